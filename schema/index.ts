@@ -1,0 +1,49 @@
+import type { PgSchema } from 'drizzle-orm/pg-core'
+import { type RateLimitTable, rateLimitTable } from './table.ts'
+
+export type { RateLimitTable } from './table.ts'
+
+/** The two tables of a limiter. */
+export interface RateLimitTables {
+  /** UNLOGGED once the storage migration has run: fast, and empty after a crash. For abuse protection. */
+  readonly ephemeral: RateLimitTable
+  /** Logged: survives a crash and reaches replicas and backups. For quotas. */
+  readonly durable: RateLimitTable
+}
+
+/** Other names, or another Postgres schema, for the two tables. */
+export interface RateLimitTablesOptions {
+  /** The Postgres schema, made by `pgSchema`, that you export too. Default: `public`. */
+  readonly schema?: PgSchema
+  /** The name of the UNLOGGED table. Default: `rate_limit_ephemeral`. */
+  readonly ephemeral?: string
+  /** The name of the logged table. Default: `rate_limit_durable`. */
+  readonly durable?: string
+}
+
+/**
+ * Declares the two tables under names of your own.
+ *
+ * drizzle-kit finds exported tables only: export both, and the schema they are in.
+ *
+ * @example
+ * ```ts
+ * import { pgSchema } from 'drizzle-orm/pg-core'
+ * import { rateLimitTables } from 'drizzle-ratelimit/schema'
+ *
+ * export const limits = pgSchema('limits')
+ * export const { ephemeral, durable } = rateLimitTables({ schema: limits })
+ * ```
+ */
+export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimitTables {
+  const { schema, ephemeral = 'rate_limit_ephemeral', durable = 'rate_limit_durable' } = options
+  return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }
+}
+
+const shipped: RateLimitTables = rateLimitTables()
+
+/** The UNLOGGED table `rate_limit_ephemeral`. */
+export const rateLimitEphemeral: RateLimitTable = shipped.ephemeral
+
+/** The logged table `rate_limit_durable`. */
+export const rateLimitDurable: RateLimitTable = shipped.durable

@@ -1,0 +1,54 @@
+import {
+  bigint,
+  doublePrecision,
+  index,
+  type PgSchema,
+  pgTable,
+  primaryKey,
+  text,
+  timestamp,
+} from 'drizzle-orm/pg-core'
+
+/**
+ * The columns of both tables. The names are always explicit, because a `casing` option means different things to
+ * different versions of Drizzle. No builder is shared between tables: Drizzle binds a builder to its table.
+ */
+function columns(): RateLimitColumns {
+  return {
+    prefix: text('prefix').notNull(),
+    key: text('key').notNull(),
+    count: bigint('count', { mode: 'number' }),
+    prevCount: bigint('prev_count', { mode: 'number' }),
+    windowStart: timestamp('window_start', { withTimezone: true }),
+    tokens: doublePrecision('tokens'),
+    lastRefill: timestamp('last_refill', { withTimezone: true }),
+    expiresAt: timestamp('expires_at', { withTimezone: true }).notNull(),
+  }
+}
+
+// Derived from the builder functions, not from Drizzle's own names of their types: those differ between 0.45 and 1.0,
+// and the emitted declarations must mean the same under both.
+type RateLimitColumns = {
+  prefix: ReturnType<ReturnType<typeof text>['notNull']>
+  key: ReturnType<ReturnType<typeof text>['notNull']>
+  count: ReturnType<typeof bigint<'count', 'number'>>
+  prevCount: ReturnType<typeof bigint<'prev_count', 'number'>>
+  windowStart: ReturnType<typeof timestamp<'window_start', 'date'>>
+  tokens: ReturnType<typeof doublePrecision>
+  lastRefill: ReturnType<typeof timestamp<'last_refill', 'date'>>
+  expiresAt: ReturnType<ReturnType<typeof timestamp<'expires_at', 'date'>>['notNull']>
+}
+
+/** One of the two tables: a Drizzle table that can be selected from, joined and inserted into like any other. */
+export type RateLimitTable = ReturnType<typeof pgTable<string, RateLimitColumns>>
+
+/** Declares one table, in `public` or in a Postgres schema. */
+export function rateLimitTable(name: string, schema?: PgSchema): RateLimitTable {
+  // The two functions differ only in the schema's name at the type level, which would make every table two types.
+  const declare = (schema?.table ?? pgTable) as typeof pgTable
+  // The index has no name and no storage parameters: drizzle-kit 0.31 would push it anew each time, and names collide.
+  return declare(name, columns(), (table) => [
+    primaryKey({ columns: [table.prefix, table.key] }),
+    index().on(table.prefix, table.expiresAt),
+  ])
+}
