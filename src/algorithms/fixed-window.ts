@@ -1,0 +1,33 @@
+import { sql } from 'drizzle-orm'
+import type { Duration } from '../duration.ts'
+import type { Algorithm, Limiter } from './algorithm.ts'
+import { windowParams } from './window-params.ts'
+
+/** Opens with the first call and is over, half open, `periodMs` later. */
+export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
+  name: 'fixedWindow',
+  columns: ['count', 'windowStart'],
+  writtenAt: 'windowStart',
+  params: [],
+  whole: true,
+
+  holds: ({ windowStart }, now, { periodMs }) => sql`${now} < ${windowStart} + ${periodMs}`,
+  settle: (state) => state,
+  fresh: (now) => ({ count: sql`0`, windowStart: now }),
+  available: ({ count }, _now, { limit }) => sql`${limit} - least(${count}, ${limit})`,
+  consume: ({ count, windowStart }, amount) => ({
+    count: sql`greatest(${count} + ${amount}, 0)`,
+    windowStart,
+  }),
+  expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + ${periodMs}`,
+
+  fitsAt: ({ windowStart }, _now, rate, { limit, periodMs }) =>
+    rate > limit ? Number.POSITIVE_INFINITY : windowStart + periodMs,
+  wholeAt: ({ count, windowStart }, now, undone, { periodMs }) =>
+    count - undone > 0 ? windowStart + periodMs : now,
+}
+
+/** @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION` */
+export function fixedWindowLimiter(tokens: number, window: Duration): Limiter {
+  return { algorithm: fixedWindow, params: windowParams(tokens, window) }
+}

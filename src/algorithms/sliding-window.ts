@@ -1,0 +1,65 @@
+import { sql } from 'drizzle-orm'
+import type { Duration } from '../duration.ts'
+import type { Algorithm, Limiter } from './algorithm.ts'
+import { windowParams } from './window-params.ts'
+
+/**
+ * Two neighbouring fixed windows; the previous one's count fades linearly while the current one runs.
+ *
+ * used = count + prevCount * (1 - elapsed / periodMs). Counts and milliseconds are whole numbers, so everything is
+ * multiplied out by periodMs: no rounding, no tolerance. The approximation is the one Cloudflare described in "How we built
+ * rate limiting capable of scaling to millions of domains" (2017).
+ */
+export const slidingWindow: Algorithm<'count' | 'prevCount' | 'windowStart', never> = {
+  name: 'slidingWindow',
+  columns: ['count', 'prevCount', 'windowStart'],
+  writtenAt: 'windowStart',
+  params: [],
+  whole: true,
+
+  holds: ({ windowStart }, now, { periodMs }) => sql`${now} < ${windowStart} + 2 * ${periodMs}`,
+  settle: ({ count, prevCount, windowStart }, now, { periodMs }) => {
+    const passed = sql`${now} >= ${windowStart} + ${periodMs}`
+    return {
+      count: sql`case when ${passed} then 0 else ${count} end`,
+      prevCount: sql`case when ${passed} then ${count} else ${prevCount} end`,
+      windowStart: sql`case when ${passed} then ${windowStart} + ${periodMs} else ${windowStart} end`,
+    }
+  },
+  fresh: (now) => ({ count: sql`0`, prevCount: sql`0`, windowStart: now }),
+  available: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
+    sql`((${limit} - least(${count}, ${limit})) * ${periodMs}
+      - least(${prevCount}, ${limit}) * (${windowStart} + ${periodMs} - ${now})) / ${periodMs}`,
+  // A refund that the current window did not pay comes out of what is left of the previous one.
+  consume: ({ count, prevCount, windowStart }, amount) => ({
+    count: sql`greatest(${count} + ${amount}, 0)`,
+    prevCount: sql`greatest(${prevCount} + least(${count} + ${amount}, 0), 0)`,
+    windowStart,
+  }),
+  expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
+
+  fitsAt: (state, now, rate, { limit, periodMs }) => {
+    if (rate > limit) return Number.POSITIVE_INFINITY
+    const windowEnd = state.windowStart + periodMs
+    const count = Math.min(state.count, limit)
+    const room = limit - count - rate
+    // While this window runs only the previous count fades; after it this count does, as the previous one.
+    return room >= 0
+      ? Math.max(now, fadesTo(room, Math.min(state.prevCount, limit), windowEnd, periodMs))
+      : fadesTo(limit - rate, count, windowEnd + periodMs, periodMs)
+  },
+  wholeAt: ({ count, prevCount, windowStart }, now, undone, { periodMs }) => {
+    if (count - undone > 0) return windowStart + 2 * periodMs
+    return prevCount > 0 ? windowStart + periodMs : now
+  },
+}
+
+/** The first millisecond at which `count`, fading to nothing at `endMs`, is `room` or less: count * (endMs - t) <= room * periodMs. */
+function fadesTo(room: number, count: number, endMs: number, periodMs: number): number {
+  return endMs - Math.floor((room * periodMs) / count)
+}
+
+/** @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION` */
+export function slidingWindowLimiter(tokens: number, window: Duration): Limiter {
+  return { algorithm: slidingWindow, params: windowParams(tokens, window) }
+}

@@ -1,0 +1,64 @@
+import type { Limiter } from './algorithms/algorithm.ts'
+import type { Call, Decision, Standing } from './runtime/decide.ts'
+
+/** What is left of a limit. */
+export interface Remaining {
+  /** The capacity: `tokens` or `maxTokens`. */
+  readonly limit: number
+  /** Whole units that could be taken now; never below 0. */
+  readonly remaining: number
+  /** Unix milliseconds at which the limit is whole again if nothing more is consumed. */
+  readonly reset: number
+}
+
+/** Allowed and consumed. `remaining` and `reset` are those after the call. */
+export interface Allowed extends Remaining {
+  readonly success: true
+  readonly retryAfter: 0
+}
+
+/** Denied; nothing was consumed or written. */
+export interface Denied extends Remaining {
+  readonly success: false
+  /** Unix milliseconds at which this very call would be allowed; `Infinity` when `rate` exceeds the capacity. */
+  readonly reset: number
+  /** Milliseconds from now until this very call would be allowed; `Infinity` when `rate` exceeds the capacity. */
+  readonly retryAfter: number
+}
+
+/** The answer of a check. */
+export type LimitResult = Allowed | Denied
+
+/** The answer to the call in the given place (0 is the first) among the equal calls that were decided together. */
+export function answerOf({ rate, limiter }: Call, decision: Decision, place: number): LimitResult {
+  const { algorithm, params } = limiter
+  const { state, now, available, granted } = decision
+  if (place >= granted) {
+    const reset = algorithm.fitsAt(state, now, rate, params)
+    const remaining = wholeUnits(available)
+    return { success: false, limit: params.limit, remaining, reset, retryAfter: reset - now }
+  }
+  // The state is the one after all of them; what came after this call is put back. Refunds are bounded by the capacity,
+  // so that none can be told from those beside it: each sees them all.
+  const undone = (granted - 1 - place) * Math.max(rate, 0)
+  return {
+    success: true,
+    limit: params.limit,
+    remaining: wholeUnits(available + undone),
+    reset: algorithm.wholeAt(state, now, undone, params),
+    retryAfter: 0,
+  }
+}
+
+/** The answer of a look. */
+export function remainingOf({ algorithm, params }: Limiter, { state, now, available }: Standing): Remaining {
+  return {
+    limit: params.limit,
+    remaining: wholeUnits(available),
+    reset: algorithm.wholeAt(state, now, 0, params),
+  }
+}
+
+function wholeUnits(available: number): number {
+  return Math.max(Math.floor(available), 0)
+}

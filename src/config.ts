@@ -1,0 +1,65 @@
+import type { RateLimitTables } from '../schema/index.ts'
+import type { Limiter } from './algorithms/algorithm.ts'
+import type { Database } from './database/database.ts'
+
+/** What every limiter may be told. */
+interface CommonConfig {
+  /** Any Drizzle Postgres database, or a transaction: then every call joins it. */
+  readonly db: Database
+  /** The limit, from `Ratelimit.tokenBucket`, `Ratelimit.slidingWindow` or `Ratelimit.fixedWindow`. */
+  readonly limiter: Limiter
+  /** The limiter's namespace: the same key under two prefixes is two rows. */
+  readonly prefix: string
+  /** Share of calls that sweep expired rows of their own prefix afterwards, from 0 (never) to 1 (always). Default: `0.1`. */
+  readonly cleanupProbability?: number
+  /** The time, for tests. Default: the database's clock. */
+  readonly clock?: () => Date
+  /** Tables of your own, from `rateLimitTables`. Default: the shipped two. */
+  readonly tables?: RateLimitTables
+  /**
+   * Creates missing tables on first use outside a transaction. `PG_RATELIMIT_DISABLE_AUTO_MIGRATE=true` in the environment
+   * forbids it. Default: `false`.
+   */
+  readonly autoMigrate?: boolean
+}
+
+interface EphemeralConfig extends CommonConfig {
+  /** Keep the counts in the logged table, where they survive a crash. Default: `false`, the UNLOGGED table. */
+  readonly durable?: false
+  readonly synchronousCommit?: never
+}
+
+interface DurableConfig extends CommonConfig {
+  /** Keep the counts in the logged table, where they survive a crash. */
+  readonly durable: true
+  /**
+   * Wait for the WAL flush, so that not even the last charges before a crash are lost. Concerns checks outside a caller's
+   * transaction; inside, the transaction's own commit decides. Default: `false`.
+   */
+  readonly synchronousCommit?: boolean
+}
+
+/** How a {@link Ratelimit} is made. */
+export type RatelimitConfig = EphemeralConfig | DurableConfig
+
+/** Options of a look or a check. */
+export interface CallOptions {
+  /** A transaction of yours to join: the call commits or rolls back with it. Default: the limiter's `db`. */
+  readonly tx?: Database
+  /** Another limit for this call: a customer's plan. Default: the limiter's. */
+  readonly limiter?: Limiter
+}
+
+/** Options of a check. */
+export interface LimitOptions extends CallOptions {
+  /** What the call costs. 0 looks, a negative rate gives back. Whole for windows. Default: `1`. */
+  readonly rate?: number
+}
+
+/** Options of waiting. */
+export interface BlockOptions {
+  /** What the call costs. Default: `1`. */
+  readonly rate?: number
+  /** Ends the wait: the call then rejects with the signal's reason. */
+  readonly signal?: AbortSignal
+}

@@ -1,0 +1,55 @@
+import { sql } from 'drizzle-orm'
+import type { RateLimitTables } from '../../schema/index.ts'
+import type { Database } from './database.ts'
+import { createStatements, shapeOf, storageStatements } from './ddl.ts'
+import { execute } from './run.ts'
+
+const migrated = new WeakMap<Database, WeakMap<RateLimitTables, Promise<void>>>()
+
+/** Creates the tables where they are missing, once per database; further calls wait for the first. */
+export function ensureTables(db: Database, tables: RateLimitTables): Promise<void> {
+  const ofDatabase = migrated.get(db) ?? new WeakMap<RateLimitTables, Promise<void>>()
+  migrated.set(db, ofDatabase)
+  const known = ofDatabase.get(tables)
+  if (known) return known
+  const started = createMissing(db, tables)
+  ofDatabase.set(tables, started)
+  started.catch(() => ofDatabase.delete(tables))
+  return started
+}
+
+/** Whether the environment forbids it, for deployments where only migrations may change the schema. */
+export function autoMigrateForbidden(): boolean {
+  return globalThis.process?.env['PG_RATELIMIT_DISABLE_AUTO_MIGRATE'] === 'true'
+}
+
+/**
+ * Any number, the same in every process: two that find the tables missing take turns. Without it, one of two concurrent
+ * `CREATE TABLE IF NOT EXISTS` fails with 23505.
+ */
+const ADVISORY_LOCK = 5_741_028_913_467
+
+async function createMissing(db: Database, tables: RateLimitTables): Promise<void> {
+  const { ephemeral, durable } = tables
+  const [row] = await execute(
+    db,
+    sql`select to_regclass(${shapeOf(ephemeral).quoted}::text) is not null
+      and to_regclass(${shapeOf(durable).quoted}::text) is not null as present`,
+  )
+  if (row?.['present']) return
+
+  // One statement, for not every driver takes several at once. A table that exists is left alone: altering it would wait for
+  // every transaction that uses it.
+  const steps = [
+    `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
+    ...(['ephemeral', 'durable'] as const).map((name) => {
+      const statements = [...createStatements(tables[name]), ...storageStatements(tables[name], name)]
+      return `if to_regclass(${literal(shapeOf(tables[name]).quoted)}) is null then ${statements.join('; ')}; end if;`
+    }),
+  ]
+  await execute(db, sql.raw(`do ${literal(`begin ${steps.join(' ')} end`)}`))
+}
+
+function literal(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`
+}

@@ -1,0 +1,96 @@
+import { getTableConfig } from 'drizzle-orm/pg-core'
+import {
+  type RateLimitTable,
+  type RateLimitTables,
+  rateLimitDurable,
+  rateLimitEphemeral,
+} from '../../schema/index.ts'
+
+/** Room in each page for updated rows (HOT), and a vacuum that keeps up with rows that change all day. */
+export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
+  fillfactor: '70',
+  autovacuum_vacuum_scale_factor: '0.02',
+  autovacuum_vacuum_threshold: '1000',
+  autovacuum_analyze_scale_factor: '0.05',
+}
+
+/** A table as it should be, read from its Drizzle declaration. */
+export interface TableShape {
+  readonly name: string
+  /** Quoted, with its schema where it has one. */
+  readonly quoted: string
+  readonly schema: string | undefined
+  readonly columns: readonly { readonly name: string; readonly type: string; readonly notNull: boolean }[]
+  readonly primaryKey: readonly string[]
+  readonly index: readonly string[]
+}
+
+export function shapeOf(table: RateLimitTable): TableShape {
+  const { name, schema, columns } = getTableConfig(table)
+  return {
+    name,
+    schema,
+    quoted: schema ? `${quote(schema)}.${quote(name)}` : quote(name),
+    columns: columns.map((column) => ({
+      name: column.name,
+      type: column.getSQLType(),
+      notNull: column.notNull,
+    })),
+    primaryKey: [table.prefix.name, table.key.name],
+    index: [table.prefix.name, table.expiresAt.name],
+  }
+}
+
+/** Creates the table and its index where they are missing, under the names that drizzle-kit gives them. */
+export function createStatements(table: RateLimitTable): readonly string[] {
+  const { name, schema, quoted, columns, primaryKey, index } = shapeOf(table)
+  const lines = [
+    ...columns.map(({ name, type, notNull }) => `${quote(name)} ${type}${notNull ? ' NOT NULL' : ''}`),
+    `CONSTRAINT ${quote(`${name}_${primaryKey.join('_')}_pk`)} PRIMARY KEY (${primaryKey.map(quote).join(', ')})`,
+  ]
+  return [
+    ...(schema ? [`CREATE SCHEMA IF NOT EXISTS ${quote(schema)}`] : []),
+    `CREATE TABLE IF NOT EXISTS ${quoted} (\n  ${lines.join(',\n  ')}\n)`,
+    `CREATE INDEX IF NOT EXISTS ${quote(`${name}_${index.join('_')}_index`)} ON ${quoted} (${index.map(quote).join(', ')})`,
+  ]
+}
+
+/** Sets what Drizzle's schema cannot say. */
+export function storageStatements(
+  table: RateLimitTable,
+  persistence: keyof RateLimitTables,
+): readonly string[] {
+  const { quoted } = shapeOf(table)
+  const parameters = Object.entries(STORAGE_PARAMETERS).map(([name, value]) => `${name} = ${value}`)
+  return [
+    ...(persistence === 'ephemeral' ? [`ALTER TABLE ${quoted} SET UNLOGGED`] : []),
+    `ALTER TABLE ${quoted} SET (${parameters.join(', ')})`,
+  ]
+}
+
+/**
+ * Creates the shipped tables where they are missing: what the first migration in `drizzle/` does. Safe to run again.
+ *
+ * For applications that do not migrate with drizzle-kit.
+ */
+export const TABLE_SQL: string = script([
+  ...createStatements(rateLimitEphemeral),
+  ...createStatements(rateLimitDurable),
+])
+
+/**
+ * Makes the shipped ephemeral table UNLOGGED and sets the storage parameters of both: what the second migration does. Safe
+ * to run again, and for a custom migration of your own (`drizzle-kit generate --custom`).
+ */
+export const STORAGE_SQL: string = script([
+  ...storageStatements(rateLimitEphemeral, 'ephemeral'),
+  ...storageStatements(rateLimitDurable, 'durable'),
+])
+
+function script(statements: readonly string[]): string {
+  return statements.map((statement) => `${statement};\n`).join('')
+}
+
+function quote(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`
+}

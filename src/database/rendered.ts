@@ -1,0 +1,63 @@
+import { is, Param, Placeholder, SQL, StringChunk } from 'drizzle-orm'
+
+/** A statement whose text is fixed, waiting for its values. */
+export interface Rendered {
+  /** The text between the parameters; one more than there are names. */
+  readonly text: readonly string[]
+  /** The parameters in the order of their first appearance: `$1` is the first. */
+  readonly names: readonly string[]
+}
+
+/**
+ * Renders a query once, so that a call pays for its values only; building costs Drizzle more than Postgres takes to run it.
+ *
+ * A placeholder that appears again becomes the number it was first given, so that each value is sent once.
+ *
+ * @example
+ * `where prefix = $1 and key = $2 ... and prefix = $3` with the placeholders prefix, key, prefix becomes
+ * `where prefix = $1 and key = $2 ... and prefix = $1`.
+ */
+export function render(query: { toSQL(): { sql: string; params: unknown[] } }): Rendered {
+  const { sql, params } = query.toSQL()
+  const names: string[] = []
+  const text: string[] = []
+  let current = ''
+  // The pieces at odd places are the numbers of parameters.
+  for (const [place, piece] of sql.split(/\$(\d+)/).entries()) {
+    if (place % 2 === 0) {
+      current += piece
+      continue
+    }
+    const param = params[Number(piece) - 1]
+    if (!is(param, Placeholder)) throw new Error('A rendered statement takes placeholders only.')
+    const known = names.indexOf(param.name)
+    if (known >= 0) {
+      current += `$${known + 1}`
+      continue
+    }
+    names.push(param.name)
+    text.push(current)
+    current = ''
+  }
+  return { text: [...text, current], names }
+}
+
+/** The values of a statement, by the names of its parameters. */
+export type Values = Readonly<Record<string, string | number | null>>
+
+/** The rendered statement with its values, ready for `db.execute`. */
+export function bind({ text, names }: Rendered, values: Values): SQL {
+  return new SQL(
+    text.flatMap((piece, place) => {
+      const name = names[place]
+      const chunk = new StringChunk(piece)
+      return name === undefined ? [chunk] : [chunk, new Param(valueFor(values, name))]
+    }),
+  )
+}
+
+function valueFor(values: Values, name: string) {
+  const value = values[name]
+  if (value === undefined) throw new Error(`The statement's parameter ${name} has no value.`)
+  return value
+}

@@ -1,0 +1,30 @@
+import ms from 'ms'
+import { RatelimitError } from './errors.ts'
+
+type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
+
+/** A length of time: `'500ms'`, `'10s'`, `'1m'`, `'1h'`, `'1d'` (a space is fine), or a number of milliseconds. */
+export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
+
+/** A hundred years: beyond it a timestamp may not be one any more, and nobody means it. */
+export const LONGEST_MS: number = ms('100y')
+
+const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
+
+/**
+ * Reads a duration as whole milliseconds.
+ *
+ * @throws RatelimitError `INVALID_DURATION` when it is not one, is not a whole number of milliseconds, or lies outside
+ * `shortestMs` to a hundred years.
+ */
+export function parseDuration(duration: Duration, what: string, shortestMs = 1): number {
+  const durationMs =
+    typeof duration === 'string' && WRITTEN.test(duration) ? ms(duration as ms.StringValue) : duration
+  if (!Number.isInteger(durationMs) || Number(durationMs) < shortestMs || Number(durationMs) > LONGEST_MS) {
+    throw new RatelimitError(
+      'INVALID_DURATION',
+      `${what} must be whole milliseconds from ${shortestMs} to a hundred years: a number, or a string like '10s' or '1d'.`,
+    )
+  }
+  return Number(durationMs)
+}

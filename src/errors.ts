@@ -1,0 +1,51 @@
+/** What went wrong, as a value to branch on. docs/errors.md says what to do about each. */
+export type RatelimitErrorCode =
+  | 'INVALID_KEY'
+  | 'INVALID_PREFIX'
+  | 'INVALID_RATE'
+  | 'INVALID_LIMIT'
+  | 'INVALID_DURATION'
+  | 'INVALID_OPTION'
+  | 'INVALID_CLOCK'
+  | 'MISSING_TABLE'
+  | 'CONTENTION'
+  | 'DATABASE'
+
+/** What {@link RatelimitError} knows besides its code and message. */
+export interface RatelimitErrorDetails {
+  /** The error underneath, usually the driver's. */
+  readonly cause?: unknown
+  /** The five characters of Postgres' SQLSTATE, where Postgres said one. */
+  readonly sqlState?: string | undefined
+}
+
+/**
+ * The only error this package throws; a denial is not an error but an answer.
+ *
+ * Its message never holds a key or another parameter. The `cause` is the driver's own error and may.
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit, RatelimitError } from 'drizzle-ratelimit'
+ *
+ * declare const api: Ratelimit
+ * try {
+ *   await api.limit('user:123')
+ * } catch (error) {
+ *   if (error instanceof RatelimitError && error.code === 'MISSING_TABLE') console.error(error.message)
+ *   throw error
+ * }
+ * ```
+ */
+export class RatelimitError extends Error {
+  override readonly name = 'RatelimitError'
+  /** Stable across releases; the message is not. */
+  readonly code: RatelimitErrorCode
+  readonly sqlState: string | undefined
+
+  constructor(code: RatelimitErrorCode, message: string, details: RatelimitErrorDetails = {}) {
+    super(message, 'cause' in details ? { cause: details.cause } : undefined)
+    this.code = code
+    this.sqlState = details.sqlState
+  }
+}

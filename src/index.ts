@@ -1,0 +1,18 @@
+export {
+  type RateLimitTable,
+  type RateLimitTables,
+  type RateLimitTablesOptions,
+  rateLimitDurable,
+  rateLimitEphemeral,
+  rateLimitTables,
+} from '../schema/index.ts'
+export type { Limiter } from './algorithms/algorithm.ts'
+export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
+export type { Allowed, Denied, LimitResult, Remaining } from './answer.ts'
+export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
+export { checkTables } from './database/check-tables.ts'
+export type { Database } from './database/database.ts'
+export { STORAGE_SQL, TABLE_SQL } from './database/ddl.ts'
+export type { Duration } from './duration.ts'
+export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
+export { Ratelimit } from './ratelimit.ts'

@@ -1,0 +1,230 @@
+import { rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
+import type { Limiter } from './algorithms/algorithm.ts'
+import { fixedWindowLimiter } from './algorithms/fixed-window.ts'
+import { slidingWindowLimiter } from './algorithms/sliding-window.ts'
+import { type TokenBucketOptions, tokenBucketLimiter } from './algorithms/token-bucket.ts'
+import { answerOf, type LimitResult, type Remaining, remainingOf } from './answer.ts'
+import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
+import { autoMigrateForbidden, ensureTables } from './database/auto-migrate.ts'
+import { type Database, isTransaction } from './database/database.ts'
+import { type Duration, parseDuration } from './duration.ts'
+import { Coalescer } from './runtime/coalescer.ts'
+import { type Call, decide, decisionFor, look, type Place, remove } from './runtime/decide.ts'
+import { sweep, sweepAll } from './runtime/sweep.ts'
+import { wait } from './runtime/wait.ts'
+import { checkKey, checkLimiter, checkOption, checkPrefix, checkRate, readClock } from './validate.ts'
+
+/**
+ * A rate limit or quota in your own Postgres.
+ *
+ * Make one per limit and keep it: calls that arrive together share a statement.
+ *
+ * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` from the constructor.
+ *
+ * @example
+ * ```ts
+ * import { drizzle } from 'drizzle-orm/node-postgres'
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ *
+ * const db = drizzle(process.env.DATABASE_URL!)
+ * const api = new Ratelimit({ db, limiter: Ratelimit.tokenBucket(5, '10s', 20), prefix: 'api' })
+ *
+ * const { success, remaining, retryAfter } = await api.limit('user:123')
+ * ```
+ */
+export class Ratelimit {
+  readonly #limiter: Limiter
+  readonly #home: Place
+  readonly #coalescer: Coalescer
+  readonly #cleanupProbability: number
+  readonly #ensureTables: () => Promise<void> | undefined
+
+  constructor(config: RatelimitConfig) {
+    const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
+    const { cleanupProbability = 0.1, clock, tables = SHIPPED, autoMigrate = false } = config
+    checkPrefix(prefix)
+    checkLimiter(limiter)
+    checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
+    checkOption(
+      cleanupProbability >= 0 && cleanupProbability <= 1,
+      'cleanupProbability must lie from 0 to 1.',
+    )
+    checkOption(durable || !synchronousCommit, 'synchronousCommit needs durable: true.')
+
+    this.#limiter = limiter
+    this.#home = {
+      db,
+      table: durable ? tables.durable : tables.ephemeral,
+      prefix,
+      clock: clock ? () => readClock(clock) : () => null,
+    }
+    this.#cleanupProbability = cleanupProbability
+    const migrates = autoMigrate && !isTransaction(db) && !autoMigrateForbidden()
+    this.#ensureTables = () => (migrates ? ensureTables(db, tables) : undefined)
+    const commit = durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session'
+    this.#coalescer = new Coalescer(async (groups) => {
+      await this.#ensureTables()
+      return decide(this.#home, groups, commit)
+    })
+  }
+
+  /**
+   * A bucket of `maxTokens` that gets `refillRate` tokens every `interval`.
+   *
+   * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`, `INVALID_OPTION`
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * Ratelimit.tokenBucket(5, '10s', 20) // 5 more every ten seconds, bursts of 20
+   * Ratelimit.tokenBucket(10, '1s', 100, { refill: 'continuous' }) // one every 100 ms
+   * ```
+   */
+  static tokenBucket(
+    refillRate: number,
+    interval: Duration,
+    maxTokens: number,
+    options?: TokenBucketOptions,
+  ): Limiter {
+    return tokenBucketLimiter(refillRate, interval, maxTokens, options)
+  }
+
+  /**
+   * `tokens` in any `window`, approximately: the previous window's count fades linearly while the current one runs.
+   *
+   * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
+   */
+  static slidingWindow(tokens: number, window: Duration): Limiter {
+    return slidingWindowLimiter(tokens, window)
+  }
+
+  /**
+   * `tokens` in each `window`, which opens with the first call and at its end is over.
+   *
+   * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
+   */
+  static fixedWindow(tokens: number, window: Duration): Limiter {
+    return fixedWindowLimiter(tokens, window)
+  }
+
+  /**
+   * Decides and, when allowed, consumes. A denial writes nothing.
+   *
+   * With `tx` it joins your transaction: the row stays locked until that ends, and a rollback undoes the charge.
+   *
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_CLOCK` before any SQL; `MISSING_TABLE`, `CONTENTION`,
+   * `DATABASE` from the database.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const api: Ratelimit
+   * await api.limit('user:123')
+   * await api.limit('user:123', { rate: 5 }) // an expensive operation
+   * await api.limit('user:123', { rate: -5 }) // it failed: give the tokens back
+   * ```
+   */
+  async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
+    const { rate = 1, tx } = options
+    const limiter = this.#checked(key, options)
+    checkRate(rate, limiter)
+    const call: Call = { key, rate, limiter }
+    const joined = this.#joined(tx)
+    if (joined) {
+      const decisions = await decide(joined, [{ ...call, calls: 1 }], 'as the session')
+      return answerOf(call, decisionFor(call, decisions), 0)
+    }
+    const { decision, place } = await this.#coalescer.add(call)
+    this.#sweepSometimes()
+    return answerOf(call, decision, place)
+  }
+
+  /**
+   * Looks: takes no lock, writes nothing.
+   *
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; `MISSING_TABLE`, `DATABASE` from the database.
+   */
+  async getRemaining(key: string, options: CallOptions = {}): Promise<Remaining> {
+    const limiter = this.#checked(key, options)
+    return remainingOf(limiter, await look(await this.#placeFor(options.tx), key, limiter))
+  }
+
+  /**
+   * Waits until the call is allowed, or gives the last denial when `timeout` cannot suffice.
+   *
+   * It holds no connection while it waits, and does not wait at all for what would come too late.
+   *
+   * @param timeout Milliseconds, or a string like `'30s'`; 0 tries once.
+   * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`, `INVALID_OPTION` on a limiter that is built on a
+   * transaction (locks would be held all the while), and what {@link Ratelimit.limit} throws.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const api: Ratelimit
+   * const { success } = await api.blockUntilReady('user:123', '30s', { signal: AbortSignal.timeout(60_000) })
+   * ```
+   */
+  async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
+    const { signal, ...limitOptions } = options
+    const timeoutMs = parseDuration(timeout, 'The timeout', 0)
+    checkOption(!isTransaction(this.#home.db), 'blockUntilReady cannot wait inside a transaction.')
+    const started = performance.now()
+    for (;;) {
+      signal?.throwIfAborted()
+      const answer = await this.limit(key, limitOptions)
+      if (answer.success || performance.now() - started + answer.retryAfter > timeoutMs) return answer
+      await wait(answer.retryAfter, signal)
+    }
+  }
+
+  /**
+   * Gives the key its whole limit again.
+   *
+   * @throws RatelimitError `INVALID_KEY` before any SQL; `MISSING_TABLE`, `DATABASE` from the database.
+   */
+  async resetUsedTokens(key: string, options: Pick<CallOptions, 'tx'> = {}): Promise<void> {
+    const { initialTokens = this.#limiter.params.limit, limit } = this.#checked(key, {}).params
+    await remove(await this.#placeFor(options.tx), key)
+    // Without a row a bucket starts with its initialTokens, which may be fewer.
+    if (initialTokens < limit) await this.limit(key, { ...options, rate: -limit })
+  }
+
+  /**
+   * Deletes this prefix's expired rows now; calls do so by themselves, some at a time.
+   *
+   * @returns How many rows were deleted.
+   * @throws RatelimitError `MISSING_TABLE`, `DATABASE`
+   */
+  async cleanup(): Promise<number> {
+    return sweepAll(await this.#placeFor(undefined))
+  }
+
+  #checked(key: string, { limiter = this.#limiter }: CallOptions): Limiter {
+    checkKey(key, this.#home.prefix)
+    checkLimiter(limiter)
+    return limiter
+  }
+
+  #joined(tx: Database | undefined): Place | undefined {
+    if (tx) return { ...this.#home, db: tx }
+    return isTransaction(this.#home.db) ? this.#home : undefined
+  }
+
+  async #placeFor(tx: Database | undefined): Promise<Place> {
+    const joined = this.#joined(tx)
+    if (!joined) await this.#ensureTables()
+    return joined ?? this.#home
+  }
+
+  #sweepSometimes(): void {
+    if (Math.random() >= this.#cleanupProbability) return
+    const clock = this.#home.clock()
+    this.#coalescer.addAside(() => sweep(this.#home, clock))
+  }
+}
+
+const SHIPPED = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }

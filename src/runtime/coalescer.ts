@@ -1,0 +1,101 @@
+import { type Group, takeBatch } from './batch.ts'
+import { type Call, type CallGroup, type Decision, type Decisions, decisionFor } from './decide.ts'
+
+/** What became of a call: its group's decision, and its place among the group's equal calls. */
+export interface Outcome {
+  readonly decision: Decision
+  readonly place: number
+}
+
+/** Decides groups of calls in one statement. */
+export type Decide = (groups: readonly CallGroup[]) => Promise<Decisions>
+
+/** Statements under way at once: each holds a connection of the application's pool. */
+const MOST_STATEMENTS = 2
+
+/** Keys in one statement: enough for any burst, few enough to stay short. */
+const MOST_KEYS = 500
+
+interface Waiting extends Call {
+  settle(outcome: Outcome): void
+  fail(error: unknown): void
+}
+
+/**
+ * Lets calls that arrive while checks are under way share the next statement.
+ *
+ * There is no timer: a call that finds room goes at the end of this turn of the event loop, with those that came in it.
+ */
+export class Coalescer {
+  readonly #decide: Decide
+  #waiting: Waiting[] = []
+  #aside: (() => Promise<unknown>) | undefined
+  #running = 0
+  #starting = false
+
+  constructor(decide: Decide) {
+    this.#decide = decide
+  }
+
+  /** Decides the call in the next statement that has room for it. */
+  add(call: Call): Promise<Outcome> {
+    return new Promise((settle, fail) => {
+      this.#waiting.push({ ...call, settle, fail })
+      this.#startSoon()
+    })
+  }
+
+  /** Runs something that nobody waits for in one of the statements' places, once for all who ask meanwhile. */
+  addAside(job: () => Promise<unknown>): void {
+    this.#aside ??= job
+    this.#startSoon()
+  }
+
+  #startSoon(): void {
+    if (this.#starting || this.#running === MOST_STATEMENTS) return
+    this.#starting = true
+    queueMicrotask(() => {
+      this.#starting = false
+      this.#start()
+    })
+  }
+
+  #start(): void {
+    while (this.#running < MOST_STATEMENTS) {
+      const job = this.#next()
+      if (!job) return
+      this.#running++
+      job.finally(() => {
+        this.#running--
+        this.#start()
+      })
+    }
+  }
+
+  /** The aside goes beside a check or when nothing waits, so that it holds up no more than half of the places. */
+  #next(): Promise<void> | undefined {
+    const aside = this.#aside
+    if (aside && (this.#running > 0 || this.#waiting.length === 0)) {
+      this.#aside = undefined
+      return aside().then(ignore, ignore)
+    }
+    if (this.#waiting.length === 0) return undefined
+    const { groups, rest } = takeBatch(this.#waiting, MOST_KEYS)
+    this.#waiting = rest
+    return this.#decideAll(groups)
+  }
+
+  async #decideAll(groups: readonly Group<Waiting>[]): Promise<void> {
+    try {
+      const decisions = await this.#decide(groups)
+      for (const group of groups) {
+        const decision = decisionFor(group, decisions)
+        for (const [place, { settle }] of group.members.entries()) settle({ decision, place })
+      }
+    } catch (error) {
+      for (const { members } of groups) for (const { fail } of members) fail(error)
+    }
+  }
+}
+
+function ignore(): void {}

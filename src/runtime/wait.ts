@@ -1,0 +1,25 @@
+/** Above it a timer fires at once: https://developer.mozilla.org/docs/Web/API/Window/setTimeout#maximum_delay_value */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+/** Waits, however long; rejects with the signal's reason as soon as it aborts. */
+export async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  for (let leftMs = ms; leftMs > 0; leftMs -= LONGEST_TIMER_MS) {
+    await timer(Math.min(leftMs, LONGEST_TIMER_MS), signal)
+  }
+}
+
+function timer(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted()
+    const done = () => {
+      signal?.removeEventListener('abort', aborted)
+      resolve()
+    }
+    const timeout = setTimeout(done, ms)
+    const aborted = () => {
+      clearTimeout(timeout)
+      reject(signal?.reason)
+    }
+    signal?.addEventListener('abort', aborted, { once: true })
+  })
+}

