@@ -1,4 +1,4 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
+import type { AnyAlgorithm, Limiter } from '../algorithms/algorithm.ts'
 import type { Call, CallGroup } from './decide.ts'
 
 /** Equal calls, in their order. */
@@ -17,24 +17,36 @@ export interface Batch<C extends Call> {
  * Takes from the queue what one statement can decide.
  *
  * Calls that equal each other become one group; a key has one group, and all share the algorithm of the first. A call that
- * does not fit stays behind, and so do later ones of its key: within a key, first come is first served.
+ * does not fit stays behind, and so do later ones of its key: within a key, first come is first served. Statements under way
+ * can overtake each other, so a call also waits for unequal ones of its key that are `underWay`.
  */
-export function takeBatch<C extends Call>(waiting: readonly C[], mostKeys: number): Batch<C> {
-  const algorithm = waiting[0]?.limiter.algorithm
+export function takeBatch<C extends Call>(
+  waiting: readonly C[],
+  underWay: readonly CallGroup[],
+  mostKeys: number,
+): Batch<C> {
   const groups = new Map<string, Group<C>>()
+  const ahead = new Map(underWay.map((group) => [group.key, group]))
   const passedOver = new Set<string>()
   const rest: C[] = []
+  let algorithm: AnyAlgorithm | undefined
   for (const call of waiting) {
     const { key, rate, limiter } = call
     const group = groups.get(key)
-    const fits = group ? isEqual(group, call) : limiter.algorithm === algorithm && groups.size < mostKeys
-    if (!fits || passedOver.has(key)) {
+    const before = group ?? ahead.get(key)
+    const mayGo = !passedOver.has(key) && (!before || isEqual(before, call))
+    const hasRoom =
+      group || (groups.size < mostKeys && limiter.algorithm === (algorithm ?? limiter.algorithm))
+    if (!mayGo || !hasRoom) {
       passedOver.add(key)
       rest.push(call)
     } else if (group) {
       group.calls++
       group.members.push(call)
-    } else groups.set(key, { key, rate, limiter, calls: 1, members: [call] })
+    } else {
+      algorithm = limiter.algorithm
+      groups.set(key, { key, rate, limiter, calls: 1, members: [call] })
+    }
   }
   return { groups: [...groups.values()], rest }
 }

@@ -30,7 +30,9 @@ export class Coalescer {
   readonly #decide: Decide
   #waiting: Waiting[] = []
   #aside: (() => Promise<unknown>) | undefined
+  readonly #underWay = new Set<readonly CallGroup[]>()
   #running = 0
+  #stepping = false
   #starting = false
 
   constructor(decide: Decide) {
@@ -72,20 +74,29 @@ export class Coalescer {
     }
   }
 
-  /** The aside goes beside a check or when nothing waits, so that it holds up no more than half of the places. */
+  /** The aside goes beside a check or when nothing waits, and alone of its kind: one place is always for checks. */
   #next(): Promise<void> | undefined {
-    const aside = this.#aside
-    if (aside && (this.#running > 0 || this.#waiting.length === 0)) {
-      this.#aside = undefined
-      return aside().then(ignore, ignore)
-    }
-    if (this.#waiting.length === 0) return undefined
-    const { groups, rest } = takeBatch(this.#waiting, MOST_KEYS)
+    const mayStep = !this.#stepping && (this.#running > 0 || this.#waiting.length === 0)
+    if (this.#aside && mayStep) return this.#stepAside(this.#aside)
+    const { groups, rest } = takeBatch(this.#waiting, [...this.#underWay].flat(), MOST_KEYS)
     this.#waiting = rest
-    return this.#decideAll(groups)
+    return groups.length > 0 ? this.#decideAll(groups) : undefined
+  }
+
+  async #stepAside(job: () => Promise<unknown>): Promise<void> {
+    this.#aside = undefined
+    this.#stepping = true
+    try {
+      await job()
+    } catch {
+      // Nobody waits for it; the next one tries again.
+    } finally {
+      this.#stepping = false
+    }
   }
 
   async #decideAll(groups: readonly Group<Waiting>[]): Promise<void> {
+    this.#underWay.add(groups)
     try {
       const decisions = await this.#decide(groups)
       for (const group of groups) {
@@ -94,8 +105,8 @@ export class Coalescer {
       }
     } catch (error) {
       for (const { members } of groups) for (const { fail } of members) fail(error)
+    } finally {
+      this.#underWay.delete(groups)
     }
   }
 }
-
-function ignore(): void {}

@@ -65,6 +65,7 @@ export async function decide(place: Place, groups: readonly CallGroup[], commit:
       clock: place.clock(),
       ...(second ? { batch: JSON.stringify(undecided.map(inputOf)) } : inputOf(first)),
     })
+    if (rows.length !== undecided.length) throw noRow()
     for (const row of rows) {
       if (!row['decided']) continue
       decisions.set(String(row['callKey']), {
@@ -82,7 +83,7 @@ export async function decide(place: Place, groups: readonly CallGroup[], commit:
 /** The decision for a group that was decided. */
 export function decisionFor({ key }: Call, decisions: Decisions): Decision {
   const decision = decisions.get(key)
-  if (!decision) throw new RatelimitError('DATABASE', "The database's answer has no row for a key.")
+  if (!decision) throw noRow()
   return decision
 }
 
@@ -94,13 +95,17 @@ export async function look(place: Place, key: string, limiter: Limiter): Promise
     clock: place.clock(),
     ...inputOf({ key, rate: 0, calls: 1, limiter }),
   })
-  if (!row) throw new RatelimitError('DATABASE', "The database's answer has no row for a key.")
+  if (!row) throw noRow()
   return standingOf(row, algorithm)
 }
 
 /** Removes a key's row. */
 export async function remove(place: Place, key: string): Promise<void> {
   await run(place.db, reset(place.table), { prefix: place.prefix, key })
+}
+
+function noRow(): RatelimitError {
+  return new RatelimitError('DATABASE', "The database's answer has no row for a key.")
 }
 
 function inputOf({ key, rate, calls, limiter }: CallGroup): Values {

@@ -51,7 +51,8 @@ async function emptyServerDatabase(serverUrl: string): Promise<TestDatabase> {
   url.pathname = `/${name}`
   const pools: pg.Pool[] = []
   const connect = (max: number) => {
-    const pool = new pg.Pool({ connectionString: url.href, max })
+    // Without an idle timeout the pool sets no timers, which tests may have replaced.
+    const pool = new pg.Pool({ connectionString: url.href, max, idleTimeoutMillis: 0 })
     pools.push(pool)
     return { pool, db: drizzleNodePostgres(pool) }
   }

@@ -1,0 +1,121 @@
+import { beforeAll, describe, expect, test } from 'vitest'
+import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+
+const CONNECTIONS = 32
+const database = useDatabase()
+
+let connections: ReturnType<typeof database.connect>[]
+beforeAll(() => {
+  connections = Array.from({ length: CONNECTIONS }, () => database.connect(1))
+})
+
+/** Limiters that share nothing but the tables, each with a connection of its own, as so many processes would. */
+function processes(limiter: Limiter, prefix: string, cleanupProbability = 0): Ratelimit[] {
+  return connections.map(({ db }) => new Ratelimit({ db, limiter, prefix, cleanupProbability }))
+}
+
+function allowed(answers: readonly LimitResult[]): LimitResult[] {
+  return answers.filter(({ success }) => success)
+}
+
+const limiters = {
+  'fixed window': Ratelimit.fixedWindow(50, '1h'),
+  'sliding window': Ratelimit.slidingWindow(50, '1h'),
+  'token bucket': Ratelimit.tokenBucket(1, '1h', 50),
+  'continuous token bucket': Ratelimit.tokenBucket(1, '1h', 50, { refill: 'continuous' }),
+}
+
+describe.each(Object.entries(limiters))('%s', (name, limiter) => {
+  test('32 connections on one key: exactly the limit, and each grant sees its own count', async () => {
+    const answers = await Promise.all(
+      processes(limiter, `one key, ${name}`).map(async (ratelimit) => {
+        const own: LimitResult[] = []
+        for (let i = 0; i < 10; i++) own.push(await ratelimit.limit('key'))
+        return own
+      }),
+    )
+    const granted = allowed(answers.flat())
+    expect(granted).toHaveLength(50)
+    expect(granted.map(({ remaining }) => remaining).sort((a, b) => a - b)).toEqual([...Array(50).keys()])
+  })
+})
+
+test('32 connections on fresh keys, limit 5: exactly 5 on each', async () => {
+  const all = processes(Ratelimit.fixedWindow(5, '1h'), 'fresh keys')
+  const keys = Array.from({ length: 100 }, (_, i) => `key ${i}`)
+  const counts: number[] = []
+  for (const key of keys) {
+    const answers = await Promise.all(all.map((ratelimit) => ratelimit.limit(key)))
+    counts.push(allowed(answers).length)
+  }
+  expect(new Set(counts)).toEqual(new Set([5]))
+})
+
+test('32 connections on fresh keys, many keys a statement: exactly 5 on each', async () => {
+  const all = processes(Ratelimit.fixedWindow(5, '1h'), 'fresh keys at once')
+  const keys = Array.from({ length: 200 }, (_, i) => `key ${i}`)
+  const answers = await Promise.all(
+    all.map((ratelimit, turn) => {
+      const mine = turn % 2 === 0 ? keys : keys.toReversed()
+      return Promise.all(mine.map(async (key) => ({ key, answer: await ratelimit.limit(key) })))
+    }),
+  )
+  for (const key of keys) {
+    const ofKey = answers.flat().filter((each) => each.key === key)
+    expect(allowed(ofKey.map(({ answer }) => answer))).toHaveLength(5)
+  }
+})
+
+test('windows of 50 ms with cleanup beside: no window over its limit, no grant counted twice', async () => {
+  const LIMIT = 5
+  const all = processes(Ratelimit.fixedWindow(LIMIT, 50), 'short windows', 1)
+  const until = performance.now() + 4000
+  const answers = await Promise.all(
+    all.map(async (ratelimit, process) => {
+      const own: { key: string; answer: LimitResult }[] = []
+      while (performance.now() < until) {
+        const key = `key ${process % 4}`
+        own.push({ key, answer: await ratelimit.limit(key) })
+        if (process % 8 === 0) await ratelimit.cleanup()
+      }
+      return own
+    }),
+  )
+  // A window is known by its key and its end.
+  const windows = new Map<string, number[]>()
+  for (const { key, answer } of answers.flat()) {
+    const window = `${key} until ${answer.reset}`
+    if (answer.success) windows.set(window, [...(windows.get(window) ?? []), answer.remaining])
+  }
+  expect(windows.size).toBeGreaterThan(20)
+  for (const remaining of windows.values()) {
+    expect(remaining.length).toBeLessThanOrEqual(LIMIT)
+    expect(new Set(remaining).size).toBe(remaining.length)
+  }
+})
+
+test('resets beside checks: no more than the limit for each time the limit was whole', async () => {
+  const LIMIT = 5
+  const all = processes(Ratelimit.fixedWindow(LIMIT, '1h'), 'resets')
+  let resets = 0
+  const until = performance.now() + 3000
+  const answers = await Promise.all(
+    all.map(async (ratelimit, process) => {
+      const own: LimitResult[] = []
+      while (performance.now() < until) {
+        own.push(await ratelimit.limit('key'))
+        if (process === 0) {
+          await ratelimit.resetUsedTokens('key')
+          resets++
+        }
+      }
+      return own
+    }),
+  )
+  const granted = allowed(answers.flat())
+  const openings = granted.filter(({ remaining }) => remaining === LIMIT - 1).length
+  expect(resets).toBeGreaterThan(10)
+  expect(openings).toBeLessThanOrEqual(resets + 1)
+  expect(granted.length).toBeLessThanOrEqual(openings * LIMIT)
+})

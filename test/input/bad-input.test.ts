@@ -1,0 +1,151 @@
+import { beforeEach, describe, expect, test } from 'vitest'
+import type { Database } from '../../src/database/database.ts'
+import { type Duration, Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index.ts'
+
+// No database: each of these is refused before any SQL, and a query would fail the test.
+let queries = 0
+beforeEach(() => {
+  queries = 0
+})
+const db: Database = {
+  execute: () => {
+    queries++
+    return Promise.resolve([])
+  },
+  refreshMaterializedView: undefined,
+}
+
+async function errorOf(call: () => unknown): Promise<RatelimitError> {
+  const error = await Promise.resolve()
+    .then(call)
+    .then(
+      () => undefined,
+      (reason: unknown) => reason,
+    )
+  expect(queries).toBe(0)
+  if (!(error instanceof RatelimitError)) throw new Error('no RatelimitError', { cause: error })
+  return error
+}
+
+const SECRET = 'alice@example.com'
+const limiter = Ratelimit.fixedWindow(10, '1m')
+const ratelimit = new Ratelimit({ db, limiter, prefix: 'p' })
+const bucket = new Ratelimit({ db, limiter: Ratelimit.tokenBucket(1, '1s', 10), prefix: 'p' })
+
+/** Values that TypeScript would refuse. */
+function untyped<T>(value: unknown): T {
+  return value as T
+}
+
+describe.each([
+  ['no string', 5],
+  ['undefined', undefined],
+  ['empty', ''],
+  ['with NUL', `${SECRET}\0`],
+  ['a lone surrogate', `${SECRET}\ud800`],
+  ['longer than 1,024 bytes with its prefix', `${SECRET}${'é'.repeat(504)}`],
+])('a key or prefix that is %s', (_, text) => {
+  test.each([
+    ['limit', () => ratelimit.limit(untyped(text))],
+    ['getRemaining', () => ratelimit.getRemaining(untyped(text))],
+    ['blockUntilReady', () => ratelimit.blockUntilReady(untyped(text), 0)],
+    ['resetUsedTokens', () => ratelimit.resetUsedTokens(untyped(text))],
+  ])('is no key: %s', async (_name, call) => {
+    const error = await errorOf(call)
+    expect(error.code).toBe('INVALID_KEY')
+    expect(String(error.stack)).not.toContain(SECRET)
+  })
+
+  test('is no prefix', async () => {
+    const prefix = typeof text === 'string' && text.length > 500 ? `${text}é` : text
+    const error = await errorOf(() => new Ratelimit({ db, limiter, prefix: untyped(prefix) }))
+    expect(error.code).toBe('INVALID_PREFIX')
+    expect(String(error.stack)).not.toContain(SECRET)
+  })
+})
+
+test('prefix and key have 1,024 bytes together', async () => {
+  await expect(errorOf(() => ratelimit.limit('k'.repeat(1024)))).resolves.toMatchObject({
+    code: 'INVALID_KEY',
+  })
+  // It gets as far as the database, which here has nothing to say.
+  await expect(ratelimit.limit('k'.repeat(1023))).rejects.toMatchObject({ code: 'DATABASE' })
+})
+
+describe('findings 9.10: a rate that is no cost', () => {
+  test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0.5, -1.5, 2 ** 53, '1', null])(
+    'windows: %s',
+    async (rate) => {
+      expect((await errorOf(() => ratelimit.limit('key', { rate: untyped(rate) }))).code).toBe('INVALID_RATE')
+    },
+  )
+  test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 2 ** 54, -(2 ** 54), '1'])(
+    'token buckets: %s',
+    async (rate) => {
+      expect((await errorOf(() => bucket.limit('key', { rate: untyped(rate) }))).code).toBe('INVALID_RATE')
+    },
+  )
+})
+
+describe('limits', () => {
+  const wrong = [0, -1, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, untyped<number>('5')]
+  test.each([...wrong, 1.5])('a window of %s tokens', async (tokens) => {
+    expect((await errorOf(() => Ratelimit.fixedWindow(tokens, '1m'))).code).toBe('INVALID_LIMIT')
+    expect((await errorOf(() => Ratelimit.slidingWindow(tokens, '1m'))).code).toBe('INVALID_LIMIT')
+  })
+  test.each(wrong)('a bucket with %s', async (tokens) => {
+    expect((await errorOf(() => Ratelimit.tokenBucket(tokens, '1m', 10))).code).toBe('INVALID_LIMIT')
+    expect((await errorOf(() => Ratelimit.tokenBucket(1, '1m', tokens))).code).toBe('INVALID_LIMIT')
+  })
+  test.each([-1, 11, Number.NaN])('a bucket of 10 with %s tokens at first', async (initialTokens) => {
+    const error = await errorOf(() => Ratelimit.tokenBucket(1, '1m', 10, { initialTokens }))
+    expect(error.code).toBe('INVALID_LIMIT')
+  })
+  test('a bucket that takes longer than a hundred years to fill', async () => {
+    expect((await errorOf(() => Ratelimit.tokenBucket(1, '365d', 101))).code).toBe('INVALID_LIMIT')
+  })
+  test('a refill of no known kind', async () => {
+    const error = await errorOf(() => Ratelimit.tokenBucket(1, '1m', 10, { refill: untyped('lazy') }))
+    expect(error.code).toBe('INVALID_OPTION')
+  })
+})
+
+describe('durations', () => {
+  const wrong = ['', '10', 's', '10 seconds', '1w', '-1s', '0s', '0.5ms', '1e3s', 'Infinityd', '40000d']
+  const numbers = [0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 4e12, null, {}]
+  test.each([...wrong, ...numbers])('%s', async (duration) => {
+    const calls = [
+      () => Ratelimit.fixedWindow(1, untyped<Duration>(duration)),
+      () => Ratelimit.slidingWindow(1, untyped<Duration>(duration)),
+      () => Ratelimit.tokenBucket(1, untyped<Duration>(duration), 1),
+    ]
+    for (const call of calls) expect((await errorOf(call)).code).toBe('INVALID_DURATION')
+  })
+  test('a timeout may be 0, and nothing else of these', async () => {
+    for (const duration of [...wrong, ...numbers].filter((each) => each !== 0 && each !== '0s')) {
+      const error = await errorOf(() => ratelimit.blockUntilReady('key', untyped<Duration>(duration)))
+      expect(error.code).toBe('INVALID_DURATION')
+    }
+  })
+})
+
+test.each<[string, object]>([
+  ['cleanupProbability above 1', { cleanupProbability: 1.1 }],
+  ['cleanupProbability below 0', { cleanupProbability: -0.1 }],
+  ['cleanupProbability NaN', { cleanupProbability: Number.NaN }],
+  ['synchronousCommit without durable', { synchronousCommit: true }],
+  ['no db', { db: undefined }],
+  ['no limiter', { limiter: undefined }],
+])('%s is refused', async (_, options) => {
+  const config = untyped<RatelimitConfig>({ db, limiter, prefix: 'p', ...options })
+  expect((await errorOf(() => new Ratelimit(config))).code).toBe('INVALID_OPTION')
+})
+
+test.each([
+  ['no Date', () => untyped<Date>(5)],
+  ['an invalid Date', () => new Date(Number.NaN)],
+])('a clock that returns %s', async (_, clock) => {
+  const clocked = new Ratelimit({ db, limiter, prefix: 'p', clock })
+  expect((await errorOf(() => clocked.limit('key'))).code).toBe('INVALID_CLOCK')
+  expect((await errorOf(() => clocked.getRemaining('key'))).code).toBe('INVALID_CLOCK')
+})

@@ -1,0 +1,109 @@
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(5, '1m')
+
+async function rowsOf(prefix: string): Promise<unknown[]> {
+  return database.rows(`select key from rate_limit_ephemeral where prefix = '${prefix}' order by key`)
+}
+
+async function fill(ratelimit: Ratelimit, keys: number): Promise<void> {
+  await Promise.all(Array.from({ length: keys }, (_, i) => ratelimit.limit(`key ${i}`)))
+}
+
+test("deletes this prefix's expired rows, however many, and says how many", async () => {
+  const clock = new TestClock()
+  const options = { db: database.db, limiter, clock: clock.now, cleanupProbability: 0 }
+  const ratelimit = new Ratelimit({ ...options, prefix: 'mine' })
+  await fill(ratelimit, 250)
+  await fill(new Ratelimit({ ...options, prefix: 'other' }), 3)
+  clock.advance(70_000)
+  await ratelimit.limit('new')
+  expect(await ratelimit.cleanup()).toBe(250)
+  expect(await rowsOf('mine')).toEqual([{ key: 'new' }])
+  expect(await rowsOf('other')).toHaveLength(3)
+  expect(await ratelimit.cleanup()).toBe(0)
+})
+
+test("without an injected clock, expired is what has expired by the database's", async () => {
+  const past = new TestClock(Date.UTC(2020, 0, 1))
+  const options = { db: database.db, limiter, prefix: 'database clock', cleanupProbability: 0 }
+  await new Ratelimit({ ...options, clock: past.now }).limit('old')
+  const ratelimit = new Ratelimit(options)
+  await ratelimit.limit('new')
+  expect(await ratelimit.cleanup()).toBe(1)
+  expect(await rowsOf('database clock')).toEqual([{ key: 'new' }])
+})
+
+describe('cleanupProbability', () => {
+  const isSweep = (text: string) => text.includes('delete from')
+  afterEach(() => void vi.restoreAllMocks())
+
+  /** A limiter over 150 expired rows, and what it sends to the database. */
+  async function overExpired(
+    prefix: string,
+    cleanupProbability?: number,
+    before?: (text: string) => unknown,
+  ) {
+    const clock = new TestClock()
+    const options = { limiter, prefix, clock: clock.now }
+    await fill(new Ratelimit({ ...options, db: database.db, cleanupProbability: 0 }), 150)
+    clock.advance(70_000)
+    const watched = watch(database.db, before)
+    const own = cleanupProbability === undefined ? {} : { cleanupProbability }
+    return { ratelimit: new Ratelimit({ ...options, ...own, db: watched.db }), ...watched }
+  }
+
+  test('1: a call sweeps afterwards, a hundred rows at most', async () => {
+    const { ratelimit, statements } = await overExpired('always', 1)
+    await ratelimit.limit('new')
+    await vi.waitFor(async () => expect(await rowsOf('always')).toHaveLength(51))
+    expect(statements.filter(isSweep)).toHaveLength(1)
+  })
+
+  test('0: never', async () => {
+    vi.spyOn(Math, 'random').mockReturnValue(0)
+    const { ratelimit, statements } = await overExpired('never', 0)
+    for (let i = 0; i < 5; i++) await ratelimit.limit('new')
+    expect(statements.filter(isSweep)).toEqual([])
+  })
+
+  test.each([
+    [0.0999, 1],
+    [0.1, 0],
+  ])('by default one call in ten: with a draw of %s, %s', async (draw, sweeps) => {
+    const { ratelimit, statements } = await overExpired(`default ${draw}`)
+    vi.spyOn(Math, 'random').mockReturnValue(draw)
+    await ratelimit.limit('new')
+    await ratelimit.limit('new')
+    expect(statements.filter(isSweep).length).toBeGreaterThanOrEqual(sweeps)
+    expect(statements.filter(isSweep).length).toBeLessThanOrEqual(sweeps * 2)
+  })
+
+  test('a sweep that fails or hangs changes no answer and delays none', async () => {
+    const hangs = new Promise(() => {})
+    const fails = await overExpired('fails', 1, (text) => isSweep(text) && Promise.reject(new Error('no')))
+    const stuck = await overExpired('hangs', 1, (text) => isSweep(text) && hangs)
+    for (const { ratelimit, statements } of [fails, stuck]) {
+      const answers = []
+      for (let i = 0; i < 7; i++) answers.push((await ratelimit.limit('new')).success)
+      expect(answers).toEqual([true, true, true, true, true, false, false])
+      expect(statements.filter(isSweep).length).toBeGreaterThan(0)
+    }
+    // One that hangs is not joined by others.
+    expect(stuck.statements.filter(isSweep)).toHaveLength(1)
+  })
+
+  test('in a transaction no call sweeps', async () => {
+    await database.db.transaction(async (tx) => {
+      const { db, statements } = watch(tx)
+      const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'joined', cleanupProbability: 1 })
+      await ratelimit.limit('key', { tx: db })
+      expect(statements).toHaveLength(1)
+    })
+  })
+})

@@ -1,0 +1,75 @@
+import { describe, expect, test } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+
+const limiters = {
+  'fixed window': Ratelimit.fixedWindow(5, '1m'),
+  'sliding window': Ratelimit.slidingWindow(5, '1m'),
+  'token bucket': Ratelimit.tokenBucket(1, '1m', 5),
+  'continuous token bucket': Ratelimit.tokenBucket(1, '1m', 5, { refill: 'continuous' }),
+}
+
+// What a commit waits for cannot be seen from outside. A trigger on the tables writes down the setting under which each
+// row is written, which is the one that the commit of the same statement goes by.
+async function writtenUnder(prefix: string): Promise<unknown[]> {
+  const rows = await database.rows(`select setting from settings where prefix = '${prefix}'`)
+  return rows.map(({ setting }) => setting)
+}
+
+async function writeDownSettings(): Promise<void> {
+  await database.script(`
+    create table if not exists settings (prefix text, setting text);
+    create or replace function write_down() returns trigger language plpgsql as $$ begin
+      insert into settings values (new.prefix, current_setting('synchronous_commit')); return null; end $$;
+    create or replace trigger written after insert or update on rate_limit_durable
+      for each row execute function write_down();
+    create or replace trigger written after insert or update on rate_limit_ephemeral
+      for each row execute function write_down();`)
+}
+
+describe.each(Object.entries(limiters))('%s', (name, limiter) => {
+  test.each([
+    [{}, 'on'],
+    [{ durable: true }, 'off'],
+    [{ durable: true, synchronousCommit: true }, 'on'],
+  ] as const)(
+    'with %o a statement of its own commits with synchronous_commit = %s',
+    async (options, setting) => {
+      await writeDownSettings()
+      const { db, statements } = watch(database.db)
+      const prefix = `${name} ${JSON.stringify(options)}`
+      const ratelimit = new Ratelimit({ db, limiter, prefix, cleanupProbability: 0, ...options })
+      await ratelimit.limit('key')
+      await ratelimit.limit('key')
+      await Promise.all(['one', 'other'].map((key) => ratelimit.limit(key)))
+      expect(await writtenUnder(prefix)).toEqual([setting, setting, setting, setting])
+      expect(statements).toHaveLength(3)
+      expect(await database.rows('show synchronous_commit')).toEqual([{ synchronous_commit: 'on' }])
+    },
+  )
+})
+
+test('synchronousCommit waits even where the session does not by itself', async () => {
+  await writeDownSettings()
+  const options = { limiter: limiters['fixed window'], prefix: 'session', cleanupProbability: 0 }
+  await database.db.transaction(async (tx) => {
+    await tx.execute('set local synchronous_commit = off')
+    const { db } = watch(tx)
+    await new Ratelimit({ ...options, db, durable: true, synchronousCommit: true }).limit('key')
+  })
+  expect(await writtenUnder('session')).toEqual(['on'])
+})
+
+test("in a caller's transaction the caller's setting stays, with any option", async () => {
+  await writeDownSettings()
+  const options = { db: database.db, limiter: limiters['fixed window'], prefix: 'joined' }
+  await database.db.transaction(async (tx) => {
+    await new Ratelimit({ ...options, durable: true }).limit('key', { tx })
+    await tx.execute('set local synchronous_commit = local')
+    await new Ratelimit({ ...options, durable: true, synchronousCommit: true }).limit('key', { tx })
+  })
+  expect(await writtenUnder('joined')).toEqual(['on', 'local'])
+})

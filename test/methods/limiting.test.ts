@@ -1,0 +1,152 @@
+import { describe, expect, test } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+const quiet = { db: database.db, cleanupProbability: 0 }
+
+test('the same key under two prefixes is two rows', async () => {
+  const options = { ...quiet, db: database.db, limiter: Ratelimit.fixedWindow(1, '1m') }
+  expect(await new Ratelimit({ ...options, prefix: 'one' }).limit('key')).toMatchObject({ success: true })
+  expect(await new Ratelimit({ ...options, prefix: 'other' }).limit('key')).toMatchObject({ success: true })
+  expect(await new Ratelimit({ ...options, prefix: 'one' }).limit('key')).toMatchObject({ success: false })
+})
+
+test('durable is another table', async () => {
+  const options = { db: database.db, limiter: Ratelimit.fixedWindow(1, '1m'), prefix: 'tables' }
+  await new Ratelimit(options).limit('key')
+  expect(await new Ratelimit({ ...options, durable: true }).limit('key')).toMatchObject({ success: true })
+  for (const table of ['rate_limit_ephemeral', 'rate_limit_durable']) {
+    expect(await database.rows(`select count from ${table} where prefix = 'tables'`)).toHaveLength(1)
+  }
+})
+
+test("without an injected clock the time is the database's", async () => {
+  const options = { db: database.db, limiter: Ratelimit.fixedWindow(1, '1h'), prefix: 'time' }
+  const { reset } = await new Ratelimit(options).limit('key')
+  const [row] = await database.rows('select extract(epoch from clock_timestamp())::float8 * 1000 as now')
+  expect(Math.abs(reset - 3_600_000 - Number(row?.['now']))).toBeLessThan(10_000)
+  expect(Number.isInteger(reset)).toBe(true)
+})
+
+test('keys are taken as they are: quotes, unicode, JSON, the longest', async () => {
+  const ratelimit = new Ratelimit({
+    db: database.db,
+    limiter: Ratelimit.fixedWindow(1, '1m'),
+    prefix: `'"\\$1`,
+  })
+  const keys = [
+    `'; drop table x --`,
+    '"',
+    '\\',
+    '$1',
+    '{"a":[1]}',
+    '👩‍👩‍👧',
+    'é',
+    'é',
+    ' ',
+    '\n',
+    'k'.repeat(1019),
+  ]
+  for (const answers of [keys.map((key) => ratelimit.limit(key)), keys.map((key) => ratelimit.limit(key))]) {
+    for (const answer of await Promise.all(answers)) expect(answer.limit).toBe(1)
+  }
+  for (const key of keys) expect(await ratelimit.getRemaining(key)).toMatchObject({ remaining: 0 })
+})
+
+describe('calls that arrive together', () => {
+  const clock = new TestClock()
+
+  test('share statements: two at most for the first of them, and one for all that came meanwhile', async () => {
+    const { db, statements } = watch(database.db)
+    const limiter = Ratelimit.fixedWindow(1000, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db, limiter, prefix: 'together', clock: clock.now })
+    const answers = await Promise.all(
+      Array.from({ length: 300 }, (_, i) => ratelimit.limit(`key ${i % 100}`)),
+    )
+    expect(answers.filter(({ success }) => success)).toHaveLength(300)
+    expect(statements).toHaveLength(1)
+  })
+
+  test('of one key, with other rates and other limits: each is decided as if alone, in its order', async () => {
+    const limiter = Ratelimit.fixedWindow(10, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'mixed', clock: clock.now })
+    const larger = Ratelimit.fixedWindow(12, '1m')
+    const answers = await Promise.all([
+      ratelimit.limit('key', { rate: 4 }),
+      ratelimit.limit('key', { rate: 4 }),
+      ratelimit.limit('key', { rate: 4 }),
+      ratelimit.limit('key', { rate: 1 }),
+      ratelimit.limit('key', { rate: 3, limiter: larger }),
+      ratelimit.limit('key', { rate: 1 }),
+    ])
+    expect(answers.map(({ success, remaining }) => [success, remaining])).toEqual([
+      [true, 6],
+      [true, 2],
+      [false, 2],
+      [true, 1],
+      [true, 0],
+      [false, 0],
+    ])
+  })
+
+  test('with other algorithms', async () => {
+    const limiter = Ratelimit.fixedWindow(10, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'kinds', clock: clock.now })
+    const answers = await Promise.all([
+      ratelimit.limit('a'),
+      ratelimit.limit('b', { limiter: Ratelimit.tokenBucket(1, '1m', 3) }),
+      ratelimit.limit('c', { limiter: Ratelimit.slidingWindow(5, '1m') }),
+      ratelimit.limit('d'),
+    ])
+    expect(answers.map(({ limit, remaining }) => [limit, remaining])).toEqual([
+      [10, 9],
+      [3, 2],
+      [5, 4],
+      [10, 9],
+    ])
+  })
+
+  test('more keys than a statement takes', async () => {
+    const limiter = Ratelimit.fixedWindow(1, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'many', clock: clock.now })
+    const answers = await Promise.all(Array.from({ length: 1200 }, (_, i) => ratelimit.limit(`key ${i}`)))
+    expect(answers.every(({ success }) => success)).toBe(true)
+  })
+
+  test('a bad one does not fail its neighbours', async () => {
+    const limiter = Ratelimit.fixedWindow(5, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'bad', clock: clock.now })
+    const answers = await Promise.allSettled([
+      ratelimit.limit('a'),
+      ratelimit.limit(''),
+      ratelimit.limit('b'),
+    ])
+    expect(answers.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+  })
+
+  test('when a statement fails, its own calls fail and no others', async () => {
+    let failures = 1
+    const { db } = watch(database.db, () => failures-- > 0 && Promise.reject(new Error('gone')))
+    const limiter = Ratelimit.fixedWindow(5, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db, limiter, prefix: 'fails', clock: clock.now })
+    const first = Promise.allSettled([ratelimit.limit('a'), ratelimit.limit('b')])
+    await Promise.resolve()
+    const second = ratelimit.limit('a')
+    expect((await first).map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+    expect(await second).toMatchObject({ success: true, remaining: 4 })
+  })
+})
+
+describe('a large count', () => {
+  test('of the largest safe integer is exact', async () => {
+    const most = Number.MAX_SAFE_INTEGER
+    const limiter = Ratelimit.fixedWindow(most, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'large' })
+    expect(await ratelimit.limit('key', { rate: most - 1 })).toMatchObject({ success: true, remaining: 1 })
+    expect(await ratelimit.limit('key', { rate: most })).toMatchObject({ success: false, remaining: 1 })
+    expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 0 })
+  })
+})

@@ -1,0 +1,116 @@
+import { sql } from 'drizzle-orm'
+import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+
+const database = useDatabase()
+const start = Date.UTC(2026, 0, 1)
+// Timers and the monotonic clock are the test's, and the limiter's clock follows them; the driver keeps its own.
+const clock = () => new Date(start + performance.now())
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
+afterEach(() => void vi.useRealTimers())
+
+function window(prefix: string, length: number): Ratelimit {
+  const limiter = Ratelimit.fixedWindow(1, length)
+  return new Ratelimit({ db: database.db, limiter, prefix, clock, cleanupProbability: 0 })
+}
+
+/** Lets time pass for a waiting call: to each of its timers in turn. */
+async function letWait<T>(call: Promise<T>, steps = { count: 0 }): Promise<T> {
+  let done = false
+  const ended = () => {
+    done = true
+  }
+  call.then(ended, ended)
+  while (!done) {
+    await new Promise(setImmediate)
+    if (vi.getTimerCount() > 0) {
+      steps.count++
+      vi.advanceTimersToNextTimer()
+    }
+  }
+  return call
+}
+
+test('waits until the call is allowed', async () => {
+  const ratelimit = window('waits', 60_000)
+  await ratelimit.limit('key')
+  const before = performance.now()
+  expect(await letWait(ratelimit.blockUntilReady('key', '2m'))).toMatchObject({ success: true })
+  expect(performance.now() - before).toBe(60_000)
+})
+
+test('gives the denial at once when the timeout cannot suffice', async () => {
+  const ratelimit = window('gives up', 60_000)
+  await ratelimit.limit('key')
+  const before = performance.now()
+  const answer = await ratelimit.blockUntilReady('key', 59_999)
+  expect(answer).toMatchObject({ success: false, retryAfter: 60_000 })
+  expect(performance.now()).toBe(before)
+})
+
+test('findings 9.7: does not wait for a time that never comes', async () => {
+  const ratelimit = window('never', 60_000)
+  const answer = await ratelimit.blockUntilReady('key', '365d', { rate: 2 })
+  expect(answer).toMatchObject({ success: false, retryAfter: Number.POSITIVE_INFINITY })
+})
+
+test("findings 9.8: a month's wait neither overflows the timer nor spins", async () => {
+  const month = 31 * 24 * 3600 * 1000
+  const ratelimit = window('month', month)
+  await ratelimit.limit('key')
+  const limit = vi.spyOn(ratelimit, 'limit')
+  const steps = { count: 0 }
+  expect(await letWait(ratelimit.blockUntilReady('key', '40d'), steps)).toMatchObject({ success: true })
+  expect(limit).toHaveBeenCalledTimes(2)
+  expect(steps.count).toBe(2)
+})
+
+test('two who wait for one place: the second waits again', async () => {
+  const ratelimit = window('both', 1000)
+  await ratelimit.limit('key')
+  const both = [ratelimit.blockUntilReady('key', 5000), ratelimit.blockUntilReady('key', 5000)]
+  const answers = await letWait(Promise.all(both))
+  expect(answers.map(({ success }) => success)).toEqual([true, true])
+  expect(performance.now()).toBeGreaterThanOrEqual(2000)
+})
+
+describe('a signal', () => {
+  test('that aborts ends the wait with its reason, and leaves no timer', async () => {
+    const ratelimit = window('aborts', 60_000)
+    await ratelimit.limit('key')
+    const controller = new AbortController()
+    const waiting = ratelimit.blockUntilReady('key', '2m', { signal: controller.signal })
+    const refused = expect(waiting).rejects.toThrow('enough')
+    while (vi.getTimerCount() === 0) await new Promise(setImmediate)
+    controller.abort(new Error('enough'))
+    await refused
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test('that has aborted keeps the call from being made', async () => {
+    const ratelimit = window('aborted', 60_000)
+    const signal = AbortSignal.abort(new Error('too late'))
+    await expect(ratelimit.blockUntilReady('key', '2m', { signal })).rejects.toThrow('too late')
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 1 })
+  })
+})
+
+test.skipIf(inject('driver') === 'pglite')('holds no connection while it waits', async () => {
+  const { db, pool } = database.connect(1)
+  const limiter = Ratelimit.fixedWindow(1, 60_000)
+  const ratelimit = new Ratelimit({ db, limiter, prefix: 'no connection', clock, cleanupProbability: 0 })
+  await ratelimit.limit('key')
+  const waiting = ratelimit.blockUntilReady('key', '2m')
+  while (vi.getTimerCount() === 0) await new Promise(setImmediate)
+  expect(pool.idleCount).toBe(1)
+  await db.execute(sql`select 1`)
+  await letWait(waiting)
+})
+
+test('a limiter on a transaction does not wait: it would hold its locks all the while', async () => {
+  await database.db.transaction(async (tx) => {
+    const ratelimit = new Ratelimit({ db: tx, limiter: Ratelimit.fixedWindow(1, 1000), prefix: 'tx' })
+    await expect(ratelimit.blockUntilReady('key', 0)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  })
+})

@@ -1,0 +1,27 @@
+import type { SQL } from 'drizzle-orm'
+import { PgDialect } from 'drizzle-orm/pg-core'
+import type { Database } from '../../src/index.ts'
+
+export interface Watched {
+  readonly db: Database
+  /** The text of every statement so far. */
+  readonly statements: string[]
+}
+
+/** The database, with every statement written down, and `before` run ahead of it. */
+export function watch(db: Database, before: (text: string) => unknown = () => {}): Watched {
+  const dialect = new PgDialect()
+  const statements: string[] = []
+  return {
+    statements,
+    db: {
+      execute: async (query: SQL) => {
+        const text = dialect.sqlToQuery(query).sql
+        statements.push(text)
+        await before(text)
+        return db.execute(query)
+      },
+      refreshMaterializedView: undefined,
+    },
+  }
+}

@@ -1,0 +1,54 @@
+import { PGlite } from '@electric-sql/pglite'
+import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
+import { drizzle } from 'drizzle-orm/pglite'
+import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
+import { type Duration, type LimitResult, Ratelimit } from '../../src/index.ts'
+
+// Checked by the type checker: each line below a directive must not compile.
+
+const db = drizzle(new PGlite())
+const limiter = Ratelimit.fixedWindow(5, '1m')
+const common = { db, limiter, prefix: 'p' }
+
+new Ratelimit(common)
+new Ratelimit({ ...common, durable: true, synchronousCommit: true })
+new Ratelimit({ ...common, durable: false })
+// @ts-expect-error without durable there is no WAL to wait for
+new Ratelimit({ ...common, synchronousCommit: true })
+// @ts-expect-error
+new Ratelimit({ ...common, durable: false, synchronousCommit: true })
+// @ts-expect-error prefix is required
+new Ratelimit({ db, limiter })
+// @ts-expect-error no such option
+new Ratelimit({ ...common, cleanup: 1 })
+// @ts-expect-error a limiter comes from one of the constructors
+new Ratelimit({ ...common, limiter: { tokens: 5, window: '1m' } })
+// @ts-expect-error MySQL
+new Ratelimit({ ...common, db: drizzleProxy(async () => ({ rows: [] })) })
+// @ts-expect-error SQLite
+new Ratelimit({ ...common, db: drizzleSqlite(async () => ({ rows: [] })) })
+
+export const durations: Duration[] = [1000, '500ms', '10s', '1m', '1h', '1d', '1.5h', '10 s']
+// @ts-expect-error no such unit
+export const week: Duration = '1w'
+// @ts-expect-error
+export const bare: Duration = '10'
+// @ts-expect-error no such refill
+Ratelimit.tokenBucket(1, '1s', 10, { refill: 'lazy' })
+
+export async function answers(ratelimit: Ratelimit): Promise<void> {
+  const answer: LimitResult = await ratelimit.limit('key')
+  if (answer.success) {
+    const none: 0 = answer.retryAfter
+    void none
+  } else {
+    // @ts-expect-error a denial may have to wait
+    const none: 0 = answer.retryAfter
+    void none
+  }
+  await db.transaction((tx) => ratelimit.limit('key', { tx, rate: -1, limiter }))
+  // @ts-expect-error no such option
+  await ratelimit.limit('key', { cost: 1 })
+  // @ts-expect-error a look costs nothing
+  await ratelimit.getRemaining('key', { rate: 1 })
+}
