@@ -1,0 +1,71 @@
+import { execFile } from 'node:child_process'
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+
+// Every block of TypeScript in the documents and in the doc comments is a module that has to compile.
+
+const run = promisify(execFile)
+const root = resolve('.')
+let folder: string
+beforeAll(async () => {
+  await mkdir('node_modules/.cache', { recursive: true })
+  folder = await mkdtemp(resolve('node_modules/.cache/docs-'))
+  await copyFile('test/support/docs-app.ts', join(folder, 'app.ts'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+async function blocks(): Promise<{ from: string; code: string }[]> {
+  const found: { from: string; code: string }[] = []
+  for (const file of await files()) {
+    const written = await readFile(file, 'utf8')
+    const text = file.endsWith('.ts') ? written.replaceAll(/^ *\* ?/gm, '') : written
+    for (const [, code = ''] of text.matchAll(/^```ts\n(.*?)^```/gms)) found.push({ from: file, code })
+  }
+  return found
+}
+
+async function files(): Promise<string[]> {
+  return (
+    await run('git', [
+      'ls-files',
+      '-co',
+      '--exclude-standard',
+      'README.md',
+      'docs/*.md',
+      'src/*.ts',
+      'schema/*.ts',
+    ])
+  ).stdout
+    .split('\n')
+    .filter(Boolean)
+}
+
+test('every example in the documents and the doc comments compiles', async () => {
+  const all = await blocks()
+  expect(all.length).toBeGreaterThan(10)
+  for (const [place, { from, code }] of all.entries()) {
+    const name = `${String(place).padStart(2, '0')}-${from.replaceAll(/\W/g, '-')}.ts`
+    await writeFile(join(folder, name), `${code}\nexport {}\n`)
+  }
+  await writeFile(
+    join(folder, 'tsconfig.json'),
+    JSON.stringify({
+      extends: join(root, 'tsconfig.json'),
+      compilerOptions: {
+        isolatedDeclarations: false,
+        declaration: false,
+        noPropertyAccessFromIndexSignature: false,
+        types: [join(root, 'node_modules/@types/node')],
+        paths: {
+          'drizzle-ratelimit': [join(root, 'src/index.ts')],
+          'drizzle-ratelimit/schema': [join(root, 'schema/index.ts')],
+        },
+      },
+      include: ['*.ts'],
+    }),
+  )
+  const { stdout } = await run('node_modules/.bin/tsc', ['-p', folder]).catch((error) => error)
+  expect(stdout).toBe('')
+})
