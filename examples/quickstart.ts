@@ -6,7 +6,7 @@ import { migrate } from 'drizzle-orm/pglite/migrator'
 import { checkTables, Ratelimit, rateLimitDurable, rateLimitEphemeral } from 'drizzle-ratelimit'
 
 const client = await PGlite.create()
-const db = drizzle(client)
+const db = drizzle({ client })
 await migrate(db, { migrationsFolder: 'drizzle' })
 const differences = await checkTables(db)
 console.log(`Migrated; checkTables finds ${differences.length} differences.\n`)

@@ -1,7 +1,11 @@
 import type { PgSchema } from 'drizzle-orm/pg-core'
+import { RatelimitError } from '../src/errors.ts'
 import { type RateLimitTable, rateLimitTable } from './table.ts'
 
 export type { RateLimitTable } from './table.ts'
+
+/** Postgres cuts names at 63 bytes, and `_prefix_expires_at_index` is added to these. */
+const LONGEST_NAME = 36
 
 /** The two tables of a limiter. */
 export interface RateLimitTables {
@@ -26,6 +30,8 @@ export interface RateLimitTablesOptions {
  *
  * drizzle-kit finds exported tables only: export both, and the schema they are in.
  *
+ * @throws RatelimitError `INVALID_OPTION` for names that are equal or too long.
+ *
  * @example
  * ```ts
  * import { pgSchema } from 'drizzle-orm/pg-core'
@@ -37,6 +43,15 @@ export interface RateLimitTablesOptions {
  */
 export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimitTables {
   const { schema, ephemeral = 'rate_limit_ephemeral', durable = 'rate_limit_durable' } = options
+  if (
+    ephemeral === durable ||
+    [ephemeral, durable].some((name) => name === '' || name.length > LONGEST_NAME)
+  ) {
+    throw new RatelimitError(
+      'INVALID_OPTION',
+      `The tables need two different names of at most ${LONGEST_NAME} characters, for those of their keys and indexes are longer.`,
+    )
+  }
   return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }
 }
 

@@ -29,6 +29,35 @@ export interface Denied extends Remaining {
 /** The answer of a check. */
 export type LimitResult = Allowed | Denied
 
+/** The answer of several checks, of which all were consumed or none. */
+export interface LimitAllResult<Request> {
+  /** All were allowed and consumed. */
+  readonly success: boolean
+  /**
+   * What each limit says by itself, in the order of the calls. When another one denies, one that would allow has
+   * `success: true` all the same, and what it has is as it was.
+   */
+  readonly results: readonly LimitResult[]
+  /** The calls that deny, as they were given. */
+  readonly denied: readonly Request[]
+  /** Milliseconds from now until all would be allowed; 0 when they were, `Infinity` when never. */
+  readonly retryAfter: number
+}
+
+/** What several results mean together. */
+export function together<Request>(
+  requests: readonly Request[],
+  results: readonly LimitResult[],
+): LimitAllResult<Request> {
+  return {
+    success: results.every(({ success }) => success),
+    results,
+    denied: requests.filter((_, place) => !results[place]?.success),
+    // What fits once goes on fitting: all do when the last one does.
+    retryAfter: Math.max(...results.map(({ retryAfter }) => retryAfter)),
+  }
+}
+
 /** The answer to the call in the given place (0 is the first) among the equal calls that were decided together. */
 export function answerOf({ rate, limiter }: Call, decision: Decision, place: number): LimitResult {
   const { algorithm, params } = limiter

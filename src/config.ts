@@ -1,6 +1,7 @@
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
+import type { Ratelimit } from './ratelimit.ts'
 
 /** What every limiter may be told. */
 interface CommonConfig {
@@ -62,4 +63,14 @@ export interface BlockOptions {
   readonly rate?: number
   /** Ends the wait: the call then rejects with the signal's reason. */
   readonly signal?: AbortSignal
+}
+
+/** One of the calls of `Ratelimit.limitAll`. */
+export interface LimitRequest {
+  readonly ratelimit: Ratelimit
+  readonly key: string
+  /** What the call costs. 0 looks, a negative rate gives back. Default: `1`. */
+  readonly rate?: number
+  /** Another limit for this call. Default: the limiter's. */
+  readonly limiter?: Limiter
 }

@@ -9,6 +9,11 @@ export type RatelimitErrorCode =
   | 'INVALID_CLOCK'
   | 'MISSING_TABLE'
   | 'CONTENTION'
+  | 'SERIALIZATION_FAILURE'
+  | 'DEADLOCK'
+  | 'TRANSACTION_ABORTED'
+  | 'UNREACHABLE'
+  | 'OUTCOME_UNKNOWN'
   | 'DATABASE'
 
 /** What {@link RatelimitError} knows besides its code and message. */

@@ -3,13 +3,22 @@ import type { Limiter } from './algorithms/algorithm.ts'
 import { fixedWindowLimiter } from './algorithms/fixed-window.ts'
 import { slidingWindowLimiter } from './algorithms/sliding-window.ts'
 import { type TokenBucketOptions, tokenBucketLimiter } from './algorithms/token-bucket.ts'
-import { answerOf, type LimitResult, type Remaining, remainingOf } from './answer.ts'
-import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
+import {
+  answerOf,
+  type LimitAllResult,
+  type LimitResult,
+  type Remaining,
+  remainingOf,
+  together,
+} from './answer.ts'
+import type { BlockOptions, CallOptions, LimitOptions, LimitRequest, RatelimitConfig } from './config.ts'
 import { autoMigrateForbidden, ensureTables } from './database/auto-migrate.ts'
 import { type Database, isTransaction } from './database/database.ts'
+import { inTransaction, retrying } from './database/retry.ts'
 import { type Duration, parseDuration } from './duration.ts'
+import { chargeAll } from './limit-all.ts'
 import { Coalescer } from './runtime/coalescer.ts'
-import { type Call, decide, decisionFor, look, type Place, remove } from './runtime/decide.ts'
+import { type Call, decide, look, type Namespace, of, remove, type Target } from './runtime/decide.ts'
 import { sweep, sweepAll } from './runtime/sweep.ts'
 import { wait } from './runtime/wait.ts'
 import { checkKey, checkLimiter, checkOption, checkPrefix, checkRate, readClock } from './validate.ts'
@@ -34,7 +43,8 @@ import { checkKey, checkLimiter, checkOption, checkPrefix, checkRate, readClock 
  */
 export class Ratelimit {
   readonly #limiter: Limiter
-  readonly #home: Place
+  readonly #home: Target
+  readonly #namespace: Namespace
   readonly #coalescer: Coalescer
   readonly #cleanupProbability: number
   readonly #ensureTables: () => Promise<void> | undefined
@@ -52,19 +62,15 @@ export class Ratelimit {
     checkOption(durable || !synchronousCommit, 'synchronousCommit needs durable: true.')
 
     this.#limiter = limiter
-    this.#home = {
-      db,
-      table: durable ? tables.durable : tables.ephemeral,
-      prefix,
-      clock: clock ? () => readClock(clock) : () => null,
-    }
+    this.#home = { db, table: durable ? tables.durable : tables.ephemeral }
+    this.#namespace = { prefix, clock: clock ? () => readClock(clock) : () => null }
     this.#cleanupProbability = cleanupProbability
-    const migrates = autoMigrate && !isTransaction(db) && !autoMigrateForbidden()
+    const migrates = autoMigrate && !autoMigrateForbidden()
     this.#ensureTables = () => (migrates ? ensureTables(db, tables) : undefined)
     const commit = durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session'
     this.#coalescer = new Coalescer(async (groups) => {
       await this.#ensureTables()
-      return decide(this.#home, groups, commit)
+      return retrying(() => decide(this.#home, groups, commit))
     })
   }
 
@@ -127,18 +133,59 @@ export class Ratelimit {
    * ```
    */
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
-    const { rate = 1, tx } = options
-    const limiter = this.#checked(key, options)
-    checkRate(rate, limiter)
-    const call: Call = { key, rate, limiter }
-    const joined = this.#joined(tx)
+    const call = this.#call(key, options)
+    const joined = this.#joined(options.tx)
     if (joined) {
-      const decisions = await decide(joined, [{ ...call, calls: 1 }], 'as the session')
-      return answerOf(call, decisionFor(call, decisions), 0)
+      const group = { ...call, calls: 1 }
+      return answerOf(call, of(group, await decide(joined, [group], 'as the session')), 0)
     }
     const { decision, place } = await this.#coalescer.add(call)
     this.#sweepSometimes()
     return answerOf(call, decision, place)
+  }
+
+  /**
+   * Several limits: all are consumed, or none is.
+   *
+   * Alone it opens a transaction of its own, which has to be one of Drizzle's interactive ones; with `tx` it joins yours. The
+   * rows are locked in one order, so that it never deadlocks with itself or with single checks. The same row twice is added up.
+   *
+   * @throws RatelimitError `INVALID_OPTION` for no requests, for limiters of different databases, and for one row under different
+   * limits; what {@link Ratelimit.limit} throws.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const perSecond: Ratelimit
+   * declare const perMonth: Ratelimit
+   * const { success, denied, retryAfter } = await Ratelimit.limitAll([
+   *   { ratelimit: perSecond, key: 'ip:192.0.2.1' },
+   *   { ratelimit: perMonth, key: 'org:1', rate: 5 },
+   * ])
+   * ```
+   */
+  static async limitAll(
+    requests: readonly LimitRequest[],
+    options: Pick<CallOptions, 'tx'> = {},
+  ): Promise<LimitAllResult<LimitRequest>> {
+    const charges = requests.map(({ ratelimit, key, ...rest }) => ({
+      ...ratelimit.#call(key, rest),
+      table: ratelimit.#home.table,
+    }))
+    const [first, ...others] = new Set(requests.map(({ ratelimit }) => ratelimit))
+    checkOption(first !== undefined, 'limitAll needs at least one request.')
+    checkOption(
+      others.every((other) => other.#home.db === first.#home.db),
+      'limitAll needs limiters of one database.',
+    )
+    const joined = first.#joined(options.tx)
+    if (joined) return together(requests, await chargeAll(joined.db, charges))
+
+    for (const ratelimit of [first, ...others]) await ratelimit.#ensureTables()
+    const results = await inTransaction(first.#home.db, (tx) => chargeAll(tx, charges))
+    for (const ratelimit of [first, ...others]) ratelimit.#sweepSometimes()
+    return together(requests, results)
   }
 
   /**
@@ -148,7 +195,8 @@ export class Ratelimit {
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Remaining> {
     const limiter = this.#checked(key, options)
-    return remainingOf(limiter, await look(await this.#placeFor(options.tx), key, limiter))
+    const group = { namespace: this.#namespace, key, rate: 0, limiter, calls: 1 }
+    return remainingOf(limiter, of(group, await look(await this.#targetFor(options.tx), [group])))
   }
 
   /**
@@ -188,7 +236,7 @@ export class Ratelimit {
    */
   async resetUsedTokens(key: string, options: Pick<CallOptions, 'tx'> = {}): Promise<void> {
     const { initialTokens = this.#limiter.params.limit, limit } = this.#checked(key, {}).params
-    await remove(await this.#placeFor(options.tx), key)
+    await remove(await this.#targetFor(options.tx), this.#namespace, key)
     // Without a row a bucket starts with its initialTokens, which may be fewer.
     if (initialTokens < limit) await this.limit(key, { ...options, rate: -limit })
   }
@@ -200,21 +248,28 @@ export class Ratelimit {
    * @throws RatelimitError `MISSING_TABLE`, `DATABASE`
    */
   async cleanup(): Promise<number> {
-    return sweepAll(await this.#placeFor(undefined))
+    return sweepAll(await this.#targetFor(undefined), this.#namespace)
+  }
+
+  #call(key: string, options: LimitOptions): Call {
+    const { rate = 1 } = options
+    const limiter = this.#checked(key, options)
+    checkRate(rate, limiter)
+    return { namespace: this.#namespace, key, rate, limiter }
   }
 
   #checked(key: string, { limiter = this.#limiter }: CallOptions): Limiter {
-    checkKey(key, this.#home.prefix)
+    checkKey(key, this.#namespace.prefix)
     checkLimiter(limiter)
     return limiter
   }
 
-  #joined(tx: Database | undefined): Place | undefined {
+  #joined(tx: Database | undefined): Target | undefined {
     if (tx) return { ...this.#home, db: tx }
     return isTransaction(this.#home.db) ? this.#home : undefined
   }
 
-  async #placeFor(tx: Database | undefined): Promise<Place> {
+  async #targetFor(tx: Database | undefined): Promise<Target> {
     const joined = this.#joined(tx)
     if (!joined) await this.#ensureTables()
     return joined ?? this.#home
@@ -222,8 +277,8 @@ export class Ratelimit {
 
   #sweepSometimes(): void {
     if (Math.random() >= this.#cleanupProbability) return
-    const clock = this.#home.clock()
-    this.#coalescer.addAside(() => sweep(this.#home, clock))
+    const clock = this.#namespace.clock()
+    this.#coalescer.addAside(() => sweep(this.#home, this.#namespace, clock))
   }
 }
 

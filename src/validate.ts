@@ -55,7 +55,7 @@ export function checkLimiter(limiter: Limiter): void {
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-export function checkOption(valid: boolean, what: string): void {
+export function checkOption(valid: boolean, what: string): asserts valid {
   if (!valid) throw new RatelimitError('INVALID_OPTION', what)
 }
 

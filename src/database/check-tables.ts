@@ -6,7 +6,7 @@ import {
   rateLimitEphemeral,
 } from '../../schema/index.ts'
 import type { Database } from './database.ts'
-import { STORAGE_PARAMETERS, shapeOf } from './ddl.ts'
+import { STORAGE_PARAMETERS, shapeOf, storageStatements, type TableShape } from './ddl.ts'
 import { execute } from './run.ts'
 
 /**
@@ -28,7 +28,10 @@ export async function checkTables(
   db: Database,
   tables: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable },
 ): Promise<string[]> {
-  return [...(await differences(db, tables.ephemeral, 'u')), ...(await differences(db, tables.durable, 'p'))]
+  return [
+    ...(await differences(db, tables.ephemeral, 'ephemeral')),
+    ...(await differences(db, tables.durable, 'durable')),
+  ]
 }
 
 /** What the catalogs say of a table. */
@@ -39,61 +42,82 @@ interface Found {
     readonly name: string
     readonly type: string
     readonly notNull: boolean
-    readonly hasDefault: boolean
+    readonly filled: boolean
   }[]
-  readonly indexes: readonly { readonly primary: boolean; readonly columns: readonly string[] }[]
+  readonly indexes: readonly {
+    readonly primary: boolean
+    readonly unique: boolean
+    readonly columns: readonly string[]
+  }[]
 }
 
-async function differences(db: Database, table: RateLimitTable, persistence: 'u' | 'p'): Promise<string[]> {
+async function differences(
+  db: Database,
+  table: RateLimitTable,
+  persistence: keyof RateLimitTables,
+): Promise<string[]> {
   const expected = shapeOf(table)
   const found = await readCatalogs(db, expected.quoted)
-  const { name } = expected
+  const name = expected.schema ? `${expected.schema}.${expected.name}` : expected.name
   if (!found) {
-    return [
-      `The table ${name} is missing: add \`export * from 'drizzle-ratelimit/schema'\` to your schema and migrate.`,
-    ]
+    const means = "`export * from 'drizzle-ratelimit/schema'` or tables of your own"
+    return [`${name} is missing: export it from your Drizzle schema (${means}), and migrate.`]
   }
-  const words: string[] = []
-  for (const column of expected.columns) {
-    const there = found.columns.find((other) => other.name === column.name)
-    if (!there) words.push(`${name} has no column ${column.name}; it should be ${column.type}.`)
-    else if (there.type !== column.type)
-      words.push(`${name}.${column.name} is ${there.type}, not ${column.type}.`)
-    else if (there.notNull && !column.notNull)
-      words.push(`${name}.${column.name} is NOT NULL and should not be.`)
-    else if (!there.notNull && column.notNull)
-      words.push(`${name}.${column.name} should be NOT NULL and is not.`)
+  return [
+    ...columnDifferences(expected, found),
+    ...indexDifferences(expected, found),
+    ...storageDifferences(table, persistence, found),
+  ].map((difference) => `${name} ${difference}.`)
+}
+
+function* columnDifferences(expected: TableShape, found: Found): Generator<string> {
+  for (const { name, type, notNull } of expected.columns) {
+    const there = found.columns.find((other) => other.name === name)
+    if (!there) yield `has no column ${name}, which should be ${type}`
+    else if (there.type !== type) yield `has a column ${name} of type ${there.type} that should be ${type}`
+    else if (there.notNull && !notNull) yield `has a column ${name} that is NOT NULL and should not be`
+    else if (!there.notNull && notNull) yield `has a column ${name} that should be NOT NULL and is not`
   }
-  for (const column of found.columns) {
-    if (
-      column.notNull &&
-      !column.hasDefault &&
-      !expected.columns.some((other) => other.name === column.name)
-    ) {
-      words.push(`${name} has a column ${column.name} that is NOT NULL and that the limiter does not fill.`)
+  for (const { name, notNull, filled } of found.columns) {
+    if (notNull && !filled && !expected.columns.some((other) => other.name === name)) {
+      yield `has a column ${name} that is NOT NULL and that the limiter does not fill`
     }
   }
-  const hasIndex = (columns: readonly string[], primary: boolean) =>
-    found.indexes.some((index) => index.primary === primary && index.columns.join() === columns.join())
-  if (!hasIndex(expected.primaryKey, true)) {
-    words.push(`${name} has no primary key on (${expected.primaryKey.join(', ')}).`)
+}
+
+function* indexDifferences(expected: TableShape, found: Found): Generator<string> {
+  const { primaryKey, index } = expected
+  const isOn = (columns: readonly string[]) => (other: { columns: readonly string[] }) =>
+    other.columns.join() === columns.join()
+  if (!found.indexes.some((other) => other.primary && isOn(primaryKey)(other))) {
+    yield `has no primary key on (${primaryKey.join(', ')})`
   }
-  if (!hasIndex(expected.index, false)) words.push(`${name} has no index on (${expected.index.join(', ')}).`)
-  if (found.persistence !== persistence) {
-    words.push(
-      persistence === 'u'
-        ? `${name} is logged and should be UNLOGGED: run STORAGE_SQL in a migration (\`drizzle-kit generate --custom\`).`
-        : `${name} is not logged, so a crash would empty it: run ALTER TABLE ${expected.quoted} SET LOGGED.`,
-    )
+  if (!found.indexes.some(isOn(index))) {
+    yield `has no index on (${index.join(', ')})`
+  }
+  for (const { primary, unique, columns } of found.indexes) {
+    if (unique && !primary && !isOn(primaryKey)({ columns })) {
+      yield `has a unique index on (${columns.join(', ')}), which refuses rows that the limiter has to insert`
+    }
+  }
+}
+
+function* storageDifferences(
+  table: RateLimitTable,
+  persistence: keyof RateLimitTables,
+  found: Found,
+): Generator<string> {
+  const mend = `run in a migration of your own: ${storageStatements(table, persistence).join('; ')}`
+  if (persistence === 'ephemeral' && found.persistence !== 'u')
+    yield `is logged and should be UNLOGGED; ${mend}`
+  if (persistence === 'durable' && found.persistence !== 'p') {
+    yield `is not logged, so that a crash would empty it; run ALTER TABLE ${shapeOf(table).quoted} SET LOGGED`
   }
   for (const [option, value] of Object.entries(STORAGE_PARAMETERS)) {
     if (!found.options.includes(`${option}=${value}`)) {
-      words.push(
-        `${name} should have the storage parameter ${option} = ${value}: run STORAGE_SQL in a migration.`,
-      )
+      yield `should have the storage parameter ${option} = ${value}; ${mend}`
     }
   }
-  return words
 }
 
 /** As one JSON text, which every driver hands on as it is. */
@@ -104,11 +128,12 @@ async function readCatalogs(db: Database, quoted: string): Promise<Found | undef
         'persistence', c.relpersistence,
         'options', coalesce(to_jsonb(c.reloptions), '[]'),
         'columns', (
-          select jsonb_agg(jsonb_build_object(
-            'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull, 'hasDefault', a.atthasdef))
+          select coalesce(jsonb_agg(jsonb_build_object(
+            'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull,
+            'filled', a.atthasdef or a.attidentity <> '')), '[]')
           from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
         'indexes', (
-          select coalesce(jsonb_agg(jsonb_build_object('primary', i.indisprimary, 'columns', (
+          select coalesce(jsonb_agg(jsonb_build_object('primary', i.indisprimary, 'unique', i.indisunique, 'columns', (
             select jsonb_agg(pg_get_indexdef(i.indexrelid, k, true) order by k)
             from generate_series(1, i.indnkeyatts) as k))), '[]')
           from pg_index i where i.indrelid = c.oid and i.indisvalid and i.indpred is null)

@@ -1,35 +1,74 @@
-import { RatelimitError } from '../errors.ts'
+import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 
 /** What Postgres or the driver said, as this package's error. */
 export function toRatelimitError(error: unknown): RatelimitError {
+  if (error instanceof RatelimitError) return error
   const cause = underlying(error)
-  const sqlState = sqlStateOf(cause)
-  if (sqlState && MISSING.has(sqlState)) {
-    return new RatelimitError(
-      'MISSING_TABLE',
-      "A table of the rate limiter is missing, or not as this version expects it. Add `export * from 'drizzle-ratelimit/schema'` " +
-        'to your Drizzle schema and run `npx drizzle-kit generate && npx drizzle-kit migrate`; `checkTables(db)` says what differs.',
-      { cause, sqlState },
-    )
-  }
-  return new RatelimitError(
-    'DATABASE',
-    sqlState
-      ? `PostgreSQL refused the check with SQLSTATE ${sqlState}; the cause says why.`
-      : 'The database could not be asked; the cause says why.',
-    { cause, sqlState },
-  )
+  const driverCode = codeOf(cause)
+  // Every SQLSTATE has a digit; EPIPE is none.
+  const sqlState = driverCode && /^(?=.*\d)[0-9A-Z]{5}$/.test(driverCode) ? driverCode : undefined
+  const code = codeFor(sqlState, driverCode)
+  return new RatelimitError(code, MESSAGES[code], { cause, sqlState })
 }
 
-/** Undefined table, undefined schema, undefined column. */
-const MISSING: ReadonlySet<string> = new Set(['42P01', '3F000', '42703'])
+type DatabaseCode = Extract<
+  RatelimitErrorCode,
+  | 'MISSING_TABLE'
+  | 'SERIALIZATION_FAILURE'
+  | 'DEADLOCK'
+  | 'TRANSACTION_ABORTED'
+  | 'UNREACHABLE'
+  | 'OUTCOME_UNKNOWN'
+  | 'DATABASE'
+>
+
+const MESSAGES: Record<DatabaseCode, string> = {
+  MISSING_TABLE:
+    "A table of the rate limiter is missing, or not as this version expects it. Add `export * from 'drizzle-ratelimit/schema'`, " +
+    'or the tables of your own, to your Drizzle schema and run `npx drizzle-kit generate && npx drizzle-kit migrate`; `checkTables(db)` says what differs.',
+  SERIALIZATION_FAILURE:
+    'Another transaction changed the row first. Nothing was charged; run your transaction again.',
+  DEADLOCK:
+    'The check and another transaction waited for each other. Nothing was charged; run your transaction again, and check several ' +
+    'limits with Ratelimit.limitAll.',
+  TRANSACTION_ABORTED:
+    'An earlier statement failed in this transaction, so Postgres refuses all others until it is rolled back.',
+  UNREACHABLE: 'The database could not be reached. Nothing was charged.',
+  OUTCOME_UNKNOWN:
+    'The connection broke before the answer arrived: the charge may or may not have been made. It is not tried again by itself.',
+  DATABASE: 'PostgreSQL refused the statement; sqlState and cause say why. Nothing was charged.',
+}
+
+const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
+  '42P01': 'MISSING_TABLE', // undefined_table
+  '3F000': 'MISSING_TABLE', // invalid_schema_name
+  '42703': 'MISSING_TABLE', // undefined_column
+  '40001': 'SERIALIZATION_FAILURE',
+  '40P01': 'DEADLOCK',
+  '25P02': 'TRANSACTION_ABORTED',
+  '57P03': 'UNREACHABLE', // cannot_connect_now
+  '53300': 'UNREACHABLE', // too_many_connections
+}
+
+/** Of node and postgres.js: no connection was made, so no statement was sent. */
+const NEVER_SENT: ReadonlySet<string> = new Set([
+  ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
+  ...['CONNECT_TIMEOUT', 'CONNECTION_ENDED'],
+])
+
+function codeFor(sqlState: string | undefined, driverCode: string | undefined): DatabaseCode {
+  if (sqlState === undefined) return NEVER_SENT.has(driverCode ?? '') ? 'UNREACHABLE' : 'OUTCOME_UNKNOWN'
+  // Connection exceptions, and a server that is stopped: the commit may have been before it.
+  if (sqlState.startsWith('08') || sqlState === '57P01' || sqlState === '57P02') return 'OUTCOME_UNKNOWN'
+  return BY_SQL_STATE[sqlState] ?? 'DATABASE'
+}
 
 /** Drizzle wraps the driver's error, and writes the parameters into its own message: the driver's is the one to pass on. */
 function underlying(error: unknown): unknown {
   return error instanceof Error && error.cause !== undefined ? error.cause : error
 }
 
-function sqlStateOf(error: unknown): string | undefined {
+function codeOf(error: unknown): string | undefined {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
-  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined
+  return typeof code === 'string' ? code : undefined
 }

@@ -3,12 +3,15 @@ import type { SQL } from 'drizzle-orm'
 /**
  * What the limiter needs of Drizzle: any Postgres database or transaction of any driver, with or without a schema.
  *
- * It is described by what it does instead of by Drizzle's classes, whose names and type parameters differ between 0.45 and
+ * It is described by its members instead of by Drizzle's classes, whose names and type parameters differ between 0.45 and
  * 1.0. Drizzle's other dialects have no materialized views, and so are refused.
  */
 export interface Database {
   execute(query: SQL): PromiseLike<unknown>
+  transaction<T>(work: (tx: Database) => Promise<T>): Promise<T>
   refreshMaterializedView: unknown
+  /** Transactions have it. */
+  rollback?: unknown
 }
 
 /** Whether this is a transaction: only those can be rolled back. */

@@ -14,7 +14,7 @@ export interface Batch<C extends Call> {
 }
 
 /**
- * Takes from the queue what one statement can decide.
+ * Takes from the queue of one namespace what one statement can decide.
  *
  * Calls that equal each other become one group; a key has one group, and all share the algorithm of the first. A call that
  * does not fit stays behind, and so do later ones of its key: within a key, first come is first served. Statements under way
@@ -31,7 +31,7 @@ export function takeBatch<C extends Call>(
   const rest: C[] = []
   let algorithm: AnyAlgorithm | undefined
   for (const call of waiting) {
-    const { key, rate, limiter } = call
+    const { namespace, key, rate, limiter } = call
     const group = groups.get(key)
     const before = group ?? ahead.get(key)
     const mayGo = !passedOver.has(key) && (!before || isEqual(before, call))
@@ -45,17 +45,18 @@ export function takeBatch<C extends Call>(
       group.members.push(call)
     } else {
       algorithm = limiter.algorithm
-      groups.set(key, { key, rate, limiter, calls: 1, members: [call] })
+      groups.set(key, { namespace, key, rate, limiter, calls: 1, members: [call] })
     }
   }
   return { groups: [...groups.values()], rest }
 }
 
+/** Of one key: whether both take the same from the same. */
 function isEqual(one: Call, other: Call): boolean {
   return one.rate === other.rate && (one.limiter === other.limiter || sameLimiter(one.limiter, other.limiter))
 }
 
-function sameLimiter(one: Limiter, other: Limiter): boolean {
+export function sameLimiter(one: Limiter, other: Limiter): boolean {
   return (
     one.algorithm === other.algorithm &&
     Object.entries(one.params).every(([name, value]) => other.params[name] === value)

@@ -1,5 +1,5 @@
 import { type Group, takeBatch } from './batch.ts'
-import { type Call, type CallGroup, type Decision, type Decisions, decisionFor } from './decide.ts'
+import { type Call, type Decision, type Of, of } from './decide.ts'
 
 /** What became of a call: its group's decision, and its place among the group's equal calls. */
 export interface Outcome {
@@ -8,7 +8,7 @@ export interface Outcome {
 }
 
 /** Decides groups of calls in one statement. */
-export type Decide = (groups: readonly CallGroup[]) => Promise<Decisions>
+export type Decide = <C extends Call>(groups: readonly Group<C>[]) => Promise<Of<Group<C>, Decision>>
 
 /** Statements under way at once: each holds a connection of the application's pool. */
 const MOST_STATEMENTS = 2
@@ -30,7 +30,7 @@ export class Coalescer {
   readonly #decide: Decide
   #waiting: Waiting[] = []
   #aside: (() => Promise<unknown>) | undefined
-  readonly #underWay = new Set<readonly CallGroup[]>()
+  readonly #underWay = new Set<readonly Group<Waiting>[]>()
   #running = 0
   #stepping = false
   #starting = false
@@ -100,7 +100,7 @@ export class Coalescer {
     try {
       const decisions = await this.#decide(groups)
       for (const group of groups) {
-        const decision = decisionFor(group, decisions)
+        const decision = of(group, decisions)
         for (const [place, { settle }] of group.members.entries()) settle({ decision, place })
       }
     } catch (error) {

@@ -1,14 +1,29 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, Limiter, Numbers, StateColumn } from '../algorithms/algorithm.ts'
 import type { Database } from '../database/database.ts'
-import type { Values } from '../database/rendered.ts'
+import type { Rendered, Values } from '../database/rendered.ts'
 import { type Row, run } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Commit } from '../statements/check.ts'
-import { check, remaining, reset } from '../statements/statements.ts'
+import type { Form } from '../statements/input.ts'
+import { check, look as lookAt, reset } from '../statements/statements.ts'
+
+/** Where the rows are. */
+export interface Target {
+  readonly db: Database
+  readonly table: RateLimitTable
+}
+
+/** Whose rows they are, and in whose time. */
+export interface Namespace {
+  readonly prefix: string
+  /** The injected time in Unix milliseconds, or null for the database's. */
+  clock(): number | null
+}
 
 /** One call, found valid. */
 export interface Call {
+  readonly namespace: Namespace
   readonly key: string
   readonly rate: number
   readonly limiter: Limiter
@@ -17,15 +32,6 @@ export interface Call {
 /** Equal calls of one key, decided together. */
 export interface CallGroup extends Call {
   readonly calls: number
-}
-
-/** Where rows are, and whose. */
-export interface Place {
-  readonly db: Database
-  readonly table: RateLimitTable
-  readonly prefix: string
-  /** The injected time in Unix milliseconds, or null for the database's. */
-  clock(): number | null
 }
 
 /** A state at a moment. */
@@ -40,38 +46,32 @@ export interface Decision extends Standing {
   readonly granted: number
 }
 
-/** Decisions by their keys. */
-export type Decisions = ReadonlyMap<string, Decision>
-
 /** The race of a first insert is lost to one other each time; lost so often, something else is wrong. */
 const MOST_ATTEMPTS = 50
 
+/** What is known of each of several groups. */
+export type Of<G, T> = ReadonlyMap<G, T>
+
 /**
- * Decides groups of calls, all of one algorithm and each with its own key, in one statement.
+ * Decides groups of calls, all of one algorithm and each with its own row, in one statement.
  *
- * Keys that lose the race of a first insert were not charged, and are decided by another statement.
+ * Those that lose the race of a first insert were not charged, and are decided by another statement.
  *
- * @throws RatelimitError `CONTENTION` when keys stay undecided.
+ * @throws RatelimitError `CONTENTION` when some stay undecided.
  */
-export async function decide(place: Place, groups: readonly CallGroup[], commit: Commit): Promise<Decisions> {
-  const decisions = new Map<string, Decision>()
+export async function decide<G extends CallGroup>(
+  { db, table }: Target,
+  groups: readonly G[],
+  commit: Commit,
+): Promise<Of<G, Decision>> {
+  const decisions = new Map<G, Decision>()
   for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-    const undecided = groups.filter(({ key }) => !decisions.has(key))
-    const [first, second] = undecided
-    if (!first) return decisions
-    const { algorithm } = first.limiter
-    const rows = await run(place.db, check(place.table, algorithm, second ? 'many' : 'one', commit), {
-      prefix: place.prefix,
-      clock: place.clock(),
-      ...(second ? { batch: JSON.stringify(undecided.map(inputOf)) } : inputOf(first)),
-    })
-    if (rows.length !== undecided.length) throw noRow()
-    for (const row of rows) {
+    const undecided = groups.filter((group) => !decisions.has(group))
+    if (undecided.length === 0) return decisions
+    const rows = await ask(db, undecided, (algorithm, form) => check(table, algorithm, form, commit))
+    for (const [group, row] of rows) {
       if (!row['decided']) continue
-      decisions.set(String(row['callKey']), {
-        ...standingOf(row, algorithm),
-        granted: Number(row['granted']),
-      })
+      decisions.set(group, { ...standingOf(row, group), granted: Number(row['granted']) })
     }
   }
   throw new RatelimitError(
@@ -80,45 +80,58 @@ export async function decide(place: Place, groups: readonly CallGroup[], commit:
   )
 }
 
-/** The decision for a group that was decided. */
-export function decisionFor({ key }: Call, decisions: Decisions): Decision {
-  const decision = decisions.get(key)
-  if (!decision) throw noRow()
-  return decision
-}
-
-/** Looks at a key without locking or writing. */
-export async function look(place: Place, key: string, limiter: Limiter): Promise<Standing> {
-  const { algorithm } = limiter
-  const [row] = await run(place.db, remaining(place.table, algorithm), {
-    prefix: place.prefix,
-    clock: place.clock(),
-    ...inputOf({ key, rate: 0, calls: 1, limiter }),
-  })
-  if (!row) throw noRow()
-  return standingOf(row, algorithm)
+/** Looks at the rows of groups of calls, all of one algorithm, without locking or writing. */
+export async function look<G extends CallGroup>(
+  { db, table }: Target,
+  groups: readonly G[],
+): Promise<Of<G, Standing>> {
+  const rows = await ask(db, groups, (algorithm, form) => lookAt(table, algorithm, form))
+  return new Map(rows.map(([group, row]) => [group, standingOf(row, group)]))
 }
 
 /** Removes a key's row. */
-export async function remove(place: Place, key: string): Promise<void> {
-  await run(place.db, reset(place.table), { prefix: place.prefix, key })
+export async function remove({ db, table }: Target, { prefix }: Namespace, key: string): Promise<void> {
+  await run(db, reset(table), { prefix, key })
 }
 
-function noRow(): RatelimitError {
-  return new RatelimitError('DATABASE', "The database's answer has no row for a key.")
+/** What was found out of a group that was asked about. */
+export function of<G, T>(group: G, answers: Of<G, T>): T {
+  const answer = answers.get(group)
+  if (answer === undefined) throw noRow()
+  return answer
 }
 
-function inputOf({ key, rate, calls, limiter }: CallGroup): Values {
-  return { key, rate, calls, ...limiter.params }
+/** Sends the groups with the statement for their algorithm and number; gives each its row. */
+async function ask<G extends CallGroup>(
+  db: Database,
+  groups: readonly G[],
+  statement: (algorithm: AnyAlgorithm, form: Form) => Rendered,
+): Promise<(readonly [G, Row])[]> {
+  const [first, second] = groups
+  if (!first) return []
+  const { algorithm } = first.limiter
+  const rows = second
+    ? await run(db, statement(algorithm, 'many'), { batch: JSON.stringify(groups.map(inputOf)) })
+    : await run(db, statement(algorithm, 'one'), inputOf(first, 0))
+  const byPlace = new Map(rows.map((row) => [Number(row['place']), row]))
+  return groups.map((group, place) => [group, of(place, byPlace)])
+}
+
+function inputOf({ namespace, key, rate, calls, limiter }: CallGroup, place: number): Values {
+  return { place, prefix: namespace.prefix, key, clock: namespace.clock(), rate, calls, ...limiter.params }
 }
 
 /** Drivers differ in how they hand on numbers. All of these are doubles. */
-function standingOf(row: Row, algorithm: AnyAlgorithm): Standing {
-  const state = Object.fromEntries(algorithm.columns.map((column) => [column, Number(row[column])]))
+function standingOf(row: Row, { limiter }: Call): Standing {
+  const state = Object.fromEntries(limiter.algorithm.columns.map((column) => [column, Number(row[column])]))
   return {
     now: Number(row['now']),
     available: Number(row['available']),
     // The algorithm reads its own columns only.
     state: state as Numbers<StateColumn>,
   }
+}
+
+function noRow(): RatelimitError {
+  return new RatelimitError('DATABASE', "The database's answer has no row for a key.")
 }

@@ -1,22 +1,26 @@
 import { run } from '../database/run.ts'
 import { cleanup } from '../statements/statements.ts'
-import type { Place } from './decide.ts'
+import type { Namespace, Target } from './decide.ts'
 
 /** How many rows one sweep deletes at most, so that it stays short. */
 const SWEEP_ROWS = 100
 
 /** Deletes some of the prefix's rows that have expired by `clock`; returns how many. */
-export async function sweep(place: Place, clock: number | null): Promise<number> {
-  const [row] = await run(place.db, cleanup(place.table), { prefix: place.prefix, clock, rows: SWEEP_ROWS })
+export async function sweep(
+  { db, table }: Target,
+  { prefix }: Namespace,
+  clock: number | null,
+): Promise<number> {
+  const [row] = await run(db, cleanup(table), { prefix, clock, rows: SWEEP_ROWS })
   return Number(row?.['deleted'])
 }
 
 /** Deletes all of them, a sweep at a time; those that others have locked stay for the next time. */
-export async function sweepAll(place: Place): Promise<number> {
-  const clock = place.clock()
+export async function sweepAll(target: Target, namespace: Namespace): Promise<number> {
+  const clock = namespace.clock()
   let deleted = 0
   for (;;) {
-    const rows = await sweep(place, clock)
+    const rows = await sweep(target, namespace, clock)
     deleted += rows
     if (rows < SWEEP_ROWS) return deleted
   }

@@ -2,8 +2,7 @@ import { and, asc, eq, not, sql, type WithSubquery } from 'drizzle-orm'
 import { type Rendered, render } from '../database/rendered.ts'
 import { builder } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
-import { param } from './input.ts'
-import { type Source, settledStates } from './settled.ts'
+import { type Source, settledStates, theRow } from './settled.ts'
 
 /**
  * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or waiting for it.
@@ -18,13 +17,22 @@ export type Commit = 'as the session' | 'async' | 'flushed'
  */
 export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit: Commit }): Rendered {
   const { table, algorithm, form, commit } = source
-  const { ctes, cte: settled, key, numbers, found, now, state } = settledStates({ ...source, lock: true })
-  const { rate, calls, limit } = numbers
+  const {
+    ctes,
+    cte: settled,
+    callPrefix,
+    callKey,
+    numbers,
+    found,
+    now,
+    state,
+  } = settledStates({ ...source, lock: true })
 
-  const offered = builder.$with('offered').as((qb) =>
+  const offered = builder.$with('ratelimit_offered').as((qb) =>
     qb
       .select({
-        key,
+        callPrefix,
+        callKey,
         numbers,
         found,
         now,
@@ -35,33 +43,35 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
   )
 
   // Nothing is denied that takes nothing. A call that grants nothing, or gives back to a limit that is whole, writes nothing.
-  const granted = builder.$with('granted').as((qb) =>
+  const { available } = offered
+  const { rate, calls, limit } = offered.numbers
+  const granted = builder.$with('ratelimit_granted').as((qb) =>
     qb
       .select({
-        key,
-        numbers,
-        found,
-        now,
-        state,
+        callPrefix: offered.callPrefix,
+        callKey: offered.callKey,
+        numbers: offered.numbers,
+        found: offered.found,
+        now: offered.now,
+        state: offered.state,
         granted: sql<number>`case when ${rate} > 0
-          then greatest(least(floor(${offered.available} / ${rate}), ${calls}), 0) else ${calls} end`.as(
-          'granted',
-        ),
-        writes: sql<boolean>`case when ${rate} > 0 then ${offered.available} >= ${rate}
-          else ${rate} < 0 and ${offered.available} < ${limit} end`.as('writes'),
+          then greatest(least(floor(${available} / ${rate}), ${calls}), 0) else ${calls} end`.as('granted'),
+        writes: sql<boolean>`case when ${rate} > 0 then ${available} >= ${rate}
+          else ${rate} < 0 and ${available} < ${limit} end`.as('writes'),
       })
       .from(offered),
   )
 
-  const amount = sql<number>`${rate} * ${granted.granted}`
-  const next = algorithm.consume(state, amount, numbers)
-  const decision = builder.$with('decision').as((qb) =>
+  const amount = sql<number>`${granted.numbers.rate} * ${granted.granted}`
+  const next = algorithm.consume(granted.state, amount, granted.numbers)
+  const decision = builder.$with('ratelimit_decision').as((qb) =>
     qb
       .select({
-        key,
-        numbers,
-        found,
-        now,
+        callPrefix: granted.callPrefix,
+        callKey: granted.callKey,
+        numbers: granted.numbers,
+        found: granted.found,
+        now: granted.now,
         granted: granted.granted,
         writes: granted.writes,
         next: forEach(algorithm.columns, (column) => sql<number>`${next[column]}`.as(`next_${column}`)),
@@ -79,48 +89,48 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
     expiresAt: toColumn('expiresAt', expiresMs),
   }
 
-  const updated = builder.$with('updated').as(
+  const updated = builder.$with('ratelimit_updated').as(
     builder
       .update(table)
       .set(written)
       .from(decision)
       .where(
         and(
-          eq(table.prefix, sql.placeholder('prefix')),
-          form === 'one' ? eq(table.key, sql.placeholder('key')) : undefined,
-          eq(table.key, decision.key),
+          form === 'one' ? theRow(table) : undefined,
+          eq(table.prefix, decision.callPrefix),
+          eq(table.key, decision.callKey),
           decision.found,
           decision.writes,
         ),
       )
-      .returning({ key: table.key }),
+      .returning({ prefix: table.prefix, key: table.key }),
   )
   // In the order of the keys, as the locks: two statements with the same new keys would wait for each other otherwise.
-  const inserted = builder.$with('inserted').as(
+  const inserted = builder.$with('ratelimit_inserted').as(
     builder
       .insert(table)
       .select((qb) =>
         qb
           .select({
-            prefix: param<string>('prefix', 'text').as('prefix'),
-            key: decision.key,
+            prefix: decision.callPrefix,
+            key: decision.callKey,
             ...forEach([...STATE_COLUMNS, 'expiresAt'] as const, (column) =>
               sql`${written[column]}`.as(column),
             ),
           })
           .from(decision)
           .where(and(not(decision.found), decision.writes))
-          .orderBy(asc(decision.key)),
+          .orderBy(asc(decision.callPrefix), asc(decision.callKey)),
       )
       .onConflictDoNothing()
-      .returning({ key: table.key }),
+      .returning({ prefix: table.prefix, key: table.key }),
   )
 
   const query = (...settings: WithSubquery[]) =>
     builder
       .with(...settings, ...ctes, offered, granted, decision, updated, inserted)
       .select({
-        key: decision.key,
+        place: decision.numbers.place,
         now: decision.now,
         granted: decision.granted,
         decided: sql<boolean>`${decision.found} or not ${decision.writes} or ${inserted.key} is not null`.as(
@@ -132,7 +142,7 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
         ...forEach(algorithm.columns, (column) => sql`${decision.next[column]}`.as(column)),
       })
       .from(decision)
-      .leftJoin(inserted, eq(inserted.key, decision.key))
+      .leftJoin(inserted, and(eq(inserted.prefix, decision.callPrefix), eq(inserted.key, decision.callKey)))
 
   if (commit === 'as the session') return render(query())
   const setting = commitSetting(commit)
@@ -146,7 +156,7 @@ function commitSetting(commit: 'async' | 'flushed'): WithSubquery {
       ? sql`'off'`
       : sql`case current_setting('synchronous_commit') when 'off' then 'on' else current_setting('synchronous_commit') end`
   return builder
-    .$with('setting')
+    .$with('ratelimit_setting')
     .as((qb) =>
       qb
         .select({ setting: sql`set_config('synchronous_commit', ${value}, true)`.as('setting') })

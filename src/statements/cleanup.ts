@@ -25,7 +25,7 @@ export function cleanupStatement(table: RateLimitTable): Rendered {
     .limit(sql.placeholder('rows'))
     .for('update', { skipLocked: true })
   const deleted = builder
-    .$with('deleted')
+    .$with('ratelimit_deleted')
     .as(builder.delete(table).where(sql`${place} = any(array(${expired}))`).returning({ key: table.key }))
   return render(
     builder

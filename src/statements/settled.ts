@@ -15,7 +15,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
 import { builder } from './builder.ts'
 import { forEach, fromColumn, STATE_COLUMNS } from './columns.ts'
-import { type Aliases, type CallNumber, type Form, inputOf, param } from './input.ts'
+import { type Aliases, type CallNumber, type Form, type Input, inputOf } from './input.ts'
 
 /** Which rows a statement is about, and whether it locks them. */
 export interface Source {
@@ -31,7 +31,8 @@ export interface Settled {
   readonly ctes: readonly WithSubquery[]
   /** Its last link, which has the columns below. */
   readonly cte: WithSubquery
-  readonly key: SQL.Aliased<string>
+  readonly callPrefix: SQL.Aliased<string>
+  readonly callKey: SQL.Aliased<string>
   /** The call's numbers and the algorithm's parameters. */
   readonly numbers: Aliases<CallNumber>
   /** Whether there was a row. */
@@ -43,38 +44,41 @@ export interface Settled {
 /**
  * What looking and consuming share: the calls, their rows, the time, the states.
  *
- * Drizzle writes an alias without its table, so no alias here is the name of a column.
+ * Drizzle 0.45 writes an alias without its table, so no alias here is the name of a column; 1.0 writes it with the CTE that it is
+ * taken from, so each link takes its columns from the link before.
  */
 export function settledStates({ table, algorithm, form, lock }: Source): Settled {
   const input = inputOf(algorithm, form)
 
-  const locked = builder.$with('locked').as((qb) => {
+  const locked = builder.$with('ratelimit_locked').as((qb) => {
     const rows = qb
-      .select({ key: table.key, ...forEach(STATE_COLUMNS, (column) => table[column]) })
+      .select({ prefix: table.prefix, key: table.key, ...forEach(STATE_COLUMNS, (column) => table[column]) })
       .from(table)
-      .where(rowsOf(table, form === 'many' ? qb.select({ key: input.key }).from(input.cte) : undefined))
-      .orderBy(asc(table.key))
+      .where(form === 'one' ? theRow(table) : rowsOf(table, input))
+      .orderBy(asc(table.prefix), asc(table.key))
     return lock ? rows.for('update') : rows
   })
 
   // An aggregate is worked out after its last row was read, so the clock is read when all locks are held: a time from
   // before the wait would revive a window that has ended meanwhile. Being volatile, it is read once.
-  const clock = builder.$with('clock').as((qb) =>
+  const clock = builder.$with('ratelimit_clock').as((qb) =>
     qb
       .select({
-        clock: sql<number>`coalesce(${param('clock', 'float8')},
-          floor(extract(epoch from clock_timestamp()) * 1000)::float8)`.as('clock'),
+        databaseClock: sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::float8`.as(
+          'databaseClock',
+        ),
         held: count().as('held'),
       })
       .from(locked),
   )
 
-  const stored = builder.$with('stored').as((qb) =>
+  const stored = builder.$with('ratelimit_stored').as((qb) =>
     qb
       .select({
-        callKey: input.key,
+        callPrefix: input.callPrefix,
+        callKey: input.callKey,
         numbers: input.numbers,
-        clock: clock.clock,
+        clockMs: sql<number>`coalesce(${input.numbers.clock}, ${clock.databaseClock})`.as('clockMs'),
         found: sql<boolean>`${locked.key} is not null`.as('found'),
         owned: sql<boolean>`${and(
           ...STATE_COLUMNS.map((column) =>
@@ -87,32 +91,34 @@ export function settledStates({ table, algorithm, form, lock }: Source): Settled
       })
       .from(input.cte)
       .crossJoin(clock)
-      .leftJoin(locked, eq(locked.key, input.key)),
+      .leftJoin(locked, and(eq(locked.prefix, input.callPrefix), eq(locked.key, input.callKey))),
   )
 
   // How far the row is ahead of the clock. Up to a period, it was written by a clock that is ahead of this one, and its
   // time is the time. Further ahead no row can be that this limiter wrote: it starts afresh, or it would deny for as long.
-  const ahead = sql`${stored.state[algorithm.writtenAt]} - ${stored.clock}`
-  const dated = builder.$with('dated').as((qb) =>
+  const ahead = sql`${stored.state[algorithm.writtenAt]} - ${stored.clockMs}`
+  const dated = builder.$with('ratelimit_dated').as((qb) =>
     qb
       .select({
+        callPrefix: stored.callPrefix,
         callKey: stored.callKey,
         numbers: stored.numbers,
         found: stored.found,
         state: stored.state,
         holds: sql<boolean>`${stored.owned} and ${ahead} <= ${stored.numbers.periodMs}
-          and ${algorithm.holds(stored.state, stored.clock, stored.numbers)}`.as('holds'),
+          and ${algorithm.holds(stored.state, stored.clockMs, stored.numbers)}`.as('holds'),
         now: sql<number>`case when ${stored.owned} and ${ahead} between 0 and ${stored.numbers.periodMs}
-          then ${stored.state[algorithm.writtenAt]} else ${stored.clock} end`.as('now'),
+          then ${stored.state[algorithm.writtenAt]} else ${stored.clockMs} end`.as('now'),
       })
       .from(stored),
   )
 
   const carried = algorithm.settle(dated.state, dated.now, dated.numbers)
   const fresh = algorithm.fresh(dated.now, dated.numbers)
-  const settled = builder.$with('settled').as((qb) =>
+  const settled = builder.$with('ratelimit_settled').as((qb) =>
     qb
       .select({
+        callPrefix: dated.callPrefix,
         callKey: dated.callKey,
         numbers: dated.numbers,
         found: dated.found,
@@ -128,7 +134,8 @@ export function settledStates({ table, algorithm, form, lock }: Source): Settled
   return {
     ctes: [input.cte, locked, clock, stored, dated, settled],
     cte: settled,
-    key: settled.callKey,
+    callPrefix: settled.callPrefix,
+    callKey: settled.callKey,
     numbers: settled.numbers,
     found: settled.found,
     now: settled.now,
@@ -136,10 +143,15 @@ export function settledStates({ table, algorithm, form, lock }: Source): Settled
   }
 }
 
-/** The rows of `keys`, else the row of the one key. */
-export function rowsOf(table: RateLimitTable, keys?: SQLWrapper): SQL | undefined {
-  return and(
-    eq(table.prefix, sql.placeholder('prefix')),
-    keys ? inArray(table.key, keys) : eq(table.key, sql.placeholder('key')),
-  )
+/** The row of the one call. */
+export function theRow(table: RateLimitTable): SQL | undefined {
+  return and(eq(table.prefix, sql.placeholder('prefix')), eq(table.key, sql.placeholder('key')))
+}
+
+/** The rows of many calls. */
+export function rowsOf(
+  table: RateLimitTable,
+  { cte, callPrefix, callKey }: Pick<Input, 'cte' | 'callPrefix' | 'callKey'>,
+): SQL {
+  return sql`(${table.prefix}, ${table.key}) in ${builder.select({ callPrefix, callKey }).from(cte)}`
 }

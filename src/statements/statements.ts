@@ -4,7 +4,8 @@ import type { Rendered } from '../database/rendered.ts'
 import { type Commit, checkStatement } from './check.ts'
 import { cleanupStatement } from './cleanup.ts'
 import type { Form } from './input.ts'
-import { remainingStatement } from './remaining.ts'
+import { lockStatement, unmakeStatement } from './lock.ts'
+import { lookStatement } from './look.ts'
 import { resetStatement } from './reset.ts'
 
 const rendered = new WeakMap<RateLimitTable, Map<string, Rendered>>()
@@ -17,8 +18,16 @@ export function check(table: RateLimitTable, algorithm: AnyAlgorithm, form: Form
   )
 }
 
-export function remaining(table: RateLimitTable, algorithm: AnyAlgorithm): Rendered {
-  return once(table, `remaining ${algorithm.name}`, () => remainingStatement({ table, algorithm }))
+export function look(table: RateLimitTable, algorithm: AnyAlgorithm, form: Form): Rendered {
+  return once(table, `look ${algorithm.name} ${form}`, () => lookStatement({ table, algorithm, form }))
+}
+
+export function lock(table: RateLimitTable): Rendered {
+  return once(table, 'lock', () => lockStatement(table))
+}
+
+export function unmake(table: RateLimitTable): Rendered {
+  return once(table, 'unmake', () => unmakeStatement(table))
 }
 
 export function reset(table: RateLimitTable): Rendered {

@@ -12,6 +12,7 @@ const db: Database = {
     queries++
     return Promise.resolve([])
   },
+  transaction: () => Promise.reject(new Error('no transaction is needed')),
   refreshMaterializedView: undefined,
 }
 

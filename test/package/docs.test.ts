@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -27,19 +27,12 @@ async function blocks(): Promise<{ from: string; code: string }[]> {
 }
 
 async function files(): Promise<string[]> {
-  return (
-    await run('git', [
-      'ls-files',
-      '-co',
-      '--exclude-standard',
-      'README.md',
-      'docs/*.md',
-      'src/*.ts',
-      'schema/*.ts',
-    ])
-  ).stdout
-    .split('\n')
-    .filter(Boolean)
+  const folders = await Promise.all(
+    ['src', 'schema', 'docs'].map(async (name) =>
+      (await readdir(name, { recursive: true })).map((file) => join(name, file)),
+    ),
+  )
+  return ['README.md', ...folders.flat()].filter((file) => /\.(ts|md)$/.test(file))
 }
 
 test('every example in the documents and the doc comments compiles', async () => {

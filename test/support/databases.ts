@@ -1,46 +1,52 @@
 import { randomUUID } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
-import { migrate as migrateNodePostgres } from 'drizzle-orm/node-postgres/migrator'
+import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
-import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
+import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
 import pg from 'pg'
+import postgres from 'postgres'
 import { afterAll, beforeAll, inject } from 'vitest'
 
-const MIGRATIONS = { migrationsFolder: 'drizzle' }
-
-/** A Drizzle database of the driver under test, as the tests use it. */
-export type Db = ReturnType<typeof drizzleNodePostgres> | ReturnType<typeof drizzlePglite>
+/** A Drizzle database of the driver under test. */
+export type Db = PgDatabase<PgQueryResultHKT, Record<string, never>>
 
 export interface TestDatabase {
   readonly db: Db
-  /** Rows of a query, past the limiter. */
+  /** Rows of a query, past Drizzle. */
   rows(query: string): Promise<Record<string, unknown>[]>
   /** Runs a script of several statements. */
   script(sql: string): Promise<void>
-  migrate(): Promise<void>
+  /** Another pool of the driver on the same database, where there is a server. */
+  connect(max: number): { db: Db }
+  /** A connection past Drizzle, where there is a server. */
+  client(): Promise<pg.Client>
   close(): Promise<void>
-  /** Another pool on the same database, where there is a server. */
-  connect(max: number): { db: ReturnType<typeof drizzleNodePostgres>; pool: pg.Pool }
+}
+
+/** Whether the driver speaks to a server, on which there can be more than one connection. */
+export function hasServer(): boolean {
+  return inject('driver') !== 'pglite'
 }
 
 /** A database without tables. */
 export async function emptyDatabase(): Promise<TestDatabase> {
-  return inject('driver') === 'pglite' ? emptyPglite() : emptyServerDatabase(inject('serverUrl'))
+  return hasServer() ? emptyServerDatabase(inject('serverUrl')) : emptyPglite()
 }
 
 async function emptyPglite(): Promise<TestDatabase> {
   const client = await PGlite.create()
-  const db = drizzlePglite(client)
+  const noServer = () => {
+    throw new Error('PGlite has one connection')
+  }
   return {
-    db,
+    db: drizzlePglite({ client }),
     rows: async (query) => (await client.query<Record<string, unknown>>(query)).rows,
     script: async (sql) => void (await client.exec(sql)),
-    migrate: () => migratePglite(db, MIGRATIONS),
+    connect: noServer,
+    client: noServer,
     close: () => client.close(),
-    connect: () => {
-      throw new Error('PGlite has one connection')
-    },
   }
 }
 
@@ -49,25 +55,48 @@ async function emptyServerDatabase(serverUrl: string): Promise<TestDatabase> {
   await onServer(serverUrl, `create database ${name}`)
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
-  const pools: pg.Pool[] = []
+  const ends: (() => Promise<void>)[] = []
   const connect = (max: number) => {
-    // Without an idle timeout the pool sets no timers, which tests may have replaced.
-    const pool = new pg.Pool({ connectionString: url.href, max, idleTimeoutMillis: 0 })
-    pools.push(pool)
-    return { pool, db: drizzleNodePostgres(pool) }
+    const { db, end } = open(url.href, max)
+    ends.push(end)
+    return { db }
   }
-  const { pool, db } = connect(4)
+  const client = async () => {
+    const opened = new pg.Client({ connectionString: url.href })
+    ends.push(() => opened.end())
+    await opened.connect()
+    return opened
+  }
+  const beside = await client()
   return {
-    db,
-    rows: async (query) => (await pool.query(query)).rows,
-    script: async (sql) => void (await pool.query(sql)),
-    migrate: () => migrateNodePostgres(db, MIGRATIONS),
+    db: connect(4).db,
+    rows: async (query) => (await beside.query(query)).rows,
+    script: async (sql) => void (await beside.query(sql)),
     connect,
+    client,
     close: async () => {
-      await Promise.all(pools.map((each) => each.end()))
+      await Promise.all(ends.map((end) => end()))
       await onServer(serverUrl, `drop database ${name} with (force)`)
     },
   }
+}
+
+/** Without time-outs of their own: tests replace the timers. */
+function open(url: string, max: number): { db: Db; end: () => Promise<void> } {
+  if (inject('driver') === 'node-postgres') {
+    const pool = new pg.Pool({ connectionString: url, max, idleTimeoutMillis: 0 })
+    // A connection that breaks while idle; its next query says so.
+    pool.on('error', () => {})
+    return { db: drizzleNodePostgres({ client: pool }), end: () => pool.end() }
+  }
+  const client = postgres(url, {
+    max,
+    idle_timeout: 0,
+    max_lifetime: null,
+    connect_timeout: 0,
+    onnotice: () => {},
+  })
+  return { db: drizzlePostgresJs({ client }), end: () => client.end() }
 }
 
 async function onServer(serverUrl: string, sql: string): Promise<void> {
@@ -76,12 +105,19 @@ async function onServer(serverUrl: string, sql: string): Promise<void> {
   await client.query(sql).finally(() => client.end())
 }
 
+/** Applies drizzle/ file by file, for the migrators of Drizzle 0.45 and 1.0 want different folders. */
+export async function migrate(database: TestDatabase): Promise<void> {
+  for (const file of (await readdir('drizzle')).filter((name) => name.endsWith('.sql')).sort()) {
+    await database.script(await readFile(`drizzle/${file}`, 'utf8'))
+  }
+}
+
 /** A migrated database for the tests of a file; keys and prefixes keep them apart. */
 export function useDatabase(): TestDatabase {
   const opened = {} as TestDatabase
   beforeAll(async () => {
     Object.assign(opened, await emptyDatabase())
-    await opened.migrate()
+    await migrate(opened)
   })
   afterAll(() => opened.close())
   return opened

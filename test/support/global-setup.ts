@@ -1,16 +1,26 @@
 import type { TestProject } from 'vitest/node'
-import { startServer } from './server.ts'
+import { type Server, startServer } from './server.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    driver: 'pglite' | 'node-postgres'
+    driver: 'pglite' | 'node-postgres' | 'postgres-js'
     serverUrl: string
   }
 }
 
-/** One server for the whole project; each test file makes databases of its own on it. */
+// Each project loads this module for itself, in one process: what they share hangs on the process.
+declare global {
+  var testServer: { readonly started: Promise<Server>; users: number } | undefined
+}
+
+/** One server for all projects; each test file makes databases of its own on it. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const server = await startServer()
+  globalThis.testServer ??= { started: startServer(), users: 0 }
+  const shared = globalThis.testServer
+  shared.users++
+  const server = await shared.started
   project.provide('serverUrl', server.url)
-  return server.stop
+  return async () => {
+    if (--shared.users === 0) await server.stop()
+  }
 }

@@ -15,6 +15,7 @@ export function watch(db: Database, before: (text: string) => unknown = () => {}
   return {
     statements,
     db: {
+      transaction: (work) => db.transaction((tx) => work(watch(tx, before).db)),
       execute: async (query: SQL) => {
         const text = dialect.sqlToQuery(query).sql
         statements.push(text)

@@ -6,7 +6,7 @@ import { type Duration, type LimitResult, Ratelimit } from '../../src/index.ts'
 
 // Checked by the type checker: each line below a directive must not compile.
 
-const db = drizzle(new PGlite())
+const db = drizzle({ client: new PGlite() })
 const limiter = Ratelimit.fixedWindow(5, '1m')
 const common = { db, limiter, prefix: 'p' }
 

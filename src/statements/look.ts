@@ -4,15 +4,15 @@ import { builder } from './builder.ts'
 import { forEach } from './columns.ts'
 import { type Source, settledStates } from './settled.ts'
 
-/** The statement that looks: the state brought forward to now, no lock, no write. */
-export function remainingStatement(source: Pick<Source, 'table' | 'algorithm'>): Rendered {
+/** The statement that looks: the states brought forward to now, no lock, no write. */
+export function lookStatement(source: Omit<Source, 'lock'>): Rendered {
   const { algorithm } = source
-  const { ctes, cte, key, now, numbers, state } = settledStates({ ...source, form: 'one', lock: false })
+  const { ctes, cte, now, numbers, state } = settledStates({ ...source, lock: false })
   return render(
     builder
       .with(...ctes)
       .select({
-        key,
+        place: numbers.place,
         now,
         available: sql<number>`${algorithm.available(state, now, numbers)}`.as('available'),
         ...forEach(algorithm.columns, (column) => sql`${state[column]}`.as(column)),

@@ -1,0 +1,32 @@
+import { PgDialect } from 'drizzle-orm/pg-core'
+import { CompiledQuery, type Kysely } from 'kysely'
+import type { Database } from './database/database.ts'
+
+/**
+ * A Kysely database or transaction as the limiter's `db` or `tx`.
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ * import { fromKysely } from 'drizzle-ratelimit/kysely'
+ * import { kysely } from './app.ts'
+ *
+ * const limiter = Ratelimit.fixedWindow(1000, '1d')
+ * const credits = new Ratelimit({ db: fromKysely(kysely), limiter, prefix: 'credits', durable: true })
+ * await kysely.transaction().execute(async (trx) => {
+ *   await credits.limit('org:1', { tx: fromKysely(trx) })
+ * })
+ * ```
+ */
+export function fromKysely<DB>(kysely: Kysely<DB>): Database {
+  const dialect = new PgDialect()
+  const database: Database = {
+    execute: (query) => {
+      const { sql, params } = dialect.sqlToQuery(query)
+      return kysely.executeQuery(CompiledQuery.raw(sql, params))
+    },
+    transaction: (work) => kysely.transaction().execute((trx) => work(fromKysely(trx))),
+    refreshMaterializedView: undefined,
+  }
+  return kysely.isTransaction ? { ...database, rollback: undefined } : database
+}

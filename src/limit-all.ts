@@ -1,0 +1,105 @@
+import type { RateLimitTable } from '../schema/index.ts'
+import { answerOf, type LimitResult } from './answer.ts'
+import type { Database } from './database/database.ts'
+import { shapeOf } from './database/ddl.ts'
+import { run } from './database/run.ts'
+import { RatelimitError } from './errors.ts'
+import { sameLimiter } from './runtime/batch.ts'
+import { type Call, type CallGroup, type Decision, decide, look, of } from './runtime/decide.ts'
+import { lock, unmake } from './statements/statements.ts'
+
+/** One of several calls, and the table its row is in. */
+export interface Charge extends Call {
+  readonly table: RateLimitTable
+}
+
+/** What is taken from one row: by one call, or by several that are added up. */
+interface RowCharge extends CallGroup {
+  readonly table: RateLimitTable
+}
+
+/**
+ * Consumes all, or nothing, in the given transaction.
+ *
+ * First every row is made where it is missing, and locked, in the order of table, prefix and key. Then all are looked at. Only
+ * when all have enough is anything taken, at the time of the look, so that it cannot be denied any more.
+ *
+ * @returns The limits' own results, in the order of the charges.
+ */
+export async function chargeAll(tx: Database, charges: readonly Charge[]): Promise<LimitResult[]> {
+  const rows = addUp(charges)
+  const distinct = [...new Set(rows)]
+  const tables = [...groupBy(distinct, ({ table }) => table)].sort(([one], [other]) => compare(one, other))
+  const kinds = tables.flatMap(([table, ofTable]) =>
+    [...groupBy(ofTable, ({ limiter }) => limiter.algorithm).values()].map((group) => ({ table, group })),
+  )
+
+  const made = new Map<RateLimitTable, readonly unknown[]>()
+  for (const [table, ofTable] of tables) {
+    made.set(table, await run(tx, lock(table), { batch: JSON.stringify(ofTable.map(nameOf)) }))
+  }
+  const decisions = new Map<RowCharge, Decision>()
+  for (const { table, group } of kinds) {
+    for (const [row, standing] of await look({ db: tx, table }, group)) {
+      decisions.set(row, { ...standing, granted: row.rate <= standing.available ? 1 : 0 })
+    }
+  }
+  const success = distinct.every((row) => of(row, decisions).granted === 1)
+  if (success) {
+    for (const { table, group } of kinds) {
+      const now = group.map((row) => ({ ...row, row, namespace: at(row, of(row, decisions).now) }))
+      const taken = await decide({ db: tx, table }, now, 'as the session')
+      for (const each of now) decisions.set(each.row, of(each, taken))
+    }
+  }
+  for (const [table, ofTable] of tables) {
+    const names = of(table, made)
+    const allWritten = success && ofTable.every(({ rate }) => rate > 0)
+    if (names.length > 0 && !allWritten) await run(tx, unmake(table), { batch: JSON.stringify(names) })
+  }
+  return rows.map((row) => answerOf(row, of(row, decisions), 0))
+}
+
+/** For each charge what is taken from its row by all that are for it. */
+function addUp(charges: readonly Charge[]): RowCharge[] {
+  const byName = groupBy(charges, ({ table, namespace, key }) =>
+    JSON.stringify([shapeOf(table).quoted, namespace.prefix, key]),
+  )
+  const rows = new Map<Charge, RowCharge>()
+  for (const ofRow of byName.values()) {
+    const [first] = ofRow
+    if (!first || !ofRow.every(({ limiter }) => sameLimiter(limiter, first.limiter))) {
+      throw new RatelimitError(
+        'INVALID_OPTION',
+        'Two of the calls are for one row and have different limits.',
+      )
+    }
+    const rate = ofRow.reduce((sum, charge) => sum + charge.rate, 0)
+    const row = { ...first, rate, calls: 1 }
+    for (const charge of ofRow) rows.set(charge, row)
+  }
+  return charges.map((charge) => of(charge, rows))
+}
+
+function at({ namespace }: RowCharge, now: number): Call['namespace'] {
+  return { prefix: namespace.prefix, clock: () => now }
+}
+
+function nameOf({ namespace, key }: RowCharge): { prefix: string; key: string } {
+  return { prefix: namespace.prefix, key }
+}
+
+function compare(one: RateLimitTable, other: RateLimitTable): number {
+  return shapeOf(one).quoted < shapeOf(other).quoted ? -1 : 1
+}
+
+function groupBy<T, K>(all: readonly T[], keyOf: (each: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>()
+  for (const each of all) {
+    const key = keyOf(each)
+    const group = groups.get(key)
+    if (group) group.push(each)
+    else groups.set(key, [each])
+  }
+  return groups
+}

@@ -1,0 +1,61 @@
+import { and, isNull, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import { type Rendered, render } from '../database/rendered.ts'
+import { builder } from './builder.ts'
+import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
+import { manyCalls } from './input.ts'
+import { rowsOf } from './settled.ts'
+
+/**
+ * The statement that makes the rows of many calls where they are missing, and locks them all, in one order.
+ *
+ * A made row has no state, and is read as if it were not there. The update never happens, but Postgres locks the row before it
+ * finds that out. Returns the rows that it made.
+ */
+export function lockStatement(table: RateLimitTable): Rendered {
+  const { source, text } = manyCalls([])
+  return render(
+    builder
+      .insert(table)
+      .select((qb) =>
+        qb
+          .select({
+            prefix: text('prefix').as('prefix'),
+            key: text('key').as('key'),
+            ...forEach(STATE_COLUMNS, (column) => toColumn(column, undefined).as(column)),
+            expiresAt: sql`now()`.as('expires_at'),
+          })
+          .from(source)
+          .orderBy(text('prefix'), text('key')),
+      )
+      .onConflictDoUpdate({
+        target: [table.prefix, table.key],
+        set: { prefix: sql`excluded.prefix` },
+        setWhere: sql`false`,
+      })
+      .returning({ prefix: table.prefix, key: table.key }),
+  )
+}
+
+/** The statement that removes made rows that have been left without a state. */
+export function unmakeStatement(table: RateLimitTable): Rendered {
+  const { source, text } = manyCalls([])
+  const made = builder
+    .$with('ratelimit_made')
+    .as((qb) =>
+      qb
+        .select({ callPrefix: text('prefix').as('callPrefix'), callKey: text('key').as('callKey') })
+        .from(source),
+    )
+  return render(
+    builder
+      .with(made)
+      .delete(table)
+      .where(
+        and(
+          rowsOf(table, { cte: made, callPrefix: made.callPrefix, callKey: made.callKey }),
+          ...STATE_COLUMNS.map((column) => isNull(table[column])),
+        ),
+      ),
+  )
+}

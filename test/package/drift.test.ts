@@ -1,0 +1,47 @@
+import { describe, expect, test } from 'vitest'
+import { copyForKit, type KitProject } from './kit.ts'
+
+/** The files that drizzle-kit would add or change in drizzle/, and what it says about it. */
+async function generate(project: KitProject): Promise<{ written: string[]; said: string }> {
+  const before = await project.read('drizzle')
+  const said = await project.kit('generate')
+  const after = await project.read('drizzle')
+  return { written: Object.keys(after).filter((name) => after[name] !== before[name]), said }
+}
+
+// Before what may be a rename it wants to ask; where nobody can answer it writes nothing and still exits with 0.
+const NOTHING = { written: [], said: expect.stringContaining('No schema changes, nothing to migrate') }
+
+test('the migrations say what the schema says: drizzle-kit finds nothing to add', async () => {
+  expect(await generate(await copyForKit())).toEqual(NOTHING)
+})
+
+test('drizzle-kit finds nothing wrong with the migrations', async () => {
+  expect(await (await copyForKit()).kit('check')).toContain("Everything's fine")
+})
+
+describe('and it would find', () => {
+  test('a changed column, for which it writes a migration', async () => {
+    const project = await copyForKit()
+    await project.edit('schema/table.ts', "doublePrecision('tokens')", "doublePrecision('tokens').notNull()")
+    const { written, said } = await generate(project)
+    expect(said).not.toEqual(NOTHING.said)
+    const migration = written.find((name) => /^0002_.*\.sql$/.test(name))
+    expect((await project.read('drizzle'))[String(migration)]).toContain(
+      'ALTER TABLE "rate_limit_durable" ALTER COLUMN "tokens" SET NOT NULL',
+    )
+  })
+
+  test.each([
+    ['a column of another type', "bigint('count', { mode: 'number' })", "doublePrecision('count')"],
+    ['a renamed column', "doublePrecision('tokens')", "doublePrecision('coins')"],
+    ['a new column', 'return {\n', "return {\n    extra: text('extra'),\n"],
+    ['an index of other columns', 'index().on(table.prefix, table.expiresAt)', 'index().on(table.expiresAt)'],
+    ['another primary key', '[table.prefix, table.key] }', '[table.key, table.prefix] }'],
+    ['a renamed table', 'declare(name,', "declare(name + '_2',"],
+  ])('%s', async (_, piece, replacement) => {
+    const project = await copyForKit()
+    await project.edit('schema/table.ts', piece, replacement)
+    expect(await generate(project)).not.toEqual(NOTHING)
+  })
+})
