@@ -26,17 +26,20 @@ function columns(): RateLimitColumns {
   }
 }
 
+type TimeColumn = ReturnType<typeof timestamp>
+type CountColumn = Extract<ReturnType<typeof bigint>, { _: { data: number } }>
+
 // Derived from the builder functions, not from Drizzle's own names of their types: those differ between 0.45 and 1.0,
 // and the emitted declarations must mean the same under both.
 type RateLimitColumns = {
   prefix: ReturnType<ReturnType<typeof text>['notNull']>
   key: ReturnType<ReturnType<typeof text>['notNull']>
-  count: ReturnType<typeof bigint<'count', 'number'>>
-  prevCount: ReturnType<typeof bigint<'prev_count', 'number'>>
-  windowStart: ReturnType<typeof timestamp<'window_start', 'date'>>
+  count: CountColumn
+  prevCount: CountColumn
+  windowStart: TimeColumn
   tokens: ReturnType<typeof doublePrecision>
-  lastRefill: ReturnType<typeof timestamp<'last_refill', 'date'>>
-  expiresAt: ReturnType<ReturnType<typeof timestamp<'expires_at', 'date'>>['notNull']>
+  lastRefill: TimeColumn
+  expiresAt: ReturnType<TimeColumn['notNull']>
 }
 
 /** One of the two tables: a Drizzle table that can be selected from, joined and inserted into like any other. */

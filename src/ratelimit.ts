@@ -234,8 +234,8 @@ export class Ratelimit {
    *
    * @throws RatelimitError `INVALID_KEY` before any SQL; `MISSING_TABLE`, `DATABASE` from the database.
    */
-  async resetUsedTokens(key: string, options: Pick<CallOptions, 'tx'> = {}): Promise<void> {
-    const { initialTokens = this.#limiter.params.limit, limit } = this.#checked(key, {}).params
+  async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
+    const { limit, initialTokens = limit } = this.#checked(key, options).params
     await remove(await this.#targetFor(options.tx), this.#namespace, key)
     // Without a row a bucket starts with its initialTokens, which may be fewer.
     if (initialTokens < limit) await this.limit(key, { ...options, rate: -limit })

@@ -1,7 +1,7 @@
 import type { SQL } from 'drizzle-orm'
 
 // The words used here. A row is what the table holds, times as Unix milliseconds. A state is the part of it that belongs
-// to one algorithm. A state is settled when refills and passed windows up to now have been applied to it. An amount is
+// to one algorithm. A state is settled when the windows that have passed by now have been left behind. An amount is
 // rate times granted calls; a refund's is negative.
 
 /** A number in SQL, always double precision. */
@@ -35,14 +35,21 @@ export interface Algorithm<Column extends StateColumn, Param extends string, Sta
 
   /** Whether a row of this algorithm still counts at `now`. Where not, the state is fresh. */
   holds(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
-  /** The state of a row that holds, brought forward to `now`. */
+  /** The state of a row that holds, with windows that have passed by `now` left behind. */
   settle(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): State
   /** The state of a key that has none. */
   fresh(now: Expression, params: Expressions<Param | CommonParam>): State
+  /** Whether a fresh state has all there is. Where not, the first check makes the row though it is denied, for else it never fills. */
+  freshIsWhole(params: Expressions<Param | CommonParam>): SQL<boolean>
   /** How much a call may take from a settled state. */
   available(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): Expression
-  /** A settled state after `amount` was taken, or given back when negative. */
-  consume(state: Expressions<Column>, amount: Expression, params: Expressions<Param | CommonParam>): State
+  /** A settled state after `amount` was taken at `now`, or given back when negative. */
+  consume(
+    state: Expressions<Column>,
+    now: Expression,
+    amount: Expression,
+    params: Expressions<Param | CommonParam>,
+  ): State
   /** The earliest time at which deleting the row loosens nothing. */
   expiresAt(state: Expressions<Column>, params: Expressions<Param | CommonParam>): Expression
 

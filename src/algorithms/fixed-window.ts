@@ -14,8 +14,9 @@ export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
   holds: ({ windowStart }, now, { periodMs }) => sql`${now} < ${windowStart} + ${periodMs}`,
   settle: (state) => state,
   fresh: (now) => ({ count: sql`0`, windowStart: now }),
+  freshIsWhole: () => sql`true`,
   available: ({ count }, _now, { limit }) => sql`${limit} - least(${count}, ${limit})`,
-  consume: ({ count, windowStart }, amount) => ({
+  consume: ({ count, windowStart }, _now, amount) => ({
     count: sql`greatest(${count} + ${amount}, 0)`,
     windowStart,
   }),

@@ -1,14 +1,15 @@
 import { sql } from 'drizzle-orm'
 import type { Duration } from '../duration.ts'
 import type { Algorithm, Limiter } from './algorithm.ts'
+import { firstAt } from './first-at.ts'
 import { windowParams } from './window-params.ts'
 
 /**
  * Two neighbouring fixed windows; the previous one's count fades linearly while the current one runs.
  *
- * used = count + prevCount * (1 - elapsed / periodMs). Counts and milliseconds are whole numbers, so everything is
- * multiplied out by periodMs: no rounding, no tolerance. The approximation is the one Cloudflare described in "How we built
- * rate limiting capable of scaling to millions of domains" (2017).
+ * used = count + ceil(prevCount * timeLeft / periodMs), timeLeft being what the previous window still counts for. Counts are
+ * whole, so rounding up takes nothing away from anyone, and needs no tolerance. The approximation is the one Cloudflare
+ * described in "How we built rate limiting capable of scaling to millions of domains" (2017).
  */
 export const slidingWindow: Algorithm<'count' | 'prevCount' | 'windowStart', never> = {
   name: 'slidingWindow',
@@ -27,11 +28,12 @@ export const slidingWindow: Algorithm<'count' | 'prevCount' | 'windowStart', nev
     }
   },
   fresh: (now) => ({ count: sql`0`, prevCount: sql`0`, windowStart: now }),
+  freshIsWhole: () => sql`true`,
   available: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
-    sql`((${limit} - least(${count}, ${limit})) * ${periodMs}
-      - least(${prevCount}, ${limit}) * (${windowStart} + ${periodMs} - ${now})) / ${periodMs}`,
+    sql`${limit} - least(${count}, ${limit})
+      - ceil(least(${prevCount}, ${limit}) * (${windowStart} + ${periodMs} - ${now}) / ${periodMs})`,
   // A refund that the current window did not pay comes out of what is left of the previous one.
-  consume: ({ count, prevCount, windowStart }, amount) => ({
+  consume: ({ count, prevCount, windowStart }, _now, amount) => ({
     count: sql`greatest(${count} + ${amount}, 0)`,
     prevCount: sql`greatest(${prevCount} + least(${count} + ${amount}, 0), 0)`,
     windowStart,
@@ -54,9 +56,10 @@ export const slidingWindow: Algorithm<'count' | 'prevCount' | 'windowStart', nev
   },
 }
 
-/** The first millisecond at which `count`, fading to nothing at `endMs`, is `room` or less: count * (endMs - t) <= room * periodMs. */
+/** The first millisecond at which `count`, fading to nothing at `endMs`, is `room` or less: the formula of `available`. */
 function fadesTo(room: number, count: number, endMs: number, periodMs: number): number {
-  return endMs - Math.floor((room * periodMs) / count)
+  const fits = (time: number) => Math.ceil((count * (endMs - time)) / periodMs) <= room
+  return firstAt(endMs - Math.floor((room * periodMs) / count), 1, fits)
 }
 
 /** @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION` */

@@ -30,12 +30,14 @@ export function render(query: { toSQL(): { sql: string; params: unknown[] } }): 
     }
     const param = params[Number(piece) - 1]
     if (!is(param, Placeholder)) throw new Error('A rendered statement takes placeholders only.')
-    const known = names.indexOf(param.name)
+    // Public in 0.45, protected in 1.0, and there in both.
+    const name = String(Reflect.get(param, 'name'))
+    const known = names.indexOf(name)
     if (known >= 0) {
       current += `$${known + 1}`
       continue
     }
-    names.push(param.name)
+    names.push(name)
     text.push(current)
     current = ''
   }

@@ -17,67 +17,47 @@ export type Commit = 'as the session' | 'async' | 'flushed'
  */
 export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit: Commit }): Rendered {
   const { table, algorithm, form, commit } = source
-  const {
-    ctes,
-    cte: settled,
-    callPrefix,
-    callKey,
-    numbers,
-    found,
-    now,
-    state,
-  } = settledStates({ ...source, lock: true })
+  const settled = settledStates({ ...source, lock: true })
 
-  const offered = builder.$with('ratelimit_offered').as((qb) =>
-    qb
-      .select({
-        callPrefix,
-        callKey,
-        numbers,
-        found,
-        now,
-        state,
-        available: sql<number>`${algorithm.available(state, now, numbers)}`.as('available'),
-      })
-      .from(settled),
-  )
+  const offered = builder.$with('ratelimit_offered').as((qb) => {
+    const { callPrefix, callKey, numbers, found, holds, now, state } = settled
+    const available = sql<number>`${algorithm.available(state, now, numbers)}`.as('available')
+    return qb.select({ callPrefix, callKey, numbers, found, holds, now, state, available }).from(settled.cte)
+  })
 
-  // Nothing is denied that takes nothing. A call that grants nothing, or gives back to a limit that is whole, writes nothing.
-  const { available } = offered
-  const { rate, calls, limit } = offered.numbers
-  const granted = builder.$with('ratelimit_granted').as((qb) =>
-    qb
+  // Nothing is denied that takes nothing. What is granted is all where it fits, so that a tiny rate does not overflow.
+  const granted = builder.$with('ratelimit_granted').as((qb) => {
+    const { callPrefix, callKey, numbers, found, holds, now, state, available } = offered
+    const { rate, calls, limit } = numbers
+    return qb
       .select({
-        callPrefix: offered.callPrefix,
-        callKey: offered.callKey,
-        numbers: offered.numbers,
-        found: offered.found,
-        now: offered.now,
-        state: offered.state,
-        granted: sql<number>`case when ${rate} > 0
-          then greatest(least(floor(${available} / ${rate}), ${calls}), 0) else ${calls} end`.as('granted'),
-        writes: sql<boolean>`case when ${rate} > 0 then ${available} >= ${rate}
+        ...{ callPrefix, callKey, numbers, found, now, state },
+        granted: sql<number>`case when ${available} >= ${rate} * ${calls} or ${rate} <= 0 then ${calls}
+          else floor(greatest(${available}, 0) / ${rate}) end`.as('granted'),
+        // A call that grants nothing, or gives back to a limit that is whole, writes nothing.
+        writes: sql<boolean>`case when ${rate} > 0
+          then ${available} >= ${rate} or not (${holds} or ${algorithm.freshIsWhole(numbers)})
           else ${rate} < 0 and ${available} < ${limit} end`.as('writes'),
       })
-      .from(offered),
-  )
+      .from(offered)
+  })
 
-  const amount = sql<number>`${granted.numbers.rate} * ${granted.granted}`
-  const next = algorithm.consume(granted.state, amount, granted.numbers)
-  const decision = builder.$with('ratelimit_decision').as((qb) =>
-    qb
+  const decision = builder.$with('ratelimit_decision').as((qb) => {
+    const { callPrefix, callKey, numbers, found, now, state, writes } = granted
+    const amount = sql<number>`${numbers.rate} * ${granted.granted}`
+    const next = algorithm.consume(state, now, amount, numbers)
+    return qb
       .select({
-        callPrefix: granted.callPrefix,
-        callKey: granted.callKey,
-        numbers: granted.numbers,
-        found: granted.found,
-        now: granted.now,
+        ...{ callPrefix, callKey, numbers, found, now, writes },
         granted: granted.granted,
-        writes: granted.writes,
-        next: forEach(algorithm.columns, (column) => sql<number>`${next[column]}`.as(`next_${column}`)),
+        next: forEach(algorithm.columns, (column) =>
+          sql<number>`case when ${writes} then ${next[column]} else ${state[column]} end`.as(
+            `next_${column}`,
+          ),
+        ),
       })
-      .from(granted),
-  )
+      .from(granted)
+  })
 
   // On a grid, so that most updates leave the indexed column as it is and stay HOT.
   const grid = sql<number>`greatest(1000, floor(${decision.numbers.periodMs} / 8))`
@@ -128,7 +108,7 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
 
   const query = (...settings: WithSubquery[]) =>
     builder
-      .with(...settings, ...ctes, offered, granted, decision, updated, inserted)
+      .with(...settings, ...settled.ctes, offered, granted, decision, updated, inserted)
       .select({
         place: decision.numbers.place,
         now: decision.now,

@@ -37,6 +37,8 @@ export interface Settled {
   readonly numbers: Aliases<CallNumber>
   /** Whether there was a row. */
   readonly found: SQL.Aliased<boolean>
+  /** Whether it was one of this limiter that still counts. */
+  readonly holds: SQL.Aliased<boolean>
   readonly now: SQL.Aliased<number>
   readonly state: Aliases<StateColumn>
 }
@@ -122,6 +124,7 @@ export function settledStates({ table, algorithm, form, lock }: Source): Settled
         callKey: dated.callKey,
         numbers: dated.numbers,
         found: dated.found,
+        holds: dated.holds,
         now: dated.now,
         state: forEach(algorithm.columns, (column) =>
           sql<number>`case when ${dated.holds} then ${carried[column]} else ${fresh[column]} end`.as(
@@ -138,6 +141,7 @@ export function settledStates({ table, algorithm, form, lock }: Source): Settled
     callKey: settled.callKey,
     numbers: settled.numbers,
     found: settled.found,
+    holds: settled.holds,
     now: settled.now,
     state: settled.state,
   }

@@ -23,7 +23,7 @@ export interface KitProject {
 export async function copyForKit(): Promise<KitProject> {
   const folder = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-kit-'))
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
-  for (const name of ['schema', 'drizzle', 'drizzle.config.ts', 'package.json']) {
+  for (const name of ['schema', 'src', 'drizzle', 'drizzle.config.ts', 'package.json']) {
     await cp(join(repository, name), join(folder, name), { recursive: true })
   }
   await symlink(join(repository, 'node_modules'), join(folder, 'node_modules'), 'junction')

@@ -8,14 +8,17 @@ export interface Watched {
   readonly statements: string[]
 }
 
-/** The database, with every statement written down, and `before` run ahead of it. */
-export function watch(db: Database, before: (text: string) => unknown = () => {}): Watched {
+/** The database and its transactions, with every statement written down, and `before` run ahead of it. */
+export function watch(
+  db: Database,
+  before: (text: string) => unknown = () => {},
+  statements: string[] = [],
+): Watched {
   const dialect = new PgDialect()
-  const statements: string[] = []
   return {
     statements,
     db: {
-      transaction: (work) => db.transaction((tx) => work(watch(tx, before).db)),
+      transaction: (work) => db.transaction((tx) => work(watch(tx, before, statements).db)),
       execute: async (query: SQL) => {
         const text = dialect.sqlToQuery(query).sql
         statements.push(text)

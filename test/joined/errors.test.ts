@@ -1,0 +1,161 @@
+import { sql } from 'drizzle-orm'
+import { describe, expect, test } from 'vitest'
+import { Ratelimit, RatelimitError } from '../../src/index.ts'
+import { hasServer, useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(5, '1h')
+const SECRET = 'alice@example.com'
+
+async function errorOf(call: Promise<unknown>): Promise<RatelimitError> {
+  const error = await call.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  )
+  if (!(error instanceof RatelimitError)) throw new Error('no RatelimitError', { cause: error })
+  expect(error.message).not.toContain(SECRET)
+  expect(error.stack).not.toContain(SECRET)
+  return error
+}
+
+/** An error as Drizzle wraps a driver's. */
+function fromDriver(code: string | undefined): Error {
+  const cause = Object.assign(new Error('the driver says'), code === undefined ? {} : { code })
+  return new Error(`Failed query, params: ${SECRET}`, { cause })
+}
+
+describe('what a code means', () => {
+  test.each([
+    ['40001', 'SERIALIZATION_FAILURE', '40001'],
+    ['40P01', 'DEADLOCK', '40P01'],
+    ['25P02', 'TRANSACTION_ABORTED', '25P02'],
+    ['42P01', 'MISSING_TABLE', '42P01'],
+    ['42501', 'DATABASE', '42501'],
+    ['57P01', 'OUTCOME_UNKNOWN', '57P01'],
+    ['08006', 'OUTCOME_UNKNOWN', '08006'],
+    ['53300', 'UNREACHABLE', '53300'],
+    ['ECONNREFUSED', 'UNREACHABLE', undefined],
+    ['ECONNRESET', 'OUTCOME_UNKNOWN', undefined],
+    ['EPIPE', 'OUTCOME_UNKNOWN', undefined],
+    ['CONNECTION_CLOSED', 'OUTCOME_UNKNOWN', undefined],
+    [undefined, 'OUTCOME_UNKNOWN', undefined],
+  ])('%s: %s', async (driverCode, code, sqlState) => {
+    const failing = fromDriver(driverCode)
+    const { db } = watch(database.db, () => Promise.reject(failing))
+    const joined = { ...db, rollback: undefined }
+    const error = await errorOf(new Ratelimit({ db: joined, limiter, prefix: 'codes' }).limit(SECRET))
+    expect(error).toMatchObject({ code, sqlState, name: 'RatelimitError', cause: failing.cause })
+  })
+})
+
+describe('outside a transaction', () => {
+  test.each(['40001', '40P01'])('%s is tried again, and no more than some times', async (code) => {
+    let failures = 3
+    const passing = watch(database.db, () => failures-- > 0 && Promise.reject(fromDriver(code)))
+    const ratelimit = new Ratelimit({
+      db: passing.db,
+      limiter,
+      prefix: `retry ${code}`,
+      cleanupProbability: 0,
+    })
+    expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 4 })
+    expect(passing.statements).toHaveLength(4)
+    failures = 2
+    expect(await Ratelimit.limitAll([{ ratelimit, key: SECRET }])).toMatchObject({ success: true })
+
+    const lasting = watch(database.db, () => Promise.reject(fromDriver(code)))
+    await errorOf(new Ratelimit({ db: lasting.db, limiter, prefix: 'retry' }).limit(SECRET))
+    expect(lasting.statements).toHaveLength(10)
+  })
+
+  test.each(['57P01', 'ECONNRESET', undefined, '42501'])(
+    '%s is not: a charge may have been made',
+    async (code) => {
+      const { db, statements } = watch(database.db, () => Promise.reject(fromDriver(code)))
+      await errorOf(new Ratelimit({ db, limiter, prefix: 'once' }).limit(SECRET))
+      expect(statements).toHaveLength(1)
+    },
+  )
+})
+
+describe("inside a caller's", () => {
+  test('a failed check is not tried again', async () => {
+    await database.db.transaction(async (tx) => {
+      const { db, statements } = watch(tx, () => Promise.reject(fromDriver('40001')))
+      const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'joined' })
+      const error = await errorOf(ratelimit.limit(SECRET, { tx: { ...db, rollback: undefined } }))
+      expect(error.code).toBe('SERIALIZATION_FAILURE')
+      await errorOf(Ratelimit.limitAll([{ ratelimit, key: SECRET }], { tx: db }))
+      expect(statements).toHaveLength(2)
+    })
+  })
+
+  test('an aborted transaction says so, and its savepoint recovers', async () => {
+    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'aborted' })
+    const undo = new Error('undo')
+    const undone = database.db.transaction(async (tx) => {
+      const nested = tx.transaction(async (inner) => {
+        await inner.execute(sql`select 1 / 0`).catch(() => {})
+        expect((await errorOf(ratelimit.limit(SECRET, { tx: inner }))).code).toBe('TRANSACTION_ABORTED')
+        throw undo
+      })
+      await expect(nested).rejects.toBe(undo)
+      expect(await ratelimit.limit(SECRET, { tx })).toMatchObject({ success: true })
+      throw undo
+    })
+    await expect(undone).rejects.toBe(undo)
+  })
+})
+
+describe.runIf(hasServer())('on a server', () => {
+  test('40001 in REPEATABLE READ, when the row changed since the snapshot, and once more is enough', async () => {
+    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'repeatable' })
+    await ratelimit.limit(SECRET)
+    const attempt = (meanwhile: () => Promise<unknown>) =>
+      database.db.transaction(
+        async (tx) => {
+          await tx.execute(sql`select count(*) from rate_limit_ephemeral`)
+          await meanwhile()
+          return ratelimit.limit(SECRET, { tx })
+        },
+        { isolationLevel: 'repeatable read' },
+      )
+    const error = await errorOf(attempt(() => ratelimit.limit(SECRET)))
+    expect(error).toMatchObject({ code: 'SERIALIZATION_FAILURE', sqlState: '40001' })
+    expect(await attempt(async () => {})).toMatchObject({ success: true, remaining: 2 })
+  })
+
+  test('two transactions that check A and B in opposite orders: one gets 40P01, and limitAll would not', async () => {
+    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'opposite' })
+    await Promise.all(['A', 'B'].map((key) => ratelimit.limit(key)))
+    const started: (() => void)[] = []
+    const both = new Promise<void>((resolve) => started.push(resolve))
+    const inOrder = (first: string, second: string) =>
+      database.connect(1).db.transaction(async (tx) => {
+        await ratelimit.limit(first, { tx })
+        if (started.length === 1) started.push(() => {})
+        else started[0]?.()
+        await both
+        await ratelimit.limit(second, { tx })
+      })
+    const outcomes = await Promise.allSettled([inOrder('A', 'B'), inOrder('B', 'A')])
+    const failed = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []))
+    expect(failed).toMatchObject([{ code: 'DEADLOCK', sqlState: '40P01' }])
+  })
+
+  test('a connection that breaks: the outcome is unknown, and nothing is charged twice', async () => {
+    const holder = await database.client()
+    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'broken', cleanupProbability: 0 })
+    await ratelimit.limit('key')
+    await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'broken' for update`)
+    const waiting = errorOf(ratelimit.limit('key'))
+    const waiters = `select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+    let waiter: unknown
+    while (waiter === undefined) waiter = (await database.rows(waiters))[0]?.['pid']
+    await database.rows(`select pg_terminate_backend(${waiter})`)
+    expect((await waiting).code).toBe('OUTCOME_UNKNOWN')
+    await holder.query('rollback')
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 4 })
+  })
+})

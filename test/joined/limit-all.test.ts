@@ -1,0 +1,206 @@
+import { describe, expect, test } from 'vitest'
+import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import { emptyDatabase, useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+const clock = new TestClock()
+
+function limitOf(prefix: string, limiter: Limiter, durable = false): Ratelimit {
+  const options = { db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0 }
+  return new Ratelimit(durable ? { ...options, durable } : options)
+}
+
+async function rows(prefix: string): Promise<unknown[]> {
+  const found = await Promise.all(
+    ['rate_limit_ephemeral', 'rate_limit_durable'].map((table) =>
+      database.rows(`select * from ${table} where prefix like '${prefix}%' order by prefix, key`),
+    ),
+  )
+  return found.flat()
+}
+
+/** Four limits in both tables, of three algorithms. */
+function four(prefix: string) {
+  return [
+    { ratelimit: limitOf(`${prefix} second`, Ratelimit.tokenBucket(10, '1s', 10)), key: 'org' },
+    { ratelimit: limitOf(`${prefix} month`, Ratelimit.fixedWindow(20, '30d'), true), key: 'org', rate: 5 },
+    { ratelimit: limitOf(`${prefix} minute`, Ratelimit.slidingWindow(3, '1m')), key: 'ip' },
+    { ratelimit: limitOf(`${prefix} other`, Ratelimit.slidingWindow(4, '1m')), key: 'account' },
+  ] as const
+}
+
+describe.each([
+  ['alone', (requests: Parameters<typeof Ratelimit.limitAll>[0]) => Ratelimit.limitAll(requests)],
+  [
+    'joined',
+    (requests: Parameters<typeof Ratelimit.limitAll>[0]) =>
+      database.db.transaction((tx) => Ratelimit.limitAll(requests, { tx })),
+  ],
+] as const)('%s', (way, limitAll) => {
+  test('all are consumed', async () => {
+    const requests = four(`${way} all`)
+    const { success, denied, retryAfter, results } = await limitAll(requests)
+    expect({ success, denied, retryAfter }).toEqual({ success: true, denied: [], retryAfter: 0 })
+    expect(results.map(({ remaining }) => remaining)).toEqual([9, 15, 2, 3])
+    for (const [place, { ratelimit, key }] of requests.entries()) {
+      expect(await ratelimit.getRemaining(key)).toEqual({
+        limit: results[place]?.limit,
+        remaining: results[place]?.remaining,
+        reset: results[place]?.reset,
+      })
+    }
+  })
+
+  test('findings 9.12: none is, when one denies, and none has a row more or another one', async () => {
+    const requests = four(`${way} none`)
+    const [second, month, minute, other] = requests
+    for (let i = 0; i < 3; i++) await minute.ratelimit.limit('ip')
+    await month.ratelimit.limit('org')
+    const before = await rows(`${way} none`)
+    const { success, denied, results, retryAfter } = await limitAll(requests)
+    expect(success).toBe(false)
+    expect(denied).toEqual([minute])
+    expect(results.map((result) => [result.success, result.remaining])).toEqual([
+      [true, 10],
+      [true, 19],
+      [false, 0],
+      [true, 4],
+    ])
+    expect(retryAfter).toBe(results[2]?.retryAfter)
+    expect(await rows(`${way} none`)).toEqual(before)
+    expect(await second.ratelimit.getRemaining('org')).toMatchObject({ remaining: 10 })
+    expect(await other.ratelimit.getRemaining('account')).toMatchObject({ remaining: 4 })
+  })
+
+  test('retryAfter is the earliest moment at which all pass', async () => {
+    const short = limitOf(`${way} short`, Ratelimit.fixedWindow(1, '1m'))
+    const long = limitOf(`${way} long`, Ratelimit.tokenBucket(1, '1h', 1), true)
+    const requests = [
+      { ratelimit: short, key: 'key' },
+      { ratelimit: long, key: 'key' },
+    ]
+    expect(await limitAll(requests)).toMatchObject({ success: true })
+    clock.advance(7)
+    const { denied, retryAfter } = await limitAll(requests)
+    expect(denied).toEqual(requests)
+    expect(retryAfter).toBe(3_600_000 - 7)
+    clock.advance(retryAfter - 1)
+    expect(await limitAll(requests)).toMatchObject({ success: false, retryAfter: 1, denied: [requests[1]] })
+    clock.advance(1)
+    expect(await limitAll(requests)).toMatchObject({ success: true })
+  })
+
+  test('never, when one never passes', async () => {
+    const limit = limitOf(`${way} never`, Ratelimit.fixedWindow(2, '1m'))
+    const { retryAfter } = await limitAll([
+      { ratelimit: limit, key: 'a', rate: 3 },
+      { ratelimit: limit, key: 'b' },
+    ])
+    expect(retryAfter).toBe(Number.POSITIVE_INFINITY)
+  })
+
+  test('the same row twice is added up', async () => {
+    const limit = limitOf(`${way} twice`, Ratelimit.fixedWindow(5, '1m'))
+    const twice = [
+      { ratelimit: limit, key: 'key', rate: 2 },
+      { ratelimit: limit, key: 'key', rate: 1 },
+    ]
+    expect((await limitAll(twice)).results.map(({ remaining }) => remaining)).toEqual([2, 2])
+    const { denied, results } = await limitAll(twice)
+    expect(denied).toEqual(twice)
+    expect(results.map(({ remaining }) => remaining)).toEqual([2, 2])
+  })
+
+  test('a look and a refund among them leave no row that says nothing', async () => {
+    const limit = limitOf(`${way} look`, Ratelimit.fixedWindow(5, '1m'))
+    const { success } = await limitAll([
+      { ratelimit: limit, key: 'look', rate: 0 },
+      { ratelimit: limit, key: 'refund', rate: -1 },
+      { ratelimit: limit, key: 'takes' },
+    ])
+    expect(success).toBe(true)
+    expect(await rows(`${way} look`)).toMatchObject([{ key: 'takes', count: expect.anything() }])
+  })
+
+  test("a call's own limit", async () => {
+    const limit = limitOf(`${way} plan`, Ratelimit.fixedWindow(5, '1m'))
+    const limiter = Ratelimit.fixedWindow(100, '1m')
+    const { results } = await limitAll([{ ratelimit: limit, key: 'key', rate: 50, limiter }])
+    expect(results).toMatchObject([{ success: true, limit: 100, remaining: 50 }])
+  })
+})
+
+test('a rollback of the caller undoes it', async () => {
+  const requests = four('undone')
+  const undo = new Error('undo')
+  const undone = database.db.transaction(async (tx) => {
+    expect(await Ratelimit.limitAll(requests, { tx })).toMatchObject({ success: true })
+    throw undo
+  })
+  await expect(undone).rejects.toBe(undo)
+  expect(await rows('undone')).toEqual([])
+})
+
+test('round trips do not grow with the number of limits of one table and algorithm', async () => {
+  const { db, statements } = watch(database.db)
+  const limiter = Ratelimit.fixedWindow(5, '1m')
+  const count = async (limits: number) => {
+    const before = statements.length
+    const requests = Array.from({ length: limits }, (_, i) => ({
+      ratelimit: new Ratelimit({ db, limiter, prefix: `trips ${limits} ${i % 3}`, cleanupProbability: 0 }),
+      key: `key ${i}`,
+    }))
+    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
+    return statements.length - before
+  }
+  expect(await count(20)).toBe(await count(2))
+  expect(statements.length).toBe(6)
+})
+
+describe('is refused', () => {
+  const limiter = Ratelimit.fixedWindow(5, '1m')
+  const refused = () => limitOf('refused', limiter)
+  test('without requests', async () => {
+    await expect(Ratelimit.limitAll([])).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  })
+  test('with limiters of different databases', async () => {
+    const other = await emptyDatabase()
+    const elsewhere = new Ratelimit({ db: other.db, limiter, prefix: 'refused' })
+    const requests = [refused(), elsewhere].map((ratelimit) => ({ ratelimit, key: 'key' }))
+    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await other.close()
+  })
+  test('with one row under two limits', async () => {
+    const requests = [refused(), limitOf('refused', Ratelimit.fixedWindow(6, '1m'))].map((ratelimit) => ({
+      ratelimit,
+      key: 'key',
+    }))
+    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    expect(await rows('refused')).toEqual([])
+  })
+  test('with bad input, before any SQL', async () => {
+    const { db, statements } = watch(database.db)
+    const watched = new Ratelimit({ db, limiter, prefix: 'refused' })
+    const good = { ratelimit: watched, key: 'key' }
+    await expect(Ratelimit.limitAll([good, { ...good, key: '' }])).rejects.toMatchObject({
+      code: 'INVALID_KEY',
+    })
+    await expect(Ratelimit.limitAll([good, { ...good, rate: 0.5 }])).rejects.toMatchObject({
+      code: 'INVALID_RATE',
+    })
+    expect(statements).toEqual([])
+  })
+})
+
+test('sweeps afterwards like a single check, and not inside a transaction', async () => {
+  const { db, statements } = watch(database.db)
+  const limiter = Ratelimit.fixedWindow(5, '1m')
+  const limit = new Ratelimit({ db, limiter, prefix: 'sweeps', cleanupProbability: 1 })
+  await Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }])
+  await Promise.resolve()
+  expect(statements.filter((text) => text.includes('delete from'))).toHaveLength(1)
+  await database.db.transaction((tx) => Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }], { tx }))
+  expect(statements.filter((text) => text.includes('delete from'))).toHaveLength(1)
+})
