@@ -15,7 +15,14 @@ function project(driver: Driver, drizzle: '0.45' | '1.0'): TestProjectConfigurat
     resolve: {
       alias: [
         { find: /^drizzle-ratelimit$/, replacement: new URL('src/index.ts', import.meta.url).pathname },
-        { find: /^drizzle-ratelimit\/schema$/, replacement: new URL('schema/index.ts', import.meta.url).pathname },
+        {
+          find: /^drizzle-ratelimit\/kysely$/,
+          replacement: new URL('src/kysely.ts', import.meta.url).pathname,
+        },
+        {
+          find: /^drizzle-ratelimit\/schema$/,
+          replacement: new URL('schema/index.ts', import.meta.url).pathname,
+        },
         ...(drizzle === '1.0' ? [{ find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }] : []),
       ],
     },

@@ -11,18 +11,18 @@ import {
 
 /**
  * The columns of both tables. The names are always explicit, because a `casing` option means different things to
- * different versions of Drizzle. No builder is shared between tables: Drizzle binds a builder to its table.
+ * different versions of Drizzle; they are no more than strings to the types, as in RateLimitColumns. No builder is shared between tables: Drizzle binds a builder to its table.
  */
 function columns(): RateLimitColumns {
   return {
-    prefix: text('prefix').notNull(),
-    key: text('key').notNull(),
-    count: bigint('count', { mode: 'number' }),
-    prevCount: bigint('prev_count', { mode: 'number' }),
-    windowStart: timestamp('window_start', { withTimezone: true }),
-    tokens: doublePrecision('tokens'),
-    lastRefill: timestamp('last_refill', { withTimezone: true }),
-    expiresAt: timestamp('expires_at', { withTimezone: true }).notNull(),
+    prefix: text('prefix' as string).notNull(),
+    key: text('key' as string).notNull(),
+    count: bigint('count' as string, { mode: 'number' }),
+    prevCount: bigint('prev_count' as string, { mode: 'number' }),
+    windowStart: timestamp('window_start' as string, { withTimezone: true }),
+    tokens: doublePrecision('tokens' as string),
+    lastRefill: timestamp('last_refill' as string, { withTimezone: true }),
+    expiresAt: timestamp('expires_at' as string, { withTimezone: true }).notNull(),
   }
 }
 

@@ -1,6 +1,13 @@
 import { PgDialect } from 'drizzle-orm/pg-core'
-import { CompiledQuery, type Kysely } from 'kysely'
+import { CompiledQuery } from 'kysely'
 import type { Database } from './database/database.ts'
+
+/** What is needed of a `Kysely` or a `Transaction` of any schema; their own types cannot be had without naming the schema. */
+export interface KyselyDatabase {
+  readonly isTransaction: boolean
+  executeQuery(query: CompiledQuery): Promise<unknown>
+  transaction(): { execute<T>(work: (trx: KyselyDatabase) => Promise<T>): Promise<T> }
+}
 
 /**
  * A Kysely database or transaction as the limiter's `db` or `tx`.
@@ -18,7 +25,7 @@ import type { Database } from './database/database.ts'
  * })
  * ```
  */
-export function fromKysely<DB>(kysely: Kysely<DB>): Database {
+export function fromKysely(kysely: KyselyDatabase): Database {
   const dialect = new PgDialect()
   const database: Database = {
     execute: (query) => {

@@ -42,6 +42,8 @@ import { checkKey, checkLimiter, checkOption, checkPrefix, checkRate, readClock 
  * ```
  */
 export class Ratelimit {
+  /** The limiter's namespace. */
+  readonly prefix: string
   readonly #limiter: Limiter
   readonly #home: Target
   readonly #namespace: Namespace
@@ -61,6 +63,7 @@ export class Ratelimit {
     )
     checkOption(durable || !synchronousCommit, 'synchronousCommit needs durable: true.')
 
+    this.prefix = prefix
     this.#limiter = limiter
     this.#home = { db, table: durable ? tables.durable : tables.ephemeral }
     this.#namespace = { prefix, clock: clock ? () => readClock(clock) : () => null }

@@ -54,6 +54,7 @@ test('every example in the documents and the doc comments compiles', async () =>
         paths: {
           'drizzle-ratelimit': [join(root, 'src/index.ts')],
           'drizzle-ratelimit/schema': [join(root, 'schema/index.ts')],
+          'drizzle-ratelimit/kysely': [join(root, 'src/kysely.ts')],
         },
       },
       include: ['*.ts'],

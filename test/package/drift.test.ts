@@ -23,7 +23,11 @@ test('drizzle-kit finds nothing wrong with the migrations', async () => {
 describe('and it would find', () => {
   test('a changed column, for which it writes a migration', async () => {
     const project = await copyForKit()
-    await project.edit('schema/table.ts', "doublePrecision('tokens')", "doublePrecision('tokens').notNull()")
+    await project.edit(
+      'schema/table.ts',
+      "doublePrecision('tokens' as string)",
+      "doublePrecision('tokens' as string).notNull()",
+    )
     const { written, said } = await generate(project)
     expect(said).not.toEqual(NOTHING.said)
     const migration = written.find((name) => /^0002_.*\.sql$/.test(name))
@@ -33,9 +37,13 @@ describe('and it would find', () => {
   })
 
   test.each([
-    ['a column of another type', "bigint('count', { mode: 'number' })", "doublePrecision('count')"],
-    ['a renamed column', "doublePrecision('tokens')", "doublePrecision('coins')"],
-    ['a new column', 'return {\n', "return {\n    extra: text('extra'),\n"],
+    [
+      'a column of another type',
+      "bigint('count' as string, { mode: 'number' })",
+      "doublePrecision('count' as string)",
+    ],
+    ['a renamed column', "doublePrecision('tokens' as string)", "doublePrecision('coins' as string)"],
+    ['a new column', 'return {\n', "return {\n    extra: text('extra' as string),\n"],
     ['an index of other columns', 'index().on(table.prefix, table.expiresAt)', 'index().on(table.expiresAt)'],
     ['another primary key', '[table.prefix, table.key] }', '[table.key, table.prefix] }'],
     ['a renamed table', 'declare(name,', "declare(name + '_2',"],

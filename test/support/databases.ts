@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
+import type { Cache } from 'drizzle-orm/cache/core'
 import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
@@ -15,7 +16,9 @@ export type Db = PgDatabase<PgQueryResultHKT, Record<string, never>>
 export interface TestDatabase {
   readonly db: Db
   /** Rows of a query, past Drizzle. */
-  rows(query: string): Promise<Record<string, unknown>[]>
+  rows(query: string, params?: readonly unknown[]): Promise<Record<string, unknown>[]>
+  /** Another Drizzle over the same client. */
+  withCache(cache: Cache): Db
   /** Runs a script of several statements. */
   script(sql: string): Promise<void>
   /** Another pool of the driver on the same database, where there is a server. */
@@ -42,7 +45,9 @@ async function emptyPglite(): Promise<TestDatabase> {
   }
   return {
     db: drizzlePglite({ client }),
-    rows: async (query) => (await client.query<Record<string, unknown>>(query)).rows,
+    withCache: (cache) => drizzlePglite({ client, cache }),
+    rows: async (query, params = []) =>
+      (await client.query<Record<string, unknown>>(query, [...params])).rows,
     script: async (sql) => void (await client.exec(sql)),
     connect: noServer,
     client: noServer,
@@ -56,8 +61,8 @@ async function emptyServerDatabase(serverUrl: string): Promise<TestDatabase> {
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
   const ends: (() => Promise<void>)[] = []
-  const connect = (max: number) => {
-    const { db, end } = open(url.href, max)
+  const connect = (max: number, cache?: Cache) => {
+    const { db, end } = open(url.href, max, cache)
     ends.push(end)
     return { db }
   }
@@ -70,7 +75,8 @@ async function emptyServerDatabase(serverUrl: string): Promise<TestDatabase> {
   const beside = await client()
   return {
     db: connect(4).db,
-    rows: async (query) => (await beside.query(query)).rows,
+    withCache: (cache) => connect(2, cache).db,
+    rows: async (query, params = []) => (await beside.query(query, [...params])).rows,
     script: async (sql) => void (await beside.query(sql)),
     connect,
     client,
@@ -82,12 +88,13 @@ async function emptyServerDatabase(serverUrl: string): Promise<TestDatabase> {
 }
 
 /** Without time-outs of their own: tests replace the timers. */
-function open(url: string, max: number): { db: Db; end: () => Promise<void> } {
+function open(url: string, max: number, cache?: Cache): { db: Db; end: () => Promise<void> } {
+  const config = cache ? { cache } : {}
   if (inject('driver') === 'node-postgres') {
     const pool = new pg.Pool({ connectionString: url, max, idleTimeoutMillis: 0 })
     // A connection that breaks while idle; its next query says so.
     pool.on('error', () => {})
-    return { db: drizzleNodePostgres({ client: pool }), end: () => pool.end() }
+    return { db: drizzleNodePostgres({ client: pool, ...config }), end: () => pool.end() }
   }
   const client = postgres(url, {
     max,
@@ -96,7 +103,7 @@ function open(url: string, max: number): { db: Db; end: () => Promise<void> } {
     connect_timeout: 0,
     onnotice: () => {},
   })
-  return { db: drizzlePostgresJs({ client }), end: () => client.end() }
+  return { db: drizzlePostgresJs({ client, ...config }), end: () => client.end() }
 }
 
 async function onServer(serverUrl: string, sql: string): Promise<void> {

@@ -1,0 +1,107 @@
+import { fromKysely } from 'drizzle-ratelimit/kysely'
+import { Kysely, PostgresDialect, type PostgresPool } from 'kysely'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { Ratelimit, RatelimitError } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+
+const database = useDatabase()
+let kysely: Kysely<{ jobs: { name: string } }>
+beforeAll(async () => {
+  // The one connection past Drizzle, as a pool of it.
+  const query = async (sql: unknown, params?: readonly unknown[]) => {
+    const rows = await database.rows(String(sql), params)
+    return { command: 'SELECT' as const, rowCount: rows.length, rows }
+  }
+  const client = { query, release: () => {} } as unknown as Awaited<ReturnType<PostgresPool['connect']>>
+  kysely = new Kysely({
+    dialect: new PostgresDialect({ pool: { connect: async () => client, end: async () => {} } }),
+  })
+  await database.script('create table jobs (name text)')
+})
+
+const limiter = Ratelimit.tokenBucket(1, '1h', 5)
+const undo = new Error('undo')
+
+describe('on a Kysely database', () => {
+  test('a limiter runs', async () => {
+    const ratelimit = new Ratelimit({
+      db: fromKysely(kysely),
+      limiter,
+      prefix: 'runs',
+      cleanupProbability: 1,
+    })
+    const answers = await Promise.all(['a', 'a', 'b'].map((key) => ratelimit.limit(key)))
+    expect(answers.map(({ remaining }) => remaining)).toEqual([4, 3, 4])
+    expect(await ratelimit.getRemaining('a')).toMatchObject({ remaining: 3 })
+    await ratelimit.resetUsedTokens('a')
+    expect(await ratelimit.limit('a', { rate: 5 })).toMatchObject({ success: true })
+    expect(await ratelimit.cleanup()).toBe(0)
+  })
+
+  test('limitAll opens a transaction of Kysely', async () => {
+    const db = fromKysely(kysely)
+    const one = new Ratelimit({ db, limiter, prefix: 'all one' })
+    const other = new Ratelimit({
+      db,
+      limiter: Ratelimit.fixedWindow(2, '1h'),
+      prefix: 'all other',
+      durable: true,
+    })
+    const requests = [one, other].map((ratelimit) => ({ ratelimit, key: 'key' }))
+    const successes = []
+    for (let i = 0; i < 3; i++) successes.push((await Ratelimit.limitAll(requests)).success)
+    expect(successes).toEqual([true, true, false])
+    expect(await one.getRemaining('key')).toMatchObject({ remaining: 3 })
+  })
+
+  test('an error is a RatelimitError with its SQLSTATE', async () => {
+    const missing = new Ratelimit({ db: fromKysely(kysely), limiter, prefix: 'errors' })
+    await database.script('alter table rate_limit_ephemeral rename to away')
+    const error = await missing.limit('key').catch((reason: unknown) => reason)
+    await database.script('alter table away rename to rate_limit_ephemeral')
+    expect(error).toBeInstanceOf(RatelimitError)
+    expect(error).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
+  })
+})
+
+describe('in a Kysely transaction', () => {
+  test('a rollback undoes the charge together with the work', async () => {
+    const ratelimit = new Ratelimit({
+      db: fromKysely(kysely),
+      limiter,
+      prefix: 'rollback',
+      cleanupProbability: 1,
+    })
+    await ratelimit.limit('key')
+    const undone = kysely.transaction().execute(async (trx) => {
+      expect(await ratelimit.limit('key', { rate: 3, tx: fromKysely(trx) })).toMatchObject({ remaining: 1 })
+      await trx.insertInto('jobs').values({ name: 'undone' }).execute()
+      throw undo
+    })
+    await expect(undone).rejects.toBe(undo)
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 4 })
+    expect(await database.rows('select * from jobs')).toEqual([])
+  })
+
+  test('a commit keeps both', async () => {
+    const ratelimit = new Ratelimit({ db: fromKysely(kysely), limiter, prefix: 'commit' })
+    await kysely.transaction().execute(async (trx) => {
+      await ratelimit.limit('key', { rate: 3, tx: fromKysely(trx) })
+      await trx.insertInto('jobs').values({ name: 'kept' }).execute()
+    })
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 2 })
+    expect(await database.rows('select * from jobs')).toEqual([{ name: 'kept' }])
+  })
+
+  test('a limiter that is built on it is joined', async () => {
+    const undone = kysely.transaction().execute(async (trx) => {
+      const ratelimit = new Ratelimit({ db: fromKysely(trx), limiter, prefix: 'built' })
+      await ratelimit.limit('key')
+      await Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+      await expect(ratelimit.blockUntilReady('key', 0)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+      throw undo
+    })
+    await expect(undone).rejects.toBe(undo)
+    expect(await database.rows(`select * from rate_limit_ephemeral where prefix = 'built'`)).toEqual([])
+  })
+})
