@@ -1,8 +1,8 @@
 import { and, asc, eq, not, sql, type WithSubquery } from 'drizzle-orm'
-import { type Rendered, render } from '../database/rendered.ts'
-import { builder } from './builder.ts'
+import type { Rendered } from '../database/rendered.ts'
+import { builder, renderChain } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
-import { type Source, settledStates, theRow } from './settled.ts'
+import { isTheRow, type Source, settledStates } from './settled.ts'
 
 /**
  * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or waiting for it.
@@ -76,7 +76,7 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
       .from(decision)
       .where(
         and(
-          form === 'one' ? theRow(table) : undefined,
+          form === 'one' ? isTheRow(table) : undefined,
           eq(table.prefix, decision.callPrefix),
           eq(table.key, decision.callKey),
           decision.found,
@@ -124,9 +124,9 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
       .from(decision)
       .leftJoin(inserted, and(eq(inserted.prefix, decision.callPrefix), eq(inserted.key, decision.callKey)))
 
-  if (commit === 'as the session') return render(query())
+  if (commit === 'as the session') return renderChain(query())
   const setting = commitSetting(commit)
-  return render(query(setting).crossJoin(setting))
+  return renderChain(query(setting).crossJoin(setting))
 }
 
 /** For this statement's own transaction only. It has to be joined: Postgres never runs a `select` that nothing refers to. */

@@ -38,7 +38,8 @@ export function inputOf(algorithm: AnyAlgorithm, form: Form): Input {
         callKey: text('key').as('callKey'),
         numbers: forEach(names, (name) => number(name).as(name)),
       })
-      .from(source),
+      .from(source)
+      .orderBy(...(form === 'many' ? [text('prefix'), text('key')] : [])),
   )
   return { cte: input, callPrefix: input.callPrefix, callKey: input.callKey, numbers: input.numbers }
 }

@@ -4,7 +4,6 @@ import { type Rendered, render } from '../database/rendered.ts'
 import { builder } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
 import { manyCalls } from './input.ts'
-import { rowsOf } from './settled.ts'
 
 /**
  * The statement that makes the rows of many calls where they are missing, and locks them all, in one order.
@@ -53,7 +52,7 @@ export function unmakeStatement(table: RateLimitTable): Rendered {
       .delete(table)
       .where(
         and(
-          rowsOf(table, { cte: made, callPrefix: made.callPrefix, callKey: made.callKey }),
+          sql`(${table.prefix}, ${table.key}) in ${builder.select().from(made)}`,
           ...STATE_COLUMNS.map((column) => isNull(table[column])),
         ),
       ),

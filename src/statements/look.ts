@@ -1,14 +1,18 @@
 import { sql } from 'drizzle-orm'
-import { type Rendered, render } from '../database/rendered.ts'
-import { builder } from './builder.ts'
+import type { Rendered } from '../database/rendered.ts'
+import { builder, renderChain } from './builder.ts'
 import { forEach } from './columns.ts'
 import { type Source, settledStates } from './settled.ts'
 
-/** The statement that looks: the states brought forward to now, no lock, no write. */
+/**
+ * The statement that looks: no write, and no lock for one key.
+ *
+ * Many are looked at by limitAll, which has locked them before; to lock them again takes nothing, and has each looked up by itself.
+ */
 export function lookStatement(source: Omit<Source, 'lock'>): Rendered {
   const { algorithm } = source
-  const { ctes, cte, now, numbers, state } = settledStates({ ...source, lock: false })
-  return render(
+  const { ctes, cte, now, numbers, state } = settledStates({ ...source, lock: source.form === 'many' })
+  return renderChain(
     builder
       .with(...ctes)
       .select({
