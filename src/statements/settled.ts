@@ -1,21 +1,9 @@
-import {
-  and,
-  asc,
-  count,
-  eq,
-  inArray,
-  isNotNull,
-  isNull,
-  type SQL,
-  type SQLWrapper,
-  sql,
-  type WithSubquery,
-} from 'drizzle-orm'
+import { and, count, eq, isNotNull, isNull, type SQL, sql, type WithSubquery } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
 import { builder } from './builder.ts'
 import { forEach, fromColumn, STATE_COLUMNS } from './columns.ts'
-import { type Aliases, type CallNumber, type Form, type Input, inputOf } from './input.ts'
+import { type Aliases, type CallNumber, type Form, inputOf } from './input.ts'
 
 /** Which rows a statement is about, and whether it locks them. */
 export interface Source {

@@ -7,7 +7,7 @@ import type { PgRemoteDatabase } from 'drizzle-orm/pg-proxy'
 import type { PgliteDatabase } from 'drizzle-orm/pglite'
 import type { PostgresJsDatabase } from 'drizzle-orm/postgres-js'
 import type { VercelPgDatabase } from 'drizzle-orm/vercel-postgres'
-import { type Database, Ratelimit, rateLimitEphemeral, rateLimitTables } from 'drizzle-ratelimit'
+import { Ratelimit, rateLimitEphemeral, rateLimitTables } from 'drizzle-ratelimit'
 
 // Compiled against the sources and the emitted declarations, with Drizzle 0.45 and 1.0: see test/package/types.test.ts.
 
