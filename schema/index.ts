@@ -45,11 +45,11 @@ export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimit
   const { schema, ephemeral = 'rate_limit_ephemeral', durable = 'rate_limit_durable' } = options
   if (
     ephemeral === durable ||
-    [ephemeral, durable].some((name) => name === '' || name.length > LONGEST_NAME)
+    [ephemeral, durable].some((name) => name === '' || new TextEncoder().encode(name).length > LONGEST_NAME)
   ) {
     throw new RatelimitError(
       'INVALID_OPTION',
-      `The tables need two different names of at most ${LONGEST_NAME} characters, for those of their keys and indexes are longer.`,
+      `The tables need two different names of at most ${LONGEST_NAME} bytes, for those of their keys and indexes are longer.`,
     )
   }
   return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }

@@ -46,23 +46,23 @@ export type RatelimitConfig = EphemeralConfig | DurableConfig
 /** Options of a look or a check. */
 export interface CallOptions {
   /** A transaction of yours to join: the call commits or rolls back with it. Default: the limiter's `db`. */
-  readonly tx?: Database
+  readonly tx?: Database | undefined
   /** Another limit for this call: a customer's plan. Default: the limiter's. */
-  readonly limiter?: Limiter
+  readonly limiter?: Limiter | undefined
 }
 
 /** Options of a check. */
 export interface LimitOptions extends CallOptions {
   /** What the call costs. 0 looks, a negative rate gives back. Whole for windows. Default: `1`. */
-  readonly rate?: number
+  readonly rate?: number | undefined
 }
 
 /** Options of waiting. */
 export interface BlockOptions {
   /** What the call costs. Default: `1`. */
-  readonly rate?: number
+  readonly rate?: number | undefined
   /** Ends the wait: the call then rejects with the signal's reason. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
 /** One of the calls of `Ratelimit.limitAll`. */
@@ -70,7 +70,7 @@ export interface LimitRequest {
   readonly ratelimit: Ratelimit
   readonly key: string
   /** What the call costs. 0 looks, a negative rate gives back. Default: `1`. */
-  readonly rate?: number
+  readonly rate?: number | undefined
   /** Another limit for this call. Default: the limiter's. */
-  readonly limiter?: Limiter
+  readonly limiter?: Limiter | undefined
 }

@@ -20,11 +20,14 @@ const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
 export function parseDuration(duration: Duration, what: string, shortestMs = 1): number {
   const durationMs =
     typeof duration === 'string' && WRITTEN.test(duration) ? ms(duration as ms.StringValue) : duration
-  if (!Number.isInteger(durationMs) || Number(durationMs) < shortestMs || Number(durationMs) > LONGEST_MS) {
+  const wholeMs = Math.round(Number(durationMs))
+  // '1.1h' is 3960000.0000000005 ms.
+  const isWhole = typeof durationMs === 'number' && Math.abs(durationMs - wholeMs) < 1e-6
+  if (!isWhole || wholeMs < shortestMs || wholeMs > LONGEST_MS) {
     throw new RatelimitError(
       'INVALID_DURATION',
       `${what} must be whole milliseconds from ${shortestMs} to a hundred years: a number, or a string like '10s' or '1d'.`,
     )
   }
-  return Number(durationMs)
+  return wholeMs
 }

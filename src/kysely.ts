@@ -26,6 +26,15 @@ export interface KyselyDatabase {
  * ```
  */
 export function fromKysely(kysely: KyselyDatabase): Database {
+  const known = databases.get(kysely) ?? databaseOf(kysely)
+  databases.set(kysely, known)
+  return known
+}
+
+/** One for each, so that limiters of one Kysely are limiters of one database. */
+const databases = new WeakMap<KyselyDatabase, Database>()
+
+function databaseOf(kysely: KyselyDatabase): Database {
   const dialect = new PgDialect()
   const database: Database = {
     execute: (query) => {

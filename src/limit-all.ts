@@ -1,11 +1,21 @@
 import type { RateLimitTable } from '../schema/index.ts'
+import { startsWhole } from './algorithms/token-bucket.ts'
 import { answerOf, type LimitResult } from './answer.ts'
 import type { Database } from './database/database.ts'
 import { shapeOf } from './database/ddl.ts'
 import { run } from './database/run.ts'
 import { RatelimitError } from './errors.ts'
 import { sameLimiter } from './runtime/batch.ts'
-import { type Call, type CallGroup, type Decision, decide, look, of } from './runtime/decide.ts'
+import {
+  type Call,
+  type CallGroup,
+  type Decision,
+  decide,
+  decisionFor,
+  look,
+  of,
+  once,
+} from './runtime/decide.ts'
 import { lock, unmake } from './statements/statements.ts'
 
 /** One of several calls, and the table its row is in. */
@@ -41,15 +51,23 @@ export async function chargeAll(tx: Database, charges: readonly Charge[]): Promi
   const decisions = new Map<RowCharge, Decision>()
   for (const { table, group } of kinds) {
     for (const [row, standing] of await look({ db: tx, table }, group)) {
-      decisions.set(row, { ...standing, granted: row.rate <= standing.available ? 1 : 0 })
+      decisions.set(row, { ...standing, granted: row.rate <= 0 || row.rate <= standing.available ? 1 : 0 })
     }
   }
   const success = distinct.every((row) => of(row, decisions).granted === 1)
   if (success) {
     for (const { table, group } of kinds) {
       const now = group.map((row) => ({ ...row, row, namespace: at(row, of(row, decisions).now) }))
-      const taken = await decide({ db: tx, table }, now, 'as the session')
-      for (const each of now) decisions.set(each.row, of(each, taken))
+      const taken = await decide({ db: tx, table }, now, 'as the session', once)
+      for (const each of now) decisions.set(each.row, decisionFor(each, taken))
+    }
+  } else {
+    // A bucket that starts partly filled fills from its first check on, though it be denied: what nobody can take starts it.
+    for (const { table, group } of kinds) {
+      const starting = group.filter(({ limiter }) => !startsWhole(limiter))
+      const checks = starting.map((row) => ({ ...row, rate: Number.MAX_SAFE_INTEGER }))
+      const started = await decide({ db: tx, table }, checks, 'as the session', once)
+      for (const each of checks) decisionFor(each, started)
     }
   }
   for (const [table, ofTable] of tables) {

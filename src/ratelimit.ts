@@ -1,8 +1,10 @@
+import { is } from 'drizzle-orm'
+import { PgTable } from 'drizzle-orm/pg-core'
 import { rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import { fixedWindowLimiter } from './algorithms/fixed-window.ts'
 import { slidingWindowLimiter } from './algorithms/sliding-window.ts'
-import { type TokenBucketOptions, tokenBucketLimiter } from './algorithms/token-bucket.ts'
+import { startsWhole, type TokenBucketOptions, tokenBucketLimiter } from './algorithms/token-bucket.ts'
 import {
   answerOf,
   type LimitAllResult,
@@ -18,7 +20,17 @@ import { inTransaction, retrying } from './database/retry.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { chargeAll } from './limit-all.ts'
 import { Coalescer } from './runtime/coalescer.ts'
-import { type Call, decide, look, type Namespace, of, remove, type Target } from './runtime/decide.ts'
+import {
+  type Call,
+  decide,
+  decisionFor,
+  look,
+  type Namespace,
+  of,
+  once,
+  remove,
+  type Target,
+} from './runtime/decide.ts'
 import { sweep, sweepAll } from './runtime/sweep.ts'
 import { wait } from './runtime/wait.ts'
 import { checkKey, checkLimiter, checkOption, checkPrefix, checkRate, readClock } from './validate.ts'
@@ -73,7 +85,7 @@ export class Ratelimit {
     const commit = durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session'
     this.#coalescer = new Coalescer(async (groups) => {
       await this.#ensureTables()
-      return retrying(() => decide(this.#home, groups, commit))
+      return decide(this.#home, groups, commit, retrying)
     })
   }
 
@@ -140,10 +152,11 @@ export class Ratelimit {
     const joined = this.#joined(options.tx)
     if (joined) {
       const group = { ...call, calls: 1 }
-      return answerOf(call, of(group, await decide(joined, [group], 'as the session')), 0)
+      return answerOf(call, decisionFor(group, await decide(joined, [group], 'as the session', once)), 0)
     }
+    const clock = this.#namespace.clock()
     const { decision, place } = await this.#coalescer.add(call)
-    this.#sweepSometimes()
+    this.#sweepSometimes(clock)
     return answerOf(call, decision, place)
   }
 
@@ -186,8 +199,9 @@ export class Ratelimit {
     if (joined) return together(requests, await chargeAll(joined.db, charges))
 
     for (const ratelimit of [first, ...others]) await ratelimit.#ensureTables()
+    const clocks = [first, ...others].map((ratelimit) => ratelimit.#namespace.clock())
     const results = await inTransaction(first.#home.db, (tx) => chargeAll(tx, charges))
-    for (const ratelimit of [first, ...others]) ratelimit.#sweepSometimes()
+    for (const [i, ratelimit] of [first, ...others].entries()) ratelimit.#sweepSometimes(clocks[i] ?? null)
     return together(requests, results)
   }
 
@@ -199,7 +213,9 @@ export class Ratelimit {
   async getRemaining(key: string, options: CallOptions = {}): Promise<Remaining> {
     const limiter = this.#checked(key, options)
     const group = { namespace: this.#namespace, key, rate: 0, limiter, calls: 1 }
-    return remainingOf(limiter, of(group, await look(await this.#targetFor(options.tx), [group])))
+    return this.#at(options.tx, async (target) =>
+      remainingOf(limiter, of(group, await look(target, [group]))),
+    )
   }
 
   /**
@@ -238,10 +254,10 @@ export class Ratelimit {
    * @throws RatelimitError `INVALID_KEY` before any SQL; `MISSING_TABLE`, `DATABASE` from the database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
-    const { limit, initialTokens = limit } = this.#checked(key, options).params
-    await remove(await this.#targetFor(options.tx), this.#namespace, key)
+    const limiter = this.#checked(key, options)
+    await this.#at(options.tx, (target) => remove(target, this.#namespace, key))
     // Without a row a bucket starts with its initialTokens, which may be fewer.
-    if (initialTokens < limit) await this.limit(key, { ...options, rate: -limit })
+    if (!startsWhole(limiter)) await this.limit(key, { ...options, rate: -limiter.params.limit })
   }
 
   /**
@@ -251,7 +267,7 @@ export class Ratelimit {
    * @throws RatelimitError `MISSING_TABLE`, `DATABASE`
    */
   async cleanup(): Promise<number> {
-    return sweepAll(await this.#targetFor(undefined), this.#namespace)
+    return this.#at(undefined, (target) => sweepAll(target, this.#namespace))
   }
 
   #call(key: string, options: LimitOptions): Call {
@@ -268,19 +284,21 @@ export class Ratelimit {
   }
 
   #joined(tx: Database | undefined): Target | undefined {
+    checkOption(tx === undefined || isTransaction(tx), 'tx must be a transaction of Drizzle.')
     if (tx) return { ...this.#home, db: tx }
     return isTransaction(this.#home.db) ? this.#home : undefined
   }
 
-  async #targetFor(tx: Database | undefined): Promise<Target> {
+  /** Runs the work in the transaction that it joins, else on the database, and again when it lost against another. */
+  async #at<T>(tx: Database | undefined, work: (target: Target) => Promise<T>): Promise<T> {
     const joined = this.#joined(tx)
-    if (!joined) await this.#ensureTables()
-    return joined ?? this.#home
+    if (joined) return work(joined)
+    await this.#ensureTables()
+    return retrying(() => work(this.#home))
   }
 
-  #sweepSometimes(): void {
+  #sweepSometimes(clock: number | null): void {
     if (Math.random() >= this.#cleanupProbability) return
-    const clock = this.#namespace.clock()
     this.#coalescer.addAside(() => sweep(this.#home, this.#namespace, clock))
   }
 }

@@ -5,6 +5,8 @@
  * operations, as the statement's: IEEE 754 gives both the same bits.
  */
 export function firstAt(guess: number, stepMs: number, fits: (time: number) => boolean): number {
+  // Beyond that a step changes nothing.
+  if (!Number.isSafeInteger(guess)) return Number.POSITIVE_INFINITY
   let time = guess
   while (fits(time - stepMs)) time -= stepMs
   while (!fits(time)) time += stepMs

@@ -6,6 +6,8 @@ import { firstAt } from './first-at.ts'
 
 /** Tokens are double precision: 0.1 taken three times leaves 0.3 a little short of nothing, and must be allowed. */
 const TOLERANCE = 1e-9
+/** Amounts are well above the tolerance. */
+const LEAST = 1e-6
 const tolerance = sql.raw(String(TOLERANCE))
 
 /**
@@ -95,12 +97,15 @@ export function tokenBucketLimiter(
     throw new RatelimitError('INVALID_OPTION', "refill must be 'interval' or 'continuous'.")
   }
   if (!isAmount(refillRate) || !isAmount(maxTokens)) {
-    throw new RatelimitError('INVALID_LIMIT', 'refillRate and maxTokens must be numbers above 0.')
+    throw new RatelimitError('INVALID_LIMIT', 'refillRate and maxTokens must be numbers from 0.000001 on.')
   }
   if (initialTokens !== 0 && !(isAmount(initialTokens) && initialTokens <= maxTokens)) {
     throw new RatelimitError('INVALID_LIMIT', 'initialTokens must be a number from 0 to maxTokens.')
   }
-  const periodMs = Math.ceil(((maxTokens - TOLERANCE) * intervalMs) / refillRate / grainMs) * grainMs
+  const periodMs = Math.max(
+    1,
+    Math.ceil(((maxTokens - TOLERANCE) * intervalMs) / refillRate / grainMs) * grainMs,
+  )
   if (periodMs > LONGEST_MS) {
     throw new RatelimitError('INVALID_LIMIT', 'The bucket must be full within a hundred years.')
   }
@@ -108,6 +113,12 @@ export function tokenBucketLimiter(
   return { algorithm: tokenBucket, params }
 }
 
+/** Whether a new key has all there is; buckets may start with less. */
+export function startsWhole({ params }: Limiter): boolean {
+  const { limit, initialTokens = limit } = params
+  return initialTokens >= limit
+}
+
 function isAmount(tokens: unknown): boolean {
-  return typeof tokens === 'number' && tokens > 0 && tokens <= Number.MAX_SAFE_INTEGER
+  return typeof tokens === 'number' && tokens >= LEAST && tokens <= Number.MAX_SAFE_INTEGER
 }

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from './database.ts'
-import { createStatements, shapeOf, storageStatements } from './ddl.ts'
+import { createStatements, quote, shapeOf, storageStatements } from './ddl.ts'
 import { execute } from './run.ts'
 
 const migrated = new WeakMap<Database, WeakMap<RateLimitTables, Promise<void>>>()
@@ -37,7 +37,12 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
     `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
     ...(['ephemeral', 'durable'] as const).map((name) => {
       const statements = [...createStatements(tables[name]), ...storageStatements(tables[name], name)]
-      return `if to_regclass(${literal(shapeOf(tables[name]).quoted)}) is null then ${statements.join('; ')}; end if;`
+      const { schema, quoted } = shapeOf(tables[name])
+      // CREATE SCHEMA wants the right to make schemas even where there is nothing to make.
+      const makeSchema = schema
+        ? `if to_regnamespace(${literal(quote(schema))}) is null then CREATE SCHEMA ${quote(schema)}; end if;`
+        : ''
+      return `if to_regclass(${literal(quoted)}) is null then ${makeSchema} ${statements.join('; ')}; end if;`
     }),
   ]
   try {

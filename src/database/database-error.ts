@@ -4,7 +4,9 @@ import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
   const cause = underlying(error)
-  const driverCode = codeOf(cause)
+  // The pool of node-postgres gives this one no code.
+  const timedOut = cause instanceof Error && cause.message === 'timeout exceeded when trying to connect'
+  const driverCode = timedOut ? 'CONNECT_TIMEOUT' : codeOf(cause)
   // Every SQLSTATE has a digit; EPIPE is none.
   const sqlState = driverCode && /^(?=.*\d)[0-9A-Z]{5}$/.test(driverCode) ? driverCode : undefined
   const code = codeFor(sqlState, driverCode)
@@ -48,6 +50,11 @@ const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '25P02': 'TRANSACTION_ABORTED',
   '57P03': 'UNREACHABLE', // cannot_connect_now
   '53300': 'UNREACHABLE', // too_many_connections
+  '08001': 'UNREACHABLE', // sqlclient_unable_to_establish_sqlconnection
+  '08004': 'UNREACHABLE', // sqlserver_rejected_establishment_of_sqlconnection
+  '40003': 'OUTCOME_UNKNOWN', // statement_completion_unknown
+  '57P01': 'OUTCOME_UNKNOWN', // admin_shutdown: the commit may have been before it
+  '57P02': 'OUTCOME_UNKNOWN', // crash_shutdown
 }
 
 /** Of node and postgres.js: no connection was made, so no statement was sent. */
@@ -58,9 +65,7 @@ const NEVER_SENT: ReadonlySet<string> = new Set([
 
 function codeFor(sqlState: string | undefined, driverCode: string | undefined): DatabaseCode {
   if (sqlState === undefined) return NEVER_SENT.has(driverCode ?? '') ? 'UNREACHABLE' : 'OUTCOME_UNKNOWN'
-  // Connection exceptions, and a server that is stopped: the commit may have been before it.
-  if (sqlState.startsWith('08') || sqlState === '57P01' || sqlState === '57P02') return 'OUTCOME_UNKNOWN'
-  return BY_SQL_STATE[sqlState] ?? 'DATABASE'
+  return BY_SQL_STATE[sqlState] ?? (sqlState.startsWith('08') ? 'OUTCOME_UNKNOWN' : 'DATABASE')
 }
 
 /** Drizzle wraps the driver's error, and writes the parameters into its own message: the driver's is the one to pass on. */

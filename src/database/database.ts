@@ -4,7 +4,7 @@ import type { SQL } from 'drizzle-orm'
  * What the limiter needs of Drizzle: any Postgres database or transaction of any driver, with or without a schema.
  *
  * It is described by its members instead of by Drizzle's classes, whose names and type parameters differ between 0.45 and
- * 1.0. Drizzle's other dialects have no materialized views, and so are refused.
+ * 1.0. MySQL and SQLite have no materialized views in Drizzle, and so are refused.
  */
 export interface Database {
   execute(query: SQL): PromiseLike<unknown>
@@ -16,5 +16,5 @@ export interface Database {
 
 /** Whether this is a transaction: only those can be rolled back. */
 export function isTransaction(db: Database): boolean {
-  return 'rollback' in db
+  return typeof db === 'object' && db !== null && 'rollback' in db
 }

@@ -43,13 +43,12 @@ export function shapeOf(table: RateLimitTable): TableShape {
 
 /** Creates the table and its index where they are missing, under the names that drizzle-kit gives them. */
 export function createStatements(table: RateLimitTable): readonly string[] {
-  const { name, schema, quoted, columns, primaryKey, index } = shapeOf(table)
+  const { name, quoted, columns, primaryKey, index } = shapeOf(table)
   const lines = [
     ...columns.map(({ name, type, notNull }) => `${quote(name)} ${type}${notNull ? ' NOT NULL' : ''}`),
     `CONSTRAINT ${quote(`${name}_${primaryKey.join('_')}_pk`)} PRIMARY KEY (${primaryKey.map(quote).join(', ')})`,
   ]
   return [
-    ...(schema ? [`CREATE SCHEMA IF NOT EXISTS ${quote(schema)}`] : []),
     `CREATE TABLE IF NOT EXISTS ${quoted} (\n  ${lines.join(',\n  ')}\n)`,
     `CREATE INDEX IF NOT EXISTS ${quote(`${name}_${index.join('_')}_index`)} ON ${quoted} (${index.map(quote).join(', ')})`,
   ]
@@ -91,6 +90,6 @@ function script(statements: readonly string[]): string {
   return statements.map((statement) => `${statement};\n`).join('')
 }
 
-function quote(name: string): string {
+export function quote(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }

@@ -25,10 +25,20 @@ export async function retrying<T>(work: () => Promise<T>): Promise<T> {
 /** Runs the work in a transaction of its own, from the start when it lost against another. */
 export function inTransaction<T>(db: Database, work: (tx: Database) => Promise<T>): Promise<T> {
   return retrying(async () => {
+    let begun = false
     try {
-      return await db.transaction(work)
-    } catch (error) {
-      throw toRatelimitError(error)
+      return await db.transaction((tx) => {
+        begun = true
+        return work(tx)
+      })
+    } catch (reason) {
+      const error = toRatelimitError(reason)
+      if (begun || error.code !== 'OUTCOME_UNKNOWN') throw error
+      throw new RatelimitError(
+        'UNREACHABLE',
+        'No transaction could be begun, and nothing was charged. limitAll needs a driver that has interactive transactions, or a tx.',
+        { cause: error.cause },
+      )
     }
   })
 }

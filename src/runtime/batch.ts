@@ -18,7 +18,7 @@ export interface Batch<C extends Call> {
  *
  * Calls that equal each other become one group; a key has one group, and all share the algorithm of the first. A call that
  * does not fit stays behind, and so do later ones of its key: within a key, first come is first served. Statements under way
- * can overtake each other, so a call also waits for unequal ones of its key that are `underWay`.
+ * can overtake each other, and one that waits for a row holds its connection: a key that is `underWay` waits for its answer.
  */
 export function takeBatch<C extends Call>(
   waiting: readonly C[],
@@ -26,15 +26,14 @@ export function takeBatch<C extends Call>(
   mostKeys: number,
 ): Batch<C> {
   const groups = new Map<string, Group<C>>()
-  const ahead = new Map(underWay.map((group) => [group.key, group]))
+  const busy = new Set(underWay.map((group) => group.key))
   const passedOver = new Set<string>()
   const rest: C[] = []
   let algorithm: AnyAlgorithm | undefined
   for (const call of waiting) {
     const { namespace, key, rate, limiter } = call
     const group = groups.get(key)
-    const before = group ?? ahead.get(key)
-    const mayGo = !passedOver.has(key) && (!before || isEqual(before, call))
+    const mayGo = !passedOver.has(key) && !busy.has(key) && (!group || isEqual(group, call))
     const hasRoom =
       group || (groups.size < mostKeys && limiter.algorithm === (algorithm ?? limiter.algorithm))
     if (!mayGo || !hasRoom) {

@@ -1,3 +1,4 @@
+import { RatelimitError } from '../errors.ts'
 import { type Group, takeBatch } from './batch.ts'
 import { type Call, type Decision, type Of, of } from './decide.ts'
 
@@ -8,7 +9,9 @@ export interface Outcome {
 }
 
 /** Decides groups of calls in one statement. */
-export type Decide = <C extends Call>(groups: readonly Group<C>[]) => Promise<Of<Group<C>, Decision>>
+export type Decide = <C extends Call>(
+  groups: readonly Group<C>[],
+) => Promise<Of<Group<C>, Decision | RatelimitError>>
 
 /** Statements under way at once: each holds a connection of the application's pool. */
 const MOST_STATEMENTS = 2
@@ -98,10 +101,13 @@ export class Coalescer {
   async #decideAll(groups: readonly Group<Waiting>[]): Promise<void> {
     this.#underWay.add(groups)
     try {
-      const decisions = await this.#decide(groups)
+      const outcomes = await this.#decide(groups)
       for (const group of groups) {
-        const decision = of(group, decisions)
-        for (const [place, { settle }] of group.members.entries()) settle({ decision, place })
+        const decision = of(group, outcomes)
+        for (const [place, { settle, fail }] of group.members.entries()) {
+          if (decision instanceof RatelimitError) fail(decision)
+          else settle({ decision, place })
+        }
       }
     } catch (error) {
       for (const { members } of groups) for (const { fail } of members) fail(error)

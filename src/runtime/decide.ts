@@ -1,6 +1,7 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, Limiter, Numbers, StateColumn } from '../algorithms/algorithm.ts'
 import type { Database } from '../database/database.ts'
+import { toRatelimitError } from '../database/database-error.ts'
 import type { Rendered, Values } from '../database/rendered.ts'
 import { type Row, run } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
@@ -52,32 +53,58 @@ const MOST_ATTEMPTS = 50
 /** What is known of each of several groups. */
 export type Of<G, T> = ReadonlyMap<G, T>
 
+/** How a statement is run: once, in a caller's transaction, or again when it lost against another. */
+export type Attempt = <T>(statement: () => Promise<T>) => Promise<T>
+
+/** In a caller's transaction nothing is run again. */
+export const once: Attempt = (statement) => statement()
+
 /**
  * Decides groups of calls, all of one algorithm and each with its own row, in one statement.
  *
- * Those that lose the race of a first insert were not charged, and are decided by another statement.
- *
- * @throws RatelimitError `CONTENTION` when some stay undecided.
+ * Those that lose the race of a first insert were not charged, and are decided by another statement. What that one meets does
+ * not change what the first has decided: each group has its own outcome, a decision or the error.
  */
 export async function decide<G extends CallGroup>(
   { db, table }: Target,
   groups: readonly G[],
   commit: Commit,
-): Promise<Of<G, Decision>> {
-  const decisions = new Map<G, Decision>()
-  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-    const undecided = groups.filter((group) => !decisions.has(group))
-    if (undecided.length === 0) return decisions
-    const rows = await ask(db, undecided, (algorithm, form) => check(table, algorithm, form, commit))
-    for (const [group, row] of rows) {
-      if (!row['decided']) continue
-      decisions.set(group, { ...standingOf(row, group), granted: Number(row['granted']) })
+  attempt: Attempt,
+): Promise<Of<G, Decision | RatelimitError>> {
+  const outcomes = new Map<G, Decision | RatelimitError>()
+  for (let attempts = 0; attempts < MOST_ATTEMPTS; attempts++) {
+    const undecided = groups.filter((group) => !outcomes.has(group))
+    if (undecided.length === 0) return outcomes
+    try {
+      const rows = await attempt(() =>
+        ask(db, undecided, (algorithm, form) => check(table, algorithm, form, commit)),
+      )
+      for (const [group, row] of rows) {
+        if (!row['decided']) continue
+        outcomes.set(group, { ...standingOf(row, group), granted: Number(row['granted']) })
+      }
+    } catch (error) {
+      const failure = toRatelimitError(error)
+      // A key that this database cannot store, such as one outside its encoding, fails alone.
+      if (failure.sqlState?.startsWith('22') && undecided.length > 1 && attempt !== once) {
+        for (const group of undecided) {
+          outcomes.set(group, of(group, await decide({ db, table }, [group], commit, attempt)))
+        }
+      } else for (const group of undecided) outcomes.set(group, failure)
     }
   }
-  throw new RatelimitError(
+  const contention = new RatelimitError(
     'CONTENTION',
     `A new key was made and removed by others ${MOST_ATTEMPTS} times while it was checked; nothing was charged for it.`,
   )
+  return new Map(groups.map((group) => [group, outcomes.get(group) ?? contention]))
+}
+
+/** The decision for a group; throws the error where that was its outcome. */
+export function decisionFor<G>(group: G, outcomes: Of<G, Decision | RatelimitError>): Decision {
+  const outcome = of(group, outcomes)
+  if (outcome instanceof RatelimitError) throw outcome
+  return outcome
 }
 
 /** Looks at the rows of groups of calls, all of one algorithm, without locking or writing. */

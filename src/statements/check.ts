@@ -1,4 +1,4 @@
-import { and, asc, eq, not, sql, type WithSubquery } from 'drizzle-orm'
+import { and, asc, eq, not, notExists, sql, type WithSubquery } from 'drizzle-orm'
 import type { Rendered } from '../database/rendered.ts'
 import { builder, renderChain } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
@@ -85,6 +85,9 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
       )
       .returning({ prefix: table.prefix, key: table.key }),
   )
+  // A statement locks rows or inserts them, not both: each happens in the order of the keys, but one after the other they
+  // are in none, and would deadlock with limitAll. What was not inserted is undecided.
+  const holdsNoLock = notExists(builder.select({ one: sql`1` }).from(settled.locked))
   // In the order of the keys, as the locks: two statements with the same new keys would wait for each other otherwise.
   const inserted = builder.$with('ratelimit_inserted').as(
     builder
@@ -99,7 +102,7 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
             ),
           })
           .from(decision)
-          .where(and(not(decision.found), decision.writes))
+          .where(and(not(decision.found), decision.writes, holdsNoLock))
           .orderBy(asc(decision.callPrefix), asc(decision.callKey)),
       )
       .onConflictDoNothing()

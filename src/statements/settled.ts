@@ -17,7 +17,9 @@ export interface Source {
 export interface Settled {
   /** The chain that leads here. */
   readonly ctes: readonly WithSubquery[]
-  /** Its last link, which has the columns below. */
+  /** The rows that there are, locked. */
+  readonly locked: WithSubquery
+  /** The chain's last link, which has the columns below. */
   readonly cte: WithSubquery
   readonly callPrefix: SQL.Aliased<string>
   readonly callKey: SQL.Aliased<string>
@@ -130,6 +132,7 @@ export function settledStates({ table, algorithm, form, lock }: Source): Settled
   )
   return {
     ctes: [input.cte, locked, clock, stored, dated, settled],
+    locked,
     cte: settled,
     callPrefix: settled.callPrefix,
     callKey: settled.callKey,

@@ -70,3 +70,49 @@ test('24 connections on two limits: never one over either, and as much of the on
   expect(answers.flatMap(({ allowed }) => allowed).filter(Boolean)).toHaveLength(40)
   expect(await answers[0]?.large.getRemaining('key')).toMatchObject({ remaining: 20 })
 })
+
+test('a statement with one key that there is and one that is new, beside limitAll on both: no deadlock', async () => {
+  const options = { limiter: Ratelimit.fixedWindow(10, '1h'), prefix: 'mixed', cleanupProbability: 0 }
+  const single = new Ratelimit({ db: database.connect(2).db, ...options })
+  const together = new Ratelimit({ db: database.connect(1).db, ...options })
+  await single.limit('b')
+  const holder = await database.client()
+  await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'mixed' for update`)
+  const waiters = async (count: number) => {
+    const query = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+    while ((await database.rows(query)).length < count) await new Promise(setImmediate)
+  }
+  const coalesced = Promise.all([single.limit('a'), single.limit('b')])
+  await waiters(1)
+  const both = Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit: together, key })))
+  await waiters(2)
+  await holder.query('rollback')
+  expect((await coalesced).every(({ success }) => success)).toBe(true)
+  expect(await both).toMatchObject({ success: true })
+  expect(await single.getRemaining('a')).toMatchObject({ remaining: 8 })
+  expect(await single.getRemaining('b')).toMatchObject({ remaining: 7 })
+  const [row] = await database.rows(
+    'select deadlocks::int from pg_stat_database where datname = current_database()',
+  )
+  expect(row).toEqual({ deadlocks: 0 })
+})
+
+test('a key that somebody holds does not hold up the others', async () => {
+  const { db } = database.connect(4)
+  const limit = new Ratelimit({
+    db,
+    limiter: Ratelimit.fixedWindow(10, '1h'),
+    prefix: 'held',
+    cleanupProbability: 0,
+  })
+  await limit.limit('held')
+  const holder = await database.client()
+  await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'held' for update`)
+  const held = [limit.limit('held')]
+  await new Promise(setImmediate)
+  held.push(limit.limit('held'))
+  await new Promise(setImmediate)
+  expect(await limit.limit('free')).toMatchObject({ success: true })
+  await holder.query('rollback')
+  expect(await Promise.all(held)).toMatchObject([{ remaining: 8 }, { remaining: 7 }])
+})

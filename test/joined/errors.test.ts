@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { Ratelimit, RatelimitError } from '../../src/index.ts'
+import { type Database, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
@@ -35,6 +35,8 @@ describe('what a code means', () => {
     ['57P01', 'OUTCOME_UNKNOWN', '57P01'],
     ['08006', 'OUTCOME_UNKNOWN', '08006'],
     ['53300', 'UNREACHABLE', '53300'],
+    ['08001', 'UNREACHABLE', '08001'],
+    ['40003', 'OUTCOME_UNKNOWN', '40003'],
     ['ECONNREFUSED', 'UNREACHABLE', undefined],
     ['ECONNRESET', 'OUTCOME_UNKNOWN', undefined],
     ['EPIPE', 'OUTCOME_UNKNOWN', undefined],
@@ -77,6 +79,41 @@ describe('outside a transaction', () => {
       expect(statements).toHaveLength(1)
     },
   )
+})
+
+describe('a statement for what another has left undecided', () => {
+  /** A limiter whose check of 'b' loses its first insert, and whose next statement fails as told. */
+  function losing(prefix: string, failure: Error, times: number) {
+    let statement = 0
+    const watched = watch(
+      database.db,
+      () => ++statement > 1 && statement <= 1 + times && Promise.reject(failure),
+    )
+    const db: Database = {
+      ...watched.db,
+      execute: async (query) => {
+        const result = await watched.db.execute(query)
+        const rows = Array.isArray(result) ? result : (result as { rows: Record<string, unknown>[] }).rows
+        if (statement === 1) for (const row of rows) if (Number(row['place']) === 1) row['decided'] = false
+        return result
+      },
+    }
+    return new Ratelimit({ db, limiter, prefix, cleanupProbability: 0 })
+  }
+
+  test('is tried again by itself: what was decided is not charged twice', async () => {
+    const ratelimit = losing('twice', fromDriver('40P01'), 1)
+    const [a] = await Promise.all(['a', 'b'].map((key) => ratelimit.limit(key)))
+    expect(a).toMatchObject({ success: true, remaining: 4 })
+    expect(await ratelimit.getRemaining('a')).toMatchObject({ remaining: 4 })
+  })
+
+  test('fails those only: who was charged is told so', async () => {
+    const ratelimit = losing('told', fromDriver('ECONNREFUSED'), 9)
+    const [a, b] = await Promise.allSettled(['a', 'b'].map((key) => ratelimit.limit(key)))
+    expect(a).toMatchObject({ status: 'fulfilled', value: { success: true } })
+    expect(b).toMatchObject({ status: 'rejected', reason: { code: 'UNREACHABLE' } })
+  })
 })
 
 describe("inside a caller's", () => {

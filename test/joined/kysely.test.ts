@@ -39,10 +39,9 @@ describe('on a Kysely database', () => {
   })
 
   test('limitAll opens a transaction of Kysely', async () => {
-    const db = fromKysely(kysely)
-    const one = new Ratelimit({ db, limiter, prefix: 'all one' })
+    const one = new Ratelimit({ db: fromKysely(kysely), limiter, prefix: 'all one' })
     const other = new Ratelimit({
-      db,
+      db: fromKysely(kysely),
       limiter: Ratelimit.fixedWindow(2, '1h'),
       prefix: 'all other',
       durable: true,

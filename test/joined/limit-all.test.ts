@@ -132,6 +132,40 @@ describe.each([
   })
 })
 
+test('a look and a refund are never denied, even of a limit that is exceeded', async () => {
+  const limit = limitOf('exceeded', Ratelimit.slidingWindow(10, '1m'))
+  await limit.limit('key', { rate: 10 })
+  clock.advance(60_000)
+  await limit.limit('key', { rate: 0 })
+  const limiter = Ratelimit.slidingWindow(1, '1m')
+  for (const rate of [0, -1]) {
+    expect(await Ratelimit.limitAll([{ ratelimit: limit, key: 'key', rate, limiter }])).toMatchObject({
+      success: true,
+    })
+  }
+})
+
+test('a bucket that starts with less than it holds fills from its first check on', async () => {
+  const empty = limitOf('starts', Ratelimit.tokenBucket(1, '1s', 5, { initialTokens: 0 }))
+  const requests = [{ ratelimit: empty, key: 'key' }]
+  expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: false, retryAfter: 1000 })
+  clock.advance(1000)
+  expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
+})
+
+test('a tx that is no transaction is refused: nothing would hold it together', async () => {
+  const limit = limitOf('no tx', Ratelimit.fixedWindow(5, '1m'))
+  const tx = database.db
+  const calls = [
+    () => Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }], { tx }),
+    () => limit.limit('key', { tx }),
+    () => limit.getRemaining('key', { tx }),
+    () => limit.resetUsedTokens('key', { tx }),
+  ]
+  for (const call of calls) await expect(call()).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  expect(await rows('no tx')).toEqual([])
+})
+
 test('a rollback of the caller undoes it', async () => {
   const requests = four('undone')
   const undo = new Error('undo')

@@ -40,11 +40,8 @@ describe('what one statement decides', () => {
     ])
   })
 
-  test('a call waits for an unequal one of its key that is under way, and goes beside an equal one', () => {
-    expect(taken([call('a', 2), call('a'), call('b')], [call('a'), call('b')])).toEqual([
-      ['b 1 x1'],
-      ['a 2', 'a 1'],
-    ])
+  test('a call waits for one of its key that is under way, so that a locked row holds up one statement only', () => {
+    expect(taken([call('a', 2), call('a'), call('b')], [call('a')])).toEqual([['b 1 x1'], ['a 2', 'a 1']])
   })
 
   test('one algorithm a statement; another waits with the later calls of its keys', () => {

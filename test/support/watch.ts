@@ -26,6 +26,7 @@ export function watch(
         return db.execute(query)
       },
       refreshMaterializedView: undefined,
+      ...('rollback' in db ? { rollback: undefined } : {}),
     },
   }
 }
