@@ -69,6 +69,11 @@ export class Ratelimit {
     checkPrefix(prefix)
     checkLimiter(limiter)
     checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
+    checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
+    checkOption(
+      is(tables?.ephemeral, PgTable) && is(tables?.durable, PgTable),
+      'tables must come from rateLimitTables.',
+    )
     checkOption(
       cleanupProbability >= 0 && cleanupProbability <= 1,
       'cleanupProbability must lie from 0 to 1.',

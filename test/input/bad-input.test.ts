@@ -105,6 +105,9 @@ describe('limits', () => {
   test('a bucket that takes longer than a hundred years to fill', async () => {
     expect((await errorOf(() => Ratelimit.tokenBucket(1, '365d', 101))).code).toBe('INVALID_LIMIT')
   })
+  test('a bucket of next to nothing', async () => {
+    expect((await errorOf(() => Ratelimit.tokenBucket(1, '1s', 1e-7))).code).toBe('INVALID_LIMIT')
+  })
   test('a refill of no known kind', async () => {
     const error = await errorOf(() => Ratelimit.tokenBucket(1, '1m', 10, { refill: untyped('lazy') }))
     expect(error.code).toBe('INVALID_OPTION')
@@ -122,6 +125,11 @@ describe('durations', () => {
     ]
     for (const call of calls) expect((await errorOf(call)).code).toBe('INVALID_DURATION')
   })
+  test('what is a whole number of milliseconds but for floating point', () => {
+    expect(Ratelimit.fixedWindow(1, '1.1h').params.periodMs).toBe(3_960_000)
+    expect(Ratelimit.fixedWindow(1, '0.7d').params.periodMs).toBe(60_480_000)
+  })
+
   test('a timeout may be 0, and nothing else of these', async () => {
     for (const duration of [...wrong, ...numbers].filter((each) => each !== 0 && each !== '0s')) {
       const error = await errorOf(() => ratelimit.blockUntilReady('key', untyped<Duration>(duration)))
@@ -137,6 +145,8 @@ test.each<[string, object]>([
   ['synchronousCommit without durable', { synchronousCommit: true }],
   ['no db', { db: undefined }],
   ['no limiter', { limiter: undefined }],
+  ['a clock that is no function', { clock: new Date() }],
+  ['tables that are none', { tables: {} }],
 ])('%s is refused', async (_, options) => {
   const config = untyped<RatelimitConfig>({ db, limiter, prefix: 'p', ...options })
   expect((await errorOf(() => new Ratelimit(config))).code).toBe('INVALID_OPTION')
