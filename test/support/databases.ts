@@ -103,7 +103,7 @@ function open(url: string, max: number, cache?: Cache): { db: Db; end: () => Pro
     connect_timeout: 0,
     onnotice: () => {},
   })
-  return { db: drizzlePostgresJs({ client, ...config }), end: () => client.end() }
+  return { db: drizzlePostgresJs({ client, ...config }), end: () => client.end({ timeout: 5 }) }
 }
 
 async function onServer(serverUrl: string, sql: string): Promise<void> {

