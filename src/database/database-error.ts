@@ -13,18 +13,7 @@ export function toRatelimitError(error: unknown): RatelimitError {
   return new RatelimitError(code, MESSAGES[code], { cause, sqlState })
 }
 
-type DatabaseCode = Extract<
-  RatelimitErrorCode,
-  | 'MISSING_TABLE'
-  | 'SERIALIZATION_FAILURE'
-  | 'DEADLOCK'
-  | 'TRANSACTION_ABORTED'
-  | 'UNREACHABLE'
-  | 'OUTCOME_UNKNOWN'
-  | 'DATABASE'
->
-
-const MESSAGES: Record<DatabaseCode, string> = {
+const MESSAGES = {
   MISSING_TABLE:
     "A table of the rate limiter is missing, or not as this version expects it. Add `export * from 'drizzle-ratelimit/schema'`, " +
     'or the tables of your own, to your Drizzle schema and run `npx drizzle-kit generate && npx drizzle-kit migrate`; `checkTables(db)` says what differs.',
@@ -39,7 +28,9 @@ const MESSAGES: Record<DatabaseCode, string> = {
   OUTCOME_UNKNOWN:
     'The connection broke before the answer arrived: the charge may or may not have been made. It is not tried again by itself.',
   DATABASE: 'PostgreSQL refused the statement; sqlState and cause say why. Nothing was charged.',
-}
+} satisfies Partial<Record<RatelimitErrorCode, string>>
+
+type DatabaseCode = keyof typeof MESSAGES
 
 const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '42P01': 'MISSING_TABLE', // undefined_table
