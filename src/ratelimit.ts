@@ -139,8 +139,9 @@ export class Ratelimit {
    *
    * With `tx` it joins your transaction: the row stays locked until that ends, and a rollback undoes the charge.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_CLOCK` before any SQL; `MISSING_TABLE`, `CONTENTION`,
-   * `DATABASE` from the database.
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_OPTION`, `INVALID_CLOCK` before any SQL; from the database
+   * `MISSING_TABLE`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`,
+   * `OUTCOME_UNKNOWN`, `DATABASE`.
    *
    * @example
    * ```ts
@@ -213,7 +214,7 @@ export class Ratelimit {
   /**
    * Looks: takes no lock, writes nothing.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; `MISSING_TABLE`, `DATABASE` from the database.
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; and what {@link Ratelimit.limit} throws from the database.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Remaining> {
     const limiter = this.#checked(key, options)
@@ -256,7 +257,7 @@ export class Ratelimit {
   /**
    * Gives the key its whole limit again.
    *
-   * @throws RatelimitError `INVALID_KEY` before any SQL; `MISSING_TABLE`, `DATABASE` from the database.
+   * @throws RatelimitError `INVALID_KEY` before any SQL; and what {@link Ratelimit.limit} throws from the database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     const limiter = this.#checked(key, options)
@@ -269,7 +270,7 @@ export class Ratelimit {
    * Deletes this prefix's expired rows now; calls do so by themselves, some at a time.
    *
    * @returns How many rows were deleted.
-   * @throws RatelimitError `MISSING_TABLE`, `DATABASE`
+   * @throws RatelimitError what {@link Ratelimit.limit} throws from the database.
    */
   async cleanup(): Promise<number> {
     return this.#at(undefined, (target) => sweepAll(target, this.#namespace))
