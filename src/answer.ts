@@ -61,7 +61,8 @@ export function together<Request>(
 /** The answer to the call in the given place (0 is the first) among the equal calls that were decided together. */
 export function answerOf({ rate, limiter }: Call, decision: Decision, place: number): LimitResult {
   const { algorithm, params } = limiter
-  const { state, now, available, granted } = decision
+  const { state, now, granted } = decision
+  const available = availableOf(limiter, decision)
   if (place >= granted) {
     const reset = algorithm.fitsAt(state, now, rate, params)
     const remaining = wholeUnits(available)
@@ -80,12 +81,18 @@ export function answerOf({ rate, limiter }: Call, decision: Decision, place: num
 }
 
 /** The answer of a look. */
-export function remainingOf({ algorithm, params }: Limiter, { state, now, available }: Standing): Remaining {
+export function remainingOf(limiter: Limiter, standing: Standing): Remaining {
+  const { algorithm, params } = limiter
   return {
     limit: params.limit,
-    remaining: wholeUnits(available),
-    reset: algorithm.wholeAt(state, now, 0, params),
+    remaining: wholeUnits(availableOf(limiter, standing)),
+    reset: algorithm.wholeAt(standing.state, standing.now, 0, params),
   }
+}
+
+/** How much a call may take, by the rule of the statement that grants it. */
+export function availableOf({ algorithm, params }: Limiter, { state, now }: Standing): number {
+  return algorithm.availableAt(state, now, params) + algorithm.tolerance
 }
 
 function wholeUnits(available: number): number {

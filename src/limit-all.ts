@@ -1,6 +1,6 @@
 import type { RateLimitTable } from '../schema/index.ts'
 import { startsWhole } from './algorithms/token-bucket.ts'
-import { answerOf, type LimitResult } from './answer.ts'
+import { answerOf, availableOf, type LimitResult } from './answer.ts'
 import type { Database } from './database/database.ts'
 import { shapeOf } from './database/ddl.ts'
 import { run } from './database/run.ts'
@@ -51,7 +51,10 @@ export async function chargeAll(tx: Database, charges: readonly Charge[]): Promi
   const decisions = new Map<RowCharge, Decision>()
   for (const { table, group } of kinds) {
     for (const [row, standing] of await look({ db: tx, table }, group)) {
-      decisions.set(row, { ...standing, granted: row.rate <= 0 || row.rate <= standing.available ? 1 : 0 })
+      decisions.set(row, {
+        ...standing,
+        granted: row.rate <= 0 || row.rate <= availableOf(row.limiter, standing) ? 1 : 0,
+      })
     }
   }
   const success = distinct.every((row) => of(row, decisions).granted === 1)

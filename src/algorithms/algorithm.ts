@@ -32,6 +32,8 @@ export interface Algorithm<Column extends StateColumn, Param extends string, Sta
   readonly params: readonly Param[]
   /** Whether it counts whole units only, so that a fractional rate is refused. */
   readonly whole: boolean
+  /** By how much a rate may exceed what is available and be granted, for fractions are inexact. */
+  readonly tolerance: number
 
   /** Whether a row of this algorithm still counts at `now`. Where not, the state is fresh. */
   holds(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
@@ -41,18 +43,21 @@ export interface Algorithm<Column extends StateColumn, Param extends string, Sta
   fresh(now: Expression, params: Expressions<Param | CommonParam>): State
   /** Whether a fresh state has all there is. Where not, the first check makes the row though it is denied, for else it never fills. */
   freshIsWhole(params: Expressions<Param | CommonParam>): SQL<boolean>
-  /** How much a call may take from a settled state. */
+  /** How much there is to take of a settled state; below 0 in debt. */
   available(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): Expression
-  /** A settled state after `amount` was taken at `now`, or given back when negative. */
+  /** A settled state of which so much is `available`, after `amount` was taken at `now`, or given back when negative. */
   consume(
     state: Expressions<Column>,
     now: Expression,
     amount: Expression,
+    available: Expression,
     params: Expressions<Param | CommonParam>,
   ): State
   /** The earliest time at which deleting the row loosens nothing. */
   expiresAt(state: Expressions<Column>, params: Expressions<Param | CommonParam>): Expression
 
+  /** The same as `available`, of the state that a statement returned: IEEE 754 gives both the same bits. */
+  availableAt(state: Numbers<Column>, now: number, params: Numbers<Param | CommonParam>): number
   /** When `rate`, which does not fit now, will fit if nothing else is consumed; `Infinity` where never. */
   fitsAt(state: Numbers<Column>, now: number, rate: number, params: Numbers<Param | CommonParam>): number
   /** When the limit will be whole if nothing else is consumed; `undone` of what was taken is not counted. */

@@ -10,6 +10,7 @@ export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
   writtenAt: 'windowStart',
   params: [],
   whole: true,
+  tolerance: 0,
 
   holds: ({ windowStart }, now, { periodMs }) => sql`${now} < ${windowStart} + ${periodMs}`,
   settle: (state) => state,
@@ -22,6 +23,7 @@ export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
   }),
   expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + ${periodMs}`,
 
+  availableAt: ({ count }, _now, { limit }) => limit - Math.min(count, limit),
   fitsAt: ({ windowStart }, _now, rate, { limit, periodMs }) =>
     rate > limit ? Number.POSITIVE_INFINITY : windowStart + periodMs,
   wholeAt: ({ count, windowStart }, now, undone, { periodMs }) =>

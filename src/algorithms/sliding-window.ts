@@ -17,6 +17,7 @@ export const slidingWindow: Algorithm<'count' | 'prevCount' | 'windowStart', nev
   writtenAt: 'windowStart',
   params: [],
   whole: true,
+  tolerance: 0,
 
   holds: ({ windowStart }, now, { periodMs }) => sql`${now} < ${windowStart} + 2 * ${periodMs}`,
   settle: ({ count, prevCount, windowStart }, now, { periodMs }) => {
@@ -40,6 +41,10 @@ export const slidingWindow: Algorithm<'count' | 'prevCount' | 'windowStart', nev
   }),
   expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
 
+  availableAt: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
+    limit -
+    Math.min(count, limit) -
+    Math.ceil((Math.min(prevCount, limit) * (windowStart + periodMs - now)) / periodMs),
   fitsAt: (state, now, rate, { limit, periodMs }) => {
     if (rate > limit) return Number.POSITIVE_INFINITY
     const windowEnd = state.windowStart + periodMs

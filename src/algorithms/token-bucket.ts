@@ -25,6 +25,7 @@ export const tokenBucket: Algorithm<
   writtenAt: 'lastRefill',
   params: ['refillRate', 'intervalMs', 'grainMs', 'initialTokens'],
   whole: false,
+  tolerance: TOLERANCE,
 
   // NaN and the infinities would admit, or deny, for ever. Postgres sorts NaN above every number.
   holds: ({ tokens, lastRefill }) =>
@@ -32,9 +33,12 @@ export const tokenBucket: Algorithm<
   settle: (state) => state,
   fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),
   freshIsWhole: ({ initialTokens, limit }) => sql`${initialTokens} >= ${limit}`,
-  available: (state, now, params) => sql`${tokensAt(state, now, params)} + ${tolerance}`,
-  consume: (state, now, amount, params) => ({
-    tokens: sql`least(${tokensAt(state, now, params)} - ${amount}, ${params.limit})`,
+  available: (state, now, params) => {
+    const { refillRate, intervalMs, limit } = params
+    return sql`least(${state.tokens} + ${countedMs(state, now, params)} * ${refillRate} / ${intervalMs}, ${limit})`
+  },
+  consume: (state, now, amount, available, params) => ({
+    tokens: sql`least(${available} - ${amount}, ${params.limit})`,
     lastRefill: sql`${state.lastRefill} + ${countedMs(state, now, params)}`,
   }),
   // A bucket that starts with less than it holds never equals a new one again: deleting it would take tokens away.
@@ -42,6 +46,7 @@ export const tokenBucket: Algorithm<
     sql`case when ${initialTokens} < ${limit} then 'Infinity' else ${lastRefill}
       + ceil((${limit} - ${tokens} - ${tolerance}) * ${intervalMs} / ${refillRate} / ${grainMs}) * ${grainMs} end`,
 
+  availableAt: tokensAt,
   fitsAt: (state, _now, rate, params) =>
     rate > params.limit + TOLERANCE ? Number.POSITIVE_INFINITY : holdsFrom(state, rate, params),
   wholeAt: (state, now, undone, params) =>
@@ -58,18 +63,17 @@ function countedMs({ lastRefill }: InSql, now: Expression, { grainMs }: SqlParam
   return sql`floor((${now} - ${lastRefill}) / ${grainMs}) * ${grainMs}`
 }
 
-function tokensAt(state: InSql, now: Expression, params: SqlParams): Expression {
-  const { refillRate, intervalMs, limit } = params
-  return sql`least(${state.tokens} + ${countedMs(state, now, params)} * ${refillRate} / ${intervalMs}, ${limit})`
+function tokensAt({ tokens, lastRefill }: State, now: number, params: Params): number {
+  const { limit, refillRate, intervalMs, grainMs } = params
+  const counted = Math.floor((now - lastRefill) / grainMs) * grainMs
+  return Math.min(tokens + (counted * refillRate) / intervalMs, limit)
 }
 
 /** The first time at which the bucket holds `wanted`: the formula of `available`, solved for the time. */
-function holdsFrom({ tokens, lastRefill }: State, wanted: number, params: Params): number {
-  const { limit, refillRate, intervalMs, grainMs } = params
-  const fits = (time: number) => {
-    const counted = Math.floor((time - lastRefill) / grainMs) * grainMs
-    return Math.min(tokens + (counted * refillRate) / intervalMs, limit) + TOLERANCE >= wanted
-  }
+function holdsFrom(state: State, wanted: number, params: Params): number {
+  const { tokens, lastRefill } = state
+  const { refillRate, intervalMs, grainMs } = params
+  const fits = (time: number) => tokensAt(state, time, params) + TOLERANCE >= wanted
   const missingMs = ((wanted - tokens - TOLERANCE) * intervalMs) / refillRate
   return missingMs > 0
     ? firstAt(lastRefill + Math.ceil(missingMs / grainMs) * grainMs, grainMs, fits)

@@ -38,7 +38,6 @@ export interface CallGroup extends Call {
 /** A state at a moment. */
 export interface Standing {
   readonly now: number
-  readonly available: number
   readonly state: Numbers<StateColumn>
 }
 
@@ -153,7 +152,6 @@ function standingOf(row: Row, { limiter }: Call): Standing {
   const state = Object.fromEntries(limiter.algorithm.columns.map((column) => [column, Number(row[column])]))
   return {
     now: Number(row['now']),
-    available: Number(row['available']),
     // The algorithm reads its own columns only.
     state: state as Numbers<StateColumn>,
   }

@@ -1,8 +1,10 @@
-import { and, asc, eq, not, notExists, sql, type WithSubquery } from 'drizzle-orm'
+import { and, asc, eq, exists, notExists, or, sql, type WithSubquery } from 'drizzle-orm'
+import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
 import type { Rendered } from '../database/rendered.ts'
 import { builder, renderChain } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
-import { isTheRow, type Source, settledStates } from './settled.ts'
+import { type Link, link } from './link.ts'
+import { type Settled, type Source, settledStates } from './settled.ts'
 
 /**
  * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or waiting for it.
@@ -11,125 +13,137 @@ import { isTheRow, type Source, settledStates } from './settled.ts'
 export type Commit = 'as the session' | 'async' | 'flushed'
 
 /**
- * The statement that decides and writes: lock the rows, read the clock, decide, update or insert.
+ * The statement that decides and writes: lock the rows, read the clock, decide, write.
  *
- * A key with neither a locked nor an inserted row lost the race of a first insert: it is undecided, nothing was charged.
+ * A key whose row was neither locked nor written, and should have been, lost the race of a first insert: it is undecided, nothing
+ * was charged.
  */
 export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit: Commit }): Rendered {
-  const { table, algorithm, form, commit } = source
-  const settled = settledStates({ ...source, lock: true })
+  const { algorithm, form, commit } = source
+  const { ctes, rows, last } = settledStates({ ...source, lock: true })
+  const offered = offeredAmounts(algorithm, last)
+  const granted = grantedCalls(algorithm, offered)
+  const decision = nextStates(algorithm, granted)
+  const written = writtenRows(source, rows, decision)
 
-  const offered = builder.$with('ratelimit_offered').as((qb) => {
-    const { callPrefix, callKey, numbers, found, holds, now, state } = settled
-    const available = sql<number>`${algorithm.available(state, now, numbers)}`.as('available')
-    return qb.select({ callPrefix, callKey, numbers, found, holds, now, state, available }).from(settled.cte)
-  })
-
-  // Nothing is denied that takes nothing. What is granted is all where it fits, so that a tiny rate does not overflow.
-  const granted = builder.$with('ratelimit_granted').as((qb) => {
-    const { callPrefix, callKey, numbers, found, holds, now, state, available } = offered
-    const { rate, calls, limit } = numbers
-    return qb
+  const { prefix, key, numbers } = decision.calls
+  const { found, now, writes } = decision.columns
+  const isWritten =
+    form === 'one' ? exists(builder.select({ one: sql`1` }).from(written)) : sql`${written.key} is not null`
+  const query = (...settings: WithSubquery[]) => {
+    const answer = builder
+      .with(...settings, ...ctes, offered.cte, granted.cte, decision.cte, written)
       .select({
-        ...{ callPrefix, callKey, numbers, found, now, state },
-        granted: sql<number>`case when ${available} >= ${rate} * ${calls} or ${rate} <= 0 then ${calls}
-          else floor(greatest(${available}, 0) / ${rate}) end`.as('granted'),
-        // A call that grants nothing, or gives back to a limit that is whole, writes nothing.
-        writes: sql<boolean>`case when ${rate} > 0
-          then ${available} >= ${rate} or not (${holds} or ${algorithm.freshIsWhole(numbers)})
-          else ${rate} < 0 and ${available} < ${limit} end`.as('writes'),
+        place: sql`${numbers.place}`.as('place'),
+        now,
+        granted: decision.columns.granted,
+        decided: sql<boolean>`${found} or not ${writes} or ${isWritten}`.as('decided'),
+        ...forEach(algorithm.columns, (column) => decision.columns[column]),
       })
-      .from(offered)
-  })
-
-  const decision = builder.$with('ratelimit_decision').as((qb) => {
-    const { callPrefix, callKey, numbers, found, now, state, writes } = granted
-    const amount = sql<number>`${numbers.rate} * ${granted.granted}`
-    const next = algorithm.consume(state, now, amount, numbers)
-    return qb
-      .select({
-        ...{ callPrefix, callKey, numbers, found, now, writes },
-        granted: granted.granted,
-        next: forEach(algorithm.columns, (column) =>
-          sql<number>`case when ${writes} then ${next[column]} else ${state[column]} end`.as(
-            `next_${column}`,
-          ),
-        ),
-      })
-      .from(granted)
-  })
-
-  // On a grid, so that most updates leave the indexed column as it is and stay HOT.
-  const grid = sql<number>`greatest(1000, floor(${decision.numbers.periodMs} / 8))`
-  const expiresMs = sql<number>`(ceil((${algorithm.expiresAt(decision.next, decision.numbers)}) / ${grid}) * ${grid})`
-  const written = {
-    ...forEach(STATE_COLUMNS, (column) =>
-      toColumn(column, algorithm.columns.includes(column) ? decision.next[column] : undefined),
-    ),
-    expiresAt: toColumn('expiresAt', expiresMs),
+      .from(decision.cte)
+    return form === 'one'
+      ? answer
+      : answer.leftJoin(written, and(eq(written.prefix, prefix), eq(written.key, key)))
   }
-
-  const updated = builder.$with('ratelimit_updated').as(
-    builder
-      .update(table)
-      .set(written)
-      .from(decision)
-      .where(
-        and(
-          form === 'one' ? isTheRow(table) : undefined,
-          eq(table.prefix, decision.callPrefix),
-          eq(table.key, decision.callKey),
-          decision.found,
-          decision.writes,
-        ),
-      )
-      .returning({ prefix: table.prefix, key: table.key }),
-  )
-  // A statement locks rows or inserts them, not both: each happens in the order of the keys, but one after the other they
-  // are in none, and would deadlock with limitAll. What was not inserted is undecided.
-  const holdsNoLock = notExists(builder.select({ one: sql`1` }).from(settled.locked))
-  // In the order of the keys, as the locks: two statements with the same new keys would wait for each other otherwise.
-  const inserted = builder.$with('ratelimit_inserted').as(
-    builder
-      .insert(table)
-      .select((qb) =>
-        qb
-          .select({
-            prefix: decision.callPrefix,
-            key: decision.callKey,
-            ...forEach([...STATE_COLUMNS, 'expiresAt'] as const, (column) =>
-              sql`${written[column]}`.as(column),
-            ),
-          })
-          .from(decision)
-          .where(and(not(decision.found), decision.writes, holdsNoLock))
-          .orderBy(asc(decision.callPrefix), asc(decision.callKey)),
-      )
-      .onConflictDoNothing()
-      .returning({ prefix: table.prefix, key: table.key }),
-  )
-
-  const query = (...settings: WithSubquery[]) =>
-    builder
-      .with(...settings, ...settled.ctes, offered, granted, decision, updated, inserted)
-      .select({
-        place: decision.numbers.place,
-        now: decision.now,
-        granted: decision.granted,
-        decided: sql<boolean>`${decision.found} or not ${decision.writes} or ${inserted.key} is not null`.as(
-          'decided',
-        ),
-        available: sql<number>`${algorithm.available(decision.next, decision.now, decision.numbers)}`.as(
-          'available',
-        ),
-        ...forEach(algorithm.columns, (column) => sql`${decision.next[column]}`.as(column)),
-      })
-      .from(decision)
-      .leftJoin(inserted, and(eq(inserted.prefix, decision.callPrefix), eq(inserted.key, decision.callKey)))
-
   if (commit === 'as the session') return renderChain(query())
   const setting = commitSetting(commit)
   return renderChain(query(setting).crossJoin(setting))
+}
+
+type Offered = Link<'found' | 'holds' | 'now' | 'available' | StateColumn>
+type Granted = Link<'found' | 'now' | 'available' | 'granted' | 'writes' | StateColumn>
+type Decision = Link<'found' | 'now' | 'granted' | 'writes' | StateColumn>
+
+function offeredAmounts(algorithm: AnyAlgorithm, settled: Settled['last']): Offered {
+  const { found, holds, now, ...state } = settled.columns
+  const available = sql`${algorithm.available(state, now, settled.calls.numbers)}`
+  return link('offered', settled, { ...settled.columns, available })
+}
+
+/** How many of each key's equal calls are granted, and whether that changes the row. */
+function grantedCalls({ tolerance, ...algorithm }: AnyAlgorithm, offered: Offered): Granted {
+  const { holds, ...columns } = offered.columns
+  const { rate, calls, limit } = offered.calls.numbers
+  const offer =
+    tolerance > 0 ? sql`(${columns.available} + ${sql.raw(String(tolerance))})` : columns.available
+  return link('granted', offered, {
+    ...columns,
+    // Nothing is denied that takes nothing. What is granted is all where it fits, so that a tiny rate does not overflow.
+    granted: sql`case when ${offer} >= ${rate} * ${calls} or ${rate} <= 0 then ${calls}
+      else floor(greatest(${offer}, 0) / ${rate}) end`,
+    // A call that grants nothing, or gives back to a limit that is whole, writes nothing.
+    writes: sql`case when ${rate} > 0
+      then ${offer} >= ${rate} or not (${holds} or ${algorithm.freshIsWhole(offered.calls.numbers)})
+      else ${rate} < 0 and ${offer} < ${limit} end`,
+  })
+}
+
+/** The states after the granted calls. */
+function nextStates(algorithm: AnyAlgorithm, before: Granted): Decision {
+  const { found, now, available, granted, writes, ...state } = before.columns
+  const { numbers } = before.calls
+  const next = algorithm.consume(state, now, sql`${numbers.rate} * ${granted}`, available, numbers)
+  return link('decision', before, {
+    ...{ found, now, granted, writes },
+    ...forEach(
+      algorithm.columns,
+      (column) => sql`case when ${writes} then ${next[column]} else ${state[column]} end`,
+    ),
+  })
+}
+
+const WRITTEN = [...STATE_COLUMNS, 'expiresAt'] as const
+
+/**
+ * The rows that are written: those that are locked are there, and so conflict, and are updated; the others are inserted.
+ *
+ * Through the conflict each row is found by the primary key, however the planner would join. What conflicts without having been locked was
+ * inserted by someone else since: it is left alone, and undecided.
+ */
+function writtenRows(
+  { table, algorithm, form }: Omit<Source, 'lock'>,
+  rows: Settled['rows'],
+  decision: Decision,
+) {
+  const { found, writes, ...next } = decision.columns
+  const { prefix, key, numbers } = decision.calls
+  // On a grid, so that most updates leave the indexed column as it is and stay HOT.
+  const grid = sql`greatest(1000, floor(${numbers.periodMs} / 8))`
+  const expiresMs = sql<number>`ceil((${algorithm.expiresAt(next, numbers)}) / ${grid}) * ${grid}`
+  const values = {
+    ...forEach(STATE_COLUMNS, (column) =>
+      toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),
+    ),
+    expiresAt: toColumn('expiresAt', expiresMs),
+  }
+  const locked = builder.select({ one: sql`1` }).from(rows.cte).where(sql`${rows.columns.found}`)
+  return builder.$with('ratelimit_written').as(
+    builder
+      .insert(table)
+      .select((qb) => {
+        const inserted = qb
+          .select({
+            prefix: sql`${prefix}`.as('prefix'),
+            key: sql`${key}`.as('key'),
+            ...forEach(WRITTEN, (column) => values[column].as(column)),
+          })
+          .from(decision.cte)
+        // A statement updates rows or inserts them, not both: each happens in the order of the keys, but one after the other they
+        // are in none, and would deadlock with limitAll. What was not inserted is undecided.
+        return form === 'one'
+          ? inserted.where(sql`${writes}`)
+          : inserted
+              .where(and(sql`${writes}`, or(sql`${found}`, notExists(locked))))
+              // Two statements with the same new keys would wait for each other otherwise.
+              .orderBy(asc(prefix), asc(key))
+      })
+      .onConflictDoUpdate({
+        target: [table.prefix, table.key],
+        set: forEach(WRITTEN, (column) => sql`excluded.${sql.identifier(table[column].name)}`),
+        setWhere: exists(locked),
+      })
+      .returning({ prefix: table.prefix, key: table.key }),
+  )
 }
 
 /** For this statement's own transaction only. It has to be joined: Postgres never runs a `select` that nothing refers to. */

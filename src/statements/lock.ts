@@ -3,7 +3,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import { type Rendered, render } from '../database/rendered.ts'
 import { builder } from './builder.ts'
 import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
-import { manyCalls } from './input.ts'
+import { batch } from './input.ts'
 
 /**
  * The statement that makes the rows of many calls where they are missing, and locks them all, in one order.
@@ -12,7 +12,7 @@ import { manyCalls } from './input.ts'
  * finds that out. Returns the rows that it made.
  */
 export function lockStatement(table: RateLimitTable): Rendered {
-  const { source, text } = manyCalls([])
+  const { source, text } = batch([])
   return render(
     builder
       .insert(table)
@@ -38,7 +38,7 @@ export function lockStatement(table: RateLimitTable): Rendered {
 
 /** The statement that removes made rows that have been left without a state. */
 export function unmakeStatement(table: RateLimitTable): Rendered {
-  const { source, text } = manyCalls([])
+  const { source, text } = batch([])
   const made = builder
     .$with('ratelimit_made')
     .as((qb) =>

@@ -10,17 +10,16 @@ import { type Source, settledStates } from './settled.ts'
  * Many are looked at by limitAll, which has locked them before; to lock them again takes nothing, and has each looked up by itself.
  */
 export function lookStatement(source: Omit<Source, 'lock'>): Rendered {
-  const { algorithm } = source
-  const { ctes, cte, now, numbers, state } = settledStates({ ...source, lock: source.form === 'many' })
+  const { ctes, last } = settledStates({ ...source, lock: source.form === 'many' })
+  const { now, ...columns } = last.columns
   return renderChain(
     builder
       .with(...ctes)
       .select({
-        place: numbers.place,
+        place: sql`${last.calls.numbers.place}`.as('place'),
         now,
-        available: sql<number>`${algorithm.available(state, now, numbers)}`.as('available'),
-        ...forEach(algorithm.columns, (column) => sql`${state[column]}`.as(column)),
+        ...forEach(source.algorithm.columns, (column) => columns[column]),
       })
-      .from(cte),
+      .from(last.cte),
   )
 }

@@ -3,7 +3,8 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
 import { builder } from './builder.ts'
 import { forEach, fromColumn, STATE_COLUMNS } from './columns.ts'
-import { type Aliases, type CallNumber, type Form, inputOf } from './input.ts'
+import { type Form, inputOf } from './input.ts'
+import { aliased, type Link, link, linkOf } from './link.ts'
 
 /** Which rows a statement is about, and whether it locks them. */
 export interface Source {
@@ -17,131 +18,104 @@ export interface Source {
 export interface Settled {
   /** The chain that leads here. */
   readonly ctes: readonly WithSubquery[]
-  /** The rows that there are, locked. */
-  readonly locked: WithSubquery
-  /** The chain's last link, which has the columns below. */
-  readonly cte: WithSubquery
-  readonly callPrefix: SQL.Aliased<string>
-  readonly callKey: SQL.Aliased<string>
-  /** The call's numbers and the algorithm's parameters. */
-  readonly numbers: Aliases<CallNumber>
-  /** Whether there was a row. */
-  readonly found: SQL.Aliased<boolean>
-  /** Whether it was one of this limiter that still counts. */
-  readonly holds: SQL.Aliased<boolean>
-  readonly now: SQL.Aliased<number>
-  readonly state: Aliases<StateColumn>
+  /** The link with the rows as they are stored, locked: `found` says whether there is one. */
+  readonly rows: Link<'found'>
+  /** The chain's last link; `holds` says whether there is a row of this limiter that still counts. */
+  readonly last: Link<'found' | 'holds' | 'now' | StateColumn>
 }
 
-/**
- * What looking and consuming share: the calls, their rows, the time, the states.
- *
- * Drizzle 0.45 writes an alias without its table, so no alias here is the name of a column; 1.0 writes it with the CTE that it is
- * taken from, so each link takes its columns from the link before.
- */
-export function settledStates({ table, algorithm, form, lock }: Source): Settled {
-  const input = inputOf(algorithm, form)
-
-  // Each row is looked up by itself, and many in the order of the calls. A join would be cheaper only in the planner's eyes: it
-  // takes the calls for a hundred, and may read a whole table for two.
-  const isTheirs = and(eq(table.prefix, input.callPrefix), eq(table.key, input.callKey))
-  const row = builder
-    .select({ prefix: table.prefix, key: table.key, ...forEach(STATE_COLUMNS, (column) => table[column]) })
-    .from(table)
-    .where(form === 'one' ? isTheRow(table) : isTheirs)
-  const found = (lock ? row.for('update') : row).as('ratelimit_row')
-  const locked = builder.$with('ratelimit_locked').as((qb) =>
-    qb
-      .select({ prefix: found.prefix, key: found.key, ...forEach(STATE_COLUMNS, (column) => found[column]) })
-      .from(input.cte)
-      .crossJoinLateral(found),
-  )
-
-  // An aggregate is worked out after its last row was read, so the clock is read when all locks are held: a time from
-  // before the wait would revive a window that has ended meanwhile. Being volatile, it is read once.
-  const clock = builder.$with('ratelimit_clock').as((qb) =>
-    qb
-      .select({
-        databaseClock: sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::float8`.as(
-          'databaseClock',
-        ),
-        held: count().as('held'),
-      })
-      .from(locked),
-  )
-
-  const stored = builder.$with('ratelimit_stored').as((qb) =>
-    qb
-      .select({
-        callPrefix: input.callPrefix,
-        callKey: input.callKey,
-        numbers: input.numbers,
-        clockMs: sql<number>`coalesce(${input.numbers.clock}, ${clock.databaseClock})`.as('clockMs'),
-        found: sql<boolean>`${locked.key} is not null`.as('found'),
-        owned: sql<boolean>`${and(
-          ...STATE_COLUMNS.map((column) =>
-            algorithm.columns.includes(column) ? isNotNull(locked[column]) : isNull(locked[column]),
-          ),
-        )}`.as('owned'),
-        state: forEach(algorithm.columns, (column) =>
-          fromColumn(column, locked[column]).as(`stored_${column}`),
-        ),
-      })
-      .from(input.cte)
-      .crossJoin(clock)
-      .leftJoin(locked, and(eq(locked.prefix, input.callPrefix), eq(locked.key, input.callKey))),
-  )
+/** What looking and consuming share: the calls, their rows, the time, the states. */
+export function settledStates(source: Source): Settled {
+  const { algorithm } = source
+  const { ctes, rows, stored } = storedStates(source)
+  const { found, owned, clockMs, ...storedState } = stored.columns
+  const { numbers } = stored.calls
 
   // How far the row is ahead of the clock. Up to a period, it was written by a clock that is ahead of this one, and its
   // time is the time. Further ahead no row can be that this limiter wrote: it starts afresh, or it would deny for as long.
-  const ahead = sql`${stored.state[algorithm.writtenAt]} - ${stored.clockMs}`
-  const dated = builder.$with('ratelimit_dated').as((qb) =>
-    qb
-      .select({
-        callPrefix: stored.callPrefix,
-        callKey: stored.callKey,
-        numbers: stored.numbers,
-        found: stored.found,
-        state: stored.state,
-        holds: sql<boolean>`${stored.owned} and ${ahead} <= ${stored.numbers.periodMs}
-          and ${algorithm.holds(stored.state, stored.clockMs, stored.numbers)}`.as('holds'),
-        now: sql<number>`case when ${stored.owned} and ${ahead} between 0 and ${stored.numbers.periodMs}
-          then ${stored.state[algorithm.writtenAt]} else ${stored.clockMs} end`.as('now'),
-      })
-      .from(stored),
-  )
+  const ahead = sql`${storedState[algorithm.writtenAt]} - ${clockMs}`
+  const dated = link('dated', stored, {
+    ...{ found, clockMs, ...storedState },
+    holds: sql`${owned} and ${ahead} <= ${numbers.periodMs} and ${algorithm.holds(storedState, clockMs, numbers)}`,
+  })
+  const last = settle(algorithm, dated)
+  return { ctes: [...ctes, dated.cte, last.cte], rows, last }
+}
 
-  const carried = algorithm.settle(dated.state, dated.now, dated.numbers)
-  const fresh = algorithm.fresh(dated.now, dated.numbers)
-  const settled = builder.$with('ratelimit_settled').as((qb) =>
-    qb
-      .select({
-        callPrefix: dated.callPrefix,
-        callKey: dated.callKey,
-        numbers: dated.numbers,
-        found: dated.found,
-        holds: dated.holds,
-        now: dated.now,
-        state: forEach(algorithm.columns, (column) =>
-          sql<number>`case when ${dated.holds} then ${carried[column]} else ${fresh[column]} end`.as(
-            `settled_${column}`,
-          ),
-        ),
-      })
-      .from(dated),
-  )
-  return {
-    ctes: [input.cte, locked, clock, stored, dated, settled],
-    locked,
-    cte: settled,
-    callPrefix: settled.callPrefix,
-    callKey: settled.callKey,
-    numbers: settled.numbers,
-    found: settled.found,
-    holds: settled.holds,
-    now: settled.now,
-    state: settled.state,
+type Stored = Link<'found' | 'owned' | 'clockMs' | StateColumn>
+
+/** The links that read the rows and then the clock. */
+function storedStates({ table, algorithm, form, lock }: Source): {
+  ctes: WithSubquery[]
+  rows: Link<'found'>
+  stored: Stored
+} {
+  const { cte: input, source, calls } = inputOf(algorithm, form)
+
+  // Each row is looked up by itself, and many in the order of the calls. A join would be cheaper only in the planner's eyes: it
+  // takes the calls for a hundred, and may read a whole table for two.
+  const lookup = builder
+    .select({ key: table.key, ...forEach(STATE_COLUMNS, (column) => table[column]) })
+    .from(table)
+    .where(form === 'one' ? isTheRow(table) : and(eq(table.prefix, calls.prefix), eq(table.key, calls.key)))
+  const row = (lock ? lookup.for('update') : lookup).as('ratelimit_row')
+  const lockedWith = <Columns extends Record<string, SQL>>(columns: Columns) => {
+    const cte = builder.$with('ratelimit_locked').as((qb) =>
+      qb
+        .select({ ...calls.carried, ...aliased(columns) })
+        .from(source)
+        .leftJoinLateral(row, sql`true`),
+    )
+    return linkOf(cte, calls, columns)
   }
+  const columns = {
+    found: sql`${row.key} is not null`,
+    // A row in which another column is filled belongs to another algorithm.
+    owned: sql`${and(
+      ...STATE_COLUMNS.map((column) =>
+        algorithm.columns.includes(column) ? isNotNull(row[column]) : isNull(row[column]),
+      ),
+    )}`,
+    ...forEach(algorithm.columns, (column) => fromColumn(column, row[column])),
+  }
+
+  // The clock is read when the lock is held: a time from before the wait would revive a window that has ended meanwhile. What
+  // is selected from a join is worked out when the join has its row.
+  if (form === 'one') {
+    const stored = lockedWith({ ...columns, clockMs: sql`coalesce(${calls.numbers.clock}, ${CLOCK_MS})` })
+    return { ctes: [stored.cte], rows: stored, stored }
+  }
+  // Of many rows, when all locks are held: an aggregate is worked out after its last row. Being volatile, it is read once.
+  const rows = lockedWith(columns)
+  const clock = builder
+    .$with('ratelimit_clock')
+    .as((qb) =>
+      qb.select({ databaseClock: CLOCK_MS.as('databaseClock'), held: count().as('held') }).from(rows.cte),
+    )
+  const clockMs = sql`coalesce(${rows.calls.numbers.clock}, ${clock.databaseClock})`
+  const stored = link('stored', rows, { ...rows.columns, clockMs }, clock)
+  return { ctes: [...(input ? [input] : []), rows.cte, clock, stored.cte], rows, stored }
+}
+
+const CLOCK_MS: SQL<number> = sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::float8`
+
+/** The link in which each call has its time and the state at that time. */
+function settle(
+  algorithm: AnyAlgorithm,
+  dated: Link<'found' | 'holds' | 'clockMs' | StateColumn>,
+): Settled['last'] {
+  const { found, holds, clockMs, ...state } = dated.columns
+  const { numbers } = dated.calls
+  const now = sql<number>`case when ${holds} then greatest(${clockMs}, ${state[algorithm.writtenAt]}) else ${clockMs} end`
+  const carried = algorithm.settle(state, now, numbers)
+  const fresh = algorithm.fresh(clockMs, numbers)
+  return link('settled', dated, {
+    ...{ found, holds, now },
+    ...forEach(
+      algorithm.columns,
+      (column) => sql<number>`case when ${holds} then ${carried[column]} else ${fresh[column]} end`,
+    ),
+  })
 }
 
 /** By parameters, in every reference to the table: that plans cheaply, and a sharded Postgres can route it. */
