@@ -22,6 +22,12 @@ interface CommonConfig {
    * forbids it. Default: `false`.
    */
   readonly autoMigrate?: boolean
+  /**
+   * Gives statements names, so that each connection plans them once; on node-postgres, the other drivers make nothing of it. Where a
+   * pooler refuses a name, outside transactions, statements go without from then on. Default: outside transactions; `true` is
+   * in transactions too, `false` nowhere.
+   */
+  readonly preparedStatements?: boolean
 }
 
 interface EphemeralConfig extends CommonConfig {

@@ -9,6 +9,7 @@ export type RatelimitErrorCode =
   | 'INVALID_CLOCK'
   | 'MISSING_TABLE'
   | 'CONTENTION'
+  | 'OVERLOADED'
   | 'SERIALIZATION_FAILURE'
   | 'DEADLOCK'
   | 'TRANSACTION_ABORTED'

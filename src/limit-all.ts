@@ -1,11 +1,10 @@
 import type { RateLimitTable } from '../schema/index.ts'
 import { startsWhole } from './algorithms/token-bucket.ts'
 import { answerOf, availableOf, type LimitResult } from './answer.ts'
-import type { Database } from './database/database.ts'
 import { shapeOf } from './database/ddl.ts'
-import { run } from './database/run.ts'
+import type { Values } from './database/rendered.ts'
+import { type Runner, run } from './database/run.ts'
 import { RatelimitError } from './errors.ts'
-import { sameLimiter } from './runtime/batch.ts'
 import {
   type Call,
   type CallGroup,
@@ -16,6 +15,8 @@ import {
   of,
   once,
 } from './runtime/decide.ts'
+import { sameLimiter } from './runtime/queue.ts'
+import { batchOf } from './statements/input.ts'
 import { lock, unmake } from './statements/statements.ts'
 
 /** One of several calls, and the table its row is in. */
@@ -36,7 +37,7 @@ interface RowCharge extends CallGroup {
  *
  * @returns The limits' own results, in the order of the charges.
  */
-export async function chargeAll(tx: Database, charges: readonly Charge[]): Promise<LimitResult[]> {
+export async function chargeAll(tx: Runner, charges: readonly Charge[]): Promise<LimitResult[]> {
   const rows = addUp(charges)
   const distinct = [...new Set(rows)]
   const tables = [...groupBy(distinct, ({ table }) => table)].sort(([one], [other]) => compare(one, other))
@@ -44,13 +45,17 @@ export async function chargeAll(tx: Database, charges: readonly Charge[]): Promi
     [...groupBy(ofTable, ({ limiter }) => limiter.algorithm).values()].map((group) => ({ table, group })),
   )
 
-  const made = new Map<RateLimitTable, readonly unknown[]>()
+  const made = new Map<RateLimitTable, readonly Values[]>()
   for (const [table, ofTable] of tables) {
-    made.set(table, await run(tx, lock(table), { batch: JSON.stringify(ofTable.map(nameOf)) }))
+    const names = await run(tx, lock(table), batchOf(ofTable.map(nameOf)))
+    made.set(
+      table,
+      names.map(({ prefix, key }) => ({ prefix: String(prefix), key: String(key) })),
+    )
   }
   const decisions = new Map<RowCharge, Decision>()
   for (const { table, group } of kinds) {
-    for (const [row, standing] of await look({ db: tx, table }, group)) {
+    for (const [row, standing] of await look({ ...tx, table }, group)) {
       decisions.set(row, {
         ...standing,
         granted: row.rate <= 0 || row.rate <= availableOf(row.limiter, standing) ? 1 : 0,
@@ -61,7 +66,7 @@ export async function chargeAll(tx: Database, charges: readonly Charge[]): Promi
   if (success) {
     for (const { table, group } of kinds) {
       const now = group.map((row) => ({ ...row, row, namespace: at(row, of(row, decisions).now) }))
-      const taken = await decide({ db: tx, table }, now, 'as the session', once)
+      const taken = await decide({ ...tx, table }, now, 'as the session', once)
       for (const each of now) decisions.set(each.row, decisionFor(each, taken))
     }
   } else {
@@ -69,14 +74,14 @@ export async function chargeAll(tx: Database, charges: readonly Charge[]): Promi
     for (const { table, group } of kinds) {
       const starting = group.filter(({ limiter }) => !startsWhole(limiter))
       const checks = starting.map((row) => ({ ...row, rate: Number.MAX_SAFE_INTEGER }))
-      const started = await decide({ db: tx, table }, checks, 'as the session', once)
+      const started = await decide({ ...tx, table }, checks, 'as the session', once)
       for (const each of checks) decisionFor(each, started)
     }
   }
   for (const [table, ofTable] of tables) {
     const names = of(table, made)
     const allWritten = success && ofTable.every(({ rate }) => rate > 0)
-    if (names.length > 0 && !allWritten) await run(tx, unmake(table), { batch: JSON.stringify(names) })
+    if (names.length > 0 && !allWritten) await run(tx, unmake(table), batchOf(names))
   }
   return rows.map((row) => answerOf(row, of(row, decisions), 0))
 }

@@ -16,6 +16,7 @@ import {
 import type { BlockOptions, CallOptions, LimitOptions, LimitRequest, RatelimitConfig } from './config.ts'
 import { autoMigrateForbidden, ensureTables } from './database/auto-migrate.ts'
 import { type Database, isTransaction } from './database/database.ts'
+import { Naming } from './database/naming.ts'
 import { inTransaction, retrying } from './database/retry.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { chargeAll } from './limit-all.ts'
@@ -65,7 +66,13 @@ export class Ratelimit {
 
   constructor(config: RatelimitConfig) {
     const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
-    const { cleanupProbability = 0.1, clock, tables = SHIPPED, autoMigrate = false } = config
+    const {
+      cleanupProbability = 0.1,
+      clock,
+      tables = SHIPPED,
+      autoMigrate = false,
+      preparedStatements,
+    } = config
     checkPrefix(prefix)
     checkLimiter(limiter)
     checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
@@ -82,7 +89,11 @@ export class Ratelimit {
 
     this.prefix = prefix
     this.#limiter = limiter
-    this.#home = { db, table: durable ? tables.durable : tables.ephemeral }
+    this.#home = {
+      db,
+      table: durable ? tables.durable : tables.ephemeral,
+      naming: new Naming(preparedStatements),
+    }
     this.#namespace = { prefix, clock: clock ? () => readClock(clock) : () => null }
     this.#cleanupProbability = cleanupProbability
     const migrates = autoMigrate && !autoMigrateForbidden()
@@ -202,11 +213,11 @@ export class Ratelimit {
       'limitAll needs limiters of one database.',
     )
     const joined = first.#joined(options.tx)
-    if (joined) return together(requests, await chargeAll(joined.db, charges))
+    if (joined) return together(requests, await chargeAll(joined, charges))
 
     for (const ratelimit of [first, ...others]) await ratelimit.#ensureTables()
     const clocks = [first, ...others].map((ratelimit) => ratelimit.#namespace.clock())
-    const results = await inTransaction(first.#home.db, (tx) => chargeAll(tx, charges))
+    const results = await inTransaction(first.#home.db, (db) => chargeAll({ ...first.#home, db }, charges))
     for (const [i, ratelimit] of [first, ...others].entries()) ratelimit.#sweepSometimes(clocks[i] ?? null)
     return together(requests, results)
   }

@@ -10,6 +10,8 @@ export interface Database {
   execute(query: SQL): PromiseLike<unknown>
   transaction<T>(work: (tx: Database) => Promise<T>): Promise<T>
   refreshMaterializedView: unknown
+  /** Where Drizzle keeps what is behind the database. */
+  readonly _?: { readonly session?: object }
   /** Transactions have it. */
   rollback?: unknown
 }

@@ -25,7 +25,15 @@ export interface TableShape {
   readonly index: readonly string[]
 }
 
+const shapes = new WeakMap<RateLimitTable, TableShape>()
+
 export function shapeOf(table: RateLimitTable): TableShape {
+  const known = shapes.get(table) ?? readShape(table)
+  shapes.set(table, known)
+  return known
+}
+
+function readShape(table: RateLimitTable): TableShape {
   const { name, schema, columns } = getTableConfig(table)
   return {
     name,

@@ -1,4 +1,5 @@
 import { is, Param, Placeholder, SQL, StringChunk } from 'drizzle-orm'
+import { nameFor } from './naming.ts'
 
 /** A statement whose text is fixed, waiting for its values. */
 export interface Rendered {
@@ -6,6 +7,10 @@ export interface Rendered {
   readonly text: readonly string[]
   /** The parameters in the order of their first appearance: `$1` is the first. */
   readonly names: readonly string[]
+  /** The text as it is sent. */
+  readonly sql: string
+  /** The name under which a connection may keep it. */
+  preparedName(): Promise<string>
 }
 
 /**
@@ -41,21 +46,29 @@ export function render(query: { toSQL(): { sql: string; params: unknown[] } }): 
     text.push(current)
     current = ''
   }
-  return { text: [...text, current], names }
+  text.push(current)
+  let name: Promise<string> | undefined
+  const whole = text.map((piece, place) => (place === 0 ? piece : `$${place}${piece}`)).join('')
+  return { text, names, sql: whole, preparedName: () => (name ??= nameFor(whole)) }
 }
 
 /** The values of a statement, by the names of its parameters. */
 export type Values = Readonly<Record<string, string | number | null>>
 
 /** The rendered statement with its values, ready for `db.execute`. */
-export function bind({ text, names }: Rendered, values: Values): SQL {
+export function bind(statement: Rendered, values: Values): SQL {
+  const params = paramsOf(statement, values)
   return new SQL(
-    text.flatMap((piece, place) => {
-      const name = names[place]
+    statement.text.flatMap((piece, place) => {
       const chunk = new StringChunk(piece)
-      return name === undefined ? [chunk] : [chunk, new Param(valueFor(values, name))]
+      return place < params.length ? [chunk, new Param(params[place])] : [chunk]
     }),
   )
+}
+
+/** The values in the order of the statement's parameters. */
+export function paramsOf({ names }: Rendered, values: Values): (string | number | null)[] {
+  return names.map((name) => valueFor(values, name))
 }
 
 function valueFor(values: Values, name: string) {

@@ -1,14 +1,40 @@
 import type { SQL } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
-import type { Database } from './database.ts'
+import { type Database, isTransaction } from './database.ts'
 import { toRatelimitError } from './database-error.ts'
-import { bind, type Rendered, type Values } from './rendered.ts'
+import type { Naming } from './naming.ts'
+import { bind, paramsOf, type Rendered, type Values } from './rendered.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** Runs a rendered statement. */
-export function run(db: Database, statement: Rendered, values: Values): Promise<readonly Row[]> {
-  return execute(db, bind(statement, values))
+/** Where statements are run, and whether with names. */
+export interface Runner {
+  readonly db: Database
+  readonly naming: Naming
+}
+
+/**
+ * Runs a rendered statement, by its name where that can be.
+ *
+ * @throws RatelimitError for whatever the database says.
+ */
+export async function run(
+  { db, naming }: Runner,
+  statement: Rendered,
+  values: Values,
+): Promise<readonly Row[]> {
+  const session = naming.sessionFor(db)
+  if (!session) return execute(db, bind(statement, values))
+  const query = { sql: statement.sql, params: paramsOf(statement, values) }
+  const name = await statement.preparedName()
+  try {
+    return await rowsOf(() => session.prepareQuery(query, undefined, name).execute())
+  } catch (error) {
+    // In a caller's transaction nothing can be run any more.
+    const again = error instanceof RatelimitError && naming.isRefusal(error) && !isTransaction(db)
+    if (!again) throw error
+    return execute(db, bind(statement, values))
+  }
 }
 
 /**
@@ -16,10 +42,14 @@ export function run(db: Database, statement: Rendered, values: Values): Promise<
  *
  * @throws RatelimitError for whatever the database says.
  */
-export async function execute(db: Database, query: SQL): Promise<readonly Row[]> {
+export function execute(db: Database, query: SQL): Promise<readonly Row[]> {
+  return rowsOf(() => db.execute(query))
+}
+
+async function rowsOf(query: () => PromiseLike<unknown>): Promise<readonly Row[]> {
   let result: unknown
   try {
-    result = await db.execute(query)
+    result = await query()
   } catch (error) {
     throw toRatelimitError(error)
   }

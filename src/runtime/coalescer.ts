@@ -1,6 +1,6 @@
 import { RatelimitError } from '../errors.ts'
-import { type Group, takeBatch } from './batch.ts'
 import { type Call, type Decision, type Of, of } from './decide.ts'
+import { type Group, Queue } from './queue.ts'
 
 /** What became of a call: its group's decision, and its place among the group's equal calls. */
 export interface Outcome {
@@ -19,6 +19,9 @@ const MOST_STATEMENTS = 2
 /** Keys in one statement: enough for any burst, few enough to stay short. */
 const MOST_KEYS = 500
 
+/** Calls that may wait: a fraction of a second's work. Behind more of them an answer comes too late to be worth the memory. */
+const MOST_WAITING = 10_000
+
 interface Waiting extends Call {
   settle(outcome: Outcome): void
   fail(error: unknown): void
@@ -31,9 +34,8 @@ interface Waiting extends Call {
  */
 export class Coalescer {
   readonly #decide: Decide
-  #waiting: Waiting[] = []
+  readonly #queue = new Queue<Waiting>()
   #aside: (() => Promise<unknown>) | undefined
-  readonly #underWay = new Set<readonly Group<Waiting>[]>()
   #running = 0
   #stepping = false
   #starting = false
@@ -42,10 +44,15 @@ export class Coalescer {
     this.#decide = decide
   }
 
-  /** Decides the call in the next statement that has room for it. */
+  /**
+   * Decides the call in the next statement that has room for it.
+   *
+   * @throws RatelimitError `OVERLOADED`
+   */
   add(call: Call): Promise<Outcome> {
     return new Promise((settle, fail) => {
-      this.#waiting.push({ ...call, settle, fail })
+      if (this.#queue.size >= MOST_WAITING) throw overloaded()
+      this.#queue.add({ ...call, settle, fail })
       this.#startSoon()
     })
   }
@@ -79,10 +86,9 @@ export class Coalescer {
 
   /** The aside goes beside a check or when nothing waits, and alone of its kind: one place is always for checks. */
   #next(): Promise<void> | undefined {
-    const mayStep = !this.#stepping && (this.#running > 0 || this.#waiting.length === 0)
+    const mayStep = !this.#stepping && (this.#running > 0 || this.#queue.size === 0)
     if (this.#aside && mayStep) return this.#stepAside(this.#aside)
-    const { groups, rest } = takeBatch(this.#waiting, [...this.#underWay].flat(), MOST_KEYS)
-    this.#waiting = rest
+    const groups = this.#queue.take(MOST_KEYS)
     return groups.length > 0 ? this.#decideAll(groups) : undefined
   }
 
@@ -99,7 +105,6 @@ export class Coalescer {
   }
 
   async #decideAll(groups: readonly Group<Waiting>[]): Promise<void> {
-    this.#underWay.add(groups)
     try {
       const outcomes = await this.#decide(groups)
       for (const group of groups) {
@@ -112,7 +117,14 @@ export class Coalescer {
     } catch (error) {
       for (const { members } of groups) for (const { fail } of members) fail(error)
     } finally {
-      this.#underWay.delete(groups)
+      this.#queue.done(groups)
     }
   }
+}
+
+function overloaded(): RatelimitError {
+  return new RatelimitError(
+    'OVERLOADED',
+    `${MOST_WAITING} calls of this limiter wait for the database already. This one was not sent, and nothing was charged.`,
+  )
 }

@@ -1,17 +1,15 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, Limiter, Numbers, StateColumn } from '../algorithms/algorithm.ts'
-import type { Database } from '../database/database.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import type { Rendered, Values } from '../database/rendered.ts'
-import { type Row, run } from '../database/run.ts'
+import { type Row, type Runner, run } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Commit } from '../statements/check.ts'
-import type { Form } from '../statements/input.ts'
+import { batchOf, type Form } from '../statements/input.ts'
 import { check, look as lookAt, reset } from '../statements/statements.ts'
 
 /** Where the rows are. */
-export interface Target {
-  readonly db: Database
+export interface Target extends Runner {
   readonly table: RateLimitTable
 }
 
@@ -65,7 +63,7 @@ export const once: Attempt = (statement) => statement()
  * not change what the first has decided: each group has its own outcome, a decision or the error.
  */
 export async function decide<G extends CallGroup>(
-  { db, table }: Target,
+  target: Target,
   groups: readonly G[],
   commit: Commit,
   attempt: Attempt,
@@ -76,7 +74,7 @@ export async function decide<G extends CallGroup>(
     if (undecided.length === 0) return outcomes
     try {
       const rows = await attempt(() =>
-        ask(db, undecided, (algorithm, form) => check(table, algorithm, form, commit)),
+        ask(target, undecided, (algorithm, form) => check(target.table, algorithm, form, commit)),
       )
       for (const [group, row] of rows) {
         if (!row['decided']) continue
@@ -87,7 +85,7 @@ export async function decide<G extends CallGroup>(
       // A key that this database cannot store, such as one outside its encoding, fails alone.
       if (failure.sqlState?.startsWith('22') && undecided.length > 1 && attempt !== once) {
         for (const group of undecided) {
-          outcomes.set(group, of(group, await decide({ db, table }, [group], commit, attempt)))
+          outcomes.set(group, of(group, await decide(target, [group], commit, attempt)))
         }
       } else for (const group of undecided) outcomes.set(group, failure)
     }
@@ -108,16 +106,16 @@ export function decisionFor<G>(group: G, outcomes: Of<G, Decision | RatelimitErr
 
 /** Looks at the rows of groups of calls, all of one algorithm, without locking or writing. */
 export async function look<G extends CallGroup>(
-  { db, table }: Target,
+  target: Target,
   groups: readonly G[],
 ): Promise<Of<G, Standing>> {
-  const rows = await ask(db, groups, (algorithm, form) => lookAt(table, algorithm, form))
+  const rows = await ask(target, groups, (algorithm, form) => lookAt(target.table, algorithm, form))
   return new Map(rows.map(([group, row]) => [group, standingOf(row, group)]))
 }
 
 /** Removes a key's row. */
-export async function remove({ db, table }: Target, { prefix }: Namespace, key: string): Promise<void> {
-  await run(db, reset(table), { prefix, key })
+export async function remove(target: Target, { prefix }: Namespace, key: string): Promise<void> {
+  await run(target, reset(target.table), { prefix, key })
 }
 
 /** What was found out of a group that was asked about. */
@@ -129,7 +127,7 @@ export function of<G, T>(group: G, answers: Of<G, T>): T {
 
 /** Sends the groups with the statement for their algorithm and number; gives each its row. */
 async function ask<G extends CallGroup>(
-  db: Database,
+  target: Target,
   groups: readonly G[],
   statement: (algorithm: AnyAlgorithm, form: Form) => Rendered,
 ): Promise<(readonly [G, Row])[]> {
@@ -137,8 +135,8 @@ async function ask<G extends CallGroup>(
   if (!first) return []
   const { algorithm } = first.limiter
   const rows = second
-    ? await run(db, statement(algorithm, 'many'), { batch: JSON.stringify(groups.map(inputOf)) })
-    : await run(db, statement(algorithm, 'one'), inputOf(first, 0))
+    ? await run(target, statement(algorithm, 'many'), batchOf(groups.map(inputOf)))
+    : await run(target, statement(algorithm, 'one'), inputOf(first, 0))
   const byPlace = new Map(rows.map((row) => [Number(row['place']), row]))
   return groups.map((group, place) => [group, of(place, byPlace)])
 }

@@ -6,12 +6,8 @@ import type { Namespace, Target } from './decide.ts'
 const SWEEP_ROWS = 100
 
 /** Deletes some of the prefix's rows that have expired by `clock`; returns how many. */
-export async function sweep(
-  { db, table }: Target,
-  { prefix }: Namespace,
-  clock: number | null,
-): Promise<number> {
-  const [row] = await run(db, cleanup(table), { prefix, clock, rows: SWEEP_ROWS })
+export async function sweep(target: Target, { prefix }: Namespace, clock: number | null): Promise<number> {
+  const [row] = await run(target, cleanup(target.table), { prefix, clock, rows: SWEEP_ROWS })
   return Number(row?.['deleted'])
 }
 

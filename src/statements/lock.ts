@@ -12,20 +12,20 @@ import { batch } from './input.ts'
  * finds that out. Returns the rows that it made.
  */
 export function lockStatement(table: RateLimitTable): Rendered {
-  const { source, text } = batch([])
+  const { source, column } = batch([])
   return render(
     builder
       .insert(table)
       .select((qb) =>
         qb
           .select({
-            prefix: text('prefix').as('prefix'),
-            key: text('key').as('key'),
+            prefix: column('prefix').as('prefix'),
+            key: column('key').as('key'),
             ...forEach(STATE_COLUMNS, (column) => toColumn(column, undefined).as(column)),
             expiresAt: sql`now()`.as('expires_at'),
           })
           .from(source)
-          .orderBy(text('prefix'), text('key')),
+          .orderBy(column('prefix'), column('key')),
       )
       .onConflictDoUpdate({
         target: [table.prefix, table.key],
@@ -38,12 +38,12 @@ export function lockStatement(table: RateLimitTable): Rendered {
 
 /** The statement that removes made rows that have been left without a state. */
 export function unmakeStatement(table: RateLimitTable): Rendered {
-  const { source, text } = batch([])
+  const { source, column } = batch([])
   const made = builder
     .$with('ratelimit_made')
     .as((qb) =>
       qb
-        .select({ callPrefix: text('prefix').as('callPrefix'), callKey: text('key').as('callKey') })
+        .select({ callPrefix: column('prefix').as('callPrefix'), callKey: column('key').as('callKey') })
         .from(source),
     )
   return render(

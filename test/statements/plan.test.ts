@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { bind } from '../../src/database/rendered.ts'
 import { execute } from '../../src/database/run.ts'
 import { Ratelimit, rateLimitDurable } from '../../src/index.ts'
+import { batchOf } from '../../src/statements/input.ts'
 import { check } from '../../src/statements/statements.ts'
 import { useDatabase } from '../support/databases.ts'
 
@@ -17,7 +18,7 @@ async function planOf(form: 'one' | 'many'): Promise<string[]> {
     insert into rate_limit_durable (prefix, key, expires_at)
       select 'p', 'key ' || i, now() from generate_series(1, 20000) as i on conflict do nothing;
     analyze rate_limit_durable;`)
-  const values = form === 'one' ? call : { batch: JSON.stringify([call, { ...call, place: 1, key: 'l' }]) }
+  const values = form === 'one' ? call : batchOf([call, { ...call, place: 1, key: 'l' }])
   const statement = bind(check(rateLimitDurable, algorithm, form, 'as the session'), values)
   const rows = await execute(database.db, sql`explain ${statement}`)
   return rows.map((row) => String(row['QUERY PLAN']))
