@@ -63,11 +63,7 @@ export function answerOf({ rate, limiter }: Call, decision: Decision, place: num
   const { algorithm, params } = limiter
   const { state, now, granted } = decision
   const available = availableOf(limiter, decision)
-  if (place >= granted) {
-    const reset = algorithm.fitsAt(state, now, rate, params)
-    const remaining = wholeUnits(available)
-    return { success: false, limit: params.limit, remaining, reset, retryAfter: reset - now }
-  }
+  if (place >= granted) return denialOf({ rate, limiter }, decision)
   // The state is the one after all of them; what came after this call is put back. Refunds are bounded by the capacity,
   // so that none can be told from those beside it: each sees them all.
   const undone = (granted - 1 - place) * Math.max(rate, 0)
@@ -78,6 +74,15 @@ export function answerOf({ rate, limiter }: Call, decision: Decision, place: num
     reset: algorithm.wholeAt(state, now, undone, params),
     retryAfter: 0,
   }
+}
+
+/** The answer to a call that the standing does not allow. */
+export function denialOf({ rate, limiter }: Pick<Call, 'rate' | 'limiter'>, standing: Standing): Denied {
+  const { algorithm, params } = limiter
+  const { state, now } = standing
+  const reset = algorithm.fitsAt(state, now, rate, params)
+  const remaining = wholeUnits(availableOf(limiter, standing))
+  return { success: false, limit: params.limit, remaining, reset, retryAfter: reset - now }
 }
 
 /** The answer of a look. */
@@ -95,6 +100,6 @@ export function availableOf({ algorithm, params }: Limiter, { state, now }: Stan
   return algorithm.availableAt(state, now, params) + algorithm.tolerance
 }
 
-function wholeUnits(available: number): number {
+export function wholeUnits(available: number): number {
   return Math.max(Math.floor(available), 0)
 }

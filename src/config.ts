@@ -30,13 +30,13 @@ interface CommonConfig {
   readonly preparedStatements?: boolean
 }
 
-interface EphemeralConfig extends CommonConfig {
+interface EitherTable {
   /** Keep the counts in the logged table, where they survive a crash. Default: `false`, the UNLOGGED table. */
-  readonly durable?: false
+  readonly durable?: boolean
   readonly synchronousCommit?: never
 }
 
-interface DurableConfig extends CommonConfig {
+interface DurableTable {
   /** Keep the counts in the logged table, where they survive a crash. */
   readonly durable: true
   /**
@@ -46,8 +46,24 @@ interface DurableConfig extends CommonConfig {
   readonly synchronousCommit?: boolean
 }
 
+interface NoDenials {
+  /**
+   * Answer repeated denials from memory, for as long as the database would say the same. What other processes give back meanwhile is
+   * not seen. Default: `false`.
+   */
+  readonly inMemoryBlock?: boolean
+  readonly maxBlockedKeys?: never
+}
+
+interface Denials {
+  /** Answer repeated denials from memory. */
+  readonly inMemoryBlock: true
+  /** How many denied keys are remembered: those asked about last. Default: `10_000`. */
+  readonly maxBlockedKeys?: number
+}
+
 /** How a {@link Ratelimit} is made. */
-export type RatelimitConfig = EphemeralConfig | DurableConfig
+export type RatelimitConfig = CommonConfig & (EitherTable | DurableTable) & (NoDenials | Denials)
 
 /** Options of a look or a check. */
 export interface CallOptions {

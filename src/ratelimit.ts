@@ -1,5 +1,3 @@
-import { is } from 'drizzle-orm'
-import { PgTable } from 'drizzle-orm/pg-core'
 import { rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import { fixedWindowLimiter } from './algorithms/fixed-window.ts'
@@ -32,9 +30,10 @@ import {
   remove,
   type Target,
 } from './runtime/decide.ts'
+import { DenyCache, forgetDenials } from './runtime/deny-cache.ts'
 import { sweep, sweepAll } from './runtime/sweep.ts'
 import { wait } from './runtime/wait.ts'
-import { checkKey, checkLimiter, checkOption, checkPrefix, checkRate, readClock } from './validate.ts'
+import { checkConfig, checkKey, checkLimiter, checkOption, checkRate, readClock } from './validate.ts'
 
 /**
  * A rate limit or quota in your own Postgres.
@@ -61,11 +60,14 @@ export class Ratelimit {
   readonly #home: Target
   readonly #namespace: Namespace
   readonly #coalescer: Coalescer
+  readonly #denials: DenyCache | undefined
   readonly #cleanupProbability: number
   readonly #ensureTables: () => Promise<void> | undefined
 
   constructor(config: RatelimitConfig) {
+    checkConfig(config)
     const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
+    const { inMemoryBlock = false, maxBlockedKeys = 10_000 } = config
     const {
       cleanupProbability = 0.1,
       clock,
@@ -73,20 +75,6 @@ export class Ratelimit {
       autoMigrate = false,
       preparedStatements,
     } = config
-    checkPrefix(prefix)
-    checkLimiter(limiter)
-    checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
-    checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
-    checkOption(
-      is(tables?.ephemeral, PgTable) && is(tables?.durable, PgTable),
-      'tables must come from rateLimitTables.',
-    )
-    checkOption(
-      cleanupProbability >= 0 && cleanupProbability <= 1,
-      'cleanupProbability must lie from 0 to 1.',
-    )
-    checkOption(durable || !synchronousCommit, 'synchronousCommit needs durable: true.')
-
     this.prefix = prefix
     this.#limiter = limiter
     this.#home = {
@@ -95,6 +83,9 @@ export class Ratelimit {
       naming: new Naming(preparedStatements),
     }
     this.#namespace = { prefix, clock: clock ? () => readClock(clock) : () => null }
+    this.#denials = inMemoryBlock
+      ? new DenyCache(this.#home.table, this.#namespace, maxBlockedKeys)
+      : undefined
     this.#cleanupProbability = cleanupProbability
     const migrates = autoMigrate && !autoMigrateForbidden()
     this.#ensureTables = () => (migrates ? ensureTables(db, tables) : undefined)
@@ -151,7 +142,7 @@ export class Ratelimit {
    * With `tx` it joins your transaction: the row stays locked until that ends, and a rollback undoes the charge.
    *
    * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_OPTION`, `INVALID_CLOCK` before any SQL; from the database
-   * `MISSING_TABLE`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`,
+   * `MISSING_TABLE`, `OVERLOADED`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`,
    * `OUTCOME_UNKNOWN`, `DATABASE`.
    *
    * @example
@@ -167,14 +158,13 @@ export class Ratelimit {
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
     const call = this.#call(key, options)
     const joined = this.#joined(options.tx)
-    if (joined) {
-      const group = { ...call, calls: 1 }
-      return answerOf(call, decisionFor(group, await decide(joined, [group], 'as the session', once)), 0)
+    const known = joined ? undefined : this.#denials?.answer(call)
+    if (known) return known
+    try {
+      return await (joined ? this.#decideIn(joined, call) : this.#decideAlone(call))
+    } finally {
+      if (call.rate < 0) this.#forgetDenials(key)
     }
-    const clock = this.#namespace.clock()
-    const { decision, place } = await this.#coalescer.add(call)
-    this.#sweepSometimes(clock)
-    return answerOf(call, decision, place)
   }
 
   /**
@@ -213,13 +203,17 @@ export class Ratelimit {
       'limitAll needs limiters of one database.',
     )
     const joined = first.#joined(options.tx)
-    if (joined) return together(requests, await chargeAll(joined, charges))
+    try {
+      if (joined) return together(requests, await chargeAll(joined, charges))
 
-    for (const ratelimit of [first, ...others]) await ratelimit.#ensureTables()
-    const clocks = [first, ...others].map((ratelimit) => ratelimit.#namespace.clock())
-    const results = await inTransaction(first.#home.db, (db) => chargeAll({ ...first.#home, db }, charges))
-    for (const [i, ratelimit] of [first, ...others].entries()) ratelimit.#sweepSometimes(clocks[i] ?? null)
-    return together(requests, results)
+      for (const ratelimit of [first, ...others]) await ratelimit.#ensureTables()
+      const clocks = [first, ...others].map((ratelimit) => ratelimit.#namespace.clock())
+      const results = await inTransaction(first.#home.db, (db) => chargeAll({ ...first.#home, db }, charges))
+      for (const [i, ratelimit] of [first, ...others].entries()) ratelimit.#sweepSometimes(clocks[i] ?? null)
+      return together(requests, results)
+    } finally {
+      for (const { ratelimit, key, rate = 1 } of requests) if (rate < 0) ratelimit.#forgetDenials(key)
+    }
   }
 
   /**
@@ -272,7 +266,11 @@ export class Ratelimit {
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     const limiter = this.#checked(key, options)
-    await this.#at(options.tx, (target) => remove(target, this.#namespace, key))
+    try {
+      await this.#at(options.tx, (target) => remove(target, this.#namespace, key))
+    } finally {
+      this.#forgetDenials(key)
+    }
     // Without a row a bucket starts with its initialTokens, which may be fewer.
     if (!startsWhole(limiter)) await this.limit(key, { ...options, rate: -limiter.params.limit })
   }
@@ -285,6 +283,25 @@ export class Ratelimit {
    */
   async cleanup(): Promise<number> {
     return this.#at(undefined, (target) => sweepAll(target, this.#namespace))
+  }
+
+  async #decideIn(joined: Target, call: Call): Promise<LimitResult> {
+    const group = { ...call, calls: 1 }
+    return answerOf(call, decisionFor(group, await decide(joined, [group], 'as the session', once)), 0)
+  }
+
+  async #decideAlone(call: Call): Promise<LimitResult> {
+    const clock = this.#namespace.clock()
+    const sentAt = performance.now()
+    const { decision, place } = await this.#coalescer.add(call)
+    const answer = answerOf(call, decision, place)
+    this.#denials?.learn(call, decision, answer.success, sentAt)
+    this.#sweepSometimes(clock)
+    return answer
+  }
+
+  #forgetDenials(key: string): void {
+    forgetDenials(this.#home.table, this.prefix, key)
   }
 
   #call(key: string, options: LimitOptions): Call {

@@ -1,4 +1,7 @@
+import { is } from 'drizzle-orm'
+import { PgTable } from 'drizzle-orm/pg-core'
 import type { Limiter } from './algorithms/algorithm.ts'
+import type { RatelimitConfig } from './config.ts'
 import { RatelimitError } from './errors.ts'
 
 // What is refused before any SQL. No message holds the value that it refuses: keys are people's addresses.
@@ -8,8 +11,36 @@ const MOST_BYTES = 1024
 
 const utf8 = new TextEncoder()
 
+/** A cache takes the memory for its most keys at once. */
+const MOST_BLOCKED_KEYS = 10_000_000
+
+/** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` */
+export function checkConfig(config: RatelimitConfig): void {
+  const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
+  const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys } = config
+  checkPrefix(prefix)
+  checkLimiter(limiter)
+  checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
+  checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
+  checkOption(
+    tables === undefined || (is(tables?.ephemeral, PgTable) && is(tables?.durable, PgTable)),
+    'tables must come from rateLimitTables.',
+  )
+  checkOption(cleanupProbability >= 0 && cleanupProbability <= 1, 'cleanupProbability must lie from 0 to 1.')
+  checkOption(durable === true || !synchronousCommit, 'synchronousCommit needs durable: true.')
+  checkOption(inMemoryBlock || maxBlockedKeys === undefined, 'maxBlockedKeys needs inMemoryBlock: true.')
+  checkOption(
+    maxBlockedKeys === undefined || isFrom1To(MOST_BLOCKED_KEYS, maxBlockedKeys),
+    `maxBlockedKeys must be a whole number from 1 to ${MOST_BLOCKED_KEYS}.`,
+  )
+}
+
+function isFrom1To(most: number, value: number): boolean {
+  return Number.isSafeInteger(value) && value > 0 && value <= most
+}
+
 /** @throws RatelimitError `INVALID_PREFIX` */
-export function checkPrefix(prefix: unknown): asserts prefix is string {
+function checkPrefix(prefix: unknown): asserts prefix is string {
   const fault = faultOf(prefix, '')
   if (fault) throw new RatelimitError('INVALID_PREFIX', `The prefix ${fault}.`)
 }

@@ -52,3 +52,10 @@ export async function answers(ratelimit: Ratelimit): Promise<void> {
   // @ts-expect-error a look costs nothing
   await ratelimit.getRemaining('key', { rate: 1 })
 }
+
+new Ratelimit({ ...common, inMemoryBlock: true, maxBlockedKeys: 5, durable: true, synchronousCommit: true })
+// @ts-expect-error without inMemoryBlock nothing is blocked in memory
+new Ratelimit({ ...common, maxBlockedKeys: 5 })
+// @ts-expect-error
+new Ratelimit({ ...common, inMemoryBlock: false, maxBlockedKeys: 5 })
+new Ratelimit({ ...common, preparedStatements: false })

@@ -1,0 +1,210 @@
+import fc from 'fast-check'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { type Database, Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+const limiters = {
+  'interval bucket': Ratelimit.tokenBucket(2, '10s', 7),
+  'continuous bucket': Ratelimit.tokenBucket(3, '10s', 7, { refill: 'continuous' }),
+  'sliding window': Ratelimit.slidingWindow(7, '10s'),
+  'fixed window': Ratelimit.fixedWindow(7, '10s'),
+}
+let prefixes = 0
+
+/** A limiter that remembers denials, one beside it that does not, and the statements of the first. */
+function pair(limiter = limiters['fixed window'], clock?: TestClock) {
+  const { db, statements } = watch(database.db)
+  const common = {
+    limiter,
+    prefix: `deny ${prefixes++}`,
+    cleanupProbability: 0,
+    ...(clock && { clock: clock.now }),
+  }
+  const remembering = new Ratelimit({ ...common, db, inMemoryBlock: true })
+  return { remembering, asking: new Ratelimit({ ...common, db: database.db }), statements, common }
+}
+
+describe.each(Object.entries(limiters))('%s', (_, limiter) => {
+  test('says from memory what the database would say, to the millisecond and to the unit', async () => {
+    const step = fc.record({
+      passedMs: fc.oneof(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 12_000 })),
+      rate: fc.oneof(
+        { weight: 6, arbitrary: fc.integer({ min: 1, max: 8 }) },
+        fc.integer({ min: -3, max: 0 }),
+      ),
+    })
+    let fromMemory = 0
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 25 }), async (steps) => {
+        const clock = new TestClock()
+        const { remembering, asking, statements } = pair(limiter, clock)
+        for (const { passedMs, rate } of steps) {
+          clock.advance(passedMs)
+          const before = statements.length
+          const answer = await remembering.limit('key', { rate })
+          if (statements.length === before) fromMemory++
+          // A denial writes nothing, so the same call can be made again.
+          if (!answer.success) expect(answer).toEqual(await asking.limit('key', { rate }))
+        }
+      }),
+      { numRuns: 40, seed: 4 },
+    )
+    expect(fromMemory).toBeGreaterThan(10)
+  })
+})
+
+test('repeated denials need no database, other keys and other limits do', async () => {
+  const { remembering, statements } = pair()
+  await remembering.limit('key', { rate: 7 })
+  for (let i = 0; i < 5; i++) expect(await remembering.limit('key')).toMatchObject({ success: false })
+  expect(statements).toHaveLength(2)
+  expect(await remembering.limit('key', { limiter: Ratelimit.fixedWindow(8, '10s') })).toMatchObject({
+    success: true,
+  })
+  expect(await remembering.limit('other')).toMatchObject({ success: true })
+  expect(statements).toHaveLength(4)
+})
+
+test('findings 9.6: a denied 6 does not block a permitted 1', async () => {
+  const { remembering } = pair()
+  await remembering.limit('key', { rate: 5 })
+  expect(await remembering.limit('key', { rate: 6 })).toMatchObject({ success: false })
+  expect(await remembering.limit('key', { rate: 1 })).toMatchObject({ success: true, remaining: 1 })
+})
+
+describe('a denial is forgotten when something is given back,', () => {
+  test.each<[string, (one: Ratelimit) => Promise<unknown>]>([
+    ['by a refund', (one) => one.limit('key', { rate: -1 })],
+    ['by a reset', (one) => one.resetUsedTokens('key')],
+    ['by limitAll', (one) => Ratelimit.limitAll([{ ratelimit: one, key: 'key', rate: -1 }])],
+    [
+      'by a refund in a transaction',
+      (one) => database.db.transaction((tx) => one.limit('key', { rate: -1, tx })),
+    ],
+    [
+      'by a reset in a transaction',
+      (one) => database.db.transaction((tx) => one.resetUsedTokens('key', { tx })),
+    ],
+  ])('%s, through this limiter or another of the process', async (_, giveBack) => {
+    for (const who of ['remembering', 'asking'] as const) {
+      const limiters = pair()
+      await limiters.remembering.limit('key', { rate: 7 })
+      expect(await limiters.remembering.limit('key')).toMatchObject({ success: false })
+      await giveBack(limiters[who])
+      expect(await limiters.remembering.limit('key')).toMatchObject({ success: true })
+    }
+  })
+
+  test('also by one that overtakes the denial on its way', async () => {
+    let deliver = () => {}
+    const late: Database = {
+      ...watch(database.db).db,
+      execute: async (query) => {
+        const result = await database.db.execute(query)
+        await new Promise<void>((resolve) => {
+          deliver = resolve
+        })
+        return result
+      },
+    }
+    const { asking, common } = pair()
+    const remembering = new Ratelimit({ ...common, db: late, inMemoryBlock: true })
+    await asking.limit('key', { rate: 7 })
+    const denied = remembering.limit('key')
+    await vi.waitUntil(() => deliver.length === 1)
+    await asking.limit('key', { rate: -1 })
+    deliver()
+    expect(await denied).toMatchObject({ success: false })
+    const next = remembering.limit('key')
+    deliver = () => {}
+    await vi.waitUntil(() => deliver.length === 1)
+    deliver()
+    expect(await next).toMatchObject({ success: true })
+  })
+})
+
+test('nothing is remembered from a transaction, which may be rolled back', async () => {
+  const { remembering } = pair()
+  await expect(
+    database.db.transaction(async (tx) => {
+      await remembering.limit('key', { rate: 7, tx })
+      expect(await remembering.limit('key', { tx })).toMatchObject({ success: false })
+      throw new Error('rolled back')
+    }),
+  ).rejects.toThrow()
+  expect(await remembering.limit('key')).toMatchObject({ success: true })
+})
+
+test('a transaction is always asked, whatever is remembered', async () => {
+  const { remembering } = pair()
+  await remembering.limit('key', { rate: 7 })
+  await remembering.limit('key')
+  await database.db.transaction(async (tx) => {
+    await tx.execute(`delete from rate_limit_ephemeral where prefix = '${remembering.prefix}'`)
+    expect(await remembering.limit('key', { tx })).toMatchObject({ success: true })
+  })
+})
+
+describe('by the clock of the database', () => {
+  afterEach(() => void vi.restoreAllMocks())
+
+  test('a denial lasts as long as it said, counted from the moment the call was sent', async () => {
+    let monotonic = 1000
+    vi.spyOn(performance, 'now').mockImplementation(() => monotonic)
+    const { db, statements } = watch(database.db, () => {
+      monotonic += 50
+    })
+    const remembering = new Ratelimit({
+      ...{ db, limiter: Ratelimit.fixedWindow(1, '1h'), prefix: `deny ${prefixes++}` },
+      ...{ inMemoryBlock: true, cleanupProbability: 0 },
+    })
+    await remembering.limit('key')
+    const { retryAfter, reset } = await remembering.limit('key')
+    const received = monotonic
+    monotonic += 1000.25
+    // It may have been decided as late as it was received, so no less is left.
+    expect(await remembering.limit('key')).toMatchObject({ retryAfter: retryAfter - 1000, reset })
+    // And as early as it was sent, 50 ms before: from then on the database is asked.
+    monotonic = received - 50 + retryAfter - 0.25
+    await remembering.limit('key')
+    expect(statements).toHaveLength(2)
+    monotonic = received - 50 + retryAfter
+    await remembering.limit('key')
+    expect(statements).toHaveLength(3)
+  })
+})
+
+test('an injected clock that goes back has the database asked', async () => {
+  const clock = new TestClock()
+  const { remembering, statements } = pair(limiters['fixed window'], clock)
+  await remembering.limit('key', { rate: 7 })
+  await remembering.limit('key')
+  clock.advance(-1)
+  await remembering.limit('key')
+  expect(statements).toHaveLength(3)
+})
+
+test('no more than maxBlockedKeys are remembered: those asked about last', async () => {
+  const { common } = pair()
+  const { db, statements } = watch(database.db)
+  const remembering = new Ratelimit({ ...common, db, inMemoryBlock: true, maxBlockedKeys: 2 })
+  for (const key of ['a', 'b', 'c']) await remembering.limit(key, { rate: 7 })
+  for (const key of ['a', 'b', 'a', 'c']) await remembering.limit(key)
+  expect(statements).toHaveLength(6)
+  await remembering.limit('a')
+  expect(statements).toHaveLength(6)
+  await remembering.limit('b')
+  expect(statements).toHaveLength(7)
+})
+
+test('what is not asked for is not remembered', async () => {
+  const { common } = pair()
+  const { db, statements } = watch(database.db)
+  const plain = new Ratelimit({ ...common, db })
+  await plain.limit('key', { rate: 7 })
+  for (let i = 0; i < 3; i++) await plain.limit('key')
+  expect(statements).toHaveLength(4)
+})

@@ -1,0 +1,81 @@
+import { describe, expect, test } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { hasServer, useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+const options = { limiter: Ratelimit.tokenBucket(5, '10s', 10_000), cleanupProbability: 0 }
+
+describe('a check is one statement', () => {
+  test('alone', async () => {
+    const { db, statements } = watch(database.db)
+    const ratelimit = new Ratelimit({ ...options, db, prefix: 'alone' })
+    for (const rate of [1, 5, 20_000, -1, 0]) await ratelimit.limit('key', { rate })
+    expect(statements).toHaveLength(5)
+  })
+
+  test('in a transaction', async () => {
+    const ratelimit = new Ratelimit({ ...options, db: database.db, prefix: 'joined' })
+    await database.db.transaction(async (tx) => {
+      const { db, statements } = watch(tx)
+      for (const rate of [1, 5, 20_000, -1, 0]) await ratelimit.limit('key', { rate, tx: db })
+      expect(statements).toHaveLength(5)
+    })
+  })
+})
+
+test.each([
+  ['one key', 1],
+  ['a hundred keys', 100],
+  ['a key each', 1000],
+])('1,000 checks that arrive together are few statements: %s', async (name, keys) => {
+  const { db, statements } = watch(database.db)
+  const ratelimit = new Ratelimit({ ...options, db, prefix: name })
+  for (let wave = 0; wave < 2; wave++) {
+    const answers = Array.from({ length: 1000 }, (_, i) => ratelimit.limit(`key ${i % keys}`))
+    for (const { success } of await Promise.all(answers)) expect(success).toBe(true)
+  }
+  expect(statements.length).toBeLessThanOrEqual(8)
+})
+
+test('checks that arrive one after the other while others are under way take half as many statements at most', async () => {
+  const { db, statements } = watch(database.db)
+  const ratelimit = new Ratelimit({ ...options, db, prefix: 'trickle' })
+  const answers: Promise<unknown>[] = []
+  for (let i = 0; i < 200; i++) {
+    answers.push(ratelimit.limit(`key ${i}`))
+    // The next turn of the event loop, in which nothing has been answered yet.
+    if (i % 4 === 0) await new Promise(setImmediate)
+  }
+  await Promise.all(answers)
+  expect(statements.length).toBeLessThanOrEqual(100)
+})
+
+test.runIf(hasServer())('1,000 checks at once use two connections of the pool', async () => {
+  const connections = async () => {
+    const [row] = await database.rows(
+      'select count(*)::int as n from pg_stat_activity where datname = current_database()',
+    )
+    return Number(row?.['n'])
+  }
+  const before = await connections()
+  const ratelimit = new Ratelimit({
+    ...options,
+    db: database.connect(20).db,
+    prefix: 'connections',
+    cleanupProbability: 1,
+  })
+  for (let wave = 0; wave < 3; wave++) {
+    await Promise.all(Array.from({ length: 1000 }, (_, i) => ratelimit.limit(`key ${i % 700}`)))
+  }
+  expect((await connections()) - before).toBe(2)
+})
+
+test('beyond 10,000 that wait a call is refused, and the others are not', async () => {
+  const ratelimit = new Ratelimit({ ...options, db: database.db, prefix: 'too many' })
+  const answers = Array.from({ length: 10_002 }, () => ratelimit.limit('key', { rate: 0.5 }))
+  const [last, oneMore] = answers.slice(-2)
+  for (const refused of [last, oneMore]) await expect(refused).rejects.toMatchObject({ code: 'OVERLOADED' })
+  for (const { success } of await Promise.all(answers.slice(0, -2))) expect(success).toBe(true)
+  expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 4999 })
+})
