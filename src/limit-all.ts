@@ -12,11 +12,12 @@ import {
   decide,
   decisionFor,
   look,
+  nameOf,
   of,
   once,
 } from './runtime/decide.ts'
 import { sameLimiter } from './runtime/queue.ts'
-import { batchOf } from './statements/input.ts'
+import { batchOf, inLockOrder } from './statements/input.ts'
 import { lock, unmake } from './statements/statements.ts'
 
 /** One of several calls, and the table its row is in. */
@@ -47,7 +48,7 @@ export async function chargeAll(tx: Runner, charges: readonly Charge[]): Promise
 
   const made = new Map<RateLimitTable, readonly Values[]>()
   for (const [table, ofTable] of tables) {
-    const names = await run(tx, lock(table), batchOf(ofTable.map(nameOf)))
+    const names = await run(tx, lock(table), batchOf(inLockOrder(ofTable.map(nameOf), (name) => name)))
     made.set(
       table,
       names.map(({ prefix, key }) => ({ prefix: String(prefix), key: String(key) })),
@@ -109,10 +110,6 @@ function addUp(charges: readonly Charge[]): RowCharge[] {
 
 function at({ namespace }: RowCharge, now: number): Call['namespace'] {
   return { prefix: namespace.prefix, clock: () => now }
-}
-
-function nameOf({ namespace, key }: RowCharge): { prefix: string; key: string } {
-  return { prefix: namespace.prefix, key }
 }
 
 function compare(one: RateLimitTable, other: RateLimitTable): number {

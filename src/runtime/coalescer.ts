@@ -22,6 +22,9 @@ const MOST_KEYS = 500
 /** Calls that may wait: a fraction of a second's work. Behind more of them an answer comes too late to be worth the memory. */
 const MOST_WAITING = 10_000
 
+/** Fewer keys than this are not worth another statement. */
+const LEAST_SHARE = 8
+
 interface Waiting extends Call {
   settle(outcome: Outcome): void
   fail(error: unknown): void
@@ -88,8 +91,14 @@ export class Coalescer {
   #next(): Promise<void> | undefined {
     const mayStep = !this.#stepping && (this.#running > 0 || this.#queue.size === 0)
     if (this.#aside && mayStep) return this.#stepAside(this.#aside)
-    const groups = this.#queue.take(MOST_KEYS)
+    const groups = this.#queue.take(this.#running === 0 ? this.#share() : MOST_KEYS)
     return groups.length > 0 ? this.#decideAll(groups) : undefined
+  }
+
+  /** A burst that finds both places free goes by both: the server works on its halves at once. */
+  #share(): number {
+    const half = Math.ceil(this.#queue.readyKeys / MOST_STATEMENTS)
+    return half < LEAST_SHARE ? MOST_KEYS : Math.min(half, MOST_KEYS)
   }
 
   async #stepAside(job: () => Promise<unknown>): Promise<void> {

@@ -5,8 +5,9 @@ import type { Rendered, Values } from '../database/rendered.ts'
 import { type Row, type Runner, run } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Commit } from '../statements/check.ts'
-import { batchOf, type Form } from '../statements/input.ts'
+import { batchOf, batchOfOne, type Form, inLockOrder } from '../statements/input.ts'
 import { check, look as lookAt, reset } from '../statements/statements.ts'
+import { sameLimiter } from './queue.ts'
 
 /** Where the rows are. */
 export interface Target extends Runner {
@@ -125,24 +126,37 @@ export function of<G, T>(group: G, answers: Of<G, T>): T {
   return answer
 }
 
-/** Sends the groups with the statement for their algorithm and number; gives each its row. */
+/** Sends the groups with the statement for their algorithm, limiters and number; gives each its row. */
 async function ask<G extends CallGroup>(
   target: Target,
   groups: readonly G[],
   statement: (algorithm: AnyAlgorithm, form: Form) => Rendered,
 ): Promise<(readonly [G, Row])[]> {
-  const [first, second] = groups
+  const [first] = groups
   if (!first) return []
+  const ordered = inLockOrder(groups, nameOf)
+  const values = ordered.map(valuesOf)
+  const form = formOf(groups)
   const { algorithm } = first.limiter
-  const rows = second
-    ? await run(target, statement(algorithm, 'many'), batchOf(groups.map(inputOf)))
-    : await run(target, statement(algorithm, 'one'), inputOf(first, 0))
+  const bound = { one: () => values[0] ?? {}, many: () => batchOfOne(values), several: () => batchOf(values) }
+  const rows = await run(target, statement(algorithm, form), bound[form]())
   const byPlace = new Map(rows.map((row) => [Number(row['place']), row]))
-  return groups.map((group, place) => [group, of(place, byPlace)])
+  return ordered.map((group, i) => [group, of(i + 1, byPlace)])
 }
 
-function inputOf({ namespace, key, rate, calls, limiter }: CallGroup, place: number): Values {
-  return { place, prefix: namespace.prefix, key, clock: namespace.clock(), rate, calls, ...limiter.params }
+function formOf([first, ...others]: readonly Call[]): Form {
+  if (others.length === 0) return 'one'
+  const alike = (other: Call) =>
+    other.namespace === first?.namespace && sameLimiter(other.limiter, first.limiter)
+  return others.every(alike) ? 'many' : 'several'
+}
+
+export function nameOf({ namespace, key }: Call): { prefix: string; key: string } {
+  return { prefix: namespace.prefix, key }
+}
+
+function valuesOf({ namespace, key, rate, calls, limiter }: CallGroup): Values {
+  return { prefix: namespace.prefix, key, clock: namespace.clock(), rate, calls, ...limiter.params }
 }
 
 /** Drivers differ in how they hand on numbers. All of these are doubles. */

@@ -25,6 +25,11 @@ export class Queue<C extends Call> {
     return this.#size
   }
 
+  /** How many keys could go now. */
+  get readyKeys(): number {
+    return this.#ready.size
+  }
+
   add(call: C): void {
     const { namespace, key, rate, limiter } = call
     const groups = this.#behind.get(key) ?? this.#ready.get(key) ?? []

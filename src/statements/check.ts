@@ -1,4 +1,4 @@
-import { and, asc, eq, exists, notExists, or, sql, type WithSubquery } from 'drizzle-orm'
+import { and, exists, notExists, or, sql, type WithSubquery } from 'drizzle-orm'
 import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
 import type { Rendered } from '../database/rendered.ts'
 import { builder, renderChain } from './builder.ts'
@@ -26,7 +26,7 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
   const decision = nextStates(algorithm, granted)
   const written = writtenRows(source, rows, decision)
 
-  const { prefix, key, numbers } = decision.calls
+  const { prefix, key, place } = decision.calls
   const { found, now, writes } = decision.columns
   const isWritten =
     form === 'one' ? exists(builder.select({ one: sql`1` }).from(written)) : sql`${written.key} is not null`
@@ -34,7 +34,7 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
     const answer = builder
       .with(...settings, ...ctes, offered.cte, granted.cte, decision.cte, written)
       .select({
-        place: sql`${numbers.place}`.as('place'),
+        place: sql`${place}`.as('place'),
         now,
         granted: decision.columns.granted,
         decided: sql<boolean>`${found} or not ${writes} or ${isWritten}`.as('decided'),
@@ -43,7 +43,7 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
       .from(decision.cte)
     return form === 'one'
       ? answer
-      : answer.leftJoin(written, and(eq(written.prefix, prefix), eq(written.key, key)))
+      : answer.leftJoin(written, sql`${written.prefix} = ${prefix} and ${written.key} = ${key}`)
   }
   if (commit === 'as the session') return renderChain(query())
   const setting = commitSetting(commit)
@@ -130,12 +130,9 @@ function writtenRows(
           .from(decision.cte)
         // A statement updates rows or inserts them, not both: each happens in the order of the keys, but one after the other they
         // are in none, and would deadlock with limitAll. What was not inserted is undecided.
-        return form === 'one'
-          ? inserted.where(sql`${writes}`)
-          : inserted
-              .where(and(sql`${writes}`, or(sql`${found}`, notExists(locked))))
-              // Two statements with the same new keys would wait for each other otherwise.
-              .orderBy(asc(prefix), asc(key))
+        return inserted.where(
+          form === 'one' ? sql`${writes}` : and(sql`${writes}`, or(sql`${found}`, notExists(locked))),
+        )
       })
       .onConflictDoUpdate({
         target: [table.prefix, table.key],

@@ -1,27 +1,36 @@
 import { type SQL, sql, type WithSubquery } from 'drizzle-orm'
-import type { AnyAlgorithm, CommonParam, Expressions } from '../algorithms/algorithm.ts'
+import type { AnyAlgorithm, CommonParam, Expression, Expressions } from '../algorithms/algorithm.ts'
 import type { Values } from '../database/rendered.ts'
-import { builder } from './builder.ts'
 import { forEach } from './columns.ts'
-import { columnsOf } from './link.ts'
+import { aliased, columnsOf } from './link.ts'
 
-/** How many keys a statement is for. A single one is compared by equality: that plans cheaply, and a sharded Postgres can route it. */
-export type Form = 'one' | 'many'
+/**
+ * What a statement is for: one key, many keys of one limiter, or several keys of whatever limiters.
+ *
+ * A single key is compared by equality: that plans cheaply, and a sharded Postgres can route it. What all calls of a statement share
+ * is a parameter, at hand in every link of the chain; what each has of its own is a column, which the links hand on.
+ */
+export type Form = 'one' | 'many' | 'several'
 
-/** The numbers that come with every key: its place among those of the statement, an injected time or null, and what it takes. */
-export type CallNumber = 'place' | 'clock' | 'rate' | 'calls' | CommonParam
+/** The numbers that come with every key: an injected time or null, and what it takes of what. */
+export type CallNumber = 'clock' | 'rate' | 'calls' | CommonParam
 
-const CALL_NUMBERS: readonly CallNumber[] = ['place', 'clock', 'rate', 'calls', 'limit', 'periodMs']
+const CALL_NUMBERS: readonly CallNumber[] = ['clock', 'rate', 'calls', 'limit', 'periodMs']
+const NAMES = ['prefix', 'key'] as const
+/** What calls of one limiter differ in. */
+const OWN: readonly string[] = ['key', 'rate', 'calls']
 
 /** Columns of a CTE. */
 export type Aliases<Name extends string> = Record<Name, SQL.Aliased<number>>
 
 /** The calls as a link of the chain sees them: whose, and the numbers. */
 export interface Calls {
-  readonly prefix: SQL | SQL.Aliased
-  readonly key: SQL | SQL.Aliased
+  readonly prefix: Expression
+  readonly key: Expression
+  /** Which of the statement's calls it is; the first is 1. */
+  readonly place: Expression
   readonly numbers: Expressions<CallNumber>
-  /** What a link has to select for the next: many calls' columns. A single call's are parameters, at hand everywhere. */
+  /** What a link has to select for the next. */
   readonly carried: Readonly<Record<string, SQL.Aliased>>
   /** The same calls as columns of that link. */
   from(cte: WithSubquery): Calls
@@ -29,8 +38,7 @@ export interface Calls {
 
 /** The calls, and the source of the chain's first link, a row a call. */
 export interface Input {
-  readonly cte: WithSubquery | undefined
-  readonly source: SQL | WithSubquery
+  readonly source: SQL
   readonly calls: Calls
 }
 
@@ -41,61 +49,53 @@ export function param<T>(name: string, type: 'text' | 'float8'): SQL<T> {
 
 export function inputOf(algorithm: AnyAlgorithm, form: Form): Input {
   // The algorithm's own parameters ride along; it alone knows their names.
-  const names = [...CALL_NUMBERS, ...algorithm.params] as CallNumber[]
-  return form === 'one' ? oneCall(names) : manyCalls(names)
+  const numbers = [...CALL_NUMBERS, ...algorithm.params] as CallNumber[]
+  const isOwn = (name: string) => form === 'several' || (form === 'many' && OWN.includes(name))
+  const own = [...NAMES, ...numbers].filter(isOwn)
+  const carriedNames = form === 'one' ? [] : ['place', ...own]
+
+  const callsFrom = (column: (name: string) => Expression): Calls => {
+    const text = (name: 'prefix' | 'key') => (isOwn(name) ? column(name) : param<number>(name, 'text'))
+    return {
+      prefix: text('prefix'),
+      key: text('key'),
+      place: form === 'one' ? sql`1` : column('place'),
+      numbers: forEach(numbers, (name) => (isOwn(name) ? column(name) : param<number>(name, 'float8'))),
+      carried: aliased(Object.fromEntries(carriedNames.map((name) => [aliasOf(name), column(name)]))),
+      from: (cte) => {
+        const columns = columnsOf(cte, carriedNames.map(aliasOf))
+        return callsFrom((name) => columns[aliasOf(name)] ?? sql`null`)
+      },
+    }
+  }
+  const { source, column } = form === 'one' ? NO_BATCH : batch(own)
+  return { source, calls: callsFrom(column) }
 }
 
-function oneCall(names: readonly CallNumber[]): Input {
-  const calls: Calls = {
-    prefix: param('prefix', 'text'),
-    key: param('key', 'text'),
-    numbers: forEach(names, (name) => param<number>(name, 'float8')),
-    carried: {},
-    from: () => calls,
-  }
-  return { cte: undefined, source: sql`(values (1)) as call`, calls }
-}
-
-function manyCalls(names: readonly CallNumber[]): Input {
-  const { source, column } = batch(names)
-  const cte = builder.$with('ratelimit_input').as((qb) =>
-    qb
-      .select({
-        callPrefix: column('prefix').as('callPrefix'),
-        callKey: column('key').as('callKey'),
-        ...forEach(names, (name) => column<number>(name).as(name)),
-      })
-      .from(source)
-      .orderBy(column('prefix'), column('key')),
-  )
-  const columnsFrom = (link: WithSubquery): Calls => {
-    const { callPrefix, callKey } = columnsOf(link, ['callPrefix', 'callKey'])
-    const numbers = columnsOf(link, names)
-    const carried = { callPrefix, callKey, ...numbers }
-    return { prefix: callPrefix, key: callKey, numbers, carried, from: columnsFrom }
-  }
-  return { cte, source: cte, calls: columnsFrom(cte) }
+/** No alias is the name of a column of the table. */
+function aliasOf(name: string): string {
+  return { prefix: 'callPrefix', key: 'callKey' }[name] ?? name
 }
 
 interface Batch {
   readonly source: SQL
-  column<T = string>(name: string): SQL<T>
+  column(name: string): SQL<number>
 }
+
+const NO_BATCH: Batch = { source: sql`(values (1)) as call`, column: () => sql`null` }
 
 /**
  * Many calls come as columns, each an array written as text: drivers encode arrays in ways of their own, pg-proxy in none. JSON would
  * take Postgres several times as long to read.
  */
-export function batch(numbers: readonly string[]): Batch {
-  const columns = ['prefix', 'key', ...numbers]
-  const arrays = columns.map(
-    (name, i) => sql`${param(name, 'text')}::${sql.raw(i < 2 ? 'text[]' : 'float8[]')}`,
-  )
+export function batch(names: readonly string[]): Batch {
+  const arrays = names.map((name) => {
+    const isText = name === 'prefix' || name === 'key'
+    return sql`${param(name, 'text')}::${sql.raw(isText ? 'text[]' : 'float8[]')}`
+  })
+  const columns = [...names, 'place'].map((name) => sql.identifier(name))
   return {
-    source: sql`unnest(${sql.join(arrays, sql`, `)}) as call (${sql.join(
-      columns.map((name) => sql.identifier(name)),
-      sql`, `,
-    )})`,
+    source: sql`unnest(${sql.join(arrays, sql`, `)}) with ordinality as call (${sql.join(columns, sql`, `)})`,
     column: (name) => sql`call.${sql.identifier(name)}`,
   }
 }
@@ -106,6 +106,30 @@ export function batchOf(calls: readonly Values[]): Values {
   return first
     ? forEach(Object.keys(first), (name) => arrayText(calls.map((call) => call[name] ?? null)))
     : {}
+}
+
+/** The parameters of a statement of one limiter's many calls. */
+export function batchOfOne(calls: readonly Values[]): Values {
+  const own = calls.map((call) => forEach(OWN, (name) => call[name] ?? null))
+  return { ...calls[0], ...batchOf(own) }
+}
+
+/**
+ * In the order in which rows are locked and inserted everywhere, so that no two statements wait for each other. Postgres takes the rows of an
+ * array one after the other.
+ */
+export function inLockOrder<T>(
+  calls: readonly T[],
+  nameOf: (call: T) => { prefix: string; key: string },
+): T[] {
+  return calls.toSorted((one, other) => {
+    const [a, b] = [nameOf(one), nameOf(other)]
+    return compare(a.prefix, b.prefix) || compare(a.key, b.key)
+  })
+}
+
+function compare(one: string, other: string): number {
+  return one < other ? -1 : Number(one > other)
 }
 
 /** https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO */

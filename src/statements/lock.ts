@@ -12,7 +12,7 @@ import { batch } from './input.ts'
  * finds that out. Returns the rows that it made.
  */
 export function lockStatement(table: RateLimitTable): Rendered {
-  const { source, column } = batch([])
+  const { source, column } = batch(['prefix', 'key'])
   return render(
     builder
       .insert(table)
@@ -24,8 +24,7 @@ export function lockStatement(table: RateLimitTable): Rendered {
             ...forEach(STATE_COLUMNS, (column) => toColumn(column, undefined).as(column)),
             expiresAt: sql`now()`.as('expires_at'),
           })
-          .from(source)
-          .orderBy(column('prefix'), column('key')),
+          .from(source),
       )
       .onConflictDoUpdate({
         target: [table.prefix, table.key],
@@ -38,7 +37,7 @@ export function lockStatement(table: RateLimitTable): Rendered {
 
 /** The statement that removes made rows that have been left without a state. */
 export function unmakeStatement(table: RateLimitTable): Rendered {
-  const { source, column } = batch([])
+  const { source, column } = batch(['prefix', 'key'])
   const made = builder
     .$with('ratelimit_made')
     .as((qb) =>

@@ -10,13 +10,13 @@ import { type Source, settledStates } from './settled.ts'
  * Many are looked at by limitAll, which has locked them before; to lock them again takes nothing, and has each looked up by itself.
  */
 export function lookStatement(source: Omit<Source, 'lock'>): Rendered {
-  const { ctes, last } = settledStates({ ...source, lock: source.form === 'many' })
+  const { ctes, last } = settledStates({ ...source, lock: source.form !== 'one' })
   const { now, ...columns } = last.columns
   return renderChain(
     builder
       .with(...ctes)
       .select({
-        place: sql`${last.calls.numbers.place}`.as('place'),
+        place: sql`${last.calls.place}`.as('place'),
         now,
         ...forEach(source.algorithm.columns, (column) => columns[column]),
       })

@@ -50,14 +50,18 @@ function storedStates({ table, algorithm, form, lock }: Source): {
   rows: Link<'found'>
   stored: Stored
 } {
-  const { cte: input, source, calls } = inputOf(algorithm, form)
+  const { source, calls } = inputOf(algorithm, form)
 
   // Each row is looked up by itself, and many in the order of the calls. A join would be cheaper only in the planner's eyes: it
   // takes the calls for a hundred, and may read a whole table for two.
   const lookup = builder
     .select({ key: table.key, ...forEach(STATE_COLUMNS, (column) => table[column]) })
     .from(table)
-    .where(form === 'one' ? isTheRow(table) : and(eq(table.prefix, calls.prefix), eq(table.key, calls.key)))
+    .where(
+      form === 'one'
+        ? isTheRow(table)
+        : sql`${table.prefix} = ${calls.prefix} and ${table.key} = ${calls.key}`,
+    )
   const row = (lock ? lookup.for('update') : lookup).as('ratelimit_row')
   const lockedWith = <Columns extends Record<string, SQL>>(columns: Columns) => {
     const cte = builder.$with('ratelimit_locked').as((qb) =>
@@ -94,7 +98,7 @@ function storedStates({ table, algorithm, form, lock }: Source): {
     )
   const clockMs = sql`coalesce(${rows.calls.numbers.clock}, ${clock.databaseClock})`
   const stored = link('stored', rows, { ...rows.columns, clockMs }, clock)
-  return { ctes: [...(input ? [input] : []), rows.cte, clock, stored.cte], rows, stored }
+  return { ctes: [rows.cte, clock, stored.cte], rows, stored }
 }
 
 const CLOCK_MS: SQL<number> = sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::float8`

@@ -94,7 +94,7 @@ describe('a statement for what another has left undecided', () => {
       execute: async (query) => {
         const result = await watched.db.execute(query)
         const rows = Array.isArray(result) ? result : (result as { rows: Record<string, unknown>[] }).rows
-        if (statement === 1) for (const row of rows) if (Number(row['place']) === 1) row['decided'] = false
+        if (statement === 1) for (const row of rows) if (Number(row['place']) === 2) row['decided'] = false
         return result
       },
     }

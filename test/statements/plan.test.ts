@@ -3,22 +3,23 @@ import { expect, test } from 'vitest'
 import { bind } from '../../src/database/rendered.ts'
 import { execute } from '../../src/database/run.ts'
 import { Ratelimit, rateLimitDurable } from '../../src/index.ts'
-import { batchOf } from '../../src/statements/input.ts'
+import { batchOf, batchOfOne } from '../../src/statements/input.ts'
 import { check } from '../../src/statements/statements.ts'
 import { useDatabase } from '../support/databases.ts'
 
 const database = useDatabase()
 
 const { algorithm, params } = Ratelimit.slidingWindow(5, '1m')
-const call = { place: 0, prefix: 'p', key: 'k', clock: null, rate: 1, calls: 1, ...params }
+const call = { prefix: 'p', key: 'k', clock: null, rate: 1, calls: 1, ...params }
 
 /** The plan on a table of many rows, as lines. */
-async function planOf(form: 'one' | 'many'): Promise<string[]> {
+async function planOf(form: 'one' | 'many' | 'several'): Promise<string[]> {
   await database.script(`
     insert into rate_limit_durable (prefix, key, expires_at)
       select 'p', 'key ' || i, now() from generate_series(1, 20000) as i on conflict do nothing;
     analyze rate_limit_durable;`)
-  const values = form === 'one' ? call : batchOf([call, { ...call, place: 1, key: 'l' }])
+  const calls = [call, { ...call, key: 'l' }]
+  const values = { one: call, many: batchOfOne(calls), several: batchOf(calls) }[form]
   const statement = bind(check(rateLimitDurable, algorithm, form, 'as the session'), values)
   const rows = await execute(database.db, sql`explain ${statement}`)
   return rows.map((row) => String(row['QUERY PLAN']))
@@ -31,11 +32,14 @@ test('each link of the chain is worked out once, and not written into the next',
   }
 })
 
-test.each(['one', 'many'] as const)('the rows are looked up by prefix and key: %s', async (form) => {
-  const plan = await planOf(form)
-  expect(plan.filter((line) => line.includes('Seq Scan'))).toEqual([])
-  const lookups = plan.filter((line) => /Index Cond: .*prefix = .*key = /.test(line))
-  expect(lookups.length).toBe(1)
-  // What is written finds its row through the conflict, which no plan can do otherwise.
-  expect(plan.join()).toContain('Conflict Arbiter Indexes: rate_limit_durable_prefix_key_pk')
-})
+test.each(['one', 'many', 'several'] as const)(
+  'the rows are looked up by prefix and key: %s',
+  async (form) => {
+    const plan = await planOf(form)
+    expect(plan.filter((line) => line.includes('Seq Scan'))).toEqual([])
+    const lookups = plan.filter((line) => /Index Cond: .*prefix = .*key = /.test(line))
+    expect(lookups.length).toBe(1)
+    // What is written finds its row through the conflict, which no plan can do otherwise.
+    expect(plan.join()).toContain('Conflict Arbiter Indexes: rate_limit_durable_prefix_key_pk')
+  },
+)
