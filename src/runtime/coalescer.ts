@@ -22,8 +22,14 @@ const MOST_KEYS = 500
 /** Calls that may wait: a fraction of a second's work. Behind more of them an answer comes too late to be worth the memory. */
 const MOST_WAITING = 10_000
 
+/** For how long nobody gets an aside after one that found nothing more to do; it costs checks a place. */
+const REST_MS = 50
+
 /** Fewer keys than this are not worth another statement. */
 const LEAST_SHARE = 8
+
+/** Says whether all is done, or there may be more of it. */
+type Aside = () => Promise<boolean>
 
 interface Waiting extends Call {
   settle(outcome: Outcome): void
@@ -38,9 +44,10 @@ interface Waiting extends Call {
 export class Coalescer {
   readonly #decide: Decide
   readonly #queue = new Queue<Waiting>()
-  #aside: (() => Promise<unknown>) | undefined
+  #aside: Aside | undefined
   #running = 0
   #stepping = false
+  #restsUntil = Number.NEGATIVE_INFINITY
   #starting = false
 
   constructor(decide: Decide) {
@@ -60,8 +67,9 @@ export class Coalescer {
     })
   }
 
-  /** Runs something that nobody waits for in one of the statements' places, once for all who ask meanwhile. */
-  addAside(job: () => Promise<unknown>): void {
+  /** Runs something that nobody waits for in one of the statements' places, once for all who ask meanwhile and soon after. */
+  addAside(job: Aside): void {
+    if (performance.now() < this.#restsUntil) return
     this.#aside ??= job
     this.#startSoon()
   }
@@ -87,12 +95,15 @@ export class Coalescer {
     }
   }
 
-  /** The aside goes beside a check or when nothing waits, and alone of its kind: one place is always for checks. */
   #next(): Promise<void> | undefined {
-    const mayStep = !this.#stepping && (this.#running > 0 || this.#queue.size === 0)
-    if (this.#aside && mayStep) return this.#stepAside(this.#aside)
+    if (this.#aside && this.#mayStepAside()) return this.#stepAside(this.#aside)
     const groups = this.#queue.take(this.#running === 0 ? this.#share() : MOST_KEYS)
     return groups.length > 0 ? this.#decideAll(groups) : undefined
+  }
+
+  /** The aside goes beside a check or when nothing waits, and alone of its kind: one place is always for checks. */
+  #mayStepAside(): boolean {
+    return !this.#stepping && (this.#running > 0 || this.#queue.size === 0)
   }
 
   /** A burst that finds both places free goes by both: the server works on its halves at once. */
@@ -101,15 +112,17 @@ export class Coalescer {
     return half < LEAST_SHARE ? MOST_KEYS : Math.min(half, MOST_KEYS)
   }
 
-  async #stepAside(job: () => Promise<unknown>): Promise<void> {
+  async #stepAside(job: Aside): Promise<void> {
     this.#aside = undefined
     this.#stepping = true
+    let done = true
     try {
-      await job()
+      done = await job()
     } catch {
       // Nobody waits for it; the next one tries again.
     } finally {
       this.#stepping = false
+      if (done) this.#restsUntil = performance.now() + REST_MS
     }
   }
 

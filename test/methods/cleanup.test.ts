@@ -98,6 +98,19 @@ describe('cleanupProbability', () => {
     expect(stuck.statements.filter(isSweep)).toHaveLength(1)
   })
 
+  test('after one that found less than a hundred there is none for a moment', async () => {
+    const { ratelimit, statements } = await overExpired('busy', 1)
+    let monotonic = 1000
+    vi.spyOn(performance, 'now').mockImplementation(() => monotonic)
+    for (let i = 0; i < 20; i++) await ratelimit.limit('new', { rate: 0 })
+    await vi.waitFor(async () => expect(await rowsOf('busy')).toHaveLength(0))
+    // Two for the 150 rows.
+    expect(statements.filter(isSweep)).toHaveLength(2)
+    monotonic += 50
+    await ratelimit.limit('new')
+    expect(statements.filter(isSweep)).toHaveLength(3)
+  })
+
   test('in a transaction no call sweeps', async () => {
     await database.db.transaction(async (tx) => {
       const { db, statements } = watch(tx)
