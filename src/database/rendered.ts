@@ -1,14 +1,11 @@
-import { is, Param, Placeholder, SQL, StringChunk } from 'drizzle-orm'
+import { entityKind, is, Placeholder, SQL } from 'drizzle-orm'
 import { nameFor } from './naming.ts'
 
 /** A statement whose text is fixed, waiting for its values. */
 export interface Rendered {
-  /** The text between the parameters; one more than there are names. */
-  readonly text: readonly string[]
+  readonly sql: string
   /** The parameters in the order of their first appearance: `$1` is the first. */
   readonly names: readonly string[]
-  /** The text as it is sent. */
-  readonly sql: string
   /** The name under which a connection may keep it. */
   preparedName(): Promise<string>
 }
@@ -25,31 +22,16 @@ export interface Rendered {
 export function render(query: { toSQL(): { sql: string; params: unknown[] } }): Rendered {
   const { sql, params } = query.toSQL()
   const names: string[] = []
-  const text: string[] = []
-  let current = ''
-  // The pieces at odd places are the numbers of parameters.
-  for (const [place, piece] of sql.split(/\$(\d+)/).entries()) {
-    if (place % 2 === 0) {
-      current += piece
-      continue
-    }
-    const param = params[Number(piece) - 1]
+  const numbered = sql.replaceAll(/\$(\d+)/g, (_, number) => {
+    const param = params[Number(number) - 1]
     if (!is(param, Placeholder)) throw new Error('A rendered statement takes placeholders only.')
     // Public in 0.45, protected in 1.0, and there in both.
     const name = String(Reflect.get(param, 'name'))
-    const known = names.indexOf(name)
-    if (known >= 0) {
-      current += `$${known + 1}`
-      continue
-    }
-    names.push(name)
-    text.push(current)
-    current = ''
-  }
-  text.push(current)
-  let name: Promise<string> | undefined
-  const whole = text.map((piece, place) => (place === 0 ? piece : `$${place}${piece}`)).join('')
-  return { text, names, sql: whole, preparedName: () => (name ??= nameFor(whole)) }
+    if (!names.includes(name)) names.push(name)
+    return `$${names.indexOf(name) + 1}`
+  })
+  let preparedName: Promise<string> | undefined
+  return { sql: numbered, names, preparedName: () => (preparedName ??= nameFor(numbered)) }
 }
 
 /** The values of a statement, by the names of its parameters. */
@@ -57,13 +39,22 @@ export type Values = Readonly<Record<string, string | number | null>>
 
 /** The rendered statement with its values, ready for `db.execute`. */
 export function bind(statement: Rendered, values: Values): SQL {
-  const params = paramsOf(statement, values)
-  return new SQL(
-    statement.text.flatMap((piece, place) => {
-      const chunk = new StringChunk(piece)
-      return place < params.length ? [chunk, new Param(params[place])] : [chunk]
-    }),
-  )
+  return new BoundStatement(statement, paramsOf(statement, values))
+}
+
+/** A query that is written already: Drizzle takes longer to put the pieces together than Postgres to run them. */
+class BoundStatement extends SQL {
+  static override readonly [entityKind]: string = 'SQL'
+  readonly #query: { sql: string; params: unknown[] }
+
+  constructor({ sql }: Rendered, params: unknown[]) {
+    super([])
+    this.#query = { sql, params }
+  }
+
+  override toQuery(): { sql: string; params: unknown[] } {
+    return this.#query
+  }
 }
 
 /** The values in the order of the statement's parameters. */

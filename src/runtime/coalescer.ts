@@ -122,8 +122,13 @@ export class Coalescer {
       // Nobody waits for it; the next one tries again.
     } finally {
       this.#stepping = false
-      if (done) this.#restsUntil = performance.now() + REST_MS
+      if (done) this.#rest()
     }
+  }
+
+  #rest(): void {
+    this.#aside = undefined
+    this.#restsUntil = performance.now() + REST_MS
   }
 
   async #decideAll(groups: readonly Group<Waiting>[]): Promise<void> {

@@ -1,7 +1,5 @@
-import { sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
-import { bind } from '../../src/database/rendered.ts'
-import { execute } from '../../src/database/run.ts'
+import { paramsOf } from '../../src/database/rendered.ts'
 import { Ratelimit, rateLimitDurable } from '../../src/index.ts'
 import { batchOf, batchOfOne } from '../../src/statements/input.ts'
 import { check } from '../../src/statements/statements.ts'
@@ -20,8 +18,8 @@ async function planOf(form: 'one' | 'many' | 'several'): Promise<string[]> {
     analyze rate_limit_durable;`)
   const calls = [call, { ...call, key: 'l' }]
   const values = { one: call, many: batchOfOne(calls), several: batchOf(calls) }[form]
-  const statement = bind(check(rateLimitDurable, algorithm, form, 'as the session'), values)
-  const rows = await execute(database.db, sql`explain ${statement}`)
+  const statement = check(rateLimitDurable, algorithm, form, 'as the session')
+  const rows = await database.rows(`explain ${statement.sql}`, paramsOf(statement, values))
   return rows.map((row) => String(row['QUERY PLAN']))
 }
 
