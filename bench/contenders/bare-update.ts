@@ -1,0 +1,37 @@
+import type pg from 'pg'
+import { type Contender, PLENTY } from './contender.ts'
+
+export const BARE_UPDATE = 'bare UPDATE by primary key'
+
+/** The least that a count in a row can cost: no clock, no decision, no answer, and no row that is not there yet. */
+export const bareUpdate: Contender = {
+  name: BARE_UPDATE,
+  open: async ({ pool }, limit = PLENTY) => ({
+    check: (key) => takeOne(pool, 'bare', key),
+    async taken(key) {
+      const { rows } = await pool.query<{ tokens: number }>(
+        `select tokens from rate_limit_ephemeral where prefix = 'bare' and key = $1`,
+        [key],
+      )
+      return rows[0] ? limit - rows[0].tokens : 0
+    },
+    async makeRows(keys) {
+      await pool.query(
+        `insert into rate_limit_ephemeral (prefix, key, tokens, last_refill, expires_at)
+           select 'bare', key, $1, now(), now() + interval '1 hour' from unnest($2::text[]) as key on conflict do nothing`,
+        [limit, keys],
+      )
+    },
+    close: async () => {},
+  }),
+}
+
+/** A named statement: each connection plans it once. */
+export async function takeOne(db: pg.Pool | pg.Client, prefix: string, key: string): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'bare-update',
+    text: 'update rate_limit_ephemeral set tokens = tokens - 1 where prefix = $1 and key = $2',
+    values: [prefix, key],
+  })
+  return rowCount === 1
+}

@@ -1,0 +1,48 @@
+import { PGlite } from '@electric-sql/pglite'
+import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
+import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
+import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
+import { type Database, Ratelimit } from '../../src/index.ts'
+import { migrations } from '../server/database.ts'
+import { type Contender, type Opened, PLENTY } from './contender.ts'
+
+/** The one that the others are compared with. */
+export const THIS_PACKAGE = 'drizzle-ratelimit, node-postgres'
+
+/** As one has it who names no option. */
+export function defaultLimiter(db: Database, prefix: string, limit: number = PLENTY): Ratelimit {
+  return new Ratelimit({ db, limiter: Ratelimit.tokenBucket(limit, '1h', limit), prefix })
+}
+
+export const onNodePostgres: Contender = {
+  name: THIS_PACKAGE,
+  open: async ({ pool }, limit) => opened(drizzleNodePostgres({ client: pool }), 'node-postgres', limit),
+}
+
+export const onPostgresJs: Contender = {
+  name: 'drizzle-ratelimit, postgres.js',
+  open: async ({ postgresJs }, limit) =>
+    opened(drizzlePostgresJs({ client: postgresJs }), 'postgres.js', limit),
+}
+
+/** Inside this process, where there is no server to share. */
+export const onPglite: Contender = {
+  name: 'drizzle-ratelimit, PGlite',
+  async open(_connections, limit) {
+    const client = await PGlite.create()
+    await client.exec(await migrations())
+    return { ...opened(drizzlePglite({ client }), 'pglite', limit), close: () => client.close() }
+  },
+}
+
+function opened(db: Database, prefix: string, limit?: number): Opened {
+  const ratelimit = defaultLimiter(db, prefix, limit)
+  return {
+    check: async (key) => (await ratelimit.limit(key)).success,
+    async taken(key) {
+      const { limit, remaining } = await ratelimit.getRemaining(key)
+      return limit - remaining
+    },
+    close: async () => {},
+  }
+}

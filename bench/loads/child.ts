@@ -1,0 +1,34 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+
+/** A process that runs a script of this folder and answers each message with one. */
+export class Child {
+  readonly #process: ChildProcess
+  readonly #gone: Promise<never>
+
+  constructor(script: string, flags: readonly string[] = []) {
+    const path = fileURLToPath(new URL(script, import.meta.url))
+    this.#process = fork(path, { execArgv: [...process.execArgv, ...flags] })
+    this.#gone = once(this.#process, 'exit').then(([code]) => {
+      throw new Error(`${script} ended with ${code}.`)
+    })
+    this.#gone.catch(() => {})
+  }
+
+  async ask<Answer>(message: object): Promise<Answer> {
+    const answer = once(this.#process, 'message')
+    this.#process.send(message)
+    const [content] = await Promise.race([answer, this.#gone])
+    return content
+  }
+
+  end(): void {
+    this.#process.kill()
+  }
+}
+
+/** The child's side: answers each message, which only {@link Child} sends. What throws ends the process, which the parent notices. */
+export function answerEach<Message, Answer>(answer: (message: Message) => Promise<Answer>): void {
+  process.on('message', async (message) => process.send?.(await answer(message as Message)))
+}

@@ -1,0 +1,39 @@
+import { ON_SERVERS } from '../contenders/all.ts'
+import type { Opened } from '../contenders/contender.ts'
+import { measure, type Round } from '../measure.ts'
+import { connectTo } from '../server/connections.ts'
+import { answerEach } from './child.ts'
+
+/** What one process does for a time. */
+export interface Job {
+  readonly url: string
+  readonly contender: string
+  readonly limit?: number | undefined
+  readonly key: string
+  readonly callers: number
+  readonly ms: number
+}
+
+let current: { name: string; limiter: Opened; close(): Promise<void> } | undefined
+
+answerEach<Job, Round>(async ({ key, callers, ms, ...rest }) => {
+  const { check } = await limiterFor(rest)
+  return measure({ check, key: () => key, callers, ms })
+})
+
+/** The one of the job before, or a new one: only one has connections at a time. */
+async function limiterFor({
+  url,
+  contender,
+  limit,
+}: Pick<Job, 'url' | 'contender' | 'limit'>): Promise<Opened> {
+  const name = `${contender} ${limit}`
+  if (current?.name === name) return current.limiter
+  await current?.close()
+  const found = ON_SERVERS.find((one) => one.name === contender)
+  if (!found) throw new Error(`There is no ${contender}.`)
+  const connections = connectTo(url)
+  const limiter = await found.open(connections, limit)
+  current = { name, limiter, close: connections.close }
+  return limiter
+}

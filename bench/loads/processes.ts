@@ -1,0 +1,80 @@
+import { ON_SERVERS } from '../contenders/all.ts'
+import { makeKeys, type Opened } from '../contenders/contender.ts'
+import { THIS_PACKAGE } from '../contenders/this-package.ts'
+import { allAdmitted, keyNumber, type Round } from '../measure.ts'
+import { type Entry, interleave } from '../rounds.ts'
+import type { Settings } from '../settings.ts'
+import { Child } from './child.ts'
+import { type Load, withDatabase } from './load.ts'
+import type { Job } from './processes-child.ts'
+
+const PROCESSES = 4
+const CALLERS = 16
+/** It is used up within the first moments of a round. */
+const SMALL_LIMIT = 1_000
+
+type Run = (ms: number, limit?: number) => Promise<Round>
+
+/**
+ * Processes with callers of their own that check one key.
+ *
+ * What the callers were granted must be what the store has counted, and must be the limit where that is reached: it would be
+ * easy to be fast and to count wrongly.
+ */
+export const processes: Load = {
+  name: '4-processes-1-key',
+  title: '4 processes of 16 callers, 1 key',
+  run: (bench) =>
+    withDatabase(bench, async (connections, url) => {
+      const { settings, progress } = bench
+      const children = Array.from({ length: PROCESSES }, () => new Child('./processes-child.ts'))
+      const runOf = (contender: string, key: string): Run => {
+        const job: Omit<Job, 'ms'> = { url, contender, key, callers: CALLERS }
+        return async (ms, limit) =>
+          inSum(await Promise.all(children.map((child) => child.ask<Round>({ ...job, ms, limit }))))
+      }
+      try {
+        progress.expect(settings.rounds * ON_SERVERS.length)
+        const opened = await Promise.all(
+          ON_SERVERS.map(async ({ name, open }) => ({ name, limiter: await open(connections) })),
+        )
+        for (const { limiter } of opened) await makeKeys(limiter, [keyNumber(0)])
+        const entries = opened.map(({ name, limiter }): Entry => {
+          const run = runOf(name, keyNumber(0))
+          return { name, turn: () => counted(limiter, run, settings) }
+        })
+        const measured = await interleave(entries, settings.rounds, progress)
+        for (const { limiter } of opened) await limiter.close()
+
+        const { admitted, checks } = await runOf(THIS_PACKAGE, keyNumber(1))(settings.roundMs, SMALL_LIMIT)
+        if (admitted !== SMALL_LIMIT) throw new Error(`${admitted} were admitted of ${SMALL_LIMIT}.`)
+        const facts = { 'at a limit of': SMALL_LIMIT, checks, admitted }
+        return { measured, baseline: THIS_PACKAGE, comparedBy: 'perSecond', facts }
+      } finally {
+        for (const child of children) child.end()
+      }
+    }),
+}
+
+async function counted(limiter: Opened, run: Run, { warmUpMs, roundMs }: Settings): Promise<Round> {
+  const before = await limiter.taken(keyNumber(0))
+  const warmUp = allAdmitted(await run(warmUpMs))
+  const round = allAdmitted(await run(roundMs))
+  const taken = (await limiter.taken(keyNumber(0))) - before
+  if (taken !== warmUp.admitted + round.admitted) {
+    throw new Error(`${warmUp.admitted + round.admitted} were admitted, and ${taken} counted.`)
+  }
+  return round
+}
+
+/** All the processes as one. Their times cannot be put together: what is shown is the worst process's. */
+function inSum(rounds: readonly Round[]): Round {
+  const sum = (figure: keyof Round) => rounds.reduce((total, round) => total + round[figure], 0)
+  return {
+    checks: sum('checks'),
+    admitted: sum('admitted'),
+    perSecond: sum('perSecond'),
+    p50Ms: Math.max(...rounds.map(({ p50Ms }) => p50Ms)),
+    p99Ms: Math.max(...rounds.map(({ p99Ms }) => p99Ms)),
+  }
+}

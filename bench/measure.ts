@@ -1,0 +1,81 @@
+import { createHistogram } from 'node:perf_hooks'
+
+/** What one contender did in one round. */
+export interface Round {
+  readonly checks: number
+  readonly admitted: number
+  readonly perSecond: number
+  readonly p50Ms: number
+  readonly p99Ms: number
+}
+
+export interface Work {
+  /** One check of a key; whether it was admitted. */
+  check(key: string): Promise<boolean>
+  /** The key of the next check. */
+  key(): string
+  /** How many callers, each of which waits for its answer before it asks again. */
+  readonly callers: number
+  readonly ms: number
+  /** How many checks are timed as one, for checks that are no longer than it takes to read the clock. Default: 1. */
+  readonly timedTogether?: number
+}
+
+/** Has the callers check for a time; every check that was begun is waited for and counts. */
+export async function measure({ check, key, callers, ms, timedTogether = 1 }: Work): Promise<Round> {
+  const stopwatch = new Stopwatch()
+  let checks = 0
+  let admitted = 0
+  const started = performance.now()
+  const caller = async () => {
+    while (performance.now() - started < ms) {
+      const begun = performance.now()
+      for (let i = 0; i < timedTogether; i++) {
+        checks++
+        if (await check(key())) admitted++
+      }
+      stopwatch.add((performance.now() - begun) / timedTogether)
+    }
+  }
+  await Promise.all(Array.from({ length: callers }, caller))
+  const perSecond = (checks * 1000) / (performance.now() - started)
+  return { checks, admitted, perSecond, ...stopwatch.percentiles() }
+}
+
+/** Collects times; a histogram takes whole numbers only, so they are nanoseconds in it. */
+export class Stopwatch {
+  readonly #histogram = createHistogram()
+
+  add(ms: number): void {
+    this.#histogram.record(Math.max(1, Math.round(ms * 1e6)))
+  }
+
+  percentiles(): Pick<Round, 'p50Ms' | 'p99Ms'> {
+    return { p50Ms: this.#histogram.percentile(50) / 1e6, p99Ms: this.#histogram.percentile(99) / 1e6 }
+  }
+}
+
+/** Any of `count` keys, each as likely. */
+export function anyOf(count: number): () => string {
+  return () => keyNumber(Math.floor(Math.random() * count))
+}
+
+export function keyNumber(number: number): string {
+  return `user:${number}`
+}
+
+export function keyNumbers(count: number): string[] {
+  return Array.from({ length: count }, (_, number) => keyNumber(number))
+}
+
+/** The round, of which nothing may have been denied: a denial is less work. */
+export function allAdmitted(round: Round): Round {
+  if (round.admitted < round.checks) throw new Error(`${round.checks - round.admitted} checks were denied.`)
+  return round
+}
+
+/** The round, of which everything must have been denied. */
+export function allDenied(round: Round): Round {
+  if (round.admitted > 0) throw new Error(`${round.admitted} checks were admitted.`)
+  return round
+}

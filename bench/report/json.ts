@@ -1,0 +1,84 @@
+import { readFile } from 'node:fs/promises'
+import { cpus, totalmem } from 'node:os'
+import { Redis } from 'ioredis'
+import pg from 'pg'
+import type { LoadResult } from '../loads/load.ts'
+import type { Settings } from '../settings.ts'
+import type { Judged } from './targets.ts'
+
+/** Where and with what it was measured. */
+export interface Surroundings {
+  readonly date: string
+  readonly cpus: number
+  readonly cpu: string
+  readonly memoryGB: number
+  readonly versions: Readonly<Record<string, string>>
+  readonly postgresSettings: Readonly<Record<string, string>>
+}
+
+const PACKAGES = [
+  ...['drizzle-orm', 'pg', 'postgres', '@electric-sql/pglite', 'rate-limiter-flexible', 'ioredis'],
+]
+const POSTGRES_SETTINGS = ['shared_buffers', 'synchronous_commit', 'fsync', 'max_connections', 'jit']
+
+export async function surroundings(serverUrl: string): Promise<Surroundings> {
+  const { server_version, ...postgresSettings } = await postgresSays(serverUrl)
+  const redis = await redisVersion()
+  const packages = await Promise.all(
+    PACKAGES.map(async (name) => [name, await versionIn(`../../node_modules/${name}/package.json`)]),
+  )
+  return {
+    date: new Date().toISOString(),
+    cpus: cpus().length,
+    cpu: cpus()[0]?.model ?? 'unknown',
+    memoryGB: Math.round(totalmem() / 1024 ** 3),
+    versions: {
+      'drizzle-ratelimit': await versionIn('../../package.json'),
+      node: process.versions.node,
+      PostgreSQL: server_version ?? 'unknown',
+      ...(redis && { Redis: redis }),
+      ...Object.fromEntries(packages),
+    },
+    postgresSettings,
+  }
+}
+
+/** All figures, each round's as well as the medians. */
+export function json(
+  surroundings: Surroundings,
+  settings: Settings,
+  results: readonly LoadResult[],
+  targets: readonly Judged[],
+): string {
+  const content = { ...surroundings, settings, targets, loads: results }
+  return `${JSON.stringify(content, (_, value) => (typeof value === 'number' ? rounded(value) : value), 2)}\n`
+}
+
+function rounded(value: number): number {
+  return Number.isInteger(value) ? value : Number(value.toPrecision(5))
+}
+
+async function postgresSays(url: string): Promise<Record<string, string>> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  const { rows } = await client
+    .query<{ name: string; setting: string }>(
+      'select name, current_setting(name) as setting from pg_settings where name = any($1)',
+      [['server_version', ...POSTGRES_SETTINGS]],
+    )
+    .finally(() => client.end())
+  return Object.fromEntries(rows.map(({ name, setting }) => [name, setting]))
+}
+
+async function redisVersion(): Promise<string | undefined> {
+  const url = process.env['REDIS_URL']
+  if (!url) return undefined
+  const redis = new Redis(url)
+  const info = await redis.info('server').finally(() => redis.disconnect())
+  return /redis_version:(\S+)/.exec(info)?.[1]
+}
+
+async function versionIn(path: string): Promise<string> {
+  const { version }: { version: string } = JSON.parse(await readFile(new URL(path, import.meta.url), 'utf8'))
+  return version
+}
