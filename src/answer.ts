@@ -11,10 +11,22 @@ export interface Remaining {
   readonly reset: number
 }
 
+/** What a look finds. */
+export interface Usage extends Remaining {
+  /** What has been used: of a bucket in tokens, of a window in units; more than the limit in debt or after a downgrade. */
+  readonly used: number
+  /** Of windows: Unix milliseconds at which the current one began, or would begin now. */
+  readonly start?: number
+}
+
 /** Allowed and consumed. `remaining` and `reset` are those after the call. */
 export interface Allowed extends Remaining {
   readonly success: true
   readonly retryAfter: 0
+  /** The `thresholds` that this very call has crossed. */
+  readonly crossed?: readonly number[]
+  /** With `dryRun`: the denial that this call would have been. Nothing was consumed. */
+  readonly wouldDeny?: Denied
 }
 
 /** Denied; nothing was consumed or written. */
@@ -59,45 +71,63 @@ export function together<Request>(
 }
 
 /** The answer to the call in the given place (0 is the first) among the equal calls that were decided together. */
-export function answerOf({ rate, limiter }: Call, decision: Decision, place: number): LimitResult {
-  const { algorithm, params } = limiter
-  const { state, now, granted } = decision
-  const available = availableOf(limiter, decision)
-  if (place >= granted) return denialOf({ rate, limiter }, decision)
+export function answerOf(call: Call, decision: Decision, place: number): LimitResult {
+  const { rate, limiter, thresholds } = call
+  const { algorithm } = limiter
+  const { state, now, granted, params, peak } = decision
+  if (place >= granted) return denying(call, denialOf(call, decision))
   // The state is the one after all of them; what came after this call is put back. Refunds are bounded by the capacity,
   // so that none can be told from those beside it: each sees them all.
   const undone = (granted - 1 - place) * Math.max(rate, 0)
+  const used = algorithm.usedAt(state, now, params) - undone
+  const share = (amount: number) => (amount + algorithm.tolerance) / params.limit
+  const [before, after] = [share(Math.max(peak, used - rate)), share(used)]
+  const crossed = thresholds.filter((threshold) => rate > 0 && before < threshold && after >= threshold)
   return {
     success: true,
     limit: params.limit,
-    remaining: wholeUnits(available + undone),
+    remaining: wholeUnits(availableOf(limiter, decision, undone)),
     reset: algorithm.wholeAt(state, now, undone, params),
     retryAfter: 0,
+    ...(crossed.length > 0 ? { crossed } : {}),
   }
+}
+
+/** A dry run tells what it would have denied, and lets it pass. */
+export function denying({ dryRun }: Call, denied: Denied): LimitResult {
+  return dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied
 }
 
 /** The answer to a call that the standing does not allow. */
 export function denialOf({ rate, limiter }: Pick<Call, 'rate' | 'limiter'>, standing: Standing): Denied {
-  const { algorithm, params } = limiter
-  const { state, now } = standing
-  const reset = algorithm.fitsAt(state, now, rate, params)
+  const { state, now, params } = standing
+  const reset = limiter.algorithm.fitsAt(state, now, rate, params)
   const remaining = wholeUnits(availableOf(limiter, standing))
   return { success: false, limit: params.limit, remaining, reset, retryAfter: reset - now }
 }
 
 /** The answer of a look. */
-export function remainingOf(limiter: Limiter, standing: Standing): Remaining {
-  const { algorithm, params } = limiter
+export function usageOf(limiter: Limiter, standing: Standing): Usage {
+  const { algorithm } = limiter
+  const { state, now, params } = standing
   return {
     limit: params.limit,
     remaining: wholeUnits(availableOf(limiter, standing)),
-    reset: algorithm.wholeAt(standing.state, standing.now, 0, params),
+    reset: algorithm.wholeAt(state, now, 0, params),
+    used: algorithm.usedAt(state, now, params),
+    ...(algorithm.writtenAt === 'windowStart' ? { start: params['periodStart'] ?? state.windowStart } : {}),
   }
 }
 
-/** How much a call may take, by the rule of the statement that grants it. */
-export function availableOf({ algorithm, params }: Limiter, { state, now }: Standing): number {
-  return algorithm.availableAt(state, now, params) + algorithm.tolerance
+/** What has no limit is always allowed; `now` is when it is whole. */
+export function unlimitedAnswer(now: number): Allowed {
+  const limit = Number.POSITIVE_INFINITY
+  return { success: true, limit, remaining: limit, reset: now, retryAfter: 0 }
+}
+
+/** How much a call may take, by the rule of the statement that grants it; `undone` of what was taken is not counted. */
+export function availableOf({ algorithm }: Limiter, { state, now, params }: Standing, undone = 0): number {
+  return algorithm.availableAt(state, now, undone, params) + algorithm.tolerance
 }
 
 export function wholeUnits(available: number): number {

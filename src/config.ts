@@ -28,6 +28,13 @@ interface CommonConfig {
    * in transactions too, `false` nowhere.
    */
   readonly preparedStatements?: boolean
+  /**
+   * Shares of the limit, such as `[0.8, 1]`: the one call that crosses one has it in its answer's `crossed`. In a calendar window that
+   * happens once a period; elsewhere again when what was given back is used once more. Default: none.
+   */
+  readonly thresholds?: readonly number[]
+  /** Try a limit out: what it denies is let pass without being charged, and told in the answer's `wouldDeny`. Default: `false`. */
+  readonly dryRun?: boolean
 }
 
 interface EitherTable {
@@ -77,12 +84,16 @@ export interface CallOptions {
 export interface LimitOptions extends CallOptions {
   /** What the call costs. 0 looks, a negative rate gives back. Whole for windows. Default: `1`. */
   readonly rate?: number | undefined
+  /** Consume whatever is left, into debt, which refills or the window's end pay back: for a cost known only afterwards. Default: `false`. */
+  readonly force?: boolean | undefined
 }
 
 /** Options of waiting. */
 export interface BlockOptions {
   /** What the call costs. Default: `1`. */
   readonly rate?: number | undefined
+  /** Another limit for this call: a customer's plan. Default: the limiter's. */
+  readonly limiter?: Limiter | undefined
   /** Ends the wait: the call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
 }

@@ -10,6 +10,7 @@ export type RatelimitErrorCode =
   | 'MISSING_TABLE'
   | 'CONTENTION'
   | 'OVERLOADED'
+  | 'ALREADY_SETTLED'
   | 'SERIALIZATION_FAILURE'
   | 'DEADLOCK'
   | 'TRANSACTION_ABORTED'

@@ -1,6 +1,7 @@
 import type { RateLimitTable } from '../schema/index.ts'
 import { startsWhole } from './algorithms/token-bucket.ts'
-import { answerOf, availableOf, type LimitResult } from './answer.ts'
+import { isUnlimited } from './algorithms/unlimited.ts'
+import { answerOf, availableOf, type LimitResult, unlimitedAnswer } from './answer.ts'
 import { shapeOf } from './database/ddl.ts'
 import type { Values } from './database/rendered.ts'
 import { type Runner, run } from './database/run.ts'
@@ -36,9 +37,20 @@ interface RowCharge extends CallGroup {
  * First every row is made where it is missing, and locked, in the order of table, prefix and key. Then all are looked at. Only
  * when all have enough is anything taken, at the time of the look, so that it cannot be denied any more.
  *
- * @returns The limits' own results, in the order of the charges.
+ * @returns The limits' own results, in the order of the charges. What has no limit is whole at `clockMs`.
  */
-export async function chargeAll(tx: Runner, charges: readonly Charge[]): Promise<LimitResult[]> {
+export async function chargeAll(
+  tx: Runner,
+  charges: readonly Charge[],
+  clockMs: number,
+): Promise<LimitResult[]> {
+  const limited = charges.filter(({ limiter }) => !isUnlimited(limiter))
+  const results = await chargeLimited(tx, limited)
+  const byCharge = new Map(limited.map((charge, i) => [charge, results[i]]))
+  return charges.map((charge) => byCharge.get(charge) ?? unlimitedAnswer(clockMs))
+}
+
+async function chargeLimited(tx: Runner, charges: readonly Charge[]): Promise<LimitResult[]> {
   const rows = addUp(charges)
   const distinct = [...new Set(rows)]
   const tables = [...groupBy(distinct, ({ table }) => table)].sort(([one], [other]) => compare(one, other))
@@ -57,34 +69,38 @@ export async function chargeAll(tx: Runner, charges: readonly Charge[]): Promise
   const decisions = new Map<RowCharge, Decision>()
   for (const { table, group } of kinds) {
     for (const [row, standing] of await look({ ...tx, table }, group)) {
-      decisions.set(row, {
-        ...standing,
-        granted: row.rate <= 0 || row.rate <= availableOf(row.limiter, standing) ? 1 : 0,
-      })
+      const granted = row.rate <= 0 || row.rate <= availableOf(row.limiter, standing) ? 1 : 0
+      decisions.set(row, { ...standing, granted, peak: Number.POSITIVE_INFINITY })
     }
   }
-  const success = distinct.every((row) => of(row, decisions).granted === 1)
+  const fits = (row: RowCharge) => of(row, decisions).granted === 1
+  const success = distinct.every((row) => fits(row) || row.dryRun)
   if (success) {
     for (const { table, group } of kinds) {
-      const now = group.map((row) => ({ ...row, row, namespace: at(row, of(row, decisions).now) }))
+      const now = group
+        .filter(fits)
+        .map((row) => ({ ...row, row, namespace: at(row, of(row, decisions).now) }))
       const taken = await decide({ ...tx, table }, now, 'as the session', once)
       for (const each of now) decisions.set(each.row, decisionFor(each, taken))
     }
-  } else {
-    // A bucket that starts partly filled fills from its first check on, though it be denied: what nobody can take starts it.
-    for (const { table, group } of kinds) {
-      const starting = group.filter(({ limiter }) => !startsWhole(limiter))
-      const checks = starting.map((row) => ({ ...row, rate: Number.MAX_SAFE_INTEGER }))
-      const started = await decide({ ...tx, table }, checks, 'as the session', once)
-      for (const each of checks) decisionFor(each, started)
-    }
+  }
+  // A bucket that starts partly filled fills from its first check on, though it be denied: what nobody can take starts it.
+  for (const { table, group } of kinds) {
+    const starting = group.filter((row) => !startsWhole(row.limiter) && !(success && fits(row)))
+    const checks = starting.map((row) => ({ ...row, rate: Number.MAX_SAFE_INTEGER }))
+    const started = await decide({ ...tx, table }, checks, 'as the session', once)
+    for (const each of checks) decisionFor(each, started)
   }
   for (const [table, ofTable] of tables) {
     const names = of(table, made)
-    const allWritten = success && ofTable.every(({ rate }) => rate > 0)
+    const allWritten = success && ofTable.every((row) => row.rate > 0 && fits(row))
     if (names.length > 0 && !allWritten) await run(tx, unmake(table), batchOf(names))
   }
-  return rows.map((row) => answerOf(row, of(row, decisions), 0))
+  // Of calls that are added up, the first one tells which thresholds were crossed.
+  return rows.map((row, i) => {
+    const thresholds = rows.indexOf(row) === i ? row.thresholds : []
+    return answerOf({ ...row, thresholds }, of(row, decisions), 0)
+  })
 }
 
 /** For each charge what is taken from its row by all that are for it. */

@@ -1,26 +1,34 @@
 import { rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
+import { calendarWindowLimiter } from './algorithms/calendar-window.ts'
 import { fixedWindowLimiter } from './algorithms/fixed-window.ts'
 import { slidingWindowLimiter } from './algorithms/sliding-window.ts'
 import { startsWhole, type TokenBucketOptions, tokenBucketLimiter } from './algorithms/token-bucket.ts'
+import { isUnlimited, UNLIMITED } from './algorithms/unlimited.ts'
 import {
   answerOf,
+  denying,
   type LimitAllResult,
   type LimitResult,
-  type Remaining,
-  remainingOf,
   together,
+  type Usage,
+  unlimitedAnswer,
+  usageOf,
 } from './answer.ts'
+import type { CalendarOptions, CalendarPeriod } from './calendar.ts'
 import type { BlockOptions, CallOptions, LimitOptions, LimitRequest, RatelimitConfig } from './config.ts'
 import { autoMigrateForbidden, ensureTables } from './database/auto-migrate.ts'
 import { type Database, isTransaction } from './database/database.ts'
 import { Naming } from './database/naming.ts'
 import { inTransaction, retrying } from './database/retry.ts'
 import { type Duration, parseDuration } from './duration.ts'
+import { RatelimitError } from './errors.ts'
 import { chargeAll } from './limit-all.ts'
+import { type Reserved, reservationOf } from './reservation.ts'
 import { Coalescer } from './runtime/coalescer.ts'
 import {
   type Call,
+  type Decision,
   decide,
   decisionFor,
   look,
@@ -59,6 +67,7 @@ export class Ratelimit {
   readonly #limiter: Limiter
   readonly #home: Target
   readonly #namespace: Namespace
+  readonly #reporting: Pick<Call, 'thresholds' | 'dryRun'>
   readonly #coalescer: Coalescer
   readonly #denials: DenyCache | undefined
   readonly #cleanupProbability: number
@@ -74,6 +83,8 @@ export class Ratelimit {
       tables = SHIPPED,
       autoMigrate = false,
       preparedStatements,
+      thresholds = [],
+      dryRun = false,
     } = config
     this.prefix = prefix
     this.#limiter = limiter
@@ -82,6 +93,7 @@ export class Ratelimit {
       table: durable ? tables.durable : tables.ephemeral,
       naming: new Naming(preparedStatements),
     }
+    this.#reporting = { thresholds: [...thresholds], dryRun }
     this.#namespace = { prefix, clock: clock ? () => readClock(clock) : () => null }
     this.#denials = inMemoryBlock
       ? new DenyCache(this.#home.table, this.#namespace, maxBlockedKeys)
@@ -137,6 +149,32 @@ export class Ratelimit {
   }
 
   /**
+   * `tokens` in each period of the calendar in a time zone, or in each one counted from an anchor: a subscription's start.
+   *
+   * Monthly from the 31st is the last day of shorter months and the 31st again. A local time that does not exist moves forward, one that
+   * exists twice is the first. Weeks begin on Monday.
+   *
+   * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or zone, and an anchor that is no date or more than a
+   * hundred years away.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * Ratelimit.calendarWindow(10_000, 'month') // from the 1st, UTC
+   * Ratelimit.calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor: new Date('2026-01-31T09:15:00Z') })
+   * ```
+   */
+  static calendarWindow(tokens: number, period: CalendarPeriod, options?: CalendarOptions): Limiter {
+    return calendarWindowLimiter(tokens, period, options)
+  }
+
+  /** No limit: always allowed, nothing is read or written. What is stored of the key stays, for the plan after it. */
+  static unlimited(): Limiter {
+    return UNLIMITED
+  }
+
+  /**
    * Decides and, when allowed, consumes. A denial writes nothing.
    *
    * With `tx` it joins your transaction: the row stays locked until that ends, and a rollback undoes the charge.
@@ -156,14 +194,55 @@ export class Ratelimit {
    * ```
    */
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
+    return (await this.#charge(this.#call(key, options), options.tx)).answer
+  }
+
+  /**
+   * Charges an estimate, to be corrected when the cost is known: `commit(actual)` or `release()`.
+   *
+   * What a crash between the two leaves is the estimate, charged.
+   *
+   * @throws RatelimitError what {@link Ratelimit.limit} throws; `INVALID_RATE` for a negative estimate.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const tokens: Ratelimit
+   * declare function complete(): Promise<{ used: number }>
+   * const reserved = await tokens.reserve('org:1', { rate: 4000 })
+   * if (reserved.success) {
+   *   const { used } = await complete().catch(async (error) => {
+   *     await reserved.release()
+   *     throw error
+   *   })
+   *   await reserved.commit(used)
+   * }
+   * ```
+   */
+  async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
     const call = this.#call(key, options)
-    const joined = this.#joined(options.tx)
-    const known = joined ? undefined : this.#denials?.answer(call)
-    if (known) return known
+    if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'What is reserved is a rate from 0 on.')
+    const { answer, paidFrom } = await this.#charge(call, options.tx)
+    if (!answer.success) return answer
+    return reservationOf(answer, call.rate, async (difference, { tx, limiter = call.limiter }) => {
+      // What a dry run would have denied is not charged afterwards either.
+      const rate = answer.wouldDeny ? 0 : difference
+      const settling = { ...this.#call(key, { rate, limiter, force: true }), paidFrom }
+      return (await this.#charge(settling, tx)).answer
+    })
+  }
+
+  /** Charges the call in the transaction that it joins or by itself; says which window has paid. */
+  async #charge(call: Call, tx: Database | undefined): Promise<Charged> {
+    const joined = this.#joined(tx)
+    if (isUnlimited(call.limiter)) return { answer: unlimitedAnswer(this.#clock()), paidFrom: null }
+    const known = joined || call.force ? undefined : this.#denials?.answer(call)
+    if (known) return { answer: denying(call, known), paidFrom: null }
     try {
       return await (joined ? this.#decideIn(joined, call) : this.#decideAlone(call))
     } finally {
-      if (call.rate < 0) this.#forgetDenials(key)
+      if (call.rate < 0) this.#forgetDenials(call.key)
     }
   }
 
@@ -203,12 +282,20 @@ export class Ratelimit {
       'limitAll needs limiters of one database.',
     )
     const joined = first.#joined(options.tx)
+    if (charges.every(({ limiter }) => isUnlimited(limiter))) {
+      return together(
+        requests,
+        charges.map(() => unlimitedAnswer(first.#clock())),
+      )
+    }
     try {
-      if (joined) return together(requests, await chargeAll(joined, charges))
+      if (joined) return together(requests, await chargeAll(joined, charges, first.#clock()))
 
       for (const ratelimit of [first, ...others]) await ratelimit.#ensureTables()
       const clocks = [first, ...others].map((ratelimit) => ratelimit.#namespace.clock())
-      const results = await inTransaction(first.#home.db, (db) => chargeAll({ ...first.#home, db }, charges))
+      const results = await inTransaction(first.#home.db, (db) =>
+        chargeAll({ ...first.#home, db }, charges, first.#clock()),
+      )
       for (const [i, ratelimit] of [first, ...others].entries()) ratelimit.#sweepSometimes(clocks[i] ?? null)
       return together(requests, results)
     } finally {
@@ -221,12 +308,15 @@ export class Ratelimit {
    *
    * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; and what {@link Ratelimit.limit} throws from the database.
    */
-  async getRemaining(key: string, options: CallOptions = {}): Promise<Remaining> {
-    const limiter = this.#checked(key, options)
-    const group = { namespace: this.#namespace, key, rate: 0, limiter, calls: 1 }
-    return this.#at(options.tx, async (target) =>
-      remainingOf(limiter, of(group, await look(target, [group]))),
-    )
+  async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
+    const call = this.#call(key, { ...options, rate: 0 })
+    const joined = this.#joined(options.tx)
+    if (isUnlimited(call.limiter)) {
+      const { limit, remaining, reset } = unlimitedAnswer(this.#clock())
+      return { limit, remaining, reset, used: 0 }
+    }
+    const group = { ...call, calls: 1 }
+    return this.#at(joined, async (target) => usageOf(call.limiter, of(group, await look(target, [group]))))
   }
 
   /**
@@ -267,7 +357,7 @@ export class Ratelimit {
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     const limiter = this.#checked(key, options)
     try {
-      await this.#at(options.tx, (target) => remove(target, this.#namespace, key))
+      await this.#at(this.#joined(options.tx), (target) => remove(target, this.#namespace, key))
     } finally {
       this.#forgetDenials(key)
     }
@@ -282,22 +372,27 @@ export class Ratelimit {
    * @throws RatelimitError what {@link Ratelimit.limit} throws from the database.
    */
   async cleanup(): Promise<number> {
-    return this.#at(undefined, (target) => sweepAll(target, this.#namespace))
+    return this.#at(this.#joined(undefined), (target) => sweepAll(target, this.#namespace))
   }
 
-  async #decideIn(joined: Target, call: Call): Promise<LimitResult> {
+  async #decideIn(joined: Target, call: Call): Promise<Charged> {
     const group = { ...call, calls: 1 }
-    return answerOf(call, decisionFor(group, await decide(joined, [group], 'as the session', once)), 0)
+    return chargedBy(call, decisionFor(group, await decide(joined, [group], 'as the session', once)), 0)
   }
 
-  async #decideAlone(call: Call): Promise<LimitResult> {
+  async #decideAlone(call: Call): Promise<Charged> {
     const clock = this.#namespace.clock()
     const sentAt = performance.now()
     const { decision, place } = await this.#coalescer.add(call)
-    const answer = answerOf(call, decision, place)
-    this.#denials?.learn(call, decision, answer.success, sentAt)
+    const charged = chargedBy(call, decision, place)
+    this.#denials?.learn(call, decision, place < decision.granted, sentAt)
     this.#sweepSometimes(clock)
-    return answer
+    return charged
+  }
+
+  /** Where the time decides nothing, this machine's will do. */
+  #clock(): number {
+    return this.#namespace.clock() ?? Date.now()
   }
 
   #forgetDenials(key: string): void {
@@ -305,10 +400,11 @@ export class Ratelimit {
   }
 
   #call(key: string, options: LimitOptions): Call {
-    const { rate = 1 } = options
+    const { rate = 1, force = false } = options
     const limiter = this.#checked(key, options)
     checkRate(rate, limiter)
-    return { namespace: this.#namespace, key, rate, limiter }
+    const { thresholds, dryRun } = this.#reporting
+    return { namespace: this.#namespace, key, rate, limiter, force, paidFrom: null, thresholds, dryRun }
   }
 
   #checked(key: string, { limiter = this.#limiter }: CallOptions): Limiter {
@@ -324,8 +420,7 @@ export class Ratelimit {
   }
 
   /** Runs the work in the transaction that it joins, else on the database, and again when it lost against another. */
-  async #at<T>(tx: Database | undefined, work: (target: Target) => Promise<T>): Promise<T> {
-    const joined = this.#joined(tx)
+  async #at<T>(joined: Target | undefined, work: (target: Target) => Promise<T>): Promise<T> {
     if (joined) return work(joined)
     await this.#ensureTables()
     return retrying(() => work(this.#home))
@@ -335,6 +430,17 @@ export class Ratelimit {
     if (Math.random() >= this.#cleanupProbability) return
     this.#coalescer.addAside(() => sweep(this.#home, this.#namespace, clock))
   }
+}
+
+interface Charged {
+  readonly answer: LimitResult
+  readonly paidFrom: number | null
+}
+
+function chargedBy(call: Call, decision: Decision, place: number): Charged {
+  const isWindow = call.limiter.algorithm.writtenAt === 'windowStart'
+  const paidFrom = isWindow ? decision.state.windowStart : null
+  return { answer: answerOf(call, decision, place), paidFrom }
 }
 
 const SHIPPED = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }

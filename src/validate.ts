@@ -17,9 +17,14 @@ const MOST_BLOCKED_KEYS = 10_000_000
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` */
 export function checkConfig(config: RatelimitConfig): void {
   const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
+  const { thresholds = [] } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys } = config
   checkPrefix(prefix)
   checkLimiter(limiter)
+  checkOption(
+    Array.isArray(thresholds) && thresholds.every((share) => share > 0 && Number.isFinite(share)),
+    'thresholds must be shares of the limit, above 0.',
+  )
   checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
   checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
   checkOption(
@@ -40,7 +45,7 @@ function isFrom1To(most: number, value: number): boolean {
 }
 
 /** @throws RatelimitError `INVALID_PREFIX` */
-function checkPrefix(prefix: unknown): asserts prefix is string {
+export function checkPrefix(prefix: unknown): asserts prefix is string {
   const fault = faultOf(prefix, '')
   if (fault) throw new RatelimitError('INVALID_PREFIX', `The prefix ${fault}.`)
 }

@@ -1,4 +1,5 @@
 import type { SQL } from 'drizzle-orm'
+import type { PeriodAt } from '../calendar.ts'
 
 // The words used here. A row is what the table holds, times as Unix milliseconds. A state is the part of it that belongs
 // to one algorithm. A state is settled when the windows that have passed by now have been left behind. An amount is
@@ -35,6 +36,11 @@ export interface Algorithm<Column extends StateColumn, Param extends string, Sta
   /** By how much a rate may exceed what is available and be granted, for fractions are inexact. */
   readonly tolerance: number
 
+  /**
+   * Whether the parameters that were sent are those of `now`, for an algorithm whose parameters depend on it. Where not, nothing is
+   * decided, and the statement runs again with those of the time that it has returned.
+   */
+  applies?(now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
   /** Whether a row of this algorithm still counts at `now`. Where not, the state is fresh. */
   holds(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
   /** The state of a row that holds, with windows that have passed by `now` left behind. */
@@ -45,6 +51,10 @@ export interface Algorithm<Column extends StateColumn, Param extends string, Sta
   freshIsWhole(params: Expressions<Param | CommonParam>): SQL<boolean>
   /** How much there is to take of a settled state; below 0 in debt. */
   available(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): Expression
+  /** How much of a settled state is used; more than the limit in debt. */
+  used(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): Expression
+  /** The most that was ever used in a settled state's window, for an algorithm that keeps it. */
+  peak?(state: Expressions<Column>): Expression
   /** A settled state of which so much is `available`, after `amount` was taken at `now`, or given back when negative. */
   consume(
     state: Expressions<Column>,
@@ -56,8 +66,15 @@ export interface Algorithm<Column extends StateColumn, Param extends string, Sta
   /** The earliest time at which deleting the row loosens nothing. */
   expiresAt(state: Expressions<Column>, params: Expressions<Param | CommonParam>): Expression
 
-  /** The same as `available`, of the state that a statement returned: IEEE 754 gives both the same bits. */
-  availableAt(state: Numbers<Column>, now: number, params: Numbers<Param | CommonParam>): number
+  /** The same as `available`, of the state that a statement returned; `undone` of what was taken is not counted. */
+  availableAt(
+    state: Numbers<Column>,
+    now: number,
+    undone: number,
+    params: Numbers<Param | CommonParam>,
+  ): number
+  /** The same as `used`. */
+  usedAt(state: Numbers<Column>, now: number, params: Numbers<Param | CommonParam>): number
   /** When `rate`, which does not fit now, will fit if nothing else is consumed; `Infinity` where never. */
   fitsAt(state: Numbers<Column>, now: number, rate: number, params: Numbers<Param | CommonParam>): number
   /** When the limit will be whole if nothing else is consumed; `undone` of what was taken is not counted. */
@@ -67,8 +84,19 @@ export interface Algorithm<Column extends StateColumn, Param extends string, Sta
 /** An algorithm as the statements see it, which find its columns in `columns`. */
 export type AnyAlgorithm = Algorithm<StateColumn, string, Partial<Expressions<StateColumn>>>
 
+export type Params = Numbers<string> & Numbers<CommonParam>
+
 /** An algorithm with its parameters: what the constructors on `Ratelimit` make. */
 export interface Limiter {
   readonly algorithm: AnyAlgorithm
-  readonly params: Numbers<string> & Numbers<CommonParam>
+  readonly params: Params
+  /** The calendar's period that holds a time: its start and end are parameters too. */
+  readonly periodAt?: PeriodAt
+}
+
+/** The parameters of a limiter at a time. */
+export function paramsAt({ params, periodAt }: Limiter, time: number): Params {
+  if (!periodAt) return params
+  const { start, end } = periodAt(time)
+  return { ...params, periodStart: start, periodEnd: end }
 }

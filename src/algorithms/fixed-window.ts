@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import type { Duration } from '../duration.ts'
 import type { Algorithm, Limiter } from './algorithm.ts'
-import { windowParams } from './window-params.ts'
+import { countAfter, windowParams, within } from './window-params.ts'
 
 /** Opens with the first call and is over, half open, `periodMs` later. */
 export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
@@ -17,13 +17,12 @@ export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
   fresh: (now) => ({ count: sql`0`, windowStart: now }),
   freshIsWhole: () => sql`true`,
   available: ({ count }, _now, { limit }) => sql`${limit} - least(${count}, ${limit})`,
-  consume: ({ count, windowStart }, _now, amount) => ({
-    count: sql`greatest(${count} + ${amount}, 0)`,
-    windowStart,
-  }),
+  used: ({ count }) => count,
+  consume: ({ count, windowStart }, _now, amount) => ({ count: countAfter(count, amount), windowStart }),
   expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + ${periodMs}`,
 
-  availableAt: ({ count }, _now, { limit }) => limit - Math.min(count, limit),
+  availableAt: ({ count }, _now, undone, { limit }) => limit - within(count - undone, limit),
+  usedAt: ({ count }) => count,
   fitsAt: ({ windowStart }, _now, rate, { limit, periodMs }) =>
     rate > limit ? Number.POSITIVE_INFINITY : windowStart + periodMs,
   wholeAt: ({ count, windowStart }, now, undone, { periodMs }) =>

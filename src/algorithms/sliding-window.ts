@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { Duration } from '../duration.ts'
 import type { Algorithm, Limiter } from './algorithm.ts'
 import { firstAt } from './first-at.ts'
-import { windowParams } from './window-params.ts'
+import { countAfter, windowParams, within } from './window-params.ts'
 
 /**
  * Two neighbouring fixed windows; the previous one's count fades linearly while the current one runs.
@@ -33,18 +33,22 @@ export const slidingWindow: Algorithm<'count' | 'prevCount' | 'windowStart', nev
   available: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
     sql`${limit} - least(${count}, ${limit})
       - ceil(least(${prevCount}, ${limit}) * (${windowStart} + ${periodMs} - ${now}) / ${periodMs})`,
+  used: ({ count, prevCount, windowStart }, now, { periodMs }) =>
+    sql`${count} + ceil(${prevCount} * (${windowStart} + ${periodMs} - ${now}) / ${periodMs})`,
   // A refund that the current window did not pay comes out of what is left of the previous one.
   consume: ({ count, prevCount, windowStart }, _now, amount) => ({
-    count: sql`greatest(${count} + ${amount}, 0)`,
+    count: countAfter(count, amount),
     prevCount: sql`greatest(${prevCount} + least(${count} + ${amount}, 0), 0)`,
     windowStart,
   }),
   expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
 
-  availableAt: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
+  availableAt: ({ count, prevCount, windowStart }, now, undone, { limit, periodMs }) =>
     limit -
-    Math.min(count, limit) -
+    within(count - undone, limit) -
     Math.ceil((Math.min(prevCount, limit) * (windowStart + periodMs - now)) / periodMs),
+  usedAt: ({ count, prevCount, windowStart }, now, { periodMs }) =>
+    count + Math.ceil((prevCount * (windowStart + periodMs - now)) / periodMs),
   fitsAt: (state, now, rate, { limit, periodMs }) => {
     if (rate > limit) return Number.POSITIVE_INFINITY
     const windowEnd = state.windowStart + periodMs

@@ -37,6 +37,7 @@ export const tokenBucket: Algorithm<
     const { refillRate, intervalMs, limit } = params
     return sql`least(${state.tokens} + ${countedMs(state, now, params)} * ${refillRate} / ${intervalMs}, ${limit})`
   },
+  used: (state, now, params) => sql`${params.limit} - ${tokenBucket.available(state, now, params)}`,
   consume: (state, now, amount, available, params) => ({
     tokens: sql`least(${available} - ${amount}, ${params.limit})`,
     lastRefill: sql`${state.lastRefill} + ${countedMs(state, now, params)}`,
@@ -46,7 +47,8 @@ export const tokenBucket: Algorithm<
     sql`case when ${initialTokens} < ${limit} then 'Infinity' else ${lastRefill}
       + ceil((${limit} - ${tokens} - ${tolerance}) * ${intervalMs} / ${refillRate} / ${grainMs}) * ${grainMs} end`,
 
-  availableAt: tokensAt,
+  availableAt: (state, now, undone, params) => Math.min(tokensAt(state, now, params) + undone, params.limit),
+  usedAt: (state, now, params) => params.limit - tokensAt(state, now, params),
   fitsAt: (state, _now, rate, params) =>
     rate > params.limit + TOLERANCE ? Number.POSITIVE_INFINITY : holdsFrom(state, rate, params),
   wholeAt: (state, now, undone, params) =>

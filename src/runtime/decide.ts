@@ -1,13 +1,19 @@
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { AnyAlgorithm, Limiter, Numbers, StateColumn } from '../algorithms/algorithm.ts'
+import {
+  type AnyAlgorithm,
+  type Limiter,
+  type Numbers,
+  type Params,
+  paramsAt,
+  type StateColumn,
+} from '../algorithms/algorithm.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import type { Rendered, Values } from '../database/rendered.ts'
 import { type Row, type Runner, run } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Commit } from '../statements/check.ts'
-import { batchOf, batchOfOne, type Form, inLockOrder } from '../statements/input.ts'
+import { bindOf, type Form, formOf, inLockOrder } from '../statements/input.ts'
 import { check, look as lookAt, reset } from '../statements/statements.ts'
-import { sameLimiter } from './queue.ts'
 
 /** Where the rows are. */
 export interface Target extends Runner {
@@ -27,6 +33,14 @@ export interface Call {
   readonly key: string
   readonly rate: number
   readonly limiter: Limiter
+  /** Whether it consumes whatever is left, into debt. */
+  readonly force: boolean
+  /** The start of the window that paid for what is given back, which no other window gives; null where any does. */
+  readonly paidFrom: number | null
+  /** Shares of the limit whose crossing the answer tells. */
+  readonly thresholds: readonly number[]
+  /** Whether a denial is only told. */
+  readonly dryRun: boolean
 }
 
 /** Equal calls of one key, decided together. */
@@ -38,11 +52,15 @@ export interface CallGroup extends Call {
 export interface Standing {
   readonly now: number
   readonly state: Numbers<StateColumn>
+  /** The limiter's parameters at that time. */
+  readonly params: Params
 }
 
 /** What became of a group of calls: how many were granted, and the state after them. */
 export interface Decision extends Standing {
   readonly granted: number
+  /** The most that was used in the window before, where the algorithm keeps it. */
+  readonly peak: number
 }
 
 /** The race of a first insert is lost to one other each time; lost so often, something else is wrong. */
@@ -70,16 +88,18 @@ export async function decide<G extends CallGroup>(
   attempt: Attempt,
 ): Promise<Of<G, Decision | RatelimitError>> {
   const outcomes = new Map<G, Decision | RatelimitError>()
+  const times = new Map<G, number>()
   for (let attempts = 0; attempts < MOST_ATTEMPTS; attempts++) {
     const undecided = groups.filter((group) => !outcomes.has(group))
     if (undecided.length === 0) return outcomes
     try {
       const rows = await attempt(() =>
-        ask(target, undecided, (algorithm, form) => check(target.table, algorithm, form, commit)),
+        ask(target, undecided, times, (algorithm, form) => check(target.table, algorithm, form, commit)),
       )
-      for (const [group, row] of rows) {
+      for (const { group, row, standing } of rows) {
+        times.set(group, standing.now)
         if (!row['decided']) continue
-        outcomes.set(group, { ...standingOf(row, group), granted: Number(row['granted']) })
+        outcomes.set(group, { ...standing, granted: Number(row['granted']), peak: Number(row['peak'] ?? 0) })
       }
     } catch (error) {
       const failure = toRatelimitError(error)
@@ -91,11 +111,14 @@ export async function decide<G extends CallGroup>(
       } else for (const group of undecided) outcomes.set(group, failure)
     }
   }
-  const contention = new RatelimitError(
+  return new Map(groups.map((group) => [group, outcomes.get(group) ?? contention()]))
+}
+
+function contention(): RatelimitError {
+  return new RatelimitError(
     'CONTENTION',
     `A new key was made and removed by others ${MOST_ATTEMPTS} times while it was checked; nothing was charged for it.`,
   )
-  return new Map(groups.map((group) => [group, outcomes.get(group) ?? contention]))
 }
 
 /** The decision for a group; throws the error where that was its outcome. */
@@ -110,8 +133,18 @@ export async function look<G extends CallGroup>(
   target: Target,
   groups: readonly G[],
 ): Promise<Of<G, Standing>> {
-  const rows = await ask(target, groups, (algorithm, form) => lookAt(target.table, algorithm, form))
-  return new Map(rows.map(([group, row]) => [group, standingOf(row, group)]))
+  const standings = new Map<G, Standing>()
+  const times = new Map<G, number>()
+  for (let attempts = 0; attempts < MOST_ATTEMPTS; attempts++) {
+    const unseen = groups.filter((group) => !standings.has(group))
+    if (unseen.length === 0) return standings
+    const rows = await ask(target, unseen, times, (algorithm, form) => lookAt(target.table, algorithm, form))
+    for (const { group, row, standing } of rows) {
+      times.set(group, standing.now)
+      if (row['decided']) standings.set(group, standing)
+    }
+  }
+  throw contention()
 }
 
 /** Removes a key's row. */
@@ -126,46 +159,62 @@ export function of<G, T>(group: G, answers: Of<G, T>): T {
   return answer
 }
 
-/** Sends the groups with the statement for their algorithm, limiters and number; gives each its row. */
+interface Asked<G> {
+  readonly group: G
+  readonly row: Row
+  readonly standing: Standing
+}
+
+/**
+ * Sends the groups with the statement for their algorithm, numbers and number; gives each its row.
+ *
+ * Parameters that depend on the time are those of `times`, or of this machine's clock. It is a guess: the statement decides nothing when the
+ * database's time has others.
+ */
 async function ask<G extends CallGroup>(
   target: Target,
   groups: readonly G[],
+  times: ReadonlyMap<G, number>,
   statement: (algorithm: AnyAlgorithm, form: Form) => Rendered,
-): Promise<(readonly [G, Row])[]> {
+): Promise<Asked<G>[]> {
   const [first] = groups
   if (!first) return []
-  const ordered = inLockOrder(groups, nameOf)
-  const values = ordered.map(valuesOf)
-  const form = formOf(groups)
+  const asked = inLockOrder(groups, nameOf).map((group) => {
+    const clock = group.namespace.clock()
+    const params = paramsAt(group.limiter, times.get(group) ?? clock ?? Date.now())
+    return { group, params, values: valuesOf(group, clock, params) }
+  })
+  const values = asked.map((each) => each.values)
+  const form = formOf(values)
   const { algorithm } = first.limiter
-  const bound = { one: () => values[0] ?? {}, many: () => batchOfOne(values), several: () => batchOf(values) }
-  const rows = await run(target, statement(algorithm, form), bound[form]())
+  const rows = await run(target, statement(algorithm, form), bindOf(form, values))
   const byPlace = new Map(rows.map((row) => [Number(row['place']), row]))
-  return ordered.map((group, i) => [group, of(i + 1, byPlace)])
-}
-
-function formOf([first, ...others]: readonly Call[]): Form {
-  if (others.length === 0) return 'one'
-  const alike = (other: Call) =>
-    other.namespace === first?.namespace && sameLimiter(other.limiter, first.limiter)
-  return others.every(alike) ? 'many' : 'several'
+  return asked.map(({ group, params }, i) => {
+    const row = of(i + 1, byPlace)
+    return { group, row, standing: standingOf(row, group.limiter, params) }
+  })
 }
 
 export function nameOf({ namespace, key }: Call): { prefix: string; key: string } {
   return { prefix: namespace.prefix, key }
 }
 
-function valuesOf({ namespace, key, rate, calls, limiter }: CallGroup): Values {
-  return { prefix: namespace.prefix, key, clock: namespace.clock(), rate, calls, ...limiter.params }
+function valuesOf(
+  { namespace, key, rate, calls, force, paidFrom }: CallGroup,
+  clock: number | null,
+  params: Params,
+): Values {
+  return { prefix: namespace.prefix, key, clock, rate, calls, force: Number(force), paidFrom, ...params }
 }
 
 /** Drivers differ in how they hand on numbers. All of these are doubles. */
-function standingOf(row: Row, { limiter }: Call): Standing {
-  const state = Object.fromEntries(limiter.algorithm.columns.map((column) => [column, Number(row[column])]))
+export function standingOf(row: Row, { algorithm }: Limiter, params: Params): Standing {
+  const state = Object.fromEntries(algorithm.columns.map((column) => [column, Number(row[column])]))
   return {
     now: Number(row['now']),
     // The algorithm reads its own columns only.
     state: state as Numbers<StateColumn>,
+    params,
   }
 }
 

@@ -55,8 +55,8 @@ export class DenyCache {
     if (call.rate === 0) return
     this.#denials.delete(call.key)
     if (granted || sentAt <= this.#forgotAt) return
-    const { algorithm, params } = call.limiter
-    const { state, now } = decision
+    const { algorithm } = call.limiter
+    const { state, now, params } = decision
     const oneMore = wholeUnits(availableOf(call.limiter, decision)) + 1
     const changesAt = Math.min(
       algorithm.fitsAt(state, now, call.rate, params),

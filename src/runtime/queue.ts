@@ -31,13 +31,13 @@ export class Queue<C extends Call> {
   }
 
   add(call: C): void {
-    const { namespace, key, rate, limiter } = call
+    const { key } = call
     const groups = this.#behind.get(key) ?? this.#ready.get(key) ?? []
     const last = groups.at(-1)
     if (last && isEqual(last, call)) {
       last.calls++
       last.members.push(call)
-    } else groups.push({ namespace, key, rate, limiter, calls: 1, members: [call] })
+    } else groups.push({ ...call, calls: 1, members: [call] })
     if (!this.#behind.has(key)) this.#ready.set(key, groups)
     this.#size++
   }
@@ -71,13 +71,19 @@ export class Queue<C extends Call> {
 
 /** Of one key: whether both take the same from the same. */
 function isEqual(one: Call, other: Call): boolean {
-  return one.rate === other.rate && sameLimiter(one.limiter, other.limiter)
+  return (
+    one.rate === other.rate &&
+    one.force === other.force &&
+    one.paidFrom === other.paidFrom &&
+    sameLimiter(one.limiter, other.limiter)
+  )
 }
 
 export function sameLimiter(one: Limiter, other: Limiter): boolean {
   return (
     one === other ||
     (one.algorithm === other.algorithm &&
+      one.periodAt === other.periodAt &&
       Object.entries(one.params).every(([name, value]) => other.params[name] === value))
   )
 }

@@ -1,4 +1,4 @@
-import { and, exists, notExists, or, sql, type WithSubquery } from 'drizzle-orm'
+import { and, exists, notExists, or, type SQL, sql, type WithSubquery } from 'drizzle-orm'
 import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
 import type { Rendered } from '../database/rendered.ts'
 import { builder, renderChain } from './builder.ts'
@@ -37,7 +37,11 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
         place: sql`${place}`.as('place'),
         now,
         granted: decision.columns.granted,
-        decided: sql<boolean>`${found} or not ${writes} or ${isWritten}`.as('decided'),
+        decided:
+          sql<boolean>`${appliesTo(algorithm, decision)} and (${found} or not ${writes} or ${isWritten})`.as(
+            'decided',
+          ),
+        ...(algorithm.peak ? { peak: decision.columns.peak } : {}),
         ...forEach(algorithm.columns, (column) => decision.columns[column]),
       })
       .from(decision.cte)
@@ -50,9 +54,13 @@ export function checkStatement(source: Omit<Source, 'lock'> & { readonly commit:
   return renderChain(query(setting).crossJoin(setting))
 }
 
+function appliesTo({ applies }: AnyAlgorithm, { columns, calls }: Link<'now'>): SQL {
+  return applies?.(columns.now, calls.numbers) ?? sql`true`
+}
+
 type Offered = Link<'found' | 'holds' | 'now' | 'available' | StateColumn>
 type Granted = Link<'found' | 'now' | 'available' | 'granted' | 'writes' | StateColumn>
-type Decision = Link<'found' | 'now' | 'granted' | 'writes' | StateColumn>
+type Decision = Link<'found' | 'now' | 'granted' | 'writes' | 'peak' | StateColumn>
 
 function offeredAmounts(algorithm: AnyAlgorithm, settled: Settled['last']): Offered {
   const { found, holds, now, ...state } = settled.columns
@@ -61,20 +69,27 @@ function offeredAmounts(algorithm: AnyAlgorithm, settled: Settled['last']): Offe
 }
 
 /** How many of each key's equal calls are granted, and whether that changes the row. */
-function grantedCalls({ tolerance, ...algorithm }: AnyAlgorithm, offered: Offered): Granted {
+function grantedCalls(algorithm: AnyAlgorithm, offered: Offered): Granted {
+  const { tolerance } = algorithm
   const { holds, ...columns } = offered.columns
-  const { rate, calls, limit } = offered.calls.numbers
+  const { numbers } = offered.calls
+  const { rate, calls, limit, force, paidFrom } = numbers
+  const applies = appliesTo(algorithm, offered)
+  const paid =
+    algorithm.writtenAt === 'windowStart'
+      ? sql`(${paidFrom} is null or ${columns.windowStart} = ${paidFrom})`
+      : sql`true`
   const offer =
     tolerance > 0 ? sql`(${columns.available} + ${sql.raw(String(tolerance))})` : columns.available
   return link('granted', offered, {
     ...columns,
     // Nothing is denied that takes nothing. What is granted is all where it fits, so that a tiny rate does not overflow.
-    granted: sql`case when ${offer} >= ${rate} * ${calls} or ${rate} <= 0 then ${calls}
+    granted: sql`case when ${offer} >= ${rate} * ${calls} or ${rate} <= 0 or ${force} = 1 then ${calls}
       else floor(greatest(${offer}, 0) / ${rate}) end`,
     // A call that grants nothing, or gives back to a limit that is whole, writes nothing.
-    writes: sql`case when ${rate} > 0
-      then ${offer} >= ${rate} or not (${holds} or ${algorithm.freshIsWhole(offered.calls.numbers)})
-      else ${rate} < 0 and ${offer} < ${limit} end`,
+    writes: sql`${applies} and case when ${rate} > 0
+      then ${offer} >= ${rate} or ${force} = 1 or not (${holds} or ${algorithm.freshIsWhole(numbers)})
+      else ${rate} < 0 and (${offer} < ${limit} or ${limit} = 0 and ${holds}) and ${paid} end`,
   })
 }
 
@@ -85,12 +100,16 @@ function nextStates(algorithm: AnyAlgorithm, before: Granted): Decision {
   const next = algorithm.consume(state, now, sql`${numbers.rate} * ${granted}`, available, numbers)
   return link('decision', before, {
     ...{ found, now, granted, writes },
+    ...(algorithm.peak ? { peak: sql`${algorithm.peak(state)}` } : {}),
     ...forEach(
       algorithm.columns,
       (column) => sql`case when ${writes} then ${next[column]} else ${state[column]} end`,
     ),
   })
 }
+
+/** In the year 255,000: Postgres' timestamps end at 294,276. */
+const LATEST = sql.raw('8e15')
 
 const WRITTEN = [...STATE_COLUMNS, 'expiresAt'] as const
 
@@ -109,7 +128,8 @@ function writtenRows(
   const { prefix, key, numbers } = decision.calls
   // On a grid, so that most updates leave the indexed column as it is and stay HOT.
   const grid = sql`greatest(1000, floor(${numbers.periodMs} / 8))`
-  const expiresMs = sql<number>`ceil((${algorithm.expiresAt(next, numbers)}) / ${grid}) * ${grid}`
+  // A debt may be paid back later than a timestamp can say.
+  const expiresMs = sql<number>`least(ceil((${algorithm.expiresAt(next, numbers)}) / ${grid}) * ${grid}, ${LATEST})`
   const values = {
     ...forEach(STATE_COLUMNS, (column) =>
       toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),

@@ -5,19 +5,27 @@ import { forEach } from './columns.ts'
 import { aliased, columnsOf } from './link.ts'
 
 /**
- * What a statement is for: one key, many keys of one limiter, or several keys of whatever limiters.
+ * What a statement is for: one key, many keys that share their other numbers, or several keys with their own.
  *
  * A single key is compared by equality: that plans cheaply, and a sharded Postgres can route it. What all calls of a statement share
  * is a parameter, at hand in every link of the chain; what each has of its own is a column, which the links hand on.
  */
 export type Form = 'one' | 'many' | 'several'
 
-/** The numbers that come with every key: an injected time or null, and what it takes of what. */
-export type CallNumber = 'clock' | 'rate' | 'calls' | CommonParam
+/** The numbers that come with every key: an injected time or null, what it takes and how, and of what. */
+export type CallNumber = 'clock' | 'rate' | 'calls' | 'force' | 'paidFrom' | CommonParam
 
-const CALL_NUMBERS: readonly CallNumber[] = ['clock', 'rate', 'calls', 'limit', 'periodMs']
+const CALL_NUMBERS: readonly CallNumber[] = [
+  'clock',
+  'rate',
+  'calls',
+  'force',
+  'paidFrom',
+  'limit',
+  'periodMs',
+]
 const NAMES = ['prefix', 'key'] as const
-/** What calls of one limiter differ in. */
+/** In what calls of one limiter differ. */
 const OWN: readonly string[] = ['key', 'rate', 'calls']
 
 /** Columns of a CTE. */
@@ -48,28 +56,37 @@ export function param<T>(name: string, type: 'text' | 'float8'): SQL<T> {
 }
 
 export function inputOf(algorithm: AnyAlgorithm, form: Form): Input {
-  // The algorithm's own parameters ride along; it alone knows their names.
-  const numbers = [...CALL_NUMBERS, ...algorithm.params] as CallNumber[]
-  const isOwn = (name: string) => form === 'several' || (form === 'many' && OWN.includes(name))
-  const own = [...NAMES, ...numbers].filter(isOwn)
-  const carriedNames = form === 'one' ? [] : ['place', ...own]
+  if (form === 'one')
+    return { source: sql`(values (1)) as call`, calls: callsFrom(algorithm, [], () => sql`1`) }
+  const own = form === 'many' ? OWN : [...NAMES, ...numbersOf(algorithm)]
+  const { source, column } = batch(own)
+  return { source, calls: callsFrom(algorithm, ['place', ...own], column) }
+}
 
-  const callsFrom = (column: (name: string) => Expression): Calls => {
-    const text = (name: 'prefix' | 'key') => (isOwn(name) ? column(name) : param<number>(name, 'text'))
-    return {
-      prefix: text('prefix'),
-      key: text('key'),
-      place: form === 'one' ? sql`1` : column('place'),
-      numbers: forEach(numbers, (name) => (isOwn(name) ? column(name) : param<number>(name, 'float8'))),
-      carried: aliased(Object.fromEntries(carriedNames.map((name) => [aliasOf(name), column(name)]))),
-      from: (cte) => {
-        const columns = columnsOf(cte, carriedNames.map(aliasOf))
-        return callsFrom((name) => columns[aliasOf(name)] ?? sql`null`)
-      },
-    }
+/** The calls of which some values are columns of their own, which every link carries; the others are parameters. */
+export function callsFrom(
+  algorithm: AnyAlgorithm,
+  own: readonly string[],
+  column: (name: string) => Expression,
+): Calls {
+  const value = (name: string, type: 'text' | 'float8') =>
+    own.includes(name) ? column(name) : param<number>(name, type)
+  return {
+    prefix: value('prefix', 'text'),
+    key: value('key', 'text'),
+    place: own.includes('place') ? column('place') : sql`1`,
+    numbers: forEach(numbersOf(algorithm), (name) => value(name, 'float8')),
+    carried: aliased(Object.fromEntries(own.map((name) => [aliasOf(name), column(name)]))),
+    from: (cte) => {
+      const columns = columnsOf(cte, own.map(aliasOf))
+      return callsFrom(algorithm, own, (name) => columns[aliasOf(name)] ?? sql`null`)
+    },
   }
-  const { source, column } = form === 'one' ? NO_BATCH : batch(own)
-  return { source, calls: callsFrom(column) }
+}
+
+/** The algorithm's own parameters ride along; it alone knows their names. */
+function numbersOf(algorithm: AnyAlgorithm): CallNumber[] {
+  return [...CALL_NUMBERS, ...algorithm.params] as CallNumber[]
 }
 
 /** No alias is the name of a column of the table. */
@@ -81,8 +98,6 @@ interface Batch {
   readonly source: SQL
   column(name: string): SQL<number>
 }
-
-const NO_BATCH: Batch = { source: sql`(values (1)) as call`, column: () => sql`null` }
 
 /**
  * Many calls come as columns, each an array written as text: drivers encode arrays in ways of their own, pg-proxy in none. JSON would
@@ -108,10 +123,18 @@ export function batchOf(calls: readonly Values[]): Values {
     : {}
 }
 
-/** The parameters of a statement of one limiter's many calls. */
-export function batchOfOne(calls: readonly Values[]): Values {
-  const own = calls.map((call) => forEach(OWN, (name) => call[name] ?? null))
-  return { ...calls[0], ...batchOf(own) }
+/** The form of the statement for these calls. */
+export function formOf([first, ...others]: readonly Values[]): Form {
+  if (!first || others.length === 0) return 'one'
+  const shared = Object.keys(first).filter((name) => !OWN.includes(name))
+  return others.every((other) => shared.every((name) => other[name] === first[name])) ? 'many' : 'several'
+}
+
+/** The parameters of the statement of that form. */
+export function bindOf(form: Form, calls: readonly Values[]): Values {
+  if (form === 'several') return batchOf(calls)
+  if (form === 'one') return calls[0] ?? {}
+  return { ...calls[0], ...batchOf(calls.map((call) => forEach(OWN, (name) => call[name] ?? null))) }
 }
 
 /**

@@ -18,6 +18,9 @@ export function lookStatement(source: Omit<Source, 'lock'>): Rendered {
       .select({
         place: sql`${last.calls.place}`.as('place'),
         now,
+        decided: sql<boolean>`${source.algorithm.applies?.(now, last.calls.numbers) ?? sql`true`}`.as(
+          'decided',
+        ),
         ...forEach(source.algorithm.columns, (column) => columns[column]),
       })
       .from(last.cte),

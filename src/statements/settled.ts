@@ -1,4 +1,14 @@
-import { and, count, eq, isNotNull, isNull, type SQL, sql, type WithSubquery } from 'drizzle-orm'
+import {
+  and,
+  count,
+  eq,
+  isNotNull,
+  isNull,
+  type SQL,
+  type SQLWrapper,
+  sql,
+  type WithSubquery,
+} from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
 import { builder } from './builder.ts'
@@ -26,20 +36,30 @@ export interface Settled {
 
 /** What looking and consuming share: the calls, their rows, the time, the states. */
 export function settledStates(source: Source): Settled {
-  const { algorithm } = source
   const { ctes, rows, stored } = storedStates(source)
-  const { found, owned, clockMs, ...storedState } = stored.columns
+  const { links, last } = settledFrom(source.algorithm, stored)
+  return { ctes: [...ctes, ...links], rows, last }
+}
+
+/** The links from what is stored to the state at the time of each call. */
+export function settledFrom(
+  algorithm: AnyAlgorithm,
+  stored: Stored,
+): Pick<Settled, 'last'> & { readonly links: readonly WithSubquery[] } {
+  const { found, owned, clockMs, ...state } = stored.columns
   const { numbers } = stored.calls
 
   // How far the row is ahead of the clock. Up to a period, it was written by a clock that is ahead of this one, and its
   // time is the time. Further ahead no row can be that this limiter wrote: it starts afresh, or it would deny for as long.
-  const ahead = sql`${storedState[algorithm.writtenAt]} - ${clockMs}`
+  const ahead = sql`${state[algorithm.writtenAt]} - ${clockMs}`
   const dated = link('dated', stored, {
-    ...{ found, clockMs, ...storedState },
-    holds: sql`${owned} and ${ahead} <= ${numbers.periodMs} and ${algorithm.holds(storedState, clockMs, numbers)}`,
+    ...{ found, ...state },
+    now: sql`case when ${owned} and ${ahead} between 0 and ${numbers.periodMs}
+      then ${state[algorithm.writtenAt]} else ${clockMs} end`,
+    holds: sql`${owned} and ${ahead} <= ${numbers.periodMs} and ${algorithm.holds(state, clockMs, numbers)}`,
   })
   const last = settle(algorithm, dated)
-  return { ctes: [...ctes, dated.cte, last.cte], rows, last }
+  return { links: [dated.cte, last.cte], last }
 }
 
 type Stored = Link<'found' | 'owned' | 'clockMs' | StateColumn>
@@ -72,16 +92,7 @@ function storedStates({ table, algorithm, form, lock }: Source): {
     )
     return linkOf(cte, calls, columns)
   }
-  const columns = {
-    found: sql`${row.key} is not null`,
-    // A row in which another column is filled belongs to another algorithm.
-    owned: sql`${and(
-      ...STATE_COLUMNS.map((column) =>
-        algorithm.columns.includes(column) ? isNotNull(row[column]) : isNull(row[column]),
-      ),
-    )}`,
-    ...forEach(algorithm.columns, (column) => fromColumn(column, row[column])),
-  }
+  const columns = readColumns(algorithm, row)
 
   // The clock is read when the lock is held: a time from before the wait would revive a window that has ended meanwhile. What
   // is selected from a join is worked out when the join has its row.
@@ -101,18 +112,34 @@ function storedStates({ table, algorithm, form, lock }: Source): {
   return { ctes: [rows.cte, clock, stored.cte], rows, stored }
 }
 
-const CLOCK_MS: SQL<number> = sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::float8`
+/** What the arithmetic needs of a row. */
+export function readColumns(
+  algorithm: AnyAlgorithm,
+  row: Readonly<Record<StateColumn | 'key', SQLWrapper>>,
+): Record<'found' | 'owned' | StateColumn, SQL> {
+  return {
+    found: sql`${row.key} is not null`,
+    // A row in which another column is filled belongs to another algorithm.
+    owned: sql`${and(
+      ...STATE_COLUMNS.map((column) =>
+        algorithm.columns.includes(column) ? isNotNull(row[column]) : isNull(row[column]),
+      ),
+    )}`,
+    ...forEach(algorithm.columns, (column) => fromColumn(column, row[column])),
+  }
+}
+
+export const CLOCK_MS: SQL<number> = sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::float8`
 
 /** The link in which each call has its time and the state at that time. */
 function settle(
   algorithm: AnyAlgorithm,
-  dated: Link<'found' | 'holds' | 'clockMs' | StateColumn>,
+  dated: Link<'found' | 'holds' | 'now' | StateColumn>,
 ): Settled['last'] {
-  const { found, holds, clockMs, ...state } = dated.columns
+  const { found, holds, now, ...state } = dated.columns
   const { numbers } = dated.calls
-  const now = sql<number>`case when ${holds} then greatest(${clockMs}, ${state[algorithm.writtenAt]}) else ${clockMs} end`
   const carried = algorithm.settle(state, now, numbers)
-  const fresh = algorithm.fresh(clockMs, numbers)
+  const fresh = algorithm.fresh(now, numbers)
   return link('settled', dated, {
     ...{ found, holds, now },
     ...forEach(

@@ -7,6 +7,7 @@ import type { Form } from './input.ts'
 import { lockStatement, unmakeStatement } from './lock.ts'
 import { lookStatement } from './look.ts'
 import { resetStatement } from './reset.ts'
+import { usageStatement } from './usage.ts'
 
 const rendered = new WeakMap<RateLimitTable, Map<string, Rendered>>()
 
@@ -20,6 +21,10 @@ export function check(table: RateLimitTable, algorithm: AnyAlgorithm, form: Form
 
 export function look(table: RateLimitTable, algorithm: AnyAlgorithm, form: Form): Rendered {
   return once(table, `look ${algorithm.name} ${form}`, () => lookStatement({ table, algorithm, form }))
+}
+
+export function usage(table: RateLimitTable, algorithm: AnyAlgorithm): Rendered {
+  return once(table, `usage ${algorithm.name}`, () => usageStatement(table, algorithm))
 }
 
 export function lock(table: RateLimitTable): Rendered {

@@ -7,7 +7,7 @@ const limiter = Ratelimit.fixedWindow(10, '1m')
 const namespace = { prefix: 'p', clock: () => null }
 
 function call(key: string, rate = 1, own = limiter) {
-  return { namespace, key, rate, limiter: own }
+  return { namespace, key, rate, limiter: own, force: false, paidFrom: null, thresholds: [], dryRun: false }
 }
 
 function queueOf(...calls: ReturnType<typeof call>[]) {

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 
@@ -35,4 +36,27 @@ test('an order that fails leaves the quota whole', async () => {
     'ordered: number 4, 0 more today quota 0, stock 9, orders 3',
     'refused: tenant:1 may order again in 24 h quota 0, stock 9, orders 3',
   ])
+})
+
+test('a quarter of plans: upgrades, anchors, debts and mails', async () => {
+  const picture = await readFile('examples/billing.svg', 'utf8')
+  const { stdout } = await run('node_modules/.bin/tsx', ['examples/billing.ts'])
+  const cells = stdout.split('\n').map((line) => line.split('│').map((cell) => cell.trim()))
+  expect(cells.filter(({ length }) => length > 1).map((line) => line.slice(1, -1).join(' | '))).toEqual([
+    ' | period, local time | quota | used |  | denied | mails queued',
+    'Aster | 1 Jan, 00:00 to 1 Feb, 00:00 | 20,000 | 16,169 | 80 % | 0 | 80 % on 31 Jan, 16:00',
+    'Aster | 1 Feb, 00:00 to 1 Mar, 00:00 | 50,000 | 25,728 | 51 % | 4 | 80 % on 18 Feb, 16:00',
+    'Aster | 1 Mar, 00:00 to 1 Apr, 00:00 | 50,000 | 41,411 | 82 % | 0 | 80 % on 31 Mar, 10:00',
+    'Birch | 31 Dec, 09:00 to 31 Jan, 09:00 | 8,000 | 7,998 | 99 % | 3 | 80 % on 23 Jan, 05:00',
+    'Birch | 31 Jan, 09:00 to 28 Feb, 09:00 | 8,000 | 7,653 | 95 % | 0 | 80 % on 24 Feb, 05:00',
+    'Birch | 28 Feb, 09:00 to 31 Mar, 09:00 | 8,000 | 7,918 | 98 % | 3 | 80 % on 23 Mar, 12:00',
+    'Birch | 31 Mar, 09:00 to 30 Apr, 09:00 | 8,000 | 260 | 3 % | 0 | ',
+    'Cedar | 1 Jan, 00:00 to 1 Feb, 00:00 | 1,000,000 | 998,760 | 99 % | 12 | 80 % on 16 Jan, 17:00',
+    'Cedar | 1 Feb, 00:00 to 1 Mar, 00:00 | 1,000,000 | 1,106,204 | 110 % | 2 | 80 % on 20 Feb, 17:00',
+    ' |  |  |  |  |  | 100 % on 27 Feb, 17:00',
+    'Cedar | 1 Mar, 00:00 to 1 Apr, 00:00 | 1,000,000 | 1,129,849 | 112 % | 8 | 80 % on 25 Mar, 17:00',
+    ' |  |  |  |  |  | 100 % on 27 Mar, 17:00',
+  ])
+  expect(stdout).toContain('examples/billing.svg')
+  expect(await readFile('examples/billing.svg', 'utf8')).toBe(picture)
 })

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest'
 import { paramsOf } from '../../src/database/rendered.ts'
 import { Ratelimit, rateLimitDurable } from '../../src/index.ts'
-import { batchOf, batchOfOne } from '../../src/statements/input.ts'
+import { bindOf } from '../../src/statements/input.ts'
 import { check } from '../../src/statements/statements.ts'
 import { useDatabase } from '../support/databases.ts'
 
 const database = useDatabase()
 
 const { algorithm, params } = Ratelimit.slidingWindow(5, '1m')
-const call = { prefix: 'p', key: 'k', clock: null, rate: 1, calls: 1, ...params }
+const call = { prefix: 'p', key: 'k', clock: null, rate: 1, calls: 1, force: 0, paidFrom: null, ...params }
 
 /** The plan on a table of many rows, as lines. */
 async function planOf(form: 'one' | 'many' | 'several'): Promise<string[]> {
@@ -17,7 +17,7 @@ async function planOf(form: 'one' | 'many' | 'several'): Promise<string[]> {
       select 'p', 'key ' || i, now() from generate_series(1, 20000) as i on conflict do nothing;
     analyze rate_limit_durable;`)
   const calls = [call, { ...call, key: 'l' }]
-  const values = { one: call, many: batchOfOne(calls), several: batchOf(calls) }[form]
+  const values = bindOf(form, form === 'one' ? [call] : calls)
   const statement = check(rateLimitDurable, algorithm, form, 'as the session')
   const rows = await database.rows(`explain ${statement.sql}`, paramsOf(statement, values))
   return rows.map((row) => String(row['QUERY PLAN']))

@@ -1,21 +1,104 @@
-import { drizzle } from 'drizzle-orm/node-postgres'
-import { type PgSchema, pgSchema, pgTable, text } from 'drizzle-orm/pg-core'
-import { Ratelimit } from 'drizzle-ratelimit'
+import { PGlite } from '@electric-sql/pglite'
+import type { $Type } from 'drizzle-orm'
+import {
+  integer,
+  type PgColumnBuilderBase,
+  type PgSchema,
+  pgSchema,
+  pgTable,
+  serial,
+  text,
+  timestamp,
+} from 'drizzle-orm/pg-core'
+import { drizzle, type PgliteDatabase } from 'drizzle-orm/pglite'
+import { Ratelimit, TABLE_SQL } from 'drizzle-ratelimit'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 
-// What the examples in the documents take for granted.
-type JobsTable = ReturnType<typeof pgTable<'jobs', { name: ReturnType<ReturnType<typeof text>['notNull']> }>>
+// What the examples in the documents take for granted: an application, on a Postgres inside the process.
 
-export const db: ReturnType<typeof drizzle> = drizzle('postgres://localhost/app')
+const client = await PGlite.create()
+await client.exec(`${TABLE_SQL}
+  create table orgs (id text primary key, plan text not null, since timestamptz not null, time_zone text not null);
+  create table completions (org text not null, text text not null);
+  create table renders (id serial primary key, org text not null, cost integer not null, paid_until timestamptz not null,
+    state text not null);
+  create table events (id text primary key);
+  create table sessions (email text not null);
+  create table messages (org text not null);
+  create table mails (org text not null, text text not null);
+`)
+
+export const db: PgliteDatabase & { $client: PGlite } = drizzle({ client })
 export const kysely: Kysely<object> = new Kysely<object>({
   dialect: new PostgresDialect({ pool: new pg.Pool() }),
 })
-export const org = { id: 'org:1' }
-export const job = { name: 'import' }
-export const jobs: JobsTable = pgTable('jobs', { name: text('name').notNull() })
 export const limits: PgSchema = pgSchema('limits')
 export const api: Ratelimit = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix: 'api' })
+
+type Table<Columns extends Record<string, PgColumnBuilderBase>> = ReturnType<typeof pgTable<string, Columns>>
+type Id = ReturnType<typeof serial>
+type Amount = ReturnType<ReturnType<typeof integer>['notNull']>
+type Text = ReturnType<ReturnType<typeof text>['notNull']>
+type Time = ReturnType<ReturnType<typeof timestamp>['notNull']>
+
+export type Plan = 'trial' | 'team' | 'business' | 'enterprise' | 'suspended'
+
+export const jobs: Table<{ name: Text }> = pgTable('jobs', { name: text().notNull() })
+export const orgs: Table<{ id: Text; plan: $Type<Text, Plan>; since: Time; timeZone: Text }> = pgTable(
+  'orgs',
+  {
+    id: text().notNull(),
+    plan: text().$type<Plan>().notNull(),
+    since: timestamp({ withTimezone: true }).notNull(),
+    timeZone: text('time_zone').notNull(),
+  },
+)
+export const completions: Table<{ org: Text; text: Text }> = pgTable('completions', {
+  org: text().notNull(),
+  text: text().notNull(),
+})
+export const renders: Table<{ id: Id; org: Text; cost: Amount; paidUntil: Time; state: Text }> = pgTable(
+  'renders',
+  {
+    id: serial(),
+    org: text().notNull(),
+    cost: integer().notNull(),
+    paidUntil: timestamp('paid_until', { withTimezone: true }).notNull(),
+    state: text().notNull(),
+  },
+)
+export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNull() })
+export const sessions: Table<{ email: Text }> = pgTable('sessions', { email: text().notNull() })
+export const messages: Table<{ org: Text }> = pgTable('messages', { org: text().notNull() })
+export const mails: Table<{ org: Text; text: Text }> = pgTable('mails', {
+  org: text().notNull(),
+  text: text().notNull(),
+})
+
+export type Org = typeof orgs.$inferSelect
+export type Tx = Parameters<Parameters<typeof db.transaction>[0]>[0]
+
+export const org = { id: 'org:1' }
+export const job = { name: 'import' }
+
+/** A model, of whose answers only the model knows the price. */
+export const llm = {
+  estimate: (prompt: string): number => prompt.length * 4,
+  complete: async (prompt: string): Promise<{ text: string; tokens: number }> => ({
+    text: prompt.toUpperCase(),
+    tokens: prompt.length * 3,
+  }),
+}
+
+/** Writes the session, then finds that the password is wrong. */
+export async function signIn(tx: Tx, email: string, password: string): Promise<void> {
+  await tx.insert(sessions).values({ email })
+  if (password !== 'correct horse') throw new WrongPassword('wrong password')
+}
+
+export class WrongPassword extends Error {}
+
 export class QuotaExceeded extends Error {
   readonly retryAfter: number
 

@@ -2,7 +2,7 @@ import { PGlite } from '@electric-sql/pglite'
 import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
-import { type Duration, type LimitResult, Ratelimit } from '../../src/index.ts'
+import { type Duration, type LimitResult, Ratelimit, type Usage, usage } from '../../src/index.ts'
 
 // Checked by the type checker: each line below a directive must not compile.
 
@@ -59,3 +59,28 @@ new Ratelimit({ ...common, maxBlockedKeys: 5 })
 // @ts-expect-error
 new Ratelimit({ ...common, inMemoryBlock: false, maxBlockedKeys: 5 })
 new Ratelimit({ ...common, preparedStatements: false })
+new Ratelimit({ ...common, thresholds: [0.8, 1], dryRun: true })
+
+Ratelimit.calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
+// @ts-expect-error no such period
+Ratelimit.calendarWindow(5, 'quarter')
+// @ts-expect-error a subscription begins at a Date
+Ratelimit.calendarWindow(5, 'month', { anchor: '2026-01-31' })
+
+export async function quotas(quota: Ratelimit): Promise<void> {
+  await quota.limit('key', { force: true, limiter: Ratelimit.unlimited() })
+  const { used, start }: Usage = await quota.getRemaining('key')
+  const began: number | undefined = start
+  void [used, began]
+  const reserved = await quota.reserve('key', { rate: 5 })
+  // @ts-expect-error what was denied has nothing to settle
+  await reserved.commit(3)
+  if (reserved.success) {
+    const crossed: readonly number[] | undefined = (await reserved.commit(3)).success ? [] : undefined
+    void crossed
+  }
+  // @ts-expect-error an estimate is not forced
+  await quota.reserve('key', { force: true })
+  // @ts-expect-error a limit is needed to read the rows by
+  await usage(db, { prefix: 'p' })
+}

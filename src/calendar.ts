@@ -1,0 +1,101 @@
+import { LRUCache } from 'lru-cache'
+import { Temporal } from 'temporal-polyfill'
+import { LONGEST_MS } from './duration.ts'
+import { RatelimitError } from './errors.ts'
+
+/** The periods of the calendar. Weeks begin on Monday. */
+export type CalendarPeriod = 'day' | 'week' | 'month' | 'year'
+
+/** Where and when the periods of a calendar begin. */
+export interface CalendarOptions {
+  /** The IANA time zone in which days begin. Default: `'UTC'`. */
+  readonly timeZone?: string
+  /** When the first period began: a subscription's start. Default: the calendar's own periods. */
+  readonly anchor?: Date
+}
+
+/** From `start` to before `end`, in Unix milliseconds. */
+export interface Period {
+  readonly start: number
+  readonly end: number
+}
+
+/** The period that holds a time. */
+export type PeriodAt = (time: number) => Period
+
+const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
+
+/** Plans that are made anew for each call have the same few periods: one function for each, which remembers its last period. */
+const known = new LRUCache<string, PeriodAt>({ max: 1000 })
+
+/**
+ * The periods of a calendar.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export function periodsOf(period: CalendarPeriod, { timeZone = 'UTC', anchor }: CalendarOptions): PeriodAt {
+  if (!Object.hasOwn(UNITS, period)) throw invalid("The period must be 'day', 'week', 'month' or 'year'.")
+  if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')
+  const anchorMs = anchor === undefined ? undefined : readAnchor(anchor)
+  const name = `${period} ${timeZone} ${anchorMs}`
+  const periodAt = known.get(name) ?? remembering(readPeriods(period, timeZone, anchorMs))
+  known.set(name, periodAt)
+  return periodAt
+}
+
+function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number | undefined): PeriodAt {
+  const unit = UNITS[period]
+  if (!isTimeZone(timeZone)) throw invalid('timeZone must be a known IANA time zone.')
+  const first = anchorMs === undefined ? ownAnchor(period) : localTime(anchorMs, timeZone)
+  // Always counted from the first, so that the 31st comes again after a month that has none.
+  const startOf = (n: number) => first.add({ [unit]: n }).toZonedDateTime(timeZone).epochMilliseconds
+
+  return (time) => {
+    let n = first.until(localTime(time, timeZone), { largestUnit: unit })[unit]
+    // Where clocks are changed the local time is not that of a start, and months of other lengths are counted differently.
+    while (startOf(n) > time) n--
+    while (startOf(n + 1) <= time) n++
+    return { start: startOf(n), end: startOf(n + 1) }
+  }
+}
+
+/** The calendar's own periods are those from the beginning of 1970, weeks from its first Monday. */
+function ownAnchor(period: CalendarPeriod): Temporal.PlainDateTime {
+  return Temporal.PlainDateTime.from(period === 'week' ? '1970-01-05' : '1970-01-01')
+}
+
+function localTime(time: number, timeZone: string): Temporal.PlainDateTime {
+  return Temporal.Instant.fromEpochMilliseconds(time).toZonedDateTimeISO(timeZone).toPlainDateTime()
+}
+
+function isTimeZone(timeZone: string): boolean {
+  try {
+    // Temporal takes a time for the zone that is written in it, too.
+    new Intl.DateTimeFormat('en', { timeZone })
+    localTime(0, timeZone)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function readAnchor(anchor: Date): number {
+  const time = anchor instanceof Date ? anchor.getTime() : Number.NaN
+  if (Number.isNaN(time)) throw invalid('anchor must be a valid Date.')
+  // Microseconds that were taken for milliseconds lie further away.
+  if (Math.abs(time - Date.now()) > LONGEST_MS)
+    throw invalid('anchor must lie within a hundred years of today.')
+  return time
+}
+
+function remembering(periodAt: PeriodAt): PeriodAt {
+  let last: Period = { start: 0, end: 0 }
+  return (time) => {
+    if (time < last.start || time >= last.end) last = periodAt(time)
+    return last
+  }
+}
+
+function invalid(what: string): RatelimitError {
+  return new RatelimitError('INVALID_OPTION', what)
+}

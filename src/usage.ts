@@ -1,0 +1,88 @@
+import { sql } from 'drizzle-orm'
+import { type RateLimitTables, rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
+import { type Limiter, paramsAt } from './algorithms/algorithm.ts'
+import { isUnlimited } from './algorithms/unlimited.ts'
+import { type Usage, usageOf } from './answer.ts'
+import type { Database } from './database/database.ts'
+import { Naming } from './database/naming.ts'
+import { execute, run } from './database/run.ts'
+import { standingOf } from './runtime/decide.ts'
+import { CLOCK_MS } from './statements/settled.ts'
+import { usage as usageStatement } from './statements/statements.ts'
+import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts'
+
+/** What to look for. */
+export interface UsageOptions {
+  readonly prefix: string
+  /** The limit by which the rows are read. */
+  readonly limiter: Limiter
+  /** How many keys at most. Default: `10`. */
+  readonly top?: number
+  /** Which table: the one of quotas. Default: `true`. */
+  readonly durable?: boolean
+  /** Tables of your own, from `rateLimitTables`. Default: the shipped two. */
+  readonly tables?: RateLimitTables
+  /** The time, for tests. Default: the database's clock. */
+  readonly clock?: () => Date
+}
+
+/** A key and what it has used. */
+export interface KeyUsage extends Usage {
+  readonly key: string
+}
+
+/**
+ * The keys of a prefix that have used most of their limit, for people to look at; those that have used nothing have no row.
+ *
+ * It reads every row of the prefix, takes no lock and writes nothing.
+ *
+ * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` before any SQL; and what `Ratelimit.getRemaining` throws.
+ *
+ * @example
+ * ```ts
+ * import { drizzle } from 'drizzle-orm/node-postgres'
+ * import { Ratelimit, usage } from 'drizzle-ratelimit'
+ *
+ * const db = drizzle(process.env.DATABASE_URL!)
+ * const plan = Ratelimit.calendarWindow(10_000, 'month')
+ * for (const { key, used, limit } of await usage(db, { prefix: 'api-calls', limiter: plan, top: 20 })) {
+ *   console.log(key, used, limit)
+ * }
+ * ```
+ */
+export async function usage(db: Database, options: UsageOptions): Promise<KeyUsage[]> {
+  const { prefix, limiter, top = 10, durable = true, tables = SHIPPED, clock } = options
+  checkPrefix(prefix)
+  checkLimiter(limiter)
+  checkOption(!isUnlimited(limiter), 'usage needs a limit to read the rows by.')
+  checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
+  const table = durable ? tables.durable : tables.ephemeral
+  const statement = usageStatement(table, limiter.algorithm)
+  const injected = clock ? readClock(clock) : null
+  let time = injected ?? Date.now()
+  for (;;) {
+    const params = paramsAt(limiter, time)
+    const values = { prefix, top, clock: injected, ...params }
+    const rows = await run({ db, naming: UNNAMED }, statement, values)
+    const found = rows.map((row) => ({
+      row,
+      key: String(row['key']),
+      standing: standingOf(row, limiter, params),
+    }))
+    const read = () => found.map(({ key, standing }) => ({ key, ...usageOf(limiter, standing) }))
+    if (!limiter.periodAt) return read()
+    // Rows of another period than the one that was guessed are not found: without any it has to be asked which it is.
+    const now = found[0]?.standing.now ?? injected ?? (await databaseClock(db))
+    if (limiter.periodAt(now).start === params['periodStart']) return read()
+    time = now
+  }
+}
+
+async function databaseClock(db: Database): Promise<number> {
+  const [row] = await execute(db, sql`select ${CLOCK_MS} as now`)
+  return Number(row?.['now'])
+}
+
+const SHIPPED = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
+/** People look seldom. */
+const UNNAMED = new Naming(false)

@@ -1,0 +1,144 @@
+import { beforeAll, expect, test } from 'vitest'
+import { type LimitResult, Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import { useDatabase } from '../support/databases.ts'
+
+const CONNECTIONS = 24
+const TOKENS = 240
+const THRESHOLDS = [0.25, 0.5, 0.8, 1]
+const KEYS = ['a', 'b', 'c', 'd']
+const database = useDatabase()
+const UNDO = new Error('undo')
+
+let connections: ReturnType<typeof database.connect>[]
+beforeAll(() => {
+  connections = Array.from({ length: CONNECTIONS }, () => database.connect(1))
+})
+
+/** Limiters that share nothing but the tables, each with a connection of its own, as so many processes would. */
+function processes(prefix: string, clock: TestClock): Ratelimit[] {
+  return connections.map(
+    ({ db }) =>
+      new Ratelimit({
+        ...{ db, limiter: Ratelimit.calendarWindow(TOKENS, 'month'), prefix, clock: clock.now },
+        ...{ thresholds: THRESHOLDS, cleanupProbability: 0 },
+      }),
+  )
+}
+
+/** What was crossed on each key, as often as it was told. */
+class Told {
+  readonly #crossed = new Map(KEYS.map((key) => [key, [] as number[]]))
+
+  add(key: string, answer: LimitResult): void {
+    if (answer.success) this.#crossed.get(key)?.push(...(answer.crossed ?? []))
+  }
+
+  expectEachOnce(): void {
+    for (const crossed of this.#crossed.values()) expect(crossed.sort()).toEqual(THRESHOLDS)
+  }
+}
+
+/** The middle of three months, in each of which the limits are new. */
+const months = [0, 1, 2].map((month) => Date.UTC(2026, month, 15))
+
+test('24 connections on one window: each threshold is told once, in each of its periods', async () => {
+  const clock = new TestClock()
+  const all = processes('singles', clock)
+  for (const time of months) {
+    clock.ms = time
+    const told = new Told()
+    await Promise.all(
+      all.map(async (ratelimit) => {
+        for (let i = 0; i <= TOKENS / CONNECTIONS; i++) {
+          for (const key of KEYS) told.add(key, await ratelimit.limit(key))
+        }
+      }),
+    )
+    told.expectEachOnce()
+    for (const key of KEYS) expect(await all[0]?.getRemaining(key)).toMatchObject({ used: TOKENS })
+  }
+})
+
+test('calls that share statements, of several rates', async () => {
+  const clock = new TestClock()
+  const all = processes('bursts', clock)
+  for (const time of months) {
+    clock.ms = time
+    const told = new Told()
+    await Promise.all(
+      all.flatMap((ratelimit) =>
+        [1, 1, 1, 2, 2, 3, 3, 1].flatMap((rate) =>
+          KEYS.map(async (key) => told.add(key, await ratelimit.limit(key, { rate }))),
+        ),
+      ),
+    )
+    told.expectEachOnce()
+  }
+})
+
+test('beside refunds: what is used again is not told again', async () => {
+  const clock = new TestClock()
+  const all = processes('refunds', clock)
+  for (const time of months) {
+    clock.ms = time
+    const told = new Told()
+    await Promise.all(
+      all.map(async (ratelimit, process) => {
+        for (let i = 0; i < 30; i++) {
+          for (const key of KEYS) {
+            told.add(key, await ratelimit.limit(key, { rate: 2 }))
+            if ((i + process) % 3 === 0) await ratelimit.limit(key, { rate: -3 })
+          }
+        }
+      }),
+    )
+    // The rest, so that the last one is reached, too.
+    for (const ratelimit of all.slice(0, 1)) {
+      for (const key of KEYS) {
+        const { remaining: rate } = await ratelimit.getRemaining(key)
+        told.add(key, await ratelimit.limit(key, { rate }))
+      }
+    }
+    told.expectEachOnce()
+  }
+})
+
+test('beside transactions that roll back: once by those that are committed', async () => {
+  const all = processes('rollbacks', new TestClock())
+  const told = new Told()
+  let undone = 0
+  await Promise.all(
+    all.map(async (ratelimit, process) => {
+      for (let i = 0; i < 24; i++) {
+        for (const key of KEYS) {
+          const charge = connections[process]?.db.transaction(async (tx) => {
+            const answer = await ratelimit.limit(key, { tx })
+            if ((i + process) % 2 === 0) throw UNDO
+            told.add(key, answer)
+          })
+          await charge?.catch((error: unknown) => {
+            if (error !== UNDO) throw error
+            undone++
+          })
+        }
+      }
+    }),
+  )
+  expect(undone).toBeGreaterThan(TOKENS)
+  told.expectEachOnce()
+})
+
+test('through limitAll, of all keys at once', async () => {
+  const all = processes('together', new TestClock())
+  const told = new Told()
+  await Promise.all(
+    all.map(async (ratelimit) => {
+      for (let i = 0; i <= TOKENS / CONNECTIONS; i++) {
+        const { results } = await Ratelimit.limitAll(KEYS.map((key) => ({ ratelimit, key })))
+        for (const [k, result] of results.entries()) told.add(KEYS[k] ?? '', result)
+      }
+    }),
+  )
+  told.expectEachOnce()
+})

@@ -1,0 +1,496 @@
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { and, eq } from 'drizzle-orm'
+import {
+  type Database,
+  type KeyUsage,
+  type Limiter,
+  type LimitResult,
+  Ratelimit,
+  type RatelimitConfig,
+  rateLimitDurable,
+  rateLimitEphemeral,
+  type UsageOptions,
+} from 'drizzle-ratelimit'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import * as app from '../support/docs-app.ts'
+
+// Every block of docs/quotas.md is run as it stands there, on PGlite. The limiters' clock is this process' date, which the tests set.
+
+vi.mock('drizzle-ratelimit', async (importOriginal) => {
+  const original = await importOriginal<typeof import('drizzle-ratelimit')>()
+  const timed = { clock: () => new Date(), cleanupProbability: 0 }
+  class TimedRatelimit extends original.Ratelimit {
+    constructor(config: RatelimitConfig) {
+      super({ ...timed, ...config })
+    }
+  }
+  const timedUsage = (db: Database, options: UsageOptions) => original.usage(db, { ...timed, ...options })
+  return { ...original, Ratelimit: TimedRatelimit, usage: timedUsage }
+})
+
+/** The headings of all blocks, and of those that were run. */
+const written: string[] = []
+const taken = new Set<string>()
+let folder: string
+beforeAll(async () => {
+  await mkdir('node_modules/.cache', { recursive: true })
+  folder = await mkdtemp(resolve('node_modules/.cache/quotas-'))
+  await writeFile(join(folder, 'app.ts'), `export * from '${resolve('test/support/docs-app.ts')}'`)
+  const page = await readFile('docs/quotas.md', 'utf8')
+  let heading = ''
+  for (const [, title, code] of page.matchAll(/^#+ (.*)$|^```ts\n([\s\S]*?)^```/gm)) {
+    if (title) heading = title
+    if (!code) continue
+    written.push(heading)
+    await writeFile(fileOf(heading), code)
+  }
+})
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  at('2026-03-10T12:00:00Z')
+})
+afterAll(async () => {
+  await rm(folder, { recursive: true })
+  await app.db.$client.close()
+})
+
+/** What the section's block exports. */
+function block<Exports>(heading: string): Promise<Exports> {
+  taken.add(heading)
+  return import(fileOf(heading))
+}
+
+function fileOf(heading: string): string {
+  return join(folder, `${heading.replaceAll(/\W+/g, '-')}.ts`)
+}
+
+function at(time: string | number): void {
+  vi.setSystemTime(time)
+}
+
+function ms(time: string): number {
+  return Date.parse(time)
+}
+
+/** What the table says that a key has used; nothing where it has no row. */
+async function stored(prefix: string, key: string): Promise<number | null | undefined> {
+  const { prefix: prefixes, key: keys } = rateLimitDurable
+  const isTheirs = and(eq(prefixes, prefix), eq(keys, key))
+  const [row] = await app.db.select().from(rateLimitDurable).where(isTheirs)
+  return row?.count
+}
+
+async function newOrg(id: string, plan: app.Plan, since: string, timeZone = 'UTC'): Promise<app.Org> {
+  const made = { id, plan, since: new Date(since), timeZone }
+  await app.db.insert(app.orgs).values(made)
+  return made
+}
+
+const ROLLBACK = new Error('rollback')
+
+/** Does the work in a transaction that is rolled back. */
+async function undone(work: (tx: app.Tx) => Promise<unknown>): Promise<void> {
+  const transaction = app.db.transaction(async (tx) => {
+    await work(tx)
+    throw ROLLBACK
+  })
+  await expect(transaction).rejects.toBe(ROLLBACK)
+}
+
+describe('what the page says', () => {
+  test('periods', async () => {
+    const limiters = await block<Record<'utc' | 'tokyo' | 'subscription', Limiter>>('Periods')
+    const quota = new Ratelimit({ db: app.db, limiter: limiters.utc, prefix: 'periods' })
+    const period = async (limiter: Limiter) => {
+      await quota.limit('org', { limiter })
+      const { start = 0, reset } = await quota.getRemaining('org', { limiter })
+      return [start, reset].map((time) => new Date(time).toISOString())
+    }
+    const days = {
+      utc: ['2026-03-01T00:00:00.000Z', '2026-04-01T00:00:00.000Z'],
+      tokyo: ['2026-02-28T15:00:00.000Z', '2026-03-31T15:00:00.000Z'],
+      // In Berlin it is winter at the start and summer at the end.
+      subscription: ['2026-02-28T09:15:00.000Z', '2026-03-31T08:15:00.000Z'],
+    }
+    for (const name of ['utc', 'tokyo', 'subscription'] as const) {
+      expect(await period(limiters[name])).toEqual(days[name])
+    }
+    at('2026-03-31T08:15:00Z')
+    expect(await period(limiters.subscription)).toEqual([
+      '2026-03-31T08:15:00.000Z',
+      '2026-04-30T08:15:00.000Z',
+    ])
+  })
+
+  test('plans: what has been used meets the next one', async () => {
+    const team = Ratelimit.calendarWindow(100, 'month')
+    const quota = new Ratelimit({ db: app.db, limiter: team, prefix: 'plans', durable: true })
+    await quota.limit('org', { rate: 70 })
+    const left = async (limiter?: Limiter) => (await quota.getRemaining('org', { limiter })).remaining
+
+    expect(await left(Ratelimit.calendarWindow(500, 'month'))).toBe(430)
+    expect(await left(Ratelimit.calendarWindow(50, 'month'))).toBe(0)
+    expect(await left(Ratelimit.calendarWindow(100, 'year'))).toBe(30)
+    expect(await left(Ratelimit.calendarWindow(100, 'day'))).toBe(100)
+    const anchor = new Date('2026-02-20T00:00:00Z')
+    expect(await left(Ratelimit.calendarWindow(100, 'month', { anchor }))).toBe(30)
+    expect(await left(Ratelimit.calendarWindow(100, 'month', { timeZone: 'Asia/Tokyo' }))).toBe(30)
+    expect(await left(Ratelimit.calendarWindow(100, 'month', { timeZone: 'America/Lima' }))).toBe(100)
+    expect(await left(Ratelimit.fixedWindow(100, '30d'))).toBe(100)
+
+    const limiter = Ratelimit.unlimited()
+    expect(await quota.limit('org', { rate: 1000, limiter })).toMatchObject({ success: true })
+    const none = { limiter: Ratelimit.calendarWindow(0, 'month') }
+    expect(await quota.limit('org', none)).toMatchObject({ success: false, retryAfter: Infinity })
+    expect(await left()).toBe(30)
+    expect(await stored('plans', 'org')).toBe(70)
+    at('2026-04-01T00:00:00Z')
+    expect(await left()).toBe(100)
+  })
+
+  test('a debt ends with its period, or is paid back by refills', async () => {
+    const { served, traffic } = await block<{
+      served(org: string, megabytes: number): Promise<LimitResult>
+      traffic: Ratelimit
+    }>('Costs that are known only afterwards')
+    await served('org', 900)
+    expect(await served('org', 400)).toMatchObject({ success: true, remaining: 0 })
+    expect(await traffic.getRemaining('org')).toMatchObject({ used: 1300, remaining: 0 })
+    expect(await traffic.limit('org')).toMatchObject({ success: false, reset: ms('2026-04-01T00:00:00Z') })
+    at('2026-04-01T00:00:00Z')
+    expect(await traffic.getRemaining('org')).toMatchObject({ used: 0, remaining: 1000 })
+
+    const limiter = Ratelimit.tokenBucket(1, '1h', 10)
+    await traffic.limit('bucket', { rate: 12, force: true, limiter })
+    expect(await traffic.limit('bucket', { limiter })).toMatchObject({
+      success: false,
+      retryAfter: 3 * 3_600_000,
+    })
+  })
+
+  test('a reservation is settled once, and gives back to the period that paid', async () => {
+    const limiter = Ratelimit.calendarWindow(1000, 'month')
+    const quota = new Ratelimit({ db: app.db, limiter, prefix: 'reserved', durable: true })
+    const reserve = async (key: string) => {
+      const reserved = await quota.reserve(key, { rate: 400 })
+      if (!reserved.success) throw new Error('denied')
+      return reserved
+    }
+    const [less, more, late, later] = [
+      await reserve('less'),
+      await reserve('more'),
+      await reserve('late'),
+      await reserve('later'),
+    ]
+    await less.commit(100)
+    expect(await stored('reserved', 'less')).toBe(100)
+    await expect(less.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+    await more.commit(1500)
+    expect(await stored('reserved', 'more')).toBe(1500)
+
+    at('2026-04-02T00:00:00Z')
+    await quota.limit('late', { rate: 300 })
+    await late.commit(100)
+    expect(await quota.getRemaining('late')).toMatchObject({ used: 300 })
+    await later.commit(500)
+    expect(await quota.getRemaining('later')).toMatchObject({ used: 100 })
+  })
+
+  test('a reservation in a transaction is settled outside it, unless in it', async () => {
+    const limiter = Ratelimit.calendarWindow(1000, 'month')
+    const quota = new Ratelimit({ db: app.db, limiter, prefix: 'joined', durable: true })
+    let waiting: Promise<LimitResult> | undefined
+    let settled = false
+    await app.db.transaction(async (tx) => {
+      const reserved = await quota.reserve('org', { rate: 400, tx })
+      if (!reserved.success) throw new Error('denied')
+      waiting = reserved.commit(100).finally(() => {
+        settled = true
+      })
+      await sleep(50)
+    })
+    expect(settled).toBe(false)
+    await waiting
+    expect(await stored('joined', 'org')).toBe(100)
+
+    await app.db.transaction(async (tx) => {
+      const reserved = await quota.reserve('org', { rate: 400, tx })
+      if (reserved.success) await reserved.commit(50, { tx })
+    })
+    expect(await stored('joined', 'org')).toBe(150)
+    await undone((tx) => quota.reserve('org', { rate: 400, tx }))
+    expect(await stored('joined', 'org')).toBe(150)
+  })
+
+  test('thresholds, dry runs, and pages for people', async () => {
+    const { upload, page, uploads } = await block<{
+      upload(org: string, megabytes: number): Promise<{ crossed: readonly number[]; wouldDeny: boolean }>
+      page(
+        org: string,
+      ): Promise<{ used: number; limit: number; start?: number; reset: number; biggest: KeyUsage[] }>
+      uploads: Ratelimit
+    }>('Knowing what is used')
+    expect(await upload('small', 10)).toEqual({ crossed: [], wouldDeny: false })
+    expect(await upload('big', 799)).toEqual({ crossed: [], wouldDeny: false })
+    expect(await upload('big', 1)).toEqual({ crossed: [0.8], wouldDeny: false })
+    // What is given back and used again crosses nothing again.
+    await uploads.limit('big', { rate: -500 })
+    expect(await upload('big', 500)).toEqual({ crossed: [], wouldDeny: false })
+    expect(await upload('big', 300)).toEqual({ crossed: [], wouldDeny: true })
+    const [start, reset] = [ms('2026-03-01T00:00:00Z'), ms('2026-04-01T00:00:00Z')]
+    const standing = { used: 800, limit: 1000, start, reset }
+    expect(await page('big')).toMatchObject(standing)
+    expect((await page('big')).biggest).toEqual([
+      { key: 'big', ...standing, remaining: 200 },
+      { key: 'small', ...standing, used: 10, remaining: 990 },
+    ])
+    const limiter = Ratelimit.calendarWindow(2000, 'month')
+    expect(await uploads.limit('big', { rate: 800, limiter })).toMatchObject({ crossed: [0.8] })
+
+    const others = {
+      window: Ratelimit.fixedWindow(1000, '1d'),
+      anchored: Ratelimit.calendarWindow(1000, 'month', { anchor: new Date('2026-02-20T00:00:00Z') }),
+    }
+    for (const [key, limiter] of Object.entries(others)) await uploads.limit(key, { rate: 500, limiter })
+    expect((await page('big')).biggest.map(({ key }) => key)).toEqual(['big', 'small'])
+    for (const [key, limiter] of Object.entries(others)) {
+      expect(await uploads.getRemaining(key, { limiter })).toMatchObject({ used: 500 })
+      await uploads.limit(key, { rate: 500, limiter })
+      await uploads.limit(key, { rate: -500, limiter })
+    }
+    expect(await uploads.limit('window', { rate: 500, limiter: others.window })).toMatchObject({
+      crossed: [0.8, 1],
+    })
+    expect(await uploads.limit('anchored', { rate: 500, limiter: others.anchored })).not.toHaveProperty(
+      'crossed',
+    )
+  })
+})
+
+describe('the cookbook', () => {
+  test('a monthly plan, with an upgrade in the middle', async () => {
+    const { report, change, reports } = await block<{
+      report(org: app.Org, pages: number): Promise<number>
+      change(org: app.Org, plan: app.Plan): Promise<app.Org>
+      reports: Ratelimit
+    }>('A monthly plan, with an upgrade in the middle')
+    let org = await newOrg('monthly', 'team', '2026-01-31T09:15:00Z', 'Europe/Berlin')
+    expect(await report(org, 900)).toBe(100)
+    const monthsEnd = ms('2026-03-31T08:15:00Z')
+    await expect(report(org, 200)).rejects.toMatchObject({ retryAfter: monthsEnd - Date.now() })
+    expect(await stored('reports', org.id)).toBe(900)
+
+    org = await change(org, 'business')
+    expect(await report(org, 200)).toBe(3900)
+    expect(await stored('reports', org.id)).toBe(1100)
+    org = await change(org, 'suspended')
+    await expect(report(org, 1)).rejects.toMatchObject({ retryAfter: Infinity })
+    org = await change(org, 'enterprise')
+    expect(await report(org, 1_000_000)).toBe(Infinity)
+    org = await change(org, 'team')
+    await expect(report(org, 1)).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect(await stored('reports', org.id)).toBe(1100)
+
+    at(monthsEnd - 1)
+    await expect(report(org, 1)).rejects.toMatchObject({ retryAfter: 1 })
+    at(monthsEnd)
+    expect(await report(org, 1)).toBe(999)
+
+    // The limit of the limiter itself is for those who have no plan.
+    expect(await reports.limit('nobody')).toMatchObject({ success: false })
+    // Another anchor is another month.
+    expect(await report({ ...org, since: new Date(monthsEnd + 1) }, 1)).toBe(998)
+    at(monthsEnd + 2)
+    expect(await report({ ...org, since: new Date(monthsEnd + 1) }, 1)).toBe(999)
+  })
+
+  test('LLM tokens with reserve and commit', async () => {
+    const { complete, tokens } = await block<{
+      complete(org: string, prompt: string): Promise<string>
+      tokens: Ratelimit
+    }>('LLM tokens with reserve and commit')
+    const prompt = 'x'.repeat(1000)
+    const completions = () => app.db.$count(app.completions, eq(app.completions.org, 'llm'))
+    const thinking = vi.spyOn(app.llm, 'complete')
+
+    // The estimate is charged while the model thinks, and nothing is locked.
+    const during: number[] = []
+    thinking.mockImplementation(async () => {
+      during.push((await tokens.getRemaining('llm')).used)
+      return { text: 'ok', tokens: 2500 }
+    })
+    expect(await complete('llm', prompt)).toBe('ok')
+    expect([during, await stored('llm-tokens', 'llm'), await completions()]).toEqual([[4000], 2500, 1])
+
+    thinking.mockRejectedValueOnce(new Error('overloaded'))
+    await expect(complete('llm', prompt)).rejects.toThrow('overloaded')
+    expect(await stored('llm-tokens', 'llm')).toBe(2500)
+
+    // What it has cost beyond the estimate is charged, although so much is not left.
+    thinking.mockResolvedValueOnce({ text: 'long', tokens: 120_000 })
+    await complete('llm', prompt)
+    expect(await stored('llm-tokens', 'llm')).toBe(122_500)
+    thinking.mockClear()
+    await expect(complete('llm', prompt)).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect(thinking).not.toHaveBeenCalled()
+    expect(await completions()).toBe(2)
+
+    // Those that run at once do not spend the same tokens.
+    const many = Array.from({ length: 30 }, () => complete('crowd', prompt))
+    const refused = (await Promise.allSettled(many)).filter(({ status }) => status === 'rejected')
+    expect(refused).toHaveLength(5)
+
+    // What cannot be stored, and what a crash leaves, is the estimate.
+    thinking.mockImplementation(async () => {
+      await app.db.$client.exec('alter table completions rename to away')
+      return { text: 'lost', tokens: 2500 }
+    })
+    await expect(complete('lost', prompt)).rejects.toThrow()
+    await app.db.$client.exec('alter table away rename to completions')
+    expect(await stored('llm-tokens', 'lost')).toBe(4000)
+    thinking.mockRestore()
+  })
+
+  test('per second and per month at once', async () => {
+    const { call, perSecond, perMonth } = await block<{
+      call(org: string): Promise<{ success: boolean; retryAfter: number; deniedBy: string[] }>
+      perSecond: Ratelimit
+      perMonth: Ratelimit
+    }>('Per second and per month at once')
+    for (let calls = 0; calls < 10; calls++) expect(await call('org')).toMatchObject({ success: true })
+    expect(await call('org')).toEqual({ success: false, retryAfter: 1000, deniedBy: ['calls-per-second'] })
+    expect(await stored('calls-per-month', 'org')).toBe(10)
+
+    await perMonth.limit('org', { rate: 990 })
+    at(Date.now() + 1000)
+    const untilApril = ms('2026-04-01T00:00:00Z') - Date.now()
+    expect(await call('org')).toEqual({
+      ...{ success: false, retryAfter: untilApril },
+      deniedBy: ['calls-per-month'],
+    })
+    expect((await perSecond.getRemaining('org')).remaining).toBe(10)
+    expect(await stored('calls-per-month', 'org')).toBe(1000)
+  })
+
+  test('a failed job is refunded', async () => {
+    const { start, fail } = await block<{
+      start(org: string, cost: number): Promise<{ id: number }>
+      fail(id: number): Promise<void>
+    }>('A failed job is refunded')
+    const minutes = () => stored('render-minutes', 'org')
+    const first = await start('org', 100)
+    await start('org', 400)
+    await expect(start('org', 200)).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect([await minutes(), await app.db.$count(app.renders)]).toEqual([500, 2])
+    await fail(first.id)
+    await fail(first.id)
+    expect(await minutes()).toBe(400)
+
+    const last = await start('org', 200)
+    at('2026-04-01T00:00:00Z')
+    await start('org', 300)
+    await fail(last.id)
+    expect(await minutes()).toBe(300)
+  })
+
+  test('a charge that is delivered twice', async () => {
+    const { deliver } = await block<{
+      deliver(event: { id: string; org: string; units: number }): Promise<string>
+    }>('A charge that is delivered twice')
+    const event = { id: 'event 1', org: 'org', units: 600 }
+    const twice = await Promise.all([deliver(event), deliver(event)])
+    expect(twice.toSorted()).toEqual(['charged', 'known'])
+    expect(await deliver(event)).toBe('known')
+    expect(await stored('units', 'org')).toBe(600)
+
+    const other = { ...event, id: 'event 2' }
+    await expect(deliver(other)).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect([await app.db.$count(app.events), await stored('units', 'org')]).toEqual([1, 600])
+    at('2026-04-01T00:00:00Z')
+    expect(await deliver(other)).toBe('charged')
+    expect(await stored('units', 'org')).toBe(600)
+  })
+
+  test('failed logins, outside the transaction', async () => {
+    const { logIn, failures } = await block<{
+      logIn(email: string, password: string): Promise<void>
+      failures: Ratelimit
+    }>('Failed logins, outside the transaction')
+    const sessions = () => app.db.$count(app.sessions)
+    const left = async () => (await failures.getRemaining('a@example.com')).remaining
+    for (let times = 0; times < 20; times++) await logIn('a@example.com', 'correct horse')
+    expect([await sessions(), await left()]).toEqual([20, 5])
+
+    const wrong = () => logIn('a@example.com', 'guess').catch((error: Error) => error.constructor)
+    const guesses = await Promise.all(Array.from({ length: 12 }, wrong))
+    expect(guesses.filter((error) => error === app.WrongPassword)).toHaveLength(5)
+    expect(guesses.filter((error) => error === app.QuotaExceeded)).toHaveLength(7)
+    expect([await sessions(), await left()]).toEqual([20, 0])
+    await expect(logIn('a@example.com', 'correct horse')).rejects.toBeInstanceOf(app.QuotaExceeded)
+    const [row] = await app.db
+      .select()
+      .from(rateLimitEphemeral)
+      .where(eq(rateLimitEphemeral.prefix, 'failed-logins'))
+    expect(row?.count).toBe(5)
+    at(Date.now() + 30 * 60_000)
+    await logIn('a@example.com', 'correct horse')
+  })
+
+  test('a trial that turns into a plan', async () => {
+    const { sign, subscribe } = await block<{
+      sign(org: app.Org): Promise<LimitResult>
+      subscribe(org: app.Org): Promise<app.Org>
+    }>('A trial that turns into a plan')
+    const org = await newOrg('trial', 'trial', '2026-03-01T12:00:00Z')
+    const idle = await newOrg('idle', 'trial', '2026-03-01T12:00:00Z')
+    const signed = await Promise.all(Array.from({ length: 60 }, () => sign(org)))
+    expect(signed.filter(({ success }) => success)).toHaveLength(50)
+    const trialsEnd = ms('2026-03-15T12:00:00Z')
+    at(trialsEnd - 1)
+    expect(await sign(org)).toMatchObject({ success: false, remaining: 0 })
+    expect(await sign(idle)).toMatchObject({ success: true })
+    at(trialsEnd)
+    expect(await sign(idle)).toMatchObject({ success: false, retryAfter: Infinity })
+
+    at('2026-03-20T08:00:00Z')
+    const subscribed = await subscribe(org)
+    expect(await sign(subscribed)).toMatchObject({
+      ...{ success: true, limit: 1000, remaining: 999 },
+      reset: ms('2026-04-20T08:00:00Z'),
+    })
+    expect(await stored('documents', 'trial')).toBe(1)
+  })
+
+  test('a warning mail at 80 %', async () => {
+    const { send, sent } = await block<{ send(org: string): Promise<void>; sent: Ratelimit }>(
+      'A warning mail at 80 %',
+    )
+    const mails = async () => (await app.db.select().from(app.mails)).map(({ text }) => text)
+    for (let messages = 0; messages < 79; messages++) await send('org')
+    expect(await mails()).toEqual([])
+
+    // The table of messages is away: all is rolled back, and nothing was crossed.
+    await app.db.$client.exec('alter table messages rename to away')
+    await expect(send('org')).rejects.toThrow()
+    await app.db.$client.exec('alter table away rename to messages')
+    expect([await stored('messages', 'org'), await mails()]).toEqual([79, []])
+
+    await Promise.allSettled(Array.from({ length: 30 }, () => send('org')))
+    const warnings = ['80 % of your messages are sent', '100 % of your messages are sent']
+    expect(await mails()).toEqual(warnings)
+    expect([await stored('messages', 'org'), await app.db.$count(app.messages)]).toEqual([100, 100])
+
+    await sent.limit('org', { rate: -50 })
+    for (let messages = 0; messages < 50; messages++) await send('org')
+    expect(await mails()).toEqual(warnings)
+    at('2026-04-01T00:00:00Z')
+    for (let messages = 0; messages < 80; messages++) await send('org')
+    expect(await mails()).toEqual([...warnings, warnings[0]])
+  })
+})
+
+test('every block of the page was run', () => {
+  expect([...taken].toSorted()).toEqual(written.toSorted())
+})

@@ -1,0 +1,69 @@
+import { type Limiter, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import type { TestDatabase } from '../support/databases.ts'
+
+export const HOUR_MS: number = 3_600_000
+
+/** The month of the test's clock. */
+export const JANUARY: { readonly start: number; readonly end: number } = {
+  start: Date.UTC(2026, 0, 1),
+  end: Date.UTC(2026, 1, 1),
+}
+
+type KindName = 'interval bucket' | 'continuous bucket' | 'sliding window' | 'fixed window' | 'calendar month'
+
+/** Ten of each kind; in a bucket one comes back an hour. */
+export const TEN: Record<KindName, Limiter> = {
+  'interval bucket': Ratelimit.tokenBucket(1, '1h', 10),
+  'continuous bucket': Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' }),
+  'sliding window': Ratelimit.slidingWindow(10, '10h'),
+  'fixed window': Ratelimit.fixedWindow(10, '10h'),
+  'calendar month': Ratelimit.calendarWindow(10, 'month'),
+}
+
+export const kinds: readonly { readonly name: string; readonly limiter: Limiter }[] = Object.entries(TEN).map(
+  ([name, limiter]) => ({ name, limiter }),
+)
+
+/** The same kind of limit with more or fewer. */
+export function resized(name: string, tokens: number): Limiter {
+  if (name === 'sliding window') return Ratelimit.slidingWindow(tokens, '10h')
+  if (name === 'fixed window') return Ratelimit.fixedWindow(tokens, '10h')
+  if (name === 'calendar month') return Ratelimit.calendarWindow(tokens, 'month')
+  const refill = name === 'interval bucket' ? 'interval' : 'continuous'
+  return Ratelimit.tokenBucket(1, '1h', tokens, { refill })
+}
+
+/** A quota with a prefix and a clock of its own. */
+export interface QuotaUnderTest {
+  readonly clock: TestClock
+  readonly prefix: string
+  readonly config: RatelimitConfig
+  readonly quota: Ratelimit
+  /** With the version of each row, so that even writing the same again would show. */
+  rows(): Promise<Record<string, unknown>[]>
+}
+
+let prefixes = 0
+
+export function quotaOn(
+  database: TestDatabase,
+  limiter: Limiter,
+  options: Partial<RatelimitConfig> = {},
+): QuotaUnderTest {
+  const clock = new TestClock()
+  const prefix = `quota ${prefixes++}`
+  const config = {
+    ...{ db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0 },
+    ...options,
+  } as RatelimitConfig
+  const rows = () =>
+    database.rows(
+      `select xmin::text, ctid::text, to_jsonb(stored) as stored from rate_limit_ephemeral stored where prefix = $1`,
+      [prefix],
+    )
+  return { clock, prefix, config, quota: new Ratelimit(config), rows }
+}
+
+/** What rolls a transaction back, and is expected to come out of it. */
+export const UNDO: Error = new Error('undo')

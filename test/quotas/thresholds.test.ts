@@ -1,0 +1,263 @@
+import { describe, expect, test } from 'vitest'
+import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, resized, TEN, UNDO } from './kinds.ts'
+
+const database = useDatabase()
+const BOTH = { thresholds: [0.8, 1] }
+
+function crossedBy(answer: LimitResult): readonly number[] {
+  // Who has crossed nothing is told nothing.
+  expect(answer).not.toMatchObject({ crossed: [] })
+  return (answer.success && answer.crossed) || []
+}
+
+/** What each of some calls has crossed, one after the other. */
+async function crossings({ quota }: Pick<QuotaUnderTest, 'quota'>, rates: readonly number[]) {
+  const crossed: (readonly number[])[] = []
+  for (const rate of rates) crossed.push(crossedBy(await quota.limit('key', { rate })))
+  return crossed
+}
+
+const ones = Array.from({ length: 11 }, () => 1)
+
+describe.each(kinds)('$name', ({ name, limiter }) => {
+  const remembers = name === 'calendar month'
+
+  test('the call that reaches a share has crossed it, and no other', async () => {
+    const crossed = await crossings(quotaOn(database, limiter, BOTH), ones)
+    expect(crossed).toEqual([...Array(7).fill([]), [0.8], [], [1], []])
+  })
+
+  test('of equal calls at once, too', async () => {
+    const { db, statements } = watch(database.db)
+    const { quota } = quotaOn(database, limiter, { ...BOTH, db })
+    const answers = await Promise.all(ones.map(() => quota.limit('key')))
+    expect(statements).toHaveLength(1)
+    expect(answers.map(crossedBy)).toEqual([...Array(7).fill([]), [0.8], [], [1], []])
+  })
+
+  test.each([
+    { rates: [10], crossed: [[0.8, 1]] },
+    { rates: [8, 2], crossed: [[0.8], [1]] },
+    { rates: [3, 3, 3, 1], crossed: [[], [], [0.8], [1]] },
+    { rates: [7, 3], crossed: [[], [0.8, 1]] },
+    { rates: [7, 4, 0, 1], crossed: [[], [], [], [0.8]] },
+  ])('rates of $rates cross as much as they take', async ({ rates, crossed }) => {
+    expect(await crossings(quotaOn(database, limiter, BOTH), rates)).toEqual(crossed)
+  })
+
+  test('a threshold beyond the limit is crossed by debt, also by equal calls at once', async () => {
+    const { quota } = quotaOn(database, limiter, { thresholds: [1, 1.5, 3] })
+    expect(crossedBy(await quota.limit('key', { rate: 9 }))).toEqual([])
+    const rate = 3
+    const answers = await Promise.all([1, 2, 3].map(() => quota.limit('key', { rate, force: true })))
+    expect(answers.map(crossedBy)).toEqual([[1], [1.5], []])
+    expect(crossedBy(await quota.limit('key', { rate: 50, force: true }))).toEqual([3])
+  })
+
+  test('what is rolled back has crossed nothing: it is crossed again', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    await quota.limit('key', { rate: 7 })
+    const undone = database.db.transaction(async (tx) => {
+      expect(crossedBy(await quota.limit('key', { rate: 2, tx }))).toEqual([0.8])
+      expect(crossedBy(await quota.limit('key', { tx }))).toEqual([1])
+      throw UNDO
+    })
+    await expect(undone).rejects.toBe(UNDO)
+    expect(await crossings({ quota }, [1, 1, 1])).toEqual([[0.8], [], [1]])
+  })
+
+  test('what was given back and is used again crosses again, but in a calendar once a period', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    expect(await crossings({ quota }, [8, -3, 3, 2, -10, 10])).toEqual([
+      ...[[0.8], [], remembers ? [] : [0.8], [1], []],
+      remembers ? [] : [0.8, 1],
+    ])
+  })
+
+  test('equal calls at once that take again what was given back, too', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    await crossings({ quota }, [9, -4])
+    const answers = await Promise.all([1, 2, 3, 4, 5].map(() => quota.limit('key')))
+    expect(answers.map(crossedBy)).toEqual([[], [], remembers ? [] : [0.8], [], [1]])
+  })
+
+  test('when all has come back they are crossed again', async () => {
+    const { clock, quota } = quotaOn(database, limiter, BOTH)
+    for (let period = 0; period < 3; period++) {
+      const { reset } = await quota.limit('key', { rate: 0 })
+      clock.ms = Math.max(reset, clock.ms)
+      expect(await crossings({ quota }, [5, 3, 2])).toEqual([[], [0.8], [1]])
+    }
+  })
+
+  test("a plan's shares are those of its own limit", async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const larger = resized(name, 100)
+    const calls: [number, Limiter][] = name.includes('bucket')
+      ? // A bucket stores what is left: eight of ten used are 98 of a hundred.
+        [
+          [8, limiter],
+          [1, larger],
+          [1, larger],
+          [-90, larger],
+          [69, larger],
+          [1, larger],
+        ]
+      : [
+          [8, limiter],
+          [71, larger],
+          [1, larger],
+          [20, larger],
+        ]
+    const crossed: (readonly number[])[] = []
+    for (const [rate, plan] of calls)
+      crossed.push(crossedBy(await quota.limit('key', { rate, limiter: plan })))
+    expect(crossed).toEqual(
+      name.includes('bucket') ? [[0.8], [], [1], [], [], [0.8]] : [[0.8], [], [0.8], [1]],
+    )
+  })
+
+  test('limitAll tells what each has crossed when all are consumed, and nothing when one denies', async () => {
+    const { quota, config } = quotaOn(database, limiter, BOTH)
+    await quota.limit('key', { rate: 7 })
+    const silent = new Ratelimit({ ...config, prefix: `${config.prefix} silent`, thresholds: [] })
+    const requests = [
+      { ratelimit: quota, key: 'key', rate: 2 },
+      { ratelimit: silent, key: 'key', rate: 9 },
+      { ratelimit: quota, key: 'other', rate: 10 },
+    ]
+    const denying = { ratelimit: silent, key: 'denies', rate: 11 }
+    const denied = await Ratelimit.limitAll([...requests, denying])
+    expect(denied.success).toBe(false)
+    expect(denied.results.map(crossedBy)).toEqual([[], [], [], []])
+    const { results } = await Ratelimit.limitAll(requests)
+    expect(results.map(crossedBy)).toEqual([[0.8], [], [0.8, 1]])
+    const again = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key' }])
+    expect(again.results.map(crossedBy)).toEqual([[1]])
+  })
+
+  test('of one row twice in limitAll, one is told', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const twice = { ratelimit: quota, key: 'key', rate: 4 }
+    const { results } = await Ratelimit.limitAll([twice, twice])
+    expect(results.flatMap(crossedBy)).toEqual([0.8])
+  })
+
+  test('what was given back and is used again by limitAll, too', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const rates = [9, -4, 4, 1]
+    const told: (readonly number[])[] = []
+    for (const rate of rates) {
+      const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate }])
+      told.push(results.flatMap(crossedBy))
+    }
+    expect(told).toEqual([[0.8], [], remembers ? [] : [0.8], [1]])
+  })
+
+  test('a reservation tells what the estimate crosses, and its commit what is more', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const reserved = await quota.reserve('key', { rate: 8 })
+    expect(crossedBy(reserved)).toEqual([0.8])
+    if (reserved.success) expect(crossedBy(await reserved.commit(12))).toEqual([1])
+    const released = await quota.reserve('other', { rate: 8 })
+    if (released.success) expect(crossedBy(await released.release())).toEqual([])
+    const next = await quota.reserve('other', { rate: 8 })
+    expect(crossedBy(next)).toEqual(remembers ? [] : [0.8])
+  })
+})
+
+test('of a sliding window they are crossed again as soon as enough has faded', async () => {
+  const { clock, quota } = quotaOn(database, TEN['sliding window'], BOTH)
+  expect(await crossings({ quota }, [8])).toEqual([[0.8]])
+  clock.advance(10 * HOUR_MS + 5 * HOUR_MS)
+  // Four are left of the eight.
+  expect(await crossings({ quota }, [3, 1])).toEqual([[], [0.8]])
+})
+
+test('of a bucket they are crossed again as soon as one has come', async () => {
+  const { clock, quota } = quotaOn(database, TEN['interval bucket'], BOTH)
+  expect(await crossings({ quota }, [8])).toEqual([[0.8]])
+  clock.advance(HOUR_MS)
+  expect(await crossings({ quota }, [1])).toEqual([[0.8]])
+})
+
+test('in a calendar they are crossed once a period also through an upgrade and back', async () => {
+  const { quota } = quotaOn(database, TEN['calendar month'], BOTH)
+  const limiter = Ratelimit.calendarWindow(100, 'month')
+  expect(crossedBy(await quota.limit('key', { rate: 9 }))).toEqual([0.8])
+  expect(crossedBy(await quota.limit('key', { rate: 5, limiter }))).toEqual([])
+  await quota.limit('key', { rate: -14 })
+  expect(await crossings({ quota }, [8, 2])).toEqual([[], []])
+})
+
+test('in a calendar they are crossed in each period: the month, and the next one', async () => {
+  const { clock, quota } = quotaOn(database, TEN['calendar month'], BOTH)
+  clock.ms = JANUARY.end - 1
+  expect(await crossings({ quota }, [9])).toEqual([[0.8]])
+  clock.advance(1)
+  expect(await crossings({ quota }, [7, 1, 1, 1])).toEqual([[], [0.8], [], [1]])
+})
+
+describe('a share that no number says exactly', () => {
+  // 0.07 * 100 is more than 7, and 0.55 * 1e8 more than 55,000,000.
+  const shares = Array.from({ length: 99 }, (_, i) => (i + 1) / 100)
+
+  test.each([100, 1e8, 1e12, 9e15])('is crossed by the unit that it means, of %d', async (tokens) => {
+    const limiters = [
+      Ratelimit.calendarWindow(tokens, 'month'),
+      Ratelimit.fixedWindow(tokens, '10h'),
+      Ratelimit.slidingWindow(tokens, '10h'),
+      Ratelimit.tokenBucket(tokens, '10h', tokens),
+    ]
+    for (const limiter of limiters) {
+      const { quota } = quotaOn(database, limiter, { thresholds: shares })
+      const percent = tokens / 100
+      expect(await crossings({ quota }, [percent - 1, 1])).toEqual([[], [0.01]])
+      for (const share of shares.slice(1)) {
+        expect(await crossings({ quota }, [percent - 1, 1])).toEqual([[], [share]])
+      }
+    }
+  })
+
+  test('is crossed by fractions that add up to it', async () => {
+    const { quota } = quotaOn(database, Ratelimit.tokenBucket(1, '1h', 1), { thresholds: [0.3, 0.8] })
+    const crossed = await crossings({ quota }, Array(10).fill(0.1))
+    expect(crossed).toEqual([[], [], [0.3], [], [], [], [], [0.8], [], []])
+  })
+})
+
+test('an unlimited or blocked plan crosses nothing', async () => {
+  for (const limiter of [Ratelimit.unlimited(), Ratelimit.fixedWindow(0, '1d')]) {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    expect(crossedBy(await quota.limit('key', { rate: 10 }))).toEqual([])
+  }
+})
+
+test('another limiter of the same rows tells what is its own', async () => {
+  const { quota, config } = quotaOn(database, TEN['calendar month'], { thresholds: [0.5] })
+  const other = new Ratelimit({ ...config, thresholds: [0.5, 0.6, 1] })
+  expect(crossedBy(await quota.limit('key', { rate: 5 }))).toEqual([0.5])
+  expect(crossedBy(await other.limit('key', { rate: 5 }))).toEqual([0.6, 1])
+})
+
+test('the thresholds are those that the limiter was made with', async () => {
+  const thresholds = [0.8]
+  const { quota } = quotaOn(database, TEN['fixed window'], { thresholds })
+  thresholds[0] = 0.1
+  expect(await crossings({ quota }, [7, 1])).toEqual([[], [0.8]])
+})
+
+test.each([0, -0.1, Number.NaN, Number.POSITIVE_INFINITY, '0.8' as never])('%s is refused', (share) => {
+  expect(() => quotaOn(database, TEN['fixed window'], { thresholds: [0.5, share] })).toThrow(
+    expect.objectContaining({ code: 'INVALID_OPTION' }),
+  )
+})
+
+test('thresholds that are no list are refused', () => {
+  expect(() => quotaOn(database, TEN['fixed window'], { thresholds: 0.8 as never })).toThrow(
+    expect.objectContaining({ code: 'INVALID_OPTION' }),
+  )
+})
