@@ -7,6 +7,7 @@ import type { Load } from './load.ts'
 import { memory } from './memory.ts'
 import { processes } from './processes.ts'
 import { tableSize } from './table-size.ts'
+import { TRICKS } from './tricks.ts'
 
 export const LOADS: readonly Load[] = [
   ...CONCURRENT,
@@ -17,4 +18,5 @@ export const LOADS: readonly Load[] = [
   cleanup,
   hotUpdates,
   memory,
+  ...TRICKS,
 ]
