@@ -7,7 +7,7 @@ import type { Ratelimit } from './ratelimit.ts'
 interface CommonConfig {
   /** Any Drizzle Postgres database, or a transaction: then every call joins it. */
   readonly db: Database
-  /** The limit, from `Ratelimit.tokenBucket`, `Ratelimit.slidingWindow` or `Ratelimit.fixedWindow`. */
+  /** The limit, from `Ratelimit.tokenBucket`, `slidingWindow`, `fixedWindow`, `calendarWindow` or `unlimited`. */
   readonly limiter: Limiter
   /** The limiter's namespace: the same key under two prefixes is two rows. */
   readonly prefix: string
@@ -25,12 +25,12 @@ interface CommonConfig {
   /**
    * Gives statements names, so that each connection plans them once; on node-postgres, the other drivers make nothing of it. Where a
    * pooler refuses a name, outside transactions, statements go without from then on. Default: outside transactions; `true` is
-   * in transactions too, `false` nowhere.
+   * in transactions too, where the first refusal breaks the transaction; `false` nowhere.
    */
   readonly preparedStatements?: boolean
   /**
    * Shares of the limit, such as `[0.8, 1]`: the one call that crosses one has it in its answer's `crossed`. In a calendar window that
-   * happens once a period; elsewhere again when what was given back is used once more. Default: none.
+   * happens once a period, unless it is reset; elsewhere again when what was given back is used once more. Default: none.
    */
   readonly thresholds?: readonly number[]
   /** Try a limit out: what it denies is let pass without being charged, and told in the answer's `wouldDeny`. Default: `false`. */

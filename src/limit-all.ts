@@ -118,7 +118,10 @@ function addUp(charges: readonly Charge[]): RowCharge[] {
       )
     }
     const rate = ofRow.reduce((sum, charge) => sum + charge.rate, 0)
-    const row = { ...first, rate, calls: 1 }
+    // Whoever enforces the limit enforces it for all.
+    const dryRun = ofRow.every((charge) => charge.dryRun)
+    const thresholds = [...new Set(ofRow.flatMap((charge) => charge.thresholds))]
+    const row = { ...first, rate, dryRun, thresholds, calls: 1 }
     for (const charge of ofRow) rows.set(charge, row)
   }
   return charges.map((charge) => of(charge, rows))

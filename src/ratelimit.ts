@@ -93,7 +93,7 @@ export class Ratelimit {
       table: durable ? tables.durable : tables.ephemeral,
       naming: new Naming(preparedStatements),
     }
-    this.#reporting = { thresholds: [...thresholds], dryRun }
+    this.#reporting = { thresholds: [...new Set(thresholds)], dryRun }
     this.#namespace = { prefix, clock: clock ? () => readClock(clock) : () => null }
     this.#denials = inMemoryBlock
       ? new DenyCache(this.#home.table, this.#namespace, maxBlockedKeys)
@@ -226,8 +226,9 @@ export class Ratelimit {
     const { answer, paidFrom } = await this.#charge(call, options.tx)
     if (!answer.success) return answer
     return reservationOf(answer, call.rate, async (difference, { tx, limiter = call.limiter }) => {
-      // What a dry run would have denied is not charged afterwards either.
-      const rate = answer.wouldDeny ? 0 : difference
+      // Another algorithm has not paid, and gives nothing back; what a dry run would have denied is not charged afterwards either.
+      const elsewhere = difference < 0 && limiter.algorithm !== call.limiter.algorithm
+      const rate = answer.wouldDeny || elsewhere ? 0 : difference
       const settling = { ...this.#call(key, { rate, limiter, force: true }), paidFrom }
       return (await this.#charge(settling, tx)).answer
     })
@@ -242,8 +243,13 @@ export class Ratelimit {
     try {
       return await (joined ? this.#decideIn(joined, call) : this.#decideAlone(call))
     } finally {
-      if (call.rate < 0) this.#forgetDenials(call.key)
+      if (this.#maySoften(call)) this.#forgetDenials(call.key)
     }
+  }
+
+  /** Whether what is remembered of the key may be too strict afterwards: another plan may have made its row anew. */
+  #maySoften({ rate = 1, limiter = this.#limiter }: Pick<LimitOptions, 'rate' | 'limiter'>): boolean {
+    return rate < 0 || limiter !== this.#limiter
   }
 
   /**
@@ -271,8 +277,8 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
-    const charges = requests.map(({ ratelimit, key, ...rest }) => ({
-      ...ratelimit.#call(key, rest),
+    const charges = requests.map(({ ratelimit, key, rate, limiter }) => ({
+      ...ratelimit.#call(key, { rate, limiter }),
       table: ratelimit.#home.table,
     }))
     const [first, ...others] = new Set(requests.map(({ ratelimit }) => ratelimit))
@@ -299,7 +305,9 @@ export class Ratelimit {
       for (const [i, ratelimit] of [first, ...others].entries()) ratelimit.#sweepSometimes(clocks[i] ?? null)
       return together(requests, results)
     } finally {
-      for (const { ratelimit, key, rate = 1 } of requests) if (rate < 0) ratelimit.#forgetDenials(key)
+      for (const { ratelimit, key, ...rest } of requests) {
+        if (ratelimit.#maySoften(rest)) ratelimit.#forgetDenials(key)
+      }
     }
   }
 
@@ -385,7 +393,7 @@ export class Ratelimit {
     const sentAt = performance.now()
     const { decision, place } = await this.#coalescer.add(call)
     const charged = chargedBy(call, decision, place)
-    this.#denials?.learn(call, decision, place < decision.granted, sentAt)
+    this.#denials?.learn(call, decision, place < decision.granted, { sentAt, clock })
     this.#sweepSometimes(clock)
     return charged
   }

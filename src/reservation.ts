@@ -10,7 +10,8 @@ export interface Reservation {
    * It runs outside the transaction of the reservation, unless it is given one; and under its limit, unless the plan is another by now.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be called again after an error
-   * that says that nothing was charged.
+   * that says that nothing was charged; not after a rollback of the transaction that it was settled in, which it cannot see, and which
+   * leaves the estimate: run again from the reservation on, or settle outside.
    */
   commit(actual: number, options?: CallOptions): Promise<LimitResult>
   /** Gives all of it back: the same as `commit(0)`. */

@@ -11,6 +11,8 @@ const MOST_BYTES = 1024
 
 const utf8 = new TextEncoder()
 
+const LATEST_MS = Date.UTC(10_000)
+
 /** A cache takes the memory for its most keys at once. */
 const MOST_BLOCKED_KEYS = 10_000_000
 
@@ -103,6 +105,7 @@ export function checkOption(valid: boolean, what: string): asserts valid {
 export function readClock(clock: () => Date): number {
   const time = clock()
   const ms = time instanceof Date ? time.getTime() : Number.NaN
-  if (Number.isNaN(ms)) throw new RatelimitError('INVALID_CLOCK', 'The clock must return a valid Date.')
+  if (!(Math.abs(ms) < LATEST_MS))
+    throw new RatelimitError('INVALID_CLOCK', 'The clock must return a valid Date before the year 10,000.')
   return ms
 }

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { availableOf, type Denied, denialOf, wholeUnits } from '../answer.ts'
+import { shapeOf } from '../database/ddl.ts'
 import type { Call, Decision, Namespace } from './decide.ts'
 import { sameLimiter } from './queue.ts'
 
@@ -49,8 +50,13 @@ export class DenyCache {
     return { ...denied, retryAfter: denied.retryAfter - Math.floor(now - saidAt) }
   }
 
-  /** Learns that the database granted the call, or denied it, which it was sent at `sentAt` by the monotonic clock. */
-  learn(call: Call, decision: Decision, granted: boolean, sentAt: number): void {
+  /** Learns that the database granted the call, or denied it, which was sent at these times. */
+  learn(
+    call: Call,
+    decision: Decision,
+    granted: boolean,
+    { sentAt, clock }: { readonly sentAt: number; readonly clock: number | null },
+  ): void {
     // A look changes nothing.
     if (call.rate === 0) return
     this.#denials.delete(call.key)
@@ -62,7 +68,7 @@ export class DenyCache {
       algorithm.fitsAt(state, now, call.rate, params),
       algorithm.fitsAt(state, now, oneMore, params),
     )
-    const injected = this.#namespace.clock() !== null
+    const injected = clock !== null
     this.#denials.set(call.key, {
       ...{ call, decision },
       saidAt: injected ? now : performance.now(),
@@ -71,7 +77,7 @@ export class DenyCache {
   }
 
   forget(table: RateLimitTable, prefix: string, key: string): void {
-    if (table !== this.#table || prefix !== this.#namespace.prefix) return
+    if (shapeOf(table).quoted !== shapeOf(this.#table).quoted || prefix !== this.#namespace.prefix) return
     this.#denials.delete(key)
     this.#forgotAt = performance.now()
   }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { type Allowed, Ratelimit, type Reservation, type Reserved } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, JANUARY, kinds, quotaOn, resized, TEN, UNDO } from './kinds.ts'
 
 const database = useDatabase()
 const settlings = [
@@ -344,15 +344,41 @@ describe('a plan', () => {
     expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: 3 })
   })
 
-  // FAILS: what is more is charged under the old plan, whose row replaces that of the new one.
-  test('of another algorithm that began meanwhile keeps what it has counted', async () => {
-    const { quota } = quotaOn(database, TEN['fixed window'])
+  const unlimited = { name: 'unlimited', limiter: Ratelimit.unlimited() }
+  const changes = [...kinds, unlimited].flatMap((from) =>
+    kinds
+      .filter(({ limiter }) => limiter.algorithm !== from.limiter.algorithm)
+      .map((to) => ({ from, to, change: `${from.name}, then ${to.name}` })),
+  )
+
+  test.each(changes)('that is told at the settling is given back nothing, $change', async ({ from, to }) => {
+    const { limiter } = to
+    const { quota } = quotaOn(database, from.limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
-    const limiter = TEN['calendar month']
     await quota.limit('key', { rate: 3, limiter })
-    const options = { tx: undefined, limiter }
-    await reserved.commit(6, options)
-    expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: 5 })
+    expect(await reserved.release({ limiter })).toMatchObject({ success: true, limit: 10, remaining: 7 })
+    expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: 3 })
+  })
+
+  test.each(changes)(
+    'that is told at the settling is charged what is more, $change',
+    async ({ from, to }) => {
+      const { limiter } = to
+      const { quota } = quotaOn(database, from.limiter)
+      const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+      await quota.limit('key', { rate: 3, limiter })
+      expect(await reserved.commit(6, { limiter })).toMatchObject({ success: true, limit: 10, remaining: 5 })
+      expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: 5 })
+    },
+  )
+
+  test.each(kinds)('that is larger by now is settled like its own, $name', async ({ name, limiter }) => {
+    const { quota } = quotaOn(database, limiter)
+    const larger = resized(name, 100)
+    const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+    const { used } = await quota.getRemaining('key', { limiter: larger })
+    await reserved.commit(1, { limiter: larger })
+    expect(await quota.getRemaining('key', { limiter: larger })).toMatchObject({ used: used - 3 })
   })
 
   test('that is unlimited is settled without a statement', async () => {

@@ -68,7 +68,6 @@ describe.each(kinds)('$name', ({ name, limiter }) => {
   })
 })
 
-// FAILS: another statement asks for the time, which says nothing where no calendar depends on it.
 test('of an empty prefix one statement says so', async () => {
   const { db, statements } = watch(database.db)
   expect(await usage(db, { prefix: 'empty', limiter: TEN['fixed window'] })).toEqual([])
@@ -96,6 +95,13 @@ test('rows of another algorithm are not read', async () => {
   expect(await keys({ limiter: TEN['sliding window'] })).toEqual(['sliding window'])
   expect(await keys({ limiter: TEN['calendar month'] })).toEqual(['calendar month'])
   expect(await keys({ limiter: TEN['interval bucket'] })).toEqual(['continuous bucket', 'interval bucket'])
+})
+
+test('a bucket that starts partly filled has used nothing of the rows that are not its own', async () => {
+  const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 })
+  const { quota, find } = await usedBy({ a: 1 }, limiter)
+  await quota.limit('fixed', { limiter: TEN['fixed window'] })
+  expect(await find()).toMatchObject([{ key: 'a', used: 7 }])
 })
 
 test('rows that limitAll has made and given up are none', async () => {
