@@ -243,11 +243,11 @@ export class Ratelimit {
     try {
       return await (joined ? this.#decideIn(joined, call) : this.#decideAlone(call))
     } finally {
-      if (this.#maySoften(call)) this.#forgetDenials(call.key)
+      if (joined ? this.#maySoften(call) : call.rate < 0) this.#forgetDenials(call.key)
     }
   }
 
-  /** Whether what is remembered of the key may be too strict afterwards: another plan may have made its row anew. */
+  /** Whether what is remembered of the key may be too strict after a transaction: another plan may have made its row anew. */
   #maySoften({ rate = 1, limiter = this.#limiter }: Pick<LimitOptions, 'rate' | 'limiter'>): boolean {
     return rate < 0 || limiter !== this.#limiter
   }

@@ -68,6 +68,24 @@ test('repeated denials need no database, other keys and other limits do', async 
   expect(statements).toHaveLength(4)
 })
 
+test("a plan's denial is remembered, too", async () => {
+  const { remembering, statements } = pair()
+  const limiter = Ratelimit.fixedWindow(3, '10s')
+  await remembering.limit('key', { rate: 3, limiter })
+  for (let i = 0; i < 5; i++)
+    expect(await remembering.limit('key', { limiter })).toMatchObject({ success: false })
+  expect(statements).toHaveLength(2)
+})
+
+test('another plan in a transaction has the database asked', async () => {
+  const { remembering } = pair()
+  await remembering.limit('key', { rate: 7 })
+  expect(await remembering.limit('key')).toMatchObject({ success: false })
+  const limiter = Ratelimit.tokenBucket(1, '10s', 5)
+  await database.db.transaction((tx) => remembering.limit('key', { tx, limiter }))
+  expect(await remembering.limit('key')).toMatchObject({ success: true })
+})
+
 test('findings 9.6: a denied 6 does not block a permitted 1', async () => {
   const { remembering } = pair()
   await remembering.limit('key', { rate: 5 })
