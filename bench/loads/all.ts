@@ -7,7 +7,6 @@ import type { Load } from './load.ts'
 import { memory } from './memory.ts'
 import { processes } from './processes.ts'
 import { tableSize } from './table-size.ts'
-import { TRICKS } from './tricks.ts'
 
 export const LOADS: readonly Load[] = [
   ...CONCURRENT,
@@ -18,5 +17,4 @@ export const LOADS: readonly Load[] = [
   cleanup,
   hotUpdates,
   memory,
-  ...TRICKS,
 ]
