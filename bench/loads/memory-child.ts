@@ -1,8 +1,8 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { Ratelimit } from '../../src/index.ts'
+import { answerEach } from '../child.ts'
 import { PLENTY } from '../contenders/contender.ts'
 import { connectTo } from '../server/connections.ts'
-import { answerEach } from './child.ts'
 
 export interface MemoryJob {
   readonly url: string

@@ -1,8 +1,8 @@
+import { answerEach } from '../child.ts'
 import { ON_SERVERS } from '../contenders/all.ts'
 import type { Opened } from '../contenders/contender.ts'
 import { measure, type Round } from '../measure.ts'
 import { connectTo } from '../server/connections.ts'
-import { answerEach } from './child.ts'
 
 /** What one process does for a time. */
 export interface Job {

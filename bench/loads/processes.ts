@@ -1,15 +1,16 @@
+import { Child } from '../child.ts'
 import { ON_SERVERS } from '../contenders/all.ts'
 import { makeKeys, type Opened } from '../contenders/contender.ts'
 import { THIS_PACKAGE } from '../contenders/this-package.ts'
 import { allAdmitted, keyNumber, type Round } from '../measure.ts'
 import { type Entry, interleave } from '../rounds.ts'
 import type { Settings } from '../settings.ts'
-import { Child } from './child.ts'
 import { type Load, withDatabase } from './load.ts'
 import type { Job } from './processes-child.ts'
 
 const PROCESSES = 4
 const CALLERS = 16
+const CHILD = new URL('./processes-child.ts', import.meta.url)
 /** It is used up within the first moments of a round. */
 const SMALL_LIMIT = 1_000
 
@@ -27,7 +28,7 @@ export const processes: Load = {
   run: (bench) =>
     withDatabase(bench, async (connections, url) => {
       const { settings, progress } = bench
-      const children = Array.from({ length: PROCESSES }, () => new Child('./processes-child.ts'))
+      const children = Array.from({ length: PROCESSES }, () => new Child(CHILD))
       const runOf = (contender: string, key: string): Run => {
         const job: Omit<Job, 'ms'> = { url, contender, key, callers: CALLERS }
         return async (ms, limit) =>

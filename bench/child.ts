@@ -2,16 +2,16 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
-/** A process that runs a script of this folder and answers each message with one. */
+/** A process that runs a script and answers each message with one. */
 export class Child {
   readonly #process: ChildProcess
   readonly #gone: Promise<never>
 
-  constructor(script: string, flags: readonly string[] = []) {
-    const path = fileURLToPath(new URL(script, import.meta.url))
+  constructor(script: URL, flags: readonly string[] = []) {
+    const path = fileURLToPath(script)
     this.#process = fork(path, { execArgv: [...process.execArgv, ...flags] })
     this.#gone = once(this.#process, 'exit').then(([code]) => {
-      throw new Error(`${script} ended with ${code}.`)
+      throw new Error(`${path} ended with ${code}.`)
     })
     this.#gone.catch(() => {})
   }
