@@ -1,7 +1,9 @@
 import { createHistogram } from 'node:perf_hooks'
+import { type CpuPerCheck, countCpu } from './cpu.ts'
+import type { ServerCpu } from './server/server-cpu.ts'
 
 /** What one contender did in one round. */
-export interface Round {
+export interface Round extends CpuPerCheck {
   readonly checks: number
   readonly admitted: number
   readonly perSecond: number
@@ -19,13 +21,17 @@ export interface Work {
   readonly ms: number
   /** How many checks are timed as one, for checks that are no longer than it takes to read the clock. Default: 1. */
   readonly timedTogether?: number
+  /** The CPU of the server that the checks go to, where it can be read. */
+  readonly serverCpu?: ServerCpu | undefined
 }
 
 /** Has the callers check for a time; every check that was begun is waited for and counts. */
-export async function measure({ check, key, callers, ms, timedTogether = 1 }: Work): Promise<Round> {
+export async function measure(work: Work): Promise<Round> {
+  const { check, key, callers, ms, timedTogether = 1 } = work
   const stopwatch = new Stopwatch()
   let checks = 0
   let admitted = 0
+  const cpu = countCpu(work.serverCpu)
   const started = performance.now()
   const caller = async () => {
     while (performance.now() - started < ms) {
@@ -39,7 +45,7 @@ export async function measure({ check, key, callers, ms, timedTogether = 1 }: Wo
   }
   await Promise.all(Array.from({ length: callers }, caller))
   const perSecond = (checks * 1000) / (performance.now() - started)
-  return { checks, admitted, perSecond, ...stopwatch.percentiles() }
+  return { checks, admitted, perSecond, ...stopwatch.percentiles(), ...cpu(checks) }
 }
 
 /** Collects times; a histogram takes whole numbers only, so they are nanoseconds in it. */
@@ -50,7 +56,7 @@ export class Stopwatch {
     this.#histogram.record(Math.max(1, Math.round(ms * 1e6)))
   }
 
-  percentiles(): Pick<Round, 'p50Ms' | 'p99Ms'> {
+  percentiles(): { p50Ms: number; p99Ms: number } {
     return { p50Ms: this.#histogram.percentile(50) / 1e6, p99Ms: this.#histogram.percentile(99) / 1e6 }
   }
 }

@@ -1,11 +1,23 @@
-import type { Round } from './measure.ts'
+import { allAdmitted, measure, type Round, type Work } from './measure.ts'
 import type { Progress } from './report/progress.ts'
+import type { Settings } from './settings.ts'
 
 /** Someone who takes part in a load. */
 export interface Entry {
   readonly name: string
   /** Warms up and is measured once. */
   turn(): Promise<Round>
+}
+
+/** Someone of whom nothing may be denied. */
+export function admitted(name: string, work: Omit<Work, 'ms'>, { roundMs, warmUpMs }: Settings): Entry {
+  return {
+    name,
+    turn: async () => {
+      await measure({ ...work, ms: warmUpMs })
+      return allAdmitted(await measure({ ...work, ms: roundMs }))
+    },
+  }
 }
 
 /** What someone did in all rounds. */
@@ -37,7 +49,9 @@ export async function interleave(
 }
 
 export function summary(name: string, rounds: readonly Round[]): Measured {
-  const of = (figure: keyof Round) => median(rounds.map((round) => round[figure]))
+  const of = (figure: keyof Round) => median(rounds.map((round) => round[figure] ?? Number.NaN))
+  // Who has not measured it in the first round never does.
+  const cpu = (['serverCpuUs', 'nodeCpuUs'] as const).filter((figure) => rounds[0]?.[figure] !== undefined)
   return {
     name,
     rounds,
@@ -47,11 +61,12 @@ export function summary(name: string, rounds: readonly Round[]): Measured {
       perSecond: of('perSecond'),
       p50Ms: of('p50Ms'),
       p99Ms: of('p99Ms'),
+      ...Object.fromEntries(cpu.map((figure) => [figure, of(figure)])),
     },
   }
 }
 
-function median(numbers: readonly number[]): number {
+export function median(numbers: readonly number[]): number {
   const sorted = numbers.toSorted((a, b) => a - b)
   const [low, high] = [Math.floor, Math.ceil].map((round) => sorted[round((sorted.length - 1) / 2)])
   return ((low ?? Number.NaN) + (high ?? Number.NaN)) / 2

@@ -1,24 +1,31 @@
 // How fast this package is beside what it replaces: `npm run bench`, or for a look `npm run bench -- --quick`.
 //
 // The server is one of our own, or the one that `DATABASE_URL` names, as a user who may create databases. The Redis
-// store takes part where `REDIS_URL` is set. Nothing else should run on the machine.
+// store takes part where `REDIS_URL` is set, and another checkout of this repository where `--before` names its folder.
+// Nothing else should run on the machine.
+import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { startServer } from '../test/support/server.ts'
-import { LOADS } from './loads/all.ts'
+import { entryOf } from './contenders/before.ts'
+import { LOADS, loadsNamed } from './loads/all.ts'
 import type { LoadResult } from './loads/load.ts'
 import { chart } from './report/chart.ts'
 import { json, surroundings } from './report/json.ts'
+import { judge } from './report/judge.ts'
 import { withProgress } from './report/progress.ts'
 import { loadTable, targetTable } from './report/table.ts'
-import { judge } from './report/targets.ts'
+import { targets } from './report/targets.ts'
+import { serverCpuOf } from './server/server-cpu.ts'
 import { FULL, QUICK, type Settings } from './settings.ts'
 
 const { values } = parseArgs({
   allowNegative: true,
   options: {
     quick: { type: 'boolean', default: false },
+    // `network` are all loads whose names begin so.
     load: { type: 'string', multiple: true },
+    before: { type: 'string' },
     rounds: { type: 'string' },
     // By default a whole run writes, and one that is not leaves the files of the last whole one alone.
     write: { type: 'boolean' },
@@ -26,9 +33,15 @@ const { values } = parseArgs({
 })
 const defaults = values.quick ? QUICK : FULL
 const settings: Settings = { ...defaults, rounds: Number(values.rounds ?? defaults.rounds) }
-const unknown = values.load?.filter((name) => !LOADS.some((load) => load.name === name)) ?? []
-if (unknown.length > 0 || !(settings.rounds >= 1)) {
+const chosen = new Set(values.load?.flatMap(loadsNamed) ?? LOADS)
+const unknown = values.load?.some((name) => loadsNamed(name).length === 0)
+if (unknown || !(settings.rounds >= 1)) {
   console.error(`The loads are ${LOADS.map(({ name }) => name).join(', ')}; there is at least one round.`)
+  process.exit(2)
+}
+const { before } = values
+if (before !== undefined && !existsSync(entryOf(before))) {
+  console.error(`--before names a checkout of this repository, and ${before} has no src/index.ts.`)
   process.exit(2)
 }
 
@@ -42,22 +55,21 @@ const stop = () => {
 process.removeAllListeners('SIGINT')
 process.on('SIGINT', () => stop().finally(() => process.exit(130)))
 try {
+  const bench = { serverUrl: server.url, serverCpu: await serverCpuOf(server.url), before, settings }
   const results: LoadResult[] = []
-  for (const { name, title, run } of LOADS) {
-    if (values.load && !values.load.includes(name)) continue
-    const outcome = await withProgress(title, (progress) =>
-      run({ serverUrl: server.url, settings, progress }),
-    )
+  for (const { name, title, run } of LOADS.filter((load) => chosen.has(load))) {
+    const outcome = await withProgress(title, (progress) => run({ ...bench, progress }))
     const result = { name, title, ...outcome }
     results.push(result)
     console.log(loadTable(result))
   }
-  const targets = judge(results, settings)
-  console.log(targetTable(targets))
+  const judged = judge(results, targets(settings))
+  console.log(targetTable(judged))
+  if (!bench.serverCpu) console.log("\nThe server's processes cannot be seen: its CPU was left out.")
   if (!process.env['REDIS_URL']) console.log('\nREDIS_URL is not set: the Redis store was left out.')
 
   if (values.write ?? !(values.quick || values.load)) {
-    await write('results.json', json(await surroundings(server.url), settings, results, targets))
+    await write('results.json', json(await surroundings(server.url, before), settings, results, judged))
     await write('results.svg', chart(results))
   }
 } finally {

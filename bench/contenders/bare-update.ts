@@ -26,12 +26,20 @@ export const bareUpdate: Contender = {
   }),
 }
 
+const TEXT = 'update rate_limit_ephemeral set tokens = tokens - 1 where prefix = $1 and key = $2'
+
 /** A named statement: each connection plans it once. */
 export async function takeOne(db: pg.Pool | pg.Client, prefix: string, key: string): Promise<boolean> {
-  const { rowCount } = await db.query({
-    name: 'bare-update',
-    text: 'update rate_limit_ephemeral set tokens = tokens - 1 where prefix = $1 and key = $2',
-    values: [prefix, key],
-  })
+  const { rowCount } = await db.query({ name: 'bare-update', text: TEXT, values: [prefix, key] })
+  return rowCount === 1
+}
+
+/** The same without a name: it is parsed and planned each time. */
+export async function takeOneUnprepared(
+  db: pg.Pool | pg.Client,
+  prefix: string,
+  key: string,
+): Promise<boolean> {
+  const { rowCount } = await db.query(TEXT, [prefix, key])
   return rowCount === 1
 }

@@ -70,6 +70,7 @@ export const flexibleDrizzle: Contender = {
 
 export const flexibleRedis: Contender = {
   name: 'rate-limiter-flexible, Redis',
+  store: 'elsewhere',
   async open({ redis, database: keyPrefix }, points = PLENTY) {
     if (!redis) throw new Error('REDIS_URL is not set.')
     const limiter = new RateLimiterRedis({ storeClient: redis, points, duration: PERIOD_SECONDS, keyPrefix })

@@ -8,6 +8,7 @@ import { type Contender, type Opened, PLENTY } from './contender.ts'
 
 /** The one that the others are compared with. */
 export const THIS_PACKAGE = 'drizzle-ratelimit, node-postgres'
+export const ON_POSTGRES_JS = 'drizzle-ratelimit, postgres.js'
 
 /** As one has it who names no option. */
 export function defaultLimiter(db: Database, prefix: string, limit: number = PLENTY): Ratelimit {
@@ -16,27 +17,29 @@ export function defaultLimiter(db: Database, prefix: string, limit: number = PLE
 
 export const onNodePostgres: Contender = {
   name: THIS_PACKAGE,
-  open: async ({ pool }, limit) => opened(drizzleNodePostgres({ client: pool }), 'node-postgres', limit),
+  open: async ({ pool }, limit) =>
+    openedBy(defaultLimiter(drizzleNodePostgres({ client: pool }), 'node-postgres', limit)),
 }
 
 export const onPostgresJs: Contender = {
-  name: 'drizzle-ratelimit, postgres.js',
+  name: ON_POSTGRES_JS,
   open: async ({ postgresJs }, limit) =>
-    opened(drizzlePostgresJs({ client: postgresJs }), 'postgres.js', limit),
+    openedBy(defaultLimiter(drizzlePostgresJs({ client: postgresJs }), 'postgres.js', limit)),
 }
 
 /** Inside this process, where there is no server to share. */
 export const onPglite: Contender = {
   name: 'drizzle-ratelimit, PGlite',
+  store: 'elsewhere',
   async open(_connections, limit) {
     const client = await PGlite.create()
     await client.exec(await migrations())
-    return { ...opened(drizzlePglite({ client }), 'pglite', limit), close: () => client.close() }
+    const limiter = defaultLimiter(drizzlePglite({ client }), 'pglite', limit)
+    return { ...openedBy(limiter), close: () => client.close() }
   },
 }
 
-function opened(db: Database, prefix: string, limit?: number): Opened {
-  const ratelimit = defaultLimiter(db, prefix, limit)
+export function openedBy(ratelimit: Ratelimit): Opened {
   return {
     check: async (key) => (await ratelimit.limit(key)).success,
     async taken(key) {

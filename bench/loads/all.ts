@@ -1,16 +1,18 @@
 import { cleanup } from './cleanup.ts'
-import { CONCURRENT } from './concurrent.ts'
+import { FEW_CALLERS, MANY_CALLERS, oneCaller } from './concurrent.ts'
 import { denials } from './denials.ts'
 import { hotUpdates } from './hot-updates.ts'
-import { inTransaction } from './in-transaction.ts'
+import { IN_TRANSACTION } from './in-transaction.ts'
 import type { Load } from './load.ts'
 import { memory } from './memory.ts'
 import { processes } from './processes.ts'
 import { tableSize } from './table-size.ts'
 
 export const LOADS: readonly Load[] = [
-  ...CONCURRENT,
-  inTransaction,
+  oneCaller,
+  ...FEW_CALLERS,
+  ...MANY_CALLERS,
+  ...IN_TRANSACTION,
   denials,
   processes,
   tableSize,
@@ -18,3 +20,8 @@ export const LOADS: readonly Load[] = [
   hotUpdates,
   memory,
 ]
+
+/** Those of a name, or of names that begin so: `network` are all of its delays. */
+export function loadsNamed(wanted: string): readonly Load[] {
+  return LOADS.filter(({ name }) => name === wanted || name.startsWith(`${wanted}-`))
+}

@@ -1,63 +1,69 @@
-import { ALL } from '../contenders/all.ts'
-import { makeKeys } from '../contenders/contender.ts'
+import { everyone, onServers } from '../contenders/all.ts'
+import { type Contender, makeKeys } from '../contenders/contender.ts'
 import { THIS_PACKAGE } from '../contenders/this-package.ts'
-import { allAdmitted, anyOf, keyNumbers, measure } from '../measure.ts'
-import { type Entry, interleave } from '../rounds.ts'
-import { type Bench, type Load, type Outcome, withDatabase } from './load.ts'
+import { anyOf, keyNumbers } from '../measure.ts'
+import { admitted, interleave } from '../rounds.ts'
+import { type Bench, type Figure, type Load, type Outcome, withDatabase } from './load.ts'
 
-/** Callers in this process that check any of the keys, each again as soon as it has its answer. */
-export const CONCURRENT: readonly Load[] = [
-  {
-    name: '1-caller',
-    title: '1 caller',
-    run: (bench) => concurrent(bench, { callers: 1, keys: 1_000, comparedBy: 'p50Ms' }),
-  },
+// Callers in this process that check any of the keys, each again as soon as it has its answer.
+
+export const oneCaller: Load = {
+  name: '1-caller',
+  title: '1 caller',
+  run: (bench) =>
+    concurrent(bench, { callers: 1, keys: 1_000, who: everyone(bench.before), comparedBy: 'p50Ms' }),
+}
+
+/** Too few for anyone to gain by what calls share. */
+export const FEW_CALLERS: readonly Load[] = [2, 4, 8, 16].map((callers) => ({
+  name: `${callers}-callers`,
+  title: `${callers} callers, 1,000 keys`,
+  run: (bench) => concurrent(bench, { callers, keys: 1_000, who: onServers() }),
+}))
+
+export const MANY_CALLERS: readonly Load[] = [
   {
     name: '64-callers-1000-keys',
     title: '64 callers, 1,000 keys',
-    run: (bench) => concurrent(bench, { callers: 64, keys: 1_000 }),
+    run: (bench) => concurrent(bench, { callers: 64, keys: 1_000, who: everyone(bench.before) }),
   },
   {
     name: '64-callers-1-key',
     title: '64 callers, 1 key',
-    run: (bench) => concurrent(bench, { callers: 64, keys: 1 }),
+    run: (bench) => concurrent(bench, { callers: 64, keys: 1, who: everyone() }),
   },
   {
     name: '256-callers-10000-keys',
     title: '256 callers, 10,000 keys',
-    run: (bench) => concurrent(bench, { callers: 256, keys: 10_000 }),
+    run: (bench) => concurrent(bench, { callers: 256, keys: 10_000, who: everyone() }),
   },
 ]
 
 interface Shape {
   readonly callers: number
   readonly keys: number
-  readonly comparedBy?: Outcome['comparedBy']
+  readonly who: readonly Contender[]
+  readonly comparedBy?: Figure
 }
 
-function concurrent(bench: Bench, { callers, keys, comparedBy = 'perSecond' }: Shape): Promise<Outcome> {
-  const { rounds, roundMs, warmUpMs } = bench.settings
-  bench.progress.expect(rounds * ALL.length)
+function concurrent(bench: Bench, shape: Shape): Promise<Outcome> {
+  const { callers, keys, who, comparedBy = 'perSecond' } = shape
+  const { rounds } = bench.settings
+  bench.progress.expect(rounds * who.length)
   return withDatabase(bench, async (connections) => {
-    const limiters = await Promise.all(
-      ALL.map(async ({ name, open }) => ({ name, limiter: await open(connections) })),
+    const opened = await Promise.all(
+      who.map(async (contender) => ({ ...contender, limiter: await contender.open(connections) })),
     )
-    for (const { name, limiter } of limiters) {
+    for (const { name, limiter } of opened) {
       bench.progress.prepare(name)
       await makeKeys(limiter, keyNumbers(keys))
     }
-    const entries = limiters.map(({ name, limiter: { check } }): Entry => {
-      const work = { check, key: anyOf(keys), callers }
-      return {
-        name,
-        turn: async () => {
-          await measure({ ...work, ms: warmUpMs })
-          return allAdmitted(await measure({ ...work, ms: roundMs }))
-        },
-      }
+    const entries = opened.map(({ name, store = 'postgres', limiter: { check } }) => {
+      const serverCpu = store === 'postgres' ? bench.serverCpu : undefined
+      return admitted(name, { check, key: anyOf(keys), callers, serverCpu }, bench.settings)
     })
     const measured = await interleave(entries, rounds, bench.progress)
-    for (const { limiter } of limiters) await limiter.close()
+    for (const { limiter } of opened) await limiter.close()
     return { measured, baseline: THIS_PACKAGE, comparedBy }
   })
 }

@@ -1,5 +1,5 @@
 import { answerEach } from '../child.ts'
-import { ON_SERVERS } from '../contenders/all.ts'
+import { onServers } from '../contenders/all.ts'
 import type { Opened } from '../contenders/contender.ts'
 import { measure, type Round } from '../measure.ts'
 import { connectTo } from '../server/connections.ts'
@@ -8,6 +8,8 @@ import { connectTo } from '../server/connections.ts'
 export interface Job {
   readonly url: string
   readonly contender: string
+  /** Another checkout of this repository, which may be the contender. */
+  readonly before: string | undefined
   readonly limit?: number | undefined
   readonly key: string
   readonly callers: number
@@ -25,12 +27,13 @@ answerEach<Job, Round>(async ({ key, callers, ms, ...rest }) => {
 async function limiterFor({
   url,
   contender,
+  before,
   limit,
-}: Pick<Job, 'url' | 'contender' | 'limit'>): Promise<Opened> {
+}: Pick<Job, 'url' | 'contender' | 'before' | 'limit'>): Promise<Opened> {
   const name = `${contender} ${limit}`
   if (current?.name === name) return current.limiter
   await current?.close()
-  const found = ON_SERVERS.find((one) => one.name === contender)
+  const found = onServers(before).find((one) => one.name === contender)
   if (!found) throw new Error(`There is no ${contender}.`)
   const connections = connectTo(url)
   const limiter = await found.open(connections, limit)

@@ -1,9 +1,11 @@
 import { Child } from '../child.ts'
-import { ON_SERVERS } from '../contenders/all.ts'
+import { onServers } from '../contenders/all.ts'
 import { makeKeys, type Opened } from '../contenders/contender.ts'
 import { THIS_PACKAGE } from '../contenders/this-package.ts'
+import { countCpu } from '../cpu.ts'
 import { allAdmitted, keyNumber, type Round } from '../measure.ts'
 import { type Entry, interleave } from '../rounds.ts'
+import type { ServerCpu } from '../server/server-cpu.ts'
 import type { Settings } from '../settings.ts'
 import { type Load, withDatabase } from './load.ts'
 import type { Job } from './processes-child.ts'
@@ -27,22 +29,24 @@ export const processes: Load = {
   title: '4 processes of 16 callers, 1 key',
   run: (bench) =>
     withDatabase(bench, async (connections, url) => {
-      const { settings, progress } = bench
+      const { settings, progress, before } = bench
+      const who = onServers(before)
       const children = Array.from({ length: PROCESSES }, () => new Child(CHILD))
       const runOf = (contender: string, key: string): Run => {
-        const job: Omit<Job, 'ms'> = { url, contender, key, callers: CALLERS }
+        const job: Omit<Job, 'ms'> = { url, contender, before, key, callers: CALLERS }
         return async (ms, limit) =>
           inSum(await Promise.all(children.map((child) => child.ask<Round>({ ...job, ms, limit }))))
       }
       try {
-        progress.expect(settings.rounds * ON_SERVERS.length)
+        progress.expect(settings.rounds * who.length)
         const opened = await Promise.all(
-          ON_SERVERS.map(async ({ name, open }) => ({ name, limiter: await open(connections) })),
+          who.map(async (contender) => ({ ...contender, limiter: await contender.open(connections) })),
         )
         for (const { limiter } of opened) await makeKeys(limiter, [keyNumber(0)])
-        const entries = opened.map(({ name, limiter }): Entry => {
+        const entries = opened.map(({ name, store = 'postgres', limiter }): Entry => {
           const run = runOf(name, keyNumber(0))
-          return { name, turn: () => counted(limiter, run, settings) }
+          const serverCpu = store === 'postgres' ? bench.serverCpu : undefined
+          return { name, turn: () => counted(limiter, run, settings, serverCpu) }
         })
         const measured = await interleave(entries, settings.rounds, progress)
         for (const { limiter } of opened) await limiter.close()
@@ -57,25 +61,35 @@ export const processes: Load = {
     }),
 }
 
-async function counted(limiter: Opened, run: Run, { warmUpMs, roundMs }: Settings): Promise<Round> {
+async function counted(
+  limiter: Opened,
+  run: Run,
+  { warmUpMs, roundMs }: Settings,
+  serverCpu: ServerCpu | undefined,
+): Promise<Round> {
   const before = await limiter.taken(keyNumber(0))
   const warmUp = allAdmitted(await run(warmUpMs))
+  const cpu = countCpu(serverCpu)
   const round = allAdmitted(await run(roundMs))
+  // Node's is what the processes say of themselves: this one only waits.
+  const perCheck = { ...cpu(round.checks), nodeCpuUs: round.nodeCpuUs ?? Number.NaN }
   const taken = (await limiter.taken(keyNumber(0))) - before
   if (taken !== warmUp.admitted + round.admitted) {
     throw new Error(`${warmUp.admitted + round.admitted} were admitted, and ${taken} counted.`)
   }
-  return round
+  return { ...round, ...perCheck }
 }
 
 /** All the processes as one. Their times cannot be put together: what is shown is the worst process's. */
 function inSum(rounds: readonly Round[]): Round {
-  const sum = (figure: keyof Round) => rounds.reduce((total, round) => total + round[figure], 0)
+  const sum = (figure: (round: Round) => number) => rounds.reduce((total, round) => total + figure(round), 0)
+  const checks = sum((round) => round.checks)
   return {
-    checks: sum('checks'),
-    admitted: sum('admitted'),
-    perSecond: sum('perSecond'),
+    checks,
+    admitted: sum(({ admitted }) => admitted),
+    perSecond: sum(({ perSecond }) => perSecond),
     p50Ms: Math.max(...rounds.map(({ p50Ms }) => p50Ms)),
     p99Ms: Math.max(...rounds.map(({ p99Ms }) => p99Ms)),
+    nodeCpuUs: sum(({ checks, nodeCpuUs = Number.NaN }) => checks * nodeCpuUs) / checks,
   }
 }

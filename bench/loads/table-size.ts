@@ -1,10 +1,11 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { takeOne } from '../contenders/bare-update.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
-import { allAdmitted, anyOf, keyNumber, measure } from '../measure.ts'
-import { type Entry, interleave } from '../rounds.ts'
+import { anyOf, keyNumber } from '../measure.ts'
+import { admitted, type Entry, interleave } from '../rounds.ts'
 import type { Connections } from '../server/connections.ts'
 import { type Bench, type Load, withDatabase } from './load.ts'
+import { copyRow } from './rows.ts'
 
 const PREFIX = 'rows'
 
@@ -33,13 +34,7 @@ async function entriesOn({ pool }: Connections, rows: number, bench: Bench): Pro
   bench.progress.prepare(`${rows.toLocaleString('en')} rows`)
   const limiter = defaultLimiter(drizzle({ client: pool }), PREFIX)
   await limiter.limit(keyNumber(0))
-  // The others are copies of the row that the limiter has written itself.
-  await pool.query(
-    `insert into rate_limit_ephemeral (prefix, key, tokens, last_refill, expires_at)
-       select prefix, 'user:' || number, tokens, last_refill, expires_at
-       from rate_limit_ephemeral, generate_series(1, $1::int - 1) as number`,
-    [rows],
-  )
+  await copyRow(pool, rows - 1)
   await pool.query('vacuum analyze rate_limit_ephemeral')
 
   const checks = {
@@ -47,15 +42,6 @@ async function entriesOn({ pool }: Connections, rows: number, bench: Bench): Pro
     // It updates the same rows, and shows what is the database's share of the difference.
     [`bare UPDATE, ${rows.toLocaleString('en')} rows`]: (key: string) => takeOne(pool, PREFIX, key),
   }
-  const { roundMs, warmUpMs } = bench.settings
-  return Object.entries(checks).map(([name, check]) => {
-    const work = { check, key: anyOf(rows), callers: 64 }
-    return {
-      name,
-      turn: async () => {
-        await measure({ ...work, ms: warmUpMs })
-        return allAdmitted(await measure({ ...work, ms: roundMs }))
-      },
-    }
-  })
+  const work = { key: anyOf(rows), callers: 64, serverCpu: bench.serverCpu }
+  return Object.entries(checks).map(([name, check]) => admitted(name, { ...work, check }, bench.settings))
 }

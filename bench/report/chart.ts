@@ -1,6 +1,7 @@
 import { type EChartsOption, init } from 'echarts'
 import { BARE_UPDATE } from '../contenders/bare-update.ts'
-import { CONCURRENT } from '../loads/concurrent.ts'
+import { BEFORE } from '../contenders/before.ts'
+import { MANY_CALLERS } from '../loads/concurrent.ts'
 import type { LoadResult } from '../loads/load.ts'
 import type { Measured } from '../rounds.ts'
 
@@ -16,12 +17,15 @@ const ROW = 26
 const NAMES = 284
 const GAP = 20
 
-/** The throughput of everyone under each concurrent load, a panel a load; nothing where none of them was run. */
+/** The throughput of everyone under each load of many callers, a panel a load; nothing where none of them was run. */
 export function chart(results: readonly LoadResult[]): string | undefined {
   const loads = results.filter(({ name }) => SHOWN.has(name))
   const [first] = loads
   if (!first) return undefined
-  const names = first.measured.map(({ name }) => name).toSorted((a, b) => standing(a) - standing(b))
+  const names = first.measured
+    .map(({ name }) => name)
+    .filter((name) => name !== BEFORE)
+    .toSorted((a, b) => standing(a) - standing(b))
   const width = (WIDTH - NAMES - GAP * loads.length) / loads.length
   const height = names.length * ROW
   const left = (place: number) => NAMES + place * (width + GAP)
@@ -66,8 +70,8 @@ export function chart(results: readonly LoadResult[]): string | undefined {
   return svg
 }
 
-/** One caller is a matter of latency, and of no throughput. */
-const SHOWN: ReadonlySet<string> = new Set(CONCURRENT.slice(1).map(({ name }) => name))
+/** Of few callers throughput says no more than their latency. */
+const SHOWN: ReadonlySet<string> = new Set(MANY_CALLERS.map(({ name }) => name))
 
 /** This package first, the floor last. */
 function standing(name: string): number {

@@ -1,14 +1,21 @@
+import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { cpus, totalmem } from 'node:os'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { Redis } from 'ioredis'
 import pg from 'pg'
 import type { LoadResult } from '../loads/load.ts'
 import type { Settings } from '../settings.ts'
-import type { Judged } from './targets.ts'
+import type { Judged } from './judge.ts'
 
 /** Where and with what it was measured. */
 export interface Surroundings {
   readonly date: string
+  /** With `-dirty` where files differ from it. */
+  readonly commit: string
+  /** Of the other checkout that took part. */
+  readonly commitBefore?: string
   readonly cpus: number
   readonly cpu: string
   readonly memoryGB: number
@@ -21,7 +28,7 @@ const PACKAGES = [
 ]
 const POSTGRES_SETTINGS = ['shared_buffers', 'synchronous_commit', 'fsync', 'max_connections', 'jit']
 
-export async function surroundings(serverUrl: string): Promise<Surroundings> {
+export async function surroundings(serverUrl: string, before: string | undefined): Promise<Surroundings> {
   const { server_version, ...postgresSettings } = await postgresSays(serverUrl)
   const redis = await redisVersion()
   const packages = await Promise.all(
@@ -29,6 +36,8 @@ export async function surroundings(serverUrl: string): Promise<Surroundings> {
   )
   return {
     date: new Date().toISOString(),
+    commit: await commitOf(fileURLToPath(new URL('../..', import.meta.url))),
+    ...(before && { commitBefore: await commitOf(before) }),
     cpus: cpus().length,
     cpu: cpus()[0]?.model ?? 'unknown',
     memoryGB: Math.round(totalmem() / 1024 ** 3),
@@ -56,6 +65,12 @@ export function json(
 
 function rounded(value: number): number {
   return Number.isInteger(value) ? value : Number(value.toPrecision(5))
+}
+
+async function commitOf(checkout: string): Promise<string> {
+  const flags = ['--always', '--dirty', '--exclude=*', '--abbrev=12']
+  const { stdout } = await promisify(execFile)('git', ['describe', ...flags], { cwd: checkout })
+  return stdout.trim()
 }
 
 async function postgresSays(url: string): Promise<Record<string, string>> {

@@ -1,32 +1,16 @@
 import Table from 'cli-table3'
-import type { LoadResult } from '../loads/load.ts'
+import type { Figure, LoadResult } from '../loads/load.ts'
 import type { Measured } from '../rounds.ts'
-import type { Judged } from './targets.ts'
+import type { Judged } from './judge.ts'
 
 /** The medians of a load, and how many times as fast as each the baseline is. */
-export function loadTable({
-  title,
-  measured,
-  baseline,
-  comparedBy = 'perSecond',
-  facts,
-}: LoadResult): string {
-  const lines = [`\n${title}`]
-  if (measured.length > 0) {
-    const table = new Table({
-      head: ['', 'checks a second', 'p50 ms', 'p99 ms', ...(baseline ? [aheadHead(comparedBy)] : [])],
-      colAligns: ['left', 'right', 'right', 'right', 'right'],
-      style: PLAIN,
-    })
-    const base = measured.find(({ name }) => name === baseline)
-    for (const one of measured) {
-      const { perSecond, p50Ms, p99Ms } = one.median
-      const row = [one.name, Math.round(perSecond).toLocaleString('en'), short(p50Ms), short(p99Ms)]
-      table.push(base ? [...row, ahead(base, one, comparedBy)] : row)
-    }
-    lines.push(table.toString())
+export function loadTable(result: LoadResult): string {
+  const lines = [`\n${result.title}`]
+  if (result.measured.length > 0) lines.push(medians(result))
+  for (const [name, value] of Object.entries(result.facts ?? {})) lines.push(`  ${name}: ${short(value)}`)
+  for (const [name, values] of Object.entries(result.seconds ?? {})) {
+    lines.push(`  ${name}, checks in each second: ${values.map(whole).join(', ')}`)
   }
-  for (const [name, value] of Object.entries(facts ?? {})) lines.push(`  ${name}: ${short(value)}`)
   return lines.join('\n')
 }
 
@@ -40,19 +24,55 @@ export function targetTable(judged: readonly Judged[]): string {
 
 const PLAIN = { head: [], border: [], compact: true }
 
-type Figure = NonNullable<LoadResult['comparedBy']>
+/** A column; it is there where anyone has something to put in it. */
+interface Column {
+  readonly head: string
+  cell(one: Measured): string | undefined
+}
+
+function medians({ measured, baseline, comparedBy = 'perSecond' }: LoadResult): string {
+  const base = measured.find(({ name }) => name === baseline)
+  const columns = [
+    ...FIGURES,
+    ...(base ? [{ head: aheadHead(comparedBy), cell: (one: Measured) => ahead(base, one, comparedBy) }] : []),
+  ].filter(({ cell }) => measured.some((one) => cell(one) !== undefined))
+  const table = new Table({
+    head: ['', ...columns.map(({ head }) => head)],
+    colAligns: ['left', ...columns.map(() => 'right' as const)],
+    style: PLAIN,
+  })
+  for (const one of measured) table.push([one.name, ...columns.map(({ cell }) => cell(one) ?? '')])
+  return table.toString()
+}
+
+const FIGURES: readonly Column[] = [
+  { head: 'checks a second', cell: ({ median }) => whole(median.perSecond) },
+  { head: 'p50 ms', cell: ({ median }) => short(median.p50Ms) },
+  { head: 'p99 ms', cell: ({ median }) => short(median.p99Ms) },
+  { head: 'server CPU µs', cell: ({ median }) => shortIf(median.serverCpuUs) },
+  { head: 'Node CPU µs', cell: ({ median }) => shortIf(median.nodeCpuUs) },
+]
 
 function aheadHead(figure: Figure): string {
-  return `baseline ahead by${{ perSecond: '', p50Ms: ' (p50)', p99Ms: ' (p99)' }[figure]}`
+  const words = { perSecond: '', p50Ms: ' (p50)', p99Ms: ' (p99)', serverCpuUs: '', nodeCpuUs: '' }
+  return `baseline ahead by${words[figure]}`
 }
 
 /** More checks a second are better, longer times are worse. */
 function ahead(base: Measured, one: Measured, figure: Figure): string {
   if (one === base) return 'baseline'
-  const ratio = base.median[figure] / one.median[figure]
+  const ratio = (base.median[figure] ?? Number.NaN) / (one.median[figure] ?? Number.NaN)
   return `${short(figure === 'perSecond' ? ratio : 1 / ratio)}x`
 }
 
+function whole(value: number): string {
+  return Math.round(value).toLocaleString('en')
+}
+
 function short(value: number): string {
-  return value >= 1000 ? Math.round(value).toLocaleString('en') : String(Number(value.toPrecision(3)))
+  return value >= 1000 ? whole(value) : String(Number(value.toPrecision(3)))
+}
+
+function shortIf(value: number | undefined): string | undefined {
+  return value === undefined ? undefined : short(value)
 }

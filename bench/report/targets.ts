@@ -1,71 +1,55 @@
 import { BARE_UPDATE } from '../contenders/bare-update.ts'
-import { flexibleDrizzle, flexiblePostgres, flexibleRedis } from '../contenders/flexible.ts'
+import { BEFORE } from '../contenders/before.ts'
+import { flexiblePostgres, flexibleRedis } from '../contenders/flexible.ts'
 import { plainSequence } from '../contenders/plain-sequence.ts'
-import { THIS_PACKAGE } from '../contenders/this-package.ts'
+import { ON_POSTGRES_JS, THIS_PACKAGE } from '../contenders/this-package.ts'
 import { ALONE, BESIDE } from '../loads/cleanup.ts'
 import { BLOCKED, MEMORY_STORE } from '../loads/denials.ts'
 import { HOT_SHARE, INDEXES_KB, TABLE_KB } from '../loads/hot-updates.ts'
-import { BARE_INSIDE, PREPARED, UNPREPARED } from '../loads/in-transaction.ts'
-import type { LoadResult, Outcome } from '../loads/load.ts'
+import { BARE_INSIDE, INSIDE } from '../loads/in-transaction.ts'
+import type { Figure, LoadResult } from '../loads/load.ts'
 import { LEFT_MB } from '../loads/memory.ts'
 import { oursAt } from '../loads/table-size.ts'
 import type { Settings } from '../settings.ts'
 
 /** What is to be reached. */
-interface Target {
+export interface Target {
   readonly load: string
   readonly against: string
   readonly asked: { readonly atLeast: number } | { readonly atMost: number }
   readonly unit: 'x' | '%' | 'MB'
-  /** Nothing where the load has not got it: its contender was left out. */
+  /** Nothing where the load has not got it: its contender was left out, or could not be seen. */
   measured(result: LoadResult): number | undefined
 }
 
-/** A target and what was measured. */
-export interface Judged {
-  readonly load: string
-  readonly against: string
-  readonly asked: string
-  readonly measured: string
-  readonly met: boolean
-}
-
-/** Judges what was run; who was left out is not judged. */
-export function judge(results: readonly LoadResult[], settings: Settings): Judged[] {
-  return targets(settings).flatMap(({ load, against, asked, unit, measured }) => {
-    const result = results.find(({ name }) => name === load)
-    const value = result && measured(result)
-    if (!result || value === undefined) return []
-    const [bound, words, met] =
-      'atLeast' in asked
-        ? [asked.atLeast, 'at least', value >= asked.atLeast]
-        : [asked.atMost, 'at most', value <= asked.atMost]
-    return {
-      load: result.title,
-      against,
-      asked: `${words} ${bound}${unit}`,
-      measured: `${Number(value.toPrecision(3))}${unit}`,
-      met,
-    }
-  })
-}
-
-function targets({ fewRows, manyRows }: Settings): Target[] {
+export function targets({ fewRows, manyRows }: Settings): Target[] {
+  const unprepared = 'transaction-unprepared'
+  const prepared = 'transaction-prepared'
   return [
     ...throughput('64-callers-1000-keys', [
-      [plainSequence.name, 18],
-      [flexiblePostgres.name, 6],
-      [flexibleDrizzle.name, 11],
-      [flexibleRedis.name, 1],
+      [flexibleRedis.name, 0.75],
+      [flexiblePostgres.name, 5],
+      [plainSequence.name, 15],
+      [BARE_UPDATE, 2.5],
     ]),
-    ...throughput('64-callers-1-key', [
-      [plainSequence.name, 80],
-      [flexiblePostgres.name, 45],
-      [flexibleRedis.name, 1.6],
+    ...throughput('256-callers-10000-keys', [
+      [flexibleRedis.name, 0.7],
+      [BARE_UPDATE, 2.5],
     ]),
-    compared('1-caller', 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.5 }),
-    compared('transaction', 'p50Ms', UNPREPARED, BARE_INSIDE, { atMost: 4 }),
-    compared('transaction', 'p50Ms', PREPARED, BARE_INSIDE, { atMost: 1.8 }),
+    ...throughput('64-callers-1-key', [[flexibleRedis.name, 2.5]]),
+    ...throughput('2-callers', [[BARE_UPDATE, 0.6]]),
+    ...throughput('4-callers', [[BARE_UPDATE, 0.6]]),
+    ...throughput('8-callers', [[BARE_UPDATE, 1]]),
+    ...throughput('16-callers', [[BARE_UPDATE, 1.5]]),
+    compared('1-caller', 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.7 }),
+    compared(unprepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 4 }),
+    compared(prepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 1.8 }),
+    compared('64-callers-1000-keys', 'serverCpuUs', THIS_PACKAGE, BARE_UPDATE, { atMost: 0.45 }),
+    compared('2-callers', 'serverCpuUs', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.6 }),
+    compared('1-caller', 'serverCpuUs', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.6 }),
+    compared('64-callers-1000-keys', 'nodeCpuUs', THIS_PACKAGE, flexibleRedis.name, { atMost: 1.3 }),
+    compared('64-callers-1000-keys', 'perSecond', ON_POSTGRES_JS, THIS_PACKAGE, { atLeast: 0.8 }),
+    compared('4-processes-1-key', 'perSecond', THIS_PACKAGE, BEFORE, { atLeast: 1 }),
     compared('denials', 'perSecond', BLOCKED, MEMORY_STORE, { atLeast: 0.5 }),
     compared('rows', 'perSecond', oursAt(manyRows), oursAt(fewRows), { atLeast: 0.8 }),
     compared('cleanup', 'p99Ms', BESIDE, ALONE, { atMost: 2 }),
@@ -78,22 +62,27 @@ function targets({ fewRows, manyRows }: Settings): Target[] {
   ]
 }
 
+const WORDS: Record<Figure, string> = {
+  perSecond: '',
+  p50Ms: 'median latency: ',
+  p99Ms: 'p99: ',
+  serverCpuUs: 'server CPU: ',
+  nodeCpuUs: 'Node CPU: ',
+}
+
 function throughput(load: string, against: readonly (readonly [string, number])[]): Target[] {
   return against.map(([name, atLeast]) => compared(load, 'perSecond', THIS_PACKAGE, name, { atLeast }))
 }
 
-function compared(
-  load: string,
-  figure: NonNullable<Outcome['comparedBy']>,
-  one: string,
-  other: string,
-  asked: Target['asked'],
-): Target {
+function compared(load: string, figure: Figure, one: string, other: string, asked: Target['asked']): Target {
+  const against = `${WORDS[figure]}${one} / ${other}`.replaceAll('drizzle-ratelimit, ', '')
   return {
-    ...{ load, against: `${one} / ${other}`.replaceAll('drizzle-ratelimit, ', ''), asked, unit: 'x' },
+    ...{ load, against, asked, unit: 'x' },
     measured({ measured }) {
-      const [above, below] = [one, other].map((wanted) => measured.find(({ name }) => name === wanted))
-      return above && below && above.median[figure] / below.median[figure]
+      const [above, below] = [one, other].map(
+        (wanted) => measured.find(({ name }) => name === wanted)?.median[figure],
+      )
+      return above !== undefined && below !== undefined ? above / below : undefined
     },
   }
 }
