@@ -9,6 +9,10 @@ export interface Settings {
   readonly expiredRows: number
   readonly hotUpdates: number
   readonly distinctKeys: number
+  /** How many new keys a flood has, into how many rows, and when at the latest it is over. */
+  readonly floodKeys: number
+  readonly floodRows: number
+  readonly floodMs: number
 }
 
 export const FULL: Settings = {
@@ -20,6 +24,9 @@ export const FULL: Settings = {
   expiredRows: 1_000_000,
   hotUpdates: 200_000,
   distinctKeys: 1_000_000,
+  floodKeys: 200_000,
+  floodRows: 200_000,
+  floodMs: 30_000,
 }
 
 /** For trying out: the figures say little. */
@@ -32,4 +39,7 @@ export const QUICK: Settings = {
   expiredRows: 200_000,
   hotUpdates: 20_000,
   distinctKeys: 50_000,
+  floodKeys: 30_000,
+  floodRows: 50_000,
+  floodMs: 4_000,
 }

@@ -1,10 +1,13 @@
 import { cleanup } from './cleanup.ts'
 import { FEW_CALLERS, MANY_CALLERS, oneCaller } from './concurrent.ts'
 import { denials } from './denials.ts'
+import { flood } from './flood.ts'
+import { held } from './held.ts'
 import { hotUpdates } from './hot-updates.ts'
 import { IN_TRANSACTION } from './in-transaction.ts'
 import type { Load } from './load.ts'
 import { memory } from './memory.ts'
+import { NETWORK } from './network.ts'
 import { processes } from './processes.ts'
 import { tableSize } from './table-size.ts'
 
@@ -13,6 +16,9 @@ export const LOADS: readonly Load[] = [
   ...FEW_CALLERS,
   ...MANY_CALLERS,
   ...IN_TRANSACTION,
+  ...NETWORK,
+  held,
+  flood,
   denials,
   processes,
   tableSize,

@@ -5,10 +5,13 @@ import { plainSequence } from '../contenders/plain-sequence.ts'
 import { ON_POSTGRES_JS, THIS_PACKAGE } from '../contenders/this-package.ts'
 import { ALONE, BESIDE } from '../loads/cleanup.ts'
 import { BLOCKED, MEMORY_STORE } from '../loads/denials.ts'
+import { FEWEST_ROWS, firstSecondInto, floodInto } from '../loads/flood.ts'
+import { BESIDE_HELD, FREE } from '../loads/held.ts'
 import { HOT_SHARE, INDEXES_KB, TABLE_KB } from '../loads/hot-updates.ts'
 import { BARE_INSIDE, INSIDE } from '../loads/in-transaction.ts'
 import type { Figure, LoadResult } from '../loads/load.ts'
 import { LEFT_MB } from '../loads/memory.ts'
+import { networkLoad, ROUND_TRIPS_MS } from '../loads/network.ts'
 import { oursAt } from '../loads/table-size.ts'
 import type { Settings } from '../settings.ts'
 
@@ -22,7 +25,7 @@ export interface Target {
   measured(result: LoadResult): number | undefined
 }
 
-export function targets({ fewRows, manyRows }: Settings): Target[] {
+export function targets({ fewRows, manyRows, floodRows }: Settings): Target[] {
   const unprepared = 'transaction-unprepared'
   const prepared = 'transaction-prepared'
   return [
@@ -44,12 +47,20 @@ export function targets({ fewRows, manyRows }: Settings): Target[] {
     compared('1-caller', 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.7 }),
     compared(unprepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 4 }),
     compared(prepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 1.8 }),
+    compared('flood', 'perSecond', floodInto(FEWEST_ROWS), floodInto(floodRows), { atLeast: 0.5 }),
+    compared('flood', 'perSecond', firstSecondInto(FEWEST_ROWS), firstSecondInto(floodRows), {
+      atLeast: 0.5,
+    }),
+    compared('held', 'p99Ms', BESIDE_HELD, FREE, { atMost: 2 }),
     compared('64-callers-1000-keys', 'serverCpuUs', THIS_PACKAGE, BARE_UPDATE, { atMost: 0.45 }),
     compared('2-callers', 'serverCpuUs', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.6 }),
     compared('1-caller', 'serverCpuUs', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.6 }),
     compared('64-callers-1000-keys', 'nodeCpuUs', THIS_PACKAGE, flexibleRedis.name, { atMost: 1.3 }),
     compared('64-callers-1000-keys', 'perSecond', ON_POSTGRES_JS, THIS_PACKAGE, { atLeast: 0.8 }),
     compared('4-processes-1-key', 'perSecond', THIS_PACKAGE, BEFORE, { atLeast: 1 }),
+    ...ROUND_TRIPS_MS.map((ms) =>
+      compared(networkLoad(ms, 8), 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.5 }),
+    ),
     compared('denials', 'perSecond', BLOCKED, MEMORY_STORE, { atLeast: 0.5 }),
     compared('rows', 'perSecond', oursAt(manyRows), oursAt(fewRows), { atLeast: 0.8 }),
     compared('cleanup', 'p99Ms', BESIDE, ALONE, { atMost: 2 }),

@@ -1,0 +1,96 @@
+import { randomUUID } from 'node:crypto'
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { defaultLimiter } from '../contenders/this-package.ts'
+import { keyNumbers, type Round } from '../measure.ts'
+import { interleave, median, summary } from '../rounds.ts'
+import { type Bench, type Load, withDatabase } from './load.ts'
+import { copyRow } from './rows.ts'
+import { floodWith } from './seconds.ts'
+
+const KNOWN = 20
+
+/**
+ * New keys only, as an attacker makes them up, into a table of a single page and into one that is large already.
+ *
+ * A plan that was made for the single page reads the whole table at each check, however large it has become.
+ */
+export const flood: Load = {
+  name: 'flood',
+  title: 'flood of new keys, 64 callers',
+  async run(bench) {
+    const { floodRows, rounds } = bench.settings
+    const seconds = new Map<number, (readonly Round[])[]>([KNOWN, floodRows].map((rows) => [rows, []]))
+    bench.progress.expect(rounds * seconds.size)
+    const entries = [...seconds].map(([rows, perRound]) => ({
+      name: floodInto(rows),
+      turn: async () => {
+        const flooded = await floodOf(rows, bench)
+        perRound.push(flooded.seconds)
+        return flooded.whole
+      },
+    }))
+    const whole = await interleave(entries, rounds, bench.progress)
+    const first = [...seconds].map(([rows, perRound]) =>
+      summary(
+        firstSecondInto(rows),
+        perRound.flatMap(([round]) => round ?? []),
+      ),
+    )
+    return {
+      measured: [...whole, ...first],
+      baseline: floodInto(KNOWN),
+      comparedBy: 'perSecond',
+      seconds: Object.fromEntries([...seconds].map(([rows, all]) => [floodInto(rows), eachSecond(all)])),
+    }
+  },
+}
+
+export function floodInto(rows: number): string {
+  return `into ${rows.toLocaleString('en')} rows`
+}
+
+export function firstSecondInto(rows: number): string {
+  return `${floodInto(rows)}, first second`
+}
+
+export const FEWEST_ROWS: number = KNOWN
+
+/** A database of its own: the flood before has left another table, and other plans. */
+function floodOf(rows: number, bench: Bench): Promise<{ whole: Round; seconds: readonly Round[] }> {
+  return withDatabase(bench, async ({ pool }) => {
+    const limiter = defaultLimiter(drizzle({ client: pool }), 'flood')
+    const check = async (key: string) => (await limiter.limit(key)).success
+    await check('user:0')
+    await copyRow(pool, rows - 1)
+    await pool.query('analyze rate_limit_ephemeral')
+    await warmUp(check)
+    const { floodKeys, floodMs } = bench.settings
+    return floodWith({
+      check,
+      key: randomUUID,
+      callers: 64,
+      most: floodKeys,
+      ms: floodMs,
+      serverCpu: bench.serverCpu,
+    })
+  })
+}
+
+/** Alone and together, so often that Postgres no longer plans the statements anew at each call. */
+async function warmUp(check: (key: string) => Promise<boolean>): Promise<void> {
+  const known = keyNumbers(KNOWN)
+  for (const together of [1, 2, 4, 8, KNOWN]) {
+    for (let time = 0; time < 200; time++) {
+      const first = time % (KNOWN - together + 1)
+      await Promise.all(known.slice(first, first + together).map(check))
+    }
+  }
+}
+
+/** Each second's median of the rounds, for as long as every round went on. */
+function eachSecond(perRound: readonly (readonly Round[])[]): number[] {
+  const shortest = Math.min(...perRound.map(({ length }) => length))
+  return Array.from({ length: shortest }, (_, second) =>
+    median(perRound.map((round) => round[second]?.perSecond ?? Number.NaN)),
+  )
+}

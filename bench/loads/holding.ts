@@ -1,0 +1,46 @@
+import { sql, TransactionRollbackError } from 'drizzle-orm'
+import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
+import type { Ratelimit } from '../../src/index.ts'
+
+type Transaction = Parameters<Parameters<NodePgDatabase['transaction']>[0]>[0]
+
+/** Rolls a transaction back. */
+type Release = () => Promise<void>
+
+/**
+ * Has each row held by an open transaction of its own: one is locked, one is charged, and the new one is being made.
+ *
+ * @param holders Connections that nobody else uses: who holds a row takes no place from those who check.
+ */
+export async function holdThree(
+  holders: NodePgDatabase,
+  limiter: Ratelimit,
+  keys: { readonly locked: string; readonly charged: string; readonly made: string },
+): Promise<Release> {
+  const charge = (key: string) => hold(holders, (tx) => limiter.limit(key, { tx }))
+  const lock = sql`select from rate_limit_ephemeral where prefix = ${limiter.prefix} and key = ${keys.locked} for update`
+  const held = [hold(holders, (tx) => tx.execute(lock)), charge(keys.charged), charge(keys.made)]
+  const releases = await Promise.all(held)
+  return async () => {
+    await Promise.all(releases.map((release) => release()))
+  }
+}
+
+function hold(db: NodePgDatabase, take: (tx: Transaction) => Promise<unknown>): Promise<Release> {
+  return new Promise((resolve, reject) => {
+    const ended = db
+      .transaction(async (tx) => {
+        await take(tx)
+        await new Promise<void>((letGo) =>
+          resolve(() => {
+            letGo()
+            return ended
+          }),
+        )
+        tx.rollback()
+      })
+      .catch((error) => {
+        if (!(error instanceof TransactionRollbackError)) reject(error)
+      })
+  })
+}
