@@ -6,7 +6,10 @@ interface FloodWork extends Work {
   readonly most: number
 }
 
-/** Checks a number of keys; besides the whole, each second as a round of its own. A check belongs to the second that it ends in. */
+/**
+ * Checks a number of keys; besides the whole, each second as a round of its own. A check belongs to the second that it ends in.
+ * What is left behind the last whole second is none: a few answers in a few milliseconds say nothing.
+ */
 export async function floodWith(work: FloodWork): Promise<{ whole: Round; seconds: readonly Round[] }> {
   const { check, key, callers, most, ms } = work
   const whole = new Stopwatch()
@@ -32,9 +35,9 @@ export async function floodWith(work: FloodWork): Promise<{ whole: Round; second
   const took = performance.now() - started
   return {
     whole: { ...roundOf(begun, took, whole), ...cpu(begun) },
-    seconds: seconds.map(({ checks, stopwatch }, place) =>
-      roundOf(checks, Math.min(1000, took - place * 1000), stopwatch),
-    ),
+    seconds: seconds
+      .slice(0, Math.max(1, Math.floor(took / 1000)))
+      .map(({ checks, stopwatch }) => roundOf(checks, Math.min(1000, took), stopwatch)),
   }
 }
 
