@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { Temporal } from 'temporal-polyfill'
-import { LONGEST_MS } from './duration.ts'
+import { MAX_MS } from './duration.ts'
 import { RatelimitError } from './errors.ts'
 
 /** The periods of the calendar. Weeks begin on Monday. */
@@ -33,14 +33,17 @@ const known = new LRUCache<string, PeriodAt>({ max: 1000 })
  *
  * @throws RatelimitError `INVALID_OPTION`
  */
-export function periodsOf(period: CalendarPeriod, { timeZone = 'UTC', anchor }: CalendarOptions): PeriodAt {
+export function periodsOf(
+  period: CalendarPeriod,
+  { timeZone = 'UTC', anchor }: CalendarOptions,
+): { readonly periodAt: PeriodAt; readonly name: string } {
   if (!Object.hasOwn(UNITS, period)) throw invalid("The period must be 'day', 'week', 'month' or 'year'.")
   if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')
   const anchorMs = anchor === undefined ? undefined : readAnchor(anchor)
   const name = `${period} ${timeZone} ${anchorMs}`
   const periodAt = known.get(name) ?? remembering(readPeriods(period, timeZone, anchorMs))
   known.set(name, periodAt)
-  return periodAt
+  return { periodAt, name }
 }
 
 function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number | undefined): PeriodAt {
@@ -83,8 +86,7 @@ function readAnchor(anchor: Date): number {
   const time = anchor instanceof Date ? anchor.getTime() : Number.NaN
   if (Number.isNaN(time)) throw invalid('anchor must be a valid Date.')
   // Microseconds that were taken for milliseconds lie further away.
-  if (Math.abs(time - Date.now()) > LONGEST_MS)
-    throw invalid('anchor must lie within a hundred years of today.')
+  if (Math.abs(time - Date.now()) > MAX_MS) throw invalid('anchor must lie within a hundred years of today.')
   return time
 }
 

@@ -11,7 +11,10 @@ interface CommonConfig {
   readonly limiter: Limiter
   /** The limiter's namespace: the same key under two prefixes is two rows. */
   readonly prefix: string
-  /** Share of calls that sweep expired rows of their own prefix afterwards, from 0 (never) to 1 (always). Default: `0.1`. */
+  /**
+   * Share of calls that ask for a sweep of their prefix's expired rows, from 0 (none) to 1 (each). One sweep runs at a time and deletes
+   * 100 rows at most; after one that left nothing, none runs for 50 ms. Default: `0.1`.
+   */
   readonly cleanupProbability?: number
   /** The time, for tests. Default: the database's clock. */
   readonly clock?: () => Date
@@ -23,9 +26,14 @@ interface CommonConfig {
    */
   readonly autoMigrate?: boolean
   /**
-   * Gives statements names, so that each connection plans them once; on node-postgres, the other drivers make nothing of it. Where a
-   * pooler refuses a name, outside transactions, statements go without from then on. Default: outside transactions; `true` is
-   * in transactions too, where the first refusal breaks the transaction; `false` nowhere.
+   * How many statements of this limiter may be under way outside transactions, each on a connection of the pool. Besides, up to
+   * four may wait for rows that others hold, and one may sweep. Default: `4`.
+   */
+  readonly connections?: number
+  /**
+   * Has each connection keep statements, so that it plans them once: on node-postgres, postgres.js, neon-serverless and
+   * vercel-postgres. Where a pooler refuses that outside a transaction, statements are sent without from then on. `true` keeps
+   * them in transactions too, where the first refusal breaks the transaction; `false` keeps none. Default: outside transactions.
    */
   readonly preparedStatements?: boolean
   /**

@@ -7,7 +7,7 @@ type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
 export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
 
 /** A hundred years: beyond it a timestamp may not be one any more, and nobody means it. */
-export const LONGEST_MS: number = ms('100y')
+export const MAX_MS: number = ms('100y')
 
 const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
 
@@ -23,7 +23,7 @@ export function parseDuration(duration: Duration, what: string, shortestMs = 1):
   const wholeMs = Math.round(Number(durationMs))
   // '1.1h' is 3960000.0000000005 ms.
   const isWhole = typeof durationMs === 'number' && Math.abs(durationMs - wholeMs) < 1e-6
-  if (!isWhole || wholeMs < shortestMs || wholeMs > LONGEST_MS) {
+  if (!isWhole || wholeMs < shortestMs || wholeMs > MAX_MS) {
     throw new RatelimitError(
       'INVALID_DURATION',
       `${what} must be whole milliseconds from ${shortestMs} to a hundred years: a number, or a string like '10s' or '1d'.`,

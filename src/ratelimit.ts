@@ -2,46 +2,38 @@ import { rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import { calendarWindowLimiter } from './algorithms/calendar-window.ts'
 import { fixedWindowLimiter } from './algorithms/fixed-window.ts'
+import { sharesRows } from './algorithms/limiter.ts'
 import { slidingWindowLimiter } from './algorithms/sliding-window.ts'
-import { startsWhole, type TokenBucketOptions, tokenBucketLimiter } from './algorithms/token-bucket.ts'
+import { type TokenBucketOptions, tokenBucketLimiter } from './algorithms/token-bucket.ts'
 import { isUnlimited, UNLIMITED } from './algorithms/unlimited.ts'
+import type { CalendarOptions, CalendarPeriod } from './calendar.ts'
 import {
-  answerOf,
-  denying,
   type LimitAllResult,
   type LimitResult,
   together,
   type Usage,
   unlimitedAnswer,
   usageOf,
-} from './answer.ts'
-import type { CalendarOptions, CalendarPeriod } from './calendar.ts'
+} from './check/answer.ts'
+import { Checker } from './check/checker.ts'
+import { chargeAll } from './check/limit-all.ts'
+import { type Reserved, reservationOf } from './check/reservation.ts'
 import type { BlockOptions, CallOptions, LimitOptions, LimitRequest, RatelimitConfig } from './config.ts'
 import { autoMigrateForbidden, ensureTables } from './database/auto-migrate.ts'
 import { type Database, isTransaction } from './database/database.ts'
-import { Naming } from './database/naming.ts'
+import { Prepared } from './database/prepared.ts'
 import { inTransaction, retrying } from './database/retry.ts'
+import { runOnce } from './database/run.ts'
+import { valuesOf } from './database/statement.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { RatelimitError } from './errors.ts'
-import { chargeAll } from './limit-all.ts'
-import { type Reserved, reservationOf } from './reservation.ts'
-import { Coalescer } from './runtime/coalescer.ts'
-import {
-  type Call,
-  type Decision,
-  decide,
-  decisionFor,
-  look,
-  type Namespace,
-  of,
-  once,
-  remove,
-  type Target,
-} from './runtime/decide.ts'
-import { DenyCache, forgetDenials } from './runtime/deny-cache.ts'
-import { sweep, sweepAll } from './runtime/sweep.ts'
+import { purposeOf, type Request, type Target } from './runtime/call.ts'
 import { wait } from './runtime/wait.ts'
+import { remove } from './statements/statements.ts'
 import { checkConfig, checkKey, checkLimiter, checkOption, checkRate, readClock } from './validate.ts'
+
+/** How many statements may be under way by default. */
+const CONNECTIONS = 4
 
 /**
  * A rate limit or quota in your own Postgres.
@@ -65,46 +57,31 @@ export class Ratelimit {
   /** The limiter's namespace. */
   readonly prefix: string
   readonly #limiter: Limiter
-  readonly #home: Target
-  readonly #namespace: Namespace
-  readonly #reporting: Pick<Call, 'thresholds' | 'dryRun'>
-  readonly #coalescer: Coalescer
-  readonly #denials: DenyCache | undefined
-  readonly #cleanupProbability: number
-  readonly #ensureTables: () => Promise<void> | undefined
+  readonly #checker: Checker
 
   constructor(config: RatelimitConfig) {
     checkConfig(config)
     const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
-    const { inMemoryBlock = false, maxBlockedKeys = 10_000 } = config
-    const {
-      cleanupProbability = 0.1,
-      clock,
-      tables = SHIPPED,
-      autoMigrate = false,
-      preparedStatements,
-      thresholds = [],
-      dryRun = false,
-    } = config
+    const { inMemoryBlock = false, maxBlockedKeys = 10_000, connections = CONNECTIONS } = config
+    const { cleanupProbability = 0.1, clock, tables = SHIPPED, autoMigrate = false } = config
+    const { preparedStatements, thresholds = [], dryRun = false } = config
     this.prefix = prefix
     this.#limiter = limiter
-    this.#home = {
-      db,
-      table: durable ? tables.durable : tables.ephemeral,
-      naming: new Naming(preparedStatements),
-    }
-    this.#reporting = { thresholds: [...new Set(thresholds)], dryRun }
-    this.#namespace = { prefix, clock: clock ? () => readClock(clock) : () => null }
-    this.#denials = inMemoryBlock
-      ? new DenyCache(this.#home.table, this.#namespace, maxBlockedKeys)
-      : undefined
-    this.#cleanupProbability = cleanupProbability
     const migrates = autoMigrate && !autoMigrateForbidden()
-    this.#ensureTables = () => (migrates ? ensureTables(db, tables) : undefined)
-    const commit = durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session'
-    this.#coalescer = new Coalescer(async (groups) => {
-      await this.#ensureTables()
-      return decide(this.#home, groups, commit, retrying)
+    this.#checker = new Checker({
+      home: {
+        db,
+        table: durable ? tables.durable : tables.ephemeral,
+        prepared: new Prepared(preparedStatements),
+      },
+      namespace: { prefix, clock: clock ? () => readClock(clock) : () => null },
+      limiter,
+      reporting: { thresholds: [...new Set(thresholds)], dryRun },
+      commit: durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session',
+      connections,
+      cleanupProbability,
+      maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
+      ensureTables: () => (migrates ? ensureTables(db, tables) : undefined),
     })
   }
 
@@ -194,7 +171,7 @@ export class Ratelimit {
    * ```
    */
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
-    return (await this.#charge(this.#call(key, options), options.tx)).answer
+    return this.#checker.check(this.#request(key, options), options.tx)
   }
 
   /**
@@ -221,35 +198,18 @@ export class Ratelimit {
    * ```
    */
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
-    const call = this.#call(key, options)
-    if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'What is reserved is a rate from 0 on.')
-    const { answer, paidFrom } = await this.#charge(call, options.tx)
+    const request = this.#request(key, options)
+    const { rate: estimate, limiter: charged } = request
+    if (estimate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
+    const { answer, paidWindowStart } = await this.#checker.charge(request, options.tx)
     if (!answer.success) return answer
-    return reservationOf(answer, call.rate, async (difference, { tx, limiter = call.limiter }) => {
-      // Another algorithm has not paid, and gives nothing back; what a dry run would have denied is not charged afterwards either.
-      const elsewhere = difference < 0 && limiter.algorithm !== call.limiter.algorithm
-      const rate = answer.wouldDeny || elsewhere ? 0 : difference
-      const settling = { ...this.#call(key, { rate, limiter, force: true }), paidFrom }
-      return (await this.#charge(settling, tx)).answer
+    return reservationOf(answer, estimate, (difference, { tx, limiter = charged }) => {
+      // Rows of another algorithm have not paid and give nothing back. What a dry run would have denied is never charged.
+      const isElsewhere = difference < 0 && !sharesRows(limiter, charged)
+      const rate = answer.wouldDeny || isElsewhere ? 0 : difference
+      const settling = { ...this.#request(key, { rate, limiter, force: true }), paidWindowStart }
+      return this.#checker.check(settling, tx)
     })
-  }
-
-  /** Charges the call in the transaction that it joins or by itself; says which window has paid. */
-  async #charge(call: Call, tx: Database | undefined): Promise<Charged> {
-    const joined = this.#joined(tx)
-    if (isUnlimited(call.limiter)) return { answer: unlimitedAnswer(this.#clock()), paidFrom: null }
-    const known = joined || call.force ? undefined : this.#denials?.answer(call)
-    if (known) return { answer: denying(call, known), paidFrom: null }
-    try {
-      return await (joined ? this.#decideIn(joined, call) : this.#decideAlone(call))
-    } finally {
-      if (joined ? this.#maySoften(call) : call.rate < 0) this.#forgetDenials(call.key)
-    }
-  }
-
-  /** Whether what is remembered of the key may be too strict after a transaction: another plan may have made its row anew. */
-  #maySoften({ rate = 1, limiter = this.#limiter }: Pick<LimitOptions, 'rate' | 'limiter'>): boolean {
-    return rate < 0 || limiter !== this.#limiter
   }
 
   /**
@@ -277,36 +237,37 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
-    const charges = requests.map(({ ratelimit, key, rate, limiter }) => ({
-      ...ratelimit.#call(key, { rate, limiter }),
-      table: ratelimit.#home.table,
-    }))
-    const [first, ...others] = new Set(requests.map(({ ratelimit }) => ratelimit))
+    const charges = requests.map(({ ratelimit, key, rate, limiter }) => {
+      const { namespace, home, reporting } = ratelimit.#checker
+      return { ...ratelimit.#request(key, { rate, limiter }), ...reporting, namespace, table: home.table }
+    })
+    const [first, ...others] = new Set(requests.map(({ ratelimit }) => ratelimit.#checker))
     checkOption(first !== undefined, 'limitAll needs at least one request.')
     checkOption(
-      others.every((other) => other.#home.db === first.#home.db),
+      others.every((other) => other.home.db === first.home.db),
       'limitAll needs limiters of one database.',
     )
-    const joined = first.#joined(options.tx)
+    const joined = first.joined(options.tx)
     if (charges.every(({ limiter }) => isUnlimited(limiter))) {
       return together(
         requests,
-        charges.map(() => unlimitedAnswer(first.#clock())),
+        charges.map(() => unlimitedAnswer(first.clockMs())),
       )
     }
     try {
-      if (joined) return together(requests, await chargeAll(joined, charges, first.#clock()))
+      if (joined) return together(requests, await chargeAll(joined, charges, first.clockMs()))
 
-      for (const ratelimit of [first, ...others]) await ratelimit.#ensureTables()
-      const clocks = [first, ...others].map((ratelimit) => ratelimit.#namespace.clock())
-      const results = await inTransaction(first.#home.db, (db) =>
-        chargeAll({ ...first.#home, db }, charges, first.#clock()),
+      for (const checker of [first, ...others]) await checker.ensureTables()
+      const clocks = [first, ...others].map((checker) => checker.namespace.clock())
+      const results = await inTransaction(first.home.db, (db) =>
+        chargeAll({ ...first.home, db }, charges, first.clockMs()),
       )
-      for (const [i, ratelimit] of [first, ...others].entries()) ratelimit.#sweepSometimes(clocks[i] ?? null)
+      for (const [i, checker] of [first, ...others].entries()) checker.sweepSometimes(clocks[i] ?? null)
       return together(requests, results)
     } finally {
-      for (const { ratelimit, key, ...rest } of requests) {
-        if (ratelimit.#maySoften(rest)) ratelimit.#forgetDenials(key)
+      for (const [i, { ratelimit }] of requests.entries()) {
+        const charge = charges[i] as Request
+        if (ratelimit.#checker.maySoften(charge)) ratelimit.#checker.forgetDenials(charge.key)
       }
     }
   }
@@ -317,14 +278,13 @@ export class Ratelimit {
    * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; and what {@link Ratelimit.limit} throws from the database.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
-    const call = this.#call(key, { ...options, rate: 0 })
-    const joined = this.#joined(options.tx)
-    if (isUnlimited(call.limiter)) {
-      const { limit, remaining, reset } = unlimitedAnswer(this.#clock())
+    const request = this.#request(key, { ...options, rate: 0 })
+    const { limiter } = request
+    if (isUnlimited(limiter)) {
+      const { limit, remaining, reset } = unlimitedAnswer(this.#checker.clockMs())
       return { limit, remaining, reset, used: 0 }
     }
-    const group = { ...call, calls: 1 }
-    return this.#at(joined, async (target) => usageOf(call.limiter, of(group, await look(target, [group]))))
+    return this.#checker.decide(request, options.tx, (_, decision) => usageOf(limiter, decision))
   }
 
   /**
@@ -347,13 +307,13 @@ export class Ratelimit {
   async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
     const { signal, ...limitOptions } = options
     const timeoutMs = parseDuration(timeout, 'The timeout', 0)
-    checkOption(!isTransaction(this.#home.db), 'blockUntilReady cannot wait inside a transaction.')
+    checkOption(!isTransaction(this.#checker.home.db), 'blockUntilReady cannot wait inside a transaction.')
     const started = performance.now()
     for (;;) {
       signal?.throwIfAborted()
       const answer = await this.limit(key, limitOptions)
       if (answer.success || performance.now() - started + answer.retryAfter > timeoutMs) return answer
-      await wait(answer.retryAfter, signal)
+      await wait(Math.max(answer.retryAfter, 1), signal)
     }
   }
 
@@ -364,13 +324,17 @@ export class Ratelimit {
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     const limiter = this.#checked(key, options)
+    const { namespace } = this.#checker
     try {
-      await this.#at(this.#joined(options.tx), (target) => remove(target, this.#namespace, key))
+      await this.#at(options.tx, async (target) => {
+        const statement = remove(target.table)
+        await runOnce(target.db, statement, valuesOf(statement, { prefix: namespace.prefix, key }, {}))
+      })
     } finally {
-      this.#forgetDenials(key)
+      this.#checker.forgetDenials(key)
     }
     // Without a row a bucket starts with its initialTokens, which may be fewer.
-    if (!startsWhole(limiter)) await this.limit(key, { ...options, rate: -limiter.params.limit })
+    if (!limiter.algorithm.startsFull) await this.limit(key, { ...options, rate: -limiter.params.limit })
   }
 
   /**
@@ -380,75 +344,30 @@ export class Ratelimit {
    * @throws RatelimitError what {@link Ratelimit.limit} throws from the database.
    */
   async cleanup(): Promise<number> {
-    return this.#at(this.#joined(undefined), (target) => sweepAll(target, this.#namespace))
+    return this.#at(undefined, () => this.#checker.sweeper.sweepAll())
   }
 
-  async #decideIn(joined: Target, call: Call): Promise<Charged> {
-    const group = { ...call, calls: 1 }
-    return chargedBy(call, decisionFor(group, await decide(joined, [group], 'as the session', once)), 0)
-  }
-
-  async #decideAlone(call: Call): Promise<Charged> {
-    const clock = this.#namespace.clock()
-    const sentAt = performance.now()
-    const { decision, place } = await this.#coalescer.add(call)
-    const charged = chargedBy(call, decision, place)
-    this.#denials?.learn(call, decision, place < decision.granted, { sentAt, clock })
-    this.#sweepSometimes(clock)
-    return charged
-  }
-
-  /** Where the time decides nothing, this machine's will do. */
-  #clock(): number {
-    return this.#namespace.clock() ?? Date.now()
-  }
-
-  #forgetDenials(key: string): void {
-    forgetDenials(this.#home.table, this.prefix, key)
-  }
-
-  #call(key: string, options: LimitOptions): Call {
+  #request(key: string, options: LimitOptions): Request {
     const { rate = 1, force = false } = options
     const limiter = this.#checked(key, options)
     checkRate(rate, limiter)
-    const { thresholds, dryRun } = this.#reporting
-    return { namespace: this.#namespace, key, rate, limiter, force, paidFrom: null, thresholds, dryRun }
+    const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
+    return { key, rate, limiter, purpose, paidWindowStart: null }
   }
 
   #checked(key: string, { limiter = this.#limiter }: CallOptions): Limiter {
-    checkKey(key, this.#namespace.prefix)
+    checkKey(key, this.prefix)
     checkLimiter(limiter)
     return limiter
   }
 
-  #joined(tx: Database | undefined): Target | undefined {
-    checkOption(tx === undefined || isTransaction(tx), 'tx must be a transaction of Drizzle.')
-    if (tx) return { ...this.#home, db: tx }
-    return isTransaction(this.#home.db) ? this.#home : undefined
-  }
-
-  /** Runs the work in the transaction that it joins, else on the database, and again when it lost against another. */
-  async #at<T>(joined: Target | undefined, work: (target: Target) => Promise<T>): Promise<T> {
+  /** Runs the work in the transaction that it joins; alone, again where it lost against another. */
+  async #at<T>(tx: Database | undefined, work: (target: Target) => Promise<T>): Promise<T> {
+    const joined = this.#checker.joined(tx)
     if (joined) return work(joined)
-    await this.#ensureTables()
-    return retrying(() => work(this.#home))
+    await this.#checker.ensureTables()
+    return retrying(() => work(this.#checker.home))
   }
-
-  #sweepSometimes(clock: number | null): void {
-    if (Math.random() >= this.#cleanupProbability) return
-    this.#coalescer.addAside(() => sweep(this.#home, this.#namespace, clock))
-  }
-}
-
-interface Charged {
-  readonly answer: LimitResult
-  readonly paidFrom: number | null
-}
-
-function chargedBy(call: Call, decision: Decision, place: number): Charged {
-  const isWindow = call.limiter.algorithm.writtenAt === 'windowStart'
-  const paidFrom = isWindow ? decision.state.windowStart : null
-  return { answer: answerOf(call, decision, place), paidFrom }
 }
 
 const SHIPPED = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }

@@ -2,12 +2,12 @@ import { sql } from 'drizzle-orm'
 import { type RateLimitTables, rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
 import { type Limiter, paramsAt } from './algorithms/algorithm.ts'
 import { isUnlimited } from './algorithms/unlimited.ts'
-import { type Usage, usageOf } from './answer.ts'
+import { type Usage, usageOf } from './check/answer.ts'
 import type { Database } from './database/database.ts'
-import { Naming } from './database/naming.ts'
-import { execute, run } from './database/run.ts'
-import { standingOf } from './runtime/decide.ts'
-import { CLOCK_MS } from './statements/settled.ts'
+import { execute, runOnce } from './database/run.ts'
+import { valuesOf } from './database/statement.ts'
+import { stateIn } from './runtime/ask.ts'
+import { CLOCK_MS } from './statements/levels.ts'
 import { usage as usageStatement } from './statements/statements.ts'
 import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts'
 
@@ -57,22 +57,20 @@ export async function usage(db: Database, options: UsageOptions): Promise<KeyUsa
   checkOption(!isUnlimited(limiter), 'usage needs a limit to read the rows by.')
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
-  const statement = usageStatement(table, limiter.algorithm)
   const injected = clock ? readClock(clock) : null
+  const statement = usageStatement(table, limiter.algorithm, injected !== null)
   let time = injected ?? Date.now()
   for (;;) {
     const params = paramsAt(limiter, time)
-    const values = { prefix, top, clock: injected, ...params }
-    const rows = await run({ db, naming: UNNAMED }, statement, values)
+    const rows = await runOnce(db, statement, valuesOf(statement, { prefix, top, clock: injected }, params))
     const found = rows.map((row) => ({
-      row,
       key: String(row['key']),
-      standing: standingOf(row, limiter, params),
+      snapshot: { now: Number(row['now']), state: stateIn(row, limiter), params },
     }))
-    const read = () => found.map(({ key, standing }) => ({ key, ...usageOf(limiter, standing) }))
+    const read = () => found.map(({ key, snapshot }) => ({ key, ...usageOf(limiter, snapshot) }))
     if (!limiter.periodAt) return read()
     // Rows of another period than the one that was guessed are not found: without any it has to be asked which it is.
-    const now = found[0]?.standing.now ?? injected ?? (await databaseClock(db))
+    const now = found[0]?.snapshot.now ?? injected ?? (await databaseClock(db))
     if (limiter.periodAt(now).start === params['periodStart']) return read()
     time = now
   }
@@ -84,5 +82,3 @@ async function databaseClock(db: Database): Promise<number> {
 }
 
 const SHIPPED = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
-/** People look seldom. */
-const UNNAMED = new Naming(false)

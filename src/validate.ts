@@ -13,6 +13,9 @@ const utf8 = new TextEncoder()
 
 const LATEST_MS = Date.UTC(10_000)
 
+/** More would take every connection that a server has by default. */
+const MAX_CONNECTIONS = 100
+
 /** A cache takes the memory for its most keys at once. */
 const MOST_BLOCKED_KEYS = 10_000_000
 
@@ -20,7 +23,7 @@ const MOST_BLOCKED_KEYS = 10_000_000
 export function checkConfig(config: RatelimitConfig): void {
   const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
   const { thresholds = [] } = config
-  const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys } = config
+  const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkPrefix(prefix)
   checkLimiter(limiter)
   checkOption(
@@ -34,6 +37,10 @@ export function checkConfig(config: RatelimitConfig): void {
     'tables must come from rateLimitTables.',
   )
   checkOption(cleanupProbability >= 0 && cleanupProbability <= 1, 'cleanupProbability must lie from 0 to 1.')
+  checkOption(
+    isFrom1To(MAX_CONNECTIONS, connections),
+    `connections must be a whole number from 1 to ${MAX_CONNECTIONS}.`,
+  )
   checkOption(durable === true || !synchronousCommit, 'synchronousCommit needs durable: true.')
   checkOption(inMemoryBlock || maxBlockedKeys === undefined, 'maxBlockedKeys needs inMemoryBlock: true.')
   checkOption(
@@ -74,13 +81,13 @@ function faultOf(text: unknown, before: string): string | undefined {
 
 /** @throws RatelimitError `INVALID_RATE` */
 export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate is number {
-  const valid = algorithm.whole
+  const valid = algorithm.integersOnly
     ? Number.isSafeInteger(rate)
     : Number.isFinite(rate) && Math.abs(Number(rate)) <= Number.MAX_SAFE_INTEGER
   if (!valid) {
     throw new RatelimitError(
       'INVALID_RATE',
-      algorithm.whole
+      algorithm.integersOnly
         ? 'The rate must be a whole number for windows; token buckets take fractions.'
         : 'The rate must be a finite number.',
     )

@@ -1,88 +1,108 @@
 import type { SQL } from 'drizzle-orm'
 import type { PeriodAt } from '../calendar.ts'
 
-// The words used here. A row is what the table holds, times as Unix milliseconds. A state is the part of it that belongs
-// to one algorithm. A state is settled when the windows that have passed by now have been left behind. An amount is
-// rate times granted calls; a refund's is negative.
+// The words used here. A row is what the table holds. A state is the part of a row that belongs to one algorithm, with
+// times as Unix milliseconds. A state is settled when the windows that ended before now are left behind. An amount is
+// rate times granted calls; the amount of a refund is negative.
 
 /** A number in SQL, always double precision. */
-export type Expression = SQL<number> | SQL.Aliased<number>
+export type Expression = SQL<number>
 
-/** The columns a state is made of. */
+/** The columns that a state can have. */
 export type StateColumn = 'count' | 'prevCount' | 'windowStart' | 'tokens' | 'lastRefill'
 
 export type Expressions<Name extends string> = { readonly [name in Name]: Expression }
 export type Numbers<Name extends string> = { readonly [name in Name]: number }
 
-/** The parameters that every algorithm has: its capacity, and the time in which a used-up limit is whole again. */
-export type CommonParam = 'limit' | 'periodMs'
-
 /**
- * An algorithm: arithmetic and nothing else. It is given the state, the time and the amount; it knows no clock, no table, no key.
- *
- * What decides and what is written are SQL expressions, for they run where the row is locked. When a limit fits or is whole
- * again is worked out in TypeScript from the state that the statement returns.
+ * The parameters of every algorithm: the capacity, the time in which a used-up limit is full again, and the grid on which
+ * rows expire.
  */
-export interface Algorithm<Column extends StateColumn, Param extends string, State = Expressions<Column>> {
-  /** Also the name under which its statements are kept. */
-  readonly name: string
-  /** The columns of its state. A row in which another column is filled belongs to another algorithm. */
-  readonly columns: readonly Column[]
-  /** The column of its state that says when the row was written. */
-  readonly writtenAt: Column & ('windowStart' | 'lastRefill')
-  readonly params: readonly Param[]
-  /** Whether it counts whole units only, so that a fractional rate is refused. */
-  readonly whole: boolean
-  /** By how much a rate may exceed what is available and be granted, for fractions are inexact. */
-  readonly tolerance: number
+export type CommonParam = 'limit' | 'periodMs' | 'expiryGridMs'
 
-  /**
-   * Whether the parameters that were sent are those of `now`, for an algorithm whose parameters depend on it. Where not, nothing is
-   * decided, and the statement runs again with those of the time that it has returned.
-   */
-  applies?(now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
-  /** Whether a row of this algorithm still counts at `now`. Where not, the state is fresh. */
-  holds(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
-  /** The state of a row that holds, with windows that have passed by `now` left behind. */
-  settle(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): State
-  /** The state of a key that has none. */
-  fresh(now: Expression, params: Expressions<Param | CommonParam>): State
-  /** Whether a fresh state has all there is. Where not, the first check makes the row though it is denied, for else it never fills. */
-  freshIsWhole(params: Expressions<Param | CommonParam>): SQL<boolean>
-  /** How much there is to take of a settled state; below 0 in debt. */
-  available(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): Expression
+/** The formulas that run in the database, where the row is locked. */
+export interface SqlFormulas<Column extends StateColumn, Param extends string, State> {
+  /** The time of a row, where it is not the clock's or, of a row that holds and is ahead, the row's. */
+  now?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): Expression
+  /** Whether a row still counts. If false or null, the state is a fresh one. */
+  holds(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): SQL<boolean>
+  /** The state of a row that holds, settled. */
+  settle(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): State
+  /** The state of a key that has no row. */
+  fresh(now: Expression, params: Expressions<Param>): State
+  /** How much a settled state has left; below 0 in debt. */
+  available(state: Expressions<Column>, now: Expression, params: Expressions<Param>): Expression
   /** How much of a settled state is used; more than the limit in debt. */
-  used(state: Expressions<Column>, now: Expression, params: Expressions<Param | CommonParam>): Expression
-  /** The most that was ever used in a settled state's window, for an algorithm that keeps it. */
-  peak?(state: Expressions<Column>): Expression
-  /** A settled state of which so much is `available`, after `amount` was taken at `now`, or given back when negative. */
+  used(state: Expressions<Column>, now: Expression, params: Expressions<Param>): Expression
+  /** A settled state that has `available` left, after `amount` was taken at `now`. */
   consume(
     state: Expressions<Column>,
     now: Expression,
-    amount: Expression,
     available: Expression,
-    params: Expressions<Param | CommonParam>,
+    amount: Expression,
+    params: Expressions<Param>,
   ): State
   /** The earliest time at which deleting the row loosens nothing. */
-  expiresAt(state: Expressions<Column>, params: Expressions<Param | CommonParam>): Expression
-
-  /** The same as `available`, of the state that a statement returned; `undone` of what was taken is not counted. */
-  availableAt(
-    state: Numbers<Column>,
-    now: number,
-    undone: number,
-    params: Numbers<Param | CommonParam>,
-  ): number
-  /** The same as `used`. */
-  usedAt(state: Numbers<Column>, now: number, params: Numbers<Param | CommonParam>): number
-  /** When `rate`, which does not fit now, will fit if nothing else is consumed; `Infinity` where never. */
-  fitsAt(state: Numbers<Column>, now: number, rate: number, params: Numbers<Param | CommonParam>): number
-  /** When the limit will be whole if nothing else is consumed; `undone` of what was taken is not counted. */
-  wholeAt(state: Numbers<Column>, now: number, undone: number, params: Numbers<Param | CommonParam>): number
+  expiresAt(state: State, params: Expressions<Param>): Expression
 }
 
-/** An algorithm as the statements see it, which find its columns in `columns`. */
-export type AnyAlgorithm = Algorithm<StateColumn, string, Partial<Expressions<StateColumn>>>
+/** The same formulas on the state that a statement returned. The same operations in the same order give the same bits. */
+export interface NumberFormulas<Column extends StateColumn, Param extends string, State> {
+  /** How much a settled state will have left at `time` if nothing else is taken. */
+  available(state: Numbers<Column>, time: number, params: Numbers<Param>): number
+  used(state: Numbers<Column>, now: number, params: Numbers<Param>): number
+  consume(state: Numbers<Column>, now: number, amount: number, params: Numbers<Param>): State
+  /** About when `wanted` will be available; the search for the exact time begins there. */
+  guess(state: Numbers<Column>, wanted: number, now: number, params: Numbers<Param>): number
+}
+
+/**
+ * An algorithm: arithmetic and nothing else. It knows no clock, no table and no key.
+ *
+ * The statements decide and write by the formulas in SQL. What an answer says is worked out by the formulas on numbers.
+ */
+export interface Algorithm<
+  Column extends StateColumn,
+  Param extends string,
+  SqlState = Expressions<Column>,
+  NumberState = Numbers<Column>,
+> {
+  /** Also the name under which its statements are kept. */
+  readonly name: string
+  /** A window counts what was taken, a bucket what is left. */
+  readonly kind: 'window' | 'bucket'
+  /** The columns of its state. A row in which one of them is null belongs to another algorithm. */
+  readonly columns: readonly Column[]
+  /** Columns that are null in its own rows. They tell its rows from those that fill the same columns and more. */
+  readonly emptyColumns: readonly StateColumn[]
+  /** The column of its state that says when the row was written. */
+  readonly datedBy: Column & ('windowStart' | 'lastRefill')
+  /** The parameters that its formulas in SQL use, besides the common ones. */
+  readonly params: readonly Param[]
+  /** Whether it counts whole units only, so that a fractional rate is refused. */
+  readonly integersOnly: boolean
+  /** By how much a rate may exceed what is available and be granted: fractions are inexact. In units of the limit. */
+  readonly tolerance: number
+  /** If false, a new state has less than the limit, and a denied first check writes it so that it begins to fill. */
+  readonly startsFull: boolean
+  /** The column that holds the most that was used in the window, for an algorithm that keeps it. */
+  readonly peak?: Column
+  readonly sql: SqlFormulas<Column, Param | CommonParam, SqlState>
+  readonly numbers: NumberFormulas<Column, Param | CommonParam, NumberState>
+  /**
+   * Whether the parameters that were sent are those of `now`, for an algorithm whose parameters depend on it. If false,
+   * nothing is decided, and the statement runs again with the parameters of the time that it returned.
+   */
+  applies?(now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
+}
+
+/** An algorithm as the statements see it; they find its columns in `columns`. */
+export type AnyAlgorithm = Algorithm<
+  StateColumn,
+  string,
+  Partial<Expressions<StateColumn>>,
+  Partial<Numbers<StateColumn>>
+>
 
 export type Params = Numbers<string> & Numbers<CommonParam>
 
@@ -90,6 +110,8 @@ export type Params = Numbers<string> & Numbers<CommonParam>
 export interface Limiter {
   readonly algorithm: AnyAlgorithm
   readonly params: Params
+  /** Equal for two limiters that are the same limit. */
+  readonly signature: string
   /** The calendar's period that holds a time: its start and end are parameters too. */
   readonly periodAt?: PeriodAt
 }
@@ -99,4 +121,10 @@ export function paramsAt({ params, periodAt }: Limiter, time: number): Params {
   if (!periodAt) return params
   const { start, end } = periodAt(time)
   return { ...params, periodStart: start, periodEnd: end }
+}
+
+/** Whether `time` lies in the period that the parameters are for. */
+export function appliesAt(params: Params, time: number): boolean {
+  const { periodStart = Number.NEGATIVE_INFINITY, periodEnd = Number.POSITIVE_INFINITY } = params
+  return time >= periodStart && time < periodEnd
 }

@@ -2,45 +2,59 @@ import { sql } from 'drizzle-orm'
 import ms from 'ms'
 import { type CalendarOptions, type CalendarPeriod, periodsOf } from '../calendar.ts'
 import type { Algorithm, Limiter } from './algorithm.ts'
-import { checkTokens, countAfter, within } from './window-params.ts'
+import { limiterOf } from './limiter.ts'
+import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
 /**
- * The calendar period that holds now. Which that is the statement cannot know: it is sent the period of a guess, and decides nothing
+ * The calendar period that holds now. The statement cannot know which one that is: it is sent a guess, and decides nothing
  * when the database's time lies outside.
  *
- * `tokens` is the most that was used in the period. It stays when something is given back, so that a threshold is crossed once a
- * period; and it tells the row from a fixed window's, whose start means something else.
+ * `tokens` is the most that was used in the period. It stays when something is given back, so that a threshold is crossed
+ * once a period; and it tells the row from a fixed window's, whose start means something else.
  */
 export const calendarWindow: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | 'periodEnd'> = {
   name: 'calendarWindow',
+  kind: 'window',
   columns: ['count', 'windowStart', 'tokens'],
-  writtenAt: 'windowStart',
+  emptyColumns: [],
+  datedBy: 'windowStart',
   params: ['periodStart', 'periodEnd'],
-  whole: true,
+  integersOnly: true,
   tolerance: 0,
+  startsFull: true,
+  peak: 'tokens',
 
   applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
-  // What was counted from a time in this period on was used in it, though its own period may have been another.
-  holds: ({ windowStart }, _now, { periodStart, periodEnd }) =>
-    sql`${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}`,
-  // A call of another plan leaves the start as it is, so that a shorter period finds its own again.
-  settle: (state) => state,
-  fresh: (_now, { periodStart }) => ({ count: sql`0`, tokens: sql`0`, windowStart: periodStart }),
-  freshIsWhole: () => sql`true`,
-  available: ({ count }, _now, { limit }) => sql`${limit} - least(${count}, ${limit})`,
-  used: ({ count }) => count,
-  peak: ({ tokens }) => tokens,
-  consume: ({ count, tokens, windowStart }, _now, amount) => ({
-    count: countAfter(count, amount),
-    tokens: sql`greatest(${tokens}, ${countAfter(count, amount)})`,
-    windowStart,
-  }),
-  expiresAt: (_state, { periodEnd }) => periodEnd,
-
-  availableAt: ({ count }, _now, undone, { limit }) => limit - within(count - undone, limit),
-  usedAt: ({ count }) => count,
-  fitsAt: (_state, _now, rate, { limit, periodEnd }) => (rate > limit ? Number.POSITIVE_INFINITY : periodEnd),
-  wholeAt: ({ count }, now, undone, { periodEnd }) => (count - undone > 0 ? periodEnd : now),
+  sql: {
+    // A row of the next period, written by a clock that is ahead, must not be read as one that has ended.
+    now: ({ tokens, windowStart }, clock, { periodMs }) =>
+      sql`case when ${tokens} is not null and ${windowStart} - ${clock} between 0 and ${periodMs} then ${windowStart} else ${clock} end`,
+    // What was counted from a time in this period on was used in it, though the period of its own plan was another.
+    holds: ({ count, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
+      sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}
+        and ${count} >= 0 and ${tokens} > '-Infinity'`,
+    // A call of another plan leaves the start as it is, so that a shorter period finds its own again.
+    settle: (row) => row,
+    fresh: (_now, { periodStart }) => ({ count: sql`0`, tokens: sql`0`, windowStart: periodStart }),
+    available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
+    used: ({ count }) => count,
+    consume: ({ count, tokens, windowStart }, _now, _available, amount) => ({
+      count: countAfter(count, amount),
+      tokens: sql`greatest(${tokens}, ${countAfter(count, amount)})`,
+      windowStart,
+    }),
+    expiresAt: (_state, { periodEnd }) => periodEnd,
+  },
+  numbers: {
+    available: ({ count }, time, { limit, periodEnd }) => (time < periodEnd ? limit - count : limit),
+    used: ({ count }) => count,
+    consume: ({ count, tokens, windowStart }, _now, amount) => ({
+      count: countNumberAfter(count, amount),
+      tokens: Math.max(tokens, countNumberAfter(count, amount)),
+      windowStart,
+    }),
+    guess: (_state, _wanted, _now, { periodEnd }) => periodEnd,
+  },
 }
 
 /** @throws RatelimitError `INVALID_LIMIT`, `INVALID_OPTION` */
@@ -50,10 +64,10 @@ export function calendarWindowLimiter(
   options: CalendarOptions = {},
 ): Limiter {
   checkTokens(tokens)
-  const periodAt = periodsOf(period, options)
-  // The longest that there is: what is further ahead than a period must not depend on which one is guessed.
+  const { periodAt, name } = periodsOf(period, options)
+  // The longest that there is: how far ahead a row may be must not depend on the period that was guessed.
   const periodMs = ms(LONGEST[period])
-  return { algorithm: calendarWindow, params: { limit: tokens, periodMs }, periodAt }
+  return limiterOf(calendarWindow, { limit: tokens, periodMs }, { periodAt, name })
 }
 
 const LONGEST = { day: '25h', week: '169h', month: '745h', year: '8785h' } as const

@@ -1,35 +1,48 @@
 import { sql } from 'drizzle-orm'
-import type { Duration } from '../duration.ts'
+import { type Duration, parseDuration } from '../duration.ts'
 import type { Algorithm, Limiter } from './algorithm.ts'
-import { countAfter, windowParams, within } from './window-params.ts'
+import { limiterOf } from './limiter.ts'
+import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
 /** Opens with the first call and is over, half open, `periodMs` later. */
 export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
   name: 'fixedWindow',
+  kind: 'window',
   columns: ['count', 'windowStart'],
-  writtenAt: 'windowStart',
+  emptyColumns: ['prevCount', 'tokens'],
+  datedBy: 'windowStart',
   params: [],
-  whole: true,
+  integersOnly: true,
   tolerance: 0,
+  startsFull: true,
 
-  holds: ({ windowStart }, now, { periodMs }) => sql`${now} < ${windowStart} + ${periodMs}`,
-  settle: (state) => state,
-  fresh: (now) => ({ count: sql`0`, windowStart: now }),
-  freshIsWhole: () => sql`true`,
-  available: ({ count }, _now, { limit }) => sql`${limit} - least(${count}, ${limit})`,
-  used: ({ count }) => count,
-  consume: ({ count, windowStart }, _now, amount) => ({ count: countAfter(count, amount), windowStart }),
-  expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + ${periodMs}`,
-
-  availableAt: ({ count }, _now, undone, { limit }) => limit - within(count - undone, limit),
-  usedAt: ({ count }) => count,
-  fitsAt: ({ windowStart }, _now, rate, { limit, periodMs }) =>
-    rate > limit ? Number.POSITIVE_INFINITY : windowStart + periodMs,
-  wholeAt: ({ count, windowStart }, now, undone, { periodMs }) =>
-    count - undone > 0 ? windowStart + periodMs : now,
+  sql: {
+    holds: ({ count, windowStart }, clock, { periodMs }) =>
+      sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + ${periodMs} and ${count} >= 0`,
+    settle: (row) => row,
+    fresh: (now) => ({ count: sql`0`, windowStart: now }),
+    available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
+    used: ({ count }) => count,
+    consume: ({ count, windowStart }, _now, _available, amount) => ({
+      count: countAfter(count, amount),
+      windowStart,
+    }),
+    expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + ${periodMs}`,
+  },
+  numbers: {
+    available: ({ count, windowStart }, time, { limit, periodMs }) =>
+      time < windowStart + periodMs ? limit - count : limit,
+    used: ({ count }) => count,
+    consume: ({ count, windowStart }, _now, amount) => ({
+      count: countNumberAfter(count, amount),
+      windowStart,
+    }),
+    guess: ({ windowStart }, _wanted, _now, { periodMs }) => windowStart + periodMs,
+  },
 }
 
 /** @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION` */
 export function fixedWindowLimiter(tokens: number, window: Duration): Limiter {
-  return { algorithm: fixedWindow, params: windowParams(tokens, window) }
+  checkTokens(tokens)
+  return limiterOf(fixedWindow, { limit: tokens, periodMs: parseDuration(window, 'The window') })
 }

@@ -1,77 +1,116 @@
 import { sql } from 'drizzle-orm'
-import type { Duration } from '../duration.ts'
-import type { Algorithm, Limiter } from './algorithm.ts'
-import { firstAt } from './first-at.ts'
-import { countAfter, windowParams, within } from './window-params.ts'
+import { type Duration, parseDuration } from '../duration.ts'
+import type { Algorithm, Expression, Limiter } from './algorithm.ts'
+import { limiterOf } from './limiter.ts'
+import { checkTokens, countAfter, countNumberAfter } from './window.ts'
+
+const COLUMNS = ['count', 'prevCount', 'windowStart'] as const
+type Column = (typeof COLUMNS)[number]
+
+/** How much of a count still counts when it has `leftMs` of its `periodMs` left: `ceil(count * leftMs / periodMs)`. */
+interface Fading {
+  readonly sql: (count: Expression, leftMs: Expression, periodMs: Expression) => Expression
+  readonly number: (count: number, leftMs: number, periodMs: number) => number
+}
+
+/** Exact while count times milliseconds is a whole number that a double can hold. */
+const inDoubles: Fading = {
+  sql: (count, leftMs, periodMs) => sql`ceil(${count} * (${leftMs}) / ${periodMs})`,
+  number: (count, leftMs, periodMs) => Math.ceil((count * leftMs) / periodMs),
+}
+
+/** Exact for every limit and window. Through bigint, for a double becomes a numeric with 15 digits only. */
+const inWholeNumbers: Fading = {
+  sql: (count, leftMs, periodMs) =>
+    sql`div((${count})::bigint::numeric * (${leftMs})::bigint + ${periodMs}::bigint - 1, ${periodMs}::bigint)::float8`,
+  number: (count, leftMs, periodMs) => {
+    const period = BigInt(periodMs)
+    return Number((BigInt(count) * BigInt(leftMs) + period - 1n) / period)
+  },
+}
+
+/** The window for limits and lengths whose product a double can hold. */
+export const slidingWindow: Algorithm<Column, never> = algorithm('slidingWindow', inDoubles)
+
+const largeSlidingWindow: Algorithm<Column, never> = algorithm('largeSlidingWindow', inWholeNumbers)
 
 /**
  * Two neighbouring fixed windows; the previous one's count fades linearly while the current one runs.
  *
- * used = count + ceil(prevCount * timeLeft / periodMs), timeLeft being what the previous window still counts for. Counts are
- * whole, so rounding up takes nothing away from anyone, and needs no tolerance. The approximation is the one Cloudflare
- * described in "How we built rate limiting capable of scaling to millions of domains" (2017).
+ * used = count + ceil(prevCount * timeLeft / periodMs), timeLeft being how long the previous window still counts. Counts
+ * are whole numbers, so rounding up takes nothing away from anyone and needs no tolerance. The approximation is the one that
+ * Cloudflare described in "How we built rate limiting capable of scaling to millions of domains" (2017).
  */
-export const slidingWindow: Algorithm<'count' | 'prevCount' | 'windowStart', never> = {
-  name: 'slidingWindow',
-  columns: ['count', 'prevCount', 'windowStart'],
-  writtenAt: 'windowStart',
-  params: [],
-  whole: true,
-  tolerance: 0,
+function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
+  return {
+    name,
+    kind: 'window',
+    columns: COLUMNS,
+    emptyColumns: [],
+    datedBy: 'windowStart',
+    params: [],
+    integersOnly: true,
+    tolerance: 0,
+    startsFull: true,
 
-  holds: ({ windowStart }, now, { periodMs }) => sql`${now} < ${windowStart} + 2 * ${periodMs}`,
-  settle: ({ count, prevCount, windowStart }, now, { periodMs }) => {
-    const passed = sql`${now} >= ${windowStart} + ${periodMs}`
-    return {
-      count: sql`case when ${passed} then 0 else ${count} end`,
-      prevCount: sql`case when ${passed} then ${count} else ${prevCount} end`,
-      windowStart: sql`case when ${passed} then ${windowStart} + ${periodMs} else ${windowStart} end`,
-    }
-  },
-  fresh: (now) => ({ count: sql`0`, prevCount: sql`0`, windowStart: now }),
-  freshIsWhole: () => sql`true`,
-  available: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
-    sql`${limit} - least(${count}, ${limit})
-      - ceil(least(${prevCount}, ${limit}) * (${windowStart} + ${periodMs} - ${now}) / ${periodMs})`,
-  used: ({ count, prevCount, windowStart }, now, { periodMs }) =>
-    sql`${count} + ceil(${prevCount} * (${windowStart} + ${periodMs} - ${now}) / ${periodMs})`,
-  // A refund that the current window did not pay comes out of what is left of the previous one.
-  consume: ({ count, prevCount, windowStart }, _now, amount) => ({
-    count: countAfter(count, amount),
-    prevCount: sql`greatest(${prevCount} + least(${count} + ${amount}, 0), 0)`,
-    windowStart,
-  }),
-  expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
-
-  availableAt: ({ count, prevCount, windowStart }, now, undone, { limit, periodMs }) =>
-    limit -
-    within(count - undone, limit) -
-    Math.ceil((Math.min(prevCount, limit) * (windowStart + periodMs - now)) / periodMs),
-  usedAt: ({ count, prevCount, windowStart }, now, { periodMs }) =>
-    count + Math.ceil((prevCount * (windowStart + periodMs - now)) / periodMs),
-  fitsAt: (state, now, rate, { limit, periodMs }) => {
-    if (rate > limit) return Number.POSITIVE_INFINITY
-    const windowEnd = state.windowStart + periodMs
-    const count = Math.min(state.count, limit)
-    const room = limit - count - rate
-    // While this window runs only the previous count fades; after it this count does, as the previous one.
-    return room >= 0
-      ? Math.max(now, fadesTo(room, Math.min(state.prevCount, limit), windowEnd, periodMs))
-      : fadesTo(limit - rate, count, windowEnd + periodMs, periodMs)
-  },
-  wholeAt: ({ count, prevCount, windowStart }, now, undone, { periodMs }) => {
-    if (count - undone > 0) return windowStart + 2 * periodMs
-    return prevCount > 0 ? windowStart + periodMs : now
-  },
-}
-
-/** The first millisecond at which `count`, fading to nothing at `endMs`, is `room` or less: the formula of `available`. */
-function fadesTo(room: number, count: number, endMs: number, periodMs: number): number {
-  const fits = (time: number) => Math.ceil((count * (endMs - time)) / periodMs) <= room
-  return firstAt(endMs - Math.floor((room * periodMs) / count), 1, fits)
+    sql: {
+      holds: ({ count, prevCount, windowStart }, clock, { periodMs }) =>
+        sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + 2 * ${periodMs}
+          and ${count} >= 0 and ${prevCount} >= 0`,
+      settle: ({ count, prevCount, windowStart }, clock, { periodMs }) => {
+        const ended = sql`${clock} >= ${windowStart} + ${periodMs}`
+        return {
+          count: sql`case when ${ended} then 0 else ${count} end`,
+          prevCount: sql`case when ${ended} then ${count} else ${prevCount} end`,
+          windowStart: sql`case when ${ended} then ${windowStart} + ${periodMs} else ${windowStart} end`,
+        }
+      },
+      fresh: (now) => ({ count: sql`0`, prevCount: sql`0`, windowStart: now }),
+      // After a change to a smaller limit, a window that has more used than the limit counts as full.
+      available: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
+        sql`${limit} - least(${count}, ${limit})
+        - ${fading.sql(sql`least(${prevCount}, ${limit})`, sql`${windowStart} + ${periodMs} - ${now}`, periodMs)}`,
+      used: ({ count, prevCount, windowStart }, now, { periodMs }) =>
+        sql`${count} + ${fading.sql(prevCount, sql`${windowStart} + ${periodMs} - ${now}`, periodMs)}`,
+      // A refund that the current window did not pay comes out of what is left of the previous one.
+      consume: ({ count, prevCount, windowStart }, _now, _available, amount) => ({
+        count: countAfter(count, amount),
+        prevCount: sql`greatest(${prevCount} + least(${count} + ${amount}, 0), 0)`,
+        windowStart,
+      }),
+      expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
+    },
+    numbers: {
+      available: ({ count, prevCount, windowStart }, time, { limit, periodMs }) => {
+        const ends = windowStart + periodMs
+        const left = (taken: number, leftMs: number) =>
+          fading.number(Math.min(taken, limit), leftMs, periodMs)
+        if (time < ends) return limit - Math.min(count, limit) - left(prevCount, ends - time)
+        return time < ends + periodMs ? limit - left(count, ends + periodMs - time) : limit
+      },
+      used: ({ count, prevCount, windowStart }, now, { periodMs }) =>
+        count + fading.number(prevCount, windowStart + periodMs - now, periodMs),
+      consume: ({ count, prevCount, windowStart }, _now, amount) => ({
+        count: countNumberAfter(count, amount),
+        prevCount: Math.max(prevCount + Math.min(count + amount, 0), 0),
+        windowStart,
+      }),
+      guess: ({ count, prevCount, windowStart }, wanted, _now, { limit, periodMs }) => {
+        const room = limit - Math.min(count, limit) - wanted
+        // While this window runs only the previous count fades; after it this count does, as the previous one.
+        const ends = windowStart + (room >= 0 ? periodMs : 2 * periodMs)
+        const [left, fading] =
+          room >= 0 ? [room, Math.min(prevCount, limit)] : [limit - wanted, Math.min(count, limit)]
+        return ends - Math.floor((left * periodMs) / fading)
+      },
+    },
+  }
 }
 
 /** @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION` */
 export function slidingWindowLimiter(tokens: number, window: Duration): Limiter {
-  return { algorithm: slidingWindow, params: windowParams(tokens, window) }
+  checkTokens(tokens)
+  const periodMs = parseDuration(window, 'The window')
+  const isLarge = tokens * periodMs > Number.MAX_SAFE_INTEGER
+  return limiterOf(isLarge ? largeSlidingWindow : slidingWindow, { limit: tokens, periodMs })
 }

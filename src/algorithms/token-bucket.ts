@@ -1,85 +1,98 @@
 import { sql } from 'drizzle-orm'
-import { type Duration, LONGEST_MS, parseDuration } from '../duration.ts'
+import { type Duration, MAX_MS, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Algorithm, Expression, Expressions, Limiter, Numbers } from './algorithm.ts'
-import { firstAt } from './first-at.ts'
+import type { Algorithm, Expressions, Limiter, Numbers } from './algorithm.ts'
+import { limiterOf } from './limiter.ts'
 
 /** Tokens are double precision: 0.1 taken three times leaves 0.3 a little short of nothing, and must be allowed. */
 const TOLERANCE = 1e-9
 /** Amounts are well above the tolerance. */
-const LEAST = 1e-6
+const MIN_AMOUNT = 1e-6
 const tolerance = sql.raw(String(TOLERANCE))
 
+const COLUMNS = ['tokens', 'lastRefill'] as const
+type Column = (typeof COLUMNS)[number]
+type Param = 'refillRate' | 'intervalMs' | 'tickMs' | 'initialTokens'
+type InSql = Expressions<Param | 'limit' | 'periodMs'>
+type InNumbers = Numbers<Param | 'limit' | 'periodMs'>
+
 /**
- * A bucket that gets `refillRate` tokens every `intervalMs`, counted each `grainMs`: the interval for whole refills, a
+ * A bucket that gets `refillRate` tokens every `intervalMs`, counted each `tickMs`: the interval for whole refills, a
  * millisecond for continuous ones.
  *
- * Until something is taken the state stays as it was written, and what has come is counted from there: no time is lost.
+ * Until something is taken the state stays as it was written, and refills are counted from there: no time is lost.
  */
-export const tokenBucket: Algorithm<
-  'tokens' | 'lastRefill',
-  'refillRate' | 'intervalMs' | 'grainMs' | 'initialTokens'
-> = {
-  name: 'tokenBucket',
-  columns: ['tokens', 'lastRefill'],
-  writtenAt: 'lastRefill',
-  params: ['refillRate', 'intervalMs', 'grainMs', 'initialTokens'],
-  whole: false,
-  tolerance: TOLERANCE,
+export const tokenBucket: Algorithm<Column, Param> = bucket({ startsFull: true })
 
-  // NaN and the infinities would admit, or deny, for ever. Postgres sorts NaN above every number.
-  holds: ({ tokens, lastRefill }) =>
-    sql`${tokens} > '-Infinity' and ${tokens} < 'Infinity' and ${lastRefill} > '-Infinity'`,
-  settle: (state) => state,
-  fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),
-  freshIsWhole: ({ initialTokens, limit }) => sql`${initialTokens} >= ${limit}`,
-  available: (state, now, params) => {
-    const { refillRate, intervalMs, limit } = params
-    return sql`least(${state.tokens} + ${countedMs(state, now, params)} * ${refillRate} / ${intervalMs}, ${limit})`
-  },
-  used: (state, now, params) => sql`${params.limit} - ${tokenBucket.available(state, now, params)}`,
-  consume: (state, now, amount, available, params) => ({
-    tokens: sql`least(${available} - ${amount}, ${params.limit})`,
-    lastRefill: sql`${state.lastRefill} + ${countedMs(state, now, params)}`,
-  }),
-  // A bucket that starts with less than it holds never equals a new one again: deleting it would take tokens away.
-  expiresAt: ({ tokens, lastRefill }, { limit, refillRate, intervalMs, grainMs, initialTokens }) =>
-    sql`case when ${initialTokens} < ${limit} then 'Infinity' else ${lastRefill}
-      + ceil((${limit} - ${tokens} - ${tolerance}) * ${intervalMs} / ${refillRate} / ${grainMs}) * ${grainMs} end`,
+/**
+ * A bucket whose new keys have less than `maxTokens`. It never equals a new one again once it has filled, so its rows never
+ * expire: deleting one would take tokens away.
+ */
+const partlyFilledBucket: Algorithm<Column, Param> = bucket({ startsFull: false })
 
-  availableAt: (state, now, undone, params) => Math.min(tokensAt(state, now, params) + undone, params.limit),
-  usedAt: (state, now, params) => params.limit - tokensAt(state, now, params),
-  fitsAt: (state, _now, rate, params) =>
-    rate > params.limit + TOLERANCE ? Number.POSITIVE_INFINITY : holdsFrom(state, rate, params),
-  wholeAt: (state, now, undone, params) =>
-    Math.max(now, holdsFrom({ ...state, tokens: state.tokens + undone }, params.limit, params)),
-}
+function bucket({ startsFull }: { readonly startsFull: boolean }): Algorithm<Column, Param> {
+  const countedMs = (
+    { lastRefill }: Expressions<Column>,
+    now: Expressions<'now'>['now'],
+    { tickMs }: InSql,
+  ) => sql<number>`floor((${now} - ${lastRefill}) / ${tickMs}) * ${tickMs}`
+  const countedNumberMs = ({ lastRefill }: Numbers<Column>, now: number, { tickMs }: InNumbers) =>
+    Math.floor((now - lastRefill) / tickMs) * tickMs
 
-type InSql = Expressions<(typeof tokenBucket.columns)[number]>
-type SqlParams = Parameters<typeof tokenBucket.available>[2]
-type State = Numbers<(typeof tokenBucket.columns)[number]>
-type Params = Parameters<typeof tokenBucket.wholeAt>[3]
+  const self: Algorithm<Column, Param> = {
+    name: startsFull ? 'tokenBucket' : 'partlyFilledBucket',
+    kind: 'bucket',
+    columns: COLUMNS,
+    emptyColumns: [],
+    datedBy: 'lastRefill',
+    params: ['refillRate', 'intervalMs', 'tickMs', 'initialTokens'],
+    integersOnly: false,
+    tolerance: TOLERANCE,
+    startsFull,
 
-/** How much of the time since `lastRefill` has been counted by `now`. */
-function countedMs({ lastRefill }: InSql, now: Expression, { grainMs }: SqlParams): Expression {
-  return sql`floor((${now} - ${lastRefill}) / ${grainMs}) * ${grainMs}`
-}
-
-function tokensAt({ tokens, lastRefill }: State, now: number, params: Params): number {
-  const { limit, refillRate, intervalMs, grainMs } = params
-  const counted = Math.floor((now - lastRefill) / grainMs) * grainMs
-  return Math.min(tokens + (counted * refillRate) / intervalMs, limit)
-}
-
-/** The first time at which the bucket holds `wanted`: the formula of `available`, solved for the time. */
-function holdsFrom(state: State, wanted: number, params: Params): number {
-  const { tokens, lastRefill } = state
-  const { refillRate, intervalMs, grainMs } = params
-  const fits = (time: number) => tokensAt(state, time, params) + TOLERANCE >= wanted
-  const missingMs = ((wanted - tokens - TOLERANCE) * intervalMs) / refillRate
-  return missingMs > 0
-    ? firstAt(lastRefill + Math.ceil(missingMs / grainMs) * grainMs, grainMs, fits)
-    : lastRefill
+    sql: {
+      // Amounts that no bucket can have would admit, or deny, for ever. Postgres sorts NaN above every number.
+      holds: ({ tokens, lastRefill }, clock, { periodMs }) =>
+        sql`${lastRefill} - ${clock} <= ${periodMs} and ${lastRefill} > -1e14 and abs(${tokens}) < 1e100`,
+      settle: (row) => row,
+      fresh: (now, params) => ({
+        tokens: startsFull ? params.limit : params.initialTokens,
+        lastRefill: now,
+      }),
+      available: (state, now, params) => {
+        const { refillRate, intervalMs, limit } = params
+        return sql`least(${state.tokens} + ${countedMs(state, now, params)} * ${refillRate} / ${intervalMs}, ${limit})`
+      },
+      used: (state, now, params) => sql`${params.limit} - ${self.sql.available(state, now, params)}`,
+      consume: (state, now, available, amount, params) => ({
+        tokens: sql`least(${available} - ${amount}, ${params.limit})`,
+        lastRefill: sql`${state.lastRefill} + ${countedMs(state, now, params)}`,
+      }),
+      expiresAt: ({ tokens, lastRefill }, { limit, refillRate, intervalMs, tickMs }) =>
+        startsFull
+          ? sql`${lastRefill} + ceil((${limit} - ${tokens} - ${tolerance}) * ${intervalMs} / ${refillRate} / ${tickMs}) * ${tickMs}`
+          : sql`'Infinity'::float8`,
+    },
+    numbers: {
+      available: (state, time, params) => {
+        const { refillRate, intervalMs, limit } = params
+        return Math.min(
+          state.tokens + (countedNumberMs(state, time, params) * refillRate) / intervalMs,
+          limit,
+        )
+      },
+      used: (state, now, params) => params.limit - self.numbers.available(state, now, params),
+      consume: (state, now, amount, params) => ({
+        tokens: Math.min(self.numbers.available(state, now, params) - amount, params.limit),
+        lastRefill: state.lastRefill + countedNumberMs(state, now, params),
+      }),
+      guess: ({ tokens, lastRefill }, wanted, _now, { refillRate, intervalMs, tickMs }) => {
+        const missingMs = ((wanted - tokens - TOLERANCE) * intervalMs) / refillRate
+        return lastRefill + Math.ceil(missingMs / tickMs) * tickMs
+      },
+    },
+  }
+  return self
 }
 
 /** How a bucket fills, and how it starts. */
@@ -98,10 +111,10 @@ export function tokenBucketLimiter(
   { refill = 'interval', initialTokens = maxTokens }: TokenBucketOptions = {},
 ): Limiter {
   const intervalMs = parseDuration(interval, 'The interval')
-  const grainMs = { interval: intervalMs, continuous: 1 }[refill]
-  if (grainMs === undefined) {
+  if (refill !== 'interval' && refill !== 'continuous') {
     throw new RatelimitError('INVALID_OPTION', "refill must be 'interval' or 'continuous'.")
   }
+  const tickMs = refill === 'interval' ? intervalMs : 1
   if (!isAmount(refillRate) || !isAmount(maxTokens)) {
     throw new RatelimitError('INVALID_LIMIT', 'refillRate and maxTokens must be numbers from 0.000001 on.')
   }
@@ -110,21 +123,15 @@ export function tokenBucketLimiter(
   }
   const periodMs = Math.max(
     1,
-    Math.ceil(((maxTokens - TOLERANCE) * intervalMs) / refillRate / grainMs) * grainMs,
+    Math.ceil(((maxTokens - TOLERANCE) * intervalMs) / refillRate / tickMs) * tickMs,
   )
-  if (periodMs > LONGEST_MS) {
+  if (periodMs > MAX_MS) {
     throw new RatelimitError('INVALID_LIMIT', 'The bucket must be full within a hundred years.')
   }
-  const params = { limit: maxTokens, periodMs, refillRate, intervalMs, grainMs, initialTokens }
-  return { algorithm: tokenBucket, params }
-}
-
-/** Whether a new key has all there is; buckets may start with less. */
-export function startsWhole({ params }: Limiter): boolean {
-  const { limit, initialTokens = limit } = params
-  return initialTokens >= limit
+  const algorithm = initialTokens < maxTokens ? partlyFilledBucket : tokenBucket
+  return limiterOf(algorithm, { limit: maxTokens, periodMs, refillRate, intervalMs, tickMs, initialTokens })
 }
 
 function isAmount(tokens: unknown): boolean {
-  return typeof tokens === 'number' && tokens >= LEAST && tokens <= Number.MAX_SAFE_INTEGER
+  return typeof tokens === 'number' && tokens >= MIN_AMOUNT && tokens <= Number.MAX_SAFE_INTEGER
 }

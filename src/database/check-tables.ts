@@ -43,6 +43,7 @@ interface Found {
     readonly type: string
     readonly notNull: boolean
     readonly filled: boolean
+    readonly statistics: number | null
   }[]
   readonly indexes: readonly {
     readonly primary: boolean
@@ -118,6 +119,10 @@ function* storageDifferences(
       yield `should have the storage parameter ${option} = ${value}; ${mend}`
     }
   }
+  const prefix = found.columns.find(({ name }) => name === table.prefix.name)
+  if (prefix && prefix.statistics !== 0) {
+    yield `should have no statistics of the column ${table.prefix.name}, which mislead the planner; ${mend}`
+  }
 }
 
 /** As one JSON text, which every driver hands on as it is. */
@@ -130,7 +135,7 @@ async function readCatalogs(db: Database, quoted: string): Promise<Found | undef
         'columns', (
           select coalesce(jsonb_agg(jsonb_build_object(
             'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull,
-            'filled', a.atthasdef or a.attidentity <> '')), '[]')
+            'filled', a.atthasdef or a.attidentity <> '', 'statistics', a.attstattarget)), '[]')
           from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
         'indexes', (
           select coalesce(jsonb_agg(jsonb_build_object('primary', i.indisprimary, 'unique', i.indisunique, 'columns', (

@@ -1,81 +1,90 @@
+import { sameLimiter } from '../algorithms/limiter.ts'
 import { RatelimitError } from '../errors.ts'
-import { type Call, type Decision, type Of, of } from './decide.ts'
-import { type Group, Queue } from './queue.ts'
+import { Group, type PendingCall, type Request, sameRequest } from './call.ts'
+import { Contended } from './contended.ts'
 
-/** What became of a call: its group's decision, and its place among the group's equal calls. */
-export interface Outcome {
-  readonly decision: Decision
-  readonly place: number
+/** Decides groups of calls, and settles or fails each of their calls. Neither method rejects. */
+export interface Decider {
+  /**
+   * Decides groups of different keys that ask the same of the same limiter. It waits for no row: it gives the groups whose
+   * rows others hold. `done` is called with each of the others as soon as its calls have their answers.
+   */
+  decideTogether(groups: readonly Group[], done: (group: Group) => void): Promise<readonly Group[]>
+  /** Decides one group, and waits for its row. */
+  decideAlone(group: Group): Promise<void>
 }
 
-/** Decides groups of calls in one statement. */
-export type Decide = <C extends Call>(
-  groups: readonly Group<C>[],
-) => Promise<Of<Group<C>, Decision | RatelimitError>>
-
-/** Statements under way at once: each holds a connection of the application's pool. */
-const MOST_STATEMENTS = 2
+/** Statements that wait for rows which others hold. */
+const MAX_PATIENT = 4
 
 /** Keys in one statement: enough for any burst, few enough to stay short. */
-const MOST_KEYS = 500
+const MAX_KEYS = 500
 
 /** Calls that may wait: a fraction of a second's work. Behind more of them an answer comes too late to be worth the memory. */
-const MOST_WAITING = 10_000
-
-/** For how long nobody gets an aside after one that found nothing more to do; it costs checks a place. */
-const REST_MS = 50
+const MAX_WAITING = 10_000
 
 /** Fewer keys than this are not worth another statement. */
-const LEAST_SHARE = 8
+const MIN_SHARE = 32
 
-/** Says whether all is done, or there may be more of it. */
-type Aside = () => Promise<boolean>
+/** For how long a held key waits for a place before it is tried again without waiting: its row may be free by then. */
+const RETRY_MS = 50
 
-interface Waiting extends Call {
-  settle(outcome: Outcome): void
-  fail(error: unknown): void
+/** A key's calls in their order. Looks have a line of their own, for they wait for nothing. */
+interface Line {
+  readonly id: string
+  readonly key: string
+  readonly groups: Group[]
+  /** Whether its first group is in a statement. */
+  isUnderWay: boolean
 }
 
 /**
  * Lets calls that arrive while checks are under way share the next statement.
  *
- * There is no timer: a call that finds room goes at the end of this turn of the event loop, with those that came in it.
+ * No call waits for a timer. A call that finds room is sent at the end of this turn of the event loop, with the other calls of
+ * the turn.
+ * Within a key first come is first served: statements can overtake each other, so a key is in one statement at a time.
  */
 export class Coalescer {
-  readonly #decide: Decide
-  readonly #queue = new Queue<Waiting>()
-  #aside: Aside | undefined
+  readonly #decider: Decider
+  readonly #connections: number
+  readonly #lines = new Map<string, Line>()
+  readonly #ready = new Set<Line>()
+  /** Lines whose row somebody holds: each has a statement of its own, which may wait. */
+  readonly #held = new Set<Line>()
+  readonly #contended = new Contended()
+  #waiting = 0
   #running = 0
-  #stepping = false
-  #restsUntil = Number.NEGATIVE_INFINITY
+  #patient = 0
   #starting = false
+  #retrying = false
 
-  constructor(decide: Decide) {
-    this.#decide = decide
+  constructor(decider: Decider, connections: number) {
+    this.#decider = decider
+    this.#connections = connections
   }
 
-  /**
-   * Decides the call in the next statement that has room for it.
-   *
-   * @throws RatelimitError `OVERLOADED`
-   */
-  add(call: Call): Promise<Outcome> {
-    return new Promise((settle, fail) => {
-      if (this.#queue.size >= MOST_WAITING) throw overloaded()
-      this.#queue.add({ ...call, settle, fail })
-      this.#startSoon()
-    })
-  }
-
-  /** Runs something that nobody waits for in one of the statements' places, once for all who ask meanwhile and soon after. */
-  addAside(job: Aside): void {
-    if (performance.now() < this.#restsUntil) return
-    this.#aside ??= job
+  /** Decides the call in the next statement that has room for it. */
+  add(call: PendingCall): void {
+    if (this.#waiting >= MAX_WAITING) {
+      call.fail(overloaded())
+      return
+    }
+    this.#waiting++
+    const line = this.#lines.get(lineOf(call)) ?? this.#newLine(call)
+    const last = line.groups.at(-1)
+    const isOpen = last !== undefined && !(line.isUnderWay && line.groups.length === 1)
+    if (isOpen && sameRequest(last.request, call)) last.calls.push(call)
+    else {
+      const group = new Group(call)
+      group.calls.push(call)
+      line.groups.push(group)
+    }
     this.#startSoon()
   }
 
   #startSoon(): void {
-    if (this.#starting || this.#running === MOST_STATEMENTS) return
+    if (this.#starting) return
     this.#starting = true
     queueMicrotask(() => {
       this.#starting = false
@@ -83,75 +92,119 @@ export class Coalescer {
     })
   }
 
+  #newLine(call: PendingCall): Line {
+    const line = { id: lineOf(call), key: call.key, groups: [], isUnderWay: false }
+    this.#lines.set(line.id, line)
+    this.#enqueue(line, call)
+    return line
+  }
+
+  #enqueue(line: Line, { purpose }: Request): void {
+    if (purpose !== 'look' && this.#contended.has(line.key)) this.#held.add(line)
+    else this.#ready.add(line)
+  }
+
   #start(): void {
-    while (this.#running < MOST_STATEMENTS) {
-      const job = this.#next()
-      if (!job) return
-      this.#running++
-      job.finally(() => {
-        this.#running--
-        this.#start()
-      })
-    }
-  }
-
-  #next(): Promise<void> | undefined {
-    if (this.#aside && this.#mayStepAside()) return this.#stepAside(this.#aside)
-    const groups = this.#queue.take(this.#running === 0 ? this.#share() : MOST_KEYS)
-    return groups.length > 0 ? this.#decideAll(groups) : undefined
-  }
-
-  /** The aside goes beside a check or when nothing waits, and alone of its kind: one place is always for checks. */
-  #mayStepAside(): boolean {
-    return !this.#stepping && (this.#running > 0 || this.#queue.size === 0)
-  }
-
-  /** A burst that finds both places free goes by both: the server works on its halves at once. */
-  #share(): number {
-    const half = Math.ceil(this.#queue.readyKeys / MOST_STATEMENTS)
-    return half < LEAST_SHARE ? MOST_KEYS : Math.min(half, MOST_KEYS)
-  }
-
-  async #stepAside(job: Aside): Promise<void> {
-    this.#aside = undefined
-    this.#stepping = true
-    let done = true
-    try {
-      done = await job()
-    } catch {
-      // Nobody waits for it; the next one tries again.
-    } finally {
-      this.#stepping = false
-      if (done) this.#rest()
-    }
-  }
-
-  #rest(): void {
-    this.#aside = undefined
-    this.#restsUntil = performance.now() + REST_MS
-  }
-
-  async #decideAll(groups: readonly Group<Waiting>[]): Promise<void> {
-    try {
-      const outcomes = await this.#decide(groups)
-      for (const group of groups) {
-        const decision = of(group, outcomes)
-        for (const [place, { settle, fail }] of group.members.entries()) {
-          if (decision instanceof RatelimitError) fail(decision)
-          else settle({ decision, place })
-        }
+    while (this.#running < this.#connections && this.#ready.size > 0) this.#decide(this.#nextLines())
+    for (const line of this.#held) {
+      if (this.#patient === MAX_PATIENT) {
+        this.#retryLater()
+        return
       }
-    } catch (error) {
-      for (const { members } of groups) for (const { fail } of members) fail(error)
-    } finally {
-      this.#queue.done(groups)
+      this.#held.delete(line)
+      this.#decidePatiently(line)
     }
   }
+
+  /** The places may be taken for long by rows that others hold, while the rows of these lines have become free. */
+  #retryLater(): void {
+    if (this.#retrying) return
+    this.#retrying = true
+    setTimeout(() => {
+      this.#retrying = false
+      for (const line of this.#held) this.#ready.add(line)
+      this.#held.clear()
+      this.#start()
+    }, RETRY_MS)
+  }
+
+  /** Lines whose first groups one statement can decide. A burst goes by all free places: the server works on its parts at once. */
+  #nextLines(): Line[] {
+    const share = Math.ceil(this.#ready.size / (this.#connections - this.#running))
+    const most = Math.min(Math.max(share, MIN_SHARE), MAX_KEYS)
+    const lines: Line[] = []
+    let first: Group | undefined
+    for (const line of this.#ready) {
+      const [group] = line.groups
+      if (!group || (first && !canShare(first, group))) continue
+      first ??= group
+      this.#ready.delete(line)
+      this.#send(line)
+      lines.push(line)
+      if (lines.length === most || group.request.purpose === 'adjust') break
+    }
+    return lines
+  }
+
+  #decide(lines: readonly Line[]): void {
+    this.#running++
+    const groups = lines.map(({ groups: [first] }) => first as Group)
+    this.#decider
+      .decideTogether(groups, (group) => {
+        this.#done(this.#lines.get(lineOf(group.request)))
+        this.#startSoon()
+      })
+      .then((held) => {
+        this.#running--
+        for (const group of held) this.#hold(this.#lines.get(lineOf(group.request)))
+        this.#startSoon()
+      })
+  }
+
+  #send(line: Line): void {
+    line.isUnderWay = true
+    this.#waiting -= line.groups[0]?.calls.length ?? 0
+  }
+
+  #hold(line: Line | undefined): void {
+    if (!line) return
+    this.#waiting += line.groups[0]?.calls.length ?? 0
+    this.#contended.add(line.key)
+    line.isUnderWay = false
+    this.#held.add(line)
+  }
+
+  #decidePatiently(line: Line): void {
+    this.#patient++
+    this.#send(line)
+    this.#decider.decideAlone(line.groups[0] as Group).then(() => {
+      this.#patient--
+      this.#done(line)
+      this.#startSoon()
+    })
+  }
+
+  #done(line: Line | undefined): void {
+    if (!line) return
+    line.groups.shift()
+    line.isUnderWay = false
+    const [next] = line.groups
+    if (next) this.#enqueue(line, next.request)
+    else this.#lines.delete(line.id)
+  }
+}
+
+function lineOf({ key, purpose }: Request): string {
+  return purpose === 'look' ? `look ${key}` : `call ${key}`
+}
+
+function canShare({ request: one }: Group, { request: other }: Group): boolean {
+  return one.purpose === other.purpose && one.purpose !== 'adjust' && sameLimiter(one.limiter, other.limiter)
 }
 
 function overloaded(): RatelimitError {
   return new RatelimitError(
     'OVERLOADED',
-    `${MOST_WAITING} calls of this limiter wait for the database already. This one was not sent, and nothing was charged.`,
+    `${MAX_WAITING} calls of this limiter wait for the database already. This one was not sent, and nothing was charged.`,
   )
 }

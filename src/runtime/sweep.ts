@@ -1,27 +1,54 @@
-import { run } from '../database/run.ts'
-import { cleanup } from '../statements/statements.ts'
-import type { Namespace, Target } from './decide.ts'
+import { runOnce } from '../database/run.ts'
+import { valuesOf } from '../database/statement.ts'
+import { sweep as sweepStatement } from '../statements/statements.ts'
+import { SWEEP_ROWS } from '../statements/sweep.ts'
+import type { Namespace, Target } from './call.ts'
 
-/** How many rows one sweep deletes at most, so that it stays short. */
-const SWEEP_ROWS = 100
+/** For how long nobody sweeps after a sweep that left nothing. */
+const REST_MS = 50
 
-/** Deletes some of the prefix's rows that have expired by `clock`; says whether that were all. */
-export async function sweep(target: Target, namespace: Namespace, clock: number | null): Promise<boolean> {
-  return (await sweepSome(target, namespace, clock)) < SWEEP_ROWS
-}
+/** Deletes expired rows of a prefix beside its checks: one sweep at a time, which nobody waits for. */
+export class Sweeper {
+  readonly #target: Target
+  readonly #namespace: Namespace
+  #sweeping = false
+  #restsUntil = Number.NEGATIVE_INFINITY
 
-/** Deletes all of them, a sweep at a time; those that others have locked stay for the next time. */
-export async function sweepAll(target: Target, namespace: Namespace): Promise<number> {
-  const clock = namespace.clock()
-  let deleted = 0
-  for (;;) {
-    const rows = await sweepSome(target, namespace, clock)
-    deleted += rows
-    if (rows < SWEEP_ROWS) return deleted
+  constructor(target: Target, namespace: Namespace) {
+    this.#target = target
+    this.#namespace = namespace
   }
-}
 
-async function sweepSome(target: Target, { prefix }: Namespace, clock: number | null): Promise<number> {
-  const [row] = await run(target, cleanup(target.table), { prefix, clock, rows: SWEEP_ROWS })
-  return Number(row?.['deleted'])
+  /** Sweeps once, unless a sweep is under way or has just left nothing. `clock` is the injected time of the call that asks. */
+  sweepBeside(clock: number | null): void {
+    if (this.#sweeping || performance.now() < this.#restsUntil) return
+    this.#sweeping = true
+    this.#sweep(clock)
+      .then((deleted) => {
+        if (deleted < SWEEP_ROWS) this.#restsUntil = performance.now() + REST_MS
+      })
+      // Nobody waits for it; the next one tries again.
+      .catch(() => {})
+      .finally(() => {
+        this.#sweeping = false
+      })
+  }
+
+  /** Deletes all expired rows, some at a time; those that others have locked stay for the next time. */
+  async sweepAll(): Promise<number> {
+    const clock = this.#namespace.clock()
+    let deleted = 0
+    for (;;) {
+      const rows = await this.#sweep(clock)
+      deleted += rows
+      if (rows < SWEEP_ROWS) return deleted
+    }
+  }
+
+  async #sweep(clock: number | null): Promise<number> {
+    const statement = sweepStatement(this.#target.table)
+    const values = valuesOf(statement, { prefix: this.#namespace.prefix, clock }, {})
+    const [row] = await runOnce(this.#target.db, statement, values)
+    return Number(row?.['deleted'])
+  }
 }

@@ -1,25 +1,55 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { PgDialect } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pg-proxy'
-import { type Rendered, render } from '../database/rendered.ts'
+import { type Statement, statement } from '../database/statement.ts'
 
 /**
  * Drizzle's query builder without a database: statements are written and rendered here, and run elsewhere.
- *
- * The names of their CTEs begin with `ratelimit_`: one that is a table's name would hide the table.
  */
 export const builder: ReturnType<typeof drizzle> = drizzle(() =>
   Promise.reject(new Error('The statement builder has no database.')),
 )
 
-/**
- * Renders a chain of CTEs so that each link is worked out once.
- *
- * Postgres puts a CTE that is used once into its user, and so an expression at the chain's beginning would be written out again for
- * every use of it further on; planning all that takes longer than running it. Drizzle has no word for MATERIALIZED.
- * https://www.postgresql.org/docs/current/queries-with.html#QUERIES-WITH-CTE-MATERIALIZATION
- */
-export function renderChain(query: Parameters<typeof render>[0]): Rendered {
-  const { sql, params } = query.toSQL()
-  return render({
-    toSQL: () => ({ sql: sql.replaceAll(/("ratelimit_\w+") as \(/g, '$1 as materialized ('), params }),
-  })
+const dialect: PgDialect = new PgDialect()
+
+/** The parameters of a statement, numbered in the order of their first use, so that each value is sent once. */
+export class Parameters {
+  readonly #names: string[] = []
+
+  text(name: string): SQL<string> {
+    return sql.raw(`${this.#place(name)}::text`) as SQL<string>
+  }
+
+  integer(name: string): SQL<number> {
+    return sql.raw(`${this.#place(name)}::integer`) as SQL<number>
+  }
+
+  number(name: string): SQL<number> {
+    return sql.raw(`${this.#place(name)}::float8`) as SQL<number>
+  }
+
+  /**
+   * Many values as one text: drivers encode arrays in ways of their own, pg-proxy in none.
+   *
+   * The `select` hides the array from the planner. It would take the array's length for a reason to plan each short batch
+   * anew. https://www.postgresql.org/docs/current/sql-prepare.html#SQL-PREPARE-NOTES
+   */
+  array(name: string, type: 'text' | 'float8'): SQL {
+    return sql.raw(`(select ${this.#place(name)}::text::${type}[])`)
+  }
+
+  #place(name: string): string {
+    const known = this.#names.indexOf(name)
+    return `$${known < 0 ? this.#names.push(name) : known + 1}`
+  }
+
+  /** The finished statement. What Drizzle would send as a parameter of its own is written into the text. */
+  render(query: SQL): Statement {
+    return statement(dialect.sqlToQuery(sql`${query}`.inlineParams()).sql, this.#names)
+  }
+}
+
+/** A name in SQL: of a column, a CTE or a level; `of` is what the column belongs to. */
+export function name(text: string, of?: string): SQL<number> {
+  return of === undefined ? sql`${sql.identifier(text)}` : sql`${sql.identifier(of)}.${sql.identifier(text)}`
 }

@@ -1,5 +1,6 @@
-import { type SQL, type SQLWrapper, sql } from 'drizzle-orm'
-import type { Expression, StateColumn } from '../algorithms/algorithm.ts'
+import { and, isNull, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { AnyAlgorithm, Expression, StateColumn } from '../algorithms/algorithm.ts'
 
 // Between a row and the arithmetic: every number is double precision, every time is Unix milliseconds.
 
@@ -11,6 +12,15 @@ export const STATE_COLUMNS: readonly StateColumn[] = [
   'lastRefill',
 ]
 
+/** The names of the columns in SQL, which are fixed. */
+export const SQL_NAMES: Readonly<Record<StateColumn, string>> = {
+  count: 'count',
+  prevCount: 'prev_count',
+  windowStart: 'window_start',
+  tokens: 'tokens',
+  lastRefill: 'last_refill',
+}
+
 const TYPES = {
   count: 'bigint',
   prevCount: 'bigint',
@@ -20,18 +30,22 @@ const TYPES = {
   expiresAt: 'timestamptz',
 } as const
 
-/** A stored column as the arithmetic reads it. Times were written at whole milliseconds; rounding undoes the floating epoch. */
-export function fromColumn(name: StateColumn, column: SQLWrapper): SQL<number> {
-  return TYPES[name] === 'timestamptz'
-    ? sql`round(date_part('epoch', ${column}) * 1000)`
-    : sql`${column}::float8`
+/** A stored column as the arithmetic reads it. */
+export function fromColumn(column: StateColumn, stored: SQLWrapper): SQL<number> {
+  // Times are written at whole milliseconds; rounding undoes the floating epoch.
+  if (TYPES[column] === 'timestamptz') return sql`round(date_part('epoch', ${stored}) * 1000)`
+  // Others may write to the table too: a count below 0 must not admit more than the limit.
+  return TYPES[column] === 'bigint'
+    ? sql`(case when ${stored} < 0 then 0 else ${stored} end)::float8`
+    : sql`${stored}`
 }
 
-/** A number of the arithmetic as the column stores it; nothing where the algorithm does not use the column. */
+/** A number of the arithmetic as the column stores it; null where the algorithm does not use the column. */
 export function toColumn(column: keyof typeof TYPES, value: Expression | undefined): SQL {
   const type = sql.raw(TYPES[column])
   if (!value) return sql`null::${type}`
-  return TYPES[column] === 'timestamptz' ? sql`to_timestamp(${value} / 1000)` : sql`${value}::${type}`
+  if (TYPES[column] === 'timestamptz') return sql`to_timestamp((${value}) / 1000)`
+  return TYPES[column] === 'float8' ? value : sql`(${value})::${type}`
 }
 
 /** For each of `names`, what `make` makes of it. */
@@ -39,5 +53,15 @@ export function forEach<Name extends string, T>(
   names: readonly Name[],
   make: (name: Name) => T,
 ): Record<Name, T> {
-  return Object.fromEntries(names.map((name) => [name, make(name)])) as Record<Name, T>
+  return Object.fromEntries(names.map((each) => [each, make(each)])) as Record<Name, T>
+}
+
+/** The columns of a row that the arithmetic reads: the state, and whether the columns of other algorithms are empty. */
+export function rowColumns(
+  table: RateLimitTable,
+  { columns, emptyColumns }: AnyAlgorithm,
+): Record<string, SQL.Aliased> {
+  const state = columns.map((column) => [SQL_NAMES[column], sql`${table[column]}`.as(SQL_NAMES[column])])
+  const own = sql`${and(...emptyColumns.map((column) => isNull(table[column])))}`.as('own')
+  return Object.fromEntries(emptyColumns.length > 0 ? [...state, ['own', own]] : state)
 }

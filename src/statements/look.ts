@@ -1,28 +1,49 @@
 import { sql } from 'drizzle-orm'
-import type { Rendered } from '../database/rendered.ts'
-import { builder, renderChain } from './builder.ts'
-import { forEach } from './columns.ts'
-import { type Source, settledStates } from './settled.ts'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, name, Parameters } from './builder.ts'
+import { callsFrom } from './calls.ts'
+import { rowColumns } from './columns.ts'
+import { answerColumns } from './decided.ts'
+import { guard, guardedSelect } from './guard.ts'
+import { BY_ITSELF, CLOCK_MS, type Level, settled } from './levels.ts'
+import { chain } from './link.ts'
+
+export interface LookSource {
+  readonly table: RateLimitTable
+  readonly algorithm: AnyAlgorithm
+  readonly injectedClock: boolean
+  readonly guarded: boolean
+}
 
 /**
- * The statement that looks: no write, and no lock for one key.
+ * The statement that looks at keys: it writes nothing and takes no lock. A key without a row has the state of a new one.
  *
- * Many are looked at by limitAll, which has locked them before; to lock them again takes nothing, and has each looked up by itself.
+ * The time of each row is read beside it.
  */
-export function lookStatement(source: Omit<Source, 'lock'>): Rendered {
-  const { ctes, last } = settledStates({ ...source, lock: source.form !== 'one' })
-  const { now, ...columns } = last.columns
-  return renderChain(
-    builder
-      .with(...ctes)
-      .select({
-        place: sql`${last.calls.place}`.as('place'),
-        now,
-        decided: sql<boolean>`${source.algorithm.applies?.(now, last.calls.numbers) ?? sql`true`}`.as(
-          'decided',
-        ),
-        ...forEach(source.algorithm.columns, (column) => columns[column]),
-      })
-      .from(last.cte),
+export function lookStatement(source: LookSource): Statement {
+  const { table, algorithm, injectedClock } = source
+  const parameters = new Parameters()
+  const guarding = guard(source, parameters)
+  const columns = rowColumns(table, algorithm)
+  const row = builder
+    .select(columns)
+    .from(table)
+    .where(sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = call.key`)
+  const rows: Level = {
+    source: sql`${callsFrom(parameters, ['key'])} left join lateral (${row.getSQL()} ${BY_ITSELF}) as stored on true
+      ${guarding.fits ? sql`where ${guarding.fits}` : sql``}`,
+    columns: ['place', ...Object.keys(columns)],
+  }
+  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
+  const states = settled(algorithm, rows, clock, parameters)
+  const answer = ['place', ...answerColumns(algorithm).filter((column) => column !== 'granted')]
+  const select = guardedSelect(
+    guarding,
+    answer.map((column) => name(column)),
+    states.source,
+    sql``,
   )
+  return parameters.render(guarding.links.length > 0 ? chain(guarding.links, select) : select)
 }

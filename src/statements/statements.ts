@@ -1,52 +1,70 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
-import type { Rendered } from '../database/rendered.ts'
-import { type Commit, checkStatement } from './check.ts'
-import { cleanupStatement } from './cleanup.ts'
-import type { Form } from './input.ts'
+import type { Statement } from '../database/statement.ts'
 import { lockStatement, unmakeStatement } from './lock.ts'
-import { lookStatement } from './look.ts'
-import { resetStatement } from './reset.ts'
+import { type LookSource, lookStatement } from './look.ts'
+import { type MakeSource, makeStatement } from './make.ts'
+import { removeStatement } from './remove.ts'
+import { sweepStatement } from './sweep.ts'
+import { type TakeManySource, type TakeOneSource, takeManyStatement, takeOneStatement } from './take.ts'
 import { usageStatement } from './usage.ts'
 
-const rendered = new WeakMap<RateLimitTable, Map<string, Rendered>>()
+// Each statement of a table is built and rendered when it is first needed, and kept as long as the table. Building one costs
+// Drizzle more than Postgres takes to run it.
 
-// Each statement of a table is built and rendered when it is first needed, and kept as long as the table.
-
-export function check(table: RateLimitTable, algorithm: AnyAlgorithm, form: Form, commit: Commit): Rendered {
-  return once(table, `check ${algorithm.name} ${form} ${commit}`, () =>
-    checkStatement({ table, algorithm, form, commit }),
+export function takeOne(source: TakeOneSource): Statement {
+  return kept(source.table, `one ${nameOf(source)} ${source.intent} ${source.waits}`, () =>
+    takeOneStatement(source),
   )
 }
 
-export function look(table: RateLimitTable, algorithm: AnyAlgorithm, form: Form): Rendered {
-  return once(table, `look ${algorithm.name} ${form}`, () => lookStatement({ table, algorithm, form }))
+export function takeMany(source: TakeManySource): Statement {
+  return kept(source.table, `many ${nameOf(source)}`, () => takeManyStatement(source))
 }
 
-export function usage(table: RateLimitTable, algorithm: AnyAlgorithm): Rendered {
-  return once(table, `usage ${algorithm.name}`, () => usageStatement(table, algorithm))
+export function make(source: MakeSource): Statement {
+  return kept(source.table, `make ${nameOf(source)} ${source.intent} ${source.waits}`, () =>
+    makeStatement(source),
+  )
 }
 
-export function lock(table: RateLimitTable): Rendered {
-  return once(table, 'lock', () => lockStatement(table))
+export function look(source: LookSource): Statement {
+  const { table, algorithm, injectedClock, guarded } = source
+  return kept(table, `look ${algorithm.name} ${injectedClock} ${guarded}`, () => lookStatement(source))
 }
 
-export function unmake(table: RateLimitTable): Rendered {
-  return once(table, 'unmake', () => unmakeStatement(table))
+export function usage(table: RateLimitTable, algorithm: AnyAlgorithm, injectedClock: boolean): Statement {
+  return kept(table, `usage ${algorithm.name} ${injectedClock}`, () =>
+    usageStatement(table, algorithm, injectedClock),
+  )
 }
 
-export function reset(table: RateLimitTable): Rendered {
-  return once(table, 'reset', () => resetStatement(table))
+export function lock(table: RateLimitTable): Statement {
+  return kept(table, 'lock', () => lockStatement(table))
 }
 
-export function cleanup(table: RateLimitTable): Rendered {
-  return once(table, 'cleanup', () => cleanupStatement(table))
+export function unmake(table: RateLimitTable): Statement {
+  return kept(table, 'unmake', () => unmakeStatement(table))
 }
 
-function once(table: RateLimitTable, name: string, make: () => Rendered): Rendered {
-  const ofTable = rendered.get(table) ?? new Map<string, Rendered>()
+export function remove(table: RateLimitTable): Statement {
+  return kept(table, 'remove', () => removeStatement(table))
+}
+
+export function sweep(table: RateLimitTable): Statement {
+  return kept(table, 'sweep', () => sweepStatement(table))
+}
+
+function nameOf({ algorithm, injectedClock, commit, guarded }: TakeManySource): string {
+  return `${algorithm.name} ${injectedClock} ${commit} ${guarded}`
+}
+
+const rendered = new WeakMap<RateLimitTable, Map<string, Statement>>()
+
+function kept(table: RateLimitTable, name: string, build: () => Statement): Statement {
+  const ofTable = rendered.get(table) ?? new Map<string, Statement>()
   rendered.set(table, ofTable)
-  const known = ofTable.get(name) ?? make()
+  const known = ofTable.get(name) ?? build()
   ofTable.set(name, known)
   return known
 }

@@ -298,13 +298,13 @@ function storedRow(key: string): Promise<unknown> {
   )
 }
 
-/** Checks a property. To see a failure again: `FC_SEED=<the reported seed>`. */
+/** Checks a property. To see a failure again: `FC_SEED=<the reported seed>`. For a long run: `FC_TIMES=1000`. */
 async function holds<T>(property: fc.IAsyncProperty<T>, numRuns: number): Promise<void> {
-  const seed = process.env['FC_SEED']
+  const { FC_SEED: seed, FC_TIMES: times } = process.env
   await fc.assert(property, {
-    numRuns,
+    numRuns: numRuns * Number(times ?? 1),
     // Shrinking ends in time for the report.
-    interruptAfterTimeLimit: 40_000,
+    ...(times === undefined ? { interruptAfterTimeLimit: 40_000 } : {}),
     ...(seed === undefined ? {} : { seed: Number(seed) }),
   })
 }

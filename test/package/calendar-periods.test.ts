@@ -174,7 +174,7 @@ function periodsIn({ zone, period, anchor }: Calendar): PeriodAt {
   return periodsOf(period, {
     timeZone: zone,
     ...(anchor === undefined ? {} : { anchor: new Date(anchor) }),
-  })
+  }).periodAt
 }
 
 describe.each([

@@ -190,7 +190,7 @@ test('what is remembered would be denied, not denied', async () => {
     ...{ success: true, retryAfter: 0 },
     wouldDeny: { success: false, reset, retryAfter: reset - clock.ms },
   })
-  expect(statements).toHaveLength(2)
+  expect(statements).toHaveLength(3)
 })
 
 test('a blocked plan lets pass, too, and would deny for good', async () => {

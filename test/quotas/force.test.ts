@@ -69,7 +69,8 @@ describe.each(kinds)('$name', ({ name, limiter }) => {
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => quota.limit('key', { rate: 4, force: true })),
     )
-    expect(statements).toHaveLength(1)
+    // One finds no row, one makes it.
+    expect(statements).toHaveLength(2)
     expect(answers.map(({ success }) => success)).toEqual([true, true, true, true, true])
     expect(answers.map(({ remaining }) => remaining)).toEqual([6, 2, 0, 0, 0])
     const { used, reset } = await quota.getRemaining('key')
@@ -180,14 +181,12 @@ test('a debt after an upgrade is no debt any more', async () => {
   expect(await quota.limit('key', { limiter })).toMatchObject({ success: true, remaining: 74 })
 })
 
-test('of another key in the same statement none is forced', async () => {
-  const { db, statements } = watch(database.db)
-  const { quota } = quotaOn(database, TEN['fixed window'], { db })
+test('of another key at the same time none is forced', async () => {
+  const { quota } = quotaOn(database, TEN['fixed window'])
   const answers = await Promise.all([
     quota.limit('a', { rate: 11, force: true }),
     quota.limit('b', { rate: 11 }),
   ])
-  expect(statements).toHaveLength(1)
   expect(answers.map(({ success }) => success)).toEqual([true, false])
 })
 
@@ -197,7 +196,7 @@ test('a remembered denial does not answer a forced call', async () => {
   await quota.limit('key', { rate: 10 })
   expect(await quota.limit('key')).toMatchObject({ success: false })
   expect(await quota.limit('key')).toMatchObject({ success: false })
-  expect(statements).toHaveLength(2)
+  expect(statements).toHaveLength(3)
   expect(await quota.limit('key', { force: true })).toMatchObject({ success: true })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 11 })
 })

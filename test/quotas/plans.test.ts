@@ -178,7 +178,7 @@ test('a denial that is remembered of a blocked plan ends with an upgrade, and is
   const { db, statements } = watch(database.db)
   const { quota } = quotaOn(database, Ratelimit.fixedWindow(0, '1d'), { db, inMemoryBlock: true })
   for (let i = 0; i < 3; i++) expect(await quota.limit('key')).toMatchObject({ success: false })
-  expect(statements).toHaveLength(1)
+  expect(statements).toHaveLength(2)
   const limiter = Ratelimit.fixedWindow(5, '1d')
   expect(await quota.limit('key', { limiter })).toMatchObject({ success: true, remaining: 4 })
   expect(await quota.limit('key')).toMatchObject({ success: false, retryAfter: Number.POSITIVE_INFINITY })

@@ -33,9 +33,9 @@ export function hasServer(): boolean {
   return inject('driver') !== 'pglite'
 }
 
-/** A database without tables. */
-export async function emptyDatabase(): Promise<TestDatabase> {
-  return hasServer() ? emptyServerDatabase(inject('serverUrl')) : emptyPglite()
+/** A database without tables; on a server with the given options of `create database`. */
+export async function emptyDatabase(options = ''): Promise<TestDatabase> {
+  return hasServer() ? emptyServerDatabase(inject('serverUrl'), options) : emptyPglite()
 }
 
 async function emptyPglite(): Promise<TestDatabase> {
@@ -55,9 +55,9 @@ async function emptyPglite(): Promise<TestDatabase> {
   }
 }
 
-async function emptyServerDatabase(serverUrl: string): Promise<TestDatabase> {
+async function emptyServerDatabase(serverUrl: string, options: string): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`
-  await onServer(serverUrl, `create database ${name}`)
+  await onServer(serverUrl, `create database ${name} ${options}`)
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
   const ends: (() => Promise<void>)[] = []

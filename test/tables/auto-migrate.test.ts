@@ -80,7 +80,7 @@ describe('what it costs where the tables exist', () => {
   test('without autoMigrate, not even that', async () => {
     const { db, statements } = watch(database.db)
     await new Ratelimit({ db, limiter, prefix: 'trusting', cleanupProbability: 0 }).limit('key')
-    expect(statements).toHaveLength(1)
+    expect(statements).toHaveLength(2)
   })
 })
 

@@ -1,0 +1,52 @@
+import type { Limiter, Numbers, Params, StateColumn } from './algorithm.ts'
+
+/** A settled state at a moment, and the limiter's parameters then. */
+export interface Snapshot {
+  readonly now: number
+  readonly state: Numbers<StateColumn>
+  readonly params: Params
+}
+
+/**
+ * The first millisecond from now on at which `wanted` is available if nothing else is taken; `Infinity` if never.
+ *
+ * The formula that decides is asked, and nothing is solved for the time: what it says in the database it says here.
+ */
+export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted: number): number {
+  const { now, state, params } = snapshot
+  const { numbers, tolerance } = algorithm
+  if (wanted > params.limit + tolerance) return Number.POSITIVE_INFINITY
+  const fits = (time: number) => numbers.available(state, time, params) + tolerance >= wanted
+  if (fits(now)) return now
+  return firstTime(now, Math.round(numbers.guess(state, wanted, now, params)), fits)
+}
+
+/**
+ * The first time after `before` at which `fits` says yes; it says no at `before`, and goes on saying yes once it has.
+ *
+ * It looks beside the guess first, then twice as far each time, and halves what lies between.
+ */
+function firstTime(before: number, guess: number, fits: (time: number) => boolean): number {
+  // Where doubles cannot tell two milliseconds, there is no first one.
+  if (!Number.isSafeInteger(guess)) return Number.POSITIVE_INFINITY
+  let low = before
+  let high = Math.max(guess, before + 1)
+  for (let step = 1; !fits(high); step *= 2) {
+    low = high
+    high += step
+    if (!Number.isSafeInteger(high)) return Number.POSITIVE_INFINITY
+  }
+  for (let step = 1; high - step > low; step *= 2) {
+    if (!fits(high - step)) {
+      low = high - step
+      break
+    }
+    high -= step
+  }
+  while (high - low > 1) {
+    const middle = low + Math.floor((high - low) / 2)
+    if (fits(middle)) high = middle
+    else low = middle
+  }
+  return high
+}

@@ -1,0 +1,22 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { RatelimitError } from '../errors.ts'
+import type { Expression } from './algorithm.ts'
+
+/** @throws RatelimitError `INVALID_LIMIT` */
+export function checkTokens(tokens: number): void {
+  if (!Number.isSafeInteger(tokens) || tokens < 0) {
+    throw new RatelimitError('INVALID_LIMIT', 'tokens must be a whole number; 0 denies every call.')
+  }
+}
+
+const MAX_COUNT: SQL = sql.raw(String(Number.MAX_SAFE_INTEGER))
+
+/** A count after an amount was taken. It stays what a double tells exactly and a bigint holds, debt upon debt. */
+export function countAfter(count: Expression, amount: Expression): SQL<number> {
+  return sql`least(greatest(${count} + ${amount}, 0), ${MAX_COUNT})`
+}
+
+/** The same on numbers. */
+export function countNumberAfter(count: number, amount: number): number {
+  return Math.min(Math.max(count + amount, 0), Number.MAX_SAFE_INTEGER)
+}

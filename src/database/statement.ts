@@ -1,0 +1,48 @@
+/** A value that every driver can send. */
+export type Value = string | number | boolean | null
+
+/** Values by the names of parameters. */
+export type Values = Readonly<Record<string, Value>>
+
+/** A statement whose text is fixed, waiting for its values. */
+export interface Statement {
+  readonly sql: string
+  /** The names of its parameters: the first is `$1`. */
+  readonly names: readonly string[]
+  /** The same text under other names, for connections to keep: each is planned by itself. */
+  readonly named: Map<string, NamedText>
+}
+
+/** A text, and the name under which a connection may keep it. */
+export interface NamedText {
+  readonly sql: string
+  readonly name: string
+}
+
+export function statement(sql: string, names: readonly string[]): Statement {
+  return { sql, names, named: new Map() }
+}
+
+/** The values in the order of the statement's parameters: a call's own, or the limiter's. */
+export function valuesOf({ names }: Statement, own: Values, params: Values): Value[] {
+  const values: Value[] = []
+  for (const name of names) {
+    const value = own[name] !== undefined ? own[name] : params[name]
+    if (value === undefined) throw new Error(`The statement's parameter ${name} has no value.`)
+    values.push(value)
+  }
+  return values
+}
+
+/**
+ * The statement for one of several plans of it. The name is the hash of the text, the same in every process, so that no
+ * connection meets a name with another text.
+ */
+export async function nameText({ sql, named }: Statement, plan: string): Promise<NamedText> {
+  const text = `/* ${plan} */ ${sql}`
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))
+  const hex = Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0'))
+  const made = { sql: text, name: `ratelimit_${hex.join('').slice(0, 32)}` }
+  named.set(plan, made)
+  return made
+}

@@ -1,0 +1,28 @@
+/** For how long a key that was found held is taken for held. */
+const MEMORY_MS = 100
+
+/** Keys that are remembered at most. */
+const MAX_KEYS = 1_000
+
+/**
+ * Keys whose rows others have held lately.
+ *
+ * A check of such a key goes to a statement that may wait. Tried without waiting first, it would mostly be for nothing.
+ */
+export class Contended {
+  readonly #until = new Map<string, number>()
+
+  add(key: string): void {
+    if (this.#until.size >= MAX_KEYS) this.#until.clear()
+    this.#until.set(key, performance.now() + MEMORY_MS)
+  }
+
+  has(key: string): boolean {
+    if (this.#until.size === 0) return false
+    const until = this.#until.get(key)
+    if (until === undefined) return false
+    if (performance.now() < until) return true
+    this.#until.delete(key)
+    return false
+  }
+}

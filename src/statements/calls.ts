@@ -1,0 +1,35 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { name, type Parameters } from './builder.ts'
+
+/** The columns of the calls of a statement for many keys; the others are parameters that they share. */
+const CALL_COLUMNS = { prefix: 'text', key: 'text', rate: 'float8', calls: 'float8' } as const
+
+/** The calls as a source of rows. `place` says which of the calls a row is; the first is 1. */
+export function callsFrom(parameters: Parameters, columns: readonly (keyof typeof CALL_COLUMNS)[]): SQL {
+  const arrays = columns.map((column) => parameters.array(column, CALL_COLUMNS[column]))
+  const names = [...columns, 'place'].map((column) => name(column))
+  return sql`unnest(${sql.join(arrays, sql`, `)}) with ordinality as call (${sql.join(names, sql`, `)})`
+}
+
+/** An array of Postgres as text. https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO */
+export function textArray(values: readonly string[]): string {
+  let text = '{'
+  for (const value of values) {
+    text += text.length > 1 ? ',"' : '"'
+    text += /["\\]/.test(value) ? value.replaceAll(/["\\]/g, '\\$&') : value
+    text += '"'
+  }
+  return `${text}}`
+}
+
+export function numberArray(values: readonly number[]): string {
+  return `{${values.join()}}`
+}
+
+/**
+ * The order in which rows are locked and inserted everywhere, so that no two statements wait for each other. Postgres takes
+ * the rows of an array one after the other.
+ */
+export function compareText(one: string, other: string): number {
+  return one < other ? -1 : Number(one > other)
+}

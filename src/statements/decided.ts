@@ -1,0 +1,93 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
+import { name, type Parameters } from './builder.ts'
+import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
+import { type Level, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
+
+/** What a call does: `'take'` may be denied; `'adjust'` gives back, or consumes into debt, and is not. */
+export type Intent = 'take' | 'adjust'
+
+/** The numbers of a call: parameters of a statement for one key, columns of one for many. */
+export interface CallNumbers {
+  readonly rate: SQL<number>
+  readonly calls: SQL<number>
+}
+
+/** The level with what each key has and how many of its equal calls are granted. */
+export function decided(
+  algorithm: AnyAlgorithm,
+  intent: Intent,
+  settled: Level,
+  { rate, calls }: CallNumbers,
+  parameters: Parameters,
+): QueryLevel {
+  const { sql: formulas, tolerance, kind } = algorithm
+  const params = paramsOf(algorithm, parameters)
+  const [state, now] = [stateOf(), name('now')]
+  const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}` : '')
+  const offered = level('offered', settled, { available: formulas.available(state, now, params) })
+  if (intent === 'take') {
+    return level('decided', offered, {
+      granted: onlyWhereItApplies(sql`least(floor((available${slack}) / ${rate}), ${calls})`),
+    })
+  }
+  const paid = kind === 'window' ? paidByWindow(parameters.number('paidWindowStart')) : sql``
+  const isUsed = sql`${formulas.used(state, now, params)} > ${sql.raw(String(tolerance))}`
+  return level('decided', offered, {
+    granted: onlyWhereItApplies(sql`case when ${rate} > 0 or ${isUsed} ${paid} then ${calls} else 0 end`),
+  })
+
+  function onlyWhereItApplies(grantedCalls: SQL): SQL {
+    return algorithm.applies
+      ? sql`case when ${algorithm.applies(now, params)} then ${grantedCalls} else 0 end`
+      : grantedCalls
+  }
+}
+
+/** A refund goes back to the window that paid, where that is known. */
+function paidByWindow(paidWindowStart: SQL<number>): SQL {
+  return sql`and coalesce(${name('window_start')} = ${paidWindowStart}, ${paidWindowStart} is null)`
+}
+
+/** Whether a decision is written: something was granted, or a state that does not start full begins to fill. */
+export function isWritten({ startsFull }: AnyAlgorithm): SQL {
+  const granted = sql`${name('granted', DECIDED)} > 0`
+  return startsFull ? granted : sql`(${granted} or ${name('holds', DECIDED)} is not true)`
+}
+
+/** The name of the link that decides. */
+export const DECIDED = 'ratelimit_decided'
+
+/** In the year 255,000: timestamps end in 294,276, and a debt may be paid back later than that. */
+const MAX_TIME = sql.raw('8e15')
+
+/** The row after the granted calls, each column by its name in Drizzle. */
+export function nextRow(
+  algorithm: AnyAlgorithm,
+  rate: SQL<number>,
+  parameters: Parameters,
+): Record<StateColumn | 'expiresAt', SQL> {
+  const params = paramsOf(algorithm, parameters)
+  const granted = name('granted', DECIDED)
+  const amount = sql<number>`${rate} * ${algorithm.startsFull ? granted : sql`greatest(${granted}, 0)`}`
+  const next = algorithm.sql.consume(
+    stateOf(DECIDED),
+    name('now', DECIDED),
+    name('available', DECIDED),
+    amount,
+    params,
+  )
+  const grid = parameters.number('expiryGridMs')
+  const expiresMs = sql<number>`least(ceil((${algorithm.sql.expiresAt(next, params)}) / ${grid}) * ${grid}, ${MAX_TIME})`
+  return {
+    ...forEach(STATE_COLUMNS, (column) =>
+      toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),
+    ),
+    expiresAt: toColumn('expiresAt', expiresMs),
+  }
+}
+
+/** The columns of an answer, by their names in SQL. */
+export function answerColumns({ columns }: AnyAlgorithm): readonly string[] {
+  return ['now', 'granted', ...columns.map((column) => SQL_NAMES[column])]
+}

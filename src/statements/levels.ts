@@ -1,0 +1,119 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { AnyAlgorithm, Expressions, StateColumn } from '../algorithms/algorithm.ts'
+import { name, type Parameters } from './builder.ts'
+import { forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+
+/** Rows to select from, and their columns. */
+export interface Level {
+  readonly source: SQL
+  readonly columns: readonly string[]
+}
+
+/** A level that is a query. */
+export interface QueryLevel extends Level {
+  readonly query: SQL
+}
+
+/**
+ * One step of the arithmetic: what is below, and new columns worked out from it.
+ *
+ * Without the `offset`, Postgres writes an expression out again for each of its uses, and setting up an expression costs
+ * more than evaluating it.
+ */
+export function level(
+  alias: string,
+  below: Level,
+  columns: Readonly<Record<string, SQL>>,
+  without: readonly string[] = [],
+): QueryLevel {
+  const kept = below.columns.filter((column) => !(column in columns) && !without.includes(column))
+  const list = [
+    ...kept.map((column) => name(column)),
+    ...Object.entries(columns).map(([column, value]) => sql`${value} as ${name(column)}`),
+  ]
+  const query = sql`select ${sql.join(list, sql`, `)} from ${below.source}`
+  return {
+    query,
+    source: sql`(${query} offset 0) as ${name(alias)}`,
+    columns: [...kept, ...Object.keys(columns)],
+  }
+}
+
+/** A state's columns by their names, as the next level sees them. An algorithm uses its own columns only. */
+export function stateOf(source?: string): Expressions<StateColumn> {
+  return forEach(STATE_COLUMNS, (column) => name(SQL_NAMES[column], source))
+}
+
+/** A state's expressions by their names in SQL. */
+export function named(state: Partial<Expressions<StateColumn>>): Record<string, SQL> {
+  return Object.fromEntries(
+    Object.entries(state).map(([column, value]) => [SQL_NAMES[column as StateColumn], value]),
+  )
+}
+
+/** The algorithm's parameters, sent once each. */
+export function paramsOf({ params }: AnyAlgorithm, parameters: Parameters): Record<string, SQL<number>> {
+  const found = {}
+  for (const each of ['limit', 'periodMs', 'expiryGridMs', ...params]) {
+    // A parameter that no formula uses is not sent.
+    Object.defineProperty(found, each, { get: () => parameters.number(each), enumerable: true })
+  }
+  return found
+}
+
+/** Has Postgres run a query once for each key, which it would turn into a join that reads the whole table otherwise. */
+export const BY_ITSELF: SQL = sql.raw('offset 0')
+
+/** The database's clock at millisecond precision. */
+export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000)`
+
+/**
+ * The levels from rows to settled states: each row's numbers, its time, and the state at that time.
+ *
+ * A row that is ahead of the clock by up to a period was written by a clock that is ahead of this one, and its time is the
+ * time. This limiter cannot have written a row that is further ahead: it starts afresh, or it would deny for as long.
+ */
+export function settled(
+  algorithm: AnyAlgorithm,
+  rows: Level,
+  clock: SQL,
+  parameters: Parameters,
+  { keepHolds = !algorithm.startsFull }: { readonly keepHolds?: boolean } = {},
+): QueryLevel {
+  const { columns, emptyColumns, datedBy, sql: formulas } = algorithm
+  const row = stateOf()
+  const params = paramsOf(algorithm, parameters)
+  const read = level('read', rows, {
+    ...Object.fromEntries(
+      columns.map((column) => [SQL_NAMES[column], fromColumn(column, name(SQL_NAMES[column]))]),
+    ),
+    clock,
+  })
+  const [clockMs, written] = [name('clock'), name(SQL_NAMES[datedBy])]
+  const holds = formulas.holds(row, clockMs, params)
+  const dated = level('dated', read, { holds: emptyColumns.length > 0 ? sql`own and ${holds}` : holds }, [
+    'own',
+  ])
+  const kept = named(formulas.settle(row, clockMs, params))
+  const made = named(formulas.fresh(clockMs, params))
+  const states = columns
+    .map((each) => SQL_NAMES[each])
+    .map((column) => [column, sql`case when holds then ${kept[column]} else ${made[column]} end`])
+  const now =
+    formulas.now?.(row, clockMs, params) ??
+    sql`case when holds then greatest(${clockMs}, ${written}) else ${clockMs} end`
+  return level('settled', dated, { now, ...Object.fromEntries(states) }, [
+    'clock',
+    ...(keepHolds ? [] : ['holds']),
+  ])
+}
+
+/** The levels to the states of keys that have no row. */
+export function fresh(algorithm: AnyAlgorithm, calls: Level, clock: SQL, parameters: Parameters): QueryLevel {
+  const dated = level('dated', calls, {
+    now: clock,
+    ...(algorithm.startsFull ? {} : { holds: sql`false` }),
+  })
+  const params = paramsOf(algorithm, parameters)
+  return level('settled', dated, named(algorithm.sql.fresh(name('now'), params)))
+}

@@ -1,0 +1,70 @@
+import { sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, name, Parameters } from './builder.ts'
+import { callsFrom } from './calls.ts'
+import { answerColumns, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
+import { guard, guardedSelect } from './guard.ts'
+import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
+import { chain, link } from './link.ts'
+import { type Commit, settingsOf } from './setting.ts'
+
+const WRITTEN = 'ratelimit_written'
+
+export interface MakeSource {
+  readonly table: RateLimitTable
+  readonly algorithm: AnyAlgorithm
+  readonly injectedClock: boolean
+  readonly commit: Commit
+  readonly guarded: boolean
+  readonly intent: Intent
+  /** Whether it waits for another transaction that is making, or holds, one of the rows. */
+  readonly waits: boolean
+}
+
+/**
+ * The statement that makes rows that do not exist, in the order of the keys.
+ *
+ * `decided` is false for a key whose row was there by then: nothing was charged for it. A statement that does not wait has no
+ * answer for keys whose rows exist; for a row that is just being made it waits three milliseconds, and fails with 55P03.
+ */
+export function makeStatement(source: MakeSource): Statement {
+  const { table, algorithm, injectedClock, intent, waits } = source
+  const parameters = new Parameters()
+  const guarding = guard({ table, guarded: source.guarded && !waits }, parameters)
+  const settings = settingsOf(source.commit, !waits)
+  const prefix = parameters.text('prefix')
+  const exists = sql`exists (select from ${table} where ${table.prefix} = ${prefix} and ${table.key} = call.key ${BY_ITSELF})`
+  const conditions = [...(waits ? [] : [sql`not ${exists}`]), ...(guarding.fits ? [guarding.fits] : [])]
+  const calls: Level = {
+    source: sql`${callsFrom(parameters, ['key', 'rate', 'calls'])}${
+      conditions.length > 0 ? sql` where ${sql.join(conditions, sql` and `)}` : sql``
+    }`,
+    columns: ['place', 'key', 'rate', 'calls'],
+  }
+
+  const states = fresh(algorithm, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
+  const numbers = { rate: name('rate'), calls: name('calls') }
+  const decision = decided(algorithm, intent, states, numbers, parameters)
+
+  const next = nextRow(algorithm, name('rate', DECIDED), parameters)
+  const written = builder
+    .insert(table)
+    .select(
+      sql`select ${prefix}, ${name('key', DECIDED)}, ${next.count}, ${next.prevCount}, ${next.windowStart}, ${next.tokens},
+        ${next.lastRefill}, ${next.expiresAt} from ${name(DECIDED)}${settings.join} where ${isWritten(algorithm)}`,
+    )
+    .onConflictDoNothing({ target: [table.prefix, table.key] })
+    .returning({ key: table.key })
+
+  const made = sql`(not ${isWritten(algorithm)} or ${name('key', WRITTEN)} is not null) as decided`
+  const answer = [...['place', ...answerColumns(algorithm)].map((column) => name(column, DECIDED)), made]
+  const outcome = sql`${name(DECIDED)} left join ${name(WRITTEN)} on ${name('key', WRITTEN)} = ${name('key', DECIDED)}`
+  return parameters.render(
+    chain(
+      [...settings.links, ...guarding.links, link(DECIDED, decision.query), link(WRITTEN, written)],
+      guardedSelect(guarding, answer, guarding.links.length > 0 ? sql`(${outcome})` : outcome, settings.join),
+    ),
+  )
+}

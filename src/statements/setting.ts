@@ -1,0 +1,40 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { name } from './builder.ts'
+import { type Link, link } from './link.ts'
+
+/**
+ * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or waiting for it.
+ * In a caller's transaction it would be the caller's data that does not wait, so there it is always the session's way.
+ */
+export type Commit = 'as the session' | 'async' | 'flushed'
+
+const SETTING = 'ratelimit_setting'
+
+/** Settings for this statement's own transaction, and the table to join so that they are made. */
+export interface Settings {
+  readonly links: readonly Link[]
+  /** Joined to a query: Postgres never runs a `select` that nothing refers to. */
+  readonly join: SQL
+}
+
+const COMMITS = {
+  async: sql`set_config('synchronous_commit', 'off', true)`,
+  flushed: sql`set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on'
+    else current_setting('synchronous_commit') end, true)`,
+}
+
+/** How long a statement for many new keys waits for one that another transaction is just making. */
+const LOCK_TIMEOUT = sql`set_config('lock_timeout', '3ms', true)`
+
+export function settingsOf(commit: Commit, lockTimeout = false): Settings {
+  const settings = [
+    ...(commit === 'as the session' ? [] : [COMMITS[commit]]),
+    ...(lockTimeout ? [LOCK_TIMEOUT] : []),
+  ]
+  if (settings.length === 0) return { links: [], join: sql`` }
+  const columns = settings.map((setting, i) => sql`${setting} as ${name(`setting_${i}`)}`)
+  return {
+    links: [link(SETTING, sql`select ${sql.join(columns, sql`, `)}`)],
+    join: sql` cross join ${name(SETTING)}`,
+  }
+}

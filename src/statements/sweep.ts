@@ -1,0 +1,38 @@
+import { and, asc, eq, lte, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, Parameters } from './builder.ts'
+import { chain, link } from './link.ts'
+
+/** How many rows one sweep deletes at most, so that it stays short. */
+export const SWEEP_ROWS = 100
+
+/**
+ * The statement that sweeps: deletes the prefix's longest expired rows.
+ *
+ * It locks what it deletes and skips what others have locked, so it never waits for anyone and never deletes a row that
+ * was renewed meanwhile. `now()` and not the clock: a volatile function cannot be looked up in the index.
+ */
+export function sweepStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  const place = sql<string>`${table}.ctid`
+  const expired = builder
+    .select({ place })
+    .from(table)
+    .where(
+      and(
+        eq(table.prefix, parameters.text('prefix')),
+        lte(table.expiresAt, sql`coalesce(to_timestamp(${parameters.number('clock')} / 1000), now())`),
+      ),
+    )
+    .orderBy(asc(table.expiresAt))
+    .limit(SWEEP_ROWS)
+    .for('update', { skipLocked: true })
+  const deleted = builder
+    .delete(table)
+    .where(sql`${place} = any(array(${expired}))`)
+    .returning({ key: table.key })
+  return parameters.render(
+    chain([link('ratelimit_deleted', deleted)], sql`select count(*) as deleted from ratelimit_deleted`),
+  )
+}

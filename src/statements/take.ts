@@ -1,0 +1,129 @@
+import { and, eq, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, name, Parameters } from './builder.ts'
+import { callsFrom } from './calls.ts'
+import { rowColumns } from './columns.ts'
+import { answerColumns, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
+import { guard, guardedSelect } from './guard.ts'
+import { CLOCK_MS, type Level, settled } from './levels.ts'
+import { chain, link } from './link.ts'
+import { type Commit, settingsOf } from './setting.ts'
+
+const LOCKED = 'ratelimit_locked'
+const MAX_CALLS = sql.raw(String(Number.MAX_SAFE_INTEGER))
+
+export interface TakeManySource {
+  readonly table: RateLimitTable
+  readonly algorithm: AnyAlgorithm
+  /** The time is sent along instead of being read. */
+  readonly injectedClock: boolean
+  readonly commit: Commit
+  /** Whether it does nothing, and says so, where the table is not as large as the caller believes. */
+  readonly guarded: boolean
+}
+
+export interface TakeOneSource extends TakeManySource {
+  readonly intent: Intent
+  /** Whether it waits for a row that another transaction holds, or leaves it out. */
+  readonly waits: boolean
+}
+
+/** The statement that takes from one key's row. It answers nothing where there is no row that it could lock. */
+export function takeOneStatement(source: TakeOneSource): Statement {
+  const { table, algorithm, intent, waits, injectedClock } = source
+  const parameters = new Parameters()
+  const guarding = guard(source, parameters)
+  const settings = settingsOf(source.commit)
+  const columns = rowColumns(table, algorithm)
+  const isTheRow = and(eq(table.prefix, parameters.text('prefix')), eq(table.key, parameters.text('key')))
+
+  const locked = builder
+    .select(columns)
+    .from(table)
+    .where(and(isTheRow, guarding.fits))
+    .for('update', waits ? {} : { skipLocked: true })
+
+  const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
+  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
+  const states = settled(algorithm, rows, clock, parameters)
+  const numbers = { rate: parameters.number('rate'), calls: parameters.number('calls') }
+  const decision = decided(algorithm, intent, states, numbers, parameters)
+
+  const written = builder
+    .update(table)
+    .set(nextRow(algorithm, numbers.rate, parameters))
+    .from(name(DECIDED))
+    .where(and(isTheRow, isWritten(algorithm), guarding.fits))
+
+  const answer = answerColumns(algorithm).map((column) => name(column))
+  return parameters.render(
+    chain(
+      [
+        ...settings.links,
+        ...guarding.links,
+        link(LOCKED, locked),
+        link(DECIDED, decision.query),
+        link('ratelimit_written', written),
+      ],
+      guardedSelect(guarding, answer, name(DECIDED), settings.join),
+    ),
+  )
+}
+
+/** The statement that takes from many keys' rows, in the order of the keys. It leaves out the rows that others hold. */
+export function takeManyStatement(source: TakeManySource): Statement {
+  const { table, algorithm, injectedClock } = source
+  const parameters = new Parameters()
+  const guarding = guard(source, parameters)
+  const settings = settingsOf(source.commit)
+  const columns = rowColumns(table, algorithm)
+  const calls = ['place', 'key', 'rate', 'calls']
+
+  const row = builder
+    .select(columns)
+    .from(table)
+    .where(and(eq(table.prefix, parameters.text('prefix')), eq(table.key, sql`call.key`)))
+    .for('update', { skipLocked: true })
+  const columnsOf = (alias: string, names: readonly string[]) => names.map((column) => name(column, alias))
+  const locked = sql`select ${sql.join([...columnsOf('call', calls), ...columnsOf('stored', Object.keys(columns))], sql`, `)}
+    from ${callsFrom(parameters, ['key', 'rate', 'calls'])} cross join lateral (${row.getSQL()}) as stored
+    ${guarding.fits ? sql`where ${guarding.fits}` : sql``}`
+
+  const rows: Level = {
+    source: name(LOCKED),
+    columns: [...calls, ...Object.keys(columns)],
+  }
+  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
+  const states = settled(algorithm, rows, clock, parameters)
+  const numbers = { rate: name('rate'), calls: name('calls') }
+  const decision = decided(algorithm, 'take', states, numbers, parameters)
+
+  // Always true. The planner takes a range for rare: it expects one row and finds it by the primary key, instead of reading
+  // a table that is small when the plan is made.
+  const isRare = sql`${name('granted', DECIDED)} between 0 and ${MAX_CALLS}`
+  const isTheRow = and(
+    eq(table.prefix, parameters.text('prefix')),
+    eq(table.key, sql`${name('key', DECIDED)}`),
+  )
+  const written = builder
+    .update(table)
+    .set(nextRow(algorithm, name('rate', DECIDED), parameters))
+    .from(name(DECIDED))
+    .where(and(isTheRow, isWritten(algorithm), isRare, guarding.fits))
+
+  const answer = ['place', ...answerColumns(algorithm)].map((column) => name(column))
+  return parameters.render(
+    chain(
+      [
+        ...settings.links,
+        ...guarding.links,
+        link(LOCKED, locked),
+        link(DECIDED, decision.query),
+        link('ratelimit_written', written),
+      ],
+      guardedSelect(guarding, answer, name(DECIDED), settings.join),
+    ),
+  )
+}

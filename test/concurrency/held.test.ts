@@ -1,0 +1,164 @@
+import type pg from 'pg'
+import { afterEach, describe, expect, test } from 'vitest'
+import { type LimitResult, Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(1000, '1h')
+const holders: pg.Client[] = []
+
+afterEach(async () => {
+  for (const holder of holders.splice(0)) await holder.query('rollback')
+})
+
+function limiterOn(prefix: string, connections = 2): Ratelimit {
+  // A connection for each statement that may be under way, and for the four that may wait.
+  const { db } = database.connect(connections + 4)
+  return new Ratelimit({ db, limiter, prefix, connections, cleanupProbability: 0 })
+}
+
+/** A transaction that stays open until the test ends it. */
+async function open(query: string, params: readonly unknown[]): Promise<pg.Client> {
+  const holder = await database.client()
+  await holder.query('begin')
+  holders.push(holder)
+  await holder.query(query, [...params])
+  return holder
+}
+
+function holding(prefix: string, keys: readonly string[]): Promise<pg.Client> {
+  return open('select 1 from rate_limit_ephemeral where prefix = $1 and key = any($2) for update', [
+    prefix,
+    keys,
+  ])
+}
+
+function making(prefix: string, key: string): Promise<pg.Client> {
+  return open(
+    `insert into rate_limit_ephemeral (prefix, key, count, window_start, expires_at)
+      values ($1, $2, 7, now(), now() + interval '1 hour')`,
+    [prefix, key],
+  )
+}
+
+function keys(count: number, name: string): string[] {
+  return Array.from({ length: count }, (_, i) => `${name} ${i}`)
+}
+
+function all(ratelimit: Ratelimit, those: readonly string[]): Promise<LimitResult[]> {
+  return Promise.all(those.map((key) => ratelimit.limit(key)))
+}
+
+/** Two calls for each key, the second one later, and which of them have been answered. */
+async function outstanding(ratelimit: Ratelimit, those: readonly string[]) {
+  const answered: string[] = []
+  const calls: Promise<LimitResult>[] = []
+  for (const rate of [1, 2]) {
+    for (const key of those) {
+      const call = ratelimit.limit(key, { rate })
+      call.then(() => answered.push(key))
+      calls.push(call)
+    }
+    // By now the first ones have been sent.
+    await all(ratelimit, keys(3, 'between'))
+  }
+  return { answered, answers: Promise.all(calls) }
+}
+
+/** 200 calls of every kind. */
+async function checkOthers(ratelimit: Ratelimit): Promise<void> {
+  for (let i = 0; i < 10; i++) {
+    await ratelimit.limit('known 1')
+    await ratelimit.limit(`single ${i}`)
+    await all(ratelimit, keys(6, 'known'))
+    await all(ratelimit, keys(6, `new ${i}`))
+    await all(ratelimit, [...keys(3, 'known'), ...keys(3, `mixed ${i}`)])
+  }
+}
+
+describe('keys that others hold delay their own callers only', () => {
+  test('two rows that two transactions hold, and one that a third is making', async () => {
+    const ratelimit = limiterOn('few')
+    await all(ratelimit, [...keys(6, 'known'), 'held 1', 'held 2'])
+    await holding('few', ['held 1'])
+    await holding('few', ['held 2'])
+    const maker = await making('few', 'made')
+    const { answered, answers } = await outstanding(ratelimit, ['held 1', 'held 2', 'made'])
+    await checkOthers(ratelimit)
+    expect(answered).toEqual([])
+    await maker.query('commit')
+    for (const holder of holders) await holder.query('rollback')
+    expect((await answers).map(({ remaining }) => remaining)).toEqual([998, 998, 992, 996, 996, 990])
+  })
+
+  test('more rows than statements that may wait', async () => {
+    const ratelimit = limiterOn('many')
+    const held = keys(9, 'held')
+    await all(ratelimit, [...keys(6, 'known'), ...held])
+    const holder = await holding('many', held)
+    const { answered, answers } = await outstanding(ratelimit, held)
+    await checkOthers(ratelimit)
+    expect(answered).toEqual([])
+    await holder.query('rollback')
+    expect((await answers).map(({ remaining }) => remaining)).toEqual([
+      ...Array(9).fill(998),
+      ...Array(9).fill(996),
+    ])
+  })
+
+  test('a transaction that makes a row and gives it up', async () => {
+    const ratelimit = limiterOn('given up')
+    const maker = await making('given up', 'made')
+    const { answered, answers } = await outstanding(ratelimit, ['made'])
+    await checkOthers(ratelimit)
+    expect(answered).toEqual([])
+    await maker.query('rollback')
+    expect((await answers).map(({ remaining }) => remaining)).toEqual([999, 997])
+  })
+
+  test('held keys use four connections at most', async () => {
+    const ratelimit = limiterOn('connections', 1)
+    const held = keys(20, 'held')
+    await all(ratelimit, held)
+    const holder = await holding('connections', held)
+    const { answers } = await outstanding(ratelimit, held)
+    const waiting = `select count(*)::int as n from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock'`
+    await expect.poll(async () => (await database.rows(waiting))[0]?.['n']).toBe(4)
+    await checkOthers(ratelimit)
+    expect(await database.rows(waiting)).toEqual([{ n: 4 }])
+    await holder.query('rollback')
+    await answers
+  })
+})
+
+test('a batch of new keys, of which another transaction is making one: the others are decided at once', async () => {
+  const ratelimit = limiterOn('batch', 1)
+  await ratelimit.limit('warm')
+  const maker = await making('batch', 'new 31')
+  const started = performance.now()
+  const made = ratelimit.limit('new 31')
+  const others = keys(100, 'new').filter((key) => key !== 'new 31')
+  for (const { remaining } of await all(ratelimit, others)) expect(remaining).toBe(999)
+  // It waits ten milliseconds for each half with that key.
+  expect(performance.now() - started).toBeLessThan(1000)
+  await maker.query('commit')
+  expect(await made).toMatchObject({ success: true, remaining: 1000 - 7 - 1 })
+})
+
+test('beside held keys nothing is charged twice, and nothing is lost', async () => {
+  const ratelimit = limiterOn('exact')
+  const other = limiterOn('exact')
+  const some = keys(5, 'key')
+  await Promise.all(
+    [ratelimit, other].map(async (one) => {
+      for (let i = 0; i < 40; i++) {
+        const holder = i % 4 === 0 ? await holding('exact', [`key ${i % 5}`]) : undefined
+        const calls = all(one, [...some, ...some])
+        await holder?.query('commit')
+        await calls
+      }
+    }),
+  )
+  for (const key of some) expect(await ratelimit.getRemaining(key)).toMatchObject({ used: 2 * 40 * 2 })
+})

@@ -1,0 +1,157 @@
+import { sql } from 'drizzle-orm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { type Db, useDatabase } from '../support/databases.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.tokenBucket(1000, '1s', 1_000_000)
+
+function limiterOn(db: Db, prefix: string): Ratelimit {
+  return new Ratelimit({ db, limiter, prefix, cleanupProbability: 0, connections: 1 })
+}
+
+/** The rows of a query on the one connection of a pool. */
+async function rowsOn(db: Db, query: string): Promise<Record<string, unknown>[]> {
+  const result: unknown = await db.execute(sql.raw(query))
+  return [...((result as { rows?: Record<string, unknown>[] }).rows ?? (result as Record<string, unknown>[]))]
+}
+
+/** Calls at once; a limiter with one connection sends them as one statement. */
+function together(ratelimit: Ratelimit, keys: readonly string[], rate = 1): Promise<unknown> {
+  return Promise.all(keys.map((key) => ratelimit.limit(key, { rate })))
+}
+
+function keys(count: number, name = 'key'): string[] {
+  return Array.from({ length: count }, (_, i) => `${name} ${i}`)
+}
+
+describe('a prepared statement is planned once', () => {
+  // Postgres itself plans the first five executions of each.
+  test.each([1, 2, 3, 8, 32])('with %i keys', async (count) => {
+    const { db } = database.connect(1)
+    const ratelimit = limiterOn(db, `planned ${count}`)
+    for (let i = 0; i < 40; i++) {
+      await together(ratelimit, keys(count))
+      await together(ratelimit, keys(count), 0)
+      await together(ratelimit, keys(count, `new ${i}`))
+    }
+    const plans = await rowsOn(
+      db,
+      `select custom_plans::int as custom, generic_plans::int as generic from pg_prepared_statements
+        where not from_sql and statement ~ '^/[*] size'`,
+    )
+    expect(plans.length).toBeGreaterThanOrEqual(3)
+    for (const { custom } of plans) expect(custom).toBeLessThanOrEqual(5)
+    const generic = plans.reduce((sum, plan) => sum + Number(plan['generic']), 0)
+    // Each round has four statements.
+    expect(generic).toBeGreaterThanOrEqual(40 * 4 - plans.length * 5)
+  })
+})
+
+describe('no plan outlives the size of the table that it was made for', () => {
+  const PREFIX = 'grown'
+  const TABLE = 'rate_limit_ephemeral'
+  // Each stands for a process.
+  const processes: { db: Db; ratelimit: Ratelimit }[] = []
+  let news = 0
+
+  beforeAll(async () => {
+    await database.script(`truncate ${TABLE}; alter table ${TABLE} set (autovacuum_enabled = false)`)
+    for (let i = 0; i < 2; i++) {
+      const { db } = database.connect(1)
+      processes.push({ db, ratelimit: limiterOn(db, PREFIX) })
+    }
+    await together(processes[0]?.ratelimit ?? expect.fail(), keys(20))
+    await database.script(`analyze ${TABLE}`)
+  })
+
+  /** Calls of every kind, for known and new keys: each has statements of its own. */
+  const kinds: Record<string, (ratelimit: Ratelimit) => Promise<unknown>> = {
+    'one key': (ratelimit) => ratelimit.limit('key 1'),
+    'two keys': (ratelimit) => together(ratelimit, keys(2)),
+    'many keys': (ratelimit) => together(ratelimit, keys(16)),
+    'a new key': (ratelimit) => ratelimit.limit(`new ${news++}`),
+    'new keys': (ratelimit) => together(ratelimit, keys(8, `new ${news++}`)),
+    'known and new keys': (ratelimit) => together(ratelimit, [...keys(3), ...keys(3, `new ${news++}`)]),
+    'a look': (ratelimit) => ratelimit.getRemaining('key 2'),
+    looks: (ratelimit) => together(ratelimit, keys(5), 0),
+    'a refund': (ratelimit) => ratelimit.limit('key 1', { rate: -1 }),
+    'a charge into debt for a new key': (ratelimit) => ratelimit.limit(`new ${news++}`, { force: true }),
+  }
+
+  async function check(ratelimit: Ratelimit, rounds: number): Promise<void> {
+    for (let i = 0; i < rounds; i++) for (const call of Object.values(kinds)) await call(ratelimit)
+  }
+
+  /** How many rows of the table were read so far, by any means. */
+  async function rowsRead(): Promise<number> {
+    const [version] = await database.rows(`select current_setting('server_version_num')::int as number`)
+    const canFlush = Number(version?.['number']) >= 150_000
+    for (const { db } of processes) {
+      if (canFlush) await rowsOn(db, 'select pg_stat_force_next_flush()')
+      else await rowsOn(db, 'select pg_sleep(1.1)')
+      await rowsOn(db, 'select 1')
+    }
+    // What this connection has read itself, to make the table small, is reported late otherwise.
+    await database.rows(canFlush ? 'select pg_stat_force_next_flush()' : 'select pg_sleep(1.1)')
+    await database.rows('select pg_stat_clear_snapshot()')
+    const [row] = await database.rows(
+      `select (seq_tup_read + coalesce(idx_tup_fetch, 0))::int as read from pg_stat_user_tables where relname = '${TABLE}'`,
+    )
+    return Number(row?.['read'])
+  }
+
+  async function grow(): Promise<void> {
+    await database.script(`insert into ${TABLE} (prefix, key, tokens, last_refill, expires_at)
+      select '${PREFIX}', 'other ' || n, 5, now(), now() + interval '1 hour' from generate_series(1, 100000) as n`)
+  }
+
+  async function shrink(): Promise<void> {
+    await database.script(`delete from ${TABLE} where key not like 'key %'`)
+    // It gives pages back only where nobody looks at the table just then.
+    await database.script(`vacuum (truncate) ${TABLE}`)
+    await database.script(`vacuum (truncate, analyze) ${TABLE}`)
+    const [row] = await database.rows(`select pg_relation_size('${TABLE}')::int as size`)
+    expect(row?.['size']).toBeLessThan(10 * 8192)
+  }
+
+  /** How many rows of the table the calls of every process read. */
+  async function readBy(calls: (ratelimit: Ratelimit) => Promise<unknown>): Promise<number> {
+    const before = await rowsRead()
+    for (const { ratelimit } of processes) await calls(ratelimit)
+    return (await rowsRead()) - before
+  }
+
+  async function warm(): Promise<void> {
+    for (const { ratelimit } of processes) await check(ratelimit, 15)
+  }
+
+  // A call reads its row to lock it and to write it, and once more where it has to ask again.
+  const FEW = 1000
+
+  test.each(Object.entries(kinds))('when it grows, shrinks and grows again: %s', async (_, call) => {
+    await shrink()
+    await warm()
+    for (let round = 0; round < 2; round++) {
+      await grow()
+      // The first call after it is the one that does not know yet.
+      expect(await readBy(call)).toBeLessThan(FEW)
+      expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(5 * FEW)
+      await shrink()
+      await warm()
+    }
+  })
+
+  test('when it is analyzed while it is small, and when it is large', async () => {
+    await shrink()
+    await grow()
+    await warm()
+    await database.script(`analyze ${TABLE}`)
+    expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(5 * FEW)
+    await shrink()
+    await warm()
+    await database.script(`analyze ${TABLE}`)
+    await grow()
+    expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(5 * FEW)
+  })
+})

@@ -1,0 +1,44 @@
+import { describe, expect, test } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { emptyDatabase, hasServer, migrate, type TestDatabase, useDatabase } from '../support/databases.ts'
+
+const limiter = Ratelimit.fixedWindow(1000, '1h')
+
+/** Of 50 keys at once those that cannot be stored fail, and each of the others is charged once. */
+async function expectOnlyThoseFail(database: TestDatabase, unstorable: readonly string[]): Promise<void> {
+  const ratelimit = new Ratelimit({
+    ...{ db: database.db, limiter, prefix: 'unstorable' },
+    ...{ cleanupProbability: 0, connections: 1 },
+  })
+  const keys = Array.from({ length: 50 }, (_, i) => `key ${i}`)
+  for (const [i, key] of unstorable.entries()) keys.splice(i * 17, 0, key)
+  for (const used of [1, 2]) {
+    const answers = await Promise.allSettled(keys.map((key) => ratelimit.limit(key)))
+    for (const [i, answer] of answers.entries()) {
+      expect(answer).toMatchObject(
+        unstorable.includes(keys[i] ?? '')
+          ? { status: 'rejected', reason: { code: 'DATABASE', sqlState: expect.stringMatching(/^22/) } }
+          : { status: 'fulfilled', value: { success: true, remaining: 1000 - used } },
+      )
+    }
+  }
+}
+
+test.runIf(hasServer())('keys that the encoding of the database has no letters for fail alone', async () => {
+  const database = await emptyDatabase(`encoding 'LATIN1' locale 'C' template template0`)
+  await migrate(database)
+  await expectOnlyThoseFail(database, ['日本語', '👩', 'ß 日'])
+  await database.close()
+})
+
+describe('keys that a trigger refuses', () => {
+  const database = useDatabase()
+
+  test('fail alone', async () => {
+    await database.script(`
+      create function refuse() returns trigger language plpgsql as $$ begin
+        if new.key like 'bad%' then raise exception 'refused' using errcode = '22P02'; end if; return new; end $$;
+      create trigger refused before insert on rate_limit_ephemeral for each row execute function refuse();`)
+    await expectOnlyThoseFail(database, ['bad 1', 'bad 2', 'bad 3'])
+  })
+})

@@ -1,0 +1,320 @@
+import { describe, expect, test, vi } from 'vitest'
+import type { RatelimitError } from '../../src/errors.ts'
+import { type Limiter, Ratelimit } from '../../src/index.ts'
+import type { Decision, Group, PendingCall, Purpose } from '../../src/runtime/call.ts'
+import { Coalescer, type Decider } from '../../src/runtime/coalescer.ts'
+
+const limiter = Ratelimit.fixedWindow(1000, '1h')
+
+/** A statement that was sent and has no answer yet. */
+interface Sent {
+  readonly kind: 'together' | 'alone'
+  readonly groups: readonly Group[]
+  /** What it was for: each key with the number of its equal calls. */
+  readonly asked: string
+  /** Answers it; the groups of the given keys are told to be held. */
+  answer(held?: readonly string[]): Promise<void>
+}
+
+/** A decider whose statements are answered when the test says so. */
+class ManualDecider implements Decider {
+  readonly sent: Sent[] = []
+
+  decideTogether(groups: readonly Group[], decided: (group: Group) => void): Promise<readonly Group[]> {
+    return new Promise((resolve) => {
+      this.#send('together', groups, (held) => {
+        const isHeld = ({ request }: Group) => held.includes(request.key)
+        for (const group of groups) {
+          if (isHeld(group)) continue
+          group.settle(DECISION)
+          decided(group)
+        }
+        resolve(groups.filter(isHeld))
+      })
+    })
+  }
+
+  decideAlone(group: Group): Promise<void> {
+    return new Promise((resolve) => {
+      this.#send('alone', [group], () => {
+        group.settle(DECISION)
+        resolve()
+      })
+    })
+  }
+
+  #send(kind: Sent['kind'], groups: readonly Group[], settle: (held: readonly string[]) => void): void {
+    this.sent.push({
+      ...{ kind, groups },
+      asked: groups.map(({ request, calls }) => `${request.key} x${calls.length}`).join(),
+      answer: async (held = []) => {
+        settle(held)
+        await turn()
+      },
+    })
+  }
+}
+
+const DECISION: Decision = {
+  now: 0,
+  granted: Number.POSITIVE_INFINITY,
+  state: {} as never,
+  params: limiter.params,
+}
+
+/** The microtasks of this turn have run after it. */
+function turn(): Promise<void> {
+  return new Promise(setImmediate)
+}
+
+interface Asking {
+  readonly rate?: number
+  readonly purpose?: Purpose
+  readonly limiter?: Limiter
+}
+
+function setUp(connections = 2) {
+  const decider = new ManualDecider()
+  const coalescer = new Coalescer(decider, connections)
+  /** Which calls were answered, in that order. */
+  const answered: string[] = []
+  const errors: RatelimitError[] = []
+  let calls = 0
+  const add = (key: string, asking: Asking = {}) => {
+    const name = `${key} ${++calls}`
+    const call: PendingCall = {
+      ...{ key, rate: 1, limiter, purpose: 'take', paidWindowStart: null, ...asking },
+      settle: () => void answered.push(name),
+      fail: (error) => void errors.push(error),
+    }
+    coalescer.add(call)
+  }
+  const asked = () => decider.sent.map((sent) => sent.asked)
+  return { decider, sent: decider.sent, add, asked, answered, errors }
+}
+
+function keys(count: number, name = 'key'): string[] {
+  return Array.from({ length: count }, (_, i) => `${name} ${i}`)
+}
+
+describe('calls of one turn', () => {
+  test('share a statement, equal ones of a key a place in it', async () => {
+    const { add, asked, answered, sent } = setUp()
+    for (const key of ['a', 'b', 'a', 'a']) add(key)
+    expect(asked()).toEqual([])
+    await turn()
+    expect(asked()).toEqual(['a x3,b x1'])
+    await sent[0]?.answer()
+    expect(answered).toEqual(['a 1', 'a 3', 'a 4', 'b 2'])
+  })
+
+  test.each<[string, Asking, Asking]>([
+    ['of another rate', {}, { rate: 2 }],
+    ['of another limit', {}, { limiter: Ratelimit.fixedWindow(5, '1h') }],
+    ['of another algorithm', {}, { limiter: Ratelimit.slidingWindow(1000, '1h') }],
+  ])('one of the same key %s waits for its turn', async (_, first, second) => {
+    const { add, asked, answered, sent } = setUp()
+    add('a', first)
+    add('a', second)
+    add('a', first)
+    await turn()
+    expect(asked()).toEqual(['a x1'])
+    await sent[0]?.answer()
+    await sent[1]?.answer()
+    await sent[2]?.answer()
+    expect(asked()).toEqual(['a x1', 'a x1', 'a x1'])
+    expect(answered).toEqual(['a 1', 'a 2', 'a 3'])
+  })
+
+  test('of equal limits share a statement, of different ones do not', async () => {
+    const { add, asked } = setUp(3)
+    add('a')
+    add('b', { limiter: Ratelimit.fixedWindow(1000, '1h') })
+    add('c', { limiter: Ratelimit.fixedWindow(999, '1h') })
+    add('d', { rate: 0, purpose: 'look' })
+    add('e', { rate: 3 })
+    await turn()
+    expect(asked()).toEqual(['a x1,b x1,e x1', 'c x1', 'd x1'])
+  })
+
+  test('that give back, or force, have statements of their own', async () => {
+    const { add, asked } = setUp(4)
+    for (const key of ['a', 'b', 'c']) add(key, { rate: -1, purpose: 'adjust' })
+    await turn()
+    expect(asked()).toEqual(['a x1', 'b x1', 'c x1'])
+  })
+})
+
+describe('calls that arrive while others are under way', () => {
+  test('of the same key wait for its statement, and then share the next', async () => {
+    const { add, asked, answered, sent } = setUp()
+    add('a')
+    await turn()
+    add('a')
+    add('a')
+    await turn()
+    expect(asked()).toEqual(['a x1'])
+    await sent[0]?.answer()
+    expect(asked()).toEqual(['a x1', 'a x2'])
+    await sent[1]?.answer()
+    expect(answered).toEqual(['a 1', 'a 2', 'a 3'])
+  })
+
+  test('of other keys have the places that are left, and no more', async () => {
+    const { add, asked, sent } = setUp(2)
+    for (const key of ['a', 'b', 'c', 'd']) {
+      add(key)
+      await turn()
+    }
+    expect(asked()).toEqual(['a x1', 'b x1'])
+    await sent[1]?.answer()
+    expect(asked()).toEqual(['a x1', 'b x1', 'c x1,d x1'])
+  })
+
+  test('are served first come, first served: a busy key does not come before those that wait', async () => {
+    const { add, asked, sent } = setUp(1)
+    add('busy')
+    await turn()
+    for (const key of ['busy', ...keys(9), 'busy']) add(key)
+    await sent[0]?.answer()
+    await sent[1]?.answer()
+    expect(asked()[1]).toBe(
+      `${keys(9)
+        .map((key) => `${key} x1`)
+        .join()},busy x2`,
+    )
+  })
+})
+
+describe('a burst', () => {
+  test.each([
+    { connections: 1, burst: 100, shares: [100] },
+    { connections: 4, burst: 400, shares: [100, 100, 100, 100] },
+    { connections: 3, burst: 400, shares: [134, 133, 133] },
+    { connections: 4, burst: 8, shares: [8] },
+    { connections: 2, burst: 1200, shares: [500, 500] },
+  ])(
+    'of $burst keys goes by $connections places in shares of $shares',
+    async ({ connections, burst, shares }) => {
+      const { add, sent } = setUp(connections)
+      for (const key of keys(burst)) add(key)
+      await turn()
+      expect(sent.map(({ groups }) => groups.length)).toEqual(shares)
+      const asked = sent.flatMap(({ groups }) => groups.map(({ request }) => request.key))
+      expect(asked).toEqual(keys(shares.reduce((sum, share) => sum + share, 0)))
+    },
+  )
+})
+
+describe('a held key', () => {
+  test('has a statement of its own, and its later calls wait for that', async () => {
+    const { add, asked, answered, sent } = setUp(1)
+    add('held')
+    add('free')
+    await turn()
+    add('held')
+    await sent[0]?.answer(['held'])
+    expect(answered).toEqual(['free 2'])
+    expect(asked()).toEqual(['held x1,free x1', 'held x1'])
+    expect(sent[1]?.kind).toBe('alone')
+    await sent[1]?.answer()
+    expect(asked().slice(2)).toEqual(['held x1'])
+    expect(sent[2]?.kind).toBe('alone')
+    await sent[2]?.answer()
+    expect(answered).toEqual(['free 2', 'held 1', 'held 3'])
+  })
+
+  test('delays nobody else: its statement needs no place of theirs', async () => {
+    const { add, answered, sent } = setUp(1)
+    add('held')
+    await turn()
+    await sent[0]?.answer(['held'])
+    for (let round = 0; round < 20; round++) {
+      for (const key of keys(10)) add(key)
+      await turn()
+      await sent.at(-1)?.answer()
+      expect(answered).toHaveLength(10 * (round + 1))
+    }
+    expect(answered.some((name) => name.startsWith('held'))).toBe(false)
+    await sent[1]?.answer()
+    expect(answered.at(-1)).toBe('held 1')
+  })
+
+  test('beyond the fourth waits for another, and is served in its order', async () => {
+    const { add, asked, sent } = setUp(2)
+    const held = keys(7, 'held')
+    for (const key of held) add(key)
+    await turn()
+    await sent[0]?.answer(held)
+    expect(asked().slice(1)).toEqual(held.slice(0, 4).map((key) => `${key} x1`))
+    await sent[2]?.answer()
+    await sent[1]?.answer()
+    expect(asked().slice(5)).toEqual([`${held[4]} x1`, `${held[5]} x1`])
+    expect(sent.slice(1).every(({ kind }) => kind === 'alone')).toBe(true)
+  })
+
+  test('and the statements of others are never more than the connections and four', async () => {
+    const { add, sent } = setUp(3)
+    const pending = new Set<Sent>()
+    let most = 0
+    for (let round = 0; round < 50; round++) {
+      for (const key of keys(40)) add(`${key} of ${round % 3}`)
+      await turn()
+      for (const each of sent.splice(0)) pending.add(each)
+      most = Math.max(most, pending.size)
+      const together = [...pending].filter(({ kind }) => kind === 'together')
+      expect(together.length).toBeLessThanOrEqual(3)
+      const underWay = [...pending].flatMap(({ groups }) => groups.map(({ request }) => request.key))
+      expect(new Set(underWay).size).toBe(underWay.length)
+      for (const one of [...pending].filter((_, i) => i % 2 === round % 2)) {
+        pending.delete(one)
+        const [first] = one.groups
+        await one.answer(one.kind === 'together' && first ? [first.request.key] : [])
+      }
+    }
+    expect(most).toBeGreaterThan(3)
+    expect(most).toBeLessThanOrEqual(3 + 4)
+  })
+
+  test('is taken for held for a tenth of a second, and then for free', async () => {
+    let monotonic = 1000
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => monotonic)
+    const { add, sent } = setUp()
+    add('held')
+    await turn()
+    await sent[0]?.answer(['held'])
+    await sent[1]?.answer()
+    monotonic += 99
+    add('held')
+    await turn()
+    expect(sent[2]?.kind).toBe('alone')
+    await sent[2]?.answer()
+    monotonic += 1
+    add('held')
+    await turn()
+    expect(sent[3]?.kind).toBe('together')
+    clock.mockRestore()
+  })
+})
+
+test('beyond 10,000 that wait a call is refused, until others are sent', async () => {
+  const { add, answered, errors, sent } = setUp(1)
+  for (let i = 0; i < 10_002; i++) add(i % 2 === 0 ? 'a' : 'b')
+  expect(errors.map(({ code }) => code)).toEqual(['OVERLOADED', 'OVERLOADED'])
+  await turn()
+  add('c')
+  expect(errors).toHaveLength(2)
+  await sent[0]?.answer(['b'])
+  expect(answered).toHaveLength(5000)
+  add('c')
+  expect(errors).toHaveLength(2)
+})
+
+test('a look waits for no call of its key', async () => {
+  const { add, asked } = setUp()
+  add('a')
+  await turn()
+  add('a', { rate: 0, purpose: 'look' })
+  await turn()
+  expect(asked()).toEqual(['a x1', 'a x1'])
+})

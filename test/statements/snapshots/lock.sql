@@ -1,0 +1,33 @@
+-- $1: prefix
+-- $2: key
+insert into
+  "rate_limit_ephemeral" ("prefix", "key", "count", "prev_count", "window_start", "tokens", "last_refill", "expires_at")
+select
+  call.prefix,
+  call.key,
+  null::bigint,
+  null::bigint,
+  null::timestamptz,
+  null::float8,
+  null::timestamptz,
+  now()
+from
+  unnest(
+    (
+      select
+        $1::text::text[]
+    ),
+    (
+      select
+        $2::text::text[]
+    )
+  ) with ordinality as
+call ("prefix", "key", "place")
+on conflict ("prefix", "key") do update
+set
+  "prefix" = excluded.prefix
+where
+  false
+returning
+  "prefix",
+  "key"

@@ -1,0 +1,86 @@
+-- $1: size
+-- $2: prefix
+-- $3: key
+-- $4: periodMs
+-- $5: limit
+with
+  "ratelimit_size" as (
+    select
+      width_bucket(pg_relation_size('"rate_limit_ephemeral"'::regclass), array[16384, 32768, 65536, 131072]) as size
+  )
+select
+  "ratelimit_size"."size",
+  "place",
+  "now",
+  "tokens",
+  "last_refill"
+from
+  "ratelimit_size"
+  left join (
+    select
+      "place",
+      case
+        when holds then greatest("clock", "last_refill")
+        else "clock"
+      end as "now",
+      case
+        when holds then "tokens"
+        else $5::float8
+      end as "tokens",
+      case
+        when holds then "last_refill"
+        else "clock"
+      end as "last_refill"
+    from
+      (
+        select
+          "place",
+          "tokens",
+          "last_refill",
+          "clock",
+          "last_refill" - "clock" <= $4::float8
+          and "last_refill" > -1e14
+          and abs("tokens") < 1e100 as "holds"
+        from
+          (
+            select
+              "place",
+              "tokens" as "tokens",
+              round(date_part('epoch', "last_refill") * 1000) as "last_refill",
+              floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+            from
+              unnest(
+                (
+                  select
+                    $3::text::text[]
+                )
+              ) with ordinality as
+            call ("key", "place")
+            left join lateral (
+              select
+                "tokens" as "tokens",
+                "last_refill" as "last_refill"
+              from
+                "rate_limit_ephemeral"
+              where
+                "rate_limit_ephemeral"."prefix" = $2::text
+                and "rate_limit_ephemeral"."key" = call.key
+              offset
+                0
+            ) as stored on true
+            where
+              (
+                select
+                  size
+                from
+                  "ratelimit_size"
+              ) = $1::integer
+            offset
+              0
+          ) as "read"
+        offset
+          0
+      ) as "dated"
+    offset
+      0
+  ) as "settled" on true

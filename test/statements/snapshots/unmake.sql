@@ -1,0 +1,28 @@
+-- $1: prefix
+-- $2: key
+delete from "rate_limit_ephemeral"
+where
+  (
+    ("rate_limit_ephemeral"."prefix", "rate_limit_ephemeral"."key") in (
+      select
+        "call"."prefix",
+        "call"."key"
+      from
+        unnest(
+          (
+            select
+              $1::text::text[]
+          ),
+          (
+            select
+              $2::text::text[]
+          )
+        ) with ordinality as
+      call ("prefix", "key", "place")
+    )
+    and "rate_limit_ephemeral"."count" is null
+    and "rate_limit_ephemeral"."prev_count" is null
+    and "rate_limit_ephemeral"."window_start" is null
+    and "rate_limit_ephemeral"."tokens" is null
+    and "rate_limit_ephemeral"."last_refill" is null
+  )
