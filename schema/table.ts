@@ -10,8 +10,9 @@ import {
 } from 'drizzle-orm/pg-core'
 
 /**
- * The columns of both tables. The names are always explicit, because a `casing` option means different things to
- * different versions of Drizzle; they are no more than strings to the types, as in RateLimitColumns. No builder is shared between tables: Drizzle binds a builder to its table.
+ * The columns of both tables. The names are always explicit, because a `casing` option means different things
+ * to different versions of Drizzle; they are no more than strings to the types, as in RateLimitColumns. No
+ * builder is shared between tables: Drizzle binds a builder to its table.
  */
 function columns(): RateLimitColumns {
   return {
@@ -29,8 +30,8 @@ function columns(): RateLimitColumns {
 type TimeColumn = ReturnType<typeof timestamp>
 type CountColumn = Extract<ReturnType<typeof bigint>, { _: { data: number } }>
 
-// Derived from the builder functions, not from Drizzle's own names of their types: those differ between 0.45 and 1.0,
-// and the emitted declarations must mean the same under both.
+// Derived from the builder functions, not from Drizzle's own names of their types: those differ between 0.45
+// and 1.0, and the emitted declarations must mean the same under both.
 type RateLimitColumns = {
   prefix: ReturnType<ReturnType<typeof text>['notNull']>
   key: ReturnType<ReturnType<typeof text>['notNull']>
@@ -42,14 +43,18 @@ type RateLimitColumns = {
   expiresAt: ReturnType<TimeColumn['notNull']>
 }
 
-/** One of the two tables: a Drizzle table that can be selected from, joined and inserted into like any other. */
+/**
+ * One of the two tables: a Drizzle table that can be selected from, joined and inserted into like any other.
+ */
 export type RateLimitTable = ReturnType<typeof pgTable<string, RateLimitColumns>>
 
 /** Declares one table, in `public` or in a Postgres schema. */
 export function rateLimitTable(name: string, schema?: PgSchema): RateLimitTable {
-  // The two functions differ only in the schema's name at the type level, which would make every table two types.
+  // The two functions differ only in the schema's name at the type level, which would make every table two
+  // types.
   const declare = (schema?.table ?? pgTable) as typeof pgTable
-  // The index has no name and no storage parameters: drizzle-kit 0.31 would push it anew each time, and names collide.
+  // The index has no name and no storage parameters: drizzle-kit 0.31 would push it anew each time, and names
+  // collide.
   return declare(name, columns(), (table) => [
     primaryKey({ columns: [table.prefix, table.key] }),
     index().on(table.prefix, table.expiresAt),

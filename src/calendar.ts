@@ -25,7 +25,10 @@ export type PeriodAt = (time: number) => Period
 
 const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
 
-/** Plans that are made anew for each call have the same few periods: one function for each, which remembers its last period. */
+/**
+ * Plans that are made anew for each call have the same few periods: one function for each, which remembers
+ * its last period.
+ */
 const known = new LRUCache<string, PeriodAt>({ max: 1000 })
 
 /**
@@ -55,7 +58,7 @@ function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number 
 
   return (time) => {
     let n = first.until(localTime(time, timeZone), { largestUnit: unit })[unit]
-    // Where clocks are changed the local time is not that of a start, and months of other lengths are counted differently.
+    // Clock changes and months of different lengths can make the count wrong, so it is corrected here.
     while (startOf(n) > time) n--
     while (startOf(n + 1) <= time) n++
     return { start: startOf(n), end: startOf(n + 1) }
@@ -73,7 +76,7 @@ function localTime(time: number, timeZone: string): Temporal.PlainDateTime {
 
 function isTimeZone(timeZone: string): boolean {
   try {
-    // Temporal takes a time for the zone that is written in it, too.
+    // Temporal would also accept a time and take the zone that is written in it.
     new Intl.DateTimeFormat('en', { timeZone })
     localTime(0, timeZone)
     return true
@@ -85,7 +88,7 @@ function isTimeZone(timeZone: string): boolean {
 function readAnchor(anchor: Date): number {
   const time = anchor instanceof Date ? anchor.getTime() : Number.NaN
   if (Number.isNaN(time)) throw invalid('anchor must be a valid Date.')
-  // Microseconds that were taken for milliseconds lie further away.
+  // A time in microseconds by mistake lies further away.
   if (Math.abs(time - Date.now()) > MAX_MS) throw invalid('anchor must lie within a hundred years of today.')
   return time
 }

@@ -3,17 +3,20 @@ import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
 import type { Ratelimit } from './ratelimit.ts'
 
-/** What every limiter may be told. */
+/** Options of every limiter. */
 interface CommonConfig {
   /** Any Drizzle Postgres database, or a transaction: then every call joins it. */
   readonly db: Database
-  /** The limit, from `Ratelimit.tokenBucket`, `slidingWindow`, `fixedWindow`, `calendarWindow` or `unlimited`. */
+  /**
+   * The limit, from `Ratelimit.tokenBucket`, `slidingWindow`, `fixedWindow`, `calendarWindow` or `unlimited`.
+   */
   readonly limiter: Limiter
   /** The limiter's namespace: the same key under two prefixes is two rows. */
   readonly prefix: string
   /**
-   * Share of calls that ask for a sweep of their prefix's expired rows, from 0 (none) to 1 (each). One sweep runs at a time and deletes
-   * 100 rows at most; after one that left nothing, none runs for 50 ms. Default: `0.1`.
+   * Share of calls that ask for a sweep of their prefix's expired rows, from 0 (none) to 1 (each). One sweep
+   * runs at a time and deletes 100 rows at most; after one that left nothing, none runs for 50 ms. Default:
+   * `0.1`.
    */
   readonly cleanupProbability?: number
   /** The time, for tests. Default: the database's clock. */
@@ -21,32 +24,39 @@ interface CommonConfig {
   /** Tables of your own, from `rateLimitTables`. Default: the shipped two. */
   readonly tables?: RateLimitTables
   /**
-   * Creates missing tables on first use outside a transaction. `PG_RATELIMIT_DISABLE_AUTO_MIGRATE=true` in the environment
-   * forbids it. Default: `false`.
+   * Creates missing tables on first use outside a transaction. `PG_RATELIMIT_DISABLE_AUTO_MIGRATE=true` in
+   * the environment forbids it. Default: `false`.
    */
   readonly autoMigrate?: boolean
   /**
-   * How many statements of this limiter may be under way outside transactions, each on a connection of the pool. Besides, up to
-   * four may wait for rows that others hold, and one may sweep. Default: `4`.
+   * How many statements of this limiter may be under way outside transactions, each on a connection of the
+   * pool. Besides, up to four may wait for rows that others hold, and one may sweep. Default: `4`.
    */
   readonly connections?: number
   /**
-   * Has each connection keep statements, so that it plans them once: on node-postgres, postgres.js, neon-serverless and
-   * vercel-postgres. Where a pooler refuses that outside a transaction, statements are sent without from then on. `true` keeps
-   * them in transactions too, where the first refusal breaks the transaction; `false` keeps none. Default: outside transactions.
+   * Has each connection keep statements, so that it plans them once: on node-postgres, postgres.js,
+   * neon-serverless and vercel-postgres. If a pooler refuses that outside a transaction, statements are sent
+   * without it from then on. `true` keeps them in transactions too, where the first refusal breaks the
+   * transaction; `false` keeps none. Default: outside transactions.
    */
   readonly preparedStatements?: boolean
   /**
-   * Shares of the limit, such as `[0.8, 1]`: the one call that crosses one has it in its answer's `crossed`. In a calendar window that
-   * happens once a period, unless it is reset; elsewhere again when what was given back is used once more. Default: none.
+   * Shares of the limit, such as `[0.8, 1]`: the answer of the call that crosses one has it in `crossed`. A
+   * calendar window crosses each once a period, unless it is reset. Other limits cross it again when
+   * something was given back and used again. Default: none.
    */
   readonly thresholds?: readonly number[]
-  /** Try a limit out: what it denies is let pass without being charged, and told in the answer's `wouldDeny`. Default: `false`. */
+  /**
+   * Tries a limit out. A call that it would deny passes without being charged, and the answer has the denial
+   * in `wouldDeny`. Default: `false`.
+   */
   readonly dryRun?: boolean
 }
 
 interface EitherTable {
-  /** Keep the counts in the logged table, where they survive a crash. Default: `false`, the UNLOGGED table. */
+  /**
+   * Keep the counts in the logged table, where they survive a crash. Default: `false`, the UNLOGGED table.
+   */
   readonly durable?: boolean
   readonly synchronousCommit?: never
 }
@@ -55,16 +65,16 @@ interface DurableTable {
   /** Keep the counts in the logged table, where they survive a crash. */
   readonly durable: true
   /**
-   * Wait for the WAL flush, so that not even the last charges before a crash are lost. Concerns checks outside a caller's
-   * transaction; inside, the transaction's own commit decides. Default: `false`.
+   * Wait for the WAL flush, so that not even the last charges before a crash are lost. Concerns checks
+   * outside a caller's transaction; inside, the transaction's own commit decides. Default: `false`.
    */
   readonly synchronousCommit?: boolean
 }
 
 interface NoDenials {
   /**
-   * Answer repeated denials from memory, for as long as the database would say the same. What other processes give back meanwhile is
-   * not seen. Default: `false`.
+   * Answer repeated denials from memory, for as long as the database would say the same. It does not see what
+   * other processes give back meanwhile. Default: `false`.
    */
   readonly inMemoryBlock?: boolean
   readonly maxBlockedKeys?: never
@@ -92,7 +102,10 @@ export interface CallOptions {
 export interface LimitOptions extends CallOptions {
   /** What the call costs. 0 looks, a negative rate gives back. Whole for windows. Default: `1`. */
   readonly rate?: number | undefined
-  /** Consume whatever is left, into debt, which refills or the window's end pay back: for a cost known only afterwards. Default: `false`. */
+  /**
+   * Consume even if too little is left, for a cost known only afterwards. Refills or the window's end pay
+   * back the debt. Default: `false`.
+   */
   readonly force?: boolean | undefined
 }
 

@@ -3,10 +3,13 @@ import { RatelimitError } from './errors.ts'
 
 type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
 
-/** A length of time: `'500ms'`, `'10s'`, `'1m'`, `'1h'`, `'1d'` (a space is fine), or a number of milliseconds. */
+/**
+ * A length of time: `'500ms'`, `'10s'`, `'1m'`, `'1h'`, `'1d'` (a space is fine), or a number of
+ * milliseconds.
+ */
 export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
 
-/** A hundred years: beyond it a timestamp may not be one any more, and nobody means it. */
+/** A hundred years. A longer time may not fit a timestamp, and nobody means it. */
 export const MAX_MS: number = ms('100y')
 
 const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
@@ -14,8 +17,8 @@ const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
 /**
  * Reads a duration as whole milliseconds.
  *
- * @throws RatelimitError `INVALID_DURATION` when it is not one, is not a whole number of milliseconds, or lies outside
- * `shortestMs` to a hundred years.
+ * @throws RatelimitError `INVALID_DURATION` when it is not one, is not a whole number of milliseconds, or lies
+ * outside `shortestMs` to a hundred years.
  */
 export function parseDuration(duration: Duration, what: string, shortestMs = 1): number {
   const durationMs =

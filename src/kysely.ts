@@ -2,7 +2,10 @@ import { PgDialect } from 'drizzle-orm/pg-core'
 import { CompiledQuery } from 'kysely'
 import type { Database } from './database/database.ts'
 
-/** What is needed of a `Kysely` or a `Transaction` of any schema; their own types cannot be had without naming the schema. */
+/**
+ * The members of `Kysely` and `Transaction` that are needed. Their own types would need the application's
+ * schema.
+ */
 export interface KyselyDatabase {
   readonly isTransaction: boolean
   executeQuery(query: CompiledQuery): Promise<unknown>

@@ -108,7 +108,8 @@ export class Ratelimit {
   }
 
   /**
-   * `tokens` in any `window`, approximately: the previous window's count fades linearly while the current one runs.
+   * `tokens` in any `window`, approximately: the previous window's count fades linearly while the current one
+   * runs.
    *
    * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
    */
@@ -117,7 +118,7 @@ export class Ratelimit {
   }
 
   /**
-   * `tokens` in each `window`, which opens with the first call and at its end is over.
+   * `tokens` in each `window`. It opens with the first call and is over at its end.
    *
    * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
    */
@@ -126,27 +127,30 @@ export class Ratelimit {
   }
 
   /**
-   * `tokens` in each period of the calendar in a time zone, or in each one counted from an anchor: a subscription's start.
+   * `tokens` in each period of the calendar in a time zone, or in each one counted from an anchor: a
+   * subscription's start.
    *
-   * Monthly from the 31st is the last day of shorter months and the 31st again. A local time that does not exist moves forward, one that
-   * exists twice is the first. Weeks begin on Monday.
+   * A month from the 31st begins on the last day of a shorter month, and on the 31st again after it. A local
+   * time that does not exist moves forward; of a time that exists twice the first is used. Weeks begin on
+   * Monday.
    *
-   * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or zone, and an anchor that is no date or more than a
-   * hundred years away.
+   * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or zone, and an anchor that
+   * is no date or more than a hundred years away.
    *
    * @example
    * ```ts
    * import { Ratelimit } from 'drizzle-ratelimit'
    *
    * Ratelimit.calendarWindow(10_000, 'month') // from the 1st, UTC
-   * Ratelimit.calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor: new Date('2026-01-31T09:15:00Z') })
+   * Ratelimit.calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor: new
+   * Date('2026-01-31T09:15:00Z') })
    * ```
    */
   static calendarWindow(tokens: number, period: CalendarPeriod, options?: CalendarOptions): Limiter {
     return calendarWindowLimiter(tokens, period, options)
   }
 
-  /** No limit: always allowed, nothing is read or written. What is stored of the key stays, for the plan after it. */
+  /** No limit: always allowed, nothing is read or written. The key's stored row stays for the next plan. */
   static unlimited(): Limiter {
     return UNLIMITED
   }
@@ -154,11 +158,12 @@ export class Ratelimit {
   /**
    * Decides and, when allowed, consumes. A denial writes nothing.
    *
-   * With `tx` it joins your transaction: the row stays locked until that ends, and a rollback undoes the charge.
+   * With `tx` it joins your transaction: the row stays locked until that ends, and a rollback undoes the
+   * charge.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_OPTION`, `INVALID_CLOCK` before any SQL; from the database
-   * `MISSING_TABLE`, `OVERLOADED`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`,
-   * `OUTCOME_UNKNOWN`, `DATABASE`.
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_OPTION`, `INVALID_CLOCK` before any SQL;
+   * from the database `MISSING_TABLE`, `OVERLOADED`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`,
+   * `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
    *
    * @example
    * ```ts
@@ -177,7 +182,7 @@ export class Ratelimit {
   /**
    * Charges an estimate, to be corrected when the cost is known: `commit(actual)` or `release()`.
    *
-   * What a crash between the two leaves is the estimate, charged.
+   * A crash between the two leaves the estimate charged.
    *
    * @throws RatelimitError what {@link Ratelimit.limit} throws; `INVALID_RATE` for a negative estimate.
    *
@@ -204,7 +209,8 @@ export class Ratelimit {
     const { answer, paidWindowStart } = await this.#checker.charge(request, options.tx)
     if (!answer.success) return answer
     return reservationOf(answer, estimate, (difference, { tx, limiter = charged }) => {
-      // Rows of another algorithm have not paid and give nothing back. What a dry run would have denied is never charged.
+      // Rows of another algorithm have not paid, so they give nothing back. A dry run never charges a call that
+      // it would have denied.
       const isElsewhere = difference < 0 && !sharesRows(limiter, charged)
       const rate = answer.wouldDeny || isElsewhere ? 0 : difference
       const settling = { ...this.#request(key, { rate, limiter, force: true }), paidWindowStart }
@@ -215,11 +221,12 @@ export class Ratelimit {
   /**
    * Several limits: all are consumed, or none is.
    *
-   * Alone it opens a transaction of its own, which has to be one of Drizzle's interactive ones; with `tx` it joins yours. The
-   * rows are locked in one order, so that it never deadlocks with itself or with single checks. The same row twice is added up.
+   * Without `tx` it opens a transaction of its own, which needs a driver with interactive transactions. With
+   * `tx` it joins yours. The rows are locked in one order, so it never deadlocks with itself or with single
+   * checks. Requests for the same row are added up.
    *
-   * @throws RatelimitError `INVALID_OPTION` for no requests, for limiters of different databases, and for one row under different
-   * limits; what {@link Ratelimit.limit} throws.
+   * @throws RatelimitError `INVALID_OPTION` for no requests, for limiters of different databases, and for one
+   * row under different limits; what {@link Ratelimit.limit} throws.
    *
    * @example
    * ```ts
@@ -275,7 +282,8 @@ export class Ratelimit {
   /**
    * Looks: takes no lock, writes nothing.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; and what {@link Ratelimit.limit} throws from the database.
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; and what {@link Ratelimit.limit}
+   * throws from the database.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
     const request = this.#request(key, { ...options, rate: 0 })
@@ -288,13 +296,14 @@ export class Ratelimit {
   }
 
   /**
-   * Waits until the call is allowed, or gives the last denial when `timeout` cannot suffice.
+   * Waits until the call is allowed. If `timeout` is too short for that, it returns the last denial at once.
    *
-   * It holds no connection while it waits, and does not wait at all for what would come too late.
+   * It holds no connection while it waits.
    *
    * @param timeout Milliseconds, or a string like `'30s'`; 0 tries once.
-   * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`, `INVALID_OPTION` on a limiter that is built on a
-   * transaction (locks would be held all the while), and what {@link Ratelimit.limit} throws.
+   * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`, `INVALID_OPTION` on a
+   * limiter that is built on a transaction (locks would be held all the while), and what {@link
+   * Ratelimit.limit} throws.
    *
    * @example
    * ```ts
@@ -320,7 +329,8 @@ export class Ratelimit {
   /**
    * Gives the key its whole limit again.
    *
-   * @throws RatelimitError `INVALID_KEY` before any SQL; and what {@link Ratelimit.limit} throws from the database.
+   * @throws RatelimitError `INVALID_KEY` before any SQL; and what {@link Ratelimit.limit} throws from the
+   * database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     const limiter = this.#checked(key, options)
@@ -361,7 +371,10 @@ export class Ratelimit {
     return limiter
   }
 
-  /** Runs the work in the transaction that it joins; alone, again where it lost against another. */
+  /**
+   * Runs the work in the transaction that it joins. Alone, it tries again if it lost against another
+   * transaction.
+   */
   async #at<T>(tx: Database | undefined, work: (target: Target) => Promise<T>): Promise<T> {
     const joined = this.#checker.joined(tx)
     if (joined) return work(joined)

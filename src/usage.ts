@@ -18,7 +18,7 @@ export interface UsageOptions {
   readonly limiter: Limiter
   /** How many keys at most. Default: `10`. */
   readonly top?: number
-  /** Which table: the one of quotas. Default: `true`. */
+  /** Whether to read the durable table, which holds quotas. Default: `true`. */
   readonly durable?: boolean
   /** Tables of your own, from `rateLimitTables`. Default: the shipped two. */
   readonly tables?: RateLimitTables
@@ -32,11 +32,13 @@ export interface KeyUsage extends Usage {
 }
 
 /**
- * The keys of a prefix that have used most of their limit, for people to look at; those that have used nothing have no row.
+ * The keys of a prefix that have used most of their limit, for people to look at; those that have used
+ * nothing have no row.
  *
  * It reads every row of the prefix, takes no lock and writes nothing.
  *
- * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` before any SQL; and what `Ratelimit.getRemaining` throws.
+ * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` before any SQL; and what `Ratelimit.getRemaining`
+ * throws.
  *
  * @example
  * ```ts
@@ -69,7 +71,8 @@ export async function usage(db: Database, options: UsageOptions): Promise<KeyUsa
     }))
     const read = () => found.map(({ key, snapshot }) => ({ key, ...usageOf(limiter, snapshot) }))
     if (!limiter.periodAt) return read()
-    // Rows of another period than the one that was guessed are not found: without any it has to be asked which it is.
+    // Rows of other periods than the guessed one are not found. If none is found, ask the database for its
+    // time.
     const now = found[0]?.snapshot.now ?? injected ?? (await databaseClock(db))
     if (limiter.periodAt(now).start === params['periodStart']) return read()
     time = now

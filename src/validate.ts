@@ -4,9 +4,12 @@ import type { Limiter } from './algorithms/algorithm.ts'
 import type { RatelimitConfig } from './config.ts'
 import { RatelimitError } from './errors.ts'
 
-// What is refused before any SQL. No message holds the value that it refuses: keys are people's addresses.
+// Checks before any SQL. No message holds the refused value, because keys may be people's addresses.
 
-/** Prefix and key are one index entry together. Twice as much would still fit, at the cost of a deep and slow index. */
+/**
+ * Prefix and key are one index entry together. Twice as much would still fit, at the cost of a deep and slow
+ * index.
+ */
 const MOST_BYTES = 1024
 
 const utf8 = new TextEncoder()
@@ -16,7 +19,7 @@ const LATEST_MS = Date.UTC(10_000)
 /** More would take every connection that a server has by default. */
 const MAX_CONNECTIONS = 100
 
-/** A cache takes the memory for its most keys at once. */
+/** A cache allocates the memory for all of its keys at once. */
 const MOST_BLOCKED_KEYS = 10_000_000
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` */
@@ -71,7 +74,7 @@ function faultOf(text: unknown, before: string): string | undefined {
   if (text.includes('\0')) return 'must not contain NUL, which Postgres cannot store'
   // A lone surrogate would be stored as U+FFFD, and so two keys as one.
   if (!text.isWellFormed()) return 'must be well-formed Unicode'
-  // No UTF-16 unit takes more than three bytes, which spares nearly all keys the counting.
+  // A UTF-16 unit takes three bytes at most, so nearly all keys need no counting.
   const units = before.length + text.length
   if (units * 3 > MOST_BYTES && utf8.encode(before + text).length > MOST_BYTES) {
     return `is too long: prefix and key have ${MOST_BYTES} bytes of UTF-8 together; hash longer keys`

@@ -1,9 +1,9 @@
 import type { SQL } from 'drizzle-orm'
 import type { PeriodAt } from '../calendar.ts'
 
-// The words used here. A row is what the table holds. A state is the part of a row that belongs to one algorithm, with
-// times as Unix milliseconds. A state is settled when the windows that ended before now are left behind. An amount is
-// rate times granted calls; the amount of a refund is negative.
+// The words used here. A row is what the table holds. A state is the part of a row that belongs to one
+// algorithm, with times as Unix milliseconds. A state is settled when the windows that ended before now are
+// left behind. An amount is rate times granted calls; the amount of a refund is negative.
 
 /** A number in SQL, always double precision. */
 export type Expression = SQL<number>
@@ -15,14 +15,17 @@ export type Expressions<Name extends string> = { readonly [name in Name]: Expres
 export type Numbers<Name extends string> = { readonly [name in Name]: number }
 
 /**
- * The parameters of every algorithm: the capacity, the time in which a used-up limit is full again, and the grid on which
- * rows expire.
+ * The parameters of every algorithm: the capacity, the time in which a used-up limit is full again, and the
+ * grid on which rows expire.
  */
 export type CommonParam = 'limit' | 'periodMs' | 'expiryGridMs'
 
 /** The formulas that run in the database, where the row is locked. */
 export interface SqlFormulas<Column extends StateColumn, Param extends string, State> {
-  /** The time of a row, where it is not the clock's or, of a row that holds and is ahead, the row's. */
+  /**
+   * The time at which a row is read. Default: the clock's, or the row's if the row holds and is ahead of the
+   * clock.
+   */
   now?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): Expression
   /** Whether a row still counts. If false or null, the state is a fresh one. */
   holds(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): SQL<boolean>
@@ -46,7 +49,10 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
   expiresAt(state: State, params: Expressions<Param>): Expression
 }
 
-/** The same formulas on the state that a statement returned. The same operations in the same order give the same bits. */
+/**
+ * The same formulas on the state that a statement returned. The same operations in the same order give the
+ * same bits.
+ */
 export interface NumberFormulas<Column extends StateColumn, Param extends string, State> {
   /** How much a settled state will have left at `time` if nothing else is taken. */
   available(state: Numbers<Column>, time: number, params: Numbers<Param>): number
@@ -59,7 +65,8 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
 /**
  * An algorithm: arithmetic and nothing else. It knows no clock, no table and no key.
  *
- * The statements decide and write by the formulas in SQL. What an answer says is worked out by the formulas on numbers.
+ * The statements decide and write with the formulas in SQL. Answers are worked out with the formulas on
+ * numbers.
  */
 export interface Algorithm<
   Column extends StateColumn,
@@ -73,7 +80,9 @@ export interface Algorithm<
   readonly kind: 'window' | 'bucket'
   /** The columns of its state. A row in which one of them is null belongs to another algorithm. */
   readonly columns: readonly Column[]
-  /** Columns that are null in its own rows. They tell its rows from those that fill the same columns and more. */
+  /**
+   * Columns that are null in its own rows. They tell its rows from those that fill the same columns and more.
+   */
   readonly emptyColumns: readonly StateColumn[]
   /** The column of its state that says when the row was written. */
   readonly datedBy: Column & ('windowStart' | 'lastRefill')
@@ -81,17 +90,24 @@ export interface Algorithm<
   readonly params: readonly Param[]
   /** Whether it counts whole units only, so that a fractional rate is refused. */
   readonly integersOnly: boolean
-  /** By how much a rate may exceed what is available and be granted: fractions are inexact. In units of the limit. */
+  /**
+   * By how much a rate may exceed what is available and be granted: fractions are inexact. In units of the
+   * limit.
+   */
   readonly tolerance: number
-  /** If false, a new state has less than the limit, and a denied first check writes it so that it begins to fill. */
+  /**
+   * If false, a new state has less than the limit, and a denied first check writes it so that it begins to
+   * fill.
+   */
   readonly startsFull: boolean
   /** The column that holds the most that was used in the window, for an algorithm that keeps it. */
   readonly peak?: Column
   readonly sql: SqlFormulas<Column, Param | CommonParam, SqlState>
   readonly numbers: NumberFormulas<Column, Param | CommonParam, NumberState>
   /**
-   * Whether the parameters that were sent are those of `now`, for an algorithm whose parameters depend on it. If false,
-   * nothing is decided, and the statement runs again with the parameters of the time that it returned.
+   * Whether the parameters that were sent are those of `now`, for an algorithm whose parameters depend on it.
+   * If false, nothing is decided, and the statement runs again with the parameters of the time that it
+   * returned.
    */
   applies?(now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
 }

@@ -6,11 +6,12 @@ import { limiterOf } from './limiter.ts'
 import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
 /**
- * The calendar period that holds now. The statement cannot know which one that is: it is sent a guess, and decides nothing
- * when the database's time lies outside.
+ * The calendar period that contains now. The statement cannot know which one that is. It is sent a guess, and
+ * it decides nothing if the database's time lies outside.
  *
- * `tokens` is the most that was used in the period. It stays when something is given back, so that a threshold is crossed
- * once a period; and it tells the row from a fixed window's, whose start means something else.
+ * `tokens` is the most that was used in the period. It stays when something is given back, so that a
+ * threshold is crossed once a period; and it tells the row from a fixed window's, whose start means something
+ * else.
  */
 export const calendarWindow: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | 'periodEnd'> = {
   name: 'calendarWindow',
@@ -29,7 +30,7 @@ export const calendarWindow: Algorithm<'count' | 'windowStart' | 'tokens', 'peri
     // A row of the next period, written by a clock that is ahead, must not be read as one that has ended.
     now: ({ tokens, windowStart }, clock, { periodMs }) =>
       sql`case when ${tokens} is not null and ${windowStart} - ${clock} between 0 and ${periodMs} then ${windowStart} else ${clock} end`,
-    // What was counted from a time in this period on was used in it, though the period of its own plan was another.
+    // A count that began in this period was used in this period, even if its own plan had another period.
     holds: ({ count, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}
         and ${count} >= 0 and ${tokens} > '-Infinity'`,
@@ -65,7 +66,7 @@ export function calendarWindowLimiter(
 ): Limiter {
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
-  // The longest that there is: how far ahead a row may be must not depend on the period that was guessed.
+  // The longest possible: how far ahead a row may be must not depend on the guessed period.
   const periodMs = ms(LONGEST[period])
   return limiterOf(calendarWindow, { limit: tokens, periodMs }, { periodAt, name })
 }

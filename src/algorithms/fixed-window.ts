@@ -4,7 +4,7 @@ import type { Algorithm, Limiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
-/** Opens with the first call and is over, half open, `periodMs` later. */
+/** Opens with the first call and ends `periodMs` later. At its end it is over. */
 export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
   name: 'fixedWindow',
   kind: 'window',

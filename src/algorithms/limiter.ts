@@ -1,6 +1,9 @@
 import type { AnyAlgorithm, Limiter, Numbers } from './algorithm.ts'
 
-/** Rows expire on a grid of an eighth of the period, so that most updates leave the indexed column as it is (HOT). */
+/**
+ * Rows expire on a grid of an eighth of the period, so that most updates leave the indexed column as it is
+ * (HOT).
+ */
 const GRID_SHARE = 8
 const MIN_GRID_MS = 1000
 

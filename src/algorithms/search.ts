@@ -8,9 +8,10 @@ export interface Snapshot {
 }
 
 /**
- * The first millisecond from now on at which `wanted` is available if nothing else is taken; `Infinity` if never.
+ * The first millisecond from now on at which `wanted` is available if nothing else is taken; `Infinity` if
+ * never.
  *
- * The formula that decides is asked, and nothing is solved for the time: what it says in the database it says here.
+ * The search uses the formula that decides and solves nothing for the time, so it agrees with the database.
  */
 export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted: number): number {
   const { now, state, params } = snapshot
@@ -22,12 +23,13 @@ export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted
 }
 
 /**
- * The first time after `before` at which `fits` says yes; it says no at `before`, and goes on saying yes once it has.
+ * The first time after `before` at which `fits` says yes; it says no at `before`, and goes on saying yes once
+ * it has.
  *
- * It looks beside the guess first, then twice as far each time, and halves what lies between.
+ * It starts at the guess and doubles its steps until the answer changes. Then it halves the range between.
  */
 function firstTime(before: number, guess: number, fits: (time: number) => boolean): number {
-  // Where doubles cannot tell two milliseconds, there is no first one.
+  // A double cannot tell two milliseconds apart there, so there is no first one.
   if (!Number.isSafeInteger(guess)) return Number.POSITIVE_INFINITY
   let low = before
   let high = Math.max(guess, before + 1)

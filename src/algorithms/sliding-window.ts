@@ -7,7 +7,10 @@ import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 const COLUMNS = ['count', 'prevCount', 'windowStart'] as const
 type Column = (typeof COLUMNS)[number]
 
-/** How much of a count still counts when it has `leftMs` of its `periodMs` left: `ceil(count * leftMs / periodMs)`. */
+/**
+ * How much of a count still counts when it has `leftMs` of its `periodMs` left: `ceil(count * leftMs /
+ * periodMs)`.
+ */
 interface Fading {
   readonly sql: (count: Expression, leftMs: Expression, periodMs: Expression) => Expression
   readonly number: (count: number, leftMs: number, periodMs: number) => number
@@ -19,7 +22,10 @@ const inDoubles: Fading = {
   number: (count, leftMs, periodMs) => Math.ceil((count * leftMs) / periodMs),
 }
 
-/** Exact for every limit and window. Through bigint, for a double becomes a numeric with 15 digits only. */
+/**
+ * Exact for every limit and window. It goes through bigint, because the cast from a double to numeric keeps
+ * only 15 digits.
+ */
 const inWholeNumbers: Fading = {
   sql: (count, leftMs, periodMs) =>
     sql`div((${count})::bigint::numeric * (${leftMs})::bigint + ${periodMs}::bigint - 1, ${periodMs}::bigint)::float8`,
@@ -37,9 +43,10 @@ const largeSlidingWindow: Algorithm<Column, never> = algorithm('largeSlidingWind
 /**
  * Two neighbouring fixed windows; the previous one's count fades linearly while the current one runs.
  *
- * used = count + ceil(prevCount * timeLeft / periodMs), timeLeft being how long the previous window still counts. Counts
- * are whole numbers, so rounding up takes nothing away from anyone and needs no tolerance. The approximation is the one that
- * Cloudflare described in "How we built rate limiting capable of scaling to millions of domains" (2017).
+ * used = count + ceil(prevCount * timeLeft / periodMs), timeLeft being how long the previous window still
+ * counts. Counts are whole numbers, so rounding up takes nothing away from anyone and needs no tolerance. The
+ * approximation is the one that Cloudflare described in "How we built rate limiting capable of scaling to
+ * millions of domains" (2017).
  */
 function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
   return {
@@ -97,7 +104,8 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
       }),
       guess: ({ count, prevCount, windowStart }, wanted, _now, { limit, periodMs }) => {
         const room = limit - Math.min(count, limit) - wanted
-        // While this window runs only the previous count fades; after it this count does, as the previous one.
+        // While this window runs only the previous count fades; after it this count does, as the previous
+        // one.
         const ends = windowStart + (room >= 0 ? periodMs : 2 * periodMs)
         const [left, fading] =
           room >= 0 ? [room, Math.min(prevCount, limit)] : [limit - wanted, Math.min(count, limit)]

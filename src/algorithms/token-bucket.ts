@@ -4,7 +4,10 @@ import { RatelimitError } from '../errors.ts'
 import type { Algorithm, Expressions, Limiter, Numbers } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 
-/** Tokens are double precision: 0.1 taken three times leaves 0.3 a little short of nothing, and must be allowed. */
+/**
+ * Tokens are double precision: 0.1 taken three times leaves 0.3 a little short of nothing, and must be
+ * allowed.
+ */
 const TOLERANCE = 1e-9
 /** Amounts are well above the tolerance. */
 const MIN_AMOUNT = 1e-6
@@ -17,16 +20,17 @@ type InSql = Expressions<Param | 'limit' | 'periodMs'>
 type InNumbers = Numbers<Param | 'limit' | 'periodMs'>
 
 /**
- * A bucket that gets `refillRate` tokens every `intervalMs`, counted each `tickMs`: the interval for whole refills, a
- * millisecond for continuous ones.
+ * A bucket that gets `refillRate` tokens every `intervalMs`, counted each `tickMs`: the interval for whole
+ * refills, a millisecond for continuous ones.
  *
- * Until something is taken the state stays as it was written, and refills are counted from there: no time is lost.
+ * Until something is taken the state stays as it was written, and refills are counted from there: no time is
+ * lost.
  */
 export const tokenBucket: Algorithm<Column, Param> = bucket({ startsFull: true })
 
 /**
- * A bucket whose new keys have less than `maxTokens`. It never equals a new one again once it has filled, so its rows never
- * expire: deleting one would take tokens away.
+ * A bucket whose new keys have less than `maxTokens`. It never equals a new one again once it has filled, so
+ * its rows never expire: deleting one would take tokens away.
  */
 const partlyFilledBucket: Algorithm<Column, Param> = bucket({ startsFull: false })
 
@@ -51,7 +55,8 @@ function bucket({ startsFull }: { readonly startsFull: boolean }): Algorithm<Col
     startsFull,
 
     sql: {
-      // Amounts that no bucket can have would admit, or deny, for ever. Postgres sorts NaN above every number.
+      // Amounts that no bucket can have would admit, or deny, for ever. Postgres sorts NaN above every
+      // number.
       holds: ({ tokens, lastRefill }, clock, { periodMs }) =>
         sql`${lastRefill} - ${clock} <= ${periodMs} and ${lastRefill} > -1e14 and abs(${tokens}) < 1e100`,
       settle: (row) => row,
@@ -97,7 +102,10 @@ function bucket({ startsFull }: { readonly startsFull: boolean }): Algorithm<Col
 
 /** How a bucket fills, and how it starts. */
 export interface TokenBucketOptions {
-  /** `'interval'`: whole refills at each interval's end. `'continuous'`: a little all the time. Default: `'interval'`. */
+  /**
+   * `'interval'`: whole refills at each interval's end. `'continuous'`: a little all the time. Default:
+   * `'interval'`.
+   */
   readonly refill?: 'interval' | 'continuous'
   /** Tokens in a new bucket. Default: `maxTokens`. */
   readonly initialTokens?: number

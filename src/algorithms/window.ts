@@ -11,7 +11,10 @@ export function checkTokens(tokens: number): void {
 
 const MAX_COUNT: SQL = sql.raw(String(Number.MAX_SAFE_INTEGER))
 
-/** A count after an amount was taken. It stays what a double tells exactly and a bigint holds, debt upon debt. */
+/**
+ * A count after an amount was taken. A double represents it exactly and a bigint holds it, however large the
+ * debt grows.
+ */
 export function countAfter(count: Expression, amount: Expression): SQL<number> {
   return sql`least(greatest(${count} + ${amount}, 0), ${MAX_COUNT})`
 }

@@ -14,7 +14,7 @@ export interface Remaining {
 
 /** What a look finds. */
 export interface Usage extends Remaining {
-  /** What has been used: of a bucket in tokens, of a window in units; more than the limit in debt or after a downgrade. */
+  /** What has been used, in tokens or units. In debt or after a downgrade it is more than the limit. */
   readonly used: number
   /** Of windows: Unix milliseconds at which the current one began, or would begin now. */
   readonly start?: number
@@ -33,9 +33,13 @@ export interface Allowed extends Remaining {
 /** Denied; nothing was consumed or written. */
 export interface Denied extends Remaining {
   readonly success: false
-  /** Unix milliseconds at which this very call would be allowed; `Infinity` when `rate` exceeds the capacity. */
+  /**
+   * Unix milliseconds at which this very call would be allowed; `Infinity` when `rate` exceeds the capacity.
+   */
   readonly reset: number
-  /** Milliseconds from now until this very call would be allowed; `Infinity` when `rate` exceeds the capacity. */
+  /**
+   * Milliseconds from now until this very call would be allowed; `Infinity` when `rate` exceeds the capacity.
+   */
   readonly retryAfter: number
 }
 
@@ -47,8 +51,8 @@ export interface LimitAllResult<Request> {
   /** All were allowed and consumed. */
   readonly success: boolean
   /**
-   * What each limit says by itself, in the order of the calls. When another one denies, one that would allow has
-   * `success: true` all the same, and what it has is as it was.
+   * The answer of each limit, in the order of the calls. If another limit denies, a limit that would allow
+   * still has `success: true`, but nothing was taken from it.
    */
   readonly results: readonly LimitResult[]
   /** The calls that deny, as they were given. */
@@ -57,7 +61,7 @@ export interface LimitAllResult<Request> {
   readonly retryAfter: number
 }
 
-/** What several results mean together. */
+/** Combines the results of several limits. */
 export function together<Request>(
   requests: readonly Request[],
   results: readonly LimitResult[],
@@ -66,20 +70,23 @@ export function together<Request>(
     success: results.every(({ success }) => success),
     results,
     denied: requests.filter((_, place) => !results[place]?.success),
-    // What fits once goes on fitting: all do when the last one does.
+    // A call that fits goes on fitting, so all fit when the last one does.
     retryAfter: Math.max(...results.map(({ retryAfter }) => retryAfter)),
   }
 }
 
-/** What a limiter's answers tell besides. */
+/** What a limiter's answers also report. */
 export interface Reporting {
-  /** Shares of the limit whose crossing the answer tells. */
+  /** Shares of the limit whose crossing the answer reports. */
   readonly thresholds: readonly number[]
-  /** Whether a denial is only told. */
+  /** Whether a denial is only reported. */
   readonly dryRun: boolean
 }
 
-/** The answer to the call in the given place (0 is the first) among the equal calls that were decided together. */
+/**
+ * The answer to the call in the given place (0 is the first) among the equal calls that were decided
+ * together.
+ */
 export function answerOf(
   { rate, limiter, purpose }: Pick<Request, 'rate' | 'limiter' | 'purpose'>,
   decision: Decision,
@@ -90,7 +97,7 @@ export function answerOf(
   if (purpose === 'take' && place >= granted) {
     return denying(denialOf(limiter, after(limiter, decision, granted * rate), rate), reporting)
   }
-  // Refunds are bounded by the capacity, so that none can be told from those beside it: each sees them all.
+  // The capacity bounds refunds, so the part of one refund is unknown: each answer shows all of them.
   const taken = rate > 0 ? (place + 1) * rate : granted * rate
   const snapshot = after(limiter, decision, taken)
   const allowed: Allowed = {
@@ -128,7 +135,7 @@ export function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number
   return { now, params, state: next as Snapshot['state'] }
 }
 
-/** A dry run tells what it would have denied, and lets it pass. */
+/** A dry run reports the denial and lets the call pass. */
 export function denying(denied: Denied, { dryRun }: Reporting): LimitResult {
   return dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied
 }
@@ -158,7 +165,7 @@ export function usageOf(limiter: Limiter, snapshot: Snapshot): Usage {
   }
 }
 
-/** What has no limit is always allowed; `now` is when it is full. */
+/** The answer of an unlimited plan: always allowed, and full at `now`. */
 export function unlimitedAnswer(now: number): Allowed {
   const limit = Number.POSITIVE_INFINITY
   return { success: true, limit, remaining: limit, reset: now, retryAfter: 0 }

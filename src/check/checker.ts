@@ -11,7 +11,10 @@ import { checkOption } from '../validate.ts'
 import { answerOf, denying, type LimitResult, type Reporting, unlimitedAnswer } from './answer.ts'
 import { DenyCache, forgetDenials, type Sent } from './deny-cache.ts'
 
-/** What is made of a decision; `place` is the call's place among the equal calls that were decided together. */
+/**
+ * Makes a result from a decision. `place` is the call's place among the equal calls that were decided
+ * together.
+ */
 export type Finish<T> = (request: Request, decision: Decision, place: number) => T
 
 /** How a checker is made. */
@@ -56,7 +59,10 @@ export class Checker {
     this.#cleanupProbability = config.cleanupProbability
   }
 
-  /** Where a call runs: in the given transaction, in the one that the limiter is built on, or, if undefined, alone. */
+  /**
+   * The transaction that a call joins: the given one, or the one that the limiter is built on. Undefined if
+   * it runs alone.
+   */
   joined(tx: Database | undefined): Target | undefined {
     if (tx) {
       checkOption(isTransaction(tx), 'tx must be a transaction of Drizzle.')
@@ -71,7 +77,7 @@ export class Checker {
     return known ? Promise.resolve(known) : this.decide(request, tx, this.#answer)
   }
 
-  /** The answer, and the start of the window that has paid; null where no window has. */
+  /** The answer, and the start of the window that has paid; null if no window has. */
   async charge(
     request: Request,
     tx: Database | undefined,
@@ -84,7 +90,7 @@ export class Checker {
     }))
   }
 
-  /** Decides the request, and makes of the decision what is asked for. */
+  /** Decides the request and makes the result with `finish`. */
   decide<T>(request: Request, tx: Database | undefined, finish: Finish<T>): Promise<T> {
     const joined = this.joined(tx)
     if (joined) return this.#decideIn(joined, request, finish)
@@ -96,7 +102,7 @@ export class Checker {
   readonly #answer: Finish<LimitResult> = (request, decision, place) =>
     answerOf(request, decision, place, this.reporting)
 
-  /** What needs no database to answer. */
+  /** The answer, if it needs no database. */
   #knownAnswer(request: Request, tx: Database | undefined): LimitResult | undefined {
     if (isUnlimited(request.limiter)) return unlimitedAnswer(this.clockMs())
     if (!this.#denials || request.purpose !== 'take' || this.joined(tx)) return undefined
@@ -113,7 +119,7 @@ export class Checker {
     }
   }
 
-  /** What is to be done when a call that ran alone has its decision. */
+  /** Follows up the decision on a call that ran alone. */
   decided(request: Request, decision: Decision, place: number, sent: Sent): void {
     this.#denials?.learn(request, decision, place, sent)
     if (request.rate < 0) this.forgetDenials(request.key)
@@ -124,7 +130,10 @@ export class Checker {
     if (rate < 0) this.forgetDenials(key)
   }
 
-  /** Whether what is remembered of the key may be too strict after a transaction: another plan may have made its row anew. */
+  /**
+   * Whether the remembered denial may be too strict after a transaction: another plan may have made the row
+   * anew.
+   */
   maySoften({ rate, limiter }: Pick<Request, 'rate' | 'limiter'>): boolean {
     return rate < 0 || limiter !== this.#limiter
   }
@@ -142,7 +151,7 @@ export class Checker {
     return { at: this.#denials ? performance.now() : 0, clock: this.namespace.clock() }
   }
 
-  /** Where the time decides nothing, this machine's will do. */
+  /** The injected time, or this machine's: for answers in which the time decides nothing. */
   clockMs(): number {
     return this.namespace.clock() ?? Date.now()
   }
@@ -187,7 +196,7 @@ class PendingCheck<T> implements PendingCall {
       this.#checker.decided(this, decision, place, this.#sent)
       this.#resolve(this.#finish(this, decision, place))
     } catch (error) {
-      // What goes wrong with one answer must not keep the others waiting.
+      // An error in one answer must not keep the others waiting.
       this.#reject(error)
     }
   }

@@ -13,28 +13,29 @@ export interface Sent {
   readonly clock: number | null
 }
 
-/** What the database said to a call, and when it said so: no later than `saidAt` by the clock that is asked here. */
+/** A denial by the database. It was said at `saidAt` at the latest, by the clock that this cache reads. */
 interface Denial {
   readonly rate: number
   readonly limiter: Limiter
   readonly snapshot: Snapshot
   readonly saidAt: number
-  /** From here on the database may say something else. */
+  /** From this time on the database may answer differently. */
   readonly until: number
 }
 
 /**
  * Remembers denials, so that repeated ones need no database.
  *
- * A denial holds until its rate fits, or until one more unit has come, by this process' monotonic clock or by the injected one. It was
- * said after its call was sent and before it was received: it ends as if it had been the first, and the time that is left is told as if
- * it had been the last. What other processes take or give back meanwhile is not seen.
+ * A denial holds until its rate fits or one more unit is available, by this process' monotonic clock or by
+ * the injected one. The database said it between the sending and the receiving. The denial ends as if it was
+ * said at the sending, and `retryAfter` counts as if it was said at the receiving. The cache does not see
+ * what other processes take or give back meanwhile.
  */
 export class DenyCache {
   readonly #table: RateLimitTable
   readonly #namespace: Namespace
   readonly #denials: LRUCache<string, Denial>
-  /** What was sent before it may have been overtaken by a refund. */
+  /** A refund may have overtaken the answers to calls that were sent before this time. */
   #forgotAt = Number.NEGATIVE_INFINITY
 
   constructor(table: RateLimitTable, namespace: Namespace, maxBlockedKeys: number) {
@@ -46,7 +47,7 @@ export class DenyCache {
     gone.register(this, ref)
   }
 
-  /** The denial that the database would give to this request; nothing where it has to be asked. */
+  /** The denial that the database would give to this request; undefined if it has to be asked. */
   answer({ key, rate, limiter }: Request): Denied | undefined {
     const denial = this.#denials.get(key)
     if (!denial) return undefined
@@ -89,7 +90,7 @@ export class DenyCache {
 const living = new Set<WeakRef<DenyCache>>()
 const gone = new FinalizationRegistry<WeakRef<DenyCache>>((ref) => living.delete(ref))
 
-/** Has every limiter of this process ask the database about a key to which something was given back. */
+/** Makes every limiter of this process forget its denials of a key, so that it asks the database again. */
 export function forgetDenials(table: RateLimitTable, prefix: string, key: string): void {
   for (const ref of living) ref.deref()?.forget(table, prefix, key)
 }

@@ -21,10 +21,11 @@ export interface Charge extends Request, Reporting {
 /**
  * Consumes all, or nothing, in the given transaction.
  *
- * First every row is made where it is missing, and locked, in the order of table, prefix and key. Then all are looked at. Only
- * when all have enough is anything taken, at the time of the look, so that it cannot be denied any more.
+ * First it inserts missing rows and locks all rows, in the order of table, prefix and key. Then it looks at
+ * all of them. If all have enough, it takes from all. It takes at the time of the look, so that nothing can
+ * be denied any more.
  *
- * @returns The limits' own results, in the order of the charges. What has no limit is full at `clockMs`.
+ * @returns The limits' own results, in the order of the charges. An unlimited plan is full at `clockMs`.
  */
 export async function chargeAll(
   tx: Connection,
@@ -78,7 +79,7 @@ async function chargeLimited(tx: Connection, charges: readonly Charge[]): Promis
 /** What is taken from one row: by one call, or by several that are added up. */
 type Row = Charge
 
-/** For each charge what is taken from its row by all that are for it. */
+/** Adds up the charges for each row. Gives each charge its row. */
 function addUp(charges: readonly Charge[]): Map<Charge, Row> {
   const rows = new Map<Charge, Row>()
   const ofRows = groupBy(charges, ({ table, namespace, key }) =>
@@ -97,7 +98,7 @@ function addUp(charges: readonly Charge[]): Map<Charge, Row> {
       ...first,
       rate,
       purpose: purposeOf(rate),
-      // Whoever enforces the limit enforces it for all.
+      // If one of them enforces the limit, it is enforced for all.
       dryRun: ofRow.every((charge) => charge.dryRun),
       thresholds: [...new Set(ofRow.flatMap((charge) => charge.thresholds))],
     }
@@ -106,7 +107,10 @@ function addUp(charges: readonly Charge[]): Map<Charge, Row> {
   return rows
 }
 
-/** Makes the rows that are missing, and locks all, in the order of table, prefix and key; gives the tables where it made some. */
+/**
+ * Makes the rows that are missing, and locks all, in the order of table, prefix and key; gives the tables
+ * where it made some.
+ */
 async function lockAll(tx: Connection, rows: readonly Row[]): Promise<ReadonlyMap<RateLimitTable, Values>> {
   const made = new Map<RateLimitTable, Values>()
   const tables = groupBy(rows, ({ table }) => shapeOf(table).quoted)
@@ -146,7 +150,7 @@ async function lookAt(tx: Connection, rows: readonly Row[], looks: Map<Row, Deci
   }
 }
 
-/** Takes from rows of one limiter what a look has found. No time has passed since for them, so that none is denied. */
+/** Takes from rows of one limiter at the time of their look, so that none is denied. */
 async function take(
   tx: Connection,
   rows: readonly Row[],
@@ -169,7 +173,10 @@ async function take(
   }
 }
 
-/** A bucket that starts partly filled fills from its first check on, though it is denied: what nobody can take starts it. */
+/**
+ * A partly filled bucket starts to fill at its first check, even a denied one. A call for more than any
+ * bucket has inserts the row.
+ */
 async function start(tx: Connection, rows: readonly Row[], looks: ReadonlyMap<Row, Decision>): Promise<void> {
   for (const row of rows) {
     if (row.limiter.algorithm.startsFull || row.purpose === 'look') continue

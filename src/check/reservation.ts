@@ -5,23 +5,26 @@ import type { Allowed, Denied, LimitResult } from './answer.ts'
 /** An estimate that is charged, and waits for the cost that it stands for. */
 export interface Reservation {
   /**
-   * Says what it has cost: a difference is charged, into debt if need be, or given back to the window that paid.
+   * Settles the actual cost. What the estimate lacks is charged, into debt if necessary; the rest of a high
+   * estimate is given back to the window that paid.
    *
-   * It runs outside the transaction of the reservation, unless it is given one; and under its limit, unless the plan is another by now.
+   * Without `tx` it runs outside the transaction of the reservation. Without `limiter` it uses the limit of
+   * the reservation.
    *
-   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be called again after an error
-   * that says that nothing was charged; not after a rollback of the transaction that it was settled in, which it cannot see, and which
-   * leaves the estimate: run again from the reservation on, or settle outside.
+   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be
+   * called again after an error that says that nothing was charged. It cannot see a rollback of the transaction
+   * that it was settled in: the estimate stays charged, and another call is refused. Begin again with
+   * `reserve`, or settle outside the transaction.
    */
   commit(actual: number, options?: CallOptions): Promise<LimitResult>
   /** Gives all of it back: the same as `commit(0)`. */
   release(options?: CallOptions): Promise<LimitResult>
 }
 
-/** The answer of `Ratelimit.reserve`: what is denied needs no settling. */
+/** The answer of `Ratelimit.reserve`. A denial needs no settling. */
 export type Reserved = (Allowed & Reservation) | Denied
 
-/** The reservation of a charge, of which `adjust` charges or gives back the difference. */
+/** A reservation of a charge. `adjust` charges or gives back the difference. */
 export function reservationOf(
   answer: Allowed,
   charged: number,

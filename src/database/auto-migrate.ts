@@ -24,21 +24,21 @@ export function autoMigrateForbidden(): boolean {
 }
 
 /**
- * Any number, the same in every process: two that find the tables missing take turns. Without it, one of two concurrent
- * `CREATE TABLE IF NOT EXISTS` fails with 23505.
+ * Any number, the same in every process: two that find the tables missing take turns. Without it, one of two
+ * concurrent `CREATE TABLE IF NOT EXISTS` fails with 23505.
  */
 const ADVISORY_LOCK = 5_741_028_913_467
 
 async function createMissing(db: Database, tables: RateLimitTables): Promise<void> {
   if (await exist(db, tables)) return
-  // One statement, for not every driver takes several at once. A table that exists is left alone: altering it would wait for
-  // every transaction that uses it.
+  // One statement, because not every driver takes several at once. A table that exists is left alone:
+  // altering it would wait for every transaction that uses it.
   const steps = [
     `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
     ...(['ephemeral', 'durable'] as const).map((name) => {
       const statements = [...createStatements(tables[name]), ...storageStatements(tables[name], name)]
       const { schema, quoted } = shapeOf(tables[name])
-      // CREATE SCHEMA wants the right to make schemas even where there is nothing to make.
+      // CREATE SCHEMA needs the right to make schemas even if the schema exists.
       const makeSchema = schema
         ? `if to_regnamespace(${literal(quote(schema))}) is null then CREATE SCHEMA ${quote(schema)}; end if;`
         : ''
@@ -48,7 +48,7 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
   try {
     await execute(db, sql.raw(`do ${literal(`begin ${steps.join(' ')} end`)}`))
   } catch (error) {
-    // A migration beside this one does not take the advisory lock; what it made is as good.
+    // A migration at the same time takes no advisory lock. The tables that it made are as good.
     if (!(await exist(db, tables))) throw error
   }
 }

@@ -7,7 +7,7 @@ export function toRatelimitError(error: unknown): RatelimitError {
   // The pool of node-postgres gives this one no code.
   const timedOut = cause instanceof Error && cause.message === 'timeout exceeded when trying to connect'
   const driverCode = timedOut ? 'CONNECT_TIMEOUT' : codeOf(cause)
-  // Every SQLSTATE has a digit; EPIPE is none.
+  // Every SQLSTATE has a digit, so EPIPE is not one.
   const sqlState = driverCode && /^(?=.*\d)[0-9A-Z]{5}$/.test(driverCode) ? driverCode : undefined
   const code = codeFor(sqlState, driverCode)
   return new RatelimitError(code, MESSAGES[code], { cause, sqlState })
@@ -48,7 +48,7 @@ const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '57P02': 'OUTCOME_UNKNOWN', // crash_shutdown
 }
 
-/** Of node and postgres.js: no connection was made, so no statement was sent. */
+/** Codes of Node and postgres.js that say: no connection was made, so no statement was sent. */
 const NEVER_SENT: ReadonlySet<string> = new Set([
   ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
   ...['CONNECT_TIMEOUT', 'CONNECTION_ENDED'],
@@ -59,7 +59,10 @@ function codeFor(sqlState: string | undefined, driverCode: string | undefined): 
   return BY_SQL_STATE[sqlState] ?? (sqlState.startsWith('08') ? 'OUTCOME_UNKNOWN' : 'DATABASE')
 }
 
-/** Drizzle wraps the driver's error, and writes the parameters into its own message: the driver's is the one to pass on. */
+/**
+ * Drizzle wraps the driver's error, and writes the parameters into its own message: the driver's is the one
+ * to pass on.
+ */
 function underlying(error: unknown): unknown {
   return error instanceof Error && error.cause !== undefined ? error.cause : error
 }

@@ -1,10 +1,11 @@
 import type { SQL } from 'drizzle-orm'
 
 /**
- * What the limiter needs of Drizzle: any Postgres database or transaction of any driver, with or without a schema.
+ * What the limiter needs of Drizzle: any Postgres database or transaction of any driver, with or without a
+ * schema.
  *
- * It is described by its members instead of by Drizzle's classes, whose names and type parameters differ between 0.45 and
- * 1.0. MySQL and SQLite have no materialized views in Drizzle, and so are refused.
+ * It is described by its members instead of by Drizzle's classes, whose names and type parameters differ
+ * between 0.45 and 1.0. MySQL and SQLite have no materialized views in Drizzle, and so are refused.
  */
 export interface Database {
   execute(query: SQL): PromiseLike<unknown>

@@ -65,8 +65,9 @@ export function createStatements(table: RateLimitTable): readonly string[] {
 /**
  * Sets what Drizzle's schema cannot say.
  *
- * No statistics of prefixes: with them, the planner takes a prefix that was rare when they were made for rare ever after. It
- * then reads all keys of the prefix by the index that cleanup uses, instead of one by the primary key.
+ * The planner gets no statistics about prefixes. If a prefix was rare when they were made, the planner would
+ * go on taking it for rare. It would then read all keys of the prefix by the cleanup index, instead of one by
+ * the primary key.
  */
 export function storageStatements(
   table: RateLimitTable,
@@ -82,7 +83,8 @@ export function storageStatements(
 }
 
 /**
- * Creates the shipped tables where they are missing: what the first migration in `drizzle/` does. Safe to run again.
+ * Creates the shipped tables where they are missing: what the first migration in `drizzle/` does. Safe to run
+ * again.
  *
  * For applications that do not migrate with drizzle-kit.
  */
@@ -92,8 +94,9 @@ export const TABLE_SQL: string = script([
 ])
 
 /**
- * Makes the shipped ephemeral table UNLOGGED and sets the storage parameters of both: what the second migration does. Safe
- * to run again, and for a custom migration of your own (`drizzle-kit generate --custom`).
+ * Makes the shipped ephemeral table UNLOGGED and sets the storage parameters of both: what the second
+ * migration does. Safe to run again, and for a custom migration of your own (`drizzle-kit generate
+ * --custom`).
  */
 export const STORAGE_SQL: string = script([
   ...storageStatements(rateLimitEphemeral, 'ephemeral'),

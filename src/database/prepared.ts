@@ -2,7 +2,10 @@ import { entityKind } from 'drizzle-orm'
 import type { RatelimitError } from '../errors.ts'
 import { type Database, isTransaction } from './database.ts'
 
-/** What asks for rows as the driver gives them: nothing in 0.45, where the argument is a list of fields, and a word in 1.0. */
+/**
+ * What asks for rows as the driver gives them: nothing in 0.45, where the argument is a list of fields, and a
+ * word in 1.0.
+ */
 type RawMode = 'raw' | undefined
 
 /** A Drizzle session that accepts names for statements. */
@@ -17,8 +20,9 @@ export interface PreparingSession {
 /**
  * Which statements a connection keeps, so that the server parses and plans them once.
  *
- * Without an option they are kept outside transactions only, where a refusal can be made good. Poolers that hand each
- * transaction another connection refuse them. https://www.postgresql.org/docs/current/sql-prepare.html
+ * Without an option they are kept outside transactions only, where a refused statement can be sent again.
+ * Poolers that hand each transaction another connection refuse them.
+ * https://www.postgresql.org/docs/current/sql-prepare.html
  */
 export class Prepared {
   readonly #wanted: boolean | undefined
@@ -29,7 +33,7 @@ export class Prepared {
     this.#wanted = wanted
   }
 
-  /** The session to send a prepared statement by; none where it has to go without. */
+  /** The session that sends prepared statements; undefined if statements are sent unprepared. */
   sessionFor(db: Database): PreparingSession | undefined {
     const wanted = this.#wanted ?? !isTransaction(db)
     return wanted && !this.#refused ? preparingSession(db) : undefined
@@ -43,8 +47,8 @@ export class Prepared {
   }
 
   /**
-   * Whether a pooler has refused the name; no statement is kept any more then. The refusal comes before the statement is
-   * executed.
+   * Whether a pooler has refused the name; no statement is kept any more then. The refusal comes before the
+   * statement is executed.
    */
   isRefusal({ sqlState }: RatelimitError): boolean {
     const refused = sqlState === DUPLICATE_NAME || sqlState === UNKNOWN_NAME
@@ -59,7 +63,9 @@ const MAX_SIZE_AGE_MS = 5
 /** The largest size that a guard tells. */
 const LARGEST = 4
 
-/** So often a table may shrink; then its statements are planned each time, for a connection keeps every name. */
+/**
+ * So often a table may shrink; then its statements are planned each time, for a connection keeps every name.
+ */
 const MAX_SHRUNK = 20
 
 /** The size that a table is believed to have: a number that the statements' guard counts from 0. */
@@ -78,15 +84,19 @@ export class TableSize {
   }
 
   /**
-   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. If the table has shrunk
-   * from the largest size, plans for that size may have been made again for the small rest, so they are given up.
+   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. If
+   * the table has shrunk from the largest size, plans for that size may have been made again for the small
+   * rest, so they are given up.
    */
   get plan(): string | undefined {
     if (this.#believed < LARGEST) return `size ${this.#believed}`
     return this.#shrunk < MAX_SHRUNK ? `size ${LARGEST}, ${this.#shrunk}` : undefined
   }
 
-  /** Learns the size from a statement that was sent then. What was seen since is newer: a statement may wait for a row. */
+  /**
+   * Learns the size from a statement that was sent then. What was seen since is newer: a statement may wait
+   * for a row.
+   */
   saw(size: number, sentAt: number): void {
     if (sentAt < this.#seenAt) return
     if (this.#believed === LARGEST && size < LARGEST) this.#shrunk++

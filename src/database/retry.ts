@@ -10,7 +10,9 @@ const PASSING: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
 
 const MOST_TRIES = 10
 
-/** Tries again what lost against another transaction; after a random pause, so that the two do not meet again. */
+/**
+ * Tries again what lost against another transaction; after a random pause, so that the two do not meet again.
+ */
 export async function retrying<T>(work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {

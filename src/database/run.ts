@@ -43,7 +43,8 @@ export function runOnce(db: Database, { sql }: Statement, values: Value[]): Prom
 }
 
 /**
- * Runs a query through `db.execute`, which passes by a query cache and goes to the primary, as Drizzle's builders do not.
+ * Runs a query through `db.execute`, which skips a query cache and goes to the primary. Drizzle's builders
+ * may do neither.
  *
  * @throws RatelimitError for whatever the database says.
  */
@@ -55,7 +56,9 @@ export async function execute(db: Database, query: SQL): Promise<readonly Row[]>
   }
 }
 
-/** A query that is written already: Drizzle takes longer to put the pieces together than Postgres to run them. */
+/**
+ * A query that is written already: Drizzle takes longer to put the pieces together than Postgres to run them.
+ */
 class WrittenQuery extends SQL {
   static override readonly [entityKind]: string = 'SQL'
   readonly #query: { sql: string; params: unknown[] }
@@ -70,7 +73,10 @@ class WrittenQuery extends SQL {
   }
 }
 
-/** node-postgres, PGlite and Neon answer with an object that has rows, postgres.js and Bun with the rows themselves. */
+/**
+ * node-postgres, PGlite and Neon answer with an object that has rows, postgres.js and Bun with the rows
+ * themselves.
+ */
 function rowsOf(result: unknown): readonly Row[] {
   const rows = typeof result === 'object' && result !== null && 'rows' in result ? result.rows : result
   if (!Array.isArray(rows)) throw new RatelimitError('DATABASE', "The Drizzle driver's answer has no rows.")

@@ -35,8 +35,8 @@ export function valuesOf({ names }: Statement, own: Values, params: Values): Val
 }
 
 /**
- * The statement for one of several plans of it. The name is the hash of the text, the same in every process, so that no
- * connection meets a name with another text.
+ * The text and the name of a statement for one of its plans. The name is the hash of the text, the same in
+ * every process, so that no connection meets a name with another text.
  */
 export async function nameText({ sql, named }: Statement, plan: string): Promise<NamedText> {
   const text = `/* ${plan} */ ${sql}`

@@ -24,7 +24,7 @@ export interface Asking {
   readonly commit: Commit
   /** In place of the clock of the namespace, in Unix milliseconds. */
   readonly clockMs?: number
-  /** The time for whose calendar period to ask. Default: the clock's, or this machine's where it is the database's. */
+  /** A time in the calendar period to ask for. Default: the injected clock's time, or this machine's. */
   readonly periodMs?: number
 }
 
@@ -34,7 +34,7 @@ export interface Asked {
   readonly calls: { readonly length: number }
 }
 
-/** What a statement says of each request: its decision, or nothing where there was no row that it could decide on. */
+/** The decision on each request, or undefined if the statement found no row to decide on. */
 export type Answers = readonly (Decision | undefined)[]
 
 /** Takes from the rows of many keys, which have one limiter. */
@@ -64,7 +64,7 @@ export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answ
 
 type Source = Parameters<typeof takeMany>[0]
 
-/** A table that changes its size more often while it is asked has something else wrong with it. */
+/** If the size of a table changes more often during one call, something else is wrong. */
 const MAX_SIZE_CHANGES = 10
 
 async function ask(
@@ -131,7 +131,7 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
   }
 }
 
-/** Dividing by a smaller rate would overflow; all of these are far below the tolerance. */
+/** Dividing by a smaller rate would overflow. All smaller rates are far below the tolerance. */
 const MIN_RATE = 1e-200
 
 function divisible(rate: number): number {

@@ -10,14 +10,16 @@ export interface Target extends Connection {
   readonly table: RateLimitTable
 }
 
-/** Whose rows they are, and in whose time. */
+/** The prefix of the rows, and the clock that they follow. */
 export interface Namespace {
   readonly prefix: string
   /** The injected time in Unix milliseconds, or null for the database's. */
   clock(): number | null
 }
 
-/** What a call asks of its row: to take, to look, or to give back or go into debt, which is never denied. */
+/**
+ * What a call does: take, look or adjust. To adjust is to give back or to go into debt; it is never denied.
+ */
 export type Purpose = 'take' | 'look' | 'adjust'
 
 /** What a call of this rate asks for, unless it is forced. */
@@ -32,7 +34,10 @@ export interface Request {
   readonly rate: number
   readonly limiter: Limiter
   readonly purpose: Purpose
-  /** The start of the window that paid for what is given back, which no other window gives; null where any does. */
+  /**
+   * For a refund: the start of the window that paid. Other windows give nothing back. Null if any window may
+   * give back.
+   */
   readonly paidWindowStart: number | null
 }
 

@@ -6,8 +6,9 @@ import { Contended } from './contended.ts'
 /** Decides groups of calls, and settles or fails each of their calls. Neither method rejects. */
 export interface Decider {
   /**
-   * Decides groups of different keys that ask the same of the same limiter. It waits for no row: it gives the groups whose
-   * rows others hold. `done` is called with each of the others as soon as its calls have their answers.
+   * Decides groups of different keys that ask the same of the same limiter. It waits for no row and returns
+   * the groups whose rows others hold. For each other group it calls `done` as soon as the calls have their
+   * answers.
    */
   decideTogether(groups: readonly Group[], done: (group: Group) => void): Promise<readonly Group[]>
   /** Decides one group, and waits for its row. */
@@ -20,13 +21,19 @@ const MAX_PATIENT = 4
 /** Keys in one statement: enough for any burst, few enough to stay short. */
 const MAX_KEYS = 500
 
-/** Calls that may wait: a fraction of a second's work. Behind more of them an answer comes too late to be worth the memory. */
+/**
+ * How many calls may wait: a fraction of a second's work. Later answers would come too late to be worth the
+ * memory.
+ */
 const MAX_WAITING = 10_000
 
 /** Fewer keys than this are not worth another statement. */
 const MIN_SHARE = 32
 
-/** For how long a held key waits for a place before it is tried again without waiting: its row may be free by then. */
+/**
+ * For how long a held key waits for a place before it is tried again without waiting: its row may be free by
+ * then.
+ */
 const RETRY_MS = 50
 
 /** A key's calls in their order. Looks have a line of their own, for they wait for nothing. */
@@ -41,9 +48,9 @@ interface Line {
 /**
  * Lets calls that arrive while checks are under way share the next statement.
  *
- * No call waits for a timer. A call that finds room is sent at the end of this turn of the event loop, with the other calls of
- * the turn.
- * Within a key first come is first served: statements can overtake each other, so a key is in one statement at a time.
+ * No call waits for a timer. A call that finds room is sent at the end of this turn of the event loop, with
+ * the other calls of the turn. Within a key first come is first served: statements can overtake each other,
+ * so a key is in one statement at a time.
  */
 export class Coalescer {
   readonly #decider: Decider
@@ -116,7 +123,10 @@ export class Coalescer {
     }
   }
 
-  /** The places may be taken for long by rows that others hold, while the rows of these lines have become free. */
+  /**
+   * The places may be taken for long by rows that others hold, while the rows of these lines have become
+   * free.
+   */
   #retryLater(): void {
     if (this.#retrying) return
     this.#retrying = true
@@ -128,7 +138,10 @@ export class Coalescer {
     }, RETRY_MS)
   }
 
-  /** Lines whose first groups one statement can decide. A burst goes by all free places: the server works on its parts at once. */
+  /**
+   * Lines whose first groups one statement can decide. A burst is split over all free places, so that the
+   * server works on its parts at once.
+   */
   #nextLines(): Line[] {
     const share = Math.ceil(this.#ready.size / (this.#connections - this.#running))
     const most = Math.min(Math.max(share, MIN_SHARE), MAX_KEYS)

@@ -1,4 +1,4 @@
-/** For how long a key that was found held is taken for held. */
+/** How long a key counts as held after it was found held. */
 const MEMORY_MS = 100
 
 /** Keys that are remembered at most. */
@@ -7,7 +7,7 @@ const MAX_KEYS = 1_000
 /**
  * Keys whose rows others have held lately.
  *
- * A check of such a key goes to a statement that may wait. Tried without waiting first, it would mostly be for nothing.
+ * A check of such a key goes to a statement that may wait. An attempt without waiting would usually fail.
  */
 export class Contended {
   readonly #until = new Map<string, number>()

@@ -15,7 +15,7 @@ import {
 import type { Decision, Group } from './call.ts'
 import type { Decider } from './coalescer.ts'
 
-/** The race for a new row is lost to one other each time; lost so often, something else is wrong. */
+/** Each attempt can lose the race for a new row. After so many losses something else is wrong. */
 const MAX_ATTEMPTS = 50
 
 /** Decides one request, and waits for its row where another transaction holds it. */
@@ -78,9 +78,10 @@ export class AloneDecider implements Decider {
   }
 
   /**
-   * Settles the groups by one statement; gives those that it did not decide.
+   * Settles the groups by one statement. Returns those that it did not decide.
    *
-   * One key's fault does not fail the others: a statement that fails by what one key can cause is run again in halves.
+   * One key's fault does not fail the others: if one key can be the cause, the statement is run again in
+   * halves.
    */
   async #decideBy(
     ask: typeof askToTake,
@@ -134,7 +135,10 @@ function askToMakeAtOnce(asking: Asking, asked: readonly Asked[]): Promise<Answe
 
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Whether one key can be the cause: a value that this database cannot store, such as one outside its encoding. */
+/**
+ * Whether one key can be the cause: a value that this database cannot store, such as one outside its
+ * encoding.
+ */
 function isOfOneValue({ sqlState = '' }: RatelimitError): boolean {
   return sqlState.startsWith('22')
 }

@@ -4,7 +4,7 @@ import { sweep as sweepStatement } from '../statements/statements.ts'
 import { SWEEP_ROWS } from '../statements/sweep.ts'
 import type { Namespace, Target } from './call.ts'
 
-/** For how long nobody sweeps after a sweep that left nothing. */
+/** How long no sweep runs after one that left nothing. */
 const REST_MS = 50
 
 /** Deletes expired rows of a prefix beside its checks: one sweep at a time, which nobody waits for. */
@@ -19,7 +19,10 @@ export class Sweeper {
     this.#namespace = namespace
   }
 
-  /** Sweeps once, unless a sweep is under way or has just left nothing. `clock` is the injected time of the call that asks. */
+  /**
+   * Sweeps once, unless a sweep is under way or has just left nothing. `clock` is the injected time of the
+   * call that asks.
+   */
   sweepBeside(clock: number | null): void {
     if (this.#sweeping || performance.now() < this.#restsUntil) return
     this.#sweeping = true

@@ -1,4 +1,7 @@
-/** Above it a timer fires at once: https://developer.mozilla.org/docs/Web/API/Window/setTimeout#maximum_delay_value */
+/**
+ * A longer timer fires at once:
+ * https://developer.mozilla.org/docs/Web/API/Window/setTimeout#maximum_delay_value
+ */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** Waits, however long; rejects with the signal's reason as soon as it aborts. */

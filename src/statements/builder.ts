@@ -12,7 +12,9 @@ export const builder: ReturnType<typeof drizzle> = drizzle(() =>
 
 const dialect: PgDialect = new PgDialect()
 
-/** The parameters of a statement, numbered in the order of their first use, so that each value is sent once. */
+/**
+ * The parameters of a statement, numbered in the order of their first use, so that each value is sent once.
+ */
 export class Parameters {
   readonly #names: string[] = []
 
@@ -31,8 +33,8 @@ export class Parameters {
   /**
    * Many values as one text: drivers encode arrays in ways of their own, pg-proxy in none.
    *
-   * The `select` hides the array from the planner. It would take the array's length for a reason to plan each short batch
-   * anew. https://www.postgresql.org/docs/current/sql-prepare.html#SQL-PREPARE-NOTES
+   * The `select` hides the array from the planner. Otherwise it would plan each short batch anew, because a
+   * short array looks cheap. https://www.postgresql.org/docs/current/sql-prepare.html#SQL-PREPARE-NOTES
    */
   array(name: string, type: 'text' | 'float8'): SQL {
     return sql.raw(`(select ${this.#place(name)}::text::${type}[])`)

@@ -27,8 +27,8 @@ export function numberArray(values: readonly number[]): string {
 }
 
 /**
- * The order in which rows are locked and inserted everywhere, so that no two statements wait for each other. Postgres takes
- * the rows of an array one after the other.
+ * The order in which rows are locked and inserted everywhere, so that no two statements wait for each other.
+ * Postgres takes the rows of an array one after the other.
  */
 export function compareText(one: string, other: string): number {
   return one < other ? -1 : Number(one > other)

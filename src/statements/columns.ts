@@ -56,7 +56,10 @@ export function forEach<Name extends string, T>(
   return Object.fromEntries(names.map((each) => [each, make(each)])) as Record<Name, T>
 }
 
-/** The columns of a row that the arithmetic reads: the state, and whether the columns of other algorithms are empty. */
+/**
+ * The columns of a row that the arithmetic reads: the state, and whether the columns of other algorithms are
+ * empty.
+ */
 export function rowColumns(
   table: RateLimitTable,
   { columns, emptyColumns }: AnyAlgorithm,

@@ -4,7 +4,9 @@ import { name, type Parameters } from './builder.ts'
 import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
 import { type Level, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
-/** What a call does: `'take'` may be denied; `'adjust'` gives back, or consumes into debt, and is not. */
+/**
+ * What a call does: `'take'` may be denied. `'adjust'` gives back or consumes into debt, and is never denied.
+ */
 export type Intent = 'take' | 'adjust'
 
 /** The numbers of a call: parameters of a statement for one key, columns of one for many. */
@@ -44,12 +46,14 @@ export function decided(
   }
 }
 
-/** A refund goes back to the window that paid, where that is known. */
+/** If it is known which window paid, only that window gets the refund. */
 function paidByWindow(paidWindowStart: SQL<number>): SQL {
   return sql`and coalesce(${name('window_start')} = ${paidWindowStart}, ${paidWindowStart} is null)`
 }
 
-/** Whether a decision is written: something was granted, or a state that does not start full begins to fill. */
+/**
+ * Whether a decision is written: something was granted, or a state that does not start full begins to fill.
+ */
 export function isWritten({ startsFull }: AnyAlgorithm): SQL {
   const granted = sql`${name('granted', DECIDED)} > 0`
   return startsFull ? granted : sql`(${granted} or ${name('holds', DECIDED)} is not true)`

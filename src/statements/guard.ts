@@ -7,12 +7,13 @@ import { type Link, link } from './link.ts'
 /**
  * Sizes in bytes at which plans are made anew: two, four, eight and sixteen pages.
  *
- * A table of a few pages is read whole, which is cheaper there than the index. From some eight pages on the planner finds each
- * row by the primary key. https://www.postgresql.org/docs/current/runtime-config-query.html
+ * A table of a few pages is read whole, which is cheaper there than the index. From some eight pages on the
+ * planner finds each row by the primary key.
+ * https://www.postgresql.org/docs/current/runtime-config-query.html
  */
 const SIZES = 'array[16384, 32768, 65536, 131072]'
 
-/** What keeps a statement from running by a plan that was made for a table of another size. */
+/** Keeps a statement from using a plan that was made for a table of another size. */
 export interface Guard {
   readonly links: readonly Link[]
   /** Whether the table has the size that the plan is for. Postgres asks once, before it reads a row. */
@@ -22,10 +23,11 @@ export interface Guard {
 const SIZE = 'ratelimit_size'
 
 /**
- * Asks how large the table is; `size` in the answer says so. If the caller believes otherwise, nothing is read.
+ * Asks how large the table is; `size` in the answer says so. If the caller believes otherwise, nothing is
+ * read.
  *
- * The planner goes by the size that a table has when the plan is made. Afterwards a prepared plan stays until something
- * invalidates it, such as autovacuum's analyze within a minute.
+ * The planner goes by the size that a table has when the plan is made. Afterwards a prepared plan stays until
+ * something invalidates it, such as autovacuum's analyze within a minute.
  */
 export function guard(
   { table, guarded }: { readonly table: RateLimitTable; readonly guarded: boolean },
@@ -40,7 +42,10 @@ export function guard(
   }
 }
 
-/** Selects the rows of `from`, with `size` if the statement is guarded. Without such rows, one row has `size` only. */
+/**
+ * Selects the rows of `from`, with `size` if the statement is guarded. Without such rows, one row has `size`
+ * only.
+ */
 export function guardedSelect({ links }: Guard, columns: readonly SQL[], from: SQL, join: SQL): SQL {
   const list = links.length > 0 ? [name('size', SIZE), ...columns] : columns
   const source = links.length > 0 ? sql`${name(SIZE)} left join ${from} on true` : from

@@ -17,8 +17,8 @@ export interface QueryLevel extends Level {
 /**
  * One step of the arithmetic: what is below, and new columns worked out from it.
  *
- * Without the `offset`, Postgres writes an expression out again for each of its uses, and setting up an expression costs
- * more than evaluating it.
+ * Without the `offset`, Postgres writes an expression out again for each of its uses, and setting up an
+ * expression costs more than evaluating it.
  */
 export function level(
   alias: string,
@@ -61,7 +61,10 @@ export function paramsOf({ params }: AnyAlgorithm, parameters: Parameters): Reco
   return found
 }
 
-/** Has Postgres run a query once for each key, which it would turn into a join that reads the whole table otherwise. */
+/**
+ * Has Postgres run a query once for each key, which it would turn into a join that reads the whole table
+ * otherwise.
+ */
 export const BY_ITSELF: SQL = sql.raw('offset 0')
 
 /** The database's clock at millisecond precision. */
@@ -70,8 +73,9 @@ export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_
 /**
  * The levels from rows to settled states: each row's numbers, its time, and the state at that time.
  *
- * A row that is ahead of the clock by up to a period was written by a clock that is ahead of this one, and its time is the
- * time. This limiter cannot have written a row that is further ahead: it starts afresh, or it would deny for as long.
+ * If a row is ahead of the clock by up to a period, it was written by a clock that is ahead, and its time
+ * counts as now. This limiter cannot have written a row further ahead. Such a row starts afresh; otherwise it
+ * would deny until the clock reaches its time.
  */
 export function settled(
   algorithm: AnyAlgorithm,

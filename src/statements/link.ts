@@ -10,7 +10,7 @@ export interface Link {
 /**
  * A link. Its name begins with `ratelimit_`: a link with a table's name would hide the table.
  *
- * Postgres works each link out once, for it locks, writes, is used twice, or reads the clock.
+ * Postgres works each link out once, because it locks, writes, is used twice or reads the clock.
  * https://www.postgresql.org/docs/current/queries-with.html#QUERIES-WITH-CTE-MATERIALIZATION
  */
 export function link(alias: string, query: SQLWrapper): Link {

@@ -10,10 +10,10 @@ import { STATE_COLUMNS } from './columns.ts'
 const NAMES = ['prefix', 'key'] as const
 
 /**
- * The statement that makes the rows of many calls where they are missing, and locks them all, in one order.
+ * The statement that inserts the missing rows of many calls and locks all of their rows, in one order.
  *
- * A made row has no state, and is read as if it were not there. The update never happens, but Postgres locks the row before
- * it finds that out. Returns the rows that it made.
+ * A made row has no state, and is read as if it were not there. The update never happens, but Postgres locks
+ * the row before it finds that out. Returns the rows that it made.
  */
 export function lockStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()

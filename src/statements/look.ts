@@ -18,9 +18,10 @@ export interface LookSource {
 }
 
 /**
- * The statement that looks at keys: it writes nothing and takes no lock. A key without a row has the state of a new one.
+ * The statement that looks at keys: it writes nothing and takes no lock. A key without a row has the state of
+ * a new one.
  *
- * The time of each row is read beside it.
+ * The clock is read once for each row.
  */
 export function lookStatement(source: LookSource): Statement {
   const { table, algorithm, injectedClock } = source

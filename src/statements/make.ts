@@ -26,8 +26,9 @@ export interface MakeSource {
 /**
  * The statement that makes rows that do not exist, in the order of the keys.
  *
- * `decided` is false for a key whose row was there by then: nothing was charged for it. A statement that does not wait has no
- * answer for keys whose rows exist; for a row that is just being made it waits three milliseconds, and fails with 55P03.
+ * `decided` is false for a key whose row was there by then: nothing was charged for it. A statement that does
+ * not wait has no answer for keys whose rows exist. If another transaction is just making one of the rows, it
+ * waits three milliseconds and then fails with 55P03.
  */
 export function makeStatement(source: MakeSource): Statement {
   const { table, algorithm, injectedClock, intent, waits } = source

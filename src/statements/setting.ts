@@ -3,8 +3,9 @@ import { name } from './builder.ts'
 import { type Link, link } from './link.ts'
 
 /**
- * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or waiting for it.
- * In a caller's transaction it would be the caller's data that does not wait, so there it is always the session's way.
+ * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or
+ * waiting for it. In a caller's transaction the setting would also apply to the caller's data, so there it is
+ * always `'as the session'`.
  */
 export type Commit = 'as the session' | 'async' | 'flushed'
 

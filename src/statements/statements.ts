@@ -9,8 +9,8 @@ import { sweepStatement } from './sweep.ts'
 import { type TakeManySource, type TakeOneSource, takeManyStatement, takeOneStatement } from './take.ts'
 import { usageStatement } from './usage.ts'
 
-// Each statement of a table is built and rendered when it is first needed, and kept as long as the table. Building one costs
-// Drizzle more than Postgres takes to run it.
+// Each statement of a table is built and rendered when it is first needed, and kept as long as the table.
+// Building one costs Drizzle more than Postgres takes to run it.
 
 export function takeOne(source: TakeOneSource): Statement {
   return kept(source.table, `one ${nameOf(source)} ${source.intent} ${source.waits}`, () =>

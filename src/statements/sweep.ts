@@ -10,8 +10,9 @@ export const SWEEP_ROWS = 100
 /**
  * The statement that sweeps: deletes the prefix's longest expired rows.
  *
- * It locks what it deletes and skips what others have locked, so it never waits for anyone and never deletes a row that
- * was renewed meanwhile. `now()` and not the clock: a volatile function cannot be looked up in the index.
+ * It locks what it deletes and skips what others have locked, so it never waits for anyone and never deletes
+ * a row that was renewed meanwhile. It uses `now()`, not the clock, because Postgres cannot search an index
+ * by a volatile function.
  */
 export function sweepStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()

@@ -20,7 +20,7 @@ export interface TakeManySource {
   /** The time is sent along instead of being read. */
   readonly injectedClock: boolean
   readonly commit: Commit
-  /** Whether it does nothing, and says so, where the table is not as large as the caller believes. */
+  /** Whether it does nothing, and says so, if the table does not have the size that the caller believes. */
   readonly guarded: boolean
 }
 
@@ -30,7 +30,7 @@ export interface TakeOneSource extends TakeManySource {
   readonly waits: boolean
 }
 
-/** The statement that takes from one key's row. It answers nothing where there is no row that it could lock. */
+/** The statement that takes from one key's row. It decides nothing if there is no row that it can lock. */
 export function takeOneStatement(source: TakeOneSource): Statement {
   const { table, algorithm, intent, waits, injectedClock } = source
   const parameters = new Parameters()
@@ -72,7 +72,10 @@ export function takeOneStatement(source: TakeOneSource): Statement {
   )
 }
 
-/** The statement that takes from many keys' rows, in the order of the keys. It leaves out the rows that others hold. */
+/**
+ * The statement that takes from many keys' rows, in the order of the keys. It leaves out the rows that others
+ * hold.
+ */
 export function takeManyStatement(source: TakeManySource): Statement {
   const { table, algorithm, injectedClock } = source
   const parameters = new Parameters()
@@ -100,8 +103,8 @@ export function takeManyStatement(source: TakeManySource): Statement {
   const numbers = { rate: name('rate'), calls: name('calls') }
   const decision = decided(algorithm, 'take', states, numbers, parameters)
 
-  // Always true. The planner takes a range for rare: it expects one row and finds it by the primary key, instead of reading
-  // a table that is small when the plan is made.
+  // Always true. The planner assumes that a range is rare. So it expects one row and uses the primary key,
+  // even if the table is small when the plan is made.
   const isRare = sql`${name('granted', DECIDED)} between 0 and ${MAX_CALLS}`
   const isTheRow = and(
     eq(table.prefix, parameters.text('prefix')),
