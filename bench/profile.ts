@@ -1,0 +1,104 @@
+// Where the server's time goes in a check: `npx tsx bench/profile.ts`. The server is one of our own, or the one that
+// `DATABASE_URL` names. Each figure is the median of many executions, as EXPLAIN (ANALYZE) tells it.
+import Table from 'cli-table3'
+import pg from 'pg'
+import { type Statement, valuesOf } from '../src/database/statement.ts'
+import { Ratelimit, rateLimitEphemeral } from '../src/index.ts'
+import { numberArray, textArray } from '../src/statements/calls.ts'
+import { takeMany, takeOne } from '../src/statements/statements.ts'
+import { startServer } from '../test/support/server.ts'
+import { keyNumber } from './measure.ts'
+import { createDatabase } from './server/database.ts'
+
+const ROWS = 1_000
+const EXECUTIONS = 300
+const PREFIX = 'profile'
+const limiter = Ratelimit.tokenBucket(1_000_000, '1h', 1_000_000)
+const source: Parameters<typeof takeMany>[0] = {
+  table: rateLimitEphemeral,
+  algorithm: limiter.algorithm,
+  injectedClock: false,
+  commit: 'as the session',
+  guarded: false,
+}
+
+interface Subject {
+  readonly text: string
+  readonly keys: number
+  values(first: number): readonly unknown[]
+}
+
+const update = 'update rate_limit_ephemeral set tokens = tokens - 1 where prefix = $1 and key = $2'
+const lock = 'select tokens, last_refill from rate_limit_ephemeral where prefix = $1 and key = $2 for update'
+const subjects: Record<string, Subject> = {
+  'bare UPDATE': { text: update, keys: 1, values: (first) => [PREFIX, keyNumber(first)] },
+  'SELECT ... FOR UPDATE': { text: lock, keys: 1, values: (first) => [PREFIX, keyNumber(first)] },
+  'check of one key': check(takeOne({ ...source, intent: 'take', waits: false }), 1),
+  'check of 2 keys': check(takeMany(source), 2),
+  'check of 32 keys': check(takeMany(source), 32),
+}
+
+function check(statement: Statement, keys: number): Subject {
+  return {
+    text: statement.sql,
+    keys,
+    values(first) {
+      const names = Array.from({ length: keys }, (_, i) => keyNumber((first + i) % ROWS)).sort()
+      const ones = names.map(() => 1)
+      const own =
+        keys === 1
+          ? { key: names[0] ?? '', rate: 1, calls: 1 }
+          : { key: textArray(names), rate: numberArray(ones), calls: numberArray(ones) }
+      return valuesOf(statement, { prefix: PREFIX, ...own }, limiter.params)
+    },
+  }
+}
+
+interface Times {
+  readonly planningUs: number
+  readonly executionUs: number
+}
+
+async function timesOf(client: pg.Client, { text, values }: Subject): Promise<Times> {
+  const all: Times[] = []
+  for (let i = 0; i < EXECUTIONS; i++) {
+    const query = {
+      text: `explain (analyze, timing off, format json) ${text}`,
+      values: [...values(i % ROWS)],
+    }
+    const { rows } = await client.query(query)
+    const [plan] = rows[0]['QUERY PLAN']
+    all.push({ planningUs: plan['Planning Time'] * 1000, executionUs: plan['Execution Time'] * 1000 })
+  }
+  return {
+    planningUs: median(all.map((each) => each.planningUs)),
+    executionUs: median(all.map((each) => each.executionUs)),
+  }
+}
+
+function median(numbers: readonly number[]): number {
+  return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN
+}
+
+const server = await startServer()
+try {
+  const { url, drop } = await createDatabase(server.url)
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  await client.query(
+    `insert into rate_limit_ephemeral (prefix, key, tokens, last_refill, expires_at)
+       select $1, 'user:' || number, 1000000, now(), now() + interval '1 hour' from generate_series(0, $2::int - 1) as number`,
+    [PREFIX, ROWS],
+  )
+  await client.query('vacuum analyze rate_limit_ephemeral')
+  const table = new Table({ head: ['µs of the server, a key', 'planning, unprepared', 'execution'] })
+  for (const [name, subject] of Object.entries(subjects)) {
+    const { planningUs, executionUs } = await timesOf(client, subject)
+    table.push([name, ...[planningUs, executionUs].map((us) => (us / subject.keys).toFixed(1))])
+  }
+  console.log(table.toString())
+  await client.end()
+  await drop()
+} finally {
+  await server.stop()
+}
