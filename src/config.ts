@@ -1,7 +1,6 @@
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
-import type { Ratelimit } from './ratelimit.ts'
 
 /** Options of every limiter. */
 interface CommonConfig {
@@ -117,14 +116,4 @@ export interface BlockOptions {
   readonly limiter?: Limiter | undefined
   /** Ends the wait: the call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
-}
-
-/** One of the calls of `Ratelimit.limitAll`. */
-export interface LimitRequest {
-  readonly ratelimit: Ratelimit
-  readonly key: string
-  /** What the call costs. 0 looks, a negative rate gives back. Default: `1`. */
-  readonly rate?: number | undefined
-  /** Another limit for this call. Default: the limiter's. */
-  readonly limiter?: Limiter | undefined
 }

@@ -18,7 +18,7 @@ import {
 import { Checker } from './check/checker.ts'
 import { chargeAll } from './check/limit-all.ts'
 import { type Reserved, reservationOf } from './check/reservation.ts'
-import type { BlockOptions, CallOptions, LimitOptions, LimitRequest, RatelimitConfig } from './config.ts'
+import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 import { autoMigrateForbidden, ensureTables } from './database/auto-migrate.ts'
 import { type Database, isTransaction } from './database/database.ts'
 import { Prepared } from './database/prepared.ts'
@@ -384,3 +384,13 @@ export class Ratelimit {
 }
 
 const SHIPPED = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
+
+/** One of the calls of `Ratelimit.limitAll`. */
+export interface LimitRequest {
+  readonly ratelimit: Ratelimit
+  readonly key: string
+  /** What the call costs. 0 looks, a negative rate gives back. Default: `1`. */
+  readonly rate?: number | undefined
+  /** Another limit for this call. Default: the limiter's. */
+  readonly limiter?: Limiter | undefined
+}
