@@ -28,7 +28,7 @@ const MAX_KEYS = 500
 const MAX_WAITING = 10_000
 
 /** Fewer keys than this are not worth another statement. */
-const MIN_SHARE = 32
+const MIN_SHARE = 128
 
 /**
  * For how long a held key waits for a place before it is tried again without waiting: its row may be free by

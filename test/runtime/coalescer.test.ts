@@ -189,8 +189,9 @@ describe('calls that arrive while others are under way', () => {
 describe('a burst', () => {
   test.each([
     { connections: 1, burst: 100, shares: [100] },
-    { connections: 4, burst: 400, shares: [100, 100, 100, 100] },
+    { connections: 4, burst: 600, shares: [150, 150, 150, 150] },
     { connections: 3, burst: 400, shares: [134, 133, 133] },
+    { connections: 4, burst: 200, shares: [128, 72] },
     { connections: 4, burst: 8, shares: [8] },
     { connections: 2, burst: 1200, shares: [500, 500] },
   ])(
