@@ -103,7 +103,7 @@ describe('no plan outlives the size of the table that it was made for', () => {
 
   async function grow(): Promise<void> {
     await database.script(`insert into ${TABLE} (prefix, key, tokens, last_refill, expires_at)
-      select '${PREFIX}', 'other ' || n, 5, now(), now() + interval '1 hour' from generate_series(1, 100000) as n`)
+      select '${PREFIX}', 'other ' || n, 5, now(), now() + interval '1 hour' from generate_series(1, 30000) as n`)
   }
 
   async function shrink(): Promise<void> {
