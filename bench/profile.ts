@@ -2,10 +2,11 @@
 // `DATABASE_URL` names. Each figure is the median of many executions, as EXPLAIN (ANALYZE) tells it.
 import Table from 'cli-table3'
 import pg from 'pg'
-import { type Statement, valuesOf } from '../src/database/statement.ts'
+import { valuesInOrder } from '../src/database/run.ts'
+import type { Statement } from '../src/database/statement.ts'
 import { Ratelimit, rateLimitEphemeral } from '../src/index.ts'
 import { numberArray, textArray } from '../src/statements/calls.ts'
-import { takeMany, takeOne } from '../src/statements/statements.ts'
+import { takeManyStatement, takeOneStatement } from '../src/statements/take.ts'
 import { startServer } from '../test/support/server.ts'
 import { keyNumber } from './measure.ts'
 import { createDatabase } from './server/database.ts'
@@ -14,9 +15,9 @@ const ROWS = 1_000
 const EXECUTIONS = 300
 const PREFIX = 'profile'
 const limiter = Ratelimit.tokenBucket(1_000_000, '1h', 1_000_000)
-const source: Parameters<typeof takeMany>[0] = {
+const source: Parameters<typeof takeManyStatement>[0] = {
   table: rateLimitEphemeral,
-  algorithm: limiter.algorithm,
+  rules: limiter,
   injectedClock: false,
   commit: 'as the session',
   guarded: false,
@@ -33,9 +34,9 @@ const lock = 'select tokens, last_refill from rate_limit_ephemeral where prefix 
 const subjects: Record<string, Subject> = {
   'bare UPDATE': { text: update, keys: 1, values: (first) => [PREFIX, keyNumber(first)] },
   'SELECT ... FOR UPDATE': { text: lock, keys: 1, values: (first) => [PREFIX, keyNumber(first)] },
-  'check of one key': check(takeOne({ ...source, intent: 'take', waits: false }), 1),
-  'check of 2 keys': check(takeMany(source), 2),
-  'check of 32 keys': check(takeMany(source), 32),
+  'check of one key': check(takeOneStatement({ ...source, intent: 'take', waits: false }), 1),
+  'check of 2 keys': check(takeManyStatement(source), 2),
+  'check of 32 keys': check(takeManyStatement(source), 32),
 }
 
 function check(statement: Statement, keys: number): Subject {
@@ -49,7 +50,7 @@ function check(statement: Statement, keys: number): Subject {
         keys === 1
           ? { key: names[0] ?? '', rate: 1, calls: 1 }
           : { key: textArray(names), rate: numberArray(ones), calls: numberArray(ones) }
-      return valuesOf(statement, { prefix: PREFIX, ...own }, limiter.params)
+      return valuesInOrder(statement, { prefix: PREFIX, ...own }, limiter.params)
     },
   }
 }

@@ -44,7 +44,7 @@ export function periodsOf(
   if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')
   const anchorMs = anchor === undefined ? undefined : readAnchor(anchor)
   const name = `${period} ${timeZone} ${anchorMs}`
-  const periodAt = known.get(name) ?? remembering(readPeriods(period, timeZone, anchorMs))
+  const periodAt = known.get(name) ?? withMemory(readPeriods(period, timeZone, anchorMs))
   known.set(name, periodAt)
   return { periodAt, name }
 }
@@ -93,7 +93,8 @@ function readAnchor(anchor: Date): number {
   return time
 }
 
-function remembering(periodAt: PeriodAt): PeriodAt {
+/** Neighbouring calls ask for the same period. */
+function withMemory(periodAt: PeriodAt): PeriodAt {
   let last: Period = { start: 0, end: 0 }
   return (time) => {
     if (time < last.start || time >= last.end) last = periodAt(time)

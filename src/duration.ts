@@ -18,18 +18,18 @@ const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
  * Reads a duration as whole milliseconds.
  *
  * @throws RatelimitError `INVALID_DURATION` when it is not one, is not a whole number of milliseconds, or lies
- * outside `shortestMs` to a hundred years.
+ * outside `minMs` to a hundred years.
  */
-export function parseDuration(duration: Duration, what: string, shortestMs = 1): number {
+export function parseDuration(duration: Duration, what: string, minMs = 1): number {
   const durationMs =
     typeof duration === 'string' && WRITTEN.test(duration) ? ms(duration as ms.StringValue) : duration
   const wholeMs = Math.round(Number(durationMs))
   // '1.1h' is 3960000.0000000005 ms.
   const isWhole = typeof durationMs === 'number' && Math.abs(durationMs - wholeMs) < 1e-6
-  if (!isWhole || wholeMs < shortestMs || wholeMs > MAX_MS) {
+  if (!isWhole || wholeMs < minMs || wholeMs > MAX_MS) {
     throw new RatelimitError(
       'INVALID_DURATION',
-      `${what} must be whole milliseconds from ${shortestMs} to a hundred years: a number, or a string like '10s' or '1d'.`,
+      `${what} must be whole milliseconds from ${minMs} to a hundred years: a number, or a string like '10s' or '1d'.`,
     )
   }
   return wholeMs

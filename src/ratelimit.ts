@@ -1,39 +1,20 @@
-import { rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
-import { calendarWindowLimiter } from './algorithms/calendar-window.ts'
-import { fixedWindowLimiter } from './algorithms/fixed-window.ts'
-import { sharesRows } from './algorithms/limiter.ts'
-import { slidingWindowLimiter } from './algorithms/sliding-window.ts'
-import { type TokenBucketOptions, tokenBucketLimiter } from './algorithms/token-bucket.ts'
-import { isUnlimited, UNLIMITED } from './algorithms/unlimited.ts'
-import type { CalendarOptions, CalendarPeriod } from './calendar.ts'
-import {
-  type LimitAllResult,
-  type LimitResult,
-  together,
-  type Usage,
-  unlimitedAnswer,
-  usageOf,
-} from './check/answer.ts'
-import { Checker } from './check/checker.ts'
-import { chargeAll } from './check/limit-all.ts'
-import { type Reserved, reservationOf } from './check/reservation.ts'
+import { calendarWindow } from './algorithms/calendar-window.ts'
+import { fixedWindow } from './algorithms/fixed-window.ts'
+import { slidingWindow } from './algorithms/sliding-window.ts'
+import { tokenBucket } from './algorithms/token-bucket.ts'
+import { unlimited } from './algorithms/unlimited.ts'
+import { answerOf, usageOf } from './check/answer.ts'
+import type { Checker } from './check/checker.ts'
+import { combined, decideAll } from './check/limit-all.ts'
+import { type Reserved, reserve } from './check/reservation.ts'
+import type { LimitAllResult, LimitResult, Usage } from './check/results.ts'
+import { checkerOf } from './check/setup.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
-import { autoMigrateForbidden, ensureTables } from './database/auto-migrate.ts'
-import { type Database, isTransaction } from './database/database.ts'
-import { Prepared } from './database/prepared.ts'
-import { inTransaction, retrying } from './database/retry.ts'
-import { runOnce } from './database/run.ts'
-import { valuesOf } from './database/statement.ts'
 import { type Duration, parseDuration } from './duration.ts'
-import { RatelimitError } from './errors.ts'
-import { purposeOf, type Request, type Target } from './runtime/call.ts'
+import type { Call } from './runtime/call.ts'
 import { wait } from './runtime/wait.ts'
-import { remove } from './statements/statements.ts'
-import { checkConfig, checkKey, checkLimiter, checkOption, checkRate, readClock } from './validate.ts'
-
-/** How many statements may be under way by default. */
-const CONNECTIONS = 4
+import { callOf, checkConfig, checkOption } from './validate.ts'
 
 /**
  * A rate limit or quota in your own Postgres.
@@ -61,99 +42,16 @@ export class Ratelimit {
 
   constructor(config: RatelimitConfig) {
     checkConfig(config)
-    const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
-    const { inMemoryBlock = false, maxBlockedKeys = 10_000, connections = CONNECTIONS } = config
-    const { cleanupProbability = 0.1, clock, tables = SHIPPED, autoMigrate = false } = config
-    const { preparedStatements, thresholds = [], dryRun = false } = config
-    this.prefix = prefix
-    this.#limiter = limiter
-    const migrates = autoMigrate && !autoMigrateForbidden()
-    this.#checker = new Checker({
-      home: {
-        db,
-        table: durable ? tables.durable : tables.ephemeral,
-        prepared: new Prepared(preparedStatements),
-      },
-      namespace: { prefix, clock: clock ? () => readClock(clock) : () => null },
-      limiter,
-      reporting: { thresholds: [...new Set(thresholds)], dryRun },
-      commit: durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session',
-      connections,
-      cleanupProbability,
-      maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
-      ensureTables: () => (migrates ? ensureTables(db, tables) : undefined),
-    })
+    this.prefix = config.prefix
+    this.#limiter = config.limiter
+    this.#checker = checkerOf(config)
   }
 
-  /**
-   * A bucket of `maxTokens` that gets `refillRate` tokens every `interval`.
-   *
-   * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`, `INVALID_OPTION`
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * Ratelimit.tokenBucket(5, '10s', 20) // 5 more every ten seconds, bursts of 20
-   * Ratelimit.tokenBucket(10, '1s', 100, { refill: 'continuous' }) // one every 100 ms
-   * ```
-   */
-  static tokenBucket(
-    refillRate: number,
-    interval: Duration,
-    maxTokens: number,
-    options?: TokenBucketOptions,
-  ): Limiter {
-    return tokenBucketLimiter(refillRate, interval, maxTokens, options)
-  }
-
-  /**
-   * `tokens` in any `window`, approximately: the previous window's count fades linearly while the current one
-   * runs.
-   *
-   * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
-   */
-  static slidingWindow(tokens: number, window: Duration): Limiter {
-    return slidingWindowLimiter(tokens, window)
-  }
-
-  /**
-   * `tokens` in each `window`. It opens with the first call and is over at its end.
-   *
-   * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
-   */
-  static fixedWindow(tokens: number, window: Duration): Limiter {
-    return fixedWindowLimiter(tokens, window)
-  }
-
-  /**
-   * `tokens` in each period of the calendar in a time zone, or in each one counted from an anchor: a
-   * subscription's start.
-   *
-   * A month from the 31st begins on the last day of a shorter month, and on the 31st again after it. A local
-   * time that does not exist moves forward; of a time that exists twice the first is used. Weeks begin on
-   * Monday.
-   *
-   * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or zone, and an anchor that
-   * is no date or more than a hundred years away.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * Ratelimit.calendarWindow(10_000, 'month') // from the 1st, UTC
-   * Ratelimit.calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor: new
-   * Date('2026-01-31T09:15:00Z') })
-   * ```
-   */
-  static calendarWindow(tokens: number, period: CalendarPeriod, options?: CalendarOptions): Limiter {
-    return calendarWindowLimiter(tokens, period, options)
-  }
-
-  /** No limit: always allowed, nothing is read or written. The key's stored row stays for the next plan. */
-  static unlimited(): Limiter {
-    return UNLIMITED
-  }
+  static readonly tokenBucket: typeof tokenBucket = tokenBucket
+  static readonly slidingWindow: typeof slidingWindow = slidingWindow
+  static readonly fixedWindow: typeof fixedWindow = fixedWindow
+  static readonly calendarWindow: typeof calendarWindow = calendarWindow
+  static readonly unlimited: typeof unlimited = unlimited
 
   /**
    * Decides and, when allowed, consumes. A denial writes nothing.
@@ -176,7 +74,8 @@ export class Ratelimit {
    * ```
    */
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
-    return this.#checker.check(this.#request(key, options), options.tx)
+    const outcome = await this.#checker.decide(this.#call(key, options), options.tx)
+    return answerOf(outcome, this.#checker.config.reporting)
   }
 
   /**
@@ -203,19 +102,7 @@ export class Ratelimit {
    * ```
    */
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
-    const request = this.#request(key, options)
-    const { rate: estimate, limiter: charged } = request
-    if (estimate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
-    const { answer, paidWindowStart } = await this.#checker.charge(request, options.tx)
-    if (!answer.success) return answer
-    return reservationOf(answer, estimate, (difference, { tx, limiter = charged }) => {
-      // Rows of another algorithm have not paid, so they give nothing back. A dry run never charges a call that
-      // it would have denied.
-      const isElsewhere = difference < 0 && !sharesRows(limiter, charged)
-      const rate = answer.wouldDeny || isElsewhere ? 0 : difference
-      const settling = { ...this.#request(key, { rate, limiter, force: true }), paidWindowStart }
-      return this.#checker.check(settling, tx)
-    })
+    return reserve(this.#checker, this.#call(key, options), options.tx)
   }
 
   /**
@@ -244,39 +131,11 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
-    const charges = requests.map(({ ratelimit, key, rate, limiter }) => {
-      const { namespace, home, reporting } = ratelimit.#checker
-      return { ...ratelimit.#request(key, { rate, limiter }), ...reporting, namespace, table: home.table }
-    })
-    const [first, ...others] = new Set(requests.map(({ ratelimit }) => ratelimit.#checker))
-    checkOption(first !== undefined, 'limitAll needs at least one request.')
-    checkOption(
-      others.every((other) => other.home.db === first.home.db),
-      'limitAll needs limiters of one database.',
-    )
-    const joined = first.joined(options.tx)
-    if (charges.every(({ limiter }) => isUnlimited(limiter))) {
-      return together(
-        requests,
-        charges.map(() => unlimitedAnswer(first.clockMs())),
-      )
-    }
-    try {
-      if (joined) return together(requests, await chargeAll(joined, charges, first.clockMs()))
-
-      for (const checker of [first, ...others]) await checker.ensureTables()
-      const clocks = [first, ...others].map((checker) => checker.namespace.clock())
-      const results = await inTransaction(first.home.db, (db) =>
-        chargeAll({ ...first.home, db }, charges, first.clockMs()),
-      )
-      for (const [i, checker] of [first, ...others].entries()) checker.sweepSometimes(clocks[i] ?? null)
-      return together(requests, results)
-    } finally {
-      for (const [i, { ratelimit }] of requests.entries()) {
-        const charge = charges[i] as Request
-        if (ratelimit.#checker.maySoften(charge)) ratelimit.#checker.forgetDenials(charge.key)
-      }
-    }
+    const calls = requests.map(({ ratelimit, key, rate, limiter }) => ({
+      checker: ratelimit.#checker,
+      call: ratelimit.#call(key, { rate, limiter }),
+    }))
+    return combined(requests, await decideAll(calls, options.tx))
   }
 
   /**
@@ -286,13 +145,11 @@ export class Ratelimit {
    * throws from the database.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
-    const request = this.#request(key, { ...options, rate: 0 })
-    const { limiter } = request
-    if (isUnlimited(limiter)) {
-      const { limit, remaining, reset } = unlimitedAnswer(this.#checker.clockMs())
-      return { limit, remaining, reset, used: 0 }
-    }
-    return this.#checker.decide(request, options.tx, (_, decision) => usageOf(limiter, decision))
+    const { call, decision } = await this.#checker.decide(
+      this.#call(key, { ...options, rate: 0 }),
+      options.tx,
+    )
+    return usageOf(call.limiter, decision)
   }
 
   /**
@@ -316,7 +173,7 @@ export class Ratelimit {
   async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
     const { signal, ...limitOptions } = options
     const timeoutMs = parseDuration(timeout, 'The timeout', 0)
-    checkOption(!isTransaction(this.#checker.home.db), 'blockUntilReady cannot wait inside a transaction.')
+    checkOption(!this.#checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
     const started = performance.now()
     for (;;) {
       signal?.throwIfAborted()
@@ -333,18 +190,7 @@ export class Ratelimit {
    * database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
-    const limiter = this.#checked(key, options)
-    const { namespace } = this.#checker
-    try {
-      await this.#at(options.tx, async (target) => {
-        const statement = remove(target.table)
-        await runOnce(target.db, statement, valuesOf(statement, { prefix: namespace.prefix, key }, {}))
-      })
-    } finally {
-      this.#checker.forgetDenials(key)
-    }
-    // Without a row a bucket starts with its initialTokens, which may be fewer.
-    if (!limiter.algorithm.startsFull) await this.limit(key, { ...options, rate: -limiter.params.limit })
+    await this.#checker.reset(this.#call(key, options), options.tx)
   }
 
   /**
@@ -354,36 +200,13 @@ export class Ratelimit {
    * @throws RatelimitError what {@link Ratelimit.limit} throws from the database.
    */
   async cleanup(): Promise<number> {
-    return this.#at(undefined, () => this.#checker.sweeper.sweepAll())
+    return this.#checker.cleanUp()
   }
 
-  #request(key: string, options: LimitOptions): Request {
-    const { rate = 1, force = false } = options
-    const limiter = this.#checked(key, options)
-    checkRate(rate, limiter)
-    const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
-    return { key, rate, limiter, purpose, paidWindowStart: null }
-  }
-
-  #checked(key: string, { limiter = this.#limiter }: CallOptions): Limiter {
-    checkKey(key, this.prefix)
-    checkLimiter(limiter)
-    return limiter
-  }
-
-  /**
-   * Runs the work in the transaction that it joins. Alone, it tries again if it lost against another
-   * transaction.
-   */
-  async #at<T>(tx: Database | undefined, work: (target: Target) => Promise<T>): Promise<T> {
-    const joined = this.#checker.joined(tx)
-    if (joined) return work(joined)
-    await this.#checker.ensureTables()
-    return retrying(() => work(this.#checker.home))
+  #call(key: string, options: LimitOptions): Call {
+    return callOf(this.prefix, this.#limiter, key, options)
   }
 }
-
-const SHIPPED = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
 
 /** One of the calls of `Ratelimit.limitAll`. */
 export interface LimitRequest {

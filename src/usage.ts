@@ -1,14 +1,16 @@
 import { sql } from 'drizzle-orm'
-import { type RateLimitTables, rateLimitDurable, rateLimitEphemeral } from '../schema/index.ts'
-import { type Limiter, paramsAt } from './algorithms/algorithm.ts'
-import { isUnlimited } from './algorithms/unlimited.ts'
-import { type Usage, usageOf } from './check/answer.ts'
+import type { RateLimitTables } from '../schema/index.ts'
+import type { Limiter } from './algorithms/algorithm.ts'
+import { paramsAt } from './algorithms/limiter.ts'
+import { usageOf } from './check/answer.ts'
+import type { Usage } from './check/results.ts'
+import { SHIPPED_TABLES } from './check/setup.ts'
 import type { Database } from './database/database.ts'
 import { execute, runOnce } from './database/run.ts'
-import { valuesOf } from './database/statement.ts'
 import { stateIn } from './runtime/ask.ts'
 import { CLOCK_MS } from './statements/levels.ts'
-import { usage as usageStatement } from './statements/statements.ts'
+import { kept, statementsOf } from './statements/statements.ts'
+import { usageStatement } from './statements/usage.ts'
 import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts'
 
 /** What to look for. */
@@ -53,18 +55,20 @@ export interface KeyUsage extends Usage {
  * ```
  */
 export async function usage(db: Database, options: UsageOptions): Promise<KeyUsage[]> {
-  const { prefix, limiter, top = 10, durable = true, tables = SHIPPED, clock } = options
+  const { prefix, limiter, top = 10, durable = true, tables = SHIPPED_TABLES, clock } = options
   checkPrefix(prefix)
   checkLimiter(limiter)
-  checkOption(!isUnlimited(limiter), 'usage needs a limit to read the rows by.')
+  checkOption(limiter.stored, 'usage needs a limit to read the rows by.')
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
   const injected = clock ? readClock(clock) : null
-  const statement = usageStatement(table, limiter.algorithm, injected !== null)
+  const isInjected = injected !== null
+  const name = `usage ${limiter.algorithm.name} ${limiter.startsFull} ${isInjected}`
+  const statement = kept(statementsOf(table), name, () => usageStatement(table, limiter, isInjected))
   let time = injected ?? Date.now()
   for (;;) {
     const params = paramsAt(limiter, time)
-    const rows = await runOnce(db, statement, valuesOf(statement, { prefix, top, clock: injected }, params))
+    const rows = await runOnce(db, statement, { prefix, top, clock: injected }, params)
     const found = rows.map((row) => ({
       key: String(row['key']),
       snapshot: { now: Number(row['now']), state: stateIn(row, limiter), params },
@@ -83,5 +87,3 @@ async function databaseClock(db: Database): Promise<number> {
   const [row] = await execute(db, sql`select ${CLOCK_MS} as now`)
   return Number(row?.['now'])
 }
-
-const SHIPPED = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }

@@ -1,8 +1,9 @@
 import { is } from 'drizzle-orm'
 import { PgTable } from 'drizzle-orm/pg-core'
 import type { Limiter } from './algorithms/algorithm.ts'
-import type { RatelimitConfig } from './config.ts'
+import type { LimitOptions, RatelimitConfig } from './config.ts'
 import { RatelimitError } from './errors.ts'
+import type { Call, Purpose } from './runtime/call.ts'
 
 // Checks before any SQL. No message holds the refused value, because keys may be people's addresses.
 
@@ -10,17 +11,17 @@ import { RatelimitError } from './errors.ts'
  * Prefix and key are one index entry together. Twice as much would still fit, at the cost of a deep and slow
  * index.
  */
-const MOST_BYTES = 1024
+const MAX_BYTES = 1024
 
 const utf8 = new TextEncoder()
 
-const LATEST_MS = Date.UTC(10_000)
+const MAX_TIME_MS = Date.UTC(10_000)
 
 /** More would take every connection that a server has by default. */
 const MAX_CONNECTIONS = 100
 
 /** A cache allocates the memory for all of its keys at once. */
-const MOST_BLOCKED_KEYS = 10_000_000
+const MAX_BLOCKED_KEYS = 10_000_000
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` */
 export function checkConfig(config: RatelimitConfig): void {
@@ -47,13 +48,33 @@ export function checkConfig(config: RatelimitConfig): void {
   checkOption(durable === true || !synchronousCommit, 'synchronousCommit needs durable: true.')
   checkOption(inMemoryBlock || maxBlockedKeys === undefined, 'maxBlockedKeys needs inMemoryBlock: true.')
   checkOption(
-    maxBlockedKeys === undefined || isFrom1To(MOST_BLOCKED_KEYS, maxBlockedKeys),
-    `maxBlockedKeys must be a whole number from 1 to ${MOST_BLOCKED_KEYS}.`,
+    maxBlockedKeys === undefined || isFrom1To(MAX_BLOCKED_KEYS, maxBlockedKeys),
+    `maxBlockedKeys must be a whole number from 1 to ${MAX_BLOCKED_KEYS}.`,
   )
 }
 
-function isFrom1To(most: number, value: number): boolean {
-  return Number.isSafeInteger(value) && value > 0 && value <= most
+function isFrom1To(max: number, value: number): boolean {
+  return Number.isSafeInteger(value) && value > 0 && value <= max
+}
+
+/**
+ * The call that the options ask for, of the limiter that they name or of the given one.
+ *
+ * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_RATE`
+ */
+export function callOf(prefix: string, own: Limiter, key: string, options: LimitOptions): Call {
+  const { rate = 1, limiter = own, force = false } = options
+  checkKey(key, prefix)
+  checkLimiter(limiter)
+  checkRate(rate, limiter)
+  const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
+  return { key, rate, limiter, purpose, paidWindowStart: null }
+}
+
+/** What a call of this rate asks for, unless it is forced. */
+export function purposeOf(rate: number): Purpose {
+  if (rate > 0) return 'take'
+  return rate < 0 ? 'adjust' : 'look'
 }
 
 /** @throws RatelimitError `INVALID_PREFIX` */
@@ -63,7 +84,7 @@ export function checkPrefix(prefix: unknown): asserts prefix is string {
 }
 
 /** @throws RatelimitError `INVALID_KEY` */
-export function checkKey(key: unknown, prefix: string): asserts key is string {
+function checkKey(key: unknown, prefix: string): asserts key is string {
   const fault = faultOf(key, prefix)
   if (fault) throw new RatelimitError('INVALID_KEY', `The key ${fault}.`)
 }
@@ -76,14 +97,14 @@ function faultOf(text: unknown, before: string): string | undefined {
   if (!text.isWellFormed()) return 'must be well-formed Unicode'
   // A UTF-16 unit takes three bytes at most, so nearly all keys need no counting.
   const units = before.length + text.length
-  if (units * 3 > MOST_BYTES && utf8.encode(before + text).length > MOST_BYTES) {
-    return `is too long: prefix and key have ${MOST_BYTES} bytes of UTF-8 together; hash longer keys`
+  if (units * 3 > MAX_BYTES && utf8.encode(before + text).length > MAX_BYTES) {
+    return `is too long: prefix and key have ${MAX_BYTES} bytes of UTF-8 together; hash longer keys`
   }
   return undefined
 }
 
 /** @throws RatelimitError `INVALID_RATE` */
-export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate is number {
+function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate is number {
   const valid = algorithm.integersOnly
     ? Number.isSafeInteger(rate)
     : Number.isFinite(rate) && Math.abs(Number(rate)) <= Number.MAX_SAFE_INTEGER
@@ -115,7 +136,7 @@ export function checkOption(valid: boolean, what: string): asserts valid {
 export function readClock(clock: () => Date): number {
   const time = clock()
   const ms = time instanceof Date ? time.getTime() : Number.NaN
-  if (!(Math.abs(ms) < LATEST_MS))
+  if (!(Math.abs(ms) < MAX_TIME_MS))
     throw new RatelimitError('INVALID_CLOCK', 'The clock must return a valid Date before the year 10,000.')
   return ms
 }

@@ -54,12 +54,31 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
  * same bits.
  */
 export interface NumberFormulas<Column extends StateColumn, Param extends string, State> {
+  fresh(now: number, params: Numbers<Param>): State
   /** How much a settled state will have left at `time` if nothing else is taken. */
   available(state: Numbers<Column>, time: number, params: Numbers<Param>): number
   used(state: Numbers<Column>, now: number, params: Numbers<Param>): number
   consume(state: Numbers<Column>, now: number, amount: number, params: Numbers<Param>): State
   /** About when `wanted` will be available; the search for the exact time begins there. */
   guess(state: Numbers<Column>, wanted: number, now: number, params: Numbers<Param>): number
+}
+
+/** The part of an algorithm that works out answers. */
+export interface Answering<Column extends StateColumn, Param extends string, State> {
+  /** Also the name under which its statements are kept. */
+  readonly name: string
+  /** A window counts what was taken, a bucket what is left. */
+  readonly kind: 'window' | 'bucket'
+  /** Whether it counts whole units only, so that a fractional rate is refused. */
+  readonly integersOnly: boolean
+  /**
+   * By how much a rate may exceed what is available and be granted: fractions are inexact. In units of the
+   * limit.
+   */
+  readonly tolerance: number
+  /** The column that holds the most that was used in the window, for an algorithm that keeps it. */
+  readonly peak?: Column
+  readonly numbers: NumberFormulas<Column, Param | CommonParam, State>
 }
 
 /**
@@ -73,11 +92,7 @@ export interface Algorithm<
   Param extends string,
   SqlState = Expressions<Column>,
   NumberState = Numbers<Column>,
-> {
-  /** Also the name under which its statements are kept. */
-  readonly name: string
-  /** A window counts what was taken, a bucket what is left. */
-  readonly kind: 'window' | 'bucket'
+> extends Answering<Column, Param, NumberState> {
   /** The columns of its state. A row in which one of them is null belongs to another algorithm. */
   readonly columns: readonly Column[]
   /**
@@ -88,22 +103,7 @@ export interface Algorithm<
   readonly datedBy: Column & ('windowStart' | 'lastRefill')
   /** The parameters that its formulas in SQL use, besides the common ones. */
   readonly params: readonly Param[]
-  /** Whether it counts whole units only, so that a fractional rate is refused. */
-  readonly integersOnly: boolean
-  /**
-   * By how much a rate may exceed what is available and be granted: fractions are inexact. In units of the
-   * limit.
-   */
-  readonly tolerance: number
-  /**
-   * If false, a new state has less than the limit, and a denied first check writes it so that it begins to
-   * fill.
-   */
-  readonly startsFull: boolean
-  /** The column that holds the most that was used in the window, for an algorithm that keeps it. */
-  readonly peak?: Column
   readonly sql: SqlFormulas<Column, Param | CommonParam, SqlState>
-  readonly numbers: NumberFormulas<Column, Param | CommonParam, NumberState>
   /**
    * Whether the parameters that were sent are those of `now`, for an algorithm whose parameters depend on it.
    * If false, nothing is decided, and the statement runs again with the parameters of the time that it
@@ -120,11 +120,24 @@ export type AnyAlgorithm = Algorithm<
   Partial<Numbers<StateColumn>>
 >
 
+/** What the text of a statement depends on. */
+export interface Rules {
+  readonly algorithm: AnyAlgorithm
+  /**
+   * If false, a new key has less than the limit. A denied first check then writes its row, so that it begins
+   * to fill, and rows never expire: a deleted row would start with less again.
+   */
+  readonly startsFull: boolean
+}
+
 export type Params = Numbers<string> & Numbers<CommonParam>
 
-/** An algorithm with its parameters: what the constructors on `Ratelimit` make. */
-export interface Limiter {
-  readonly algorithm: AnyAlgorithm
+/** A limit, as the functions on `Ratelimit` make it. */
+export type Limiter = StoredLimiter | Unlimited
+
+/** An algorithm with its parameters: a limit that is counted in a row. */
+export interface StoredLimiter extends Rules {
+  readonly stored: true
   readonly params: Params
   /** Equal for two limiters that are the same limit. */
   readonly signature: string
@@ -132,15 +145,9 @@ export interface Limiter {
   readonly periodAt?: PeriodAt
 }
 
-/** The parameters of a limiter at a time. */
-export function paramsAt({ params, periodAt }: Limiter, time: number): Params {
-  if (!periodAt) return params
-  const { start, end } = periodAt(time)
-  return { ...params, periodStart: start, periodEnd: end }
-}
-
-/** Whether `time` lies in the period that the parameters are for. */
-export function appliesAt(params: Params, time: number): boolean {
-  const { periodStart = Number.NEGATIVE_INFINITY, periodEnd = Number.POSITIVE_INFINITY } = params
-  return time >= periodStart && time < periodEnd
+/** No limit: there is no row, and no statement is run. */
+export interface Unlimited {
+  readonly stored: false
+  readonly algorithm: Answering<StateColumn, string, Partial<Numbers<StateColumn>>>
+  readonly params: Params
 }

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import ms from 'ms'
 import { type CalendarOptions, type CalendarPeriod, periodsOf } from '../calendar.ts'
-import type { Algorithm, Limiter } from './algorithm.ts'
+import type { Algorithm, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
@@ -13,7 +13,7 @@ import { checkTokens, countAfter, countNumberAfter } from './window.ts'
  * threshold is crossed once a period; and it tells the row from a fixed window's, whose start means something
  * else.
  */
-export const calendarWindow: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | 'periodEnd'> = {
+const algorithm: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | 'periodEnd'> = {
   name: 'calendarWindow',
   kind: 'window',
   columns: ['count', 'windowStart', 'tokens'],
@@ -22,7 +22,6 @@ export const calendarWindow: Algorithm<'count' | 'windowStart' | 'tokens', 'peri
   params: ['periodStart', 'periodEnd'],
   integersOnly: true,
   tolerance: 0,
-  startsFull: true,
   peak: 'tokens',
 
   applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
@@ -47,6 +46,7 @@ export const calendarWindow: Algorithm<'count' | 'windowStart' | 'tokens', 'peri
     expiresAt: (_state, { periodEnd }) => periodEnd,
   },
   numbers: {
+    fresh: (_now, { periodStart }) => ({ count: 0, tokens: 0, windowStart: periodStart }),
     available: ({ count }, time, { limit, periodEnd }) => (time < periodEnd ? limit - count : limit),
     used: ({ count }) => count,
     consume: ({ count, tokens, windowStart }, _now, amount) => ({
@@ -58,17 +58,35 @@ export const calendarWindow: Algorithm<'count' | 'windowStart' | 'tokens', 'peri
   },
 }
 
-/** @throws RatelimitError `INVALID_LIMIT`, `INVALID_OPTION` */
-export function calendarWindowLimiter(
+/** The longest possible: how far ahead a row may be must not depend on the guessed period. */
+const MAX_PERIODS = { day: '25h', week: '169h', month: '745h', year: '8785h' } as const
+
+/**
+ * `tokens` in each period of the calendar in a time zone, or in each one counted from an anchor: a
+ * subscription's start.
+ *
+ * A month from the 31st begins on the last day of a shorter month, and on the 31st again after it. A local
+ * time that does not exist moves forward; of a time that exists twice the first is used. Weeks begin on
+ * Monday.
+ *
+ * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or zone, and for an anchor
+ * that is not a date or lies more than a hundred years away.
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ *
+ * const anchor = new Date('2026-01-31T09:15:00Z')
+ * Ratelimit.calendarWindow(10_000, 'month') // from the 1st, UTC
+ * Ratelimit.calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor })
+ * ```
+ */
+export function calendarWindow(
   tokens: number,
   period: CalendarPeriod,
   options: CalendarOptions = {},
-): Limiter {
+): StoredLimiter {
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
-  // The longest possible: how far ahead a row may be must not depend on the guessed period.
-  const periodMs = ms(LONGEST[period])
-  return limiterOf(calendarWindow, { limit: tokens, periodMs }, { periodAt, name })
+  return limiterOf(algorithm, { limit: tokens, periodMs: ms(MAX_PERIODS[period]) }, { periodAt, name })
 }
-
-const LONGEST = { day: '25h', week: '169h', month: '745h', year: '8785h' } as const

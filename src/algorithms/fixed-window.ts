@@ -1,11 +1,10 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
-import type { Algorithm, Limiter } from './algorithm.ts'
+import type { Algorithm, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
-/** Opens with the first call and ends `periodMs` later. At its end it is over. */
-export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
+const algorithm: Algorithm<'count' | 'windowStart', never> = {
   name: 'fixedWindow',
   kind: 'window',
   columns: ['count', 'windowStart'],
@@ -14,7 +13,6 @@ export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
   params: [],
   integersOnly: true,
   tolerance: 0,
-  startsFull: true,
 
   sql: {
     holds: ({ count, windowStart }, clock, { periodMs }) =>
@@ -30,6 +28,7 @@ export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
     expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + ${periodMs}`,
   },
   numbers: {
+    fresh: (now) => ({ count: 0, windowStart: now }),
     available: ({ count, windowStart }, time, { limit, periodMs }) =>
       time < windowStart + periodMs ? limit - count : limit,
     used: ({ count }) => count,
@@ -41,8 +40,12 @@ export const fixedWindow: Algorithm<'count' | 'windowStart', never> = {
   },
 }
 
-/** @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION` */
-export function fixedWindowLimiter(tokens: number, window: Duration): Limiter {
+/**
+ * `tokens` in each `window`. It opens with the first call and is over at its end.
+ *
+ * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
+ */
+export function fixedWindow(tokens: number, window: Duration): StoredLimiter {
   checkTokens(tokens)
-  return limiterOf(fixedWindow, { limit: tokens, periodMs: parseDuration(window, 'The window') })
+  return limiterOf(algorithm, { limit: tokens, periodMs: parseDuration(window, 'The window') })
 }

@@ -1,4 +1,4 @@
-import type { AnyAlgorithm, Limiter, Numbers } from './algorithm.ts'
+import type { AnyAlgorithm, Limiter, Numbers, Params, StoredLimiter } from './algorithm.ts'
 
 /**
  * Rows expire on a grid of an eighth of the period, so that most updates leave the indexed column as it is
@@ -11,19 +11,39 @@ const MIN_GRID_MS = 1000
 export function limiterOf(
   algorithm: AnyAlgorithm,
   own: Numbers<string> & Numbers<'limit' | 'periodMs'>,
-  calendar: Pick<Limiter, 'periodAt'> & { readonly name?: string } = {},
-): Limiter {
+  calendar: Pick<StoredLimiter, 'periodAt'> & { readonly name?: string } = {},
+): StoredLimiter {
   const { name = '', ...periods } = calendar
   const expiryGridMs = Math.max(MIN_GRID_MS, Math.floor(own.periodMs / GRID_SHARE))
+  const params = { ...own, expiryGridMs }
   const signature = `${algorithm.name} ${Object.values(own).join()} ${name}`
-  return { algorithm, params: { ...own, expiryGridMs }, signature, ...periods }
+  return { stored: true, algorithm, params, signature, startsFull: startsFull(algorithm, params), ...periods }
 }
 
-export function sameLimiter(one: Limiter, other: Limiter): boolean {
+function startsFull({ numbers }: AnyAlgorithm, params: Params): boolean {
+  // An algorithm reads its own columns only, and fills them.
+  const state = numbers.fresh(0, params) as Parameters<typeof numbers.available>[0]
+  return numbers.available(state, 0, params) >= params.limit
+}
+
+export function sameLimiter(one: StoredLimiter, other: StoredLimiter): boolean {
   return one === other || one.signature === other.signature
 }
 
 /** Whether what one limiter writes is read by the other. */
 export function sharesRows(one: Limiter, other: Limiter): boolean {
-  return one.algorithm.columns === other.algorithm.columns
+  return one.stored && other.stored && one.algorithm.columns === other.algorithm.columns
+}
+
+/** The parameters of a limiter at a time. */
+export function paramsAt({ params, periodAt }: StoredLimiter, time: number): Params {
+  if (!periodAt) return params
+  const { start, end } = periodAt(time)
+  return { ...params, periodStart: start, periodEnd: end }
+}
+
+/** Whether `time` lies in the period that the parameters are for. */
+export function appliesAt(params: Params, time: number): boolean {
+  const { periodStart = Number.NEGATIVE_INFINITY, periodEnd = Number.POSITIVE_INFINITY } = params
+  return time >= periodStart && time < periodEnd
 }

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
-import type { Algorithm, Expression, Limiter } from './algorithm.ts'
+import type { Algorithm, Expression, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
@@ -35,10 +35,10 @@ const inWholeNumbers: Fading = {
   },
 }
 
-/** The window for limits and lengths whose product a double can hold. */
-export const slidingWindow: Algorithm<Column, never> = algorithm('slidingWindow', inDoubles)
+/** For limits and lengths whose product a double can hold. */
+const ordinary: Algorithm<Column, never> = algorithm('slidingWindow', inDoubles)
 
-const largeSlidingWindow: Algorithm<Column, never> = algorithm('largeSlidingWindow', inWholeNumbers)
+const large: Algorithm<Column, never> = algorithm('largeSlidingWindow', inWholeNumbers)
 
 /**
  * Two neighbouring fixed windows; the previous one's count fades linearly while the current one runs.
@@ -58,7 +58,6 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
     params: [],
     integersOnly: true,
     tolerance: 0,
-    startsFull: true,
 
     sql: {
       holds: ({ count, prevCount, windowStart }, clock, { periodMs }) =>
@@ -88,6 +87,7 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
       expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
     },
     numbers: {
+      fresh: (now) => ({ count: 0, prevCount: 0, windowStart: now }),
       available: ({ count, prevCount, windowStart }, time, { limit, periodMs }) => {
         const ends = windowStart + periodMs
         const left = (taken: number, leftMs: number) =>
@@ -115,10 +115,15 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
   }
 }
 
-/** @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION` */
-export function slidingWindowLimiter(tokens: number, window: Duration): Limiter {
+/**
+ * `tokens` in any `window`, approximately: the previous window's count fades linearly while the current one
+ * runs.
+ *
+ * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
+ */
+export function slidingWindow(tokens: number, window: Duration): StoredLimiter {
   checkTokens(tokens)
   const periodMs = parseDuration(window, 'The window')
   const isLarge = tokens * periodMs > Number.MAX_SAFE_INTEGER
-  return limiterOf(isLarge ? largeSlidingWindow : slidingWindow, { limit: tokens, periodMs })
+  return limiterOf(isLarge ? large : ordinary, { limit: tokens, periodMs })
 }

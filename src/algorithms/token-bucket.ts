@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, MAX_MS, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Algorithm, Expressions, Limiter, Numbers } from './algorithm.ts'
+import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 
 /**
@@ -11,93 +11,76 @@ import { limiterOf } from './limiter.ts'
 const TOLERANCE = 1e-9
 /** Amounts are well above the tolerance. */
 const MIN_AMOUNT = 1e-6
-const tolerance = sql.raw(String(TOLERANCE))
 
-const COLUMNS = ['tokens', 'lastRefill'] as const
-type Column = (typeof COLUMNS)[number]
+type Column = 'tokens' | 'lastRefill'
 type Param = 'refillRate' | 'intervalMs' | 'tickMs' | 'initialTokens'
-type InSql = Expressions<Param | 'limit' | 'periodMs'>
-type InNumbers = Numbers<Param | 'limit' | 'periodMs'>
+type Params = Param | 'limit' | 'periodMs'
 
 /**
- * A bucket that gets `refillRate` tokens every `intervalMs`, counted each `tickMs`: the interval for whole
- * refills, a millisecond for continuous ones.
- *
  * Until something is taken the state stays as it was written, and refills are counted from there: no time is
  * lost.
  */
-export const tokenBucket: Algorithm<Column, Param> = bucket({ startsFull: true })
+const algorithm: Algorithm<Column, Param> = {
+  name: 'tokenBucket',
+  kind: 'bucket',
+  columns: ['tokens', 'lastRefill'],
+  emptyColumns: [],
+  datedBy: 'lastRefill',
+  params: ['refillRate', 'intervalMs', 'tickMs', 'initialTokens'],
+  integersOnly: false,
+  tolerance: TOLERANCE,
 
-/**
- * A bucket whose new keys have less than `maxTokens`. It never equals a new one again once it has filled, so
- * its rows never expire: deleting one would take tokens away.
- */
-const partlyFilledBucket: Algorithm<Column, Param> = bucket({ startsFull: false })
-
-function bucket({ startsFull }: { readonly startsFull: boolean }): Algorithm<Column, Param> {
-  const countedMs = (
-    { lastRefill }: Expressions<Column>,
-    now: Expressions<'now'>['now'],
-    { tickMs }: InSql,
-  ) => sql<number>`floor((${now} - ${lastRefill}) / ${tickMs}) * ${tickMs}`
-  const countedNumberMs = ({ lastRefill }: Numbers<Column>, now: number, { tickMs }: InNumbers) =>
-    Math.floor((now - lastRefill) / tickMs) * tickMs
-
-  const self: Algorithm<Column, Param> = {
-    name: startsFull ? 'tokenBucket' : 'partlyFilledBucket',
-    kind: 'bucket',
-    columns: COLUMNS,
-    emptyColumns: [],
-    datedBy: 'lastRefill',
-    params: ['refillRate', 'intervalMs', 'tickMs', 'initialTokens'],
-    integersOnly: false,
-    tolerance: TOLERANCE,
-    startsFull,
-
-    sql: {
-      // Amounts that no bucket can have would admit, or deny, for ever. Postgres sorts NaN above every
-      // number.
-      holds: ({ tokens, lastRefill }, clock, { periodMs }) =>
-        sql`${lastRefill} - ${clock} <= ${periodMs} and ${lastRefill} > -1e14 and abs(${tokens}) < 1e100`,
-      settle: (row) => row,
-      fresh: (now, params) => ({
-        tokens: startsFull ? params.limit : params.initialTokens,
-        lastRefill: now,
-      }),
-      available: (state, now, params) => {
-        const { refillRate, intervalMs, limit } = params
-        return sql`least(${state.tokens} + ${countedMs(state, now, params)} * ${refillRate} / ${intervalMs}, ${limit})`
-      },
-      used: (state, now, params) => sql`${params.limit} - ${self.sql.available(state, now, params)}`,
-      consume: (state, now, available, amount, params) => ({
-        tokens: sql`least(${available} - ${amount}, ${params.limit})`,
-        lastRefill: sql`${state.lastRefill} + ${countedMs(state, now, params)}`,
-      }),
-      expiresAt: ({ tokens, lastRefill }, { limit, refillRate, intervalMs, tickMs }) =>
-        startsFull
-          ? sql`${lastRefill} + ceil((${limit} - ${tokens} - ${tolerance}) * ${intervalMs} / ${refillRate} / ${tickMs}) * ${tickMs}`
-          : sql`'Infinity'::float8`,
+  sql: {
+    // Amounts that no bucket can have would admit, or deny, for ever. Postgres sorts NaN above every number.
+    holds: ({ tokens, lastRefill }, clock, { periodMs }) =>
+      sql`${lastRefill} - ${clock} <= ${periodMs} and ${lastRefill} > -1e14 and abs(${tokens}) < 1e100`,
+    settle: (row) => row,
+    fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),
+    available,
+    used: (state, now, params) => sql`${params.limit} - ${available(state, now, params)}`,
+    consume: (state, now, left, amount, params) => ({
+      tokens: sql`least(${left} - ${amount}, ${params.limit})`,
+      lastRefill: sql`${state.lastRefill} + ${refilledMs(state, now, params)}`,
+    }),
+    expiresAt: ({ tokens, lastRefill }, { limit, refillRate, intervalMs, tickMs }) =>
+      sql`${lastRefill} + ceil((${limit} - ${tokens} - ${sql.raw(String(TOLERANCE))}) * ${intervalMs} / ${refillRate} / ${tickMs}) * ${tickMs}`,
+  },
+  numbers: {
+    fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),
+    available: availableNumber,
+    used: (state, now, params) => params.limit - availableNumber(state, now, params),
+    consume: (state, now, amount, params) => ({
+      tokens: Math.min(availableNumber(state, now, params) - amount, params.limit),
+      lastRefill: state.lastRefill + refilledNumberMs(state, now, params),
+    }),
+    guess: ({ tokens, lastRefill }, wanted, _now, { refillRate, intervalMs, tickMs }) => {
+      const missingMs = ((wanted - tokens - TOLERANCE) * intervalMs) / refillRate
+      return lastRefill + Math.ceil(missingMs / tickMs) * tickMs
     },
-    numbers: {
-      available: (state, time, params) => {
-        const { refillRate, intervalMs, limit } = params
-        return Math.min(
-          state.tokens + (countedNumberMs(state, time, params) * refillRate) / intervalMs,
-          limit,
-        )
-      },
-      used: (state, now, params) => params.limit - self.numbers.available(state, now, params),
-      consume: (state, now, amount, params) => ({
-        tokens: Math.min(self.numbers.available(state, now, params) - amount, params.limit),
-        lastRefill: state.lastRefill + countedNumberMs(state, now, params),
-      }),
-      guess: ({ tokens, lastRefill }, wanted, _now, { refillRate, intervalMs, tickMs }) => {
-        const missingMs = ((wanted - tokens - TOLERANCE) * intervalMs) / refillRate
-        return lastRefill + Math.ceil(missingMs / tickMs) * tickMs
-      },
-    },
-  }
-  return self
+  },
+}
+
+function available(state: Expressions<Column>, now: Expression, params: Expressions<Params>): Expression {
+  const { refillRate, intervalMs, limit } = params
+  return sql`least(${state.tokens} + ${refilledMs(state, now, params)} * ${refillRate} / ${intervalMs}, ${limit})`
+}
+
+function availableNumber(state: Numbers<Column>, time: number, params: Numbers<Params>): number {
+  const { refillRate, intervalMs, limit } = params
+  return Math.min(state.tokens + (refilledNumberMs(state, time, params) * refillRate) / intervalMs, limit)
+}
+
+/** The time since the last refill in whole ticks. */
+function refilledMs(
+  { lastRefill }: Expressions<Column>,
+  now: Expression,
+  { tickMs }: Expressions<Params>,
+): Expression {
+  return sql`floor((${now} - ${lastRefill}) / ${tickMs}) * ${tickMs}`
+}
+
+function refilledNumberMs({ lastRefill }: Numbers<Column>, now: number, { tickMs }: Numbers<Params>): number {
+  return Math.floor((now - lastRefill) / tickMs) * tickMs
 }
 
 /** How a bucket fills, and how it starts. */
@@ -111,13 +94,25 @@ export interface TokenBucketOptions {
   readonly initialTokens?: number
 }
 
-/** @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`, `INVALID_OPTION` */
-export function tokenBucketLimiter(
+/**
+ * A bucket of `maxTokens` that gets `refillRate` tokens every `interval`.
+ *
+ * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`, `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ *
+ * Ratelimit.tokenBucket(5, '10s', 20) // 5 more every ten seconds, bursts of 20
+ * Ratelimit.tokenBucket(10, '1s', 100, { refill: 'continuous' }) // one every 100 ms
+ * ```
+ */
+export function tokenBucket(
   refillRate: number,
   interval: Duration,
   maxTokens: number,
   { refill = 'interval', initialTokens = maxTokens }: TokenBucketOptions = {},
-): Limiter {
+): StoredLimiter {
   const intervalMs = parseDuration(interval, 'The interval')
   if (refill !== 'interval' && refill !== 'continuous') {
     throw new RatelimitError('INVALID_OPTION', "refill must be 'interval' or 'continuous'.")
@@ -136,7 +131,6 @@ export function tokenBucketLimiter(
   if (periodMs > MAX_MS) {
     throw new RatelimitError('INVALID_LIMIT', 'The bucket must be full within a hundred years.')
   }
-  const algorithm = initialTokens < maxTokens ? partlyFilledBucket : tokenBucket
   return limiterOf(algorithm, { limit: maxTokens, periodMs, refillRate, intervalMs, tickMs, initialTokens })
 }
 

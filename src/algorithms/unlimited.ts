@@ -1,15 +1,26 @@
-import type { AnyAlgorithm, Limiter } from './algorithm.ts'
-import { fixedWindow } from './fixed-window.ts'
+import type { Unlimited } from './algorithm.ts'
 
-/** Never asked: a call without a limit needs no statement. */
-const unlimited: AnyAlgorithm = { ...fixedWindow, name: 'unlimited', columns: [], integersOnly: false }
+const INFINITY = Number.POSITIVE_INFINITY
 
-export const UNLIMITED: Limiter = {
-  algorithm: unlimited,
-  params: { limit: Number.POSITIVE_INFINITY, periodMs: 1, expiryGridMs: 1 },
-  signature: 'unlimited',
+const UNLIMITED: Unlimited = {
+  stored: false,
+  algorithm: {
+    name: 'unlimited',
+    kind: 'bucket',
+    integersOnly: false,
+    tolerance: 0,
+    numbers: {
+      fresh: () => ({}),
+      available: () => INFINITY,
+      used: () => 0,
+      consume: (state) => state,
+      guess: (_state, _wanted, now) => now,
+    },
+  },
+  params: { limit: INFINITY, periodMs: 1, expiryGridMs: 1 },
 }
 
-export function isUnlimited({ algorithm }: Limiter): boolean {
-  return algorithm === unlimited
+/** No limit: always allowed, nothing is read or written. The key's stored row stays for the next plan. */
+export function unlimited(): Unlimited {
+  return UNLIMITED
 }

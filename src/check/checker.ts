@@ -1,25 +1,24 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { isUnlimited } from '../algorithms/unlimited.ts'
+import type { Snapshot } from '../algorithms/search.ts'
+import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
-import type { RatelimitError } from '../errors.ts'
-import type { Decision, Namespace, PendingCall, Purpose, Request, Target } from '../runtime/call.ts'
+import { retrying } from '../database/retry.ts'
+import { runOnce } from '../database/run.ts'
+import type { Call, Namespace, Request, Table } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider, decideOne } from '../runtime/decide.ts'
 import { Sweeper } from '../runtime/sweep.ts'
+import { removeStatement } from '../statements/remove.ts'
 import type { Commit } from '../statements/setting.ts'
+import { kept } from '../statements/statements.ts'
 import { checkOption } from '../validate.ts'
-import { answerOf, denying, type LimitResult, type Reporting, unlimitedAnswer } from './answer.ts'
+import type { Outcome, Reporting } from './answer.ts'
 import { DenyCache, forgetDenials, type Sent } from './deny-cache.ts'
-
-/**
- * Makes a result from a decision. `place` is the call's place among the equal calls that were decided
- * together.
- */
-export type Finish<T> = (request: Request, decision: Decision, place: number) => T
 
 /** How a checker is made. */
 export interface CheckerConfig {
-  readonly home: Target
+  readonly home: Connection
+  readonly table: Table
   readonly namespace: Namespace
   readonly limiter: Limiter
   readonly reporting: Reporting
@@ -27,182 +26,138 @@ export interface CheckerConfig {
   readonly connections: number
   readonly cleanupProbability: number
   readonly maxBlockedKeys: number | undefined
-  ensureTables(): Promise<void> | undefined
+  /** Waited for before the first statement. */
+  readonly ensureTables: (() => Promise<void>) | undefined
 }
 
-/** Decides valid requests: in a transaction of the caller's, or alone, where they share statements. */
+/** Decides valid calls: in a transaction of the caller's, or alone, where they share statements. */
 export class Checker {
-  readonly home: Target
-  readonly namespace: Namespace
-  readonly reporting: Reporting
+  readonly config: CheckerConfig
   readonly sweeper: Sweeper
-  readonly ensureTables: () => Promise<void> | undefined
-  readonly #limiter: Limiter
   readonly #coalescer: Coalescer
   readonly #denials: DenyCache | undefined
-  readonly #cleanupProbability: number
 
   constructor(config: CheckerConfig) {
-    const { home, namespace, commit, connections, maxBlockedKeys } = config
-    this.home = home
-    this.namespace = namespace
-    this.reporting = config.reporting
-    this.ensureTables = config.ensureTables
-    this.sweeper = new Sweeper(home, namespace)
-    this.#limiter = config.limiter
-    this.#coalescer = new Coalescer(
-      new AloneDecider({ target: home, namespace, commit }, config.ensureTables),
-      connections,
-    )
-    this.#denials =
-      maxBlockedKeys === undefined ? undefined : new DenyCache(home.table, namespace, maxBlockedKeys)
-    this.#cleanupProbability = config.cleanupProbability
+    const { home, table, namespace, commit, connections, maxBlockedKeys } = config
+    this.config = config
+    this.sweeper = new Sweeper(home.db, table, namespace)
+    const alone = { connection: home, table, namespace, commit }
+    this.#coalescer = new Coalescer(new AloneDecider(alone, config.ensureTables), connections)
+    this.#denials = maxBlockedKeys ? new DenyCache(table.table, namespace, maxBlockedKeys) : undefined
+  }
+
+  /** Decides the call: without the database, in the caller's transaction, or together with others. */
+  decide(call: Call, tx: Database | undefined): Promise<Outcome> {
+    const joined = this.joined(tx)
+    if (!isRequest(call)) return Promise.resolve(unlimitedOutcome(call, this.clockMs()))
+    if (joined) return this.#decideIn(joined, call)
+    const known = this.#denials?.decide(call)
+    return known ? Promise.resolve({ call, decision: known, place: 0 }) : this.#decideAlone(call)
   }
 
   /**
    * The transaction that a call joins: the given one, or the one that the limiter is built on. Undefined if
    * it runs alone.
    */
-  joined(tx: Database | undefined): Target | undefined {
-    if (tx) {
-      checkOption(isTransaction(tx), 'tx must be a transaction of Drizzle.')
-      return { ...this.home, db: tx }
+  joined(tx: Database | undefined): Connection | undefined {
+    const { home } = this.config
+    if (!tx) return home.isTransaction ? home : undefined
+    checkOption(isTransaction(tx), 'tx must be a transaction of Drizzle.')
+    return connectionTo(tx, home.keeping)
+  }
+
+  async #decideIn(connection: Connection, call: Request): Promise<Outcome> {
+    try {
+      const asking = { ...this.config, connection, commit: 'as the session' } as const
+      return { call, decision: await decideOne(asking, { request: call, calls: ONE }), place: 0 }
+    } finally {
+      this.followUpJoined(call)
     }
-    return isTransaction(this.home.db) ? this.home : undefined
   }
 
-  /** The answer to the request. */
-  check(request: Request, tx: Database | undefined): Promise<LimitResult> {
-    const known = this.#knownAnswer(request, tx)
-    return known ? Promise.resolve(known) : this.decide(request, tx, this.#answer)
-  }
-
-  /** The answer, and the start of the window that has paid; null if no window has. */
-  async charge(
-    request: Request,
-    tx: Database | undefined,
-  ): Promise<{ readonly answer: LimitResult; readonly paidWindowStart: number | null }> {
-    const answer = this.#knownAnswer(request, tx)
-    if (answer) return { answer, paidWindowStart: null }
-    return this.decide(request, tx, (_, decision, place) => ({
-      answer: this.#answer(request, decision, place),
-      paidWindowStart: request.limiter.algorithm.kind === 'window' ? decision.state.windowStart : null,
-    }))
-  }
-
-  /** Decides the request and makes the result with `finish`. */
-  decide<T>(request: Request, tx: Database | undefined, finish: Finish<T>): Promise<T> {
-    const joined = this.joined(tx)
-    if (joined) return this.#decideIn(joined, request, finish)
+  #decideAlone(call: Request): Promise<Outcome> {
+    const sent: Sent = {
+      at: this.#denials ? performance.now() : 0,
+      clock: this.config.namespace.clock?.() ?? null,
+    }
     return new Promise((resolve, reject) => {
-      this.#coalescer.add(new PendingCheck(this, request, finish, resolve, reject))
+      this.#coalescer.add({
+        request: call,
+        settle: (decision, place) => {
+          this.#denials?.learn(call, decision, place, sent)
+          if (call.rate < 0) this.forgetDenials(call.key)
+          this.sweepSometimes(sent.clock)
+          resolve({ call, decision, place })
+        },
+        fail: (error) => {
+          if (call.rate < 0) this.forgetDenials(call.key)
+          reject(error)
+        },
+      })
     })
   }
 
-  readonly #answer: Finish<LimitResult> = (request, decision, place) =>
-    answerOf(request, decision, place, this.reporting)
-
-  /** The answer, if it needs no database. */
-  #knownAnswer(request: Request, tx: Database | undefined): LimitResult | undefined {
-    if (isUnlimited(request.limiter)) return unlimitedAnswer(this.clockMs())
-    if (!this.#denials || request.purpose !== 'take' || this.joined(tx)) return undefined
-    const denied = this.#denials.answer(request)
-    return denied && denying(denied, this.reporting)
-  }
-
-  async #decideIn<T>(joined: Target, request: Request, finish: Finish<T>): Promise<T> {
+  /** Gives the key its whole limit again. */
+  async reset(call: Call, tx: Database | undefined): Promise<void> {
+    const { table, namespace } = this.config
+    const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
+    const values = { prefix: namespace.prefix, key: call.key }
     try {
-      const asking = { target: joined, namespace: this.namespace, commit: 'as the session' } as const
-      return finish(request, await decideOne(asking, { request, calls: ONE }), 0)
+      await this.#at(tx, ({ db }) => runOnce(db, statement, values))
     } finally {
-      if (this.maySoften(request)) this.forgetDenials(request.key)
+      this.forgetDenials(call.key)
     }
+    // Without a row such a limit starts with less.
+    if (!isRequest(call) || call.limiter.startsFull) return
+    await this.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)
   }
 
-  /** Follows up the decision on a call that ran alone. */
-  decided(request: Request, decision: Decision, place: number, sent: Sent): void {
-    this.#denials?.learn(request, decision, place, sent)
-    if (request.rate < 0) this.forgetDenials(request.key)
-    this.sweepSometimes(sent.clock)
+  /** Deletes all expired rows of the prefix. */
+  cleanUp(): Promise<number> {
+    return this.#at(undefined, () => this.sweeper.sweepAll())
   }
 
-  failed({ rate, key }: Request): void {
-    if (rate < 0) this.forgetDenials(key)
+  /** Runs the work in the transaction that it joins. Alone, it tries again if it lost against another. */
+  async #at<T>(tx: Database | undefined, work: (connection: Connection) => Promise<T>): Promise<T> {
+    const joined = this.joined(tx)
+    if (joined) return work(joined)
+    await this.config.ensureTables?.()
+    return retrying(() => work(this.config.home))
   }
 
   /**
-   * Whether the remembered denial may be too strict after a transaction: another plan may have made the row
-   * anew.
+   * A remembered denial may be too strict after a transaction that gave back, or in which another plan made
+   * the row anew.
    */
-  maySoften({ rate, limiter }: Pick<Request, 'rate' | 'limiter'>): boolean {
-    return rate < 0 || limiter !== this.#limiter
+  followUpJoined({ key, rate, limiter }: Call): void {
+    if (rate < 0 || limiter !== this.config.limiter) this.forgetDenials(key)
   }
 
   forgetDenials(key: string): void {
-    forgetDenials(this.home.table, this.namespace.prefix, key)
+    forgetDenials(this.config.table.table, this.config.namespace.prefix, key)
   }
 
   sweepSometimes(clock: number | null): void {
-    if (Math.random() < this.#cleanupProbability) this.sweeper.sweepBeside(clock)
-  }
-
-  /** When a call is sent: by the monotonic clock, and by the injected one. */
-  sent(): Sent {
-    return { at: this.#denials ? performance.now() : 0, clock: this.namespace.clock() }
+    if (Math.random() < this.config.cleanupProbability) this.sweeper.sweepBeside(clock)
   }
 
   /** The injected time, or this machine's: for answers in which the time decides nothing. */
   clockMs(): number {
-    return this.namespace.clock() ?? Date.now()
+    return this.config.namespace.clock?.() ?? Date.now()
   }
 }
 
 const ONE = { length: 1 }
 
-/** A call that runs alone and waits for its decision. */
-class PendingCheck<T> implements PendingCall {
-  readonly key: string
-  readonly rate: number
-  readonly limiter: Limiter
-  readonly purpose: Purpose
-  readonly paidWindowStart: number | null
-  readonly #checker: Checker
-  readonly #finish: Finish<T>
-  readonly #resolve: (result: T) => void
-  readonly #reject: (error: unknown) => void
-  readonly #sent: Sent
+/** Whether the database has to decide the call. */
+export function isRequest(call: Call): call is Request {
+  return call.limiter.stored
+}
 
-  constructor(
-    checker: Checker,
-    request: Request,
-    finish: Finish<T>,
-    resolve: (result: T) => void,
-    reject: (error: unknown) => void,
-  ) {
-    this.key = request.key
-    this.rate = request.rate
-    this.limiter = request.limiter
-    this.purpose = request.purpose
-    this.paidWindowStart = request.paidWindowStart
-    this.#checker = checker
-    this.#finish = finish
-    this.#resolve = resolve
-    this.#reject = reject
-    this.#sent = checker.sent()
-  }
-
-  settle(decision: Decision, place: number): void {
-    try {
-      this.#checker.decided(this, decision, place, this.#sent)
-      this.#resolve(this.#finish(this, decision, place))
-    } catch (error) {
-      // An error in one answer must not keep the others waiting.
-      this.#reject(error)
-    }
-  }
-
-  fail(error: RatelimitError): void {
-    this.#checker.failed(this)
-    this.#reject(error)
-  }
+/** A call without a limit is allowed, and nothing is used. */
+export function unlimitedOutcome(call: Call, now: number): Outcome {
+  const { algorithm, params } = call.limiter
+  // An algorithm reads its own columns only.
+  const state = algorithm.numbers.fresh(now, params) as Snapshot['state']
+  return { call, decision: { now, state, params, granted: 1 }, place: 0 }
 }

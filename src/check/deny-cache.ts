@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { Limiter } from '../algorithms/algorithm.ts'
+import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { shapeOf } from '../database/ddl.ts'
 import type { Decision, Namespace, Request } from '../runtime/call.ts'
-import { after, type Denied, denialOf, remainingOf } from './answer.ts'
+import { after, remainingOf } from './answer.ts'
 
 /** When a call was sent: by the monotonic clock, and by the injected one where there is one. */
 export interface Sent {
@@ -16,7 +16,7 @@ export interface Sent {
 /** A denial by the database. It was said at `saidAt` at the latest, by the clock that this cache reads. */
 interface Denial {
   readonly rate: number
-  readonly limiter: Limiter
+  readonly limiter: StoredLimiter
   readonly snapshot: Snapshot
   readonly saidAt: number
   /** From this time on the database may answer differently. */
@@ -48,15 +48,15 @@ export class DenyCache {
   }
 
   /** The denial that the database would give to this request; undefined if it has to be asked. */
-  answer({ key, rate, limiter }: Request): Denied | undefined {
+  decide({ key, rate, limiter, purpose }: Request): Decision | undefined {
+    if (purpose !== 'take') return undefined
     const denial = this.#denials.get(key)
     if (!denial) return undefined
     const { snapshot, saidAt, until } = denial
-    const now = this.#namespace.clock() ?? performance.now()
+    const now = this.#namespace.clock?.() ?? performance.now()
     const holds = now >= saidAt && now < until
     if (!holds || rate < denial.rate || !sameLimiter(limiter, denial.limiter)) return undefined
-    const denied = denialOf(limiter, snapshot, rate)
-    return { ...denied, retryAfter: denied.retryAfter - Math.floor(now - saidAt) }
+    return { ...snapshot, now: snapshot.now + Math.floor(now - saidAt), granted: 0 }
   }
 
   /** Learns how the database decided a request that was sent then. */

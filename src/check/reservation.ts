@@ -1,6 +1,11 @@
+import { sharesRows } from '../algorithms/limiter.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Allowed, Denied, LimitResult } from './answer.ts'
+import type { Call } from '../runtime/call.ts'
+import { callOf } from '../validate.ts'
+import { answerOf, type Outcome } from './answer.ts'
+import type { Checker } from './checker.ts'
+import type { Allowed, Denied, LimitResult } from './results.ts'
 
 /** An estimate that is charged, and waits for the cost that it stands for. */
 export interface Reservation {
@@ -24,25 +29,48 @@ export interface Reservation {
 /** The answer of `Ratelimit.reserve`. A denial needs no settling. */
 export type Reserved = (Allowed & Reservation) | Denied
 
-/** A reservation of a charge. `adjust` charges or gives back the difference. */
-export function reservationOf(
-  answer: Allowed,
-  charged: number,
-  adjust: (difference: number, options: CallOptions) => Promise<LimitResult>,
-): Allowed & Reservation {
-  let settled = false
-  const commit = async (actual: number, options: CallOptions = {}) => {
-    if (settled)
+/** Charges the call's rate, to be settled. */
+export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx']): Promise<Reserved> {
+  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
+  const { reporting } = checker.config
+  const outcome = await checker.decide(call, tx)
+  const answer = answerOf(outcome, reporting)
+  if (!answer.success) return answer
+
+  let isSettled = false
+  const commit = async (actual: number, options: CallOptions = {}): Promise<LimitResult> => {
+    if (isSettled) {
       throw new RatelimitError('ALREADY_SETTLED', 'The reservation was committed or released before.')
-    if (!(actual >= 0))
+    }
+    if (!(actual >= 0)) {
       throw new RatelimitError('INVALID_RATE', 'What a reservation has cost is a number from 0 on.')
-    settled = true
+    }
+    isSettled = true
     try {
-      return await adjust(actual - charged, options)
+      // A dry run never charges a call that it would have denied.
+      const difference = answer.wouldDeny ? 0 : actual - call.rate
+      const settling = settlementOf(checker, outcome, difference, options)
+      return answerOf(await checker.decide(settling, options.tx), reporting)
     } catch (error) {
-      settled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
+      isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
       throw error
     }
   }
   return { ...answer, commit, release: (options) => commit(0, options) }
+}
+
+/** The call that charges the difference to what was paid, or gives it back to the window that paid. */
+function settlementOf(
+  { config }: Checker,
+  { call, decision }: Outcome,
+  difference: number,
+  { limiter = call.limiter }: CallOptions,
+): Call {
+  // Rows of another algorithm have not paid, so they give nothing back.
+  const rate = difference < 0 && !sharesRows(limiter, call.limiter) ? 0 : difference
+  const isWindow = call.limiter.algorithm.kind === 'window'
+  return {
+    ...callOf(config.namespace.prefix, call.limiter, call.key, { rate, limiter, force: true }),
+    paidWindowStart: isWindow ? decision.state.windowStart : null,
+  }
 }

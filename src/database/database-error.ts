@@ -1,5 +1,13 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 
+const DUPLICATE_NAME = '42P05'
+const UNKNOWN_NAME = '26000'
+
+/** Whether a pooler has refused a kept statement. It says so before the statement is executed. */
+export function isRefusal({ sqlState }: RatelimitError): boolean {
+  return sqlState === DUPLICATE_NAME || sqlState === UNKNOWN_NAME
+}
+
 /** What Postgres or the driver said, as this package's error. */
 export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error

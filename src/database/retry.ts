@@ -3,25 +3,34 @@ import type { Database } from './database.ts'
 import { toRatelimitError } from './database-error.ts'
 
 /** Postgres has rolled these back: nothing was charged, and another try may succeed. */
-const PASSING: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
+const TRANSIENT: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
   'SERIALIZATION_FAILURE',
   'DEADLOCK',
 ])
 
-const MOST_TRIES = 10
+const MAX_TRIES = 10
+
+/** Runs the work, and again if it lost against another transaction. */
+export function retrying<T>(work: () => Promise<T>): Promise<T> {
+  return work().catch((error) => tryAgain(error, work))
+}
 
 /**
- * Tries again what lost against another transaction; after a random pause, so that the two do not meet again.
+ * Tries again the work that has just failed, if it lost against another transaction; after a random pause, so
+ * that the two do not meet again. Otherwise it throws the error.
  */
-export async function retrying<T>(work: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries++) {
+export async function tryAgain<T>(error: unknown, work: () => Promise<T>): Promise<T> {
+  let last = error
+  for (let tries = 1; tries < MAX_TRIES; tries++) {
+    if (!(last instanceof RatelimitError && TRANSIENT.has(last.code))) break
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 2 ** tries))
     try {
       return await work()
-    } catch (error) {
-      if (!(error instanceof RatelimitError && PASSING.has(error.code)) || tries === MOST_TRIES) throw error
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 2 ** tries))
+    } catch (again) {
+      last = again
     }
   }
+  throw last
 }
 
 /** Runs the work in a transaction of its own, from the start when it lost against another. */

@@ -1,45 +1,87 @@
-import { entityKind, SQL } from 'drizzle-orm'
+import type { SQL } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
-import { type Database, isTransaction } from './database.ts'
-import { toRatelimitError } from './database-error.ts'
-import { type Prepared, rawMode } from './prepared.ts'
-import { nameText, type Statement, type Value } from './statement.ts'
+import type { Connection } from './connection.ts'
+import type { Database } from './database.ts'
+import { isRefusal, toRatelimitError } from './database-error.ts'
+import { nameText, type Statement, type Value, type Values } from './statement.ts'
+import { writtenQuery } from './written-query.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** Where statements are run, and which of them are kept there. */
-export interface Connection {
-  readonly db: Database
-  readonly prepared: Prepared
-}
+/** If the size of a table changes more often during one call, something else is wrong. */
+const MAX_SIZE_CHANGES = 10
 
 /**
- * Runs a statement, prepared where that can be, by the plan of that name.
+ * Runs a statement by a plan that was made for a table of this size.
+ *
+ * A guarded statement takes the `size` that the table is believed to have. If it has another, the statement
+ * reads and writes nothing, and runs again by the plan for that size.
  *
  * @throws RatelimitError for whatever the database says.
  */
 export async function run(
-  { db, prepared }: Connection,
-  statement: Statement,
-  values: Value[],
-  plan: string | undefined,
+  connection: Connection,
+  size: TableSize,
+  statementFor: (guarded: boolean) => Statement,
+  values: Record<string, Value>,
+  params: Values,
 ): Promise<readonly Row[]> {
-  const session = plan === undefined ? undefined : prepared.sessionFor(db)
-  if (!session || plan === undefined) return runOnce(db, statement, values)
+  for (let tries = 0; tries < MAX_SIZE_CHANGES; tries++) {
+    const { believed, plan } = size
+    const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
+    if (!keeps) return runOnce(connection.db, statementFor(false), values, params)
+    const guarded = size.isOld
+    values['size'] = believed
+    const sentAt = performance.now()
+    const rows = await runKept(connection, statementFor(guarded), plan, values, params)
+    const seen = guarded ? rows[0]?.['size'] : undefined
+    if (seen === undefined) return rows
+    size.saw(Number(seen), sentAt)
+    if (Number(seen) === believed) return rows
+  }
+  throw new RatelimitError('DATABASE', 'The table went on growing and shrinking while it was asked.')
+}
+
+/**
+ * Runs a statement by the plan of that name, which the connection keeps if it can.
+ *
+ * @throws RatelimitError for whatever the database says.
+ */
+export async function runKept(
+  connection: Connection,
+  statement: Statement,
+  plan: string,
+  values: Values,
+  params: Values = {},
+): Promise<readonly Row[]> {
+  const { db, session, keeping, rawMode, isTransaction } = connection
+  if (!session || keeping.refused) return runOnce(db, statement, values, params)
   const { sql, name } = statement.named.get(plan) ?? (await nameText(statement, plan))
   try {
-    return rowsOf(await session.prepareQuery({ sql, params: values }, rawMode(session), name).execute())
+    const query = session.prepareQuery(
+      { sql, params: valuesInOrder(statement, values, params) },
+      rawMode,
+      name,
+    )
+    return rowsOf(await query.execute())
   } catch (reason) {
     const error = toRatelimitError(reason)
+    if (!isRefusal(error)) throw error
+    keeping.refused = true
     // In a caller's transaction nothing can be run any more.
-    if (!prepared.isRefusal(error) || isTransaction(db)) throw error
-    return runOnce(db, statement, values)
+    if (isTransaction) throw error
+    return runOnce(db, statement, values, params)
   }
 }
 
 /** Runs a statement that the server plans anew. */
-export function runOnce(db: Database, { sql }: Statement, values: Value[]): Promise<readonly Row[]> {
-  return execute(db, new WrittenQuery(sql, values))
+export function runOnce(
+  db: Database,
+  statement: Statement,
+  values: Values,
+  params: Values = {},
+): Promise<readonly Row[]> {
+  return execute(db, writtenQuery(statement.sql, valuesInOrder(statement, values, params)))
 }
 
 /**
@@ -56,21 +98,15 @@ export async function execute(db: Database, query: SQL): Promise<readonly Row[]>
   }
 }
 
-/**
- * A query that is written already: Drizzle takes longer to put the pieces together than Postgres to run them.
- */
-class WrittenQuery extends SQL {
-  static override readonly [entityKind]: string = 'SQL'
-  readonly #query: { sql: string; params: unknown[] }
-
-  constructor(sql: string, params: unknown[]) {
-    super([])
-    this.#query = { sql, params }
+/** The values in the order of the statement's parameters: a call's own, or the limiter's. */
+export function valuesInOrder({ names }: Statement, own: Values, params: Values): unknown[] {
+  const values: unknown[] = []
+  for (const name of names) {
+    const value = own[name] !== undefined ? own[name] : params[name]
+    if (value === undefined) throw new Error(`The statement's parameter ${name} has no value.`)
+    values.push(value)
   }
-
-  override toQuery(): { sql: string; params: unknown[] } {
-    return this.#query
-  }
+  return values
 }
 
 /**
@@ -81,4 +117,52 @@ function rowsOf(result: unknown): readonly Row[] {
   const rows = typeof result === 'object' && result !== null && 'rows' in result ? result.rows : result
   if (!Array.isArray(rows)) throw new RatelimitError('DATABASE', "The Drizzle driver's answer has no rows.")
   return rows
+}
+
+/** For how long a size is believed. In five milliseconds a flood of new keys adds a few pages. */
+const MAX_SIZE_AGE_MS = 5
+
+/** The largest size that a guard tells. */
+const MAX_SIZE = 4
+
+/**
+ * So often a table may shrink; then its statements are planned each time, for a connection keeps every name.
+ */
+const MAX_SHRUNK = 20
+
+/** The size that a table is believed to have: a number that the statements' guard counts from 0. */
+export class TableSize {
+  #believed = 0
+  #shrunk = 0
+  #seenAt = Number.NEGATIVE_INFINITY
+
+  get believed(): number {
+    return this.#believed
+  }
+
+  /** Whether a statement has to ask how large the table is. */
+  get isOld(): boolean {
+    return performance.now() - this.#seenAt > MAX_SIZE_AGE_MS
+  }
+
+  /**
+   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. If
+   * the table has shrunk from the largest size, plans for that size may have been made again for the small
+   * rest, so they are given up.
+   */
+  get plan(): string | undefined {
+    if (this.#believed < MAX_SIZE) return `size ${this.#believed}`
+    return this.#shrunk < MAX_SHRUNK ? `size ${MAX_SIZE}, ${this.#shrunk}` : undefined
+  }
+
+  /**
+   * Learns the size from a statement that was sent then. What was seen since is newer: a statement may wait
+   * for a row.
+   */
+  saw(size: number, sentAt: number): void {
+    if (sentAt < this.#seenAt) return
+    if (this.#believed === MAX_SIZE && size < MAX_SIZE) this.#shrunk++
+    this.#believed = size
+    this.#seenAt = sentAt
+  }
 }

@@ -23,17 +23,6 @@ export function statement(sql: string, names: readonly string[]): Statement {
   return { sql, names, named: new Map() }
 }
 
-/** The values in the order of the statement's parameters: a call's own, or the limiter's. */
-export function valuesOf({ names }: Statement, own: Values, params: Values): Value[] {
-  const values: Value[] = []
-  for (const name of names) {
-    const value = own[name] !== undefined ? own[name] : params[name]
-    if (value === undefined) throw new Error(`The statement's parameter ${name} has no value.`)
-    values.push(value)
-  }
-  return values
-}
-
 /**
  * The text and the name of a statement for one of its plans. The name is the hash of the text, the same in
  * every process, so that no connection meets a name with another text.

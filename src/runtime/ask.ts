@@ -1,25 +1,24 @@
-import {
-  appliesAt,
-  type Limiter,
-  type Numbers,
-  type Params,
-  paramsAt,
-  type StateColumn,
-} from '../algorithms/algorithm.ts'
+import type { Numbers, Params, StateColumn, StoredLimiter } from '../algorithms/algorithm.ts'
+import { paramsAt } from '../algorithms/limiter.ts'
+import type { Connection } from '../database/connection.ts'
 import { type Row, run } from '../database/run.ts'
-import { type Statement, type Value, valuesOf } from '../database/statement.ts'
+import type { Statement, Value } from '../database/statement.ts'
 import { RatelimitError } from '../errors.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
+import { lookStatement } from '../statements/look.ts'
+import { makeStatement } from '../statements/make.ts'
 import type { Commit } from '../statements/setting.ts'
-import { look, make, takeMany, takeOne } from '../statements/statements.ts'
-import type { Decision, Namespace, Request, Target } from './call.ts'
+import { kept } from '../statements/statements.ts'
+import { type TakeManySource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
+import type { Decision, Namespace, Request, Table } from './call.ts'
 
 // One statement each: what is sent, and what its rows mean.
 
 /** Where and how a statement is run. */
 export interface Asking {
-  readonly target: Target
+  readonly connection: Connection
+  readonly table: Table
   readonly namespace: Namespace
   readonly commit: Commit
   /** In place of the clock of the namespace, in Unix milliseconds. */
@@ -40,68 +39,70 @@ export type Answers = readonly (Decision | undefined)[]
 /** Takes from the rows of many keys, which have one limiter. */
 export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
   const [first] = asked
-  const only = asked.length === 1 ? first : undefined
-  if (only) return askOne(asking, only, false)
-  return ask(asking, asked, (source) => takeMany(source), manyValues)
+  if (asked.length === 1 && first) return askOne(asking, first, false)
+  return ask(asking, asked, { name: 'take', build: takeManyStatement, valuesOf: manyValues })
 }
 
 /** Takes from, or adjusts, the row of one key; `waits` for it when another transaction holds it. */
 export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answers> {
   const intent = one.request.purpose === 'adjust' ? 'adjust' : 'take'
-  return ask(asking, [one], (source) => takeOne({ ...source, intent, waits }), oneValues)
+  return ask(asking, [one], {
+    name: `${intent} one ${waits}`,
+    build: (source) => takeOneStatement({ ...source, intent, waits }),
+    valuesOf: oneValues,
+  })
 }
 
 /** Makes the rows of many keys, which have one limiter, where they do not exist. */
 export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
   const intent = asked[0]?.request.purpose === 'adjust' ? 'adjust' : 'take'
-  return ask(asking, asked, (source) => make({ ...source, intent, waits }), manyValues, waits)
+  return ask(asking, asked, {
+    name: `make ${intent} ${waits}`,
+    build: (source) => makeStatement({ ...source, intent, waits }),
+    valuesOf: manyValues,
+    answersAll: waits,
+  })
 }
 
 /** Looks at the rows of many keys, which have one limiter. */
 export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
-  return ask(asking, asked, look, manyValues, true)
+  return ask(asking, asked, { name: 'look', build: lookStatement, valuesOf: manyValues, answersAll: true })
 }
 
-type Source = Parameters<typeof takeMany>[0]
-
-/** If the size of a table changes more often during one call, something else is wrong. */
-const MAX_SIZE_CHANGES = 10
+/** A kind of statement. */
+interface Kind {
+  readonly name: string
+  build(source: TakeManySource): Statement
+  valuesOf(asked: readonly Asked[]): Record<string, Value>
+  /** Whether it answers for every key. */
+  readonly answersAll?: boolean
+}
 
 async function ask(
-  { target, namespace, commit, clockMs, periodMs }: Asking,
+  { connection, table, namespace, commit, clockMs, periodMs }: Asking,
   asked: readonly Asked[],
-  statementFor: (source: Source) => Statement,
-  valuesFor: (asked: readonly Asked[]) => Record<string, Value>,
-  answersAll = false,
+  { name, build, valuesOf, answersAll = false }: Kind,
 ): Promise<Answers> {
   const { limiter } = (asked[0] as Asked).request
-  const clock = clockMs ?? namespace.clock()
-  const { prepared, table } = target
-  const tableSize = prepared.sizeOf(table)
-  for (let tries = 0; tries < MAX_SIZE_CHANGES; tries++) {
-    const { believed, plan } = tableSize
-    const guarded = tableSize.isOld && plan !== undefined && prepared.sessionFor(target.db) !== undefined
-    const params = paramsAt(limiter, periodMs ?? clock ?? Date.now())
-    const source = { table, algorithm: limiter.algorithm, injectedClock: clock !== null, commit, guarded }
-    const values = valuesFor(asked)
-    values['prefix'] = namespace.prefix
-    values['clock'] = clock
-    values['size'] = believed
-    const statement = statementFor(source)
-    const sentAt = performance.now()
-    const rows = await run(target, statement, valuesOf(statement, values, params), plan)
-    const size = guarded ? rows[0]?.['size'] : undefined
-    if (size !== undefined) {
-      tableSize.saw(Number(size), sentAt)
-      // The guard has compared the size with what was sent. If they differ, nothing was read or written.
-      if (Number(size) !== believed) continue
-    }
-    if (answersAll && rows.length < asked.length) {
-      throw new RatelimitError('DATABASE', "The database's answer has no row for a key.")
-    }
-    return answersOf(rows, asked, params)
+  const clock = clockMs ?? namespace.clock?.() ?? null
+  const params = limiter.periodAt ? paramsAt(limiter, periodMs ?? clock ?? Date.now()) : limiter.params
+  const values = valuesOf(asked)
+  values['prefix'] = namespace.prefix
+  values['clock'] = clock
+
+  const injectedClock = clock !== null
+  const variant = `${name} ${limiter.algorithm.name} ${limiter.startsFull} ${injectedClock} ${commit}`
+  const statementFor = (guarded: boolean) => {
+    const full = `${variant} ${guarded}`
+    const known = table.statements.get(full)
+    const source = () => ({ table: table.table, rules: limiter, injectedClock, commit, guarded })
+    return known ?? kept(table.statements, full, () => build(source()))
   }
-  throw new RatelimitError('DATABASE', 'The table went on growing and shrinking while it was asked.')
+  const rows = await run(connection, table.size, statementFor, values, params)
+  if (answersAll && rows.length < asked.length) {
+    throw new RatelimitError('DATABASE', "The database's answer has no row for a key.")
+  }
+  return answersOf(rows, asked, params)
 }
 
 function oneValues([one]: readonly Asked[]): Record<string, Value> {
@@ -161,14 +162,9 @@ function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decisi
 }
 
 /** The state that a row of an answer holds. */
-export function stateIn(row: Row, { algorithm }: Limiter): Numbers<StateColumn> {
+export function stateIn(row: Row, { algorithm }: StoredLimiter): Numbers<StateColumn> {
   const state: Record<string, number> = {}
   for (const column of algorithm.columns) state[column] = Number(row[SQL_NAMES[column]])
   // An algorithm reads its own columns only.
   return state as Numbers<StateColumn>
-}
-
-/** Whether the decision was made with the parameters of its time. */
-export function applies({ params, now }: Decision): boolean {
-  return appliesAt(params, now)
 }

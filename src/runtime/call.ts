@@ -1,20 +1,23 @@
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
-import type { Connection } from '../database/run.ts'
+import type { TableSize } from '../database/run.ts'
 import type { RatelimitError } from '../errors.ts'
+import type { Statements } from '../statements/statements.ts'
 
-/** A database and the table in it. */
-export interface Target extends Connection {
+/** A table, its statements, and what is known of its size. */
+export interface Table {
   readonly table: RateLimitTable
+  readonly statements: Statements
+  readonly size: TableSize
 }
 
 /** The prefix of the rows, and the clock that they follow. */
 export interface Namespace {
   readonly prefix: string
-  /** The injected time in Unix milliseconds, or null for the database's. */
-  clock(): number | null
+  /** The injected clock in Unix milliseconds. Default: the database's. */
+  readonly clock: (() => number) | undefined
 }
 
 /**
@@ -22,17 +25,11 @@ export interface Namespace {
  */
 export type Purpose = 'take' | 'look' | 'adjust'
 
-/** What a call of this rate asks for, unless it is forced. */
-export function purposeOf(rate: number): Purpose {
-  if (rate > 0) return 'take'
-  return rate < 0 ? 'adjust' : 'look'
-}
-
 /** A valid call. */
-export interface Request {
+export interface Call<L extends Limiter = Limiter> {
   readonly key: string
   readonly rate: number
-  readonly limiter: Limiter
+  readonly limiter: L
   readonly purpose: Purpose
   /**
    * For a refund: the start of the window that paid. Other windows give nothing back. Null if any window may
@@ -41,19 +38,50 @@ export interface Request {
   readonly paidWindowStart: number | null
 }
 
+/** A call that the database decides. */
+export type Request = Call<StoredLimiter>
+
 /** The decision on equal calls: how many were granted, and the state before them. */
 export interface Decision extends Snapshot {
   readonly granted: number
 }
 
-/** A call that waits for its decision. */
-export interface PendingCall extends Request {
-  /** `place` is the call's place among the equal calls that were decided together; the first is 0. */
+/** A request that waits for its decision. */
+export interface Pending {
+  readonly request: Request
+  /** `place` is its place among the equal requests that were decided together; the first is 0. */
   settle(decision: Decision, place: number): void
   fail(error: RatelimitError): void
 }
 
-/** Whether both calls of a key ask for the same. */
+/** Equal requests of one key that came one after another: they are decided together. */
+export interface Group {
+  readonly request: Request
+  readonly calls: Pending[]
+}
+
+/** A key's calls in their order. Looks have a line of their own, for they wait for nothing. */
+export interface Line {
+  readonly id: string
+  readonly key: string
+  readonly groups: Group[]
+  /** Whether its first group is in a statement. */
+  isUnderWay: boolean
+}
+
+/** Decides groups of calls, and settles or fails each of their calls. Neither method rejects. */
+export interface Decider {
+  /**
+   * Decides groups of different keys that ask the same of the same limiter. It waits for no row and returns
+   * the groups whose rows others hold. For each other group it calls `done` as soon as the calls have their
+   * answers.
+   */
+  decideTogether(groups: readonly Group[], done: (group: Group) => void): Promise<readonly Group[]>
+  /** Decides one group, and waits for its row. */
+  decideAlone(group: Group): Promise<void>
+}
+
+/** Whether both requests of a key ask for the same. */
 export function sameRequest(one: Request, other: Request): boolean {
   return (
     one.rate === other.rate &&
@@ -61,22 +89,4 @@ export function sameRequest(one: Request, other: Request): boolean {
     one.paidWindowStart === other.paidWindowStart &&
     sameLimiter(one.limiter, other.limiter)
   )
-}
-
-/** Equal calls of one key that come one after another: they are decided together. */
-export class Group {
-  readonly request: Request
-  readonly calls: PendingCall[] = []
-
-  constructor(request: Request) {
-    this.request = request
-  }
-
-  settle(decision: Decision): void {
-    for (let place = 0; place < this.calls.length; place++) this.calls[place]?.settle(decision, place)
-  }
-
-  fail(error: RatelimitError): void {
-    for (const call of this.calls) call.fail(error)
-  }
 }

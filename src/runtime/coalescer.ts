@@ -1,22 +1,7 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { RatelimitError } from '../errors.ts'
-import { Group, type PendingCall, type Request, sameRequest } from './call.ts'
-import { Contended } from './contended.ts'
-
-/** Decides groups of calls, and settles or fails each of their calls. Neither method rejects. */
-export interface Decider {
-  /**
-   * Decides groups of different keys that ask the same of the same limiter. It waits for no row and returns
-   * the groups whose rows others hold. For each other group it calls `done` as soon as the calls have their
-   * answers.
-   */
-  decideTogether(groups: readonly Group[], done: (group: Group) => void): Promise<readonly Group[]>
-  /** Decides one group, and waits for its row. */
-  decideAlone(group: Group): Promise<void>
-}
-
-/** Statements that wait for rows which others hold. */
-const MAX_PATIENT = 4
+import { type Decider, type Group, type Line, type Pending, type Request, sameRequest } from './call.ts'
+import { HeldLines } from './held.ts'
 
 /** Keys in one statement: enough for any burst, few enough to stay short. */
 const MAX_KEYS = 500
@@ -31,21 +16,6 @@ const MAX_WAITING = 10_000
 const MIN_SHARE = 128
 
 /**
- * For how long a held key waits for a place before it is tried again without waiting: its row may be free by
- * then.
- */
-const RETRY_MS = 50
-
-/** A key's calls in their order. Looks have a line of their own, for they wait for nothing. */
-interface Line {
-  readonly id: string
-  readonly key: string
-  readonly groups: Group[]
-  /** Whether its first group is in a statement. */
-  isUnderWay: boolean
-}
-
-/**
  * Lets calls that arrive while checks are under way share the next statement.
  *
  * No call waits for a timer. A call that finds room is sent at the end of this turn of the event loop, with
@@ -57,14 +27,11 @@ export class Coalescer {
   readonly #connections: number
   readonly #lines = new Map<string, Line>()
   readonly #ready = new Set<Line>()
-  /** Lines whose row somebody holds: each has a statement of its own, which may wait. */
-  readonly #held = new Set<Line>()
-  readonly #contended = new Contended()
+  /** Made when a row is first found held. */
+  #held: HeldLines | undefined
   #waiting = 0
   #running = 0
-  #patient = 0
   #starting = false
-  #retrying = false
 
   constructor(decider: Decider, connections: number) {
     this.#decider = decider
@@ -72,21 +39,18 @@ export class Coalescer {
   }
 
   /** Decides the call in the next statement that has room for it. */
-  add(call: PendingCall): void {
+  add(call: Pending): void {
     if (this.#waiting >= MAX_WAITING) {
       call.fail(overloaded())
       return
     }
     this.#waiting++
-    const line = this.#lines.get(lineOf(call)) ?? this.#newLine(call)
+    const { request } = call
+    const line = this.#lines.get(lineOf(request)) ?? this.#newLine(request)
     const last = line.groups.at(-1)
     const isOpen = last !== undefined && !(line.isUnderWay && line.groups.length === 1)
-    if (isOpen && sameRequest(last.request, call)) last.calls.push(call)
-    else {
-      const group = new Group(call)
-      group.calls.push(call)
-      line.groups.push(group)
-    }
+    if (isOpen && sameRequest(last.request, request)) last.calls.push(call)
+    else line.groups.push({ request, calls: [call] })
     this.#startSoon()
   }
 
@@ -99,43 +63,21 @@ export class Coalescer {
     })
   }
 
-  #newLine(call: PendingCall): Line {
-    const line = { id: lineOf(call), key: call.key, groups: [], isUnderWay: false }
+  #newLine(request: Request): Line {
+    const line = { id: lineOf(request), key: request.key, groups: [], isUnderWay: false }
     this.#lines.set(line.id, line)
-    this.#enqueue(line, call)
+    this.#enqueue(line, request)
     return line
   }
 
   #enqueue(line: Line, { purpose }: Request): void {
-    if (purpose !== 'look' && this.#contended.has(line.key)) this.#held.add(line)
-    else this.#ready.add(line)
+    if (purpose !== 'look' && this.#held?.addIfHeldLately(line)) return
+    this.#ready.add(line)
   }
 
   #start(): void {
     while (this.#running < this.#connections && this.#ready.size > 0) this.#decide(this.#nextLines())
-    for (const line of this.#held) {
-      if (this.#patient === MAX_PATIENT) {
-        this.#retryLater()
-        return
-      }
-      this.#held.delete(line)
-      this.#decidePatiently(line)
-    }
-  }
-
-  /**
-   * The places may be taken for long by rows that others hold, while the rows of these lines have become
-   * free.
-   */
-  #retryLater(): void {
-    if (this.#retrying) return
-    this.#retrying = true
-    setTimeout(() => {
-      this.#retrying = false
-      for (const line of this.#held) this.#ready.add(line)
-      this.#held.clear()
-      this.#start()
-    }, RETRY_MS)
+    this.#held?.start()
   }
 
   /**
@@ -162,14 +104,12 @@ export class Coalescer {
   #decide(lines: readonly Line[]): void {
     this.#running++
     const groups = lines.map(({ groups: [first] }) => first as Group)
+    const lineOfGroup = ({ request }: Group) => this.#lines.get(lineOf(request))
     this.#decider
-      .decideTogether(groups, (group) => {
-        this.#done(this.#lines.get(lineOf(group.request)))
-        this.#startSoon()
-      })
+      .decideTogether(groups, (group) => this.#done(lineOfGroup(group)))
       .then((held) => {
         this.#running--
-        for (const group of held) this.#hold(this.#lines.get(lineOf(group.request)))
+        for (const group of held) this.#hold(lineOfGroup(group))
         this.#startSoon()
       })
   }
@@ -182,19 +122,21 @@ export class Coalescer {
   #hold(line: Line | undefined): void {
     if (!line) return
     this.#waiting += line.groups[0]?.calls.length ?? 0
-    this.#contended.add(line.key)
     line.isUnderWay = false
+    this.#held ??= new HeldLines({
+      decideAlone: (each) => this.#decideAlone(each),
+      tryAgain: (waiting) => {
+        for (const each of waiting) this.#ready.add(each)
+        this.#start()
+      },
+    })
     this.#held.add(line)
   }
 
-  #decidePatiently(line: Line): void {
-    this.#patient++
+  async #decideAlone(line: Line): Promise<void> {
     this.#send(line)
-    this.#decider.decideAlone(line.groups[0] as Group).then(() => {
-      this.#patient--
-      this.#done(line)
-      this.#startSoon()
-    })
+    await this.#decider.decideAlone(line.groups[0] as Group)
+    this.#done(line)
   }
 
   #done(line: Line | undefined): void {
@@ -204,6 +146,7 @@ export class Coalescer {
     const [next] = line.groups
     if (next) this.#enqueue(line, next.request)
     else this.#lines.delete(line.id)
+    this.#startSoon()
   }
 }
 

@@ -1,19 +1,10 @@
+import { appliesAt } from '../algorithms/limiter.ts'
 import { toRatelimitError } from '../database/database-error.ts'
-import { retrying } from '../database/retry.ts'
+import { retrying, tryAgain } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
 import { compareText } from '../statements/calls.ts'
-import {
-  type Answers,
-  type Asked,
-  type Asking,
-  applies,
-  askOne,
-  askToLook,
-  askToMake,
-  askToTake,
-} from './ask.ts'
-import type { Decision, Group } from './call.ts'
-import type { Decider } from './coalescer.ts'
+import { type Answers, type Asked, type Asking, askOne, askToLook, askToMake, askToTake } from './ask.ts'
+import type { Decider, Decision, Group } from './call.ts'
 
 /** Each attempt can lose the race for a new row. After so many losses something else is wrong. */
 const MAX_ATTEMPTS = 50
@@ -23,13 +14,18 @@ export async function decideOne(asking: Asking, one: Asked): Promise<Decision> {
   let asks = asking
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const decision = await askForOne(asks, one)
-    if (decision && applies(decision)) return decision
+    if (decision && applies(one, decision)) return decision
     if (decision) asks = { ...asking, periodMs: decision.now }
   }
   throw new RatelimitError(
     'CONTENTION',
     `A new key was made and removed by others ${MAX_ATTEMPTS} times while it was checked; nothing was charged for it.`,
   )
+}
+
+/** Whether the decision was made with the parameters of its time. */
+export function applies({ request }: Asked, { params, now }: Decision): boolean {
+  return !request.limiter.periodAt || appliesAt(params, now)
 }
 
 async function askForOne(asking: Asking, one: Asked): Promise<Decision | undefined> {
@@ -43,10 +39,10 @@ export class AloneDecider implements Decider {
   readonly #alone: Asking
   /** By how much the database's clock was ahead when a guess of the calendar period was wrong. */
   #aheadMs = 0
-  readonly #prepare: () => Promise<void> | undefined
+  readonly #prepare: (() => Promise<void>) | undefined
 
   /** @param prepare Waited for before the first statement. */
-  constructor(asking: Asking, prepare: () => Promise<void> | undefined) {
+  constructor(asking: Asking, prepare: (() => Promise<void>) | undefined) {
     this.#alone = asking
     this.#prepare = prepare
   }
@@ -66,15 +62,15 @@ export class AloneDecider implements Decider {
 
   async decideAlone(group: Group): Promise<void> {
     try {
-      await this.#prepare()
-      group.settle(await retrying(() => decideOne(this.#asking(), group)))
+      await this.#prepare?.()
+      settle(group, await retrying(() => decideOne(this.#asking(), group)))
     } catch (error) {
-      group.fail(toRatelimitError(error))
+      fail(group, toRatelimitError(error))
     }
   }
 
   #learn({ now }: Decision): void {
-    if (this.#alone.namespace.clock() === null) this.#aheadMs = now - Date.now()
+    if (!this.#alone.namespace.clock) this.#aheadMs = now - Date.now()
   }
 
   /**
@@ -91,16 +87,16 @@ export class AloneDecider implements Decider {
   ): Promise<readonly Group[]> {
     let answers: Answers
     try {
-      await this.#prepare()
+      await this.#prepare?.()
       const asking = periodMs === undefined ? this.#asking() : { ...this.#alone, periodMs }
-      answers = await retrying(() => ask(asking, groups))
+      answers = await ask(asking, groups).catch((error) => tryAgain(error, () => ask(asking, groups)))
     } catch (error) {
       const failure = toRatelimitError(error)
       const isHeld = ask === askToMakeAtOnce && failure.sqlState === LOCK_NOT_AVAILABLE
       if (isHeld && groups.length === 1) return groups
       if (groups.length === 1 || !(isHeld || isOfOneValue(failure))) {
         for (const group of groups) {
-          group.fail(failure)
+          fail(group, failure)
           done(group)
         }
         return []
@@ -115,8 +111,8 @@ export class AloneDecider implements Decider {
     let rightMs = 0
     for (let i = 0; i < groups.length; i++) {
       const [group, decision] = [groups[i] as Group, answers[i]]
-      if (decision && applies(decision)) {
-        group.settle(decision)
+      if (decision && applies(group, decision)) {
+        settle(group, decision)
         done(group)
       } else if (decision && periodMs === undefined) {
         this.#learn(decision)
@@ -127,6 +123,14 @@ export class AloneDecider implements Decider {
     if (again.length === 0) return undecided
     return [...undecided, ...(await this.#decideBy(ask, again, done, rightMs))]
   }
+}
+
+function settle({ calls }: Group, decision: Decision): void {
+  for (let place = 0; place < calls.length; place++) calls[place]?.settle(decision, place)
+}
+
+function fail({ calls }: Group, error: RatelimitError): void {
+  for (const call of calls) call.fail(error)
 }
 
 function askToMakeAtOnce(asking: Asking, asked: readonly Asked[]): Promise<Answers> {

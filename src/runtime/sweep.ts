@@ -1,21 +1,23 @@
+import type { Database } from '../database/database.ts'
 import { runOnce } from '../database/run.ts'
-import { valuesOf } from '../database/statement.ts'
-import { sweep as sweepStatement } from '../statements/statements.ts'
-import { SWEEP_ROWS } from '../statements/sweep.ts'
-import type { Namespace, Target } from './call.ts'
+import { kept } from '../statements/statements.ts'
+import { MAX_SWEPT, sweepStatement } from '../statements/sweep.ts'
+import type { Namespace, Table } from './call.ts'
 
 /** How long no sweep runs after one that left nothing. */
 const REST_MS = 50
 
 /** Deletes expired rows of a prefix beside its checks: one sweep at a time, which nobody waits for. */
 export class Sweeper {
-  readonly #target: Target
+  readonly #db: Database
+  readonly #table: Table
   readonly #namespace: Namespace
   #sweeping = false
   #restsUntil = Number.NEGATIVE_INFINITY
 
-  constructor(target: Target, namespace: Namespace) {
-    this.#target = target
+  constructor(db: Database, table: Table, namespace: Namespace) {
+    this.#db = db
+    this.#table = table
     this.#namespace = namespace
   }
 
@@ -28,7 +30,7 @@ export class Sweeper {
     this.#sweeping = true
     this.#sweep(clock)
       .then((deleted) => {
-        if (deleted < SWEEP_ROWS) this.#restsUntil = performance.now() + REST_MS
+        if (deleted < MAX_SWEPT) this.#restsUntil = performance.now() + REST_MS
       })
       // Nobody waits for it; the next one tries again.
       .catch(() => {})
@@ -39,19 +41,19 @@ export class Sweeper {
 
   /** Deletes all expired rows, some at a time; those that others have locked stay for the next time. */
   async sweepAll(): Promise<number> {
-    const clock = this.#namespace.clock()
+    const clock = this.#namespace.clock?.() ?? null
     let deleted = 0
     for (;;) {
       const rows = await this.#sweep(clock)
       deleted += rows
-      if (rows < SWEEP_ROWS) return deleted
+      if (rows < MAX_SWEPT) return deleted
     }
   }
 
   async #sweep(clock: number | null): Promise<number> {
-    const statement = sweepStatement(this.#target.table)
-    const values = valuesOf(statement, { prefix: this.#namespace.prefix, clock }, {})
-    const [row] = await runOnce(this.#target.db, statement, values)
+    const { table, statements } = this.#table
+    const statement = kept(statements, 'sweep', () => sweepStatement(table))
+    const [row] = await runOnce(this.#db, statement, { prefix: this.#namespace.prefix, clock })
     return Number(row?.['deleted'])
   }
 }

@@ -2,12 +2,12 @@
  * A longer timer fires at once:
  * https://developer.mozilla.org/docs/Web/API/Window/setTimeout#maximum_delay_value
  */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Waits, however long; rejects with the signal's reason as soon as it aborts. */
 export async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  for (let leftMs = ms; leftMs > 0; leftMs -= LONGEST_TIMER_MS) {
-    await timer(Math.min(leftMs, LONGEST_TIMER_MS), signal)
+  for (let leftMs = ms; leftMs > 0; leftMs -= MAX_TIMER_MS) {
+    await timer(Math.min(leftMs, MAX_TIMER_MS), signal)
   }
 }
 

@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, StateColumn } from '../algorithms/algorithm.ts'
+import type { AnyAlgorithm, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
 import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
 import { type Level, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
@@ -54,7 +54,7 @@ function paidByWindow(paidWindowStart: SQL<number>): SQL {
 /**
  * Whether a decision is written: something was granted, or a state that does not start full begins to fill.
  */
-export function isWritten({ startsFull }: AnyAlgorithm): SQL {
+export function isWritten({ startsFull }: Rules): SQL {
   const granted = sql`${name('granted', DECIDED)} > 0`
   return startsFull ? granted : sql`(${granted} or ${name('holds', DECIDED)} is not true)`
 }
@@ -63,17 +63,17 @@ export function isWritten({ startsFull }: AnyAlgorithm): SQL {
 export const DECIDED = 'ratelimit_decided'
 
 /** In the year 255,000: timestamps end in 294,276, and a debt may be paid back later than that. */
-const MAX_TIME = sql.raw('8e15')
+const MAX_TIME: SQL<number> = sql.raw('8e15') as SQL<number>
 
 /** The row after the granted calls, each column by its name in Drizzle. */
 export function nextRow(
-  algorithm: AnyAlgorithm,
+  { algorithm, startsFull }: Rules,
   rate: SQL<number>,
   parameters: Parameters,
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
   const granted = name('granted', DECIDED)
-  const amount = sql<number>`${rate} * ${algorithm.startsFull ? granted : sql`greatest(${granted}, 0)`}`
+  const amount = sql<number>`${rate} * ${startsFull ? granted : sql`greatest(${granted}, 0)`}`
   const next = algorithm.sql.consume(
     stateOf(DECIDED),
     name('now', DECIDED),
@@ -81,13 +81,16 @@ export function nextRow(
     amount,
     params,
   )
-  const grid = parameters.number('expiryGridMs')
-  const expiresMs = sql<number>`least(ceil((${algorithm.sql.expiresAt(next, params)}) / ${grid}) * ${grid}, ${MAX_TIME})`
   return {
     ...forEach(STATE_COLUMNS, (column) =>
       toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),
     ),
-    expiresAt: toColumn('expiresAt', expiresMs),
+    expiresAt: toColumn('expiresAt', startsFull ? onGrid(algorithm.sql.expiresAt(next, params)) : MAX_TIME),
+  }
+
+  function onGrid(time: SQL<number>): SQL<number> {
+    const grid = parameters.number('expiryGridMs')
+    return sql<number>`least(ceil((${time}) / ${grid}) * ${grid}, ${MAX_TIME})`
   }
 }
 

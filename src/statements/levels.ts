@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Expressions, StateColumn } from '../algorithms/algorithm.ts'
+import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
 import { forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 
@@ -78,11 +78,11 @@ export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_
  * would deny until the clock reaches its time.
  */
 export function settled(
-  algorithm: AnyAlgorithm,
+  { algorithm, startsFull }: Rules,
   rows: Level,
   clock: SQL,
   parameters: Parameters,
-  { keepHolds = !algorithm.startsFull }: { readonly keepHolds?: boolean } = {},
+  { keepHolds = !startsFull }: { readonly keepHolds?: boolean } = {},
 ): QueryLevel {
   const { columns, emptyColumns, datedBy, sql: formulas } = algorithm
   const row = stateOf()
@@ -113,10 +113,15 @@ export function settled(
 }
 
 /** The levels to the states of keys that have no row. */
-export function fresh(algorithm: AnyAlgorithm, calls: Level, clock: SQL, parameters: Parameters): QueryLevel {
+export function fresh(
+  { algorithm, startsFull }: Rules,
+  calls: Level,
+  clock: SQL,
+  parameters: Parameters,
+): QueryLevel {
   const dated = level('dated', calls, {
     now: clock,
-    ...(algorithm.startsFull ? {} : { holds: sql`false` }),
+    ...(startsFull ? {} : { holds: sql`false` }),
   })
   const params = paramsOf(algorithm, parameters)
   return level('settled', dated, named(algorithm.sql.fresh(name('now'), params)))

@@ -32,8 +32,8 @@ export function lockStatement(table: RateLimitTable): Statement {
   return parameters.render(made.getSQL())
 }
 
-/** The statement that removes made rows that were left without a state. */
-export function unmakeStatement(table: RateLimitTable): Statement {
+/** The statement that removes rows that were inserted and left without a state. */
+export function removeEmptyStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const removed = builder.delete(table).where(
     and(

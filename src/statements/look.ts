@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
@@ -12,7 +12,7 @@ import { chain } from './link.ts'
 
 export interface LookSource {
   readonly table: RateLimitTable
-  readonly algorithm: AnyAlgorithm
+  readonly rules: Rules
   readonly injectedClock: boolean
   readonly guarded: boolean
 }
@@ -24,10 +24,10 @@ export interface LookSource {
  * The clock is read once for each row.
  */
 export function lookStatement(source: LookSource): Statement {
-  const { table, algorithm, injectedClock } = source
+  const { table, rules, injectedClock } = source
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
-  const columns = rowColumns(table, algorithm)
+  const columns = rowColumns(table, rules.algorithm)
   const row = builder
     .select(columns)
     .from(table)
@@ -38,8 +38,8 @@ export function lookStatement(source: LookSource): Statement {
     columns: ['place', ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = settled(algorithm, rows, clock, parameters)
-  const answer = ['place', ...answerColumns(algorithm).filter((column) => column !== 'granted')]
+  const states = settled(rules, rows, clock, parameters)
+  const answer = ['place', ...answerColumns(rules.algorithm).filter((column) => column !== 'granted')]
   const select = guardedSelect(
     guarding,
     answer.map((column) => name(column)),

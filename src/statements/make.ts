@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
@@ -14,7 +14,7 @@ const WRITTEN = 'ratelimit_written'
 
 export interface MakeSource {
   readonly table: RateLimitTable
-  readonly algorithm: AnyAlgorithm
+  readonly rules: Rules
   readonly injectedClock: boolean
   readonly commit: Commit
   readonly guarded: boolean
@@ -31,7 +31,7 @@ export interface MakeSource {
  * waits three milliseconds and then fails with 55P03.
  */
 export function makeStatement(source: MakeSource): Statement {
-  const { table, algorithm, injectedClock, intent, waits } = source
+  const { table, rules, injectedClock, intent, waits } = source
   const parameters = new Parameters()
   const guarding = guard({ table, guarded: source.guarded && !waits }, parameters)
   const settings = settingsOf(source.commit, !waits)
@@ -45,22 +45,25 @@ export function makeStatement(source: MakeSource): Statement {
     columns: ['place', 'key', 'rate', 'calls'],
   }
 
-  const states = fresh(algorithm, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
+  const states = fresh(rules, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
   const numbers = { rate: name('rate'), calls: name('calls') }
-  const decision = decided(algorithm, intent, states, numbers, parameters)
+  const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
-  const next = nextRow(algorithm, name('rate', DECIDED), parameters)
+  const next = nextRow(rules, name('rate', DECIDED), parameters)
   const written = builder
     .insert(table)
     .select(
       sql`select ${prefix}, ${name('key', DECIDED)}, ${next.count}, ${next.prevCount}, ${next.windowStart}, ${next.tokens},
-        ${next.lastRefill}, ${next.expiresAt} from ${name(DECIDED)}${settings.join} where ${isWritten(algorithm)}`,
+        ${next.lastRefill}, ${next.expiresAt} from ${name(DECIDED)}${settings.join} where ${isWritten(rules)}`,
     )
     .onConflictDoNothing({ target: [table.prefix, table.key] })
     .returning({ key: table.key })
 
-  const made = sql`(not ${isWritten(algorithm)} or ${name('key', WRITTEN)} is not null) as decided`
-  const answer = [...['place', ...answerColumns(algorithm)].map((column) => name(column, DECIDED)), made]
+  const made = sql`(not ${isWritten(rules)} or ${name('key', WRITTEN)} is not null) as decided`
+  const answer = [
+    ...['place', ...answerColumns(rules.algorithm)].map((column) => name(column, DECIDED)),
+    made,
+  ]
   const outcome = sql`${name(DECIDED)} left join ${name(WRITTEN)} on ${name('key', WRITTEN)} = ${name('key', DECIDED)}`
   return parameters.render(
     chain(

@@ -5,7 +5,7 @@ import { builder, Parameters } from './builder.ts'
 import { chain, link } from './link.ts'
 
 /** How many rows one sweep deletes at most, so that it stays short. */
-export const SWEEP_ROWS = 100
+export const MAX_SWEPT = 100
 
 /**
  * The statement that sweeps: deletes the prefix's longest expired rows.
@@ -27,7 +27,7 @@ export function sweepStatement(table: RateLimitTable): Statement {
       ),
     )
     .orderBy(asc(table.expiresAt))
-    .limit(SWEEP_ROWS)
+    .limit(MAX_SWEPT)
     .for('update', { skipLocked: true })
   const deleted = builder
     .delete(table)

@@ -1,6 +1,6 @@
 import { and, eq, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
@@ -16,7 +16,7 @@ const MAX_CALLS = sql.raw(String(Number.MAX_SAFE_INTEGER))
 
 export interface TakeManySource {
   readonly table: RateLimitTable
-  readonly algorithm: AnyAlgorithm
+  readonly rules: Rules
   /** The time is sent along instead of being read. */
   readonly injectedClock: boolean
   readonly commit: Commit
@@ -32,11 +32,11 @@ export interface TakeOneSource extends TakeManySource {
 
 /** The statement that takes from one key's row. It decides nothing if there is no row that it can lock. */
 export function takeOneStatement(source: TakeOneSource): Statement {
-  const { table, algorithm, intent, waits, injectedClock } = source
+  const { table, rules, intent, waits, injectedClock } = source
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
   const settings = settingsOf(source.commit)
-  const columns = rowColumns(table, algorithm)
+  const columns = rowColumns(table, rules.algorithm)
   const isTheRow = and(eq(table.prefix, parameters.text('prefix')), eq(table.key, parameters.text('key')))
 
   const locked = builder
@@ -47,17 +47,17 @@ export function takeOneStatement(source: TakeOneSource): Statement {
 
   const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = settled(algorithm, rows, clock, parameters)
+  const states = settled(rules, rows, clock, parameters)
   const numbers = { rate: parameters.number('rate'), calls: parameters.number('calls') }
-  const decision = decided(algorithm, intent, states, numbers, parameters)
+  const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
   const written = builder
     .update(table)
-    .set(nextRow(algorithm, numbers.rate, parameters))
+    .set(nextRow(rules, numbers.rate, parameters))
     .from(name(DECIDED))
-    .where(and(isTheRow, isWritten(algorithm), guarding.fits))
+    .where(and(isTheRow, isWritten(rules), guarding.fits))
 
-  const answer = answerColumns(algorithm).map((column) => name(column))
+  const answer = answerColumns(rules.algorithm).map((column) => name(column))
   return parameters.render(
     chain(
       [
@@ -77,11 +77,11 @@ export function takeOneStatement(source: TakeOneSource): Statement {
  * hold.
  */
 export function takeManyStatement(source: TakeManySource): Statement {
-  const { table, algorithm, injectedClock } = source
+  const { table, rules, injectedClock } = source
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
   const settings = settingsOf(source.commit)
-  const columns = rowColumns(table, algorithm)
+  const columns = rowColumns(table, rules.algorithm)
   const calls = ['place', 'key', 'rate', 'calls']
 
   const row = builder
@@ -99,9 +99,9 @@ export function takeManyStatement(source: TakeManySource): Statement {
     columns: [...calls, ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = settled(algorithm, rows, clock, parameters)
+  const states = settled(rules, rows, clock, parameters)
   const numbers = { rate: name('rate'), calls: name('calls') }
-  const decision = decided(algorithm, 'take', states, numbers, parameters)
+  const decision = decided(rules.algorithm, 'take', states, numbers, parameters)
 
   // Always true. The planner assumes that a range is rare. So it expects one row and uses the primary key,
   // even if the table is small when the plan is made.
@@ -112,11 +112,11 @@ export function takeManyStatement(source: TakeManySource): Statement {
   )
   const written = builder
     .update(table)
-    .set(nextRow(algorithm, name('rate', DECIDED), parameters))
+    .set(nextRow(rules, name('rate', DECIDED), parameters))
     .from(name(DECIDED))
-    .where(and(isTheRow, isWritten(algorithm), isRare, guarding.fits))
+    .where(and(isTheRow, isWritten(rules), isRare, guarding.fits))
 
-  const answer = ['place', ...answerColumns(algorithm)].map((column) => name(column))
+  const answer = ['place', ...answerColumns(rules.algorithm)].map((column) => name(column))
   return parameters.render(
     chain(
       [

@@ -1,6 +1,6 @@
 import { eq, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { rowColumns } from './columns.ts'
@@ -8,29 +8,25 @@ import { answerColumns } from './decided.ts'
 import { CLOCK_MS, type Level, level, paramsOf, settled, stateOf } from './levels.ts'
 
 /** The statement that finds the `top` keys of a prefix that have used most. */
-export function usageStatement(
-  table: RateLimitTable,
-  algorithm: AnyAlgorithm,
-  injectedClock: boolean,
-): Statement {
+export function usageStatement(table: RateLimitTable, rules: Rules, injectedClock: boolean): Statement {
   const parameters = new Parameters()
-  const columns = { key: sql`${table.key}`.as('key'), ...rowColumns(table, algorithm) }
+  const columns = { key: sql`${table.key}`.as('key'), ...rowColumns(table, rules.algorithm) }
   const stored = builder
     .select(columns)
     .from(table)
     .where(eq(table.prefix, parameters.text('prefix')))
   const rows: Level = { source: sql`(${stored.getSQL()}) as stored`, columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = settled(algorithm, rows, clock, parameters, { keepHolds: true })
-  const params = paramsOf(algorithm, parameters)
-  const { source } = level('used', states, { used: algorithm.sql.used(stateOf(), name('now'), params) })
-  const answer = ['key', ...answerColumns(algorithm).filter((column) => column !== 'granted')]
+  const states = settled(rules, rows, clock, parameters, { keepHolds: true })
+  const params = paramsOf(rules.algorithm, parameters)
+  const { source } = level('used', states, { used: rules.algorithm.sql.used(stateOf(), name('now'), params) })
+  const answer = ['key', ...answerColumns(rules.algorithm).filter((column) => column !== 'granted')]
   return parameters.render(
     sql`select ${sql.join(
       answer.map((column) => name(column)),
       sql`, `,
     )} from ${source}
-      where holds and used > ${sql.raw(String(algorithm.tolerance))}
+      where holds and used > ${sql.raw(String(rules.algorithm.tolerance))}
       order by used desc, key asc limit ${parameters.number('top')}::bigint`,
   )
 }

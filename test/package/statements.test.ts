@@ -1,10 +1,16 @@
 import { format } from 'sql-formatter'
 import { describe, expect, test } from 'vitest'
 import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
-import type { AnyAlgorithm } from '../../src/algorithms/algorithm.ts'
+import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
 import { Ratelimit } from '../../src/index.ts'
-import * as statements from '../../src/statements/statements.ts'
+import { lockStatement, removeEmptyStatement } from '../../src/statements/lock.ts'
+import { lookStatement } from '../../src/statements/look.ts'
+import { makeStatement } from '../../src/statements/make.ts'
+import { removeStatement } from '../../src/statements/remove.ts'
+import { sweepStatement } from '../../src/statements/sweep.ts'
+import { takeManyStatement, takeOneStatement } from '../../src/statements/take.ts'
+import { usageStatement } from '../../src/statements/usage.ts'
 
 const table = rateLimitEphemeral
 const limiters = {
@@ -20,48 +26,48 @@ const limiters = {
 const plain = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
 const take = { intent: 'take', waits: false } as const
 
-function oneAndMake(algorithm: AnyAlgorithm): [string, Statement][] {
+function oneAndMake(rules: Rules): [string, Statement][] {
   return [
-    ['take-one', statements.takeOne({ ...plain, ...take, algorithm })],
-    ['make', statements.make({ ...plain, ...take, algorithm })],
+    ['take-one', takeOneStatement({ ...plain, ...take, rules })],
+    ['make', makeStatement({ ...plain, ...take, rules })],
   ]
 }
 
-function everyStatement({ algorithm }: { readonly algorithm: AnyAlgorithm }): [string, Statement][] {
-  const source = { ...plain, algorithm }
+function everyStatement(rules: Rules): [string, Statement][] {
+  const source = { ...plain, rules }
   const durable = { ...source, table: rateLimitDurable, commit: 'async' } as const
   return [
-    ...oneAndMake(algorithm),
-    ['take-one-waiting', statements.takeOne({ ...source, ...take, waits: true })],
-    ['take-one-guarded', statements.takeOne({ ...source, ...take, guarded: true })],
-    ['take-one-durable', statements.takeOne({ ...durable, ...take })],
-    ['take-many', statements.takeMany(source)],
-    ['take-many-guarded', statements.takeMany({ ...source, guarded: true })],
-    ['take-many-by-an-injected-clock', statements.takeMany({ ...source, injectedClock: true })],
-    ['take-many-flushed', statements.takeMany({ ...durable, commit: 'flushed' })],
-    ['make-waiting', statements.make({ ...source, ...take, waits: true })],
-    ['make-guarded', statements.make({ ...source, ...take, guarded: true })],
-    ['adjust-one', statements.takeOne({ ...source, intent: 'adjust', waits: false })],
-    ['adjust-make', statements.make({ ...source, intent: 'adjust', waits: false })],
-    ['look', statements.look(source)],
-    ['look-guarded', statements.look({ ...source, guarded: true })],
-    ['usage', statements.usage(table, algorithm, false)],
+    ...oneAndMake(rules),
+    ['take-one-waiting', takeOneStatement({ ...source, ...take, waits: true })],
+    ['take-one-guarded', takeOneStatement({ ...source, ...take, guarded: true })],
+    ['take-one-durable', takeOneStatement({ ...durable, ...take })],
+    ['take-many', takeManyStatement(source)],
+    ['take-many-guarded', takeManyStatement({ ...source, guarded: true })],
+    ['take-many-by-an-injected-clock', takeManyStatement({ ...source, injectedClock: true })],
+    ['take-many-flushed', takeManyStatement({ ...durable, commit: 'flushed' })],
+    ['make-waiting', makeStatement({ ...source, ...take, waits: true })],
+    ['make-guarded', makeStatement({ ...source, ...take, guarded: true })],
+    ['adjust-one', takeOneStatement({ ...source, intent: 'adjust', waits: false })],
+    ['adjust-make', makeStatement({ ...source, intent: 'adjust', waits: false })],
+    ['look', lookStatement(source)],
+    ['look-guarded', lookStatement({ ...source, guarded: true })],
+    ['usage', usageStatement(table, rules, false)],
   ]
 }
 
 const ofTable: [string, Statement][] = [
-  ['remove', statements.remove(table)],
-  ['lock', statements.lock(table)],
-  ['unmake', statements.unmake(table)],
-  ['sweep', statements.sweep(table)],
+  ['remove', removeStatement(table)],
+  ['lock', lockStatement(table)],
+  ['remove-empty', removeEmptyStatement(table)],
+  ['sweep', sweepStatement(table)],
 ]
 
 const { 'token-bucket': bucket, ...others } = limiters
 const all: [string, Statement][] = [
   ...ofTable,
   ...everyStatement(bucket).map(([name, each]): [string, Statement] => [`token-bucket/${name}`, each]),
-  ...Object.entries(others).flatMap(([limiter, { algorithm }]) =>
-    oneAndMake(algorithm).map(([name, each]): [string, Statement] => [`${limiter}/${name}`, each]),
+  ...Object.entries(others).flatMap(([limiter, rules]) =>
+    oneAndMake(rules).map(([name, each]): [string, Statement] => [`${limiter}/${name}`, each]),
   ),
 ]
 

@@ -1,8 +1,8 @@
 import { describe, expect, test, vi } from 'vitest'
 import type { RatelimitError } from '../../src/errors.ts'
-import { type Limiter, Ratelimit } from '../../src/index.ts'
-import type { Decision, Group, PendingCall, Purpose } from '../../src/runtime/call.ts'
-import { Coalescer, type Decider } from '../../src/runtime/coalescer.ts'
+import { Ratelimit } from '../../src/index.ts'
+import type { Decider, Decision, Group, Pending, Purpose, Request } from '../../src/runtime/call.ts'
+import { Coalescer } from '../../src/runtime/coalescer.ts'
 
 const limiter = Ratelimit.fixedWindow(1000, '1h')
 
@@ -26,7 +26,7 @@ class ManualDecider implements Decider {
         const isHeld = ({ request }: Group) => held.includes(request.key)
         for (const group of groups) {
           if (isHeld(group)) continue
-          group.settle(DECISION)
+          settle(group)
           decided(group)
         }
         resolve(groups.filter(isHeld))
@@ -37,7 +37,7 @@ class ManualDecider implements Decider {
   decideAlone(group: Group): Promise<void> {
     return new Promise((resolve) => {
       this.#send('alone', [group], () => {
-        group.settle(DECISION)
+        settle(group)
         resolve()
       })
     })
@@ -55,6 +55,10 @@ class ManualDecider implements Decider {
   }
 }
 
+function settle({ calls }: Group): void {
+  for (const [place, call] of calls.entries()) call.settle(DECISION, place)
+}
+
 const DECISION: Decision = {
   now: 0,
   granted: Number.POSITIVE_INFINITY,
@@ -70,7 +74,7 @@ function turn(): Promise<void> {
 interface Asking {
   readonly rate?: number
   readonly purpose?: Purpose
-  readonly limiter?: Limiter
+  readonly limiter?: Request['limiter']
 }
 
 function setUp(connections = 2) {
@@ -82,8 +86,11 @@ function setUp(connections = 2) {
   let calls = 0
   const add = (key: string, asking: Asking = {}) => {
     const name = `${key} ${++calls}`
-    const call: PendingCall = {
+    const request: Request = {
       ...{ key, rate: 1, limiter, purpose: 'take', paidWindowStart: null, ...asking },
+    }
+    const call: Pending = {
+      request,
       settle: () => void answered.push(name),
       fail: (error) => void errors.push(error),
     }

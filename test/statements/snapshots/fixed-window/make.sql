@@ -3,8 +3,8 @@
 -- $3: rate
 -- $4: calls
 -- $5: limit
--- $6: expiryGridMs
--- $7: periodMs
+-- $6: periodMs
+-- $7: expiryGridMs
 with
   "ratelimit_setting" as (
     select
@@ -104,7 +104,7 @@ with
       null::float8,
       null::timestamptz,
       to_timestamp(
-        (least(ceil(("ratelimit_decided"."window_start" + $7::float8) / $6::float8) * $6::float8, 8e15)) / 1000
+        (least(ceil(("ratelimit_decided"."window_start" + $6::float8) / $7::float8) * $7::float8, 8e15)) / 1000
       )
     from
       "ratelimit_decided"

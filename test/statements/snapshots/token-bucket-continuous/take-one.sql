@@ -1,13 +1,14 @@
 -- $1: prefix
 -- $2: key
 -- $3: periodMs
--- $4: limit
+-- $4: initialTokens
 -- $5: rate
 -- $6: calls
 -- $7: refillRate
 -- $8: intervalMs
--- $9: tickMs
--- $10: expiryGridMs
+-- $9: limit
+-- $10: tickMs
+-- $11: expiryGridMs
 with
   "ratelimit_locked" as (
     select
@@ -37,8 +38,8 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $7::float8 / $8::float8,
-            $4::float8
+            "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
+            $9::float8
           ) as "available"
         from
           (
@@ -91,10 +92,10 @@ with
       "count" = null::bigint,
       "prev_count" = null::bigint,
       "window_start" = null::timestamptz,
-      "tokens" = least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $4::float8),
+      "tokens" = least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8),
       "last_refill" = to_timestamp(
         (
-          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
         ) / 1000
       ),
       "expires_at" = to_timestamp(
@@ -102,13 +103,13 @@ with
           least(
             ceil(
               (
-                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8 + ceil(
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
                   (
-                    $4::float8 - least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $4::float8) - 1e-9
-                  ) * $8::float8 / $7::float8 / $9::float8
-                ) * $9::float8
-              ) / $10::float8
-            ) * $10::float8,
+                    $9::float8 - least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8) - 1e-9
+                  ) * $8::float8 / $7::float8 / $10::float8
+                ) * $10::float8
+              ) / $11::float8
+            ) * $11::float8,
             8e15
           )
         ) / 1000

@@ -7,7 +7,6 @@
 -- $7: intervalMs
 -- $8: limit
 -- $9: tickMs
--- $10: expiryGridMs
 with
   "ratelimit_setting" as (
     select
@@ -115,7 +114,7 @@ with
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8
         ) / 1000
       ),
-      to_timestamp((least(ceil(('Infinity'::float8) / $10::float8) * $10::float8, 8e15)) / 1000)
+      to_timestamp((8e15) / 1000)
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"

@@ -8,7 +8,6 @@
 -- $8: intervalMs
 -- $9: limit
 -- $10: tickMs
--- $11: expiryGridMs
 with
   "ratelimit_locked" as (
     select
@@ -104,7 +103,7 @@ with
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
         ) / 1000
       ),
-      "expires_at" = to_timestamp((least(ceil(('Infinity'::float8) / $11::float8) * $11::float8, 8e15)) / 1000)
+      "expires_at" = to_timestamp((8e15) / 1000)
     from
       "ratelimit_decided"
     where

@@ -2,7 +2,7 @@
 -- $2: prefix
 -- $3: key
 -- $4: periodMs
--- $5: limit
+-- $5: initialTokens
 with
   "ratelimit_size" as (
     select

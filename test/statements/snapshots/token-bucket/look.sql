@@ -1,7 +1,7 @@
 -- $1: prefix
 -- $2: key
 -- $3: periodMs
--- $4: limit
+-- $4: initialTokens
 select
   "place",
   "now",

@@ -2,11 +2,12 @@
 -- $2: key
 -- $3: rate
 -- $4: calls
--- $5: limit
+-- $5: initialTokens
 -- $6: refillRate
 -- $7: intervalMs
--- $8: tickMs
--- $9: expiryGridMs
+-- $8: limit
+-- $9: tickMs
+-- $10: expiryGridMs
 with
   "ratelimit_decided" as (
     select
@@ -30,8 +31,8 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - "last_refill") / $8::float8) * $8::float8 * $6::float8 / $7::float8,
-            $5::float8
+            "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $6::float8 / $7::float8,
+            $8::float8
           ) as "available"
         from
           (
@@ -88,11 +89,11 @@ with
       null::timestamptz,
       least(
         "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-        $5::float8
+        $8::float8
       ),
       to_timestamp(
         (
-          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $8::float8) * $8::float8
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8
         ) / 1000
       ),
       to_timestamp(
@@ -100,16 +101,16 @@ with
           least(
             ceil(
               (
-                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $8::float8) * $8::float8 + ceil(
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8 + ceil(
                   (
-                    $5::float8 - least(
+                    $8::float8 - least(
                       "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-                      $5::float8
+                      $8::float8
                     ) - 1e-9
-                  ) * $7::float8 / $6::float8 / $8::float8
-                ) * $8::float8
-              ) / $9::float8
-            ) * $9::float8,
+                  ) * $7::float8 / $6::float8 / $9::float8
+                ) * $9::float8
+              ) / $10::float8
+            ) * $10::float8,
             8e15
           )
         ) / 1000

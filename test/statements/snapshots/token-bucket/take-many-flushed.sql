@@ -3,11 +3,12 @@
 -- $3: rate
 -- $4: calls
 -- $5: periodMs
--- $6: limit
+-- $6: initialTokens
 -- $7: refillRate
 -- $8: intervalMs
--- $9: tickMs
--- $10: expiryGridMs
+-- $9: limit
+-- $10: tickMs
+-- $11: expiryGridMs
 with
   "ratelimit_setting" as (
     select
@@ -81,8 +82,8 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $7::float8 / $8::float8,
-            $6::float8
+            "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
+            $9::float8
           ) as "available"
         from
           (
@@ -149,11 +150,11 @@ with
       "window_start" = null::timestamptz,
       "tokens" = least(
         "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-        $6::float8
+        $9::float8
       ),
       "last_refill" = to_timestamp(
         (
-          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
         ) / 1000
       ),
       "expires_at" = to_timestamp(
@@ -161,16 +162,16 @@ with
           least(
             ceil(
               (
-                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8 + ceil(
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
                   (
-                    $6::float8 - least(
+                    $9::float8 - least(
                       "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-                      $6::float8
+                      $9::float8
                     ) - 1e-9
-                  ) * $8::float8 / $7::float8 / $9::float8
-                ) * $9::float8
-              ) / $10::float8
-            ) * $10::float8,
+                  ) * $8::float8 / $7::float8 / $10::float8
+                ) * $10::float8
+              ) / $11::float8
+            ) * $11::float8,
             8e15
           )
         ) / 1000

@@ -4,11 +4,12 @@
 -- $4: rate
 -- $5: calls
 -- $6: periodMs
--- $7: limit
+-- $7: initialTokens
 -- $8: refillRate
 -- $9: intervalMs
--- $10: tickMs
--- $11: expiryGridMs
+-- $10: limit
+-- $11: tickMs
+-- $12: expiryGridMs
 with
   "ratelimit_size" as (
     select
@@ -82,8 +83,8 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $8::float8 / $9::float8,
-            $7::float8
+            "tokens" + floor(("now" - "last_refill") / $11::float8) * $11::float8 * $8::float8 / $9::float8,
+            $10::float8
           ) as "available"
         from
           (
@@ -150,11 +151,11 @@ with
       "window_start" = null::timestamptz,
       "tokens" = least(
         "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-        $7::float8
+        $10::float8
       ),
       "last_refill" = to_timestamp(
         (
-          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8
         ) / 1000
       ),
       "expires_at" = to_timestamp(
@@ -162,16 +163,16 @@ with
           least(
             ceil(
               (
-                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8 + ceil(
                   (
-                    $7::float8 - least(
+                    $10::float8 - least(
                       "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-                      $7::float8
+                      $10::float8
                     ) - 1e-9
-                  ) * $9::float8 / $8::float8 / $10::float8
-                ) * $10::float8
-              ) / $11::float8
-            ) * $11::float8,
+                  ) * $9::float8 / $8::float8 / $11::float8
+                ) * $11::float8
+              ) / $12::float8
+            ) * $12::float8,
             8e15
           )
         ) / 1000

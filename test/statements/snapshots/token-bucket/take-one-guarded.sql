@@ -2,13 +2,14 @@
 -- $2: prefix
 -- $3: key
 -- $4: periodMs
--- $5: limit
+-- $5: initialTokens
 -- $6: rate
 -- $7: calls
 -- $8: refillRate
 -- $9: intervalMs
--- $10: tickMs
--- $11: expiryGridMs
+-- $10: limit
+-- $11: tickMs
+-- $12: expiryGridMs
 with
   "ratelimit_size" as (
     select
@@ -50,8 +51,8 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $8::float8 / $9::float8,
-            $5::float8
+            "tokens" + floor(("now" - "last_refill") / $11::float8) * $11::float8 * $8::float8 / $9::float8,
+            $10::float8
           ) as "available"
         from
           (
@@ -104,10 +105,10 @@ with
       "count" = null::bigint,
       "prev_count" = null::bigint,
       "window_start" = null::timestamptz,
-      "tokens" = least("ratelimit_decided"."available" - $6::float8 * "ratelimit_decided"."granted", $5::float8),
+      "tokens" = least("ratelimit_decided"."available" - $6::float8 * "ratelimit_decided"."granted", $10::float8),
       "last_refill" = to_timestamp(
         (
-          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8
         ) / 1000
       ),
       "expires_at" = to_timestamp(
@@ -115,13 +116,13 @@ with
           least(
             ceil(
               (
-                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8 + ceil(
                   (
-                    $5::float8 - least("ratelimit_decided"."available" - $6::float8 * "ratelimit_decided"."granted", $5::float8) - 1e-9
-                  ) * $9::float8 / $8::float8 / $10::float8
-                ) * $10::float8
-              ) / $11::float8
-            ) * $11::float8,
+                    $10::float8 - least("ratelimit_decided"."available" - $6::float8 * "ratelimit_decided"."granted", $10::float8) - 1e-9
+                  ) * $9::float8 / $8::float8 / $11::float8
+                ) * $11::float8
+              ) / $12::float8
+            ) * $12::float8,
             8e15
           )
         ) / 1000

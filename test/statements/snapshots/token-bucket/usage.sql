@@ -1,10 +1,11 @@
 -- $1: prefix
 -- $2: periodMs
--- $3: limit
--- $4: refillRate
--- $5: intervalMs
--- $6: tickMs
--- $7: top
+-- $3: initialTokens
+-- $4: limit
+-- $5: refillRate
+-- $6: intervalMs
+-- $7: tickMs
+-- $8: top
 select
   "key",
   "now",
@@ -18,9 +19,9 @@ from
       "now",
       "tokens",
       "last_refill",
-      $3::float8 - least(
-        "tokens" + floor(("now" - "last_refill") / $6::float8) * $6::float8 * $4::float8 / $5::float8,
-        $3::float8
+      $4::float8 - least(
+        "tokens" + floor(("now" - "last_refill") / $7::float8) * $7::float8 * $5::float8 / $6::float8,
+        $4::float8
       ) as "used"
     from
       (
@@ -86,4 +87,4 @@ order by
   used desc,
   key asc
 limit
-  $7::float8::bigint
+  $8::float8::bigint

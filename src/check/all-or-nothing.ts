@@ -1,0 +1,172 @@
+import type { Connection } from '../database/connection.ts'
+import { runKept, runOnce } from '../database/run.ts'
+import type { Values } from '../database/statement.ts'
+import { RatelimitError } from '../errors.ts'
+import { type Asked, type Asking, askToLook, askToTake } from '../runtime/ask.ts'
+import type { Decision, Table } from '../runtime/call.ts'
+import { applies, decideOne } from '../runtime/decide.ts'
+import { compareText, textArray } from '../statements/calls.ts'
+import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
+import { kept } from '../statements/statements.ts'
+import { groupBy, quotedName, type RowRequest } from './add-up.ts'
+import { availableIn } from './answer.ts'
+
+/** What was decided on rows: the look at each, and the decision on those that were taken from. */
+export interface Decisions {
+  readonly looks: ReadonlyMap<RowRequest, Decision>
+  readonly taken: ReadonlyMap<RowRequest, Decision>
+}
+
+/**
+ * Takes from all rows, or from none, in the given transaction.
+ *
+ * First it inserts missing rows and locks all rows, in the order of table, prefix and key. Then it looks at
+ * all of them. If all have enough, it takes from all. It takes at the time of the look, so that nothing can
+ * be denied any more.
+ */
+export async function takeAllOrNone(tx: Connection, rows: readonly RowRequest[]): Promise<Decisions> {
+  const groups = groupBy(rows, (row) =>
+    JSON.stringify([quotedName(row), row.namespace.prefix, row.limiter.signature]),
+  )
+  const inserted = await lockAll(tx, rows)
+  const looks = new Map<RowRequest, Decision>()
+  for (const group of groups) await look(tx, group, looks)
+
+  const taken = new Map<RowRequest, Decision>()
+  const fitting = rows.filter((row) => fits(row, found(looks, row)))
+  if (rows.every((row) => fitting.includes(row) || row.reporting.dryRun)) {
+    for (const group of groups) {
+      await take(
+        tx,
+        group.filter((row) => fitting.includes(row)),
+        looks,
+        taken,
+      )
+    }
+  }
+  for (const row of rows) if (!taken.has(row)) await beginToFill(tx, row, looks)
+  if (!rows.every((row) => row.rate > 0 && taken.has(row))) await removeEmpty(tx, inserted)
+  return { looks, taken }
+}
+
+/** Whether a row has as much as is asked of it. */
+export function fits({ rate, limiter }: RowRequest, look: Decision): boolean {
+  return rate <= 0 || rate <= availableIn(limiter, look)
+}
+
+/** Inserts the rows that are missing and locks all. Returns the names of each table's rows if it inserted some. */
+async function lockAll(
+  tx: Connection,
+  rows: readonly RowRequest[],
+): Promise<readonly { readonly table: Table; readonly names: Values }[]> {
+  const inserted: { table: Table; names: Values }[] = []
+  const tables = groupBy(rows, quotedName)
+  for (const ofTable of tables.toSorted(([one], [other]) => compareText(nameOf(one), nameOf(other)))) {
+    const { table } = ofTable[0] as RowRequest
+    const names = namesOf(ofTable)
+    const statement = kept(table.statements, 'lock', () => lockStatement(table.table))
+    const made = await runKept(tx, statement, ANY_SIZE, names)
+    if (made.length > 0) inserted.push({ table, names })
+  }
+  return inserted
+}
+
+/** An insert finds its conflict by the primary key, however large the table is. */
+const ANY_SIZE = 'any size'
+
+function nameOf(row: RowRequest | undefined): string {
+  return row ? quotedName(row) : ''
+}
+
+function namesOf(rows: readonly RowRequest[]): Values {
+  const sorted = rows.toSorted(
+    (one, other) =>
+      compareText(one.namespace.prefix, other.namespace.prefix) || compareText(one.key, other.key),
+  )
+  return {
+    prefix: textArray(sorted.map(({ namespace }) => namespace.prefix)),
+    key: textArray(sorted.map(({ key }) => key)),
+  }
+}
+
+/** Looks at rows of one limiter. */
+async function look(
+  tx: Connection,
+  rows: readonly RowRequest[],
+  looks: Map<RowRequest, Decision>,
+): Promise<void> {
+  const asking = askingIn(tx, rows[0] as RowRequest)
+  const asked = rows.map((row) => askedOnce({ ...row, purpose: 'look' }))
+  const answers = await askToLook(asking, asked)
+  for (const [i, row] of rows.entries()) {
+    const [one, answer] = [asked[i] as Asked, answers[i]]
+    looks.set(row, answer && applies(one, answer) ? answer : await decideOne(asking, one))
+  }
+}
+
+/** Takes from rows of one limiter at the time of their look, so that none is denied. */
+async function take(
+  tx: Connection,
+  rows: readonly RowRequest[],
+  looks: ReadonlyMap<RowRequest, Decision>,
+  taken: Map<RowRequest, Decision>,
+): Promise<void> {
+  // Each at its own time: a row ahead of the clock must not take its neighbours into the future.
+  for (const sameTime of groupBy(rows, (row) => `${row.purpose} ${found(looks, row).now}`)) {
+    const [first] = sameTime
+    if (!first) continue
+    const asking = askingAt(tx, first, looks)
+    const answers = first.purpose === 'take' ? await askToTake(asking, sameTime.map(askedOnce)) : []
+    for (const [i, row] of sameTime.entries()) {
+      const isLook = row.purpose === 'look'
+      taken.set(row, isLook ? found(looks, row) : (answers[i] ?? (await decideOne(asking, askedOnce(row)))))
+    }
+  }
+}
+
+/**
+ * If new keys have less than the limit, even a denied check inserts the row; otherwise the key would never
+ * begin to fill. A call for more than any limit inserts it.
+ */
+async function beginToFill(
+  tx: Connection,
+  row: RowRequest,
+  looks: ReadonlyMap<RowRequest, Decision>,
+): Promise<void> {
+  if (row.limiter.startsFull || row.purpose === 'look') return
+  const beyondReach: RowRequest = { ...row, rate: 2 * Number.MAX_SAFE_INTEGER, purpose: 'take' }
+  await decideOne(askingAt(tx, row, looks), askedOnce(beyondReach))
+}
+
+/** Removes the rows that were inserted and have no state: nothing was taken from them. */
+async function removeEmpty(
+  tx: Connection,
+  inserted: readonly { readonly table: Table; readonly names: Values }[],
+): Promise<void> {
+  for (const { table, names } of inserted) {
+    const statement = kept(table.statements, 'remove empty', () => removeEmptyStatement(table.table))
+    await runOnce(tx.db, statement, names)
+  }
+}
+
+function askedOnce(request: RowRequest): Asked {
+  return { request, calls: ONE }
+}
+
+const ONE = { length: 1 }
+
+function askingIn(connection: Connection, { table, namespace }: RowRequest): Asking {
+  return { connection, table, namespace, commit: 'as the session' }
+}
+
+/** At the time of the row's look. */
+function askingAt(tx: Connection, row: RowRequest, looks: ReadonlyMap<RowRequest, Decision>): Asking {
+  return { ...askingIn(tx, row), clockMs: found(looks, row).now }
+}
+
+/** The value, which is there unless the database's answer had no row for a key. */
+export function found<K, V>(map: ReadonlyMap<K, V>, key: K): V {
+  const value = map.get(key)
+  if (value === undefined) throw new RatelimitError('DATABASE', "The database's answer has no row for a key.")
+  return value
+}

@@ -1,0 +1,58 @@
+/** What is left of a limit. */
+export interface Remaining {
+  /** The capacity: `tokens` or `maxTokens`. */
+  readonly limit: number
+  /** Whole units that could be taken now; never below 0. */
+  readonly remaining: number
+  /** Unix milliseconds at which the limit is whole again if nothing more is consumed. */
+  readonly reset: number
+}
+
+/** What a look finds. */
+export interface Usage extends Remaining {
+  /** What has been used, in tokens or units. In debt or after a downgrade it is more than the limit. */
+  readonly used: number
+  /** Of windows: Unix milliseconds at which the current one began, or would begin now. */
+  readonly start?: number
+}
+
+/** Allowed and consumed. `remaining` and `reset` are those after the call. */
+export interface Allowed extends Remaining {
+  readonly success: true
+  readonly retryAfter: 0
+  /** The `thresholds` that this very call has crossed. */
+  readonly crossed?: readonly number[]
+  /** With `dryRun`: the denial that this call would have been. Nothing was consumed. */
+  readonly wouldDeny?: Denied
+}
+
+/** Denied; nothing was consumed or written. */
+export interface Denied extends Remaining {
+  readonly success: false
+  /**
+   * Unix milliseconds at which this very call would be allowed; `Infinity` when `rate` exceeds the capacity.
+   */
+  readonly reset: number
+  /**
+   * Milliseconds from now until this very call would be allowed; `Infinity` when `rate` exceeds the capacity.
+   */
+  readonly retryAfter: number
+}
+
+/** The answer of a check. */
+export type LimitResult = Allowed | Denied
+
+/** The answer of several checks, of which all were consumed or none. */
+export interface LimitAllResult<Request> {
+  /** All were allowed and consumed. */
+  readonly success: boolean
+  /**
+   * The answer of each limit, in the order of the calls. If another limit denies, a limit that would allow
+   * still has `success: true`, but nothing was taken from it.
+   */
+  readonly results: readonly LimitResult[]
+  /** The calls that deny, as they were given. */
+  readonly denied: readonly Request[]
+  /** Milliseconds from now until all would be allowed; 0 when they were, `Infinity` when never. */
+  readonly retryAfter: number
+}

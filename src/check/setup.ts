@@ -1,0 +1,39 @@
+import { type RateLimitTables, rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
+import type { RatelimitConfig } from '../config.ts'
+import { autoMigrateForbidden, ensureTables } from '../database/auto-migrate.ts'
+import { connectionTo } from '../database/connection.ts'
+import { TableSize } from '../database/run.ts'
+import { statementsOf } from '../statements/statements.ts'
+import { readClock } from '../validate.ts'
+import { Checker } from './checker.ts'
+
+/** How many statements may be under way by default. */
+const CONNECTIONS = 4
+
+/** How many denied keys are remembered by default. */
+const BLOCKED_KEYS = 10_000
+
+/** The tables that the package declares. */
+export const SHIPPED_TABLES: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
+
+/** The checker of a valid configuration, with its defaults. */
+export function checkerOf(config: RatelimitConfig): Checker {
+  const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
+  const { inMemoryBlock = false, maxBlockedKeys = BLOCKED_KEYS, connections = CONNECTIONS } = config
+  const { cleanupProbability = 0.1, clock, tables = SHIPPED_TABLES, autoMigrate = false } = config
+  const { preparedStatements, thresholds = [], dryRun = false } = config
+  const table = durable ? tables.durable : tables.ephemeral
+  const migrates = autoMigrate && !autoMigrateForbidden()
+  return new Checker({
+    home: connectionTo(db, { wish: preparedStatements, refused: false }),
+    table: { table, statements: statementsOf(table), size: new TableSize() },
+    namespace: { prefix, clock: clock && (() => readClock(clock)) },
+    limiter,
+    reporting: { thresholds: [...new Set(thresholds)], dryRun },
+    commit: durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session',
+    connections,
+    cleanupProbability,
+    maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
+    ensureTables: migrates ? () => ensureTables(db, tables) : undefined,
+  })
+}

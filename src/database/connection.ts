@@ -1,0 +1,72 @@
+import { entityKind } from 'drizzle-orm'
+import { type Database, isTransaction } from './database.ts'
+
+/**
+ * What asks for rows as the driver gives them: nothing in 0.45, where the argument is a list of fields, and a
+ * word in 1.0.
+ */
+type RawMode = 'raw' | undefined
+
+/** A Drizzle session that accepts names for statements. */
+interface NamingSession {
+  prepareQuery(
+    query: { readonly sql: string; readonly params: unknown[] },
+    mode: RawMode,
+    name: string,
+  ): { execute(): PromiseLike<unknown> }
+}
+
+/**
+ * Whether connections keep statements, so that the server parses and plans them once.
+ *
+ * Without a wish they keep them outside transactions only, where a refused statement can be sent again.
+ * Poolers that hand each transaction another connection refuse them.
+ * https://www.postgresql.org/docs/current/sql-prepare.html
+ */
+export interface Keeping {
+  readonly wish: boolean | undefined
+  /** A pooler has refused a statement. From then on no connection keeps any. */
+  refused: boolean
+}
+
+/** A database or transaction, and how statements are sent there. */
+export interface Connection {
+  readonly db: Database
+  readonly isTransaction: boolean
+  readonly keeping: Keeping
+  /** The session that sends kept statements; undefined if none are kept there. */
+  readonly session: NamingSession | undefined
+  readonly rawMode: RawMode
+}
+
+export function connectionTo(db: Database, keeping: Keeping): Connection {
+  const inTransaction = isTransaction(db)
+  const session = (keeping.wish ?? !inTransaction) ? namingSession(db) : undefined
+  const rawMode = session && kindsOf(session).includes('PgAsyncSession') ? 'raw' : undefined
+  return { db, isTransaction: inTransaction, keeping, session, rawMode }
+}
+
+/** Those of Drizzle's sessions that hand a name on to their driver. */
+const NAMING = ['NodePgSession', 'PostgresJsSession', 'NeonSession', 'VercelPgSession']
+
+function namingSession({ _: inner }: Database): NamingSession | undefined {
+  return inner?.session && handsNamesOn(inner.session) ? inner.session : undefined
+}
+
+function handsNamesOn(session: object): session is NamingSession {
+  return kindsOf(session).some((kind) => NAMING.includes(kind))
+}
+
+const known = new WeakMap<object, readonly string[]>()
+
+function kindsOf(session: object): readonly string[] {
+  const kinds = known.get(session) ?? entityKinds(session.constructor)
+  known.set(session, kinds)
+  return kinds
+}
+
+/** Drizzle's names of a class and of those that it extends, which do not change when code is minified. */
+function entityKinds(entity: unknown): string[] {
+  if (typeof entity !== 'function' || !(entityKind in entity)) return []
+  return [String(entity[entityKind]), ...entityKinds(Object.getPrototypeOf(entity))]
+}
