@@ -28,7 +28,10 @@ export class Child {
   }
 }
 
-/** The child's side: answers each message, which only {@link Child} sends. What throws ends the process, which the parent notices. */
+/**
+ * The child's side: answers each message, which only {@link Child} sends. What throws ends the process, which
+ * the parent notices.
+ */
 export function answerEach<Message, Answer>(answer: (message: Message) => Promise<Answer>): void {
   process.on('message', async (message) => process.send?.(await answer(message as Message)))
 }

@@ -19,7 +19,10 @@ export interface Work {
   /** How many callers, each of which waits for its answer before it asks again. */
   readonly callers: number
   readonly ms: number
-  /** How many checks are timed as one, for checks that are no longer than it takes to read the clock. Default: 1. */
+  /**
+   * How many checks are timed as one, for checks that are no longer than it takes to read the clock. Default:
+   * 1.
+   */
   readonly timedTogether?: number
   /** The CPU of the server that the checks go to, where it can be read. */
   readonly serverCpu?: ServerCpu | undefined

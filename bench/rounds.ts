@@ -29,8 +29,8 @@ export interface Measured {
 }
 
 /**
- * Gives everyone a turn in each round, so that what else the machine does meanwhile meets everyone; each round begins with
- * another one, for the first may profit from the pause before it.
+ * Gives everyone a turn in each round, so that what else the machine does meanwhile meets everyone; each round
+ * begins with another one, for the first may profit from the pause before it.
  */
 export async function interleave(
   entries: readonly Entry[],

@@ -1,8 +1,8 @@
 // How fast this package is beside what it replaces: `npm run bench`, or for a look `npm run bench -- --quick`.
 //
-// The server is one of our own, or the one that `DATABASE_URL` names, as a user who may create databases. The Redis
-// store takes part where `REDIS_URL` is set, and another checkout of this repository where `--before` names its folder.
-// Nothing else should run on the machine.
+// The server is one of our own, or the one that `DATABASE_URL` names, as a user who may create databases. The
+// Redis store takes part where `REDIS_URL` is set, and another checkout of this repository where `--before`
+// names its folder. Nothing else should run on the machine.
 import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'

@@ -1,5 +1,5 @@
-// A quarter of three organisations and their plans, in a few seconds: the clock is simulated. Prints every period, and draws what was
-// used against what was bought.
+// A quarter of three organisations and their plans, in a few seconds: the clock is simulated. Prints every
+// period, and draws what was used against what was bought.
 import { writeFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
@@ -79,7 +79,10 @@ async function charge(org: Org, rate: number): Promise<boolean> {
   })
 }
 
-/** Reserves an estimate and pays what it was. On Fridays a batch is run, which takes far more than was thought; sometimes all fails. */
+/**
+ * Reserves an estimate and pays what it was. On Fridays a batch is run, which takes far more than was thought;
+ * sometimes all fails.
+ */
 async function prompt(org: Org, tokens: number): Promise<boolean> {
   const isBatch = new Date(now).getUTCDay() === 5 && new Date(now).getUTCHours() > 12
   const estimate = isBatch ? 4 * tokens : tokens

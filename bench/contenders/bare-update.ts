@@ -3,7 +3,9 @@ import { type Contender, PLENTY } from './contender.ts'
 
 export const BARE_UPDATE = 'bare UPDATE by primary key'
 
-/** The least that a count in a row can cost: no clock, no decision, no answer, and no row that is not there yet. */
+/**
+ * The least that a count in a row can cost: no clock, no decision, no answer, and no row that is not there yet.
+ */
 export const bareUpdate: Contender = {
   name: BARE_UPDATE,
   open: async ({ pool }, limit = PLENTY) => ({

@@ -9,7 +9,10 @@ export const PERIOD_SECONDS = 3600
 /** A way to limit rates, or the floor under all of them. */
 export interface Contender {
   readonly name: string
-  /** Where its counts are: the CPU of the Postgres server says nothing of who keeps them elsewhere. Default: `'postgres'`. */
+  /**
+   * Where its counts are: the CPU of the Postgres server says nothing of who keeps them elsewhere. Default:
+   * `'postgres'`.
+   */
   readonly store?: 'postgres' | 'elsewhere'
   /** @param limit What may be taken from a key each hour. Default: {@link PLENTY}. */
   open(connections: Connections, limit?: number): Promise<Opened>

@@ -14,8 +14,8 @@ export const BESIDE = 'while cleanup() runs beside'
 /**
  * What callers on live keys notice of a cleanup of their prefix.
  *
- * The two cannot take turns, for a cleanup that has begun goes on to its end: as many rounds without it come before and after
- * as there are beside it, and those count only that were over before it was.
+ * The two cannot take turns, for a cleanup that has begun goes on to its end: as many rounds without it come
+ * before and after as there are beside it, and those count only that were over before it was.
  */
 export const cleanup: Load = {
   name: 'cleanup',

@@ -10,7 +10,8 @@ import { floodWith } from './seconds.ts'
 const KNOWN = 20
 
 /**
- * New keys only, as an attacker makes them up, into a table of a single page and into one that is large already.
+ * New keys only, as an attacker makes them up, into a table of a single page and into one that is large
+ * already.
  *
  * A plan that was made for the single page reads the whole table at each check, however large it has become.
  */

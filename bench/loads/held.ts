@@ -15,7 +15,10 @@ const KNOWN = { locked: 'locked', charged: 'charged' }
 export const FREE = 'without held rows'
 export const BESIDE_HELD = 'beside three held rows'
 
-/** What callers notice of rows that other transactions hold, and of the calls that wait for those: theirs are other keys. */
+/**
+ * What callers notice of rows that other transactions hold, and of the calls that wait for those: theirs are
+ * other keys.
+ */
 export const held: Load = {
   name: 'held',
   title: '32 callers beside held rows',

@@ -8,7 +8,8 @@ type Transaction = Parameters<Parameters<NodePgDatabase['transaction']>[0]>[0]
 type Release = () => Promise<void>
 
 /**
- * Has each row held by an open transaction of its own: one is locked, one is charged, and the new one is being made.
+ * Has each row held by an open transaction of its own: one is locked, one is charged, and the new one is being
+ * made.
  *
  * @param holders Connections that nobody else uses: who holds a row takes no place from those who check.
  */

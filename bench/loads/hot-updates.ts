@@ -20,7 +20,8 @@ export const hotUpdates: Load = {
       const { hotUpdates } = bench.settings
       bench.progress.expect(1)
       bench.progress.turn(`${hotUpdates.toLocaleString('en')} updates`)
-      // With each check the bucket is full a little later, so that without a grid each update would change an index.
+      // With each check the bucket is full a little later, so that without a grid each update would change an
+      // index.
       const limiter = new Ratelimit({
         db: drizzle({ client: pool }),
         limiter: Ratelimit.tokenBucket(1_000, '1s', 1_000_000, { refill: 'continuous' }),

@@ -30,7 +30,8 @@ export const IN_TRANSACTION: readonly Load[] = [
 /**
  * What a check adds to a caller's transaction: only the call is timed, not the transaction around it.
  *
- * Both update the same rows over the same connection, which is one so that the bare UPDATE can be sent past Drizzle.
+ * Both update the same rows over the same connection, which is one so that the bare UPDATE can be sent past
+ * Drizzle.
  */
 function inTransaction(
   bench: Bench,

@@ -21,8 +21,8 @@ type Run = (ms: number, limit?: number) => Promise<Round>
 /**
  * Processes with callers of their own that check one key.
  *
- * What the callers were granted must be what the store has counted, and must be the limit where that is reached: it would be
- * easy to be fast and to count wrongly.
+ * What the callers were granted must be what the store has counted, and must be the limit where that is
+ * reached: it would be easy to be fast and to count wrongly.
  */
 export const processes: Load = {
   name: '4-processes-1-key',

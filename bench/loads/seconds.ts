@@ -7,8 +7,9 @@ interface FloodWork extends Work {
 }
 
 /**
- * Checks a number of keys; besides the whole, each second as a round of its own. A check belongs to the second that it ends in.
- * What is left behind the last whole second is none: a few answers in a few milliseconds say nothing.
+ * Checks a number of keys; besides the whole, each second as a round of its own. A check belongs to the second
+ * that it ends in. What is left behind the last whole second is none: a few answers in a few milliseconds say
+ * nothing.
  */
 export async function floodWith(work: FloodWork): Promise<{ whole: Round; seconds: readonly Round[] }> {
   const { check, key, callers, most, ms } = work

@@ -17,7 +17,10 @@ const ROW = 26
 const NAMES = 284
 const GAP = 20
 
-/** The throughput of everyone under each load of many callers, a panel a load; nothing where none of them was run. */
+/**
+ * The throughput of everyone under each load of many callers, a panel a load; nothing where none of them was
+ * run.
+ */
 export function chart(results: readonly LoadResult[]): string | undefined {
   const loads = results.filter(({ name }) => SHOWN.has(name))
   const [first] = loads

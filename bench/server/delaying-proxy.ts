@@ -7,7 +7,10 @@ export interface ProxyTarget {
   readonly roundTripMs: number
 }
 
-/** Stands for a network: what comes in goes out half a round trip later, in its order. Resolves to the port it listens on. */
+/**
+ * Stands for a network: what comes in goes out half a round trip later, in its order. Resolves to the port it
+ * listens on.
+ */
 export function startDelayingProxy({ host, port, roundTripMs }: ProxyTarget): Promise<number> {
   const after = delayed(roundTripMs / 2)
   const server = createServer({ noDelay: true, allowHalfOpen: true }, (near) => {
@@ -33,11 +36,15 @@ function pass(from: Socket, to: Socket, after: After): void {
   from.on('error', () => to.destroy())
 }
 
-/** A timer of Node's is late by up to two milliseconds: what is due sooner than that is looked for again and again. */
+/**
+ * A timer of Node's is late by up to two milliseconds: what is due sooner than that is looked for again and
+ * again.
+ */
 const TIMER_MS = 2
 
 /**
- * Does things a fixed time later. One queue holds those of all connections: they come in the order in which they are due.
+ * Does things a fixed time later. One queue holds those of all connections: they come in the order in which
+ * they are due.
  */
 function delayed(ms: number): After {
   const queue: { readonly due: number; readonly deliver: () => void }[] = []

@@ -4,7 +4,9 @@ import type { ProxyTarget } from './delaying-proxy.ts'
 
 const PROXY = new URL('./delaying-proxy-child.ts', import.meta.url)
 
-/** Connections to the database through a network of such a round trip; without one there is nothing in between. */
+/**
+ * Connections to the database through a network of such a round trip; without one there is nothing in between.
+ */
 export async function withNetwork<T>(
   url: string,
   roundTripMs: number,

@@ -56,7 +56,10 @@ function statOf(pid: number): Stat | undefined {
   return { parent, ownUs: (user + system) * TICK_US, endedChildrenUs: (endedUser + endedSystem) * TICK_US }
 }
 
-/** The same time to the nanosecond, where the kernel tells it: of many connections, each may take less than a tick. */
+/**
+ * The same time to the nanosecond, where the kernel tells it: of many connections, each may take less than a
+ * tick.
+ */
 function exactUs(pid: number): number | undefined {
   const nanoseconds = Number(contentOf(`/proc/${pid}/schedstat`)?.split(' ')[0])
   return nanoseconds > 0 ? nanoseconds / 1000 : undefined

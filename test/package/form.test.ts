@@ -1,0 +1,23 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+
+// Biome wraps code and leaves comments alone, so their width is checked here.
+
+const MAX_COLUMNS = 112
+const FOLDERS = ['src', 'schema', 'drizzle', 'examples', 'bench']
+const IS_COMMENT = /^\s*(\/\/|\/?\*|--)| \/\/ /
+
+test(`no comment is wider than ${MAX_COLUMNS} columns`, async () => {
+  const wide: string[] = []
+  for (const folder of FOLDERS) {
+    for (const name of await readdir(folder, { recursive: true })) {
+      if (!/\.(ts|sql)$/.test(name)) continue
+      const file = join(folder, name)
+      for (const [i, line] of (await readFile(file, 'utf8')).split('\n').entries()) {
+        if (line.length > MAX_COLUMNS && IS_COMMENT.test(line)) wide.push(`${file}:${i + 1}`)
+      }
+    }
+  }
+  expect(wide).toEqual([])
+})
