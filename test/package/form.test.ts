@@ -21,3 +21,11 @@ test(`no comment is wider than ${MAX_COLUMNS} columns`, async () => {
   }
   expect(wide).toEqual([])
 })
+
+test('docs/errors.md has a section for each code and for no other', async () => {
+  const type = /RatelimitErrorCode =([\s|'\w]+)/.exec(await readFile('src/errors.ts', 'utf8'))?.[1] ?? ''
+  const codes = [...type.matchAll(/'(\w+)'/g)].map(([, code]) => code)
+  const sections = [...(await readFile('docs/errors.md', 'utf8')).matchAll(/^### `(\w+)`$/gm)]
+  expect(codes.length).toBeGreaterThan(10)
+  expect(sections.map(([, code]) => code).toSorted()).toEqual(codes.toSorted())
+})
