@@ -29,8 +29,8 @@ export class Child {
 }
 
 /**
- * The child's side: answers each message, which only {@link Child} sends. What throws ends the process, which
- * the parent notices.
+ * The child's side: answers each message. Only {@link Child} sends messages. An error ends the process, and the
+ * parent notices that.
  */
 export function answerEach<Message, Answer>(answer: (message: Message) => Promise<Answer>): void {
   process.on('message', async (message) => process.send?.(await answer(message as Message)))

@@ -1,14 +1,14 @@
 import type { ServerCpu } from './server/server-cpu.ts'
 
-/** Microseconds of CPU that a check took; the server's only where its processes can be seen. */
+/** Microseconds of CPU that a check took. The server's are missing if its processes cannot be seen. */
 export interface CpuPerCheck {
   readonly serverCpuUs?: number
   readonly nodeCpuUs?: number
 }
 
-/** Counts from now on; what it returns says what each of the checks took since. */
+/** Counts from now on. It returns a function that says what each of the checks took since. */
 export function countCpu(serverCpu?: ServerCpu): (checks: number) => CpuPerCheck {
-  // The server's first and last: to read it takes Node a while.
+  // The server's CPU is read first and last, because Node takes a while to read it.
   const serverBefore = serverCpu?.()
   const nodeBefore = process.cpuUsage()
   return (checks) => {

@@ -12,23 +12,22 @@ export interface Round extends CpuPerCheck {
 }
 
 export interface Work {
-  /** One check of a key; whether it was admitted. */
+  /** Checks a key once. Returns whether the check was admitted. */
   check(key: string): Promise<boolean>
   /** The key of the next check. */
   key(): string
-  /** How many callers, each of which waits for its answer before it asks again. */
+  /** How many callers check. Each waits for its answer before it asks again. */
   readonly callers: number
   readonly ms: number
   /**
-   * How many checks are timed as one, for checks that are no longer than it takes to read the clock. Default:
-   * 1.
+   * How many checks are timed as one. Use it for checks that take no longer than reading the clock. Default: 1.
    */
   readonly timedTogether?: number
   /** The CPU of the server that the checks go to, where it can be read. */
   readonly serverCpu?: ServerCpu | undefined
 }
 
-/** Has the callers check for a time; every check that was begun is waited for and counts. */
+/** Lets the callers check for a time. It waits for every check that has begun and counts it. */
 export async function measure(work: Work): Promise<Round> {
   const { check, key, callers, ms, timedTogether = 1 } = work
   const stopwatch = new Stopwatch()
@@ -51,7 +50,7 @@ export async function measure(work: Work): Promise<Round> {
   return { checks, admitted, perSecond, ...stopwatch.percentiles(), ...cpu(checks) }
 }
 
-/** Collects times; a histogram takes whole numbers only, so they are nanoseconds in it. */
+/** Collects times. They are nanoseconds in the histogram, because it takes whole numbers only. */
 export class Stopwatch {
   readonly #histogram = createHistogram()
 
@@ -64,7 +63,7 @@ export class Stopwatch {
   }
 }
 
-/** Any of `count` keys, each as likely. */
+/** Any of `count` keys. All are equally likely. */
 export function anyOf(count: number): () => string {
   return () => keyNumber(Math.floor(Math.random() * count))
 }
@@ -77,13 +76,13 @@ export function keyNumbers(count: number): string[] {
   return Array.from({ length: count }, (_, number) => keyNumber(number))
 }
 
-/** The round, of which nothing may have been denied: a denial is less work. */
+/** The round, if nothing was denied. A denial is less work, so it would distort the figure. */
 export function allAdmitted(round: Round): Round {
   if (round.admitted < round.checks) throw new Error(`${round.checks - round.admitted} checks were denied.`)
   return round
 }
 
-/** The round, of which everything must have been denied. */
+/** The round, if everything was denied. */
 export function allDenied(round: Round): Round {
   if (round.admitted > 0) throw new Error(`${round.admitted} checks were admitted.`)
   return round

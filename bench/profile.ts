@@ -1,5 +1,5 @@
-// Where the server's time goes in a check: `npx tsx bench/profile.ts`. The server is one of our own, or the one
-// that `DATABASE_URL` names. Each figure is the median of many executions, as EXPLAIN (ANALYZE) tells it.
+// `npx tsx bench/profile.ts` shows where the server's time goes in a check. It starts a server, or uses the one
+// that `DATABASE_URL` names. Each figure is the median of many executions, measured by EXPLAIN (ANALYZE).
 import Table from 'cli-table3'
 import pg from 'pg'
 import { valuesInOrder } from '../src/database/run.ts'

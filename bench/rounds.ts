@@ -2,14 +2,14 @@ import { allAdmitted, measure, type Round, type Work } from './measure.ts'
 import type { Progress } from './report/progress.ts'
 import type { Settings } from './settings.ts'
 
-/** Someone who takes part in a load. */
+/** A participant of a load. */
 export interface Entry {
   readonly name: string
   /** Warms up and is measured once. */
   turn(): Promise<Round>
 }
 
-/** Someone of whom nothing may be denied. */
+/** A participant of which nothing may be denied. */
 export function admitted(name: string, work: Omit<Work, 'ms'>, { roundMs, warmUpMs }: Settings): Entry {
   return {
     name,
@@ -20,17 +20,17 @@ export function admitted(name: string, work: Omit<Work, 'ms'>, { roundMs, warmUp
   }
 }
 
-/** What someone did in all rounds. */
+/** What a participant did in all rounds. */
 export interface Measured {
   readonly name: string
   readonly rounds: readonly Round[]
-  /** Each figure's median of the rounds. */
+  /** The median of each figure over the rounds. */
   readonly median: Round
 }
 
 /**
- * Gives everyone a turn in each round, so that what else the machine does meanwhile meets everyone; each round
- * begins with another one, for the first may profit from the pause before it.
+ * Gives each participant a turn in each round, so that other work of the machine disturbs all of them. Each
+ * round begins with another participant, because the first may profit from the pause before it.
  */
 export async function interleave(
   entries: readonly Entry[],
@@ -50,7 +50,7 @@ export async function interleave(
 
 export function summary(name: string, rounds: readonly Round[]): Measured {
   const of = (figure: keyof Round) => median(rounds.map((round) => round[figure] ?? Number.NaN))
-  // Who has not measured it in the first round never does.
+  // A participant without this figure in the first round has none in the others.
   const cpu = (['serverCpuUs', 'nodeCpuUs'] as const).filter((figure) => rounds[0]?.[figure] !== undefined)
   return {
     name,

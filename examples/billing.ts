@@ -1,5 +1,5 @@
-// A quarter of three organisations and their plans, in a few seconds: the clock is simulated. Prints every
-// period, and draws what was used against what was bought.
+// Simulates a quarter of three organisations and their plans in a few seconds. It prints every period, and
+// draws what was used against what was bought.
 import { writeFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
@@ -41,7 +41,7 @@ interface Org {
   readonly about: string
   readonly timeZone: string
   plan(): Limiter
-  /** Does some hours' work, and says whether it was denied. */
+  /** Does the work of some hours. Returns whether it was denied. */
   work(org: Org, busy: number): Promise<boolean>
 }
 
@@ -70,7 +70,7 @@ const orgs: readonly Org[] = [
   },
 ]
 
-/** Charges, and queues the mails for the thresholds that this crosses, in one transaction. */
+/** Charges and queues the mails for crossed thresholds in one transaction. */
 async function charge(org: Org, rate: number): Promise<boolean> {
   return db.transaction(async (tx) => {
     const answer = await quota.limit(org.name, { rate, limiter: org.plan(), tx })
@@ -80,8 +80,8 @@ async function charge(org: Org, rate: number): Promise<boolean> {
 }
 
 /**
- * Reserves an estimate and pays what it was. On Fridays a batch is run, which takes far more than was thought;
- * sometimes all fails.
+ * Reserves an estimate, and settles the actual cost. On Fridays a batch takes far more than was estimated.
+ * Sometimes the prompt fails, and the estimate is released.
  */
 async function prompt(org: Org, tokens: number): Promise<boolean> {
   const isBatch = new Date(now).getUTCDay() === 5 && new Date(now).getUTCHours() > 12
@@ -101,14 +101,14 @@ async function warn(tx: Pick<typeof db, 'insert'>, { name }: Org, crossed: reado
   for (const share of crossed) await tx.insert(mails).values({ org: name, share, queued: new Date(now) })
 }
 
-/** The same in every run. */
+/** The same random numbers in every run. */
 let seed = 33
 function random(): number {
   seed = (seed * 16_807) % 2_147_483_647
   return seed / 2_147_483_647
 }
 
-/** What a look has found. */
+/** What one look found. */
 interface Look {
   readonly time: number
   readonly start: number
@@ -211,7 +211,8 @@ function picture(): string {
     grid: panels.map(({ top }) => ({
       ...{ left: size.left, right: size.right, top, height: size.panel, outerBoundsMode: 'none' },
     })),
-    // A tick where a period begins, in its own time; and one for each quota.
+    // The time axis has a tick where a period begins, in the organisation's time zone.
+    // The other axis has a tick for each quota.
     xAxis: panels.map(({ org, starts }, gridIndex) => ({
       ...{ gridIndex, type: 'time', min: earliest, max: QUARTER.to, splitLine: { show: false } },
       axisTick: { customValues: starts },
@@ -267,12 +268,14 @@ function picture(): string {
   const image = init(null, null, { renderer: 'svg', ssr: true, width: size.width, height })
   image.setOption(option)
   const svg = image.renderToSVGString()
-  // It would go on to draw the frames of no animation, and keep the process.
+  // Without this, its timer would keep the process alive.
   image.dispose()
   return `${svg}\n`
 }
 
-/** A period's beginning, where nothing is used, with the end of the one before it. */
+/**
+ * Adds two points where a period begins: the end of the period before, and the new one with nothing used.
+ */
 function drawn(look: Look, i: number, found: readonly Look[]): Pick<Look, 'time' | 'used' | 'limit'>[] {
   const before = found[i - 1]
   if (before?.start === look.start) return [look]

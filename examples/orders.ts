@@ -1,4 +1,5 @@
-// An order, its stock and the tenant's quota in one transaction: the order fails, and the quota is whole again.
+// An order, its stock and the tenant's quota are in one transaction. If the order fails, the quota is given
+// back.
 import { PGlite } from '@electric-sql/pglite'
 import { and, eq, gt, sql } from 'drizzle-orm'
 import { integer, pgTable, serial, text } from 'drizzle-orm/pg-core'

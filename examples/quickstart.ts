@@ -1,4 +1,4 @@
-// Limits working on real elapsed time, on a Postgres inside this process.
+// Limits at work in real time, on a Postgres inside this process.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'

@@ -4,14 +4,19 @@ import { type RateLimitTable, rateLimitTable } from './table.ts'
 
 export type { RateLimitTable } from './table.ts'
 
-/** Postgres cuts names at 63 bytes, and `_prefix_expires_at_index` is added to these. */
+/**
+ * Postgres cuts names at 63 bytes. The index of a table has the table's name and `_prefix_expires_at_index`.
+ */
 const LONGEST_NAME = 36
 
 /** The two tables of a limiter. */
 export interface RateLimitTables {
-  /** UNLOGGED once the storage migration has run: fast, and empty after a crash. For abuse protection. */
+  /**
+   * For protection against abuse. Once the storage migration has run it is UNLOGGED: fast, and empty after a
+   * crash.
+   */
   readonly ephemeral: RateLimitTable
-  /** Logged: survives a crash and reaches replicas and backups. For quotas. */
+  /** For quotas. It is logged, so it survives a crash and reaches replicas and backups. */
   readonly durable: RateLimitTable
 }
 

@@ -10,9 +10,9 @@ import {
 } from 'drizzle-orm/pg-core'
 
 /**
- * The columns of both tables. The names are always explicit, because a `casing` option means different things
- * to different versions of Drizzle; they are no more than strings to the types, as in RateLimitColumns. No
- * builder is shared between tables: Drizzle binds a builder to its table.
+ * The columns of both tables. The names are explicit, because the `casing` option differs between versions of
+ * Drizzle. Their type is `string`, as in RateLimitColumns. Each table has builders of its own, because Drizzle
+ * binds a builder to its table.
  */
 function columns(): RateLimitColumns {
   return {
@@ -30,8 +30,8 @@ function columns(): RateLimitColumns {
 type TimeColumn = ReturnType<typeof timestamp>
 type CountColumn = Extract<ReturnType<typeof bigint>, { _: { data: number } }>
 
-// Derived from the builder functions, not from Drizzle's own names of their types: those differ between 0.45
-// and 1.0, and the emitted declarations must mean the same under both.
+// These types come from the builder functions. Drizzle's own names of them differ between 0.45 and 1.0, and the
+// emitted declarations must mean the same under both.
 type RateLimitColumns = {
   prefix: ReturnType<ReturnType<typeof text>['notNull']>
   key: ReturnType<ReturnType<typeof text>['notNull']>
@@ -50,11 +50,11 @@ export type RateLimitTable = ReturnType<typeof pgTable<string, RateLimitColumns>
 
 /** Declares one table, in `public` or in a Postgres schema. */
 export function rateLimitTable(name: string, schema?: PgSchema): RateLimitTable {
-  // The two functions differ only in the schema's name at the type level, which would make every table two
-  // types.
+  // At the type level the two functions differ only in the schema's name. With that name there would be two
+  // types of table.
   const declare = (schema?.table ?? pgTable) as typeof pgTable
-  // The index has no name and no storage parameters: drizzle-kit 0.31 would push it anew each time, and names
-  // collide.
+  // The index has no storage parameters, because drizzle-kit 0.31 would push it anew each time. It has no name,
+  // because names collide.
   return declare(name, columns(), (table) => [
     primaryKey({ columns: [table.prefix, table.key] }),
     index().on(table.prefix, table.expiresAt),

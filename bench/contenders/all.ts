@@ -6,7 +6,8 @@ import { plainSequence } from './plain-sequence.ts'
 import { onNodePostgres, onPglite, onPostgresJs } from './this-package.ts'
 
 /**
- * Those whose store is a server, so that several processes can share it; Redis where `REDIS_URL` names one.
+ * The contenders whose store is a server, so that several processes can share it. Redis is among them if
+ * `REDIS_URL` names a server.
  *
  * @param before Another checkout of this repository, which takes part too.
  */

@@ -4,7 +4,8 @@ import { type Contender, PLENTY } from './contender.ts'
 export const BARE_UPDATE = 'bare UPDATE by primary key'
 
 /**
- * The least that a count in a row can cost: no clock, no decision, no answer, and no row that is not there yet.
+ * The least that a count in a row can cost. It reads no clock, decides nothing, answers nothing and makes no
+ * row.
  */
 export const bareUpdate: Contender = {
   name: BARE_UPDATE,
@@ -36,7 +37,7 @@ export async function takeOne(db: pg.Pool | pg.Client, prefix: string, key: stri
   return rowCount === 1
 }
 
-/** The same without a name: it is parsed and planned each time. */
+/** The same statement without a name. It is parsed and planned each time. */
 export async function takeOneUnprepared(
   db: pg.Pool | pg.Client,
   prefix: string,

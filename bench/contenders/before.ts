@@ -6,7 +6,7 @@ import { openedBy } from './this-package.ts'
 
 export const BEFORE = 'the commit before'
 
-/** This package as it is in another checkout. It is asked like the one here, and shares its tables. */
+/** This package in another checkout. It is called like the one here and uses the same tables. */
 export function theCommitBefore(checkout: string): Contender {
   return {
     name: BEFORE,
@@ -18,7 +18,7 @@ export function theCommitBefore(checkout: string): Contender {
   }
 }
 
-/** The file whose names are the package's. */
+/** The file that exports the package's public names. */
 export function entryOf(checkout: string): URL {
   return pathToFileURL(resolve(checkout, 'src/index.ts'))
 }

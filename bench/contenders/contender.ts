@@ -1,16 +1,16 @@
 import type { Connections } from '../server/connections.ts'
 
-/** So much that nothing is denied; the counters of some are 32 bits wide. */
+/** A limit at which nothing is denied. It fits the counters that are 32 bits wide. */
 export const PLENTY = 1_000_000_000
 
-/** A limit that no run outlasts: no state starts anew in the middle of it. */
+/** A period that is longer than any run, so no state starts anew during a run. */
 export const PERIOD_SECONDS = 3600
 
-/** A way to limit rates, or the floor under all of them. */
+/** A way to limit rates, or the bare work under all of them. */
 export interface Contender {
   readonly name: string
   /**
-   * Where its counts are: the CPU of the Postgres server says nothing of who keeps them elsewhere. Default:
+   * Where it keeps its counts. The CPU of the Postgres server is shown only for `'postgres'`. Default:
    * `'postgres'`.
    */
   readonly store?: 'postgres' | 'elsewhere'
@@ -19,16 +19,16 @@ export interface Contender {
 }
 
 export interface Opened {
-  /** Takes one from a key; whether it was admitted. */
+  /** Takes one from a key. Returns whether that was admitted. */
   check(key: string): Promise<boolean>
-  /** How much was taken from a key, as the store has it. */
+  /** How much was taken from a key, according to the store. */
   taken(key: string): Promise<number>
-  /** Makes the keys' rows, where a check does not. */
+  /** Makes the keys' rows, if a check does not make them. */
   makeRows?(keys: readonly string[]): Promise<void>
   close(): Promise<void>
 }
 
-/** Checks each key once, so that everyone has its rows, and what is measured is not how they are made. */
+/** Checks each key once. Every contender then has its rows, so making them is not measured. */
 export async function makeKeys(
   { check, makeRows }: Pick<Opened, 'check' | 'makeRows'>,
   keys: readonly string[],

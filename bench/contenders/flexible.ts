@@ -11,13 +11,15 @@ import {
 import { STORAGE_PARAMETERS } from '../../src/database/ddl.ts'
 import { type Contender, type Opened, PERIOD_SECONDS, PLENTY } from './contender.ts'
 
-/** As it comes: it makes its table itself, a logged one. */
+/** The store without changes. It makes its own table, which is logged. */
 export const flexiblePostgres: Contender = {
   name: 'rate-limiter-flexible, Postgres',
   open: async ({ pool }, points = PLENTY) => opened(await postgresStore(pool, 'flexible_logged', points)),
 }
 
-/** The same with a table like this package's, to tell what is owed to the table and what to the limiter. */
+/**
+ * The same store on a table like this package's. It shows which part of the difference comes from the table.
+ */
 export const flexibleUnlogged: Contender = {
   name: 'rate-limiter-flexible, Postgres, unlogged',
   async open({ pool }, points = PLENTY) {
@@ -31,7 +33,7 @@ export const flexibleUnlogged: Contender = {
   },
 }
 
-/** It makes the table where there is none. */
+/** It makes the table if there is none. */
 export function postgresStore(
   pool: pg.Pool,
   tableName: string,
@@ -93,7 +95,7 @@ function opened(limiter: RateLimiterStoreAbstract): Opened {
   }
 }
 
-/** It rejects with the answer when it denies. */
+/** It rejects with the answer if it denies. */
 export async function isAdmitted(answer: Promise<RateLimiterRes>): Promise<boolean> {
   try {
     await answer

@@ -3,8 +3,8 @@ import { type Contender, PERIOD_SECONDS, PLENTY } from './contender.ts'
 const PREFIX = 'plain-sequence'
 
 /**
- * A token bucket as one writes it by hand, in the limiter's own table: it locks the row, decides in the
- * process, and writes.
+ * A token bucket written by hand, in the limiter's own table. It locks the row, decides in the process, and
+ * writes.
  */
 export const plainSequence: Contender = {
   name: 'plain sequence',

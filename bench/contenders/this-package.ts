@@ -6,11 +6,11 @@ import { type Database, Ratelimit } from '../../src/index.ts'
 import { migrations } from '../server/database.ts'
 import { type Contender, type Opened, PLENTY } from './contender.ts'
 
-/** The one that the others are compared with. */
+/** The others are compared with this one. */
 export const THIS_PACKAGE = 'drizzle-ratelimit, node-postgres'
 export const ON_POSTGRES_JS = 'drizzle-ratelimit, postgres.js'
 
-/** As one has it who names no option. */
+/** This package without any option. */
 export function defaultLimiter(db: Database, prefix: string, limit: number = PLENTY): Ratelimit {
   return new Ratelimit({ db, limiter: Ratelimit.tokenBucket(limit, '1h', limit), prefix })
 }
@@ -27,7 +27,7 @@ export const onPostgresJs: Contender = {
     openedBy(defaultLimiter(drizzlePostgresJs({ client: postgresJs }), 'postgres.js', limit)),
 }
 
-/** Inside this process, where there is no server to share. */
+/** Contenders inside this process, which share no server. */
 export const onPglite: Contender = {
   name: 'drizzle-ratelimit, PGlite',
   store: 'elsewhere',

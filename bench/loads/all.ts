@@ -27,7 +27,7 @@ export const LOADS: readonly Load[] = [
   memory,
 ]
 
-/** Those of a name, or of names that begin so: `network` are all of its delays. */
+/** The loads with this name, or with names that begin with it. `network` gives the loads of all delays. */
 export function loadsNamed(wanted: string): readonly Load[] {
   return LOADS.filter(({ name }) => name === wanted || name.startsWith(`${wanted}-`))
 }

@@ -12,10 +12,10 @@ export const ALONE = 'without expired rows'
 export const BESIDE = 'while cleanup() runs beside'
 
 /**
- * What callers on live keys notice of a cleanup of their prefix.
+ * How a cleanup of their prefix affects callers on live keys.
  *
- * The two cannot take turns, for a cleanup that has begun goes on to its end: as many rounds without it come
- * before and after as there are beside it, and those count only that were over before it was.
+ * The two cannot take turns, because a cleanup that has begun runs to its end. So there are as many rounds
+ * before and after it as beside it. Of the rounds beside it, only those count that ended before it did.
  */
 export const cleanup: Load = {
   name: 'cleanup',
@@ -39,7 +39,7 @@ export const cleanup: Load = {
         }
       }
       let deleted = 0
-      // A whole round to warm up: nobody takes turns, so that the first would be the only cold one.
+      // A whole round to warm up. Without turns the first round would be the only cold one.
       await run(settings.roundMs)
       await runAlone(Math.ceil(settings.rounds / 2))
       while (beside.length < settings.rounds) {

@@ -5,7 +5,7 @@ import { anyOf, keyNumbers } from '../measure.ts'
 import { admitted, interleave } from '../rounds.ts'
 import { type Bench, type Figure, type Load, type Outcome, withDatabase } from './load.ts'
 
-// Callers in this process that check any of the keys, each again as soon as it has its answer.
+// Callers in this process check any of the keys. Each checks again as soon as it has its answer.
 
 export const oneCaller: Load = {
   name: '1-caller',
@@ -14,7 +14,7 @@ export const oneCaller: Load = {
     concurrent(bench, { callers: 1, keys: 1_000, who: everyone(bench.before), comparedBy: 'p50Ms' }),
 }
 
-/** Too few for anyone to gain by what calls share. */
+/** Too few callers to gain from shared statements. */
 export const FEW_CALLERS: readonly Load[] = [2, 4, 8, 16].map((callers) => ({
   name: `${callers}-callers`,
   title: `${callers} callers, 1,000 keys`,

@@ -13,7 +13,7 @@ export const MEMORY_STORE = 'rate-limiter-flexible, memory store'
 
 type Check = () => Promise<boolean>
 
-/** One caller asks again and again for a key that is used up. */
+/** One caller checks a key again and again whose limit is used up. */
 export const denials: Load = {
   name: 'denials',
   title: 'repeated denials',
@@ -21,7 +21,7 @@ export const denials: Load = {
     withDatabase(bench, async (connections) => {
       const { rounds, roundMs, warmUpMs } = bench.settings
       const entries = Object.entries(await checksOn(connections)).map(([name, check]): Entry => {
-        // The shortest of these take no longer than reading the clock.
+        // The shortest of these checks take no longer than reading the clock.
         const work = { check, key: () => KEY, callers: 1, timedTogether: 100 }
         return {
           name,

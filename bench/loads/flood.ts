@@ -10,10 +10,9 @@ import { floodWith } from './seconds.ts'
 const KNOWN = 20
 
 /**
- * New keys only, as an attacker makes them up, into a table of a single page and into one that is large
- * already.
+ * Only new keys, as an attacker makes them up. They go into a table of one page, and into a large one.
  *
- * A plan that was made for the single page reads the whole table at each check, however large it has become.
+ * A plan made for one page would read the whole table at each check, however large it has become.
  */
 export const flood: Load = {
   name: 'flood',
@@ -56,7 +55,7 @@ export function firstSecondInto(rows: number): string {
 
 export const FEWEST_ROWS: number = KNOWN
 
-/** A database of its own: the flood before has left another table, and other plans. */
+/** Each flood has a database of its own, because the one before leaves a table and plans behind. */
 function floodOf(rows: number, bench: Bench): Promise<{ whole: Round; seconds: readonly Round[] }> {
   return withDatabase(bench, async ({ pool }) => {
     const limiter = defaultLimiter(drizzle({ client: pool }), 'flood')
@@ -77,7 +76,7 @@ function floodOf(rows: number, bench: Bench): Promise<{ whole: Round; seconds: r
   })
 }
 
-/** Alone and together, so often that Postgres no longer plans the statements anew at each call. */
+/** Calls alone and together, until Postgres keeps the plans of the statements. */
 async function warmUp(check: (key: string) => Promise<boolean>): Promise<void> {
   const known = keyNumbers(KNOWN)
   for (const together of [1, 2, 4, 8, KNOWN]) {
@@ -88,7 +87,7 @@ async function warmUp(check: (key: string) => Promise<boolean>): Promise<void> {
   }
 }
 
-/** Each second's median of the rounds, for as long as every round went on. */
+/** The median of each second over the rounds. It ends with the shortest round. */
 function eachSecond(perRound: readonly (readonly Round[])[]): number[] {
   const shortest = Math.min(...perRound.map(({ length }) => length))
   return Array.from({ length: shortest }, (_, second) =>

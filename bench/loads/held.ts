@@ -15,10 +15,7 @@ const KNOWN = { locked: 'locked', charged: 'charged' }
 export const FREE = 'without held rows'
 export const BESIDE_HELD = 'beside three held rows'
 
-/**
- * What callers notice of rows that other transactions hold, and of the calls that wait for those: theirs are
- * other keys.
- */
+/** How callers of other keys are affected by held rows and by the calls that wait for them. */
 export const held: Load = {
   name: 'held',
   title: '32 callers beside held rows',
@@ -29,7 +26,7 @@ export const held: Load = {
       const check = checkOf(limiter)
       await makeKeys({ check }, [...keyNumbers(KEYS), ...Object.values(KNOWN)])
       const holders = new pg.Pool({ connectionString: url, max: 3 })
-      // A connection that breaks while idle; its next query says so.
+      // A connection broke while idle. Its next query reports that.
       holders.on('error', () => {})
 
       const run = (ms: number) => measure({ check, key: anyOf(KEYS), callers: 32, ms })
@@ -53,7 +50,7 @@ function checkOf(limiter: Ratelimit): (key: string) => Promise<boolean> {
   return async (key) => (await limiter.limit(key)).success
 }
 
-/** The transactions end with the round: who stalls meanwhile has its answers then. */
+/** The transactions end with the round, so a contender that stalls gets its answers then. */
 async function besideHeld(
   holders: NodePgDatabase,
   limiter: Ratelimit,
@@ -74,7 +71,7 @@ async function besideHeld(
     await release()
     if (early > 0) throw new Error('A check of a held row did not wait.')
   }
-  // The second call of each comes when the first one is under way already.
+  // The second call for each key comes when the first is already under way.
   const waiting = Object.values(keys).flatMap((key) => [ask(key), sleep(20).then(() => ask(key))])
   try {
     const [round] = await Promise.all([run(ms), released(), ...waiting])

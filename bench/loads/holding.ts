@@ -8,8 +8,7 @@ type Transaction = Parameters<Parameters<NodePgDatabase['transaction']>[0]>[0]
 type Release = () => Promise<void>
 
 /**
- * Has each row held by an open transaction of its own: one is locked, one is charged, and the new one is being
- * made.
+ * Holds each row by an open transaction of its own. One row is locked, one is charged, and one is being made.
  *
  * @param holders Connections that nobody else uses: who holds a row takes no place from those who check.
  */

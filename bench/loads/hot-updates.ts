@@ -11,7 +11,7 @@ export const HOT_SHARE = 'HOT updates, %'
 export const TABLE_KB = 'table, kB'
 export const INDEXES_KB = 'indexes, kB'
 
-/** A caller for each key: two calls of one key would share an update. */
+/** One caller for each key, because two calls for one key would share an update. */
 export const hotUpdates: Load = {
   name: 'hot-updates',
   title: `updates of ${KEYS} hot keys`,
@@ -20,8 +20,7 @@ export const hotUpdates: Load = {
       const { hotUpdates } = bench.settings
       bench.progress.expect(1)
       bench.progress.turn(`${hotUpdates.toLocaleString('en')} updates`)
-      // With each check the bucket is full a little later, so that without a grid each update would change an
-      // index.
+      // Each check makes the bucket full a little later. Without a grid each update would change an index.
       const limiter = new Ratelimit({
         db: drizzle({ client: pool }),
         limiter: Ratelimit.tokenBucket(1_000, '1s', 1_000_000, { refill: 'continuous' }),
@@ -58,7 +57,7 @@ async function checkEach(limiter: Ratelimit, times: number): Promise<Round> {
   return { checks, admitted: checks, perSecond, ...stopwatch.percentiles() }
 }
 
-/** Each connection reports what it has done when it is idle, after a second at the latest. */
+/** Each connection reports its work when it is idle, within a second. */
 async function statistics(pool: pg.Pool, atLeast: number) {
   for (let tries = 0; tries < 50; tries++) {
     const { rows } = await pool.query<Record<'updates' | 'hot' | 'table' | 'indexes', number>>(

@@ -13,7 +13,9 @@ export const BARE_INSIDE = 'bare UPDATE by primary key'
 
 type CheckInside = (key: string, tx: Database) => Promise<boolean>
 
-/** Each beside the floor that is sent in the same way: what a name saves is as much for both. */
+/**
+ * Each check beside a bare UPDATE that is sent in the same way. A statement name saves as much for both.
+ */
 export const IN_TRANSACTION: readonly Load[] = [
   {
     name: 'transaction-unprepared',
@@ -28,10 +30,9 @@ export const IN_TRANSACTION: readonly Load[] = [
 ]
 
 /**
- * What a check adds to a caller's transaction: only the call is timed, not the transaction around it.
+ * What a check adds to a caller's transaction. Only the call is timed, not the transaction around it.
  *
- * Both update the same rows over the same connection, which is one so that the bare UPDATE can be sent past
- * Drizzle.
+ * Both update the same rows over one connection, so that the bare UPDATE can be sent without Drizzle.
  */
 function inTransaction(
   bench: Bench,
@@ -41,7 +42,7 @@ function inTransaction(
   return withDatabase(bench, async (_connections, url) => {
     const { rounds, roundMs, warmUpMs } = bench.settings
     const client = new pg.Client({ connectionString: url })
-    // A connection that breaks while idle; its next query says so.
+    // A connection broke while idle. Its next query reports that.
     client.on('error', () => {})
     await client.connect()
     const db = drizzle({ client })

@@ -9,35 +9,35 @@ import type { Settings } from '../settings.ts'
 /** What a load is given. */
 export interface Bench {
   readonly serverUrl: string
-  /** Nothing where the server's processes cannot be seen. */
+  /** Undefined if the server's processes cannot be seen. */
   readonly serverCpu: ServerCpu | undefined
-  /** Another checkout of this repository, which takes part where that says something. */
+  /** Another checkout of this repository. It takes part in the loads that can show a difference. */
   readonly before: string | undefined
   readonly settings: Settings
   readonly progress: Progress
 }
 
 export interface Load {
-  /** As on the command line. */
+  /** The name on the command line. */
   readonly name: string
-  /** As in the report. */
+  /** The title in the report. */
   readonly title: string
   run(bench: Bench): Promise<Outcome>
 }
 
 export interface Outcome {
   readonly measured: readonly Measured[]
-  /** Who the others are compared with. */
+  /** The others are compared with this participant. */
   readonly baseline?: string
-  /** By which figure. */
+  /** The figure by which they are compared. */
   readonly comparedBy?: Figure
-  /** What is no round's figure, under a name that says its unit. */
+  /** Figures of the whole load, not of a round. Each name says its unit. */
   readonly facts?: Readonly<Record<string, number>>
-  /** The checks in each second, one after another, of whom it says more than the whole does. */
+  /** The checks in each second, for participants whose speed changes during a round. */
   readonly seconds?: Readonly<Record<string, readonly number[]>>
 }
 
-/** What contenders are compared by. */
+/** The figures by which contenders are compared. */
 export type Figure = Exclude<keyof Round, 'checks' | 'admitted'>
 
 export interface LoadResult extends Outcome {
@@ -45,7 +45,7 @@ export interface LoadResult extends Outcome {
   readonly title: string
 }
 
-/** A database of the load's own and connections to it, for as long as the work takes. */
+/** Makes a database for the load and connections to it, and removes them after the work. */
 export async function withDatabase<T>(
   { serverUrl }: Bench,
   work: (connections: Connections, url: string) => Promise<T>,

@@ -9,7 +9,7 @@ export interface MemoryJob {
   readonly keys: number
 }
 
-/** Keys at once. */
+/** How many keys are checked at once. */
 const WAVE = 2_000
 
 answerEach<MemoryJob, number>(async ({ url, keys }) => {
@@ -20,7 +20,7 @@ answerEach<MemoryJob, number>(async ({ url, keys }) => {
     prefix: 'memory',
     inMemoryBlock: false,
   })
-  // What code and connections take for good is there before.
+  // Before the measurement, code and connections have taken the memory that they keep.
   for (let wave = 0; wave < 10; wave++) await checkWave(limiter, `warm:${wave}`)
   const before = inUse()
   for (let wave = 0; wave < keys / WAVE; wave++) await checkWave(limiter, `key:${wave}`)
@@ -33,7 +33,7 @@ async function checkWave(limiter: Ratelimit, name: string): Promise<void> {
 
 function inUse(): number {
   if (!globalThis.gc) throw new Error('This needs --expose-gc.')
-  // Twice: what has a finalizer goes the second time.
+  // Two collections, because objects with a finalizer go in the second.
   globalThis.gc()
   globalThis.gc()
   const { heapUsed, external } = process.memoryUsage()

@@ -4,7 +4,7 @@ import type { MemoryJob } from './memory-child.ts'
 
 export const LEFT_MB = 'left in memory, MB'
 
-/** What distinct keys, checked once each, leave behind in a process that does nothing else. */
+/** The memory that remains in a process after it checked many distinct keys once each. */
 export const memory: Load = {
   name: 'memory',
   title: 'memory of distinct keys',

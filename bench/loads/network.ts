@@ -13,7 +13,7 @@ const KEYS = 1_000
 export const ROUND_TRIPS_MS: readonly number[] = [0, 1, 5]
 
 /**
- * What a network between the process and the server costs, and how many statements should be under way on it.
+ * What a network between the process and the server costs, and how many statements it should carry at once.
  */
 export const NETWORK: readonly Load[] = [8, 64].flatMap((callers) =>
   ROUND_TRIPS_MS.map((roundTripMs) => ({

@@ -23,7 +23,7 @@ answerEach<Job, Round>(async ({ key, callers, ms, ...rest }) => {
   return measure({ check, key: () => key, callers, ms })
 })
 
-/** The one of the job before, or a new one: only one has connections at a time. */
+/** The contender of the last job, or a new one. Only one has connections at a time. */
 async function limiterFor({
   url,
   contender,

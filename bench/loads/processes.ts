@@ -13,16 +13,16 @@ import type { Job } from './processes-child.ts'
 const PROCESSES = 4
 const CALLERS = 16
 const CHILD = new URL('./processes-child.ts', import.meta.url)
-/** It is used up within the first moments of a round. */
+/** A limit that is used up in the first moments of a round. */
 const SMALL_LIMIT = 1_000
 
 type Run = (ms: number, limit?: number) => Promise<Round>
 
 /**
- * Processes with callers of their own that check one key.
+ * Several processes check one key. Each has callers of its own.
  *
- * What the callers were granted must be what the store has counted, and must be the limit where that is
- * reached: it would be easy to be fast and to count wrongly.
+ * The store must have counted what the callers were granted. If the limit was reached, both must be the limit.
+ * Otherwise a contender could be fast by counting wrongly.
  */
 export const processes: Load = {
   name: '4-processes-1-key',
@@ -71,7 +71,7 @@ async function counted(
   const warmUp = allAdmitted(await run(warmUpMs))
   const cpu = countCpu(serverCpu)
   const round = allAdmitted(await run(roundMs))
-  // Node's is what the processes say of themselves: this one only waits.
+  // Node's CPU is what the child processes report, because this process only waits.
   const perCheck = { ...cpu(round.checks), nodeCpuUs: round.nodeCpuUs ?? Number.NaN }
   const taken = (await limiter.taken(keyNumber(0))) - before
   if (taken !== warmUp.admitted + round.admitted) {
@@ -80,7 +80,7 @@ async function counted(
   return { ...round, ...perCheck }
 }
 
-/** All the processes as one. Their times cannot be put together: what is shown is the worst process's. */
+/** All processes as one. Their times cannot be combined, so those of the slowest process are shown. */
 function inSum(rounds: readonly Round[]): Round {
   const sum = (figure: (round: Round) => number) => rounds.reduce((total, round) => total + figure(round), 0)
   const checks = sum((round) => round.checks)

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 
-/** Makes copies, as `user:1` and so on, of the one row in the table, which the limiter has written itself. */
+/** Copies the one row in the table, which the limiter has written, to `user:1` and so on. */
 export async function copyRow(pool: pg.Pool, copies: number): Promise<void> {
   await pool.query(
     `insert into rate_limit_ephemeral (prefix, key, tokens, last_refill, expires_at)

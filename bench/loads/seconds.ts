@@ -2,13 +2,15 @@ import { countCpu } from '../cpu.ts'
 import { type Round, Stopwatch, type Work } from '../measure.ts'
 
 interface FloodWork extends Work {
-  /** It is over after so many checks, or when its time is up: what has broken down would go on for an hour. */
+  /**
+   * It ends after so many checks, or when its time is up. A contender that breaks down would take an hour.
+   */
   readonly most: number
 }
 
 /**
- * Checks a number of keys; besides the whole, each second as a round of its own. A check belongs to the second
- * that it ends in. What is left behind the last whole second is none: a few answers in a few milliseconds say
+ * Checks a number of keys. It returns the whole and each second as a round of its own. A check belongs to the
+ * second in which it ends. The rest after the last whole second is left out, because a few milliseconds say
  * nothing.
  */
 export async function floodWith(work: FloodWork): Promise<{ whole: Round; seconds: readonly Round[] }> {

@@ -9,7 +9,7 @@ import { copyRow } from './rows.ts'
 
 const PREFIX = 'rows'
 
-/** Both sizes at once, each in a database of its own, with keys drawn from all of its rows. */
+/** Measures both sizes in turns. Each has a database of its own, and its keys come from all of its rows. */
 export const tableSize: Load = {
   name: 'rows',
   title: 'rows in the table, 64 callers',
@@ -39,7 +39,7 @@ async function entriesOn({ pool }: Connections, rows: number, bench: Bench): Pro
 
   const checks = {
     [oursAt(rows)]: async (key: string) => (await limiter.limit(key)).success,
-    // It updates the same rows, and shows what is the database's share of the difference.
+    // It updates the same rows and shows the database's share of the difference.
     [`bare UPDATE, ${rows.toLocaleString('en')} rows`]: (key: string) => takeOne(pool, PREFIX, key),
   }
   const work = { key: anyOf(rows), callers: 64, serverCpu: bench.serverCpu }

@@ -18,8 +18,8 @@ const NAMES = 284
 const GAP = 20
 
 /**
- * The throughput of everyone under each load of many callers, a panel a load; nothing where none of them was
- * run.
+ * The throughput of each participant under many callers, with a panel for each load. Undefined if no such load
+ * was run.
  */
 export function chart(results: readonly LoadResult[]): string | undefined {
   const loads = results.filter(({ name }) => SHOWN.has(name))
@@ -50,7 +50,8 @@ export function chart(results: readonly LoadResult[]): string | undefined {
       ...{ left: left(place), top: TOP, width, height },
       outerBoundsMode: 'none',
     })),
-    // Room for the number behind the longest bar. From zero, so that a bar's length is its figure.
+    // There is room for the number behind the longest bar. The axis begins at 0, so a bar's length is its
+    // figure.
     xAxis: loads.map(({ measured }, gridIndex) => ({
       ...{ gridIndex, type: 'value', show: false, min: 0, max: fastest(measured) * 1.3 },
     })),
@@ -68,15 +69,15 @@ export function chart(results: readonly LoadResult[]): string | undefined {
   const image = init(null, null, { renderer: 'svg', ssr: true, width: WIDTH, height: TOP + height + 16 })
   image.setOption(option)
   const svg = image.renderToSVGString()
-  // It would go on to draw the frames of no animation, and keep the process.
+  // Without this, its timer would keep the process alive.
   image.dispose()
   return svg
 }
 
-/** Of few callers throughput says no more than their latency. */
+/** With few callers the throughput says no more than the latency. */
 const SHOWN: ReadonlySet<string> = new Set(MANY_CALLERS.map(({ name }) => name))
 
-/** This package first, the floor last. */
+/** This package comes first, the bare UPDATE last. */
 function standing(name: string): number {
   if (isOurs(name)) return 0
   return name === BARE_UPDATE ? 2 : 1

@@ -9,12 +9,12 @@ import type { LoadResult } from '../loads/load.ts'
 import type { Settings } from '../settings.ts'
 import type { Judged } from './judge.ts'
 
-/** Where and with what it was measured. */
+/** The machine and the versions with which it was measured. */
 export interface Surroundings {
   readonly date: string
-  /** With `-dirty` where files differ from it. */
+  /** It ends in `-dirty` if files differ from the commit. */
   readonly commit: string
-  /** Of the other checkout that took part. */
+  /** The commit of the other checkout that took part. */
   readonly commitBefore?: string
   readonly cpus: number
   readonly cpu: string
@@ -52,7 +52,7 @@ export async function surroundings(serverUrl: string, before: string | undefined
   }
 }
 
-/** All figures, each round's as well as the medians. */
+/** All figures: the medians and those of each round. */
 export function json(
   surroundings: Surroundings,
   settings: Settings,

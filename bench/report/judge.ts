@@ -10,7 +10,7 @@ export interface Judged {
   readonly met: boolean
 }
 
-/** Judges what was run; who was left out is not judged. */
+/** Judges the targets of the loads and contenders that were run. */
 export function judge(results: readonly LoadResult[], targets: readonly Target[]): Judged[] {
   return targets.flatMap(({ load, against, asked, unit, measured }) => {
     const result = results.find(({ name }) => name === load)

@@ -14,7 +14,7 @@ export async function withProgress<T>(title: string, work: (progress: Progress) 
     format: `${title.padEnd(32)} {bar} {value}/{total} {what}`,
     barsize: 24,
     hideCursor: true,
-    // It is redrawn in the middle of turns too: seldom.
+    // It is also redrawn during a turn, but seldom.
     fps: 2,
     noTTYOutput: true,
     notTTYSchedule: 10_000,

@@ -3,7 +3,7 @@ import type { Figure, LoadResult } from '../loads/load.ts'
 import type { Measured } from '../rounds.ts'
 import type { Judged } from './judge.ts'
 
-/** The medians of a load, and how many times as fast as each the baseline is. */
+/** The medians of a load, and how many times as fast the baseline is. */
 export function loadTable(result: LoadResult): string {
   const lines = [`\n${result.title}`]
   if (result.measured.length > 0) lines.push(medians(result))
@@ -24,7 +24,7 @@ export function targetTable(judged: readonly Judged[]): string {
 
 const PLAIN = { head: [], border: [], compact: true }
 
-/** A column; it is there where anyone has something to put in it. */
+/** A column. It is shown if any participant has a value for it. */
 interface Column {
   readonly head: string
   cell(one: Measured): string | undefined
@@ -58,7 +58,7 @@ function aheadHead(figure: Figure): string {
   return `baseline ahead by${words[figure]}`
 }
 
-/** More checks a second are better, longer times are worse. */
+/** More checks a second are better. Longer times are worse. */
 function ahead(base: Measured, one: Measured, figure: Figure): string {
   if (one === base) return 'baseline'
   const ratio = (base.median[figure] ?? Number.NaN) / (one.median[figure] ?? Number.NaN)

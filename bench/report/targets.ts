@@ -15,13 +15,13 @@ import { networkLoad, ROUND_TRIPS_MS } from '../loads/network.ts'
 import { oursAt } from '../loads/table-size.ts'
 import type { Settings } from '../settings.ts'
 
-/** What is to be reached. */
+/** A figure to reach. */
 export interface Target {
   readonly load: string
   readonly against: string
   readonly asked: { readonly atLeast: number } | { readonly atMost: number }
   readonly unit: 'x' | '%' | 'MB'
-  /** Nothing where the load has not got it: its contender was left out, or could not be seen. */
+  /** Undefined if the load has no such figure, because its contender was left out or could not be seen. */
   measured(result: LoadResult): number | undefined
 }
 

@@ -2,24 +2,27 @@ import { Redis } from 'ioredis'
 import pg from 'pg'
 import postgres from 'postgres'
 
-/** The same for everyone. */
+/** All contenders have pools of this size. */
 const MOST_CONNECTIONS = 16
 
-/** What contenders speak to their stores through; whoever has the same driver shares its pool. */
+/** The connections of contenders to their stores. Contenders with the same driver share its pool. */
 export interface Connections {
-  /** The database's name, which is new: a prefix for what is stored elsewhere. */
+  /** The name of the new database. Other stores use it as a prefix. */
   readonly database: string
   readonly pool: pg.Pool
   readonly postgresJs: postgres.Sql
-  /** Where `REDIS_URL` names a server. It needs no pool: it sends many commands over one connection at once. */
+  /**
+   * Present if `REDIS_URL` names a server. It needs no pool, because one connection carries many commands at
+   * once.
+   */
   readonly redis: Redis | undefined
   close(): Promise<void>
 }
 
-/** Nothing connects before it is used. */
+/** A connection is made when it is first used. */
 export function connectTo(url: string): Connections {
   const pool = new pg.Pool({ connectionString: url, max: MOST_CONNECTIONS, idleTimeoutMillis: 0 })
-  // A connection that breaks while idle; its next query says so.
+  // A connection broke while idle. Its next query reports that.
   pool.on('error', () => {})
   const postgresJs = postgres(url, { max: MOST_CONNECTIONS, onnotice: () => {} })
   const redisUrl = process.env['REDIS_URL']

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import pg from 'pg'
 
-/** A migrated database of its own, so that no load finds what another has left. */
+/** Makes a migrated database for one load, so that no load finds what another has left. */
 export interface Database {
   readonly url: string
   drop(): Promise<void>
@@ -17,7 +17,7 @@ export async function createDatabase(serverUrl: string): Promise<Database> {
   return { url: url.href, drop: () => run(serverUrl, `drop database ${name} with (force)`) }
 }
 
-/** The files that users of the package run, in their order. */
+/** The migrations that users of the package run, in order. */
 export async function migrations(): Promise<string> {
   const folder = new URL('../../drizzle/', import.meta.url)
   const files = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()

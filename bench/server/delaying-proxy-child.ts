@@ -1,5 +1,5 @@
 import { answerEach } from '../child.ts'
 import { type ProxyTarget, startDelayingProxy } from './delaying-proxy.ts'
 
-// A process of its own: it naps, and its work is none of the contenders'.
+// The proxy is a process of its own, so its work does not count as a contender's.
 answerEach<ProxyTarget, number>(startDelayingProxy)

@@ -3,13 +3,12 @@ import { connect, createServer, type Socket } from 'node:net'
 export interface ProxyTarget {
   readonly host: string
   readonly port: number
-  /** Half of it is added on the way there, half on the way back. */
+  /** Half of it is added on each way. */
   readonly roundTripMs: number
 }
 
 /**
- * Stands for a network: what comes in goes out half a round trip later, in its order. Resolves to the port it
- * listens on.
+ * Stands for a network. It passes on each piece half a round trip later, in order. Resolves to its port.
  */
 export function startDelayingProxy({ host, port, roundTripMs }: ProxyTarget): Promise<number> {
   const after = delayed(roundTripMs / 2)
@@ -36,14 +35,11 @@ function pass(from: Socket, to: Socket, after: After): void {
   from.on('error', () => to.destroy())
 }
 
-/**
- * A timer of Node's is late by up to two milliseconds: what is due sooner than that is looked for again and
- * again.
- */
+/** A timer of Node is late by up to two milliseconds. Within that time the proxy looks again and again. */
 const TIMER_MS = 2
 
 /**
- * Does things a fixed time later. One queue holds those of all connections: they come in the order in which
+ * Does things a fixed time later. One queue serves all connections, because things arrive in the order in which
  * they are due.
  */
 function delayed(ms: number): After {
@@ -75,7 +71,7 @@ function delayed(ms: number): After {
 const NAP_MS = 0.05
 const nothing = new Int32Array(new SharedArrayBuffer(4))
 
-/** Leaves the core to others: who only looked would take one from the server. */
+/** Leaves the core to other processes. A loop that only looks would take a core from the server. */
 function nap(): void {
   Atomics.wait(nothing, 0, 0, NAP_MS)
 }

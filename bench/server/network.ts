@@ -5,7 +5,7 @@ import type { ProxyTarget } from './delaying-proxy.ts'
 const PROXY = new URL('./delaying-proxy-child.ts', import.meta.url)
 
 /**
- * Connections to the database through a network of such a round trip; without one there is nothing in between.
+ * Connections to the database through a network with this round trip. With a round trip of 0 they are direct.
  */
 export async function withNetwork<T>(
   url: string,

@@ -4,17 +4,19 @@ import pg from 'pg'
 /** The microseconds of CPU that all processes of the server have taken since it started. */
 export type ServerCpu = () => number
 
-/** Linux tells user and system time in hundredths of a second, however its own clock ticks. */
+/** Linux reports user and system time in hundredths of a second, whatever the rate of its clock is. */
 const TICK_US = 10_000
 
-/** Nothing where the server's processes cannot be seen: on another machine, in a container, without /proc. */
+/**
+ * Undefined if the server's processes cannot be seen: on another machine, in a container, or without /proc.
+ */
 export async function serverCpuOf(serverUrl: string): Promise<ServerCpu | undefined> {
   const client = new pg.Client({ connectionString: serverUrl })
   await client.connect()
   try {
     const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid')
     const backend = rows[0]?.pid
-    // A server in a container tells a number that is someone else's out here.
+    // A server in a container reports a process id that means another process outside.
     if (backend === undefined || !isPostgres(backend)) return undefined
     const postmaster = statOf(backend)?.parent
     return postmaster === undefined ? undefined : () => takenBy(postmaster)
@@ -23,7 +25,7 @@ export async function serverCpuOf(serverUrl: string): Promise<ServerCpu | undefi
   }
 }
 
-/** A child that ends meanwhile is not lost: its parent then has its time. */
+/** The time of a child that ends is not lost, because its parent then has it. */
 function takenBy(postmaster: number): number {
   let us = 0
   for (const name of readdirSync('/proc')) {
@@ -45,7 +47,7 @@ interface Stat {
 /** https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html */
 function statOf(pid: number): Stat | undefined {
   const stat = contentOf(`/proc/${pid}/stat`)
-  // The name before stands in brackets, and may have spaces and brackets itself.
+  // The name before it stands in brackets and may contain spaces and brackets.
   const [, parent = 0, ...others] =
     stat
       ?.slice(stat.lastIndexOf(')') + 2)
@@ -57,8 +59,7 @@ function statOf(pid: number): Stat | undefined {
 }
 
 /**
- * The same time to the nanosecond, where the kernel tells it: of many connections, each may take less than a
- * tick.
+ * The same time in nanoseconds, if the kernel reports it. Each of many connections may take less than a tick.
  */
 function exactUs(pid: number): number | undefined {
   const nanoseconds = Number(contentOf(`/proc/${pid}/schedstat`)?.split(' ')[0])
@@ -69,7 +70,7 @@ function isPostgres(pid: number): boolean {
   return contentOf(`/proc/${pid}/cmdline`)?.startsWith('postgres:') ?? false
 }
 
-/** Nothing of a process that is gone. */
+/** Undefined if the process has ended. */
 function contentOf(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')
