@@ -7,7 +7,7 @@ export type { RateLimitTable } from './table.ts'
 /**
  * Postgres cuts names at 63 bytes. The index of a table has the table's name and `_prefix_expires_at_index`.
  */
-const LONGEST_NAME = 36
+const MAX_NAME_BYTES = 36
 
 /** The two tables of a limiter. */
 export interface RateLimitTables {
@@ -50,11 +50,11 @@ export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimit
   const { schema, ephemeral = 'rate_limit_ephemeral', durable = 'rate_limit_durable' } = options
   if (
     ephemeral === durable ||
-    [ephemeral, durable].some((name) => name === '' || new TextEncoder().encode(name).length > LONGEST_NAME)
+    [ephemeral, durable].some((name) => name === '' || new TextEncoder().encode(name).length > MAX_NAME_BYTES)
   ) {
     throw new RatelimitError(
       'INVALID_OPTION',
-      `The tables need two different names of at most ${LONGEST_NAME} bytes, for those of their keys and indexes are longer.`,
+      `The tables need two different names of at most ${MAX_NAME_BYTES} bytes, for those of their keys and indexes are longer.`,
     )
   }
   return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }

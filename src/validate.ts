@@ -104,7 +104,7 @@ function faultOf(text: unknown, before: string): string | undefined {
 }
 
 /** @throws RatelimitError `INVALID_RATE` */
-function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate is number {
+export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate is number {
   const valid = algorithm.integersOnly
     ? Number.isSafeInteger(rate)
     : Number.isFinite(rate) && Math.abs(Number(rate)) <= Number.MAX_SAFE_INTEGER
@@ -112,8 +112,8 @@ function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate is numbe
     throw new RatelimitError(
       'INVALID_RATE',
       algorithm.integersOnly
-        ? 'The rate must be a whole number for windows; token buckets take fractions.'
-        : 'The rate must be a finite number.',
+        ? 'The rate must be a whole number of at most 2^53 - 1: this limit counts no fractions.'
+        : 'The rate must be a number of at most 2^53 - 1.',
     )
   }
 }

@@ -2,7 +2,7 @@ import type { SQL } from 'drizzle-orm'
 import type { PeriodAt } from '../calendar.ts'
 
 // The words used here. A row is what the table holds. A state is the part of a row that belongs to one
-// algorithm, with times as Unix milliseconds. A state is settled when the windows that ended before now are
+// algorithm, with times as Unix milliseconds. A state is advanced when the windows that ended before now are
 // left behind. An amount is rate times granted calls; the amount of a refund is negative.
 
 /** A number in SQL, always double precision. */
@@ -29,15 +29,15 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
   now?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): Expression
   /** Whether a row still counts. If false or null, the state is a fresh one. */
   holds(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): SQL<boolean>
-  /** The state of a row that holds, settled. */
-  settle(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): State
+  /** The state of a row that holds, with the windows that have ended left behind. Default: the row's. */
+  advance?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): State
   /** The state of a key that has no row. */
   fresh(now: Expression, params: Expressions<Param>): State
-  /** How much a settled state has left; below 0 in debt. */
+  /** How much an advanced state has left; below 0 in debt. */
   available(state: Expressions<Column>, now: Expression, params: Expressions<Param>): Expression
-  /** How much of a settled state is used; more than the limit in debt. */
+  /** How much of an advanced state is used; more than the limit in debt. */
   used(state: Expressions<Column>, now: Expression, params: Expressions<Param>): Expression
-  /** A settled state that has `available` left, after `amount` was taken at `now`. */
+  /** An advanced state that has `available` left, after `amount` was taken at `now`. */
   consume(
     state: Expressions<Column>,
     now: Expression,
@@ -55,7 +55,7 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
  */
 export interface NumberFormulas<Column extends StateColumn, Param extends string, State> {
   fresh(now: number, params: Numbers<Param>): State
-  /** How much a settled state will have left at `time` if nothing else is taken. */
+  /** How much an advanced state will have left at `time` if nothing else is taken. */
   available(state: Numbers<Column>, time: number, params: Numbers<Param>): number
   used(state: Numbers<Column>, now: number, params: Numbers<Param>): number
   consume(state: Numbers<Column>, now: number, amount: number, params: Numbers<Param>): State

@@ -33,11 +33,10 @@ const algorithm: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | '
     holds: ({ count, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}
         and ${count} >= 0 and ${tokens} > '-Infinity'`,
-    // A call of another plan leaves the start as it is, so that a shorter period finds its own again.
-    settle: (row) => row,
     fresh: (_now, { periodStart }) => ({ count: sql`0`, tokens: sql`0`, windowStart: periodStart }),
     available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
     used: ({ count }) => count,
+    // A call of another plan leaves the start as it is, so that a shorter period finds its own again.
     consume: ({ count, tokens, windowStart }, _now, _available, amount) => ({
       count: countAfter(count, amount),
       tokens: sql`greatest(${tokens}, ${countAfter(count, amount)})`,

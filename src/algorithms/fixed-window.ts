@@ -17,7 +17,6 @@ const algorithm: Algorithm<'count' | 'windowStart', never> = {
   sql: {
     holds: ({ count, windowStart }, clock, { periodMs }) =>
       sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + ${periodMs} and ${count} >= 0`,
-    settle: (row) => row,
     fresh: (now) => ({ count: sql`0`, windowStart: now }),
     available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
     used: ({ count }) => count,

@@ -1,6 +1,6 @@
 import type { Limiter, Numbers, Params, StateColumn } from './algorithm.ts'
 
-/** A settled state at a moment, and the limiter's parameters then. */
+/** A state that is advanced to a moment, and the limiter's parameters then. */
 export interface Snapshot {
   readonly now: number
   readonly state: Numbers<StateColumn>

@@ -63,7 +63,7 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
       holds: ({ count, prevCount, windowStart }, clock, { periodMs }) =>
         sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + 2 * ${periodMs}
           and ${count} >= 0 and ${prevCount} >= 0`,
-      settle: ({ count, prevCount, windowStart }, clock, { periodMs }) => {
+      advance: ({ count, prevCount, windowStart }, clock, { periodMs }) => {
         const ended = sql`${clock} >= ${windowStart} + ${periodMs}`
         return {
           count: sql`case when ${ended} then 0 else ${count} end`,

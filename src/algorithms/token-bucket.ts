@@ -34,7 +34,6 @@ const algorithm: Algorithm<Column, Param> = {
     // Amounts that no bucket can have would admit, or deny, for ever. Postgres sorts NaN above every number.
     holds: ({ tokens, lastRefill }, clock, { periodMs }) =>
       sql`${lastRefill} - ${clock} <= ${periodMs} and ${lastRefill} > -1e14 and abs(${tokens}) < 1e100`,
-    settle: (row) => row,
     fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),
     available,
     used: (state, now, params) => sql`${params.limit} - ${available(state, now, params)}`,
@@ -119,10 +118,16 @@ export function tokenBucket(
   }
   const tickMs = refill === 'interval' ? intervalMs : 1
   if (!isAmount(refillRate) || !isAmount(maxTokens)) {
-    throw new RatelimitError('INVALID_LIMIT', 'refillRate and maxTokens must be numbers from 0.000001 on.')
+    throw new RatelimitError(
+      'INVALID_LIMIT',
+      'refillRate and maxTokens must be numbers from 0.000001 to 2^53 - 1.',
+    )
   }
   if (initialTokens !== 0 && !(isAmount(initialTokens) && initialTokens <= maxTokens)) {
-    throw new RatelimitError('INVALID_LIMIT', 'initialTokens must be a number from 0 to maxTokens.')
+    throw new RatelimitError(
+      'INVALID_LIMIT',
+      'initialTokens must be 0, or a number from 0.000001 to maxTokens.',
+    )
   }
   const periodMs = Math.max(
     1,

@@ -2,7 +2,7 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Namespace, Request, Table } from '../runtime/call.ts'
-import { purposeOf } from '../validate.ts'
+import { checkRate, purposeOf } from '../validate.ts'
 import type { Reporting } from './answer.ts'
 import type { Checker } from './checker.ts'
 
@@ -22,7 +22,8 @@ export interface Charge {
 /**
  * Adds up the charges for each row. Gives each charge its row.
  *
- * @throws RatelimitError `INVALID_OPTION` for one row under different limits.
+ * @throws RatelimitError `INVALID_OPTION` for one row under different limits, `INVALID_RATE` for a sum that is
+ * too large.
  */
 export function addUp(charges: readonly Charge[]): ReadonlyMap<Charge, RowRequest> {
   const rows = new Map<Charge, RowRequest>()
@@ -43,6 +44,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   }
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
   const rate = charges.reduce((sum, each) => sum + each.request.rate, 0)
+  checkRate(rate, request.limiter)
   const { table, namespace } = checker.config
   return {
     ...request,

@@ -54,7 +54,9 @@ export function fits({ rate, limiter }: RowRequest, look: Decision): boolean {
   return rate <= 0 || rate <= availableIn(limiter, look)
 }
 
-/** Inserts the rows that are missing and locks all. Returns the names of each table's rows if it inserted some. */
+/**
+ * Inserts the rows that are missing and locks all. Returns the names of each table's rows if it inserted some.
+ */
 async function lockAll(
   tx: Connection,
   rows: readonly RowRequest[],

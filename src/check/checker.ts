@@ -83,7 +83,7 @@ export class Checker {
     return new Promise((resolve, reject) => {
       this.#coalescer.add({
         request: call,
-        settle: (decision, place) => {
+        fulfil: (decision, place) => {
           this.#denials?.learn(call, decision, place, sent)
           if (call.rate < 0) this.forgetDenials(call.key)
           this.sweepSometimes(sent.clock)

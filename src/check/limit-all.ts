@@ -53,8 +53,8 @@ export async function decideAll(
 async function decideAlone(checkers: readonly Checker[], rows: readonly RowRequest[]): Promise<Decisions> {
   if (rows.length === 0) return { looks: new Map(), taken: new Map() }
   const { home } = (checkers[0] as Checker).config
-  for (const { config } of checkers) await config.ensureTables?.()
   const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
+  for (const { config } of checkers) await config.ensureTables?.()
   const decisions = await inTransaction(home.db, (tx) => takeAllOrNone(connectionTo(tx, home.keeping), rows))
   for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
   return decisions

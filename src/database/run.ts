@@ -115,7 +115,11 @@ export function valuesInOrder({ names }: Statement, own: Values, params: Values)
  */
 function rowsOf(result: unknown): readonly Row[] {
   const rows = typeof result === 'object' && result !== null && 'rows' in result ? result.rows : result
-  if (!Array.isArray(rows)) throw new RatelimitError('DATABASE', "The Drizzle driver's answer has no rows.")
+  if (!Array.isArray(rows))
+    throw new RatelimitError(
+      'OUTCOME_UNKNOWN',
+      "The Drizzle driver's answer has no rows, so nobody knows whether the charge was made.",
+    )
   return rows
 }
 

@@ -50,7 +50,7 @@ export interface Decision extends Snapshot {
 export interface Pending {
   readonly request: Request
   /** `place` is its place among the equal requests that were decided together; the first is 0. */
-  settle(decision: Decision, place: number): void
+  fulfil(decision: Decision, place: number): void
   fail(error: RatelimitError): void
 }
 
@@ -69,7 +69,7 @@ export interface Line {
   isUnderWay: boolean
 }
 
-/** Decides groups of calls, and settles or fails each of their calls. Neither method rejects. */
+/** Decides groups of calls, and fulfils or fails each of their calls. Neither method rejects. */
 export interface Decider {
   /**
    * Decides groups of different keys that ask the same of the same limiter. It waits for no row and returns

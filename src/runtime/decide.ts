@@ -63,7 +63,7 @@ export class AloneDecider implements Decider {
   async decideAlone(group: Group): Promise<void> {
     try {
       await this.#prepare?.()
-      settle(group, await retrying(() => decideOne(this.#asking(), group)))
+      fulfil(group, await retrying(() => decideOne(this.#asking(), group)))
     } catch (error) {
       fail(group, toRatelimitError(error))
     }
@@ -74,7 +74,7 @@ export class AloneDecider implements Decider {
   }
 
   /**
-   * Settles the groups by one statement. Returns those that it did not decide.
+   * Fulfils the groups by one statement. Returns those that it did not decide.
    *
    * One key's fault does not fail the others: if one key can be the cause, the statement is run again in
    * halves.
@@ -112,7 +112,7 @@ export class AloneDecider implements Decider {
     for (let i = 0; i < groups.length; i++) {
       const [group, decision] = [groups[i] as Group, answers[i]]
       if (decision && applies(group, decision)) {
-        settle(group, decision)
+        fulfil(group, decision)
         done(group)
       } else if (decision && periodMs === undefined) {
         this.#learn(decision)
@@ -125,8 +125,8 @@ export class AloneDecider implements Decider {
   }
 }
 
-function settle({ calls }: Group, decision: Decision): void {
-  for (let place = 0; place < calls.length; place++) calls[place]?.settle(decision, place)
+function fulfil({ calls }: Group, decision: Decision): void {
+  for (let place = 0; place < calls.length; place++) calls[place]?.fulfil(decision, place)
 }
 
 function fail({ calls }: Group, error: RatelimitError): void {

@@ -19,7 +19,7 @@ export interface CallNumbers {
 export function decided(
   algorithm: AnyAlgorithm,
   intent: Intent,
-  settled: Level,
+  advanced: Level,
   { rate, calls }: CallNumbers,
   parameters: Parameters,
 ): QueryLevel {
@@ -27,7 +27,7 @@ export function decided(
   const params = paramsOf(algorithm, parameters)
   const [state, now] = [stateOf(), name('now')]
   const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}` : '')
-  const offered = level('offered', settled, { available: formulas.available(state, now, params) })
+  const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
   if (intent === 'take') {
     return level('decided', offered, {
       granted: onlyWhereItApplies(sql`least(floor((available${slack}) / ${rate}), ${calls})`),

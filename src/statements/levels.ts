@@ -71,13 +71,13 @@ export const BY_ITSELF: SQL = sql.raw('offset 0')
 export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000)`
 
 /**
- * The levels from rows to settled states: each row's numbers, its time, and the state at that time.
+ * The levels from rows to advanced states: each row's numbers, its time, and the state at that time.
  *
  * If a row is ahead of the clock by up to a period, it was written by a clock that is ahead, and its time
  * counts as now. This limiter cannot have written a row further ahead. Such a row starts afresh; otherwise it
  * would deny until the clock reaches its time.
  */
-export function settled(
+export function advanced(
   { algorithm, startsFull }: Rules,
   rows: Level,
   clock: SQL,
@@ -98,7 +98,7 @@ export function settled(
   const dated = level('dated', read, { holds: emptyColumns.length > 0 ? sql`own and ${holds}` : holds }, [
     'own',
   ])
-  const kept = named(formulas.settle(row, clockMs, params))
+  const kept = named(formulas.advance?.(row, clockMs, params) ?? row)
   const made = named(formulas.fresh(clockMs, params))
   const states = columns
     .map((each) => SQL_NAMES[each])
@@ -106,7 +106,7 @@ export function settled(
   const now =
     formulas.now?.(row, clockMs, params) ??
     sql`case when holds then greatest(${clockMs}, ${written}) else ${clockMs} end`
-  return level('settled', dated, { now, ...Object.fromEntries(states) }, [
+  return level('advanced', dated, { now, ...Object.fromEntries(states) }, [
     'clock',
     ...(keepHolds ? [] : ['holds']),
   ])
@@ -124,5 +124,5 @@ export function fresh(
     ...(startsFull ? {} : { holds: sql`false` }),
   })
   const params = paramsOf(algorithm, parameters)
-  return level('settled', dated, named(algorithm.sql.fresh(name('now'), params)))
+  return level('advanced', dated, named(algorithm.sql.fresh(name('now'), params)))
 }

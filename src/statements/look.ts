@@ -7,7 +7,7 @@ import { callsFrom } from './calls.ts'
 import { rowColumns } from './columns.ts'
 import { answerColumns } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
-import { BY_ITSELF, CLOCK_MS, type Level, settled } from './levels.ts'
+import { advanced, BY_ITSELF, CLOCK_MS, type Level } from './levels.ts'
 import { chain } from './link.ts'
 
 export interface LookSource {
@@ -38,7 +38,7 @@ export function lookStatement(source: LookSource): Statement {
     columns: ['place', ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = settled(rules, rows, clock, parameters)
+  const states = advanced(rules, rows, clock, parameters)
   const answer = ['place', ...answerColumns(rules.algorithm).filter((column) => column !== 'granted')]
   const select = guardedSelect(
     guarding,

@@ -7,7 +7,7 @@ import { callsFrom } from './calls.ts'
 import { rowColumns } from './columns.ts'
 import { answerColumns, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
-import { CLOCK_MS, type Level, settled } from './levels.ts'
+import { advanced, CLOCK_MS, type Level } from './levels.ts'
 import { chain, link } from './link.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
@@ -47,7 +47,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
 
   const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = settled(rules, rows, clock, parameters)
+  const states = advanced(rules, rows, clock, parameters)
   const numbers = { rate: parameters.number('rate'), calls: parameters.number('calls') }
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
@@ -99,7 +99,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
     columns: [...calls, ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = settled(rules, rows, clock, parameters)
+  const states = advanced(rules, rows, clock, parameters)
   const numbers = { rate: name('rate'), calls: name('calls') }
   const decision = decided(rules.algorithm, 'take', states, numbers, parameters)
 

@@ -5,7 +5,7 @@ import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { rowColumns } from './columns.ts'
 import { answerColumns } from './decided.ts'
-import { CLOCK_MS, type Level, level, paramsOf, settled, stateOf } from './levels.ts'
+import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
 
 /** The statement that finds the `top` keys of a prefix that have used most. */
 export function usageStatement(table: RateLimitTable, rules: Rules, injectedClock: boolean): Statement {
@@ -17,7 +17,7 @@ export function usageStatement(table: RateLimitTable, rules: Rules, injectedCloc
     .where(eq(table.prefix, parameters.text('prefix')))
   const rows: Level = { source: sql`(${stored.getSQL()}) as stored`, columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = settled(rules, rows, clock, parameters, { keepHolds: true })
+  const states = advanced(rules, rows, clock, parameters, { keepHolds: true })
   const params = paramsOf(rules.algorithm, parameters)
   const { source } = level('used', states, { used: rules.algorithm.sql.used(stateOf(), name('now'), params) })
   const answer = ['key', ...answerColumns(rules.algorithm).filter((column) => column !== 'granted')]

@@ -56,7 +56,7 @@ class ManualDecider implements Decider {
 }
 
 function settle({ calls }: Group): void {
-  for (const [place, call] of calls.entries()) call.settle(DECISION, place)
+  for (const [place, call] of calls.entries()) call.fulfil(DECISION, place)
 }
 
 const DECISION: Decision = {
@@ -91,7 +91,7 @@ function setUp(connections = 2) {
     }
     const call: Pending = {
       request,
-      settle: () => void answered.push(name),
+      fulfil: () => void answered.push(name),
       fail: (error) => void errors.push(error),
     }
     coalescer.add(call)

@@ -83,4 +83,4 @@ from
       ) as "dated"
     offset
       0
-  ) as "settled" on true
+  ) as "advanced" on true

@@ -68,4 +68,4 @@ from
       ) as "dated"
     offset
       0
-  ) as "settled"
+  ) as "advanced"

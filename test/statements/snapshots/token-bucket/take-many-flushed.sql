@@ -137,7 +137,7 @@ with
               ) as "dated"
             offset
               0
-          ) as "settled"
+          ) as "advanced"
         offset
           0
       ) as "offered"

@@ -76,7 +76,7 @@ from
           ) as "dated"
         offset
           0
-      ) as "settled"
+      ) as "advanced"
     offset
       0
   ) as "used"
