@@ -1,16 +1,9 @@
 import { sql } from 'drizzle-orm'
-import { type Duration, MAX_MS, parseDuration } from '../duration.ts'
+import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
+import { checkAmounts, fillingMs, isPlausible, TOLERANCE } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
-
-/**
- * Tokens are double precision: 0.1 taken three times leaves 0.3 a little short of nothing, and must be
- * allowed.
- */
-const TOLERANCE = 1e-9
-/** Amounts are well above the tolerance. */
-const MIN_AMOUNT = 1e-6
 
 type Column = 'tokens' | 'lastRefill'
 type Param = 'refillRate' | 'intervalMs' | 'tickMs' | 'initialTokens'
@@ -31,9 +24,7 @@ const algorithm: Algorithm<Column, Param> = {
   tolerance: TOLERANCE,
 
   sql: {
-    // Amounts that no bucket can have would admit, or deny, for ever. Postgres sorts NaN above every number.
-    holds: ({ tokens, lastRefill }, clock, { periodMs }) =>
-      sql`${lastRefill} - ${clock} <= ${periodMs} and ${lastRefill} > -1e14 and abs(${tokens}) < 1e100`,
+    holds: ({ tokens, lastRefill }, clock, { periodMs }) => isPlausible(tokens, lastRefill, clock, periodMs),
     fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),
     available,
     used: (state, now, params) => sql`${params.limit} - ${available(state, now, params)}`,
@@ -117,28 +108,12 @@ export function tokenBucket(
     throw new RatelimitError('INVALID_OPTION', "refill must be 'interval' or 'continuous'.")
   }
   const tickMs = refill === 'interval' ? intervalMs : 1
-  if (!isAmount(refillRate) || !isAmount(maxTokens)) {
-    throw new RatelimitError(
-      'INVALID_LIMIT',
-      'refillRate and maxTokens must be numbers from 0.000001 to 2^53 - 1.',
-    )
+  checkAmounts({ refillRate, maxTokens })
+  if (initialTokens !== 0) checkAmounts({ initialTokens })
+  if (initialTokens > maxTokens) {
+    throw new RatelimitError('INVALID_LIMIT', 'initialTokens must be at most maxTokens.')
   }
-  if (initialTokens !== 0 && !(isAmount(initialTokens) && initialTokens <= maxTokens)) {
-    throw new RatelimitError(
-      'INVALID_LIMIT',
-      'initialTokens must be 0, or a number from 0.000001 to maxTokens.',
-    )
-  }
-  const periodMs = Math.max(
-    1,
-    Math.ceil(((maxTokens - TOLERANCE) * intervalMs) / refillRate / tickMs) * tickMs,
-  )
-  if (periodMs > MAX_MS) {
-    throw new RatelimitError('INVALID_LIMIT', 'The bucket must be full within a hundred years.')
-  }
+  const ticks = Math.ceil(((maxTokens - TOLERANCE) * intervalMs) / refillRate / tickMs)
+  const periodMs = fillingMs(ticks * tickMs)
   return limiterOf(algorithm, { limit: maxTokens, periodMs, refillRate, intervalMs, tickMs, initialTokens })
-}
-
-function isAmount(tokens: unknown): boolean {
-  return typeof tokens === 'number' && tokens >= MIN_AMOUNT && tokens <= Number.MAX_SAFE_INTEGER
 }

@@ -1,0 +1,47 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { MAX_MS } from '../duration.ts'
+import { RatelimitError } from '../errors.ts'
+import type { Expression } from './algorithm.ts'
+
+/**
+ * Amounts are double precision: 0.1 taken three times leaves 0.3 a little short of nothing, and must be
+ * allowed.
+ */
+export const TOLERANCE = 1e-9
+
+/** Amounts are well above the tolerance. */
+const MIN_AMOUNT = 1e-6
+
+/** @throws RatelimitError `INVALID_LIMIT` */
+export function checkAmounts(amounts: Readonly<Record<string, unknown>>): void {
+  const isAmount = (amount: unknown) =>
+    typeof amount === 'number' && amount >= MIN_AMOUNT && amount <= Number.MAX_SAFE_INTEGER
+  if (Object.values(amounts).every(isAmount)) return
+  const names = Object.keys(amounts).join(' and ')
+  throw new RatelimitError('INVALID_LIMIT', `${names} must be numbers from 0.000001 to 2^53 - 1.`)
+}
+
+/**
+ * The time in which an empty bucket fills.
+ *
+ * @throws RatelimitError `INVALID_LIMIT`
+ */
+export function fillingMs(durationMs: number): number {
+  if (durationMs > MAX_MS) {
+    throw new RatelimitError('INVALID_LIMIT', 'The bucket must be full within a hundred years.')
+  }
+  return Math.max(1, durationMs)
+}
+
+/**
+ * Whether a row can be a bucket's. Amounts that no bucket can have would admit, or deny, for ever. Postgres
+ * sorts NaN above every number.
+ */
+export function isPlausible(
+  tokens: Expression,
+  written: Expression,
+  clock: Expression,
+  periodMs: Expression,
+): SQL<boolean> {
+  return sql`${written} - ${clock} <= ${periodMs} and ${written} > -1e14 and abs(${tokens}) < 1e100`
+}
