@@ -70,25 +70,19 @@ test('32 connections on fresh keys, many keys a statement: exactly 5 on each', a
 test('windows of 50 ms with cleanup beside: no window over its limit, no grant counted twice', async () => {
   const LIMIT = 5
   const all = processes(Ratelimit.fixedWindow(LIMIT, 50), 'short windows', 1)
-  const until = performance.now() + 4000
-  const answers = await Promise.all(
-    all.map(async (ratelimit, process) => {
-      const own: { key: string; answer: LimitResult }[] = []
-      while (performance.now() < until) {
-        const key = `key ${process % 4}`
-        own.push({ key, answer: await ratelimit.limit(key) })
-        if (process % 8 === 0) await ratelimit.cleanup()
-      }
-      return own
-    }),
-  )
   // A window is known by its key and its end.
   const windows = new Map<string, number[]>()
-  for (const { key, answer } of answers.flat()) {
-    const window = `${key} until ${answer.reset}`
-    if (answer.success) windows.set(window, [...(windows.get(window) ?? []), answer.remaining])
-  }
-  expect(windows.size).toBeGreaterThan(20)
+  await Promise.all(
+    all.map(async (ratelimit, process) => {
+      const key = `key ${process % 4}`
+      while (windows.size < 80) {
+        const { success, reset, remaining } = await ratelimit.limit(key)
+        const window = `${key} until ${reset}`
+        if (success) windows.set(window, [...(windows.get(window) ?? []), remaining])
+        if (process % 8 === 0) await ratelimit.cleanup()
+      }
+    }),
+  )
   for (const remaining of windows.values()) {
     expect(remaining.length).toBeLessThanOrEqual(LIMIT)
     expect(new Set(remaining).size).toBe(remaining.length)
@@ -99,11 +93,10 @@ test('resets beside checks: no more than the limit for each time the limit was w
   const LIMIT = 5
   const all = processes(Ratelimit.fixedWindow(LIMIT, '1h'), 'resets')
   let resets = 0
-  const until = performance.now() + 3000
   const answers = await Promise.all(
     all.map(async (ratelimit, process) => {
       const own: LimitResult[] = []
-      while (performance.now() < until) {
+      while (resets < 60) {
         own.push(await ratelimit.limit('key'))
         if (process === 0) {
           await ratelimit.resetUsedTokens('key')
@@ -115,7 +108,6 @@ test('resets beside checks: no more than the limit for each time the limit was w
   )
   const granted = allowed(answers.flat())
   const openings = granted.filter(({ remaining }) => remaining === LIMIT - 1).length
-  expect(resets).toBeGreaterThan(10)
   expect(openings).toBeLessThanOrEqual(resets + 1)
   expect(granted.length).toBeLessThanOrEqual(openings * LIMIT)
 })

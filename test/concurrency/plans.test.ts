@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
+import { flushStatistics } from '../support/statistics.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.tokenBucket(1000, '1s', 1_000_000)
@@ -85,16 +86,10 @@ describe('no plan outlives the size of the table that it was made for', () => {
 
   /** How many rows of the table were read so far, by any means. */
   async function rowsRead(): Promise<number> {
-    const [version] = await database.rows(`select current_setting('server_version_num')::int as number`)
-    const canFlush = Number(version?.['number']) >= 150_000
-    for (const { db } of processes) {
-      if (canFlush) await rowsOn(db, 'select pg_stat_force_next_flush()')
-      else await rowsOn(db, 'select pg_sleep(1.1)')
-      await rowsOn(db, 'select 1')
-    }
-    // What this connection has read itself, to make the table small, is reported late otherwise.
-    await database.rows(canFlush ? 'select pg_stat_force_next_flush()' : 'select pg_sleep(1.1)')
-    await database.rows('select pg_stat_clear_snapshot()')
+    await flushStatistics(
+      database,
+      processes.map(({ db }) => db),
+    )
     const [row] = await database.rows(
       `select (seq_tup_read + coalesce(idx_tup_fetch, 0))::int as read from pg_stat_user_tables where relname = '${TABLE}'`,
     )

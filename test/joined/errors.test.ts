@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
 import { type Database, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
+import { untilWaiting } from '../support/locks.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
@@ -188,9 +189,7 @@ describe.runIf(hasServer())('on a server', () => {
     await ratelimit.limit('key')
     await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'broken' for update`)
     const waiting = errorOf(ratelimit.limit('key'))
-    const waiters = `select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-    let waiter: unknown
-    while (waiter === undefined) waiter = (await database.rows(waiters))[0]?.['pid']
+    const [waiter] = await untilWaiting(database)
     await database.rows(`select pg_terminate_backend(${waiter})`)
     expect((await waiting).code).toBe('OUTCOME_UNKNOWN')
     await holder.query('rollback')

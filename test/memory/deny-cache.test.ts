@@ -12,10 +12,13 @@ const limiters = {
   'sliding window': Ratelimit.slidingWindow(7, '10s'),
   'fixed window': Ratelimit.fixedWindow(7, '10s'),
 }
+/** No test lasts as long: by the clock of the database a denial of it is one all through the test. */
+const HOURLY = Ratelimit.fixedWindow(7, '1h')
+const PATIENTLY = { timeout: 30_000, interval: 5 }
 let prefixes = 0
 
 /** A limiter that remembers denials, one beside it that does not, and the statements of the first. */
-function pair(limiter = limiters['fixed window'], clock?: TestClock) {
+function pair(limiter = HOURLY, clock?: TestClock) {
   const { db, statements } = watch(database.db)
   const common = {
     limiter,
@@ -62,7 +65,7 @@ test('repeated denials need no database, other keys and other limits do', async 
   for (let i = 0; i < 5; i++) expect(await remembering.limit('key')).toMatchObject({ success: false })
   // Two make the row, and one is denied.
   expect(statements).toHaveLength(3)
-  expect(await remembering.limit('key', { limiter: Ratelimit.fixedWindow(8, '10s') })).toMatchObject({
+  expect(await remembering.limit('key', { limiter: Ratelimit.fixedWindow(8, '1h') })).toMatchObject({
     success: true,
   })
   expect(await remembering.limit('other')).toMatchObject({ success: true })
@@ -71,7 +74,7 @@ test('repeated denials need no database, other keys and other limits do', async 
 
 test("a plan's denial is remembered, too", async () => {
   const { remembering, statements } = pair()
-  const limiter = Ratelimit.fixedWindow(3, '10s')
+  const limiter = Ratelimit.fixedWindow(3, '1h')
   await remembering.limit('key', { rate: 3, limiter })
   for (let i = 0; i < 5; i++)
     expect(await remembering.limit('key', { limiter })).toMatchObject({ success: false })
@@ -82,7 +85,7 @@ test('another plan in a transaction has the database asked', async () => {
   const { remembering } = pair()
   await remembering.limit('key', { rate: 7 })
   expect(await remembering.limit('key')).toMatchObject({ success: false })
-  const limiter = Ratelimit.tokenBucket(1, '10s', 5)
+  const limiter = Ratelimit.tokenBucket(1, '1h', 5)
   await database.db.transaction((tx) => remembering.limit('key', { tx, limiter }))
   expect(await remembering.limit('key')).toMatchObject({ success: true })
 })
@@ -133,13 +136,13 @@ describe('a denial is forgotten when something is given back,', () => {
     const remembering = new Ratelimit({ ...common, db: late, inMemoryBlock: true })
     await asking.limit('key', { rate: 7 })
     const denied = remembering.limit('key')
-    await vi.waitUntil(() => deliver.length === 1)
+    await vi.waitUntil(() => deliver.length === 1, PATIENTLY)
     await asking.limit('key', { rate: -1 })
     deliver()
     expect(await denied).toMatchObject({ success: false })
     const next = remembering.limit('key')
     deliver = () => {}
-    await vi.waitUntil(() => deliver.length === 1)
+    await vi.waitUntil(() => deliver.length === 1, PATIENTLY)
     deliver()
     expect(await next).toMatchObject({ success: true })
   })

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
-import { watch } from '../support/watch.ts'
+import { hasServer, useDatabase } from '../support/databases.ts'
+import { isTake, watch } from '../support/watch.ts'
 
 const database = useDatabase()
 const quiet = { db: database.db, cleanupProbability: 0 }
@@ -25,9 +25,15 @@ test('durable is another table', async () => {
 
 test("without an injected clock the time is the database's", async () => {
   const options = { db: database.db, limiter: Ratelimit.fixedWindow(1, '1h'), prefix: 'time' }
+  const databaseMs = async () => {
+    const [row] = await database.rows('select extract(epoch from clock_timestamp())::float8 * 1000 as now')
+    return Number(row?.['now'])
+  }
+  const before = await databaseMs()
   const { reset } = await new Ratelimit(options).limit('key')
-  const [row] = await database.rows('select extract(epoch from clock_timestamp())::float8 * 1000 as now')
-  expect(Math.abs(reset - 3_600_000 - Number(row?.['now']))).toBeLessThan(10_000)
+  const after = await databaseMs()
+  expect(reset - 3_600_000).toBeGreaterThanOrEqual(Math.floor(before))
+  expect(reset - 3_600_000).toBeLessThanOrEqual(after)
   expect(Number.isInteger(reset)).toBe(true)
 })
 
@@ -71,10 +77,14 @@ describe('calls that arrive together', () => {
     )
     expect(answers.filter(({ success }) => success)).toHaveLength(1200)
     // A burst goes by all four places.
-    expect(statements).toHaveLength(4 * 2)
+    expect(statements.filter(isTake)).toHaveLength(4)
+    const made = statements.length - 4
+    expect(made).toBeGreaterThanOrEqual(4)
+    // A statement that makes rows waits for no lock. Where it meets one, it is sent again in halves.
+    expect(made).toBeLessThan(hasServer() ? 40 : 5)
     await Promise.all(Array.from({ length: 30 }, (_, i) => ratelimit.limit(`key ${i % 10}`)))
     // Few keys share few statements.
-    expect(statements.length).toBeLessThanOrEqual(4 * 2 + 2)
+    expect(statements.length).toBeLessThanOrEqual(4 + made + 2)
   })
 
   test('of one key, with other rates and other limits: each is decided as if alone, in its order', async () => {

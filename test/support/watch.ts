@@ -8,6 +8,11 @@ export interface Watched {
   readonly statements: string[]
 }
 
+/** Whether a statement takes from rows that exist: it locks them. */
+export function isTake(text: string): boolean {
+  return text.includes('for update')
+}
+
 /** The database and its transactions, with every statement written down, and `before` run ahead of it. */
 export function watch(
   db: Database,

@@ -69,10 +69,14 @@ describe('what it costs where the tables exist', () => {
   })
 
   test('one look and no DDL, once for each database object', async () => {
+    const keys = ['one', 'two', 'three']
+    const rows = migrating(watch(database.db).db)
+    for (const key of keys) await rows.limit(key)
     const { db, statements } = watch(database.db)
-    const several = [migrating(db), migrating(db), migrating(db)]
-    await Promise.all(several.map((ratelimit) => ratelimit.limit('key')))
-    for (const ratelimit of several) await ratelimit.getRemaining('key')
+    // A key for each: a check of a row that another check holds would be asked again.
+    const several = keys.map((key) => ({ key, ratelimit: migrating(db) }))
+    await Promise.all(several.map(({ key, ratelimit }) => ratelimit.limit(key)))
+    for (const { key, ratelimit } of several) await ratelimit.getRemaining(key)
     expect(statements).toHaveLength(1 + 3 + 3)
     expect(statements.filter((text) => DDL.test(text))).toEqual([])
   })

@@ -1,0 +1,25 @@
+import { vi } from 'vitest'
+import type { TestDatabase } from './databases.ts'
+
+/** The processes of the server that wait for a lock in this database now. */
+export async function waitingForLocks({ rows }: Pick<TestDatabase, 'rows'>): Promise<number[]> {
+  const found = await rows(
+    `select pid from pg_stat_activity where datname = current_database()
+      and backend_type = 'client backend' and wait_event_type = 'Lock'`,
+  )
+  return found.map(({ pid }) => Number(pid))
+}
+
+/** Resolves with those that wait, once there are as many. */
+export async function untilWaiting(
+  database: Pick<TestDatabase, 'rows'>,
+  count = 1,
+): Promise<readonly number[]> {
+  return vi.waitUntil(
+    async () => {
+      const waiting = await waitingForLocks(database)
+      return waiting.length >= count && waiting
+    },
+    { timeout: 30_000, interval: 2 },
+  )
+}
