@@ -1,9 +1,17 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
-import { type BucketPlan, Model, type ModelRemaining, type Plan, type WindowPlan } from '../support/model.ts'
+import {
+  anyPlan,
+  type Plan,
+  planOf,
+  similarPlans,
+  takesFractions,
+  type VectorLimiter,
+} from '../support/limits.ts'
+import { Model, type ModelRemaining } from '../support/model.ts'
 import vectorsFile from '../vectors.json' with { type: 'json' }
 
 const database = useDatabase()
@@ -20,62 +28,16 @@ interface Vector {
   }[]
 }
 
-interface VectorLimiter {
-  readonly type: string
-  readonly tokens?: number
-  readonly window?: number
-  readonly refill?: string
-  readonly refillRate?: number
-  readonly interval?: number
-  readonly maxTokens?: number
-}
-
 const vectors: readonly Vector[] = vectorsFile.vectors
-
-const LONGEST_PERIOD_MS = 50 * 365 * 86_400_000
-
-const bucketPlan: fc.Arbitrary<BucketPlan> = fc
-  .record({
-    kind: fc.constant('bucket' as const),
-    refill: fc.constantFrom('interval' as const, 'continuous' as const),
-    refillRate: fc.constantFrom(1, 5, 0.1, 2.5, 1 / 3, 150),
-    intervalMs: fc.constantFrom(1000, 7, 100, 60_000, 86_400_000),
-    maxTokens: fc.constantFrom(10, 1, 3, 7.5, 0.3, 9000),
-    filled: fc.constantFrom(1, 1, 1, 0, 0.5),
-  })
-  .map(({ filled, ...plan }) => ({ ...plan, initialTokens: plan.maxTokens * filled }))
-  .filter((plan) => periodOf(plan) < LONGEST_PERIOD_MS)
-
-const windowTokens = fc.constantFrom(5, 1, 2, 10, 97, 1_000_000, 7_117_401_341)
-
-const windowPlan: fc.Arbitrary<WindowPlan> = fc.record({
-  kind: fc.constantFrom('fixed' as const, 'sliding' as const, 'sliding' as const),
-  tokens: windowTokens,
-  windowMs: fc.constantFrom(1000, 7, 60_000, 86_400_000, 2_592_000_000),
-})
-
-/** Windows of one kind, and of lengths so close that what one wrote counts for the others. */
-const windowPlans: fc.Arbitrary<readonly WindowPlan[]> = windowPlan.chain((own) => {
-  const { kind, windowMs } = own
-  const other = fc.record({
-    kind: fc.constant(kind),
-    tokens: windowTokens,
-    windowMs: fc.constantFrom(windowMs, windowMs, 3 * windowMs, Math.ceil(windowMs / 2)),
-  })
-  return fc.array(other, { maxLength: 3 }).map((others) => [own, ...others])
-})
-
-const anyPlan = fc.oneof(bucketPlan, windowPlan)
 
 /** Plans for one key: the limiter's own, then those of single calls, mostly of the same algorithm. */
 const anyPlans: fc.Arbitrary<readonly Plan[]> = fc.oneof(
-  { weight: 2, arbitrary: fc.array(bucketPlan, { minLength: 1, maxLength: 3 }) },
-  { weight: 2, arbitrary: windowPlans },
+  { weight: 4, arbitrary: similarPlans },
   { weight: 1, arbitrary: fc.array(anyPlan, { minLength: 2, maxLength: 4 }) },
 )
 
 function anyRate(plan: Plan): fc.Arbitrary<number> {
-  const capacity = capacityOf(plan)
+  const { capacity } = plan.rules
   const rates = fc.oneof(
     fc.integer({ min: 1, max: 3 }),
     fc.constantFrom(0, capacity, capacity / 2, capacity / 3, capacity / 10, capacity + 1, 0.1, 1 / 3),
@@ -83,21 +45,20 @@ function anyRate(plan: Plan): fc.Arbitrary<number> {
     fc.integer({ min: -1000, max: -1 }).map((share) => (capacity * share) / 1000),
     fc.constantFrom(-1, -2 * capacity, -1e9),
   )
-  return plan.kind === 'bucket' ? rates : rates.map(Math.ceil)
+  return takesFractions(plan) ? rates : rates.map(Math.ceil)
 }
 
 function anyAdvance(plan: Plan): fc.Arbitrary<number> {
-  const unitMs = plan.kind === 'bucket' ? plan.intervalMs : plan.windowMs
-  const periodMs = periodOf(plan)
+  const { stepMs } = plan
+  const { periodMs } = plan.rules
   return fc.oneof(
-    fc.constantFrom(1, unitMs, unitMs - 1, unitMs + 1, 2 * unitMs, periodMs),
-    fc.integer({ min: 0, max: unitMs }),
+    fc.constantFrom(1, stepMs, stepMs - 1, stepMs + 1, 2 * stepMs, periodMs),
+    fc.integer({ min: 0, max: stepMs }),
     fc.integer({ min: 0, max: 2 * periodMs }),
   )
 }
 
-function anyReturn(plan: Plan): fc.Arbitrary<number> {
-  const periodMs = periodOf(plan)
+function anyReturn({ rules: { periodMs } }: Plan): fc.Arbitrary<number> {
   return fc.oneof(
     fc.constantFrom(1, periodMs, periodMs + 1).map((ms) => -ms),
     fc.integer({ min: 0, max: 2 * periodMs }).map((ms) => -ms),
@@ -147,7 +108,7 @@ describe('against the model', () => {
       for (const { at, op, rate = 1, times = 1, expect: expected } of steps) {
         let answer: unknown
         if (op === 'reset') model.resetUsedTokens(plan, at)
-        else if (op === 'remaining') answer = model.getRemaining(plan, at)
+        else if (op === 'remaining') answer = left(model.getRemaining(plan, at))
         else for (let i = 0; i < times; i++) answer = model.limit(plan, at, rate)
         expect({ name, at, answer: writeNever(answer) }).toEqual({ name, at, answer: expected })
       }
@@ -169,14 +130,14 @@ describe('against the model', () => {
             model.resetUsedTokens(own, clock.ms)
           } else {
             const { plan } = step
-            const options = plan === own ? {} : { limiter: limiterOf(plan) }
+            const options = plan === own ? {} : { limiter: plan.limiter }
             const [answer, expected] =
               step.op === 'limit'
                 ? [
                     await ratelimit.limit(key, { rate: step.rate, ...options }),
                     model.limit(plan, clock.ms, step.rate),
                   ]
-                : [left(await ratelimit.getRemaining(key, options)), model.getRemaining(plan, clock.ms)]
+                : [left(await ratelimit.getRemaining(key, options)), left(model.getRemaining(plan, clock.ms))]
             expect({ place, step, ...answer }).toEqual({ place, step, ...expected })
             if (Number.isFinite(answer.reset)) reset = answer.reset
           }
@@ -209,7 +170,7 @@ describe('against the model', () => {
             calls.map(({ plan, rates, runs }, place) =>
               Promise.all(
                 inRuns(rates, runs).map((rate) =>
-                  ratelimit.limit(`${key} ${place}`, { rate, limiter: limiterOf(plan) }),
+                  ratelimit.limit(`${key} ${place}`, { rate, limiter: plan.limiter }),
                 ),
               ),
             ),
@@ -227,12 +188,14 @@ describe('against the model', () => {
 
 test('retryAfter is exact to the millisecond, and a denial leaves the row as it is', async () => {
   // A bucket that starts with less than its whole limit has to have its row: without one, nothing counts its refills.
-  const plans = anyPlans.map((all) => (all.every(isBucket) ? all : all.map(startingFull)))
+  const plans = anyPlans.map((all) =>
+    new Set(all.map(({ algorithm }) => algorithm)).size === 1 ? all : all.map((each) => each.startingFull),
+  )
   const situation = plans.chain((all) =>
     fc.constantFrom(...all).chain((plan) =>
       fc.record({
         plan: fc.constant(plan),
-        rate: anyRate(plan).filter((rate) => rate > 0 && rate <= capacityOf(plan)),
+        rate: anyRate(plan).filter((rate) => rate > 0 && rate <= plan.rules.capacity),
         before: fc.array(
           fc
             .constantFrom(...all)
@@ -247,9 +210,9 @@ test('retryAfter is exact to the millisecond, and a denial leaves the row as it 
   await holds(
     fc.asyncProperty(situation, async ({ plan, rate, before }) => {
       const { clock, key, ratelimit } = newKey(plan)
-      await ratelimit.limit(key, { rate: -capacityOf(plan) })
+      await ratelimit.limit(key, { rate: -plan.rules.capacity })
       for (const { used, rate: taken, advance } of before) {
-        await ratelimit.limit(key, { rate: taken, limiter: limiterOf(used) })
+        await ratelimit.limit(key, { rate: taken, limiter: used.limiter })
         clock.advance(advance)
       }
       await ratelimit.limit(key, { rate: (await ratelimit.getRemaining(key)).remaining })
@@ -282,7 +245,7 @@ function newKey(plan: Plan): { clock: TestClock; key: string; ratelimit: Ratelim
   const clock = new TestClock()
   const ratelimit = new Ratelimit({
     db: database.db,
-    limiter: limiterOf(plan),
+    limiter: plan.limiter,
     prefix: 'model',
     // Deleting the row of a full bucket starts its intervals anew, which is allowed, but not what the model does.
     cleanupProbability: 0,
@@ -309,55 +272,6 @@ async function holds<T>(property: fc.IAsyncProperty<T>, numRuns: number): Promis
     // Making a failure smaller takes longer than a test may, so it is done for a given seed only.
     ...(seed === undefined ? { endOnFailure: true } : { seed: Number(seed) }),
   })
-}
-
-function isBucket(plan: Plan): boolean {
-  return plan.kind === 'bucket'
-}
-
-function startingFull(plan: Plan): Plan {
-  return plan.kind === 'bucket' ? { ...plan, initialTokens: plan.maxTokens } : plan
-}
-
-function capacityOf(plan: Plan): number {
-  return plan.kind === 'bucket' ? plan.maxTokens : plan.tokens
-}
-
-function periodOf(plan: Plan): number {
-  return plan.kind === 'bucket'
-    ? Math.ceil(plan.maxTokens / plan.refillRate) * plan.intervalMs
-    : plan.windowMs
-}
-
-function limiterOf(plan: Plan): Limiter {
-  if (plan.kind === 'bucket') {
-    const { refillRate, intervalMs, maxTokens, refill, initialTokens } = plan
-    return Ratelimit.tokenBucket(refillRate, intervalMs, maxTokens, { refill, initialTokens })
-  }
-  const make = plan.kind === 'fixed' ? Ratelimit.fixedWindow : Ratelimit.slidingWindow
-  return make(plan.tokens, plan.windowMs)
-}
-
-function planOf(given: VectorLimiter): Plan {
-  const {
-    type,
-    tokens = 0,
-    window: windowMs = 0,
-    refill,
-    refillRate = 0,
-    interval = 0,
-    maxTokens = 0,
-  } = given
-  if (type === 'fixedWindow') return { kind: 'fixed', tokens, windowMs }
-  if (type === 'slidingWindow') return { kind: 'sliding', tokens, windowMs }
-  return {
-    kind: 'bucket',
-    refill: refill === 'continuous' ? 'continuous' : 'interval',
-    refillRate,
-    intervalMs: interval,
-    maxTokens,
-    initialTokens: maxTokens,
-  }
 }
 
 function writeNever(answer: unknown): unknown {

@@ -2,24 +2,20 @@ import { describe, expect, test } from 'vitest'
 import { type Limiter, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
+import { examples } from '../support/limits.ts'
 
 const database = useDatabase()
 
 const HOUR_MS = 3_600_000
 const YEAR_MS = 365 * 24 * HOUR_MS
 
-/** Ten in ten seconds, in each way. */
-const ten = {
-  'interval bucket': Ratelimit.tokenBucket(1, '1s', 10),
-  'continuous bucket': Ratelimit.tokenBucket(1, '1s', 10, { refill: 'continuous' }),
-  'sliding window': Ratelimit.slidingWindow(10, '10s'),
-  'fixed window': Ratelimit.fixedWindow(10, '10s'),
-} satisfies Record<string, Limiter>
-
-const algorithms = Object.entries(ten).map(([name, limiter]) => ({ name, limiter }))
+/** Ten in ten seconds, of each algorithm that has seconds. */
+const algorithms = examples
+  .filter(({ lengths }) => lengths === 'any')
+  .map((example) => ({ ...example, limiter: example.of(10, '1s').limiter }))
 const windows = [
-  { name: 'sliding window', window: Ratelimit.slidingWindow },
-  { name: 'fixed window', window: Ratelimit.fixedWindow },
+  { name: 'sliding window', window: Ratelimit.slidingWindow, wholeAfter: 2 },
+  { name: 'fixed window', window: Ratelimit.fixedWindow, wholeAfter: 1 },
 ]
 const refills = [{ refill: 'interval' }, { refill: 'continuous' }] as const
 
@@ -137,7 +133,7 @@ test('findings 9.4: cleanup leaves a drained bucket alone until its first refill
 
 describe('findings 9.5: another limiter on the old rows', () => {
   const changes = algorithms.flatMap((from) =>
-    algorithms.filter((to) => kind(from.name) !== kind(to.name)).map((to) => ({ from, to })),
+    algorithms.filter((to) => from.algorithm !== to.algorithm).map((to) => ({ from, to })),
   )
 
   test.each(changes)('$from.name, then $to.name: starts fresh and limits', async ({ from, to }) => {
@@ -158,10 +154,6 @@ describe('findings 9.5: another limiter on the old rows', () => {
     expect(await limit({ limiter, rate: 10 })).toMatchObject({ success: true })
     expect(await limit({ limiter })).toMatchObject({ success: false })
   })
-
-  function kind(name: string): string {
-    return name.includes('bucket') ? 'bucket' : name
-  }
 })
 
 describe('findings 9.7: what is denied costs nothing', () => {
@@ -222,11 +214,11 @@ describe('findings 9.10: a refund', () => {
     },
   )
 
-  test('of half a request is refused by windows and taken by buckets', async () => {
-    for (const { name, limiter } of algorithms) {
+  test('of half a request is refused by what counts whole ones only', async () => {
+    for (const { limiter, takesFractions } of algorithms) {
       const answer = setUp(limiter).limit({ rate: 0.5 })
-      if (name.includes('window')) await expect(answer).rejects.toMatchObject({ code: 'INVALID_RATE' })
-      else expect(await answer).toMatchObject({ success: true, remaining: 9 })
+      if (takesFractions) expect(await answer).toMatchObject({ success: true, remaining: 9 })
+      else await expect(answer).rejects.toMatchObject({ code: 'INVALID_RATE' })
     }
   })
 })
@@ -344,12 +336,11 @@ describe('a key without a row', () => {
 })
 
 describe('a changed limit', () => {
-  test.each(algorithms)('applies to what is stored, $name', async ({ limiter, name }) => {
+  test.each(algorithms)('applies to what is stored, $name', async ({ limiter, of: ofSize, keeps }) => {
     const { limit } = setUp(limiter)
     await limit({ rate: 7 })
-    const of = (tokens: number) => resized(name, tokens)
-    // A bucket stores what is left, a window what was used.
-    const left = name.includes('bucket') ? [3, 3, 2] : [13, 0, 0]
+    const of = (tokens: number) => ofSize(tokens, '1s').limiter
+    const left = keeps === 'what is left' ? [3, 3, 2] : [13, 0, 0]
     expect(await limit({ rate: 0, limiter: of(20) })).toMatchObject({ limit: 20, remaining: left[0] })
     expect(await limit({ rate: 0, limiter: of(5) })).toMatchObject({ limit: 5, remaining: left[1] })
     expect(await limit({ rate: 0, limiter: of(2) })).toMatchObject({ limit: 2, remaining: left[2] })
@@ -387,13 +378,13 @@ describe('a changed limit', () => {
     expect(await limit({ rate: 0 })).toMatchObject({ remaining: 4 })
   })
 
-  test.each(windows)('with a longer $name goes on from the old start', async ({ window }) => {
+  test.each(windows)('with a longer $name goes on from the old start', async ({ window, wholeAfter }) => {
     const { clock, limit } = setUp(window(10, '1m'))
     const startMs = clock.ms
     await limit({ rate: 10 })
     clock.advance(60_000)
     const { reset } = await limit({ rate: 10, limiter: window(10, '1h') })
-    expect(reset).toBe(window === Ratelimit.fixedWindow ? startMs + HOUR_MS : startMs + 2 * HOUR_MS)
+    expect(reset).toBe(startMs + wholeAfter * HOUR_MS)
   })
 
   test('changes nothing about an interval that has begun', async () => {
@@ -405,14 +396,6 @@ describe('a changed limit', () => {
     clock.advance(1000)
     expect(await limit({ rate: 2, limiter })).toMatchObject({ success: true, remaining: 0 })
   })
-
-  function resized(name: string, tokens: number): Limiter {
-    if (name === 'fixed window') return Ratelimit.fixedWindow(tokens, '10s')
-    if (name === 'sliding window') return Ratelimit.slidingWindow(tokens, '10s')
-    return Ratelimit.tokenBucket(1, '1s', tokens, {
-      refill: name === 'interval bucket' ? 'interval' : 'continuous',
-    })
-  }
 })
 
 describe('expires_at', () => {

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
+import { planOf, type VectorLimiter } from '../support/limits.ts'
 import vectorsFile from '../vectors.json' with { type: 'json' }
 
 interface Step {
@@ -12,7 +13,7 @@ interface Step {
   readonly expect?: Record<string, unknown>
 }
 
-const vectors: readonly { name: string; limiter: Parameters<typeof limiterOf>[0]; steps: readonly Step[] }[] =
+const vectors: readonly { name: string; limiter: VectorLimiter; steps: readonly Step[] }[] =
   vectorsFile.vectors
 const database = useDatabase()
 
@@ -58,7 +59,7 @@ describe.each(Object.entries(ways))('the shared vectors, %s', (way, limit) => {
       const clock = new TestClock()
       const ratelimit = new Ratelimit({
         db: database.db,
-        limiter: limiterOf(limiter),
+        limiter: planOf(limiter).limiter,
         // Of its own for each vector: a sweep goes by the clock of the limiter that started it, and each starts anew.
         prefix: `${way} ${JSON.stringify(options)} ${name}`,
         clock: clock.now,
@@ -76,26 +77,6 @@ describe.each(Object.entries(ways))('the shared vectors, %s', (way, limit) => {
     })
   })
 })
-
-function limiterOf(given: {
-  readonly type: string
-  readonly refillRate?: number
-  readonly interval?: number
-  readonly maxTokens?: number
-  readonly refill?: string
-  readonly tokens?: number
-  readonly window?: number
-}): Limiter {
-  const { type, refillRate = 0, interval = 0, maxTokens = 0, tokens = 0, window = 0, refill } = given
-  if (type === 'fixedWindow') return Ratelimit.fixedWindow(tokens, window)
-  if (type === 'slidingWindow') return Ratelimit.slidingWindow(tokens, window)
-  return Ratelimit.tokenBucket(
-    refillRate,
-    interval,
-    maxTokens,
-    refill === 'continuous' ? { refill: 'continuous' } : {},
-  )
-}
 
 function fromStart(answer: unknown, start: number): unknown {
   const { reset, ...rest } = answer as { reset: number }

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { examples } from '../support/limits.ts'
 
 const CONNECTIONS = 32
 const database = useDatabase()
@@ -19,14 +20,9 @@ function allowed(answers: readonly LimitResult[]): LimitResult[] {
   return answers.filter(({ success }) => success)
 }
 
-const limiters = {
-  'fixed window': Ratelimit.fixedWindow(50, '1h'),
-  'sliding window': Ratelimit.slidingWindow(50, '1h'),
-  'token bucket': Ratelimit.tokenBucket(1, '1h', 50),
-  'continuous token bucket': Ratelimit.tokenBucket(1, '1h', 50, { refill: 'continuous' }),
-}
+describe.each(examples)('$name', ({ name, of }) => {
+  const { limiter } = of(50, '1h')
 
-describe.each(Object.entries(limiters))('%s', (name, limiter) => {
   test('32 connections on one key: exactly the limit, and each grant sees its own count', async () => {
     const answers = await Promise.all(
       processes(limiter, `one key, ${name}`).map(async (ratelimit) => {

@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
 import { type Database, Ratelimit } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
+import { examples } from '../support/limits.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
@@ -20,14 +21,9 @@ async function rolledBack(
   ).rejects.toBe(undo)
 }
 
-const limiters = {
-  'fixed window': Ratelimit.fixedWindow(5, '1h'),
-  'sliding window': Ratelimit.slidingWindow(5, '1h'),
-  'token bucket': Ratelimit.tokenBucket(1, '1h', 5),
-  'continuous token bucket': Ratelimit.tokenBucket(1, '365d', 5, { refill: 'continuous' }),
-}
-
-describe.each(Object.entries(limiters))('%s', (name, limiter) => {
+describe.each(examples)('$name', ({ name, of }) => {
+  // Nothing comes back while a test runs.
+  const { limiter } = of(5, '365d')
   const ratelimit = (prefix: string, durable: boolean) =>
     new Ratelimit({ db: database.db, limiter, prefix: `${name} ${prefix}`, ...(durable ? { durable } : {}) })
 

@@ -3,15 +3,10 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import { type Database, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
+import { examples } from '../support/limits.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
-const limiters = {
-  'interval bucket': Ratelimit.tokenBucket(2, '10s', 7),
-  'continuous bucket': Ratelimit.tokenBucket(3, '10s', 7, { refill: 'continuous' }),
-  'sliding window': Ratelimit.slidingWindow(7, '10s'),
-  'fixed window': Ratelimit.fixedWindow(7, '10s'),
-}
 /** No test lasts as long: by the clock of the database a denial of it is one all through the test. */
 const HOURLY = Ratelimit.fixedWindow(7, '1h')
 const PATIENTLY = { timeout: 30_000, interval: 5 }
@@ -30,7 +25,9 @@ function pair(limiter = HOURLY, clock?: TestClock) {
   return { remembering, asking: new Ratelimit({ ...common, db: database.db }), statements, common }
 }
 
-describe.each(Object.entries(limiters))('%s', (_, limiter) => {
+describe.each(examples)('$name', ({ of }) => {
+  const { limiter } = of(7, '1s')
+
   test('says from memory what the database would say, to the millisecond and to the unit', async () => {
     const step = fc.record({
       passedMs: fc.oneof(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 12_000 })),
@@ -201,7 +198,7 @@ describe('by the clock of the database', () => {
 
 test('an injected clock that goes back has the database asked', async () => {
   const clock = new TestClock()
-  const { remembering, statements } = pair(limiters['fixed window'], clock)
+  const { remembering, statements } = pair(HOURLY, clock)
   await remembering.limit('key', { rate: 7 })
   await remembering.limit('key')
   clock.advance(-1)

@@ -1,16 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { examples } from '../support/limits.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
 
-const limiters = {
-  'fixed window': Ratelimit.fixedWindow(5, '1m'),
-  'sliding window': Ratelimit.slidingWindow(5, '1m'),
-  'token bucket': Ratelimit.tokenBucket(1, '1m', 5),
-  'continuous token bucket': Ratelimit.tokenBucket(1, '1m', 5, { refill: 'continuous' }),
-}
+const fixedWindow = Ratelimit.fixedWindow(5, '1m')
 
 // What a commit waits for cannot be seen from outside. A trigger on the tables writes down the setting under which each
 // row is written, which is the one that the commit of the same statement goes by.
@@ -30,7 +26,9 @@ async function writeDownSettings(): Promise<void> {
       for each row execute function write_down();`)
 }
 
-describe.each(Object.entries(limiters))('%s', (name, limiter) => {
+describe.each(examples)('$name', ({ name, of }) => {
+  const { limiter } = of(5, '1m')
+
   test.each([
     [{}, 'on'],
     [{ durable: true }, 'off'],
@@ -55,7 +53,7 @@ describe.each(Object.entries(limiters))('%s', (name, limiter) => {
 
 test('synchronousCommit waits even where the session does not by itself', async () => {
   await writeDownSettings()
-  const options = { limiter: limiters['fixed window'], prefix: 'session', cleanupProbability: 0 }
+  const options = { limiter: fixedWindow, prefix: 'session', cleanupProbability: 0 }
   await database.db.transaction(async (tx) => {
     await tx.execute('set local synchronous_commit = off')
     // The limiter takes it for a database with a session of its own.
@@ -67,7 +65,7 @@ test('synchronousCommit waits even where the session does not by itself', async 
 
 test("in a caller's transaction the caller's setting stays, with any option", async () => {
   await writeDownSettings()
-  const options = { db: database.db, limiter: limiters['fixed window'], prefix: 'joined' }
+  const options = { db: database.db, limiter: fixedWindow, prefix: 'joined' }
   await database.db.transaction(async (tx) => {
     await new Ratelimit({ ...options, durable: true }).limit('key', { tx })
     await tx.execute('set local synchronous_commit = local')

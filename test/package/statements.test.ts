@@ -3,7 +3,6 @@ import { describe, expect, test } from 'vitest'
 import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
-import { Ratelimit } from '../../src/index.ts'
 import { lockStatement, removeEmptyStatement } from '../../src/statements/lock.ts'
 import { lookStatement } from '../../src/statements/look.ts'
 import { makeStatement } from '../../src/statements/make.ts'
@@ -11,17 +10,9 @@ import { removeStatement } from '../../src/statements/remove.ts'
 import { sweepStatement } from '../../src/statements/sweep.ts'
 import { takeManyStatement, takeOneStatement } from '../../src/statements/take.ts'
 import { usageStatement } from '../../src/statements/usage.ts'
+import { allExamples } from '../support/limits.ts'
 
 const table = rateLimitEphemeral
-const limiters = {
-  'token-bucket': Ratelimit.tokenBucket(5, '10s', 20),
-  'token-bucket-continuous': Ratelimit.tokenBucket(5, '10s', 20, { refill: 'continuous' }),
-  'token-bucket-partly-filled': Ratelimit.tokenBucket(5, '10s', 20, { initialTokens: 1 }),
-  'fixed-window': Ratelimit.fixedWindow(5, '10s'),
-  'sliding-window': Ratelimit.slidingWindow(5, '10s'),
-  'calendar-window': Ratelimit.calendarWindow(5, 'month'),
-}
-
 /** What a check outside a transaction sends, by the clock of the database, when it believes to know the size of the table. */
 const plain = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
 const take = { intent: 'take', waits: false } as const
@@ -62,14 +53,14 @@ const ofTable: [string, Statement][] = [
   ['sweep', sweepStatement(table)],
 ]
 
-const { 'token-bucket': bucket, ...others } = limiters
-const all: [string, Statement][] = [
-  ...ofTable,
-  ...everyStatement(bucket).map(([name, each]): [string, Statement] => [`token-bucket/${name}`, each]),
-  ...Object.entries(others).flatMap(([limiter, rules]) =>
-    oneAndMake(rules).map(([name, each]): [string, Statement] => [`${limiter}/${name}`, each]),
-  ),
-]
+/** Each algorithm has its folder. The first one has every statement, the others those that hold their arithmetic. */
+const ofAlgorithms = allExamples.flatMap(({ name, of }, place) => {
+  const { limiter } = of(20, '1s')
+  const folder = name.replaceAll(/\W+/g, '-')
+  const those = place === 0 ? everyStatement(limiter) : oneAndMake(limiter)
+  return those.map(([file, each]): [string, Statement] => [`${folder}/${file}`, each])
+})
+const all: [string, Statement][] = [...ofTable, ...ofAlgorithms]
 
 /** The statement as a person would write it, and the names of its parameters. */
 function printed({ sql, names }: Statement): string {

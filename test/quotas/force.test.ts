@@ -1,21 +1,14 @@
 import { describe, expect, test } from 'vitest'
 import { type Limiter, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { Model } from '../support/model.ts'
 import { watch } from '../support/watch.ts'
 import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './kinds.ts'
 
 const database = useDatabase()
 const MOST = Number.MAX_SAFE_INTEGER
 
-/** From when on one more is there: a debt is paid back one an hour, or is forgotten with its window. */
-function oneMoreAfter(name: string, now: number, debt: number): number {
-  if (name === 'fixed window') return 10 * HOUR_MS
-  // The next window begins with ten left of the full one before it, of which the first fades in an hour.
-  if (name === 'sliding window') return 11 * HOUR_MS
-  return name === 'calendar month' ? JANUARY.end - now : (debt + 1) * HOUR_MS
-}
-
-describe.each(kinds)('$name', ({ name, limiter }) => {
+describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
   test.each([
     { before: 8, rate: 5, debt: 3 },
     { before: 10, rate: 1, debt: 1 },
@@ -31,7 +24,13 @@ describe.each(kinds)('$name', ({ name, limiter }) => {
       reset: forced.reset,
     })
 
-    const retryAfter = oneMoreAfter(name, clock.ms, debt)
+    const model = new Model()
+    model.limit(plan, clock.ms, before)
+    model.limit(plan, clock.ms, rate, { force: true })
+    const { retryAfter } = model.limit(plan, clock.ms, 1)
+    // A debt is paid back one an hour, or is forgotten with its window.
+    const paidBack = retryAfter === (debt + 1) * HOUR_MS
+    expect(paidBack ? 'by refills' : 'with the window').toBe(debtsEnd)
     expect(await quota.limit('key')).toMatchObject({ success: false, remaining: 0, retryAfter })
     clock.advance(retryAfter - 1)
     expect(await quota.limit('key')).toMatchObject({ success: false, retryAfter: 1 })

@@ -1,6 +1,7 @@
 import { type Limiter, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import type { TestDatabase } from '../support/databases.ts'
+import { type Example, examples, type Plan } from '../support/limits.ts'
 
 export const HOUR_MS: number = 3_600_000
 
@@ -10,28 +11,32 @@ export const JANUARY: { readonly start: number; readonly end: number } = {
   end: Date.UTC(2026, 1, 1),
 }
 
-type KindName = 'interval bucket' | 'continuous bucket' | 'sliding window' | 'fixed window' | 'calendar month'
+/** An algorithm, with ten of it. */
+export interface Kind extends Example {
+  readonly plan: Plan
+  readonly limiter: Limiter
+}
 
-/** Ten of each kind; in a bucket one comes back an hour. */
-export const TEN: Record<KindName, Limiter> = {
+/** Ten of each algorithm: one comes back an hour, or all after ten hours or with the month. */
+export const kinds: readonly Kind[] = examples.map((example) => {
+  const plan = example.of(10, '1h')
+  return { ...example, plan, limiter: plan.limiter }
+})
+
+/** One of each algorithm, where those of one would say the same. */
+export const oneOfEachKind: readonly Kind[] = kinds.filter(
+  ({ algorithm }, place) => kinds.findIndex((other) => other.algorithm === algorithm) === place,
+)
+
+type TenName = 'interval bucket' | 'continuous bucket' | 'sliding window' | 'fixed window' | 'calendar month'
+
+/** Ten of an algorithm, where a test is about that one, or any will do. */
+export const TEN: Record<TenName, Limiter> = {
   'interval bucket': Ratelimit.tokenBucket(1, '1h', 10),
   'continuous bucket': Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' }),
   'sliding window': Ratelimit.slidingWindow(10, '10h'),
   'fixed window': Ratelimit.fixedWindow(10, '10h'),
   'calendar month': Ratelimit.calendarWindow(10, 'month'),
-}
-
-export const kinds: readonly { readonly name: string; readonly limiter: Limiter }[] = Object.entries(TEN).map(
-  ([name, limiter]) => ({ name, limiter }),
-)
-
-/** The same kind of limit with more or fewer. */
-export function resized(name: string, tokens: number): Limiter {
-  if (name === 'sliding window') return Ratelimit.slidingWindow(tokens, '10h')
-  if (name === 'fixed window') return Ratelimit.fixedWindow(tokens, '10h')
-  if (name === 'calendar month') return Ratelimit.calendarWindow(tokens, 'month')
-  const refill = name === 'interval bucket' ? 'interval' : 'continuous'
-  return Ratelimit.tokenBucket(1, '1h', tokens, { refill })
 }
 
 /** A quota with a prefix and a clock of its own. */

@@ -1,28 +1,32 @@
 import { describe, expect, test } from 'vitest'
 import { type Limiter, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { uncounted } from '../support/limits.ts'
+import { Model } from '../support/model.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, quotaOn, resized, TEN } from './kinds.ts'
+import { HOUR_MS, JANUARY, kinds, oneOfEachKind, quotaOn, TEN } from './kinds.ts'
 
 const database = useDatabase()
 
-interface Plan {
+/** What a customer has: plans of one algorithm read each other's rows. */
+interface CustomerPlan {
   readonly name: string
+  readonly algorithm: string
   readonly limiter: Limiter
-  /** Plans of one algorithm read each other's rows; what has none reads nothing. */
-  readonly algorithm: string | undefined
+  /** Undefined where nothing is counted. */
+  readonly unblocked?: Limiter
 }
 
-const blocked = [
-  { name: 'blocked fixed window', limiter: Ratelimit.fixedWindow(0, '1d'), algorithm: 'fixed window' },
-  { name: 'blocked sliding window', limiter: Ratelimit.slidingWindow(0, '1d'), algorithm: 'sliding window' },
-  { name: 'blocked calendar', limiter: Ratelimit.calendarWindow(0, 'month'), algorithm: 'calendar month' },
-] satisfies Plan[]
-
-const plans: readonly Plan[] = [
-  ...kinds.map((kind) => ({ ...kind, algorithm: kind.name.replace(/.* bucket/, 'bucket') })),
+// A window of nothing blocks. A bucket of nothing is refused.
+const blocked = oneOfEachKind.flatMap(({ name, algorithm, limiter, of, mayBeEmpty }) =>
+  mayBeEmpty
+    ? [{ name: `blocked ${name}`, algorithm, limiter: of(0, '1h').limiter, unblocked: limiter }]
+    : [],
+)
+const plans: readonly CustomerPlan[] = [
+  ...oneOfEachKind.map((kind) => ({ ...kind, unblocked: kind.limiter })),
   ...blocked,
-  { name: 'unlimited', limiter: Ratelimit.unlimited(), algorithm: undefined },
+  ...uncounted,
 ]
 
 /** Every change from one plan to another, and what of three that were taken counts after it. */
@@ -30,8 +34,8 @@ const changes = plans.flatMap((from) =>
   plans
     .filter((to) => to !== from)
     .map((to) => {
-      const taken = from.limiter.params.limit > 0 && from.algorithm ? 3 : 0
-      const used = to.algorithm === from.algorithm && to.algorithm ? taken : 0
+      const taken = from.limiter.params.limit > 0 && from.unblocked ? 3 : 0
+      const used = to.algorithm === from.algorithm ? taken : 0
       const left = Math.max(to.limiter.params.limit - used, 0)
       return { from, to, change: `${from.name}, then ${to.name}`, taken, used, left }
     }),
@@ -40,7 +44,7 @@ const granting = changes.filter(({ to }) => to.limiter.params.limit > 0)
 const denying = changes.filter(({ to }) => to.limiter.params.limit === 0)
 
 /** A key that has taken three under a plan. */
-async function charged(from: Plan) {
+async function charged(from: CustomerPlan) {
   const { db, statements } = watch(database.db)
   const set = quotaOn(database, from.limiter, { db })
   const { success } = await set.quota.limit('key', { rate: 3 })
@@ -76,13 +80,13 @@ describe('after a change of plan', () => {
       limit: limiter.params.limit,
       remaining: left - 2,
     })
-    expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: to.algorithm ? used + 2 : 0 })
+    expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: to.unblocked ? used + 2 : 0 })
   })
 
   test.each(granting)(
     'what is too much is denied and writes nothing, $change',
     async ({ from, to, left }) => {
-      if (!to.algorithm) return
+      if (!to.unblocked) return
       const { quota, expectUntouched } = await charged(from)
       const { limiter } = to
       expect(await quota.limit('key', { limiter, rate: left + 1 })).toMatchObject({
@@ -138,12 +142,9 @@ describe('after a change of plan', () => {
     const { from, to, used, taken } = change
     const { quota } = await charged(from)
     await quota.limit('key', { limiter: to.limiter, rate: 2 })
-    if (!from.algorithm) return
-    const expected = {
-      [`${from.algorithm === to.algorithm}`]: used + 2,
-      [`${to.algorithm === undefined}`]: taken,
-    }
-    expect(await quota.getRemaining('key')).toMatchObject({ used: expected['true'] ?? 0 })
+    if (!from.unblocked) return
+    const writtenByTo = from.algorithm === to.algorithm ? used + 2 : 0
+    expect(await quota.getRemaining('key')).toMatchObject({ used: to.unblocked ? writtenByTo : taken })
   })
 })
 
@@ -165,9 +166,8 @@ describe('a blocked plan', () => {
     await expectUntouched()
   })
 
-  test.each(blocked)('goes on counting what is given back, $name', async ({ limiter, algorithm }) => {
-    const paying = plans.find(({ name }) => name === algorithm)
-    const { quota } = quotaOn(database, paying?.limiter ?? limiter)
+  test.each(blocked)('goes on counting what is given back, $name', async ({ limiter, unblocked }) => {
+    const { quota } = quotaOn(database, unblocked)
     await quota.limit('key', { rate: 7 })
     expect(await quota.limit('key', { rate: -2, limiter })).toMatchObject({ success: true, remaining: 0 })
     expect(await quota.getRemaining('key')).toMatchObject({ used: 5, remaining: 5 })
@@ -235,38 +235,40 @@ describe('an unlimited plan', () => {
 })
 
 describe('another limit of the same algorithm', () => {
-  test.each(kinds)('that is larger or smaller keeps what is stored, $name', async ({ name, limiter }) => {
-    const { quota } = quotaOn(database, limiter)
-    await quota.limit('key', { rate: 7 })
-    const look = async (tokens: number) => {
-      const { limit, remaining, used } = await quota.getRemaining('key', { limiter: resized(name, tokens) })
-      return [limit, remaining, used]
-    }
-    if (name.includes('bucket')) {
-      // It stores what is left.
-      expect(await look(100)).toEqual([100, 3, 97])
-      expect(await look(5)).toEqual([5, 3, 2])
-      expect(await look(2)).toEqual([2, 2, 0])
-    } else {
-      expect(await look(100)).toEqual([100, 93, 7])
-      expect(await look(8)).toEqual([8, 1, 7])
-      expect(await look(5)).toEqual([5, 0, 7])
-    }
-    expect(await look(10)).toEqual([10, 3, 7])
-  })
+  test.each(kinds)(
+    'that is larger or smaller keeps what is stored, $name',
+    async ({ limiter, of, keeps }) => {
+      const { quota } = quotaOn(database, limiter)
+      await quota.limit('key', { rate: 7 })
+      const look = async (tokens: number) => {
+        const { limit, remaining, used } = await quota.getRemaining('key', {
+          limiter: of(tokens, '1h').limiter,
+        })
+        return [limit, remaining, used]
+      }
+      if (keeps === 'what is left') {
+        expect(await look(100)).toEqual([100, 3, 97])
+        expect(await look(5)).toEqual([5, 3, 2])
+        expect(await look(2)).toEqual([2, 2, 0])
+      } else {
+        expect(await look(100)).toEqual([100, 93, 7])
+        expect(await look(8)).toEqual([8, 1, 7])
+        expect(await look(5)).toEqual([5, 0, 7])
+      }
+      expect(await look(10)).toEqual([10, 3, 7])
+    },
+  )
 
-  test.each(kinds)('that is smaller denies until as much is there, $name', async ({ name, limiter }) => {
+  test.each(kinds)('that is smaller denies until as much is there, $name', async ({ plan, limiter, of }) => {
     const { clock, quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 9 })
-    const smaller = resized(name, 4)
+    const smallerPlan = of(4, '1h')
+    const smaller = smallerPlan.limiter
     const denied = await quota.limit('key', { rate: 2, limiter: smaller })
-    // Of the sliding window's previous count, read as four, two are left after half a window.
-    const waits = {
-      'sliding window': 15 * HOUR_MS,
-      'fixed window': 10 * HOUR_MS,
-      'calendar month': JANUARY.end - clock.ms,
-    }
-    const retryAfter = Object.entries(waits).find(([window]) => window === name)?.[1] ?? HOUR_MS
+    const model = new Model()
+    model.limit(plan, clock.ms, 9)
+    const { retryAfter } = model.limit(smallerPlan, clock.ms, 2)
+    expect(retryAfter).toBeGreaterThan(0)
     expect(denied).toMatchObject({ success: false, limit: 4, retryAfter })
     clock.advance(retryAfter - 1)
     expect(await quota.limit('key', { rate: 2, limiter: smaller })).toMatchObject({

@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { type Allowed, Ratelimit, type Reservation, type Reserved } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { uncounted } from '../support/limits.ts'
+import { firstFrom, Model } from '../support/model.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, quotaOn, resized, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from './kinds.ts'
 
 const database = useDatabase()
 const settlings = [
@@ -244,11 +246,15 @@ test('a bucket takes fractions', async () => {
 })
 
 describe('over the end of the window that paid', () => {
-  const ends = [
-    { name: 'sliding window', limiter: TEN['sliding window'], toNextMs: () => 10 * HOUR_MS },
-    { name: 'fixed window', limiter: TEN['fixed window'], toNextMs: () => 10 * HOUR_MS },
-    { name: 'calendar month', limiter: TEN['calendar month'], toNextMs: (now: number) => JANUARY.end - now },
-  ]
+  /** When the window ends that holds this time for a new key: it is over for what was paid in it. */
+  const toNextMs = ({ plan }: Kind, now: number) => {
+    const { rules } = plan
+    const first = rules.fresh(now)
+    return firstFrom(now, (t) => rules.forward(first, t).at !== first.at) - now
+  }
+  const ends = kinds
+    .filter(({ debtsEnd }) => debtsEnd === 'with the window')
+    .map((kind) => ({ ...kind, toNextMs: (now: number) => toNextMs(kind, now) }))
 
   test.each(ends)(
     'a millisecond before it gets back what was too much, $name',
@@ -286,14 +292,18 @@ describe('over the end of the window that paid', () => {
     },
   )
 
-  test.each(ends)('what is more is charged to the next one, $name', async ({ name, limiter, toNextMs }) => {
+  test.each(ends)('what is more is charged to the next one, $name', async ({ plan, limiter, toNextMs }) => {
     const { clock, quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+    const model = new Model()
+    model.limit(plan, clock.ms, 4)
     clock.advance(toNextMs(clock.ms))
     const { start } = await quota.getRemaining('key')
     await reserved.commit(9)
     // A sliding window goes on counting the four of the one before.
-    expect(await quota.getRemaining('key')).toMatchObject({ used: name === 'sliding window' ? 9 : 5, start })
+    model.limit(plan, clock.ms, 9 - 4)
+    const { used } = model.getRemaining(plan, clock.ms)
+    expect(await quota.getRemaining('key')).toMatchObject({ used, start })
   })
 
   test.each(ends)('in a transaction, too, $name', async ({ limiter, toNextMs }) => {
@@ -316,8 +326,8 @@ describe('over the end of the window that paid', () => {
   })
 })
 
-test.each(kinds.filter(({ name }) => name.includes('bucket')))(
-  'a bucket gets back no more than it holds, $name',
+test.each(kinds.filter(({ debtsEnd }) => debtsEnd === 'by refills'))(
+  'what refills gets back no more than it holds, $name',
   async ({ limiter }) => {
     const { clock, quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 6 }))
@@ -345,10 +355,9 @@ describe('a plan', () => {
     expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: 3 })
   })
 
-  const unlimited = { name: 'unlimited', limiter: Ratelimit.unlimited() }
-  const changes = [...kinds, unlimited].flatMap((from) =>
-    kinds
-      .filter(({ limiter }) => limiter.algorithm !== from.limiter.algorithm)
+  const changes = [...oneOfEachKind, ...uncounted].flatMap((from) =>
+    oneOfEachKind
+      .filter(({ algorithm }) => algorithm !== from.algorithm)
       .map((to) => ({ from, to, change: `${from.name}, then ${to.name}` })),
   )
 
@@ -373,9 +382,9 @@ describe('a plan', () => {
     },
   )
 
-  test.each(kinds)('that is larger by now is settled like its own, $name', async ({ name, limiter }) => {
+  test.each(kinds)('that is larger by now is settled like its own, $name', async ({ limiter, of }) => {
     const { quota } = quotaOn(database, limiter)
-    const larger = resized(name, 100)
+    const larger = of(100, '1h').limiter
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     const { used } = await quota.getRemaining('key', { limiter: larger })
     await reserved.commit(1, { limiter: larger })

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, resized, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './kinds.ts'
 
 const database = useDatabase()
 const BOTH = { thresholds: [0.8, 1] }
@@ -22,9 +22,7 @@ async function crossings({ quota }: Pick<QuotaUnderTest, 'quota'>, rates: readon
 
 const ones = Array.from({ length: 11 }, () => 1)
 
-describe.each(kinds)('$name', ({ name, limiter }) => {
-  const remembers = name === 'calendar month'
-
+describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remembers }) => {
   test('the call that reaches a share has crossed it, and no other', async () => {
     const crossed = await crossings(quotaOn(database, limiter, BOTH), ones)
     expect(crossed).toEqual([...Array(7).fill([]), [0.8], [], [1], []])
@@ -95,28 +93,29 @@ describe.each(kinds)('$name', ({ name, limiter }) => {
 
   test("a plan's shares are those of its own limit", async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
-    const larger = resized(name, 100)
-    const calls: [number, Limiter][] = name.includes('bucket')
-      ? // A bucket stores what is left: eight of ten used are 98 of a hundred.
-        [
-          [8, limiter],
-          [1, larger],
-          [1, larger],
-          [-90, larger],
-          [69, larger],
-          [1, larger],
-        ]
-      : [
-          [8, limiter],
-          [71, larger],
-          [1, larger],
-          [20, larger],
-        ]
+    const larger = of(100, '1h').limiter
+    const calls: [number, Limiter][] =
+      keeps === 'what is left'
+        ? // A bucket stores what is left: eight of ten used are 98 of a hundred.
+          [
+            [8, limiter],
+            [1, larger],
+            [1, larger],
+            [-90, larger],
+            [69, larger],
+            [1, larger],
+          ]
+        : [
+            [8, limiter],
+            [71, larger],
+            [1, larger],
+            [20, larger],
+          ]
     const crossed: (readonly number[])[] = []
     for (const [rate, plan] of calls)
       crossed.push(crossedBy(await quota.limit('key', { rate, limiter: plan })))
     expect(crossed).toEqual(
-      name.includes('bucket') ? [[0.8], [], [1], [], [], [0.8]] : [[0.8], [], [0.8], [1]],
+      keeps === 'what is left' ? [[0.8], [], [1], [], [], [0.8]] : [[0.8], [], [0.8], [1]],
     )
   })
 
@@ -207,10 +206,9 @@ describe('a share that no number says exactly', () => {
   const shares = Array.from({ length: 99 }, (_, i) => (i + 1) / 100)
 
   test.each([100, 1e8, 1e12, 9e15])('is crossed by the unit that it means, of %d', async (tokens) => {
+    const windows = kinds.filter(({ debtsEnd }) => debtsEnd === 'with the window')
     const limiters = [
-      Ratelimit.calendarWindow(tokens, 'month'),
-      Ratelimit.fixedWindow(tokens, '10h'),
-      Ratelimit.slidingWindow(tokens, '10h'),
+      ...windows.map(({ of }) => of(tokens, '1h').limiter),
       Ratelimit.tokenBucket(tokens, '10h', tokens),
     ]
     for (const limiter of limiters) {

@@ -1,28 +1,44 @@
-// The rules of the algorithms, said as plainly as possible and without anything from src/. A state is brought forward to a
-// time and asked one question: does this fit? Times and whole numbers are searched for with that question, never calculated.
+// What every algorithm has in common, said as plainly as possible and without anything from src/. A state is brought forward
+// to a time and asked one question: does this fit? Times and whole numbers are searched for with that question, never
+// calculated. The rules of each algorithm stand in limits.ts.
 
-/** The parameters of a limiter. */
-export type Plan = BucketPlan | WindowPlan
-
-export interface BucketPlan {
-  readonly kind: 'bucket'
-  readonly refill: 'interval' | 'continuous'
-  readonly refillRate: number
-  readonly intervalMs: number
-  readonly maxTokens: number
-  readonly initialTokens: number
+/** What is stored of a key; each algorithm uses its own amounts. */
+export interface State {
+  /** The time up to which refills are counted, or at which the current window began. */
+  readonly at: number
+  readonly tokens: number
+  readonly count: number
+  readonly previous: number
 }
 
-export interface WindowPlan {
-  readonly kind: 'sliding' | 'fixed'
-  readonly tokens: number
-  readonly windowMs: number
+/** A limit by the rules of its algorithm. */
+export interface Rules {
+  readonly capacity: number
+  /** The time in which nothing at all becomes the whole limit. A row further ahead than that is wrong. */
+  readonly periodMs: number
+  fresh(at: number): State
+  /** The state at `t`, which is not before it. */
+  forward(state: State, t: number): State
+  fits(state: State, t: number, rate: number): boolean
+  take(state: State, rate: number): State
+  /** How much of the limit is used: more than there is, in debt. */
+  used(state: State, t: number): number
+}
+
+/** A limit that the model knows. States of one algorithm are read by all its limits. */
+export interface ModelPlan {
+  readonly algorithm: string
+  readonly rules: Rules
 }
 
 export interface ModelRemaining {
   readonly limit: number
   readonly remaining: number
   readonly reset: number
+}
+
+export interface ModelUsage extends ModelRemaining {
+  readonly used: number
 }
 
 export interface ModelAnswer extends ModelRemaining {
@@ -32,14 +48,19 @@ export interface ModelAnswer extends ModelRemaining {
 
 /** One key of a limiter. It is told the time with each call. */
 export class Model {
-  #row: State | undefined
+  #row: { readonly algorithm: string; readonly state: State } | undefined
 
-  limit(plan: Plan, clockMs: number, rate: number): ModelAnswer {
-    const rules = rulesOf(plan)
-    const { now, state, held } = view(rules, this.#row, clockMs)
-    if (rate > 0 && !rules.fits(state, now, rate)) {
+  limit(
+    plan: ModelPlan,
+    clockMs: number,
+    rate: number,
+    { force = false }: { force?: boolean } = {},
+  ): ModelAnswer {
+    const { rules } = plan
+    const { now, state, held } = this.#view(plan, clockMs)
+    if (rate > 0 && !force && !rules.fits(state, now, rate)) {
       // A bucket that starts with less than its whole limit has to start some time.
-      if (!held && !isWhole(rules, state, now)) this.#row = state
+      if (!held && !isWhole(rules, state, now)) this.#store(plan, state)
       const ever = rules.fits(whole(rules, now), now, rate)
       const reset = ever
         ? firstFrom(now, (t) => rules.fits(rules.forward(state, t), t, rate))
@@ -47,131 +68,35 @@ export class Model {
       return { ...remainingOf(rules, state, now), success: false, reset, retryAfter: reset - now }
     }
     const next = rules.take(state, rate)
-    if (rate > 0 || (rate < 0 && !isWhole(rules, state, now))) this.#row = next
+    if (rate > 0 || (rate < 0 && !isWhole(rules, state, now))) this.#store(plan, next)
     return { ...remainingOf(rules, next, now), success: true, retryAfter: 0 }
   }
 
-  getRemaining(plan: Plan, clockMs: number): ModelRemaining {
-    const rules = rulesOf(plan)
-    const { now, state } = view(rules, this.#row, clockMs)
-    return remainingOf(rules, state, now)
+  getRemaining(plan: ModelPlan, clockMs: number): ModelUsage {
+    const { now, state } = this.#view(plan, clockMs)
+    return { ...remainingOf(plan.rules, state, now), used: plan.rules.used(state, now) }
   }
 
-  resetUsedTokens(plan: Plan, clockMs: number): void {
-    const rules = rulesOf(plan)
+  resetUsedTokens(plan: ModelPlan, clockMs: number): void {
+    const { rules } = plan
+    this.#row = undefined
     // Only a bucket that starts with less than its whole limit has anything to remember.
-    this.#row = isWhole(rules, rules.fresh(clockMs), clockMs) ? undefined : whole(rules, clockMs)
+    if (!isWhole(rules, rules.fresh(clockMs), clockMs)) this.#store(plan, whole(rules, clockMs))
   }
-}
 
-/** What is stored of a key; each kind uses its own amounts. */
-interface State {
-  readonly kind: Plan['kind']
-  /** The time up to which refills are counted, or at which the current window began. */
-  readonly at: number
-  readonly tokens: number
-  readonly count: number
-  readonly previous: number
-}
-
-interface Rules {
-  readonly kind: Plan['kind']
-  readonly capacity: number
-  /** The time in which nothing at all becomes the whole limit. */
-  readonly periodMs: number
-  fresh(at: number): State
-  /** The state at `t`, which is not before it. */
-  forward(state: State, t: number): State
-  fits(state: State, t: number, rate: number): boolean
-  take(state: State, rate: number): State
-}
-
-const EPSILON = 1e-9
-
-function rulesOf(plan: Plan): Rules {
-  if (plan.kind === 'bucket') return bucketRules(plan)
-  return plan.kind === 'sliding' ? slidingRules(plan) : fixedRules(plan)
-}
-
-function bucketRules({ refill, refillRate, intervalMs, maxTokens, initialTokens }: BucketPlan): Rules {
-  return {
-    kind: 'bucket',
-    capacity: maxTokens,
-    periodMs:
-      refill === 'interval'
-        ? firstFrom(0, (intervals) => intervals * refillRate + EPSILON >= maxTokens) * intervalMs
-        : firstFrom(0, (ms) => (ms * refillRate) / intervalMs + EPSILON >= maxTokens),
-    fresh: (at) => ({ kind: 'bucket', at, tokens: initialTokens, count: 0, previous: 0 }),
-    forward: (state, t) => {
-      const passed = (t - state.at) / intervalMs
-      const intervals = refill === 'interval' ? Math.floor(passed) : passed
-      return {
-        ...state,
-        at: refill === 'interval' ? state.at + intervals * intervalMs : t,
-        tokens: Math.min(state.tokens + intervals * refillRate, maxTokens),
-      }
-    },
-    fits: ({ tokens }, _t, rate) => rate <= tokens + EPSILON,
-    take: (state, rate) => ({ ...state, tokens: Math.min(state.tokens - rate, maxTokens) }),
+  #store({ algorithm }: ModelPlan, state: State): void {
+    this.#row = { algorithm, state }
   }
-}
 
-function fixedRules({ tokens, windowMs }: WindowPlan): Rules {
-  const fresh = (at: number): State => ({ kind: 'fixed', at, tokens: 0, count: 0, previous: 0 })
-  return {
-    kind: 'fixed',
-    capacity: tokens,
-    periodMs: windowMs,
-    fresh,
-    forward: (state, t) => (t < state.at + windowMs ? state : fresh(t)),
-    fits: ({ count }, _t, rate) => Math.min(count, tokens) + rate <= tokens,
-    take: (state, rate) => ({ ...state, count: Math.max(state.count + rate, 0) }),
+  /** The time of a call, the state that it sees, and whether that is stored. */
+  #view({ algorithm, rules }: ModelPlan, clockMs: number): { now: number; state: State; held: boolean } {
+    const row = this.#row
+    if (row?.algorithm !== algorithm || row.state.at - clockMs > rules.periodMs) {
+      return { now: clockMs, state: rules.fresh(clockMs), held: false }
+    }
+    const now = Math.max(clockMs, row.state.at)
+    return { now, state: rules.forward(row.state, now), held: true }
   }
-}
-
-function slidingRules({ tokens, windowMs }: WindowPlan): Rules {
-  const fresh = (at: number): State => ({ kind: 'sliding', at, tokens: 0, count: 0, previous: 0 })
-  return {
-    kind: 'sliding',
-    capacity: tokens,
-    periodMs: windowMs,
-    fresh,
-    forward: (state, t) => {
-      if (t < state.at + windowMs) return state
-      if (t < state.at + 2 * windowMs) {
-        return { ...state, at: state.at + windowMs, count: 0, previous: state.count }
-      }
-      return fresh(t)
-    },
-    // In requests times milliseconds, which are whole numbers however large.
-    fits: ({ at, count, previous }, t, rate) => {
-      const current = BigInt(Math.min(count, tokens) + rate) * BigInt(windowMs)
-      const faded = BigInt(Math.min(previous, tokens)) * BigInt(at + windowMs - t)
-      return current + faded <= BigInt(tokens) * BigInt(windowMs)
-    },
-    take: (state, rate) => {
-      if (state.count + rate >= 0) return { ...state, count: state.count + rate }
-      // More is given back than this window took: the rest comes out of the previous one.
-      const rest = -rate - state.count
-      return { ...state, count: 0, previous: Math.max(state.previous - rest, 0) }
-    },
-  }
-}
-
-interface View {
-  readonly now: number
-  readonly state: State
-  /** Whether the state is that of a row. */
-  readonly held: boolean
-}
-
-/** The time of a call and the state that it sees. */
-function view(rules: Rules, row: State | undefined, clockMs: number): View {
-  if (row?.kind !== rules.kind || row.at - clockMs > rules.periodMs) {
-    return { now: clockMs, state: rules.fresh(clockMs), held: false }
-  }
-  const now = Math.max(clockMs, row.at)
-  return { now, state: rules.forward(row, now), held: true }
 }
 
 /** As after giving back everything. */
@@ -191,11 +116,18 @@ function remainingOf(rules: Rules, state: State, now: number): ModelRemaining {
   }
 }
 
-/** The first whole number, from `start` on, at which something begins to hold that then holds for good. */
-function firstFrom(start: number, holds: (n: number) => boolean): number {
+/**
+ * The first whole number, from `start` on, at which something begins to hold that then holds for good.
+ *
+ * @throws Where it does not hold at the largest numbers: the rules are wrong, and the search would not end.
+ */
+export function firstFrom(start: number, holds: (n: number) => boolean): number {
   if (holds(start)) return start
   let step = 1
-  while (!holds(start + step)) step *= 2
+  while (!holds(start + step)) {
+    step *= 2
+    if (step > Number.MAX_SAFE_INTEGER) throw new Error('the model has searched for what never holds')
+  }
   let below = start
   let holding = start + step
   while (holding - below > 1) {

@@ -1,0 +1,384 @@
+import fc from 'fast-check'
+import { DateTime } from 'luxon'
+import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
+import { firstFrom, type ModelPlan, type Rules, type State } from './model.ts'
+
+// The one table of what tests know about the algorithms. A new algorithm is one row in it.
+
+type Constructors = typeof Ratelimit
+
+/** What makes a limiter in the package. */
+export type AlgorithmName = {
+  [Name in keyof Constructors]: Constructors[Name] extends (...args: never[]) => Limiter ? Name : never
+}[keyof Constructors]
+
+/** A limit with numbers. */
+export interface Plan extends ModelPlan {
+  readonly algorithm: AlgorithmName
+  /** The numbers, for a person who reads about a failure. */
+  readonly name: string
+  readonly limiter: Limiter
+  /** The time between two refills, or the length of a window. */
+  readonly stepMs: number
+  /** The same limit, whole for a new key. */
+  readonly startingFull: Plan
+  readonly [fc.toStringMethod]: () => string
+}
+
+interface CountingRow {
+  readonly counts: true
+  /** What of a key's past a limit of another size goes by. */
+  readonly keeps: 'what is left' | 'what was used'
+  /** A debt is paid back little by little, or forgotten when its window ends. */
+  readonly debtsEnd: 'by refills' | 'with the window'
+  /** A threshold that was crossed is not crossed again in the same period by what was given back. */
+  readonly crossesOncePerPeriod: boolean
+  /** What a look says of when the window began that holds this time for a new key. */
+  readonly windowStart: (now: number) => { readonly start?: number }
+  /** Whether half a token can be taken. */
+  readonly takesFractions: boolean
+  /** Whether there may be none of it, which blocks. */
+  readonly mayBeEmpty: boolean
+  /** Whether its periods can have any length. */
+  readonly lengths: 'any' | 'of the calendar'
+  /**
+   * Fixed examples, by name. Of `tokens`, one comes back with each `unit`, or all come back after ten of them. In a calendar
+   * all come back with the month.
+   */
+  readonly examples: Readonly<Record<string, (tokens: number, unit: Duration) => Plan>>
+  /** Any limit. */
+  readonly anyPlan: fc.Arbitrary<Plan>
+  /** Limits so much like this one that they read what it has written. */
+  readonly similar: (plan: Plan) => fc.Arbitrary<Plan>
+  /** A limiter of the shared vectors. */
+  readonly fromVector: (limiter: VectorLimiter) => Plan
+}
+
+/** Without a count there is nothing to keep, to owe or to model. */
+interface UncountedRow {
+  readonly counts: false
+  readonly keeps: 'nothing'
+  readonly limiter: Limiter
+}
+
+export interface VectorLimiter {
+  readonly type: string
+  readonly tokens?: number
+  readonly window?: number
+  readonly refill?: string
+  readonly refillRate?: number
+  readonly interval?: number
+  readonly maxTokens?: number
+}
+
+const EPSILON = 1e-9
+const MAX_PERIOD_MS = 50 * 365 * 86_400_000
+const state = (own: Partial<State> & Pick<State, 'at'>): State => ({
+  tokens: 0,
+  count: 0,
+  previous: 0,
+  ...own,
+})
+
+interface Bucket {
+  readonly refill: 'interval' | 'continuous'
+  readonly refillRate: number
+  readonly interval: Duration
+  readonly maxTokens: number
+  readonly initialTokens: number
+}
+
+function bucket(own: Bucket): Plan {
+  const { refill, refillRate, interval, maxTokens, initialTokens } = own
+  const limiter = Ratelimit.tokenBucket(refillRate, interval, maxTokens, { refill, initialTokens })
+  const stepMs = msOf(interval)
+  const rules: Rules = {
+    capacity: maxTokens,
+    periodMs:
+      refill === 'interval'
+        ? firstFrom(0, (intervals) => intervals * refillRate + EPSILON >= maxTokens) * stepMs
+        : firstFrom(0, (ms) => (ms * refillRate) / stepMs + EPSILON >= maxTokens),
+    fresh: (at) => state({ at, tokens: initialTokens }),
+    forward: (before, t) => {
+      const passed = (t - before.at) / stepMs
+      const intervals = refill === 'interval' ? Math.floor(passed) : passed
+      return {
+        ...before,
+        at: refill === 'interval' ? before.at + intervals * stepMs : t,
+        tokens: Math.min(before.tokens + intervals * refillRate, maxTokens),
+      }
+    },
+    fits: ({ tokens }, _t, rate) => rate <= tokens + EPSILON,
+    take: (before, rate) => ({ ...before, tokens: Math.min(before.tokens - rate, maxTokens) }),
+    used: ({ tokens }) => maxTokens - tokens,
+  }
+  return plan('tokenBucket', own, { limiter, rules, stepMs }, () =>
+    bucket({ ...own, initialTokens: maxTokens }),
+  )
+}
+
+interface Window {
+  readonly tokens: number
+  readonly window: Duration
+}
+
+function fixedWindow(own: Window): Plan {
+  const { tokens, window } = own
+  const stepMs = msOf(window)
+  const rules: Rules = {
+    capacity: tokens,
+    periodMs: stepMs,
+    fresh: (at) => state({ at }),
+    forward: (before, t) => (t < before.at + stepMs ? before : state({ at: t })),
+    ...counting(tokens),
+  }
+  return plan('fixedWindow', own, { limiter: Ratelimit.fixedWindow(tokens, window), rules, stepMs })
+}
+
+function slidingWindow(own: Window): Plan {
+  const { tokens, window } = own
+  const stepMs = msOf(window)
+  const rules: Rules = {
+    capacity: tokens,
+    periodMs: stepMs,
+    fresh: (at) => state({ at }),
+    forward: (before, t) => {
+      if (t < before.at + stepMs) return before
+      if (t >= before.at + 2 * stepMs) return state({ at: t })
+      return { ...before, at: before.at + stepMs, count: 0, previous: before.count }
+    },
+    // In requests times milliseconds, which are whole numbers however large.
+    fits: ({ at, count, previous }, t, rate) => {
+      const current = BigInt(Math.min(count, tokens) + rate) * BigInt(stepMs)
+      const faded = BigInt(Math.min(previous, tokens)) * BigInt(at + stepMs - t)
+      return current + faded <= BigInt(tokens) * BigInt(stepMs)
+    },
+    take: (before, rate) => {
+      if (before.count + rate >= 0) return { ...before, count: before.count + rate }
+      // More is given back than this window took: the rest comes out of the previous one.
+      const rest = -rate - before.count
+      return { ...before, count: 0, previous: Math.max(before.previous - rest, 0) }
+    },
+    used: ({ at, count, previous }, t) => count + Math.ceil((previous * (at + stepMs - t)) / stepMs),
+  }
+  return plan('slidingWindow', own, { limiter: Ratelimit.slidingWindow(tokens, window), rules, stepMs })
+}
+
+interface Calendar {
+  readonly tokens: number
+  readonly period: 'day' | 'week' | 'month' | 'year'
+  readonly timeZone: string
+}
+
+/** The longest ones, with an hour by which clocks are changed. */
+const MAX_HOURS = { day: 25, week: 169, month: 745, year: 8785 } as const
+
+function calendarWindow(own: Calendar): Plan {
+  const { tokens, period, timeZone: zone } = own
+  let last = { start: 0, end: 0 }
+  const startOf = (t: number) => {
+    if (t < last.start || t >= last.end) {
+      const start = DateTime.fromMillis(t, { zone }).startOf(period)
+      last = { start: start.toMillis(), end: start.plus({ [period]: 1 }).toMillis() }
+    }
+    return last.start
+  }
+  const stepMs = MAX_HOURS[period] * 3_600_000
+  const rules: Rules = {
+    capacity: tokens,
+    periodMs: stepMs,
+    fresh: (at) => state({ at: startOf(at) }),
+    // A count that began in the period that holds now was used in it, even if its own plan had another period.
+    forward: (before, t) => (before.at >= startOf(t) ? before : state({ at: startOf(t) })),
+    ...counting(tokens),
+  }
+  const limiter = Ratelimit.calendarWindow(tokens, period, { timeZone: zone })
+  return plan('calendarWindow', own, { limiter, rules, stepMs })
+}
+
+/** A window that counts what was taken from it. */
+function counting(tokens: number): Pick<Rules, 'fits' | 'take' | 'used'> {
+  return {
+    fits: ({ count }, _t, rate) => Math.min(count, tokens) + rate <= tokens,
+    take: (before, rate) => ({ ...before, count: Math.max(before.count + rate, 0) }),
+    used: ({ count }) => count,
+  }
+}
+
+function plan(
+  algorithm: AlgorithmName,
+  numbers: object,
+  made: Pick<Plan, 'limiter' | 'rules' | 'stepMs'>,
+  startingFull?: () => Plan,
+): Plan {
+  const name = `${algorithm} ${JSON.stringify(numbers)}`
+  return {
+    ...{ algorithm, name, ...made, [fc.toStringMethod]: () => name },
+    get startingFull() {
+      return startingFull?.() ?? this
+    },
+  }
+}
+
+function msOf(duration: Duration): number {
+  return Ratelimit.fixedWindow(1, duration).params.periodMs
+}
+
+function tenOf(unit: Duration): number {
+  return 10 * msOf(unit)
+}
+
+const anyTokens = fc.constantFrom(5, 1, 2, 10, 97, 1_000_000, 7_117_401_341)
+const anyWindow = fc.record({
+  tokens: anyTokens,
+  window: fc.constantFrom(1000, 7, 60_000, 86_400_000, 2_592_000_000),
+})
+
+/** Of other sizes, and of lengths so close that what one wrote counts for the others. */
+function similarWindow(stepMs: number): fc.Arbitrary<Window> {
+  return fc.record({
+    tokens: anyTokens,
+    window: fc.constantFrom(stepMs, stepMs, 3 * stepMs, Math.ceil(stepMs / 2)),
+  })
+}
+
+const anyBucket = fc
+  .record({
+    refill: fc.constantFrom('interval' as const, 'continuous' as const),
+    refillRate: fc.constantFrom(1, 5, 0.1, 2.5, 1 / 3, 150),
+    interval: fc.constantFrom(1000, 7, 100, 60_000, 86_400_000),
+    maxTokens: fc.constantFrom(10, 1, 3, 7.5, 0.3, 9000),
+    filled: fc.constantFrom(1, 1, 1, 0, 0.5),
+  })
+  .filter(({ maxTokens, refillRate, interval }) => (maxTokens / refillRate) * interval < MAX_PERIOD_MS)
+  .map(({ filled, ...own }) => bucket({ ...own, initialTokens: own.maxTokens * filled }))
+
+const anyCalendar = fc.record({
+  tokens: anyTokens,
+  period: fc.constantFrom('day', 'week', 'month', 'year'),
+  timeZone: fc.constantFrom('UTC', 'Europe/Berlin', 'Asia/Kathmandu'),
+})
+
+const hourly = (refill: Bucket['refill'], share: number) => (maxTokens: number, interval: Duration) =>
+  bucket({ refill, refillRate: 1, interval, maxTokens, initialTokens: share * maxTokens })
+
+const A_WINDOW = {
+  counts: true,
+  windowStart: (start: number) => ({ start }),
+  keeps: 'what was used',
+  debtsEnd: 'with the window',
+  crossesOncePerPeriod: false,
+  takesFractions: false,
+  mayBeEmpty: true,
+  lengths: 'any',
+} as const
+
+const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow>> = {
+  tokenBucket: {
+    counts: true,
+    keeps: 'what is left',
+    debtsEnd: 'by refills',
+    windowStart: () => ({}),
+    crossesOncePerPeriod: false,
+    takesFractions: true,
+    mayBeEmpty: false,
+    lengths: 'any',
+    examples: {
+      'token bucket': hourly('interval', 1),
+      'token bucket, continuous': hourly('continuous', 1),
+      'token bucket, partly filled': hourly('interval', 0.5),
+    },
+    anyPlan: anyBucket,
+    similar: () => anyBucket,
+    fromVector: ({ refill, refillRate = 0, interval = 0, maxTokens = 0 }) =>
+      bucket({
+        refill: refill === 'continuous' ? 'continuous' : 'interval',
+        ...{ refillRate, interval, maxTokens, initialTokens: maxTokens },
+      }),
+  },
+  slidingWindow: {
+    ...A_WINDOW,
+    examples: { 'sliding window': (tokens, unit) => slidingWindow({ tokens, window: tenOf(unit) }) },
+    anyPlan: anyWindow.map(slidingWindow),
+    similar: ({ stepMs }) => similarWindow(stepMs).map(slidingWindow),
+    fromVector: ({ tokens = 0, window = 0 }) => slidingWindow({ tokens, window }),
+  },
+  fixedWindow: {
+    ...A_WINDOW,
+    examples: { 'fixed window': (tokens, unit) => fixedWindow({ tokens, window: tenOf(unit) }) },
+    anyPlan: anyWindow.map(fixedWindow),
+    similar: ({ stepMs }) => similarWindow(stepMs).map(fixedWindow),
+    fromVector: ({ tokens = 0, window = 0 }) => fixedWindow({ tokens, window }),
+  },
+  calendarWindow: {
+    ...A_WINDOW,
+    crossesOncePerPeriod: true,
+    lengths: 'of the calendar',
+    // Of the example, in UTC.
+    windowStart: (now) => ({ start: Date.UTC(new Date(now).getUTCFullYear(), new Date(now).getUTCMonth()) }),
+    examples: {
+      'calendar window': (tokens) => calendarWindow({ tokens, period: 'month', timeZone: 'UTC' }),
+    },
+    anyPlan: anyCalendar.map(calendarWindow),
+    similar: () => anyCalendar.map(calendarWindow),
+    fromVector: () => {
+      throw new Error('the shared vectors have no calendar')
+    },
+  },
+  unlimited: { counts: false, keeps: 'nothing', limiter: Ratelimit.unlimited() },
+}
+
+/** A fixed example of an algorithm, with what its row says. */
+export interface Example extends Omit<CountingRow, 'examples'> {
+  readonly name: string
+  readonly algorithm: AlgorithmName
+  readonly of: (tokens: number, unit: Duration) => Plan
+}
+
+const rows = Object.entries(ALGORITHMS).flatMap(([algorithm, row]) =>
+  row.counts ? [{ ...row, algorithm: algorithm as AlgorithmName }] : [],
+)
+
+/** All of the algorithms that count. */
+export const allExamples: readonly Example[] = rows.flatMap(({ examples, ...row }) =>
+  Object.entries(examples).map(([name, of]) => ({ ...row, name, of })),
+)
+
+/** Those whose limit is whole for a new key. */
+export const examples: readonly Example[] = allExamples.filter(({ of }) => {
+  const { rules } = of(1, 1000)
+  return rules.fits(rules.fresh(0), 0, 1)
+})
+
+/** The limits without a count. */
+export const uncounted: readonly {
+  readonly name: string
+  readonly algorithm: AlgorithmName
+  readonly limiter: Limiter
+}[] = Object.entries(ALGORITHMS).flatMap(([algorithm, row]) =>
+  row.counts ? [] : [{ name: algorithm, algorithm: algorithm as AlgorithmName, limiter: row.limiter }],
+)
+
+/** Any limits, each algorithm as often as the others. */
+export const anyPlan: fc.Arbitrary<Plan> = fc.oneof(...rows.map((row) => row.anyPlan))
+
+/** A limit, and others that read what it has written. */
+export const similarPlans: fc.Arbitrary<readonly Plan[]> = fc.oneof(
+  ...rows.map((row) =>
+    row.anyPlan.chain((own) =>
+      fc.array(row.similar(own), { maxLength: 3 }).map((others) => [own, ...others]),
+    ),
+  ),
+)
+
+/** The limit of a shared vector. */
+export function planOf(limiter: VectorLimiter): Plan {
+  const row = rows.find(({ algorithm }) => algorithm === limiter.type)
+  if (!row) throw new Error(`a vector of an unknown type: ${limiter.type}`)
+  return row.fromVector(limiter)
+}
+
+/** Whether half a token can be taken from it. */
+export function takesFractions({ algorithm }: Plan): boolean {
+  return rows.some((row) => row.algorithm === algorithm && row.takesFractions)
+}
