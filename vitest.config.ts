@@ -1,52 +1,74 @@
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
 
 type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
+type Drizzle = '0.45' | '1.0'
 
-/**
- * One suite, every database: each driver with each of Drizzle's versions.
- *
- * PGlite has one connection and proves SQL; what two connections do is tested on the server. What is about the package and no
- * database is tested once.
- */
-function project(driver: Driver, drizzle: '0.45' | '1.0'): TestProjectConfiguration {
-  const once = driver === 'pglite' && drizzle === '0.45'
+/** Arithmetic, which is the same whatever is between the limiter and Postgres. */
+const ARITHMETIC = ['answers', 'quotas']
+/** What every driver and each of Drizzle's versions must do alike. */
+const CONTRACT = ['drivers', 'transactions', 'statements', 'tables']
+/** What several connections do. PGlite has one: it proves SQL only. */
+const CONCURRENCY = ['concurrency']
+/** What needs no database of a driver: single modules, and what is shipped and written. */
+const ONCE = ['alone', 'package']
+
+/** The folders that are run on a database. */
+function database(
+  driver: Driver,
+  drizzle: Drizzle,
+  ...folders: readonly string[][]
+): TestProjectConfiguration {
   const hasServer = driver !== 'pglite'
   return {
-    resolve: {
-      alias: [
-        { find: /^drizzle-ratelimit$/, replacement: new URL('src/index.ts', import.meta.url).pathname },
-        {
-          find: /^drizzle-ratelimit\/kysely$/,
-          replacement: new URL('src/kysely.ts', import.meta.url).pathname,
-        },
-        {
-          find: /^drizzle-ratelimit\/schema$/,
-          replacement: new URL('schema/index.ts', import.meta.url).pathname,
-        },
-        ...(drizzle === '1.0' ? [{ find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }] : []),
-      ],
-    },
+    ...resolved(drizzle),
     test: {
-      name: `${driver} ${drizzle}`,
-      include: ['test/**/*.test.ts'],
-      exclude: [...(once ? [] : ['test/package/**']), ...(hasServer ? [] : ['test/concurrency/**'])],
+      ...common(`${driver} ${drizzle}`, folders.flat()),
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
       ...(hasServer ? { globalSetup: 'test/support/global-setup.ts' } : {}),
-      testTimeout: 120_000,
-      hookTimeout: 60_000,
+      // Files share the modules of a process, for loading them, and starting PGlite, takes longer than most tests.
+      isolate: false,
     },
   }
 }
 
+function once(): TestProjectConfiguration {
+  return {
+    ...resolved('0.45'),
+    test: { ...common('once', ONCE), provide: { driver: 'pglite', serverUrl: '' } },
+  }
+}
+
+function common(name: string, folders: readonly string[]) {
+  const include = folders.map((folder) => `test/${folder}/**/*.test.ts`)
+  return { name, include, testTimeout: 120_000, hookTimeout: 60_000 }
+}
+
+function resolved(drizzle: Drizzle) {
+  const source = (find: RegExp, file: string) => ({
+    find,
+    replacement: new URL(file, import.meta.url).pathname,
+  })
+  const alias = [
+    source(/^drizzle-ratelimit$/, 'src/index.ts'),
+    source(/^drizzle-ratelimit\/kysely$/, 'src/kysely.ts'),
+    source(/^drizzle-ratelimit\/schema$/, 'schema/index.ts'),
+    ...(drizzle === '1.0' ? [{ find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }] : []),
+  ]
+  return { resolve: { alias } }
+}
+
 const config: ViteUserConfig = defineConfig({
   test: {
+    // Tests wait for Postgres about as long as they work.
+    maxWorkers: 2,
     projects: [
-      project('pglite', '0.45'),
-      project('node-postgres', '0.45'),
-      project('postgres-js', '0.45'),
-      project('pglite', '1.0'),
-      project('node-postgres', '1.0'),
-      project('postgres-js', '1.0'),
+      once(),
+      database('pglite', '0.45', CONTRACT, ARITHMETIC),
+      database('pglite', '1.0', CONTRACT),
+      database('node-postgres', '0.45', CONTRACT),
+      database('node-postgres', '1.0', CONTRACT, ARITHMETIC, CONCURRENCY),
+      database('postgres-js', '0.45', CONTRACT, CONCURRENCY),
+      database('postgres-js', '1.0', CONTRACT),
     ],
   },
 })

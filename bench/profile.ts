@@ -9,6 +9,7 @@ import { numberArray, textArray } from '../src/statements/calls.ts'
 import { takeManyStatement, takeOneStatement } from '../src/statements/take.ts'
 import { startServer } from '../test/support/server.ts'
 import { keyNumber } from './measure.ts'
+import { median } from './rounds.ts'
 import { createDatabase } from './server/database.ts'
 
 const ROWS = 1_000
@@ -75,10 +76,6 @@ async function timesOf(client: pg.Client, { text, values }: Subject): Promise<Ti
     planningUs: median(all.map((each) => each.planningUs)),
     executionUs: median(all.map((each) => each.executionUs)),
   }
-}
-
-function median(numbers: readonly number[]): number {
-  return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN
 }
 
 const server = await startServer()

@@ -31,7 +31,7 @@ export const bareUpdate: Contender = {
 
 const TEXT = 'update rate_limit_ephemeral set tokens = tokens - 1 where prefix = $1 and key = $2'
 
-/** A named statement: each connection plans it once. */
+/** With a name, each connection plans the statement once. */
 export async function takeOne(db: pg.Pool | pg.Client, prefix: string, key: string): Promise<boolean> {
   const { rowCount } = await db.query({ name: 'bare-update', text: TEXT, values: [prefix, key] })
   return rowCount === 1

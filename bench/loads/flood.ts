@@ -7,7 +7,7 @@ import { type Bench, type Load, withDatabase } from './load.ts'
 import { copyRow } from './rows.ts'
 import { floodWith } from './seconds.ts'
 
-const KNOWN = 20
+const KNOWN_ROWS = 20
 
 /**
  * Only new keys, as an attacker makes them up. They go into a table of one page, and into a large one.
@@ -19,7 +19,7 @@ export const flood: Load = {
   title: 'flood of new keys, 64 callers',
   async run(bench) {
     const { floodRows, rounds } = bench.settings
-    const seconds = new Map<number, (readonly Round[])[]>([KNOWN, floodRows].map((rows) => [rows, []]))
+    const seconds = new Map<number, (readonly Round[])[]>([KNOWN_ROWS, floodRows].map((rows) => [rows, []]))
     bench.progress.expect(rounds * seconds.size)
     const entries = [...seconds].map(([rows, perRound]) => ({
       name: floodInto(rows),
@@ -38,7 +38,7 @@ export const flood: Load = {
     )
     return {
       measured: [...whole, ...first],
-      baseline: floodInto(KNOWN),
+      baseline: floodInto(KNOWN_ROWS),
       comparedBy: 'perSecond',
       seconds: Object.fromEntries([...seconds].map(([rows, all]) => [floodInto(rows), eachSecond(all)])),
     }
@@ -53,7 +53,7 @@ export function firstSecondInto(rows: number): string {
   return `${floodInto(rows)}, first second`
 }
 
-export const FEWEST_ROWS: number = KNOWN
+export const MIN_ROWS: number = KNOWN_ROWS
 
 /** Each flood has a database of its own, because the one before leaves a table and plans behind. */
 function floodOf(rows: number, bench: Bench): Promise<{ whole: Round; seconds: readonly Round[] }> {
@@ -78,10 +78,10 @@ function floodOf(rows: number, bench: Bench): Promise<{ whole: Round; seconds: r
 
 /** Calls alone and together, until Postgres keeps the plans of the statements. */
 async function warmUp(check: (key: string) => Promise<boolean>): Promise<void> {
-  const known = keyNumbers(KNOWN)
-  for (const together of [1, 2, 4, 8, KNOWN]) {
+  const known = keyNumbers(KNOWN_ROWS)
+  for (const together of [1, 2, 4, 8, KNOWN_ROWS]) {
     for (let time = 0; time < 200; time++) {
-      const first = time % (KNOWN - together + 1)
+      const first = time % (KNOWN_ROWS - together + 1)
       await Promise.all(known.slice(first, first + together).map(check))
     }
   }

@@ -11,7 +11,7 @@ import { holdThree } from './holding.ts'
 import { type Load, withDatabase } from './load.ts'
 
 const KEYS = 1_000
-const KNOWN = { locked: 'locked', charged: 'charged' }
+const KNOWN_KEYS = { locked: 'locked', charged: 'charged' }
 export const FREE = 'without held rows'
 export const BESIDE_HELD = 'beside three held rows'
 
@@ -24,7 +24,7 @@ export const held: Load = {
       const { rounds, roundMs, warmUpMs } = bench.settings
       const limiter = defaultLimiter(drizzle({ client: pool }), 'held')
       const check = checkOf(limiter)
-      await makeKeys({ check }, [...keyNumbers(KEYS), ...Object.values(KNOWN)])
+      await makeKeys({ check }, [...keyNumbers(KEYS), ...Object.values(KNOWN_KEYS)])
       const holders = new pg.Pool({ connectionString: url, max: 3 })
       // A connection broke while idle. Its next query reports that.
       holders.on('error', () => {})
@@ -57,7 +57,7 @@ async function besideHeld(
   run: (ms: number) => Promise<Round>,
   ms: number,
 ): Promise<Round> {
-  const keys = { ...KNOWN, made: randomUUID() }
+  const keys = { ...KNOWN_KEYS, made: randomUUID() }
   const release = await holdThree(holders, limiter, keys)
   const check = checkOf(limiter)
   let answered = 0

@@ -1,6 +1,6 @@
 import cliProgress from 'cli-progress'
 
-/** Shows what is being done. */
+/** Shows progress. */
 export interface Progress {
   /** How many turns the load has. */
   expect(turns: number): void

@@ -5,7 +5,7 @@ import { plainSequence } from '../contenders/plain-sequence.ts'
 import { ON_POSTGRES_JS, THIS_PACKAGE } from '../contenders/this-package.ts'
 import { ALONE, BESIDE } from '../loads/cleanup.ts'
 import { BLOCKED, MEMORY_STORE } from '../loads/denials.ts'
-import { FEWEST_ROWS, firstSecondInto, floodInto } from '../loads/flood.ts'
+import { firstSecondInto, floodInto, MIN_ROWS } from '../loads/flood.ts'
 import { BESIDE_HELD, FREE } from '../loads/held.ts'
 import { HOT_SHARE, INDEXES_KB, TABLE_KB } from '../loads/hot-updates.ts'
 import { BARE_INSIDE, INSIDE } from '../loads/in-transaction.ts'
@@ -47,8 +47,8 @@ export function targets({ fewRows, manyRows, floodRows }: Settings): Target[] {
     compared('1-caller', 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.7 }),
     compared(unprepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 4 }),
     compared(prepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 1.8 }),
-    compared('flood', 'perSecond', floodInto(FEWEST_ROWS), floodInto(floodRows), { atLeast: 0.5 }),
-    compared('flood', 'perSecond', firstSecondInto(FEWEST_ROWS), firstSecondInto(floodRows), {
+    compared('flood', 'perSecond', floodInto(MIN_ROWS), floodInto(floodRows), { atLeast: 0.5 }),
+    compared('flood', 'perSecond', firstSecondInto(MIN_ROWS), firstSecondInto(floodRows), {
       atLeast: 0.5,
     }),
     compared('held', 'p99Ms', BESIDE_HELD, FREE, { atMost: 2 }),

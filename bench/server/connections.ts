@@ -3,7 +3,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 
 /** All contenders have pools of this size. */
-const MOST_CONNECTIONS = 16
+const MAX_CONNECTIONS = 16
 
 /** The connections of contenders to their stores. Contenders with the same driver share its pool. */
 export interface Connections {
@@ -21,10 +21,10 @@ export interface Connections {
 
 /** A connection is made when it is first used. */
 export function connectTo(url: string): Connections {
-  const pool = new pg.Pool({ connectionString: url, max: MOST_CONNECTIONS, idleTimeoutMillis: 0 })
+  const pool = new pg.Pool({ connectionString: url, max: MAX_CONNECTIONS, idleTimeoutMillis: 0 })
   // A connection broke while idle. Its next query reports that.
   pool.on('error', () => {})
-  const postgresJs = postgres(url, { max: MOST_CONNECTIONS, onnotice: () => {} })
+  const postgresJs = postgres(url, { max: MAX_CONNECTIONS, onnotice: () => {} })
   const redisUrl = process.env['REDIS_URL']
   const redis = redisUrl ? new Redis(redisUrl, { lazyConnect: true }) : undefined
   return {

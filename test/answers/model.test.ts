@@ -14,6 +14,8 @@ import {
 import { Model, type ModelRemaining } from '../support/model.ts'
 import vectorsFile from '../vectors.json' with { type: 'json' }
 
+// Slow: thousands of calls, of which each depends on those before it.
+
 const database = useDatabase()
 
 interface Vector {

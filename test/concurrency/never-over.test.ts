@@ -3,6 +3,8 @@ import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { examples } from '../support/limits.ts'
 
+// Slow: a race needs many calls of many connections to show.
+
 const CONNECTIONS = 32
 const database = useDatabase()
 

@@ -3,6 +3,8 @@ import { type LimitResult, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 
+// Slow: a race needs many calls of many connections to show.
+
 const CONNECTIONS = 24
 const TOKENS = 240
 const THRESHOLDS = [0.25, 0.5, 0.8, 1]
@@ -39,8 +41,8 @@ class Told {
   }
 }
 
-/** The middle of three months, in each of which the limits are new. */
-const months = [0, 1, 2].map((month) => Date.UTC(2026, month, 15))
+/** The middle of two months, in each of which the limits are new. */
+const months = [0, 1].map((month) => Date.UTC(2026, month, 15))
 
 test('24 connections on one window: each threshold is told once, in each of its periods', async () => {
   const clock = new TestClock()

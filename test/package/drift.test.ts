@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { copyForKit, type KitProject } from './kit.ts'
 
+// Slow: each test starts drizzle-kit.
+
 /** The files that drizzle-kit would add or change in drizzle/, and what it says about it. */
 async function generate(project: KitProject): Promise<{ written: string[]; said: string }> {
   const before = await project.read('drizzle')

@@ -3,6 +3,8 @@ import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 
+// Slow: each example is a process of its own, which loads the sources and starts PGlite.
+
 const run = promisify(execFile)
 
 test('the quickstart shows what it says', async () => {

@@ -5,6 +5,8 @@ import { catalogsOf } from '../support/catalogs.ts'
 import { emptyDatabase, type TestDatabase } from '../support/databases.ts'
 import { copyForKit } from './kit.ts'
 
+// Slow: each test starts drizzle-kit.
+
 /** What drizzle-kit writes for someone's schema file, run on an empty database. */
 async function generated(schemaFile: string): Promise<{ sql: string; database: TestDatabase }> {
   const project = await copyForKit()

@@ -4,6 +4,8 @@ import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 
+// Slow: each test starts the type checker.
+
 const run = promisify(execFile)
 const root = resolve('.')
 let folder: string

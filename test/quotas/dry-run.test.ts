@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { type LimitResult, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const DRY = { dryRun: true }

@@ -3,10 +3,10 @@ import { type Limiter, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { Model } from '../support/model.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
-const MOST = Number.MAX_SAFE_INTEGER
+const MAX_RATE = Number.MAX_SAFE_INTEGER
 
 describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
   test.each([
@@ -128,15 +128,15 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
   test('huge debts upon debts are numbers', async () => {
     const { quota } = quotaOn(database, limiter)
     for (let times = 1; times <= 4; times++) {
-      const answer = await quota.limit('key', { rate: MOST, force: true })
+      const answer = await quota.limit('key', { rate: MAX_RATE, force: true })
       expect(answer).toMatchObject({ success: true, remaining: 0 })
       expect(answer.reset).toBeGreaterThan(JANUARY.start)
       const { used } = await quota.getRemaining('key')
-      expect(used).toBeGreaterThanOrEqual(MOST)
+      expect(used).toBeGreaterThanOrEqual(MAX_RATE)
       expect(used).toBeLessThan(Number.POSITIVE_INFINITY)
     }
     const atOnce = await Promise.all(
-      Array.from({ length: 1100 }, () => quota.limit('key', { rate: MOST, force: true })),
+      Array.from({ length: 1100 }, () => quota.limit('key', { rate: MAX_RATE, force: true })),
     )
     for (const answer of atOnce) {
       expect(answer.success).toBe(true)
@@ -152,12 +152,12 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
 
 describe('huge debts end', () => {
   const fast: Record<string, Limiter> = {
-    'interval bucket': Ratelimit.tokenBucket(MOST, '1s', MOST),
-    'continuous bucket': Ratelimit.tokenBucket(MOST, '1s', MOST, { refill: 'continuous' }),
+    'interval bucket': Ratelimit.tokenBucket(MAX_RATE, '1s', MAX_RATE),
+    'continuous bucket': Ratelimit.tokenBucket(MAX_RATE, '1s', MAX_RATE, { refill: 'continuous' }),
   }
   test.each(Object.entries({ ...TEN, ...fast }))('%s', async (_, limiter) => {
     const { clock, quota } = quotaOn(database, limiter)
-    for (let times = 0; times < 4; times++) await quota.limit('key', { rate: MOST, force: true })
+    for (let times = 0; times < 4; times++) await quota.limit('key', { rate: MAX_RATE, force: true })
     const { retryAfter } = await quota.limit('key')
     expect(retryAfter).toBeLessThan(Number.POSITIVE_INFINITY)
     clock.advance(retryAfter)

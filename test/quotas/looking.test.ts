@@ -3,7 +3,7 @@ import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { Model } from '../support/model.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 

@@ -4,7 +4,7 @@ import { useDatabase } from '../support/databases.ts'
 import { uncounted } from '../support/limits.ts'
 import { Model } from '../support/model.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, oneOfEachKind, quotaOn, TEN } from './kinds.ts'
+import { HOUR_MS, JANUARY, kinds, oneOfEachKind, quotaOn, TEN } from './ten.ts'
 
 const database = useDatabase()
 

@@ -4,7 +4,7 @@ import { useDatabase } from '../support/databases.ts'
 import { uncounted } from '../support/limits.ts'
 import { firstFrom, Model } from '../support/model.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const settlings = [

@@ -2,13 +2,13 @@ import { describe, expect, test } from 'vitest'
 import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const BOTH = { thresholds: [0.8, 1] }
 
 function crossedBy(answer: LimitResult): readonly number[] {
-  // Who has crossed nothing is told nothing.
+  // A call that crosses nothing reports nothing.
   expect(answer).not.toMatchObject({ crossed: [] })
   return (answer.success && answer.crossed) || []
 }
@@ -131,7 +131,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     const denying = { ratelimit: silent, key: 'denies', rate: 11 }
     const denied = await Ratelimit.limitAll([...requests, denying])
     expect(denied.success).toBe(false)
-    // Nor is told again what was crossed before.
+    // What was crossed before is not reported again.
     expect(denied.results.map(crossedBy)).toEqual([[], [], [], []])
     const { results } = await Ratelimit.limitAll(requests)
     expect(results.map(crossedBy)).toEqual([[], [], [0.8, 1]])

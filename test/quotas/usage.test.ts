@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, rateLimitTables, usage } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './kinds.ts'
+import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const DURABLE = { durable: true } as const

@@ -4,7 +4,7 @@ import { Ratelimit } from '../../src/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 
 const driver = inject('driver')
-// PGlite alone makes nothing of a name.
+// PGlite alone ignores a name.
 const named = driver !== 'pglite'
 const database = useDatabase()
 const options = { limiter: Ratelimit.tokenBucket(5, '10s', 100), cleanupProbability: 0 }

@@ -1,7 +1,7 @@
 import type { TestDatabase } from './databases.ts'
 
 /**
- * What Postgres' catalogs say of everything in a Postgres schema, one line a thing: relations with their persistence and
+ * Everything in a Postgres schema as the catalogs describe it, one line each: relations with their persistence and
  * storage parameters, columns in their order, constraints and indexes.
  */
 export async function catalogsOf({ rows }: Pick<TestDatabase, 'rows'>, schema = 'public'): Promise<string[]> {

@@ -1,4 +1,4 @@
-/** A time that moves only when told to. */
+/** A clock that moves only when told to. */
 export class TestClock {
   ms: number
 

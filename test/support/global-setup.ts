@@ -13,9 +13,12 @@ declare global {
   var testServer: { readonly started: Promise<Server>; users: number } | undefined
 }
 
+/** What is written need not outlive the tests, and nothing happens in the background while they count. */
+const FLEETING = ['fsync=off', 'full_page_writes=off', 'autovacuum=off', 'deadlock_timeout=100ms']
+
 /** One server for all projects; each test file makes databases of its own on it. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  globalThis.testServer ??= { started: startServer(), users: 0 }
+  globalThis.testServer ??= { started: startServer(FLEETING), users: 0 }
   const shared = globalThis.testServer
   shared.users++
   const server = await shared.started

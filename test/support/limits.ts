@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
+import type { StoredLimiter } from '../../src/algorithms/algorithm.ts'
 import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
 import { firstFrom, type ModelPlan, type Rules, type State } from './model.ts'
 
@@ -17,7 +18,7 @@ export interface Plan extends ModelPlan {
   readonly algorithm: AlgorithmName
   /** The numbers, for a person who reads about a failure. */
   readonly name: string
-  readonly limiter: Limiter
+  readonly limiter: StoredLimiter
   /** The time between two refills, or the length of a window. */
   readonly stepMs: number
   /** The same limit, whole for a new key. */
@@ -80,7 +81,7 @@ const state = (own: Partial<State> & Pick<State, 'at'>): State => ({
   ...own,
 })
 
-interface Bucket {
+interface BucketNumbers {
   readonly refill: 'interval' | 'continuous'
   readonly refillRate: number
   readonly interval: Duration
@@ -88,7 +89,7 @@ interface Bucket {
   readonly initialTokens: number
 }
 
-function bucket(own: Bucket): Plan {
+function bucketPlan(own: BucketNumbers): Plan {
   const { refill, refillRate, interval, maxTokens, initialTokens } = own
   const limiter = Ratelimit.tokenBucket(refillRate, interval, maxTokens, { refill, initialTokens })
   const stepMs = msOf(interval)
@@ -112,17 +113,17 @@ function bucket(own: Bucket): Plan {
     take: (before, rate) => ({ ...before, tokens: Math.min(before.tokens - rate, maxTokens) }),
     used: ({ tokens }) => maxTokens - tokens,
   }
-  return plan('tokenBucket', own, { limiter, rules, stepMs }, () =>
-    bucket({ ...own, initialTokens: maxTokens }),
+  return planWith('tokenBucket', own, { limiter, rules, stepMs }, () =>
+    bucketPlan({ ...own, initialTokens: maxTokens }),
   )
 }
 
-interface Window {
+interface WindowNumbers {
   readonly tokens: number
   readonly window: Duration
 }
 
-function fixedWindow(own: Window): Plan {
+function fixedWindowPlan(own: WindowNumbers): Plan {
   const { tokens, window } = own
   const stepMs = msOf(window)
   const rules: Rules = {
@@ -132,10 +133,10 @@ function fixedWindow(own: Window): Plan {
     forward: (before, t) => (t < before.at + stepMs ? before : state({ at: t })),
     ...counting(tokens),
   }
-  return plan('fixedWindow', own, { limiter: Ratelimit.fixedWindow(tokens, window), rules, stepMs })
+  return planWith('fixedWindow', own, { limiter: Ratelimit.fixedWindow(tokens, window), rules, stepMs })
 }
 
-function slidingWindow(own: Window): Plan {
+function slidingWindowPlan(own: WindowNumbers): Plan {
   const { tokens, window } = own
   const stepMs = msOf(window)
   const rules: Rules = {
@@ -161,10 +162,10 @@ function slidingWindow(own: Window): Plan {
     },
     used: ({ at, count, previous }, t) => count + Math.ceil((previous * (at + stepMs - t)) / stepMs),
   }
-  return plan('slidingWindow', own, { limiter: Ratelimit.slidingWindow(tokens, window), rules, stepMs })
+  return planWith('slidingWindow', own, { limiter: Ratelimit.slidingWindow(tokens, window), rules, stepMs })
 }
 
-interface Calendar {
+interface CalendarNumbers {
   readonly tokens: number
   readonly period: 'day' | 'week' | 'month' | 'year'
   readonly timeZone: string
@@ -173,7 +174,7 @@ interface Calendar {
 /** The longest ones, with an hour by which clocks are changed. */
 const MAX_HOURS = { day: 25, week: 169, month: 745, year: 8785 } as const
 
-function calendarWindow(own: Calendar): Plan {
+function calendarWindowPlan(own: CalendarNumbers): Plan {
   const { tokens, period, timeZone: zone } = own
   let last = { start: 0, end: 0 }
   const startOf = (t: number) => {
@@ -193,7 +194,7 @@ function calendarWindow(own: Calendar): Plan {
     ...counting(tokens),
   }
   const limiter = Ratelimit.calendarWindow(tokens, period, { timeZone: zone })
-  return plan('calendarWindow', own, { limiter, rules, stepMs })
+  return planWith('calendarWindow', own, { limiter, rules, stepMs })
 }
 
 /** A window that counts what was taken from it. */
@@ -205,7 +206,7 @@ function counting(tokens: number): Pick<Rules, 'fits' | 'take' | 'used'> {
   }
 }
 
-function plan(
+function planWith(
   algorithm: AlgorithmName,
   numbers: object,
   made: Pick<Plan, 'limiter' | 'rules' | 'stepMs'>,
@@ -235,7 +236,7 @@ const anyWindow = fc.record({
 })
 
 /** Of other sizes, and of lengths so close that what one wrote counts for the others. */
-function similarWindow(stepMs: number): fc.Arbitrary<Window> {
+function similarWindow(stepMs: number): fc.Arbitrary<WindowNumbers> {
   return fc.record({
     tokens: anyTokens,
     window: fc.constantFrom(stepMs, stepMs, 3 * stepMs, Math.ceil(stepMs / 2)),
@@ -251,7 +252,7 @@ const anyBucket = fc
     filled: fc.constantFrom(1, 1, 1, 0, 0.5),
   })
   .filter(({ maxTokens, refillRate, interval }) => (maxTokens / refillRate) * interval < MAX_PERIOD_MS)
-  .map(({ filled, ...own }) => bucket({ ...own, initialTokens: own.maxTokens * filled }))
+  .map(({ filled, ...own }) => bucketPlan({ ...own, initialTokens: own.maxTokens * filled }))
 
 const anyCalendar = fc.record({
   tokens: anyTokens,
@@ -259,8 +260,8 @@ const anyCalendar = fc.record({
   timeZone: fc.constantFrom('UTC', 'Europe/Berlin', 'Asia/Kathmandu'),
 })
 
-const hourly = (refill: Bucket['refill'], share: number) => (maxTokens: number, interval: Duration) =>
-  bucket({ refill, refillRate: 1, interval, maxTokens, initialTokens: share * maxTokens })
+const hourly = (refill: BucketNumbers['refill'], share: number) => (maxTokens: number, interval: Duration) =>
+  bucketPlan({ refill, refillRate: 1, interval, maxTokens, initialTokens: share * maxTokens })
 
 const A_WINDOW = {
   counts: true,
@@ -291,24 +292,24 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow>> = 
     anyPlan: anyBucket,
     similar: () => anyBucket,
     fromVector: ({ refill, refillRate = 0, interval = 0, maxTokens = 0 }) =>
-      bucket({
+      bucketPlan({
         refill: refill === 'continuous' ? 'continuous' : 'interval',
         ...{ refillRate, interval, maxTokens, initialTokens: maxTokens },
       }),
   },
   slidingWindow: {
     ...A_WINDOW,
-    examples: { 'sliding window': (tokens, unit) => slidingWindow({ tokens, window: tenOf(unit) }) },
-    anyPlan: anyWindow.map(slidingWindow),
-    similar: ({ stepMs }) => similarWindow(stepMs).map(slidingWindow),
-    fromVector: ({ tokens = 0, window = 0 }) => slidingWindow({ tokens, window }),
+    examples: { 'sliding window': (tokens, unit) => slidingWindowPlan({ tokens, window: tenOf(unit) }) },
+    anyPlan: anyWindow.map(slidingWindowPlan),
+    similar: ({ stepMs }) => similarWindow(stepMs).map(slidingWindowPlan),
+    fromVector: ({ tokens = 0, window = 0 }) => slidingWindowPlan({ tokens, window }),
   },
   fixedWindow: {
     ...A_WINDOW,
-    examples: { 'fixed window': (tokens, unit) => fixedWindow({ tokens, window: tenOf(unit) }) },
-    anyPlan: anyWindow.map(fixedWindow),
-    similar: ({ stepMs }) => similarWindow(stepMs).map(fixedWindow),
-    fromVector: ({ tokens = 0, window = 0 }) => fixedWindow({ tokens, window }),
+    examples: { 'fixed window': (tokens, unit) => fixedWindowPlan({ tokens, window: tenOf(unit) }) },
+    anyPlan: anyWindow.map(fixedWindowPlan),
+    similar: ({ stepMs }) => similarWindow(stepMs).map(fixedWindowPlan),
+    fromVector: ({ tokens = 0, window = 0 }) => fixedWindowPlan({ tokens, window }),
   },
   calendarWindow: {
     ...A_WINDOW,
@@ -317,10 +318,10 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow>> = 
     // Of the example, in UTC.
     windowStart: (now) => ({ start: Date.UTC(new Date(now).getUTCFullYear(), new Date(now).getUTCMonth()) }),
     examples: {
-      'calendar window': (tokens) => calendarWindow({ tokens, period: 'month', timeZone: 'UTC' }),
+      'calendar window': (tokens) => calendarWindowPlan({ tokens, period: 'month', timeZone: 'UTC' }),
     },
-    anyPlan: anyCalendar.map(calendarWindow),
-    similar: () => anyCalendar.map(calendarWindow),
+    anyPlan: anyCalendar.map(calendarWindowPlan),
+    similar: () => anyCalendar.map(calendarWindowPlan),
     fromVector: () => {
       throw new Error('the shared vectors have no calendar')
     },

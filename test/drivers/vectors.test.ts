@@ -5,6 +5,8 @@ import { useDatabase } from '../support/databases.ts'
 import { planOf, type VectorLimiter } from '../support/limits.ts'
 import vectorsFile from '../vectors.json' with { type: 'json' }
 
+// Slow: every vector in every way, call by call.
+
 interface Step {
   readonly at: number
   readonly op: string
@@ -17,7 +19,7 @@ const vectors: readonly { name: string; limiter: VectorLimiter; steps: readonly 
   vectorsFile.vectors
 const database = useDatabase()
 
-/** Ways of making the same calls, which must all give the same answers. */
+/** Ways to make the same calls. All must give the same answers. */
 const ways: Record<
   string,
   (ratelimit: Ratelimit, key: string, rate: number, times: number) => Promise<unknown>

@@ -3,6 +3,8 @@ import { DateTime, IANAZone } from 'luxon'
 import { describe, expect, test } from 'vitest'
 import { type CalendarPeriod, type Period, type PeriodAt, periodsOf } from '../../src/calendar.ts'
 
+// Slow: thousands of periods, each worked out twice.
+
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 const DAY_MS = 24 * HOUR_MS

@@ -70,5 +70,5 @@ export function quotaOn(
   return { clock, prefix, config, quota: new Ratelimit(config), rows }
 }
 
-/** What rolls a transaction back, and is expected to come out of it. */
+/** Thrown to roll a transaction back. The transaction rejects with it. */
 export const UNDO: Error = new Error('undo')

@@ -7,7 +7,7 @@ import { useDatabase } from '../support/databases.ts'
 
 const database = useDatabase()
 
-/** Each method once, on a database that may have peculiarities. */
+/** Each method once, on the given database. */
 async function worksOn(db: Database, prefix: string): Promise<void> {
   const limiter = Ratelimit.fixedWindow(3, '1h')
   const ratelimit = new Ratelimit({ db, limiter, prefix, durable: true, cleanupProbability: 1 })
@@ -63,7 +63,7 @@ test('a query cache of strategy all does not answer for the database', async () 
   await worksOn(db, 'cache')
   await db.transaction((tx) => worksOn(tx as Database, 'cache in a transaction'))
   expect(cache.puts).toBe(0)
-  // It does cache what is asked of it: the test would see it.
+  // The cache works: the test would see a cached answer.
   await db.select().from(rateLimitEphemeral)
   expect(cache.puts).toBe(1)
 })
