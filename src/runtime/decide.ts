@@ -57,7 +57,7 @@ export class AloneDecider implements Decider {
     const purpose = sorted[0]?.request.purpose
     if (purpose === 'look') return this.#decideBy(askToLook, sorted, done)
     const missing = await this.#decideBy(askToTake, sorted, done)
-    return missing.length > 0 ? this.#decideBy(askToMakeAtOnce, missing, done) : missing
+    return missing.length > 0 ? this.#decideBy(askToMakeAtOnce, inLockOrder(missing), done) : missing
   }
 
   async decideAlone(group: Group): Promise<void> {
@@ -81,48 +81,74 @@ export class AloneDecider implements Decider {
    */
   async #decideBy(
     ask: typeof askToTake,
-    groups: readonly Group[],
+    all: readonly Group[],
     done: (group: Group) => void,
-    periodMs?: number,
   ): Promise<readonly Group[]> {
-    let answers: Answers
+    const undecided: Group[] = []
+    const parts: Part[] = [{ groups: all }]
+    let slow = 0
+    let everybodyIsSlow: RatelimitError | undefined
+    // Level by level: a key that holds up its half leaves the other half fast.
+    for (const { groups, periodMs } of parts) {
+      const answers = everybodyIsSlow ?? (await this.#answersTo(ask, groups, periodMs))
+      if (answers instanceof RatelimitError) {
+        const isHeld = ask === askToMakeAtOnce && answers.sqlState === LOCK_NOT_AVAILABLE
+        if (isTimeout(answers) && !isHeld && ++slow > MAX_SLOW) everybodyIsSlow = answers
+        const isOfOne = isHeld || isOfOneValue(answers) || (isTimeout(answers) && !everybodyIsSlow)
+        if (isOfOne && groups.length > 1) {
+          const half = Math.ceil(groups.length / 2)
+          parts.push({ groups: groups.slice(0, half), periodMs }, { groups: groups.slice(half), periodMs })
+        } else if (isHeld) {
+          undecided.push(...groups)
+        } else {
+          for (const group of groups) {
+            fail(group, answers)
+            done(group)
+          }
+        }
+        continue
+      }
+      if (slow > 0) slow--
+      // Sent with the wrong calendar period: once more with the right one.
+      const again: Group[] = []
+      let rightMs = 0
+      for (let i = 0; i < groups.length; i++) {
+        const [group, decision] = [groups[i] as Group, answers[i]]
+        if (decision && applies(group, decision)) {
+          fulfil(group, decision)
+          done(group)
+        } else if (decision && periodMs === undefined) {
+          this.#learn(decision)
+          rightMs = decision.now
+          again.push(group)
+        } else undecided.push(group)
+      }
+      if (again.length > 0) parts.push({ groups: again, periodMs: rightMs })
+    }
+    return undecided
+  }
+
+  /** The answers of one statement, or the error that it failed with. */
+  async #answersTo(
+    ask: typeof askToTake,
+    groups: readonly Group[],
+    periodMs: number | undefined,
+  ): Promise<Answers | RatelimitError> {
     try {
       await this.#prepare?.()
       const asking = periodMs === undefined ? this.#asking() : { ...this.#alone, periodMs }
-      answers = await ask(asking, groups).catch((error) => tryAgain(error, () => ask(asking, groups)))
+      return await ask(asking, groups).catch((error) => tryAgain(error, () => ask(asking, groups)))
     } catch (error) {
-      const failure = toRatelimitError(error)
-      const isHeld = ask === askToMakeAtOnce && failure.sqlState === LOCK_NOT_AVAILABLE
-      if (isHeld && groups.length === 1) return groups
-      if (groups.length === 1 || !(isHeld || isOfOneValue(failure))) {
-        for (const group of groups) {
-          fail(group, failure)
-          done(group)
-        }
-        return []
-      }
-      const half = Math.ceil(groups.length / 2)
-      const first = await this.#decideBy(ask, groups.slice(0, half), done)
-      return [...first, ...(await this.#decideBy(ask, groups.slice(half), done))]
+      return toRatelimitError(error)
     }
-    const undecided: Group[] = []
-    // Sent with the wrong calendar period: once more with the right one.
-    const again: Group[] = []
-    let rightMs = 0
-    for (let i = 0; i < groups.length; i++) {
-      const [group, decision] = [groups[i] as Group, answers[i]]
-      if (decision && applies(group, decision)) {
-        fulfil(group, decision)
-        done(group)
-      } else if (decision && periodMs === undefined) {
-        this.#learn(decision)
-        rightMs = decision.now
-        again.push(group)
-      } else undecided.push(group)
-    }
-    if (again.length === 0) return undecided
-    return [...undecided, ...(await this.#decideBy(ask, again, done, rightMs))]
   }
+}
+
+/** Groups for one statement. */
+interface Part {
+  readonly groups: readonly Group[]
+  /** The time in the calendar period to ask for, if it is known better than by the clocks. */
+  readonly periodMs?: number | undefined
 }
 
 function fulfil({ calls }: Group, decision: Decision): void {
@@ -138,6 +164,22 @@ function askToMakeAtOnce(asking: Asking, asked: readonly Asked[]): Promise<Answe
 }
 
 const LOCK_NOT_AVAILABLE = '55P03'
+const QUERY_CANCELED = '57014'
+
+/**
+ * How many more statements of a batch may run into a timeout than not. After that, the rest of the batch
+ * fails without being sent.
+ *
+ * Each of them takes as long as the timeout. One slow key makes one half of each level slow and leaves the
+ * other fast, so the numbers stay close together, and even two such keys are found. A database that is slow
+ * for everybody is asked five times, however many keys there are.
+ */
+const MAX_SLOW = 4
+
+/** Whether a `lock_timeout` or `statement_timeout` ended the statement, or somebody cancelled it. */
+function isTimeout({ sqlState }: RatelimitError): boolean {
+  return sqlState === LOCK_NOT_AVAILABLE || sqlState === QUERY_CANCELED
+}
 
 /**
  * Whether one key can be the cause: a value that this database cannot store, such as one outside its
