@@ -9,7 +9,11 @@ import type { Database } from './database/database.ts'
 export interface KyselyDatabase {
   readonly isTransaction: boolean
   executeQuery(query: CompiledQuery): Promise<unknown>
-  transaction(): { execute<T>(work: (trx: KyselyDatabase) => Promise<T>): Promise<T> }
+  transaction(): {
+    setIsolationLevel(level: 'read committed'): {
+      execute<T>(work: (trx: KyselyDatabase) => Promise<T>): Promise<T>
+    }
+  }
 }
 
 /**
@@ -44,7 +48,11 @@ function databaseOf(kysely: KyselyDatabase): Database {
       const { sql, params } = dialect.sqlToQuery(query)
       return kysely.executeQuery(CompiledQuery.raw(sql, params))
     },
-    transaction: (work) => kysely.transaction().execute((trx) => work(fromKysely(trx))),
+    transaction: (work) =>
+      kysely
+        .transaction()
+        .setIsolationLevel('read committed')
+        .execute((trx) => work(fromKysely(trx))),
     refreshMaterializedView: undefined,
   }
   return kysely.isTransaction ? { ...database, rollback: undefined } : database

@@ -112,8 +112,9 @@ export class Ratelimit {
    * `tx` it joins yours. The rows are locked in one order, so it never deadlocks with itself or with single
    * checks. Requests for the same row are added up.
    *
-   * @throws RatelimitError `INVALID_OPTION` for no requests, for limiters of different databases, and for one
-   * row under different limits; what {@link Ratelimit.limit} throws.
+   * @throws RatelimitError `INVALID_OPTION` for no requests, for limiters of different databases, for one row
+   * under different limits, and for a driver without interactive transactions; what {@link Ratelimit.limit}
+   * throws.
    *
    * @example
    * ```ts

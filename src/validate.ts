@@ -2,6 +2,7 @@ import { is } from 'drizzle-orm'
 import { PgTable } from 'drizzle-orm/pg-core'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { LimitOptions, RatelimitConfig } from './config.ts'
+import { lacksClient } from './database/session.ts'
 import { RatelimitError } from './errors.ts'
 import type { Call, Purpose } from './runtime/call.ts'
 
@@ -35,6 +36,7 @@ export function checkConfig(config: RatelimitConfig): void {
     'thresholds must be shares of the limit, above 0.',
   )
   checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
+  checkOption(!lacksClient(db), 'db has no client: drizzle was called with undefined.')
   checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
   checkOption(
     tables === undefined || (is(tables?.ephemeral, PgTable) && is(tables?.durable, PgTable)),

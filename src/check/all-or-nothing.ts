@@ -7,6 +7,7 @@ import type { Decision, Table } from '../runtime/call.ts'
 import { applies, decideOne } from '../runtime/decide.ts'
 import { compareText, textArray } from '../statements/calls.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
+import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
 import { groupBy, quotedName, type RowRequest } from './add-up.ts'
 import { availableIn } from './answer.ts'
@@ -24,11 +25,15 @@ export interface Decisions {
  * all of them. If all have enough, it takes from all. It takes at the time of the look, so that nothing can
  * be denied any more.
  */
-export async function takeAllOrNone(tx: Connection, rows: readonly RowRequest[]): Promise<Decisions> {
+export async function takeAllOrNone(
+  tx: Connection,
+  rows: readonly RowRequest[],
+  commit: Commit,
+): Promise<Decisions> {
   const groups = groupBy(rows, (row) =>
     JSON.stringify([quotedName(row), row.namespace.prefix, row.limiter.signature]),
   )
-  const inserted = await lockAll(tx, rows)
+  const inserted = await lockAll(tx, rows, commit)
   const looks = new Map<RowRequest, Decision>()
   for (const group of groups) await look(tx, group, looks)
 
@@ -60,13 +65,14 @@ export function fits({ rate, limiter }: RowRequest, look: Decision): boolean {
 async function lockAll(
   tx: Connection,
   rows: readonly RowRequest[],
+  commit: Commit,
 ): Promise<readonly { readonly table: Table; readonly names: Values }[]> {
   const inserted: { table: Table; names: Values }[] = []
   const tables = groupBy(rows, quotedName)
   for (const ofTable of tables.toSorted(([one], [other]) => compareText(nameOf(one), nameOf(other)))) {
     const { table } = ofTable[0] as RowRequest
     const names = namesOf(ofTable)
-    const statement = kept(table.statements, 'lock', () => lockStatement(table.table))
+    const statement = kept(table.statements, `lock ${commit}`, () => lockStatement(table.table, commit))
     const made = await runKept(tx, statement, ANY_SIZE, names)
     if (made.length > 0) inserted.push({ table, names })
   }

@@ -1,7 +1,8 @@
 import { connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
-import { inTransaction } from '../database/retry.ts'
+import { inTransaction } from '../database/transaction.ts'
 import type { Call } from '../runtime/call.ts'
+import { commitTogether } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, fits, found, takeAllOrNone } from './all-or-nothing.ts'
@@ -18,7 +19,8 @@ export interface LimiterCall {
 /**
  * Decides all calls together: all are consumed, or none is. Gives their answers in their order.
  *
- * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
+ * @throws RatelimitError `INVALID_OPTION` for no calls, for limiters of different databases, and for a driver
+ * without interactive transactions.
  */
 export async function decideAll(
   calls: readonly LimiterCall[],
@@ -37,7 +39,9 @@ export async function decideAll(
   const rowOf = addUp(charges)
   const rows = [...new Set(rowOf.values())]
   try {
-    const decisions = joined ? await takeAllOrNone(joined, rows) : await decideAlone(checkers, rows)
+    const decisions = joined
+      ? await takeAllOrNone(joined, rows, 'as the session')
+      : await decideAlone(checkers, rows)
     const answers = answersOf(charges, rowOf, decisions)
     return calls.map(({ checker, call }) =>
       isRequest(call)
@@ -55,7 +59,10 @@ async function decideAlone(checkers: readonly Checker[], rows: readonly RowReque
   const { home } = (checkers[0] as Checker).config
   const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
   for (const { config } of checkers) await config.ensureTables?.()
-  const decisions = await inTransaction(home.db, (tx) => takeAllOrNone(connectionTo(tx, home.keeping), rows))
+  const commit = commitTogether(checkers.map(({ config }) => config.commit))
+  const decisions = await inTransaction(home.db, (tx) =>
+    takeAllOrNone(connectionTo(tx, home.keeping), rows, commit),
+  )
   for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
   return decisions
 }

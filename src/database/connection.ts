@@ -1,5 +1,5 @@
-import { entityKind } from 'drizzle-orm'
 import { type Database, isTransaction } from './database.ts'
+import { kindsOf } from './session.ts'
 
 /**
  * What asks for rows as the driver gives them: nothing in 0.45, where the argument is a list of fields, and a
@@ -55,18 +55,4 @@ function namingSession({ _: inner }: Database): NamingSession | undefined {
 
 function handsNamesOn(session: object): session is NamingSession {
   return kindsOf(session).some((kind) => NAMING.includes(kind))
-}
-
-const known = new WeakMap<object, readonly string[]>()
-
-function kindsOf(session: object): readonly string[] {
-  const kinds = known.get(session) ?? entityKinds(session.constructor)
-  known.set(session, kinds)
-  return kinds
-}
-
-/** Drizzle's names of a class and of those that it extends, which do not change when code is minified. */
-function entityKinds(entity: unknown): string[] {
-  if (typeof entity !== 'function' || !(entityKind in entity)) return []
-  return [String(entity[entityKind]), ...entityKinds(Object.getPrototypeOf(entity))]
 }

@@ -1,4 +1,5 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
+import { wasNeverSent } from './never-sent.ts'
 
 const DUPLICATE_NAME = '42P05'
 const UNKNOWN_NAME = '26000'
@@ -11,17 +12,34 @@ export function isRefusal({ sqlState }: RatelimitError): boolean {
 /** What Postgres or the driver said, as this package's error. */
 export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
-  const cause = underlying(error)
-  // The pool of node-postgres gives this one no code.
-  const timedOut = cause instanceof Error && cause.message === 'timeout exceeded when trying to connect'
-  const driverCode = timedOut ? 'CONNECT_TIMEOUT' : codeOf(cause)
+  const cause = telling(error)
+  const driverCode = codeOf(cause)
   // Every SQLSTATE has a digit, so EPIPE is not one.
   const sqlState = driverCode && /^(?=.*\d)[0-9A-Z]{5}$/.test(driverCode) ? driverCode : undefined
-  const code = codeFor(sqlState, driverCode)
+  const code = wasNeverSent(cause) ? 'UNREACHABLE' : codeFor(sqlState)
+  return databaseError(code, { cause, sqlState })
+}
+
+/** An error with the message of its code. */
+export function databaseError(
+  code: DatabaseCode,
+  { cause, sqlState }: Pick<RatelimitError, 'cause' | 'sqlState'>,
+): RatelimitError {
   return new RatelimitError(code, MESSAGES[code], { cause, sqlState })
 }
 
-const MESSAGES = {
+type DatabaseCode = Extract<
+  RatelimitErrorCode,
+  | 'MISSING_TABLE'
+  | 'SERIALIZATION_FAILURE'
+  | 'DEADLOCK'
+  | 'TRANSACTION_ABORTED'
+  | 'UNREACHABLE'
+  | 'OUTCOME_UNKNOWN'
+  | 'DATABASE'
+>
+
+const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
   MISSING_TABLE:
     "A table of the rate limiter is missing, or not as this version expects it. Add `export * from 'drizzle-ratelimit/schema'`, " +
     'or the tables of your own, to your Drizzle schema and run `npx drizzle-kit generate && npx drizzle-kit migrate`; `checkTables(db)` says what differs.',
@@ -32,13 +50,11 @@ const MESSAGES = {
     'limits with Ratelimit.limitAll.',
   TRANSACTION_ABORTED:
     'An earlier statement failed in this transaction, so Postgres refuses all others until it is rolled back.',
-  UNREACHABLE: 'The database could not be reached. Nothing was charged.',
+  UNREACHABLE: 'No connection could be made, or it broke before the commit. Nothing was charged.',
   OUTCOME_UNKNOWN:
     'The connection broke before the answer arrived: the charge may or may not have been made. It is not tried again by itself.',
   DATABASE: 'PostgreSQL refused the statement; sqlState and cause say why. Nothing was charged.',
-} satisfies Partial<Record<RatelimitErrorCode, string>>
-
-type DatabaseCode = keyof typeof MESSAGES
+}
 
 const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '42P01': 'MISSING_TABLE', // undefined_table
@@ -56,22 +72,24 @@ const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '57P02': 'OUTCOME_UNKNOWN', // crash_shutdown
 }
 
-/** Codes of Node and postgres.js that say: no connection was made, so no statement was sent. */
-const NEVER_SENT: ReadonlySet<string> = new Set([
-  ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
-  ...['CONNECT_TIMEOUT', 'CONNECTION_ENDED'],
-])
-
-function codeFor(sqlState: string | undefined, driverCode: string | undefined): DatabaseCode {
-  if (sqlState === undefined) return NEVER_SENT.has(driverCode ?? '') ? 'UNREACHABLE' : 'OUTCOME_UNKNOWN'
+function codeFor(sqlState: string | undefined): DatabaseCode {
+  if (sqlState === undefined) return 'OUTCOME_UNKNOWN'
   return BY_SQL_STATE[sqlState] ?? (sqlState.startsWith('08') ? 'OUTCOME_UNKNOWN' : 'DATABASE')
 }
 
+/** An error is wrapped at most so often, by Drizzle, a pool or `fetch`. */
+const MAX_DEPTH = 5
+
 /**
- * Drizzle wraps the driver's error, and writes the parameters into its own message: the driver's is the one
- * to pass on.
+ * The error that tells most: the first one with a code, or that says that nothing was sent. Otherwise the
+ * one that Drizzle wraps, because Drizzle writes the parameters into its own message.
  */
-function underlying(error: unknown): unknown {
+function telling(error: unknown): unknown {
+  let each = error
+  for (let depth = 0; depth < MAX_DEPTH && each instanceof Error; depth++) {
+    if (codeOf(each) !== undefined || wasNeverSent(each)) return each
+    each = each.cause
+  }
   return error instanceof Error && error.cause !== undefined ? error.cause : error
 }
 

@@ -9,7 +9,10 @@ import type { SQL } from 'drizzle-orm'
  */
 export interface Database {
   execute(query: SQL): PromiseLike<unknown>
-  transaction<T>(work: (tx: Database) => Promise<T>): Promise<T>
+  transaction<T>(
+    work: (tx: Database) => Promise<T>,
+    config?: { readonly isolationLevel: 'read committed' },
+  ): Promise<T>
   refreshMaterializedView: unknown
   /** Where Drizzle keeps what is behind the database. */
   readonly _?: { readonly session?: object }

@@ -1,6 +1,4 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
-import type { Database } from './database.ts'
-import { toRatelimitError } from './database-error.ts'
 
 /** Postgres has rolled these back: nothing was charged, and another try may succeed. */
 const TRANSIENT: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
@@ -31,25 +29,4 @@ export async function tryAgain<T>(error: unknown, work: () => Promise<T>): Promi
     }
   }
   throw last
-}
-
-/** Runs the work in a transaction of its own, from the start when it lost against another. */
-export function inTransaction<T>(db: Database, work: (tx: Database) => Promise<T>): Promise<T> {
-  return retrying(async () => {
-    let begun = false
-    try {
-      return await db.transaction((tx) => {
-        begun = true
-        return work(tx)
-      })
-    } catch (reason) {
-      const error = toRatelimitError(reason)
-      if (begun || error.code !== 'OUTCOME_UNKNOWN') throw error
-      throw new RatelimitError(
-        'UNREACHABLE',
-        'No transaction could be begun, and nothing was charged. limitAll needs a driver that has interactive transactions, or a tx.',
-        { cause: error.cause },
-      )
-    }
-  })
 }

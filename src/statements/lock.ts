@@ -4,6 +4,8 @@ import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { STATE_COLUMNS } from './columns.ts'
+import { chain } from './link.ts'
+import { type Commit, settingsOf } from './setting.ts'
 
 // Keys of many prefixes: limitAll locks rows of several limiters in one order.
 
@@ -14,14 +16,17 @@ const NAMES = ['prefix', 'key'] as const
  *
  * A made row has no state, and is read as if it were not there. The update never happens, but Postgres locks
  * the row before it finds that out. Returns the rows that it made.
+ *
+ * As the first statement of a transaction it says how that commits.
  */
-export function lockStatement(table: RateLimitTable): Statement {
+export function lockStatement(table: RateLimitTable, commit: Commit): Statement {
   const parameters = new Parameters()
+  const settings = settingsOf(commit)
   const made = builder
     .insert(table)
     .select(
       sql`select call.prefix, call.key, null::bigint, null::bigint, null::timestamptz, null::float8, null::timestamptz, now()
-        from ${callsFrom(parameters, NAMES)}`,
+        from ${callsFrom(parameters, NAMES)}${settings.join}`,
     )
     .onConflictDoUpdate({
       target: [table.prefix, table.key],
@@ -29,7 +34,8 @@ export function lockStatement(table: RateLimitTable): Statement {
       setWhere: sql`false`,
     })
     .returning({ prefix: table.prefix, key: table.key })
-  return parameters.render(made.getSQL())
+  const { links } = settings
+  return parameters.render(links.length > 0 ? chain(links, made.getSQL()) : made.getSQL())
 }
 
 /** The statement that removes rows that were inserted and left without a state. */

@@ -9,6 +9,11 @@ import { type Link, link } from './link.ts'
  */
 export type Commit = 'as the session' | 'async' | 'flushed'
 
+/** How a transaction commits that several limiters charge in: as the one that wants most. */
+export function commitTogether(commits: readonly Commit[]): Commit {
+  return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
+}
+
 const SETTING = 'ratelimit_setting'
 
 /** Settings for this statement's own transaction, and the table to join so that they are made. */

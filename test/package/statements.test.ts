@@ -48,7 +48,8 @@ function everyStatement(rules: Rules): [string, Statement][] {
 
 const ofTable: [string, Statement][] = [
   ['remove', removeStatement(table)],
-  ['lock', lockStatement(table)],
+  ['lock', lockStatement(table, 'as the session')],
+  ['lock-flushed', lockStatement(rateLimitDurable, 'flushed')],
   ['remove-empty', removeEmptyStatement(table)],
   ['sweep', sweepStatement(table)],
 ]

@@ -15,6 +15,8 @@ export type Db = PgDatabase<PgQueryResultHKT, Record<string, never>>
 
 export interface TestDatabase {
   readonly db: Db
+  /** Where it is, if there is a server. */
+  readonly url: string
   /** Rows of a query, past Drizzle. */
   rows(query: string, params?: readonly unknown[]): Promise<Record<string, unknown>[]>
   /** Another Drizzle over the same client. */
@@ -62,6 +64,7 @@ async function emptyPglite(): Promise<TestDatabase> {
   }
   return {
     db: drizzlePglite({ client }),
+    url: '',
     withCache: (cache) => drizzlePglite({ client, cache }),
     rows: async (query, params = []) =>
       (await client.query<Record<string, unknown>>(query, [...params])).rows,
@@ -92,6 +95,7 @@ async function emptyServerDatabase(serverUrl: string, options: string): Promise<
   const beside = await client()
   return {
     db: connect(4).db,
+    url: url.href,
     withCache: (cache) => connect(2, cache).db,
     rows: async (query, params = []) => (await beside.query(query, [...params])).rows,
     script: async (sql) => void (await beside.query(sql)),
@@ -105,7 +109,7 @@ async function emptyServerDatabase(serverUrl: string, options: string): Promise<
 }
 
 /** Without time-outs of their own: tests replace the timers. */
-function open(url: string, max: number, cache?: Cache): { db: Db; end: () => Promise<void> } {
+export function open(url: string, max: number, cache?: Cache): { db: Db; end: () => Promise<void> } {
   const config = cache ? { cache } : {}
   if (inject('driver') === 'node-postgres') {
     const pool = new pg.Pool({ connectionString: url, max, idleTimeoutMillis: 0 })

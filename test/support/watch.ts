@@ -23,7 +23,7 @@ export function watch(
   return {
     statements,
     db: {
-      transaction: (work) => db.transaction((tx) => work(watch(tx, before, statements).db)),
+      transaction: (work, config) => db.transaction((tx) => work(watch(tx, before, statements).db), config),
       execute: async (query: SQL) => {
         const text = dialect.sqlToQuery(query).sql
         statements.push(text)

@@ -1,0 +1,51 @@
+/** Codes of Node and postgres.js that say: no connection was made. */
+const CODES: ReadonlySet<unknown> = new Set([
+  ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
+  ...['CONNECT_TIMEOUT', 'CONNECTION_ENDED'],
+])
+
+/** The calls that make a connection. A reset or a timeout in one of these comes before any statement. */
+const SYSCALLS: ReadonlySet<unknown> = new Set(['connect', 'getaddrinfo'])
+
+/** What drivers say without a code. */
+const MESSAGES: ReadonlySet<unknown> = new Set([
+  // pg-pool
+  'timeout exceeded when trying to connect',
+  'Connection terminated due to connection timeout',
+  'Cannot use a pool after calling end on the pool',
+  // pg
+  'timeout expired',
+  'Client has encountered a connection error and is not queryable',
+  'Client was closed and is not queryable',
+  // PGlite
+  'PGlite is closing',
+  'PGlite is closed',
+])
+
+/**
+ * What PgBouncer says with 08P01 to clients that it turns away, or that waited for a server in vain. It says
+ * more with the same code, of which some comes after the statement was sent.
+ * https://github.com/pgbouncer/pgbouncer/blob/master/src/janitor.c
+ */
+const TURNED_AWAY =
+  /^(query_wait_timeout|client_login_timeout|no more connections allowed|client connections exceeded|server login (has been failing|failed)|pgbouncer cannot connect to server|(server|pooler is) shutting down|no such (database|user)|database ".*" is disabled|(SASL|password) authentication failed|bouncer config error)/
+
+interface DriverError extends Error {
+  readonly code?: unknown
+  readonly syscall?: unknown
+  readonly errors?: unknown
+}
+
+/** Whether the error says that the statement was never sent. */
+export function wasNeverSent(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const { code, syscall, errors } = error as DriverError
+  // Node tries every address of a host.
+  if (Array.isArray(errors) && errors.length > 0) return errors.every(wasNeverSent)
+  return (
+    CODES.has(code) ||
+    SYSCALLS.has(syscall) ||
+    MESSAGES.has(error.message) ||
+    (code === '08P01' && TURNED_AWAY.test(error.message))
+  )
+}

@@ -1,0 +1,46 @@
+-- $1: prefix
+-- $2: key
+with
+  "ratelimit_setting" as (
+    select
+      set_config(
+        'synchronous_commit',
+        case current_setting('synchronous_commit')
+          when 'off' then 'on'
+          else current_setting('synchronous_commit')
+        end,
+        true
+      ) as "setting_0"
+  )
+insert into
+  "rate_limit_durable" ("prefix", "key", "count", "prev_count", "window_start", "tokens", "last_refill", "expires_at")
+select
+  call.prefix,
+  call.key,
+  null::bigint,
+  null::bigint,
+  null::timestamptz,
+  null::float8,
+  null::timestamptz,
+  now()
+from
+  unnest(
+    (
+      select
+        $1::text::text[]
+    ),
+    (
+      select
+        $2::text::text[]
+    )
+  ) with ordinality as
+call ("prefix", "key", "place")
+cross join "ratelimit_setting"
+on conflict ("prefix", "key") do update
+set
+  "prefix" = excluded.prefix
+where
+  false
+returning
+  "prefix",
+  "key"
