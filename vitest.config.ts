@@ -6,7 +6,7 @@ type Drizzle = '0.45' | '1.0'
 /** Arithmetic, which is the same whatever is between the limiter and Postgres. */
 const ARITHMETIC = ['answers', 'quotas']
 /** What every driver and each of Drizzle's versions must do alike. */
-const CONTRACT = ['drivers', 'transactions', 'statements', 'tables']
+const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
 /** What several connections do. PGlite has one: it proves SQL only. */
 const CONCURRENCY = ['concurrency']
 /** What needs no database of a driver: single modules, and what is shipped and written. */
@@ -25,7 +25,8 @@ function database(
       ...common(`${driver} ${drizzle}`, folders.flat()),
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
       ...(hasServer ? { globalSetup: 'test/support/global-setup.ts' } : {}),
-      // Files share the modules of a process, for loading them, and starting PGlite, takes longer than most tests.
+      // Files share the modules of a process, for loading them, and starting PGlite, takes longer than most
+      // tests.
       isolate: false,
     },
   }

@@ -44,8 +44,9 @@ const zones = [
 const DAYS = { day: 1, week: 7, month: 30.436875, year: 365.2425 } as const
 const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
 
-// The independent calendar. Local dates and times are numbers too: the Unix milliseconds at which UTC has them. Luxon counts on
-// with them, and knows each zone's offset at a time; of two times, or none, that a local one may mean it promises nothing.
+// The independent calendar. Local dates and times are numbers too: the Unix milliseconds at which UTC has them.
+// Luxon counts on with them, and knows each zone's offset at a time; of two times, or none, that a local one
+// may mean it promises nothing.
 
 interface Calendar {
   readonly zone: string

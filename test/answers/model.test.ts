@@ -189,7 +189,8 @@ describe('against the model', () => {
 })
 
 test('retryAfter is exact to the millisecond, and a denial leaves the row as it is', async () => {
-  // A bucket that starts with less than its whole limit has to have its row: without one, nothing counts its refills.
+  // A bucket that starts with less than its whole limit has to have its row: without one, nothing counts its
+  // refills.
   const plans = anyPlans.map((all) =>
     new Set(all.map(({ algorithm }) => algorithm)).size === 1 ? all : all.map((each) => each.startingFull),
   )
@@ -249,7 +250,8 @@ function newKey(plan: Plan): { clock: TestClock; key: string; ratelimit: Ratelim
     db: database.db,
     limiter: plan.limiter,
     prefix: 'model',
-    // Deleting the row of a full bucket starts its intervals anew, which is allowed, but not what the model does.
+    // Deleting the row of a full bucket starts its intervals anew, which is allowed, but not what the model
+    // does.
     cleanupProbability: 0,
     clock: clock.now,
   })
@@ -264,8 +266,8 @@ function storedRow(key: string): Promise<unknown> {
 }
 
 /**
- * Checks a property. To see a failure again, as small as it can be: `FC_SEED=<the reported seed>`. For a long run:
- * `FC_TIMES=1000`.
+ * Checks a property. To see a failure again, as small as it can be: `FC_SEED=<the reported seed>`. For a long
+ * run: `FC_TIMES=1000`.
  */
 async function holds<T>(property: fc.IAsyncProperty<T>, numRuns: number): Promise<void> {
   const { FC_SEED: seed, FC_TIMES: times } = process.env

@@ -13,7 +13,9 @@ beforeAll(() => {
   connections = Array.from({ length: CONNECTIONS }, () => database.connect(1))
 })
 
-/** Limiters that share nothing but the tables, each with a connection of its own, as so many processes would. */
+/**
+ * Limiters that share nothing but the tables, each with a connection of its own, as so many processes would.
+ */
 function processes(limiter: Limiter, prefix: string, cleanupProbability = 0): Ratelimit[] {
   return connections.map(({ db }) => new Ratelimit({ db, limiter, prefix, cleanupProbability }))
 }

@@ -17,7 +17,9 @@ beforeAll(() => {
   connections = Array.from({ length: CONNECTIONS }, () => database.connect(1))
 })
 
-/** Limiters that share nothing but the tables, each with a connection of its own, as so many processes would. */
+/**
+ * Limiters that share nothing but the tables, each with a connection of its own, as so many processes would.
+ */
 function processes(prefix: string, clock: TestClock): Ratelimit[] {
   return connections.map(
     ({ db }) =>

@@ -84,7 +84,10 @@ describe('outside a transaction', () => {
 })
 
 describe('a statement for what another has left undecided', () => {
-  /** A limiter whose check of 'b' loses its first insert, which is the second statement, and whose next ones fail as told. */
+  /**
+   * A limiter whose check of 'b' loses its first insert, which is the second statement, and whose next ones
+   * fail as told.
+   */
   function losing(prefix: string, failure: Error, times: number) {
     let statement = 0
     const watched = watch(

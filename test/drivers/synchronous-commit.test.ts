@@ -8,8 +8,8 @@ const database = useDatabase()
 
 const fixedWindow = Ratelimit.fixedWindow(5, '1m')
 
-// What a commit waits for cannot be seen from outside. A trigger on the tables writes down the setting under which each
-// row is written, which is the one that the commit of the same statement goes by.
+// What a commit waits for cannot be seen from outside. A trigger on the tables writes down the setting under
+// which each row is written, which is the one that the commit of the same statement goes by.
 async function writtenUnder(prefix: string): Promise<unknown[]> {
   const rows = await database.rows(`select setting from settings where prefix = '${prefix}'`)
   return rows.map(({ setting }) => setting)

@@ -62,7 +62,8 @@ describe.each(Object.entries(ways))('the shared vectors, %s', (way, limit) => {
       const ratelimit = new Ratelimit({
         db: database.db,
         limiter: planOf(limiter).limiter,
-        // Of its own for each vector: a sweep goes by the clock of the limiter that started it, and each starts anew.
+        // Of its own for each vector: a sweep goes by the clock of the limiter that started it, and each starts
+        // anew.
         prefix: `${way} ${JSON.stringify(options)} ${name}`,
         clock: clock.now,
         ...options,

@@ -5,7 +5,8 @@ import { type Db, hasServer, useDatabase } from '../support/databases.ts'
 
 const database = useDatabase()
 const start = Date.UTC(2026, 0, 1)
-// Timers and the monotonic clock are the test's, and the limiter's clock follows them; the driver keeps its own.
+// Timers and the monotonic clock are the test's, and the limiter's clock follows them; the driver keeps its
+// own.
 const FAKED = { toFake: ['setTimeout', 'clearTimeout', 'performance'] } satisfies Parameters<
   typeof vi.useFakeTimers
 >[0]

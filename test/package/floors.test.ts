@@ -2,7 +2,9 @@ import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
 
-/** The folders and files of the package from the ground up: each imports from its own floor or from one below. */
+/**
+ * The folders and files of the package from the ground up: each imports from its own floor or from one below.
+ */
 const FLOORS: readonly (readonly string[])[] = [
   ['schema', 'src/errors.ts', 'src/duration.ts', 'src/calendar.ts'],
   ['src/database'],

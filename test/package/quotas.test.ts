@@ -16,7 +16,8 @@ import {
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import * as app from '../support/docs-app.ts'
 
-// Every block of docs/quotas.md is run as it stands there, on PGlite. The limiters' clock is this process' date, which the tests set.
+// Every block of docs/quotas.md is run as it stands there, on PGlite. The limiters' clock is this process'
+// date, which the tests set.
 
 vi.mock('drizzle-ratelimit', async (importOriginal) => {
   const original = await importOriginal<typeof import('drizzle-ratelimit')>()

@@ -13,7 +13,10 @@ import { usageStatement } from '../../src/statements/usage.ts'
 import { allExamples } from '../support/limits.ts'
 
 const table = rateLimitEphemeral
-/** What a check outside a transaction sends, by the clock of the database, when it believes to know the size of the table. */
+/**
+ * What a check outside a transaction sends, by the clock of the database, when it believes to know the size of
+ * the table.
+ */
 const plain = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
 const take = { intent: 'take', waits: false } as const
 
@@ -54,7 +57,10 @@ const ofTable: [string, Statement][] = [
   ['sweep', sweepStatement(table)],
 ]
 
-/** Each algorithm has its folder. The first one has every statement, the others those that hold their arithmetic. */
+/**
+ * Each algorithm has its folder. The first one has every statement, the others those that hold their
+ * arithmetic.
+ */
 const ofAlgorithms = allExamples.flatMap(({ name, of }, place) => {
   const { limiter } = of(20, '1s')
   const folder = name.replaceAll(/\W+/g, '-')

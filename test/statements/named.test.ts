@@ -10,7 +10,8 @@ const database = useDatabase()
 const options = { limiter: Ratelimit.tokenBucket(5, '10s', 100), cleanupProbability: 0 }
 let prefixes = 0
 
-// The size of the table is asked for once and then believed: the statements with and without the question differ.
+// The size of the table is asked for once and then believed: the statements with and without the question
+// differ.
 beforeEach(() => void vi.spyOn(performance, 'now').mockReturnValue(1_000_000))
 afterEach(() => void vi.restoreAllMocks())
 
@@ -24,7 +25,10 @@ function limiterOn(db: Db, preparedStatements?: boolean): Ratelimit {
   })
 }
 
-/** The names of this package's statements on the connection of a pool of one: of those that the driver has prepared. */
+/**
+ * The names of this package's statements on the connection of a pool of one: of those that the driver has
+ * prepared.
+ */
 async function namesOn(db: Db): Promise<string[]> {
   const result: unknown = await db.execute(
     sql`select '<' || name || '>' as name from pg_prepared_statements
@@ -113,8 +117,8 @@ async function occupyNames(db: Db): Promise<void> {
   client.connection.parsedStatements = {}
 }
 
-// What a pooler does that hands each transaction another connection: the name is gone, or it is there already. postgres.js
-// itself prepares a statement again whose name is gone.
+// What a pooler does that hands each transaction another connection: the name is gone, or it is there already.
+// postgres.js itself prepares a statement again whose name is gone.
 const refusals: [string, (db: Db) => Promise<unknown>][] = [
   ...(driver === 'node-postgres'
     ? [['26000', (db) => db.execute(sql`deallocate all`)] satisfies [string, (db: Db) => Promise<unknown>]]

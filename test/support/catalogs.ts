@@ -1,8 +1,8 @@
 import type { TestDatabase } from './databases.ts'
 
 /**
- * Everything in a Postgres schema as the catalogs describe it, one line each: relations with their persistence and
- * storage parameters, columns in their order, constraints and indexes.
+ * Everything in a Postgres schema as the catalogs describe it, one line each: relations with their persistence
+ * and storage parameters, columns in their order, constraints and indexes.
  */
 export async function catalogsOf({ rows }: Pick<TestDatabase, 'rows'>, schema = 'public'): Promise<string[]> {
   const found = await rows(`

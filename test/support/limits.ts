@@ -43,8 +43,8 @@ interface CountingRow {
   /** Whether its periods can have any length. */
   readonly lengths: 'any' | 'of the calendar'
   /**
-   * Fixed examples, by name. Of `tokens`, one comes back with each `unit`, or all come back after ten of them. In a calendar
-   * all come back with the month.
+   * Fixed examples, by name. Of `tokens`, one comes back with each `unit`, or all come back after ten of them.
+   * In a calendar all come back with the month.
    */
   readonly examples: Readonly<Record<string, (tokens: number, unit: Duration) => Plan>>
   /** Any limit. */

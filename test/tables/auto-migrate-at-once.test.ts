@@ -31,7 +31,10 @@ function gate(parties: number): () => Promise<void> {
   }
 }
 
-/** The same database as an object of its own, whose second statement waits until all have answers to their first. */
+/**
+ * The same database as an object of its own, whose second statement waits until all have answers to their
+ * first.
+ */
 function lookingFirst(db: Database, allHaveLooked: () => Promise<void>): Database {
   let statements = 0
   return watch(db, () => (++statements === 2 ? allHaveLooked() : undefined)).db

@@ -9,7 +9,8 @@ import type { PostgresJsDatabase } from 'drizzle-orm/postgres-js'
 import type { VercelPgDatabase } from 'drizzle-orm/vercel-postgres'
 import { Ratelimit, rateLimitEphemeral, rateLimitTables } from 'drizzle-ratelimit'
 
-// Compiled against the sources and the emitted declarations, with Drizzle 0.45 and 1.0: see test/package/types.test.ts.
+// Compiled against the sources and the emitted declarations, with Drizzle 0.45 and 1.0: see
+// test/package/types.test.ts.
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
 
