@@ -3,6 +3,7 @@ import type { RatelimitError } from '../../src/errors.ts'
 import { Ratelimit } from '../../src/index.ts'
 import type { Decider, Decision, Group, Pending, Purpose, Request } from '../../src/runtime/call.ts'
 import { Coalescer } from '../../src/runtime/coalescer.ts'
+import { keysNamed } from '../support/keys.ts'
 
 const limiter = Ratelimit.fixedWindow(1000, '1h')
 
@@ -100,10 +101,6 @@ function setUp(connections = 2) {
   return { decider, sent: decider.sent, add, asked, answered, errors }
 }
 
-function keys(count: number, name = 'key'): string[] {
-  return Array.from({ length: count }, (_, i) => `${name} ${i}`)
-}
-
 describe('calls of one turn', () => {
   test('share a statement, equal ones of a key a place in it', async () => {
     const { add, asked, answered, sent } = setUp()
@@ -182,11 +179,11 @@ describe('calls that arrive while others are under way', () => {
     const { add, asked, sent } = setUp(1)
     add('busy')
     await turn()
-    for (const key of ['busy', ...keys(9), 'busy']) add(key)
+    for (const key of ['busy', ...keysNamed('key', 9), 'busy']) add(key)
     await sent[0]?.answer()
     await sent[1]?.answer()
     expect(asked()[1]).toBe(
-      `${keys(9)
+      `${keysNamed('key', 9)
         .map((key) => `${key} x1`)
         .join()},busy x2`,
     )
@@ -205,11 +202,12 @@ describe('a burst', () => {
     'of $burst keys goes by $connections places in shares of $shares',
     async ({ connections, burst, shares }) => {
       const { add, sent } = setUp(connections)
-      for (const key of keys(burst)) add(key)
+      for (const key of keysNamed('key', burst)) add(key)
       await turn()
       expect(sent.map(({ groups }) => groups.length)).toEqual(shares)
       const asked = sent.flatMap(({ groups }) => groups.map(({ request }) => request.key))
-      expect(asked).toEqual(keys(shares.reduce((sum, share) => sum + share, 0)))
+      const sentKeys = shares.reduce((sum, share) => sum + share, 0)
+      expect(asked).toEqual(keysNamed('key', sentKeys))
     },
   )
 })
@@ -238,7 +236,7 @@ describe('a held key', () => {
     await turn()
     await sent[0]?.answer(['held'])
     for (let round = 0; round < 20; round++) {
-      for (const key of keys(10)) add(key)
+      for (const key of keysNamed('key', 10)) add(key)
       await turn()
       await sent.at(-1)?.answer()
       expect(answered).toHaveLength(10 * (round + 1))
@@ -250,7 +248,7 @@ describe('a held key', () => {
 
   test('beyond the fourth waits for another, and is served in its order', async () => {
     const { add, asked, sent } = setUp(2)
-    const held = keys(7, 'held')
+    const held = keysNamed('held', 7)
     for (const key of held) add(key)
     await turn()
     await sent[0]?.answer(held)
@@ -266,7 +264,7 @@ describe('a held key', () => {
     const pending = new Set<Sent>()
     let most = 0
     for (let round = 0; round < 50; round++) {
-      for (const key of keys(40)) add(`${key} of ${round % 3}`)
+      for (const key of keysNamed('key', 40)) add(`${key} of ${round % 3}`)
       await turn()
       for (const each of sent.splice(0)) pending.add(each)
       most = Math.max(most, pending.size)

@@ -19,7 +19,7 @@ const windows = [
 ]
 const refills = [{ refill: 'interval' }, { refill: 'continuous' }] as const
 
-describe('findings 9.1: a success loses no time', () => {
+describe('a success loses no time', () => {
   test.each(refills)('100 tokens a minute last for one call a second, $refill', async ({ refill }) => {
     const { clock, limit } = setUp(Ratelimit.tokenBucket(100, '1m', 100, { refill }))
     let denied = 0
@@ -83,7 +83,7 @@ describe('large and small', () => {
   })
 })
 
-describe('findings 9.2: looking and giving back delay no refill', () => {
+describe('looking and giving back delay no refill', () => {
   test.each(refills)('rate 0, $refill', async ({ refill }) => {
     const { clock, limit } = setUp(Ratelimit.tokenBucket(1, '10s', 1, { refill }))
     await limit()
@@ -105,7 +105,7 @@ describe('findings 9.2: looking and giving back delay no refill', () => {
   })
 })
 
-describe('findings 9.3: the reset of a denial is the moment at which the call is allowed', () => {
+describe('the reset of a denial is the moment at which the call is allowed', () => {
   test.each(algorithms)('$name', async ({ limiter }) => {
     const { clock, limit } = setUp(limiter)
     await limit({ rate: 4 })
@@ -120,7 +120,7 @@ describe('findings 9.3: the reset of a denial is the moment at which the call is
   })
 })
 
-test('findings 9.4: cleanup leaves a drained bucket alone until its first refill', async () => {
+test('cleanup leaves a drained bucket alone until its first refill', async () => {
   const { clock, limit, ratelimit } = setUp(Ratelimit.tokenBucket(100, '1h', 10))
   await limit({ rate: 10 })
   for (let tenth = 0; tenth < 10; tenth++) {
@@ -131,7 +131,7 @@ test('findings 9.4: cleanup leaves a drained bucket alone until its first refill
   expect(await limit({ rate: 10 })).toMatchObject({ success: true })
 })
 
-describe('findings 9.5: another limiter on the old rows', () => {
+describe('another limiter on the old rows', () => {
   const changes = algorithms.flatMap((from) =>
     algorithms.filter((to) => from.algorithm !== to.algorithm).map((to) => ({ from, to })),
   )
@@ -156,7 +156,7 @@ describe('findings 9.5: another limiter on the old rows', () => {
   })
 })
 
-describe('findings 9.7: what is denied costs nothing', () => {
+describe('what is denied costs nothing', () => {
   test.each(algorithms)('$name', async ({ limiter }) => {
     const { limit, rows } = setUp(limiter)
     await limit({ rate: 8 })
@@ -183,7 +183,7 @@ describe('findings 9.7: what is denied costs nothing', () => {
   )
 })
 
-describe('findings 9.10: a refund', () => {
+describe('a refund', () => {
   test.each(algorithms)('ends at the capacity in one step or in many, $name', async ({ limiter }) => {
     const { limit } = setUp(limiter)
     for (const refunds of [[-7], [-8], [-1e9], [-3, -3, -3], [-1, -1e9, -1]]) {
@@ -223,7 +223,7 @@ describe('findings 9.10: a refund', () => {
   })
 })
 
-describe('findings 9.11: at exactly reset', () => {
+describe('at exactly reset', () => {
   test.each(algorithms)('the limit is whole after an allowed call, $name', async ({ limiter }) => {
     const { clock, limit, ratelimit } = setUp(limiter)
     clock.ms = (await limit({ rate: 7 })).reset - 1
@@ -246,7 +246,7 @@ describe('findings 9.11: at exactly reset', () => {
   })
 })
 
-describe('findings 6: a number that is none', () => {
+describe('a number that is none', () => {
   const values = refills.flatMap(({ refill }) =>
     ['NaN', 'Infinity', '-Infinity'].map((tokens) => ({ refill, tokens })),
   )
@@ -259,7 +259,7 @@ describe('findings 6: a number that is none', () => {
   })
 })
 
-describe('findings 6: clocks', () => {
+describe('clocks', () => {
   test.each(algorithms)('half a second apart admit no more than is due, $name', async ({ limiter }) => {
     const ahead = setUp(limiter)
     const behind = { clock: new TestClock(ahead.clock.ms - 500) }

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
 import { type LimitResult, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { keysNamed } from '../support/keys.ts'
 import { untilWaiting, waitingForLocks } from '../support/locks.ts'
 import { watch } from '../support/watch.ts'
 
@@ -43,10 +44,6 @@ function making(prefix: string, key: string): Promise<pg.Client> {
   )
 }
 
-function keys(count: number, name: string): string[] {
-  return Array.from({ length: count }, (_, i) => `${name} ${i}`)
-}
-
 function all(ratelimit: Ratelimit, those: readonly string[]): Promise<LimitResult[]> {
   return Promise.all(those.map((key) => ratelimit.limit(key)))
 }
@@ -62,7 +59,7 @@ async function outstanding(ratelimit: Ratelimit, those: readonly string[]) {
       calls.push(call)
     }
     // By now the first ones have been sent.
-    await all(ratelimit, keys(3, 'between'))
+    await all(ratelimit, keysNamed('between', 3))
   }
   return { answered, answers: Promise.all(calls) }
 }
@@ -72,16 +69,16 @@ async function checkOthers(ratelimit: Ratelimit): Promise<void> {
   for (let i = 0; i < 10; i++) {
     await ratelimit.limit('known 1')
     await ratelimit.limit(`single ${i}`)
-    await all(ratelimit, keys(6, 'known'))
-    await all(ratelimit, keys(6, `new ${i}`))
-    await all(ratelimit, [...keys(3, 'known'), ...keys(3, `mixed ${i}`)])
+    await all(ratelimit, keysNamed('known', 6))
+    await all(ratelimit, keysNamed(`new ${i}`, 6))
+    await all(ratelimit, [...keysNamed('known', 3), ...keysNamed(`mixed ${i}`, 3)])
   }
 }
 
 describe('keys that others hold delay their own callers only', () => {
   test('two rows that two transactions hold, and one that a third is making', async () => {
     const ratelimit = limiterOn('few')
-    await all(ratelimit, [...keys(6, 'known'), 'held 1', 'held 2'])
+    await all(ratelimit, [...keysNamed('known', 6), 'held 1', 'held 2'])
     await holding('few', ['held 1'])
     await holding('few', ['held 2'])
     const maker = await making('few', 'made')
@@ -95,8 +92,8 @@ describe('keys that others hold delay their own callers only', () => {
 
   test('more rows than statements that may wait', async () => {
     const ratelimit = limiterOn('many')
-    const held = keys(9, 'held')
-    await all(ratelimit, [...keys(6, 'known'), ...held])
+    const held = keysNamed('held', 9)
+    await all(ratelimit, [...keysNamed('known', 6), ...held])
     const holder = await holding('many', held)
     const { answered, answers } = await outstanding(ratelimit, held)
     await checkOthers(ratelimit)
@@ -120,7 +117,7 @@ describe('keys that others hold delay their own callers only', () => {
 
   test('held keys use four connections at most', async () => {
     const ratelimit = limiterOn('connections', 1)
-    const held = keys(20, 'held')
+    const held = keysNamed('held', 20)
     await all(ratelimit, held)
     const holder = await holding('connections', held)
     const { answers } = await outstanding(ratelimit, held)
@@ -137,7 +134,7 @@ test('a batch of new keys, of which another transaction is making one: the other
   const ratelimit = new Ratelimit({ db, limiter, prefix: 'batch', connections: 1, cleanupProbability: 0 })
   const maker = await making('batch', 'new 31')
   const made = ratelimit.limit('new 31')
-  const others = keys(100, 'new').filter((key) => key !== 'new 31')
+  const others = keysNamed('new', 100).filter((key) => key !== 'new 31')
   for (const { remaining } of await all(ratelimit, others)) expect(remaining).toBe(999)
   // One that finds no rows, one that meets the lock, and halves down to one key, for which two more wait.
   expect(statements.length).toBeLessThanOrEqual(2 + 2 * Math.ceil(Math.log2(100)) + 2)
@@ -148,7 +145,7 @@ test('a batch of new keys, of which another transaction is making one: the other
 test('beside held keys nothing is charged twice, and nothing is lost', async () => {
   const ratelimit = limiterOn('exact')
   const other = limiterOn('exact')
-  const some = keys(5, 'key')
+  const some = keysNamed('key', 5)
   await Promise.all(
     [ratelimit, other].map(async (one) => {
       for (let i = 0; i < 40; i++) {

@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
+import { keysNamed } from '../support/keys.ts'
 import { PATIENTLY } from '../support/patience.ts'
 import { flushStatistics } from '../support/statistics.ts'
 
@@ -25,19 +26,15 @@ function together(ratelimit: Ratelimit, keys: readonly string[], rate = 1): Prom
   return Promise.all(keys.map((key) => ratelimit.limit(key, { rate })))
 }
 
-function keys(count: number, name = 'key'): string[] {
-  return Array.from({ length: count }, (_, i) => `${name} ${i}`)
-}
-
 describe('a prepared statement is planned once', () => {
   // Postgres itself plans the first five executions of each.
   test.each([1, 2, 3, 8, 32])('with %i keys', async (count) => {
     const { db } = database.connect(1)
     const ratelimit = limiterOn(db, `planned ${count}`)
     for (let i = 0; i < 40; i++) {
-      await together(ratelimit, keys(count))
-      await together(ratelimit, keys(count), 0)
-      await together(ratelimit, keys(count, `new ${i}`))
+      await together(ratelimit, keysNamed('key', count))
+      await together(ratelimit, keysNamed('key', count), 0)
+      await together(ratelimit, keysNamed(`new ${i}`, count))
     }
     const plans = await rowsOn(
       db,
@@ -65,20 +62,21 @@ describe('no plan outlives the size of the table that it was made for', () => {
       const { db } = database.connect(1)
       processes.push({ db, ratelimit: limiterOn(db, PREFIX) })
     }
-    await together(processes[0]?.ratelimit ?? expect.fail(), keys(20))
+    await together(processes[0]?.ratelimit ?? expect.fail(), keysNamed('key', 20))
     await database.script(`analyze ${TABLE}`)
   })
 
   /** Calls of every kind, for known and new keys: each has statements of its own. */
   const kinds: Record<string, (ratelimit: Ratelimit) => Promise<unknown>> = {
     'one key': (ratelimit) => ratelimit.limit('key 1'),
-    'two keys': (ratelimit) => together(ratelimit, keys(2)),
-    'many keys': (ratelimit) => together(ratelimit, keys(16)),
+    'two keys': (ratelimit) => together(ratelimit, keysNamed('key', 2)),
+    'many keys': (ratelimit) => together(ratelimit, keysNamed('key', 16)),
     'a new key': (ratelimit) => ratelimit.limit(`new ${news++}`),
-    'new keys': (ratelimit) => together(ratelimit, keys(8, `new ${news++}`)),
-    'known and new keys': (ratelimit) => together(ratelimit, [...keys(3), ...keys(3, `new ${news++}`)]),
+    'new keys': (ratelimit) => together(ratelimit, keysNamed(`new ${news++}`, 8)),
+    'known and new keys': (ratelimit) =>
+      together(ratelimit, [...keysNamed('key', 3), ...keysNamed(`new ${news++}`, 3)]),
     'a look': (ratelimit) => ratelimit.getRemaining('key 2'),
-    looks: (ratelimit) => together(ratelimit, keys(5), 0),
+    looks: (ratelimit) => together(ratelimit, keysNamed('key', 5), 0),
     'a refund': (ratelimit) => ratelimit.limit('key 1', { rate: -1 }),
     'a charge into debt for a new key': (ratelimit) => ratelimit.limit(`new ${news++}`, { force: true }),
   }

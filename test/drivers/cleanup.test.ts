@@ -59,7 +59,7 @@ describe('cleanupProbability', () => {
     return { ratelimit: new Ratelimit({ ...options, ...own, db: watched.db }), ...watched }
   }
 
-  test('findings 9.14: 1 has a call sweep afterwards, a hundred rows at most', async () => {
+  test('1 has a call sweep afterwards, a hundred rows at most', async () => {
     const { ratelimit, statements } = await overExpired('always', 1)
     await ratelimit.limit('new')
     await vi.waitFor(async () => expect(await rowsOf('always')).toHaveLength(51), PATIENTLY)

@@ -1,7 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { type Database, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { type Database, Ratelimit, type RatelimitError } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
+import { errorOf } from '../support/errors.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { watch } from '../support/watch.ts'
 
@@ -9,12 +10,9 @@ const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(5, '1h')
 const SECRET = 'alice@example.com'
 
-async function errorOf(call: Promise<unknown>): Promise<RatelimitError> {
-  const error = await call.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  )
-  if (!(error instanceof RatelimitError)) throw new Error('no RatelimitError', { cause: error })
+/** The error of a call, which tells no secret. */
+async function discreetErrorOf(call: Promise<unknown>): Promise<RatelimitError> {
+  const error = await errorOf(() => call)
   expect(error.message).not.toContain(SECRET)
   expect(error.stack).not.toContain(SECRET)
   return error
@@ -47,7 +45,7 @@ describe('what a code means', () => {
     const failing = fromDriver(driverCode)
     const { db } = watch(database.db, () => Promise.reject(failing))
     const joined = { ...db, rollback: undefined }
-    const error = await errorOf(new Ratelimit({ db: joined, limiter, prefix: 'codes' }).limit(SECRET))
+    const error = await discreetErrorOf(new Ratelimit({ db: joined, limiter, prefix: 'codes' }).limit(SECRET))
     expect(error).toMatchObject({ code, sqlState, name: 'RatelimitError', cause: failing.cause })
   })
 })
@@ -69,7 +67,7 @@ describe('outside a transaction', () => {
     expect(await Ratelimit.limitAll([{ ratelimit, key: SECRET }])).toMatchObject({ success: true })
 
     const lasting = watch(database.db, () => Promise.reject(fromDriver(code)))
-    await errorOf(new Ratelimit({ db: lasting.db, limiter, prefix: 'retry' }).limit(SECRET))
+    await discreetErrorOf(new Ratelimit({ db: lasting.db, limiter, prefix: 'retry' }).limit(SECRET))
     expect(lasting.statements).toHaveLength(10)
   })
 
@@ -77,7 +75,7 @@ describe('outside a transaction', () => {
     '%s is not: a charge may have been made',
     async (code) => {
       const { db, statements } = watch(database.db, () => Promise.reject(fromDriver(code)))
-      await errorOf(new Ratelimit({ db, limiter, prefix: 'once' }).limit(SECRET))
+      await discreetErrorOf(new Ratelimit({ db, limiter, prefix: 'once' }).limit(SECRET))
       expect(statements).toHaveLength(1)
     },
   )
@@ -126,9 +124,9 @@ describe("inside a caller's", () => {
     await database.db.transaction(async (tx) => {
       const { db, statements } = watch(tx, () => Promise.reject(fromDriver('40001')))
       const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'joined' })
-      const error = await errorOf(ratelimit.limit(SECRET, { tx: { ...db, rollback: undefined } }))
+      const error = await discreetErrorOf(ratelimit.limit(SECRET, { tx: { ...db, rollback: undefined } }))
       expect(error.code).toBe('SERIALIZATION_FAILURE')
-      await errorOf(Ratelimit.limitAll([{ ratelimit, key: SECRET }], { tx: db }))
+      await discreetErrorOf(Ratelimit.limitAll([{ ratelimit, key: SECRET }], { tx: db }))
       expect(statements).toHaveLength(2)
     })
   })
@@ -139,7 +137,9 @@ describe("inside a caller's", () => {
     const undone = database.db.transaction(async (tx) => {
       const nested = tx.transaction(async (inner) => {
         await inner.execute(sql`select 1 / 0`).catch(() => {})
-        expect((await errorOf(ratelimit.limit(SECRET, { tx: inner }))).code).toBe('TRANSACTION_ABORTED')
+        expect((await discreetErrorOf(ratelimit.limit(SECRET, { tx: inner }))).code).toBe(
+          'TRANSACTION_ABORTED',
+        )
         throw undo
       })
       await expect(nested).rejects.toBe(undo)
@@ -163,7 +163,7 @@ describe.runIf(hasServer())('on a server', () => {
         },
         { isolationLevel: 'repeatable read' },
       )
-    const error = await errorOf(attempt(() => ratelimit.limit(SECRET)))
+    const error = await discreetErrorOf(attempt(() => ratelimit.limit(SECRET)))
     expect(error).toMatchObject({ code: 'SERIALIZATION_FAILURE', sqlState: '40001' })
     expect(await attempt(async () => {})).toMatchObject({ success: true, remaining: 2 })
   })
@@ -191,7 +191,7 @@ describe.runIf(hasServer())('on a server', () => {
     const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'broken', cleanupProbability: 0 })
     await ratelimit.limit('key')
     await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'broken' for update`)
-    const waiting = errorOf(ratelimit.limit('key'))
+    const waiting = discreetErrorOf(ratelimit.limit('key'))
     const [waiter] = await untilWaiting(database)
     await database.rows(`select pg_terminate_backend(${waiter})`)
     expect((await waiting).code).toBe('OUTCOME_UNKNOWN')

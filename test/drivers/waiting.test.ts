@@ -59,13 +59,13 @@ test('gives the denial at once when the timeout cannot suffice', async () => {
   expect(performance.now()).toBe(before)
 })
 
-test('findings 9.7: does not wait for a time that never comes', async () => {
+test('does not wait for a time that never comes', async () => {
   const ratelimit = window('never', 60_000)
   const answer = await ratelimit.blockUntilReady('key', '365d', { rate: 2 })
   expect(answer).toMatchObject({ success: false, retryAfter: Number.POSITIVE_INFINITY })
 })
 
-test("findings 9.8: a month's wait neither overflows the timer nor spins", async () => {
+test("a month's wait neither overflows the timer nor spins", async () => {
   const month = 31 * 24 * 3600 * 1000
   const ratelimit = window('month', month)
   await ratelimit.limit('key')

@@ -45,7 +45,7 @@ const places = [
   { name: 'tables and a Postgres schema of their own', tables: own },
 ]
 
-describe.each(places)('findings 9.9: 20 first calls at once, of $name', ({ tables }) => {
+describe.each(places)('20 first calls at once, of $name', ({ tables }) => {
   async function expectAllCounted(databases: readonly Database[]): Promise<void> {
     const calls = databases.map((db) =>
       new Ratelimit({ db, limiter, prefix: 'first', tables, autoMigrate: true }).limit('key'),
@@ -73,7 +73,7 @@ describe.each(places)('findings 9.9: 20 first calls at once, of $name', ({ table
   })
 })
 
-describe.runIf(hasServer())('findings 9.9: an open transaction is not waited for', () => {
+describe.runIf(hasServer())('an open transaction is not waited for', () => {
   /** Calls while a transaction has written to the ephemeral table. A statement that waits for a lock fails. */
   async function limitBeside(durable: boolean): Promise<unknown> {
     const open = await database.client()

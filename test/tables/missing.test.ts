@@ -1,8 +1,9 @@
 import { DrizzleQueryError } from 'drizzle-orm'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Ratelimit, type RatelimitConfig, RatelimitError, rateLimitTables } from '../../src/index.ts'
+import { Ratelimit, type RatelimitConfig, rateLimitTables } from '../../src/index.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../support/databases.ts'
+import { errorOf } from '../support/errors.ts'
 import { everyMethod } from './every-method.ts'
 
 let empty: TestDatabase
@@ -28,19 +29,10 @@ function ratelimit(
   return new Ratelimit(durable ? { ...config, durable } : config)
 }
 
-async function errorOf(call: Promise<unknown>): Promise<RatelimitError> {
-  const error = await call.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  )
-  expect(error).toBeInstanceOf(RatelimitError)
-  return error as RatelimitError
-}
-
 describe.each([{ durable: false }, { durable: true }])('without tables, durable: $durable', ({ durable }) => {
   describe.each(everyMethod)('%s', (_, call) => {
     test('says what to import and what to run', async () => {
-      const error = await errorOf(call(ratelimit(empty.db, {}, durable), KEY))
+      const error = await errorOf(() => call(ratelimit(empty.db, {}, durable), KEY))
       expect(error).toMatchObject({ name: 'RatelimitError', code: 'MISSING_TABLE', sqlState: '42P01' })
       expect(error.message).toContain("export * from 'drizzle-ratelimit/schema'")
       expect(error.message).toContain('npx drizzle-kit generate')
@@ -48,13 +40,13 @@ describe.each([{ durable: false }, { durable: true }])('without tables, durable:
     })
 
     test('says neither key nor prefix nor another parameter', async () => {
-      const error = await errorOf(call(ratelimit(empty.db, {}, durable), KEY))
+      const error = await errorOf(() => call(ratelimit(empty.db, {}, durable), KEY))
       const said = [error.message, String(error), error.stack, JSON.stringify(error)].join('\n')
       for (const secret of [KEY, PREFIX, LIMIT, WINDOW_MS, NOW]) expect(said).not.toContain(String(secret))
     })
 
     test("has the driver's error as its cause, without what Drizzle wraps around it", async () => {
-      const { cause } = await errorOf(call(ratelimit(empty.db, {}, durable), KEY))
+      const { cause } = await errorOf(() => call(ratelimit(empty.db, {}, durable), KEY))
       expect(cause).not.toBeInstanceOf(DrizzleQueryError)
       expect(cause).toMatchObject({ code: '42P01', severity: 'ERROR' })
       expect(String(cause)).not.toContain(KEY)
@@ -68,13 +60,13 @@ test('and nothing was created', async () => {
 
 test.each(everyMethod)('a missing Postgres schema: %s', async (_, call) => {
   const tables = rateLimitTables({ schema: pgSchema('nowhere') })
-  const error = await errorOf(call(ratelimit(empty.db, { tables }), KEY))
+  const error = await errorOf(() => call(ratelimit(empty.db, { tables }), KEY))
   expect(error).toMatchObject({ code: 'MISSING_TABLE' })
 })
 
 test('in a transaction', async () => {
   const limited = empty.db.transaction((tx) => ratelimit(empty.db).limit(KEY, { tx }))
-  expect(await errorOf(limited)).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
+  expect(await errorOf(() => limited)).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
 })
 
 describe('some of it is there', () => {
@@ -82,7 +74,7 @@ describe('some of it is there', () => {
 
   test('a table without a column is as good as missing', async () => {
     await database.script('alter table rate_limit_ephemeral rename column count to number')
-    const error = await errorOf(ratelimit(database.db).limit(KEY))
+    const error = await errorOf(() => ratelimit(database.db).limit(KEY))
     expect(error).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42703' })
     expect(error.message).toContain('checkTables(db)')
     expect(error.message).not.toContain(KEY)
@@ -91,7 +83,7 @@ describe('some of it is there', () => {
   test('and a limiter finds it as soon as it is there', async () => {
     await database.script('drop table rate_limit_durable')
     const durable = ratelimit(database.db, {}, true)
-    expect(await errorOf(durable.limit(KEY))).toMatchObject({ code: 'MISSING_TABLE' })
+    expect(await errorOf(() => durable.limit(KEY))).toMatchObject({ code: 'MISSING_TABLE' })
     await database.script('create table rate_limit_durable (like rate_limit_ephemeral including all)')
     await database.script('alter table rate_limit_durable rename column number to count')
     expect(await durable.limit(KEY)).toMatchObject({ success: true })

@@ -53,7 +53,7 @@ describe.each([
     }
   })
 
-  test('findings 9.12: none is, when one denies, and none has a row more or another one', async () => {
+  test('none is, when one denies, and none has a row more or another one', async () => {
     const requests = four(`${way} none`)
     const [second, month, minute, other] = requests
     for (let i = 0; i < 3; i++) await minute.ratelimit.limit('ip')
