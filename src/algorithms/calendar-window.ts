@@ -27,8 +27,10 @@ const algorithm: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | '
   applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
   sql: {
     // A row of the next period, written by a clock that is ahead, must not be read as one that has ended.
-    now: ({ tokens, windowStart }, clock, { periodMs }) =>
-      sql`case when ${tokens} is not null and ${windowStart} - ${clock} between 0 and ${periodMs} then ${windowStart} else ${clock} end`,
+    // A row that lacks one of the columns is another algorithm's.
+    now: ({ count, tokens, windowStart }, clock, { periodMs }) =>
+      sql`case when ${count} is not null and ${tokens} is not null and ${windowStart} - ${clock} between 0 and ${periodMs}
+        then ${windowStart} else ${clock} end`,
     // A count that began in this period was used in this period, even if its own plan had another period.
     holds: ({ count, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}

@@ -29,6 +29,8 @@ const plans: readonly CustomerPlan[] = [
   ...uncounted,
 ]
 
+const DAY_MS = 24 * HOUR_MS
+
 /** Every change from one plan to another, and what of three that were taken counts after it. */
 const changes = plans.flatMap((from) =>
   plans
@@ -71,6 +73,18 @@ describe('after a change of plan', () => {
     expect(await quota.limit('key', { limiter, rate: 0 })).toMatchObject({ success: true, remaining: left })
     await expectUntouched()
   })
+
+  test.each(changes.filter(({ from, to }) => from.algorithm !== to.algorithm))(
+    'a row that was written by a clock that is ahead says nothing of the time, $change',
+    async ({ from, to }) => {
+      const { quota, clock } = quotaOn(database, from.limiter)
+      clock.advance(DAY_MS)
+      await quota.limit('key')
+      clock.advance(-DAY_MS)
+      const { limiter } = to
+      expect(await quota.limit('key', { limiter })).toEqual(await quota.limit('new key', { limiter }))
+    },
+  )
 
   test.each(granting)('a check takes from it, $change', async ({ from, to, used, left }) => {
     const { quota } = await charged(from)

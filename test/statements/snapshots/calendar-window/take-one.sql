@@ -47,7 +47,8 @@ with
           (
             select
               case
-                when "tokens" is not null
+                when "count" is not null
+                and "tokens" is not null
                 and "window_start" - "clock" between 0 and $3::float8 then "window_start"
                 else "clock"
               end as "now",
