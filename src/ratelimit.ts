@@ -1,6 +1,7 @@
 import type { Limiter } from './algorithms/algorithm.ts'
 import { calendarWindow } from './algorithms/calendar-window.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
+import { gcra } from './algorithms/gcra.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
 import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
@@ -51,6 +52,7 @@ export class Ratelimit {
   static readonly slidingWindow: typeof slidingWindow = slidingWindow
   static readonly fixedWindow: typeof fixedWindow = fixedWindow
   static readonly calendarWindow: typeof calendarWindow = calendarWindow
+  static readonly gcra: typeof gcra = gcra
   static readonly unlimited: typeof unlimited = unlimited
 
   /**

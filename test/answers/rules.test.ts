@@ -371,6 +371,18 @@ describe('a changed limit', () => {
     expect(await limit({ limiter: smallest })).toMatchObject({ success: false, remaining: 0 })
   })
 
+  test.each(algorithms)(
+    'that is a thousandth denies for its own periods only, $name',
+    async ({ of: ofSize }) => {
+      const { limit } = setUp(ofSize(10_000, '1s').limiter)
+      await limit({ rate: 10_000 })
+      const { limiter } = ofSize(10, '1s')
+      const { success, retryAfter } = await limit({ limiter })
+      expect(success).toBe(false)
+      expect(retryAfter).toBeLessThanOrEqual(2 * limiter.params.periodMs)
+    },
+  )
+
   test('that is smaller takes from a bucket what is too much once something is charged', async () => {
     const { limit } = setUp(Ratelimit.tokenBucket(1, '1s', 10))
     await limit({ rate: 1 })

@@ -118,6 +118,32 @@ function bucketPlan(own: BucketNumbers): Plan {
   )
 }
 
+interface GcraNumbers {
+  readonly limit: number
+  readonly period: Duration
+  readonly burst: number
+}
+
+function gcraPlan(own: GcraNumbers): Plan {
+  const { limit, period, burst } = own
+  const unitMs = msOf(period) / limit
+  const rules: Rules = {
+    capacity: burst,
+    periodMs: firstFrom(0, (ms) => ms / unitMs + EPSILON >= burst),
+    fresh: (at) => state({ at, tokens: burst }),
+    forward: (before, t) => ({
+      ...before,
+      at: t,
+      tokens: Math.min(before.tokens + (t - before.at) / unitMs, burst),
+    }),
+    fits: ({ tokens }, _t, rate) => rate <= tokens + EPSILON,
+    take: (before, rate) => ({ ...before, tokens: Math.min(before.tokens - rate, burst) }),
+    used: ({ tokens }) => burst - tokens,
+  }
+  const limiter = Ratelimit.gcra(limit, period, { burst })
+  return planWith('gcra', own, { limiter, rules, stepMs: Math.ceil(unitMs) })
+}
+
 interface WindowNumbers {
   readonly tokens: number
   readonly window: Duration
@@ -254,6 +280,15 @@ const anyBucket = fc
   .filter(({ maxTokens, refillRate, interval }) => (maxTokens / refillRate) * interval < MAX_PERIOD_MS)
   .map(({ filled, ...own }) => bucketPlan({ ...own, initialTokens: own.maxTokens * filled }))
 
+const anyGcra = fc
+  .record({
+    limit: fc.constantFrom(10, 1, 3, 0.3, 150, 9000),
+    period: fc.constantFrom(1000, 7, 60_000, 86_400_000),
+    burst: fc.constantFrom(10, 1, 7.5, 0.5, 500),
+  })
+  .filter(({ limit, period, burst }) => (burst / limit) * period < MAX_PERIOD_MS)
+  .map(gcraPlan)
+
 const anyCalendar = fc.record({
   tokens: anyTokens,
   period: fc.constantFrom('day', 'week', 'month', 'year'),
@@ -324,6 +359,24 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow>> = 
     similar: () => anyCalendar.map(calendarWindowPlan),
     fromVector: () => {
       throw new Error('the shared vectors have no calendar')
+    },
+  },
+  gcra: {
+    counts: true,
+    keeps: 'what is left',
+    debtsEnd: 'by refills',
+    windowStart: () => ({}),
+    crossesOncePerPeriod: false,
+    takesFractions: true,
+    mayBeEmpty: false,
+    lengths: 'any',
+    examples: {
+      gcra: (tokens, unit) => gcraPlan({ limit: tokens, period: tokens * msOf(unit), burst: tokens }),
+    },
+    anyPlan: anyGcra,
+    similar: () => anyGcra,
+    fromVector: () => {
+      throw new Error('the shared vectors have no gcra')
     },
   },
   unlimited: { counts: false, keeps: 'nothing', limiter: Ratelimit.unlimited() },

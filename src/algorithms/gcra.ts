@@ -1,0 +1,92 @@
+import { sql } from 'drizzle-orm'
+import { type Duration, parseDuration } from '../duration.ts'
+import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
+import { checkAmounts, fillingMs, isPlausible, TOLERANCE } from './bucket.ts'
+import { limiterOf } from './limiter.ts'
+
+type Column = 'tokens' | 'windowStart'
+type Params = 'limit' | 'unitMs'
+
+/**
+ * `tokens` is what was left at `windowStart`, and grows by one unit every `unitMs`, up to the limit.
+ *
+ * This is the generic cell rate algorithm of ITU-T I.371 in its form as a continuous-state leaky bucket. The
+ * other form stores a theoretical arrival time, which would have to be finer than the milliseconds of a row.
+ * What is left is stored, not what was used: a smaller plan would have to drain what a large one has used.
+ */
+const algorithm: Algorithm<Column, 'unitMs'> = {
+  name: 'gcra',
+  kind: 'bucket',
+  columns: ['tokens', 'windowStart'],
+  // A calendar window fills the same columns, and this one.
+  emptyColumns: ['count'],
+  datedBy: 'windowStart',
+  params: ['unitMs'],
+  integersOnly: false,
+  tolerance: TOLERANCE,
+
+  sql: {
+    holds: ({ tokens, windowStart }, clock, { periodMs }) =>
+      isPlausible(tokens, windowStart, clock, periodMs),
+    fresh: (now, { limit }) => ({ tokens: limit, windowStart: now }),
+    available,
+    used: (state, now, params) => sql`${params.limit} - ${available(state, now, params)}`,
+    consume: (_state, now, left, amount, { limit }) => ({
+      tokens: sql`least(${left} - ${amount}, ${limit})`,
+      windowStart: now,
+    }),
+    expiresAt: ({ tokens, windowStart }, { limit, unitMs }) =>
+      sql`${windowStart} + ceil((${limit} - ${tokens} - ${sql.raw(String(TOLERANCE))}) * ${unitMs})`,
+  },
+  numbers: {
+    fresh: (now, { limit }) => ({ tokens: limit, windowStart: now }),
+    available: availableNumber,
+    used: (state, now, params) => params.limit - availableNumber(state, now, params),
+    consume: (state, now, amount, params) => ({
+      tokens: Math.min(availableNumber(state, now, params) - amount, params.limit),
+      windowStart: now,
+    }),
+    guess: ({ tokens, windowStart }, wanted, _now, { unitMs }) =>
+      windowStart + Math.ceil((wanted - tokens - TOLERANCE) * unitMs),
+  },
+}
+
+function available(
+  { tokens, windowStart }: Expressions<Column>,
+  now: Expression,
+  { limit, unitMs }: Expressions<Params>,
+): Expression {
+  return sql`least(${tokens} + (${now} - ${windowStart}) / ${unitMs}, ${limit})`
+}
+
+function availableNumber(
+  { tokens, windowStart }: Numbers<Column>,
+  time: number,
+  { limit, unitMs }: Numbers<Params>,
+): number {
+  return Math.min(tokens + (time - windowStart) / unitMs, limit)
+}
+
+/**
+ * `limit` in each `period`, evenly spread: one every `period / limit`, after `burst` at once.
+ *
+ * @param options `burst`: how many may come at once. Default: `limit`.
+ * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ *
+ * Ratelimit.gcra(100, '1m', { burst: 10 }) // one every 600 ms, and ten at once
+ * ```
+ */
+export function gcra(
+  limit: number,
+  period: Duration,
+  { burst = limit }: { readonly burst?: number } = {},
+): StoredLimiter {
+  checkAmounts({ limit, burst })
+  const unitMs = parseDuration(period, 'The period') / limit
+  const periodMs = fillingMs(Math.ceil((burst - TOLERANCE) * unitMs))
+  return limiterOf(algorithm, { limit: burst, periodMs, unitMs })
+}
