@@ -54,7 +54,7 @@ export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimit
   ) {
     throw new RatelimitError(
       'INVALID_OPTION',
-      `The tables need two different names of at most ${MAX_NAME_BYTES} bytes, for those of their keys and indexes are longer.`,
+      `The tables need two different names of at most ${MAX_NAME_BYTES} bytes: the names of their keys and indexes are longer.`,
     )
   }
   return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }

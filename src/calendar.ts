@@ -26,8 +26,8 @@ export type PeriodAt = (time: number) => Period
 const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
 
 /**
- * Plans that are made anew for each call have the same few periods: one function for each, which remembers
- * its last period.
+ * One function for each calendar, which remembers its last period. Plans that are made anew for each call share
+ * them.
  */
 const known = new LRUCache<string, PeriodAt>({ max: 1000 })
 

@@ -6,9 +6,7 @@ import type { Database } from './database/database.ts'
 interface CommonConfig {
   /** Any Drizzle Postgres database, or a transaction: then every call joins it. */
   readonly db: Database
-  /**
-   * The limit, from `Ratelimit.tokenBucket`, `slidingWindow`, `fixedWindow`, `calendarWindow` or `unlimited`.
-   */
+  /** The limit, from one of the functions on `Ratelimit`, such as `Ratelimit.tokenBucket`. */
   readonly limiter: Limiter
   /** The limiter's namespace: the same key under two prefixes is two rows. */
   readonly prefix: string
@@ -82,7 +80,10 @@ interface NoDenials {
 interface Denials {
   /** Answer repeated denials from memory. */
   readonly inMemoryBlock: true
-  /** How many denied keys are remembered: those asked about last. Default: `10_000`. */
+  /**
+   * How many denied keys are remembered. The key asked about longest ago is forgotten first. Default:
+   * `10_000`.
+   */
   readonly maxBlockedKeys?: number
 }
 

@@ -9,7 +9,7 @@ type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
  */
 export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
 
-/** A hundred years. A longer time may not fit a timestamp, and nobody means it. */
+/** A hundred years. A longer time may not fit a timestamp, and is probably a mistake. */
 export const MAX_MS: number = ms('100y')
 
 const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
@@ -17,7 +17,7 @@ const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
 /**
  * Reads a duration as whole milliseconds.
  *
- * @throws RatelimitError `INVALID_DURATION` when it is not one, is not a whole number of milliseconds, or lies
+ * @throws RatelimitError `INVALID_DURATION` if it is not one, is not a whole number of milliseconds, or lies
  * outside `minMs` to a hundred years.
  */
 export function parseDuration(duration: Duration, what: string, minMs = 1): number {

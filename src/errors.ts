@@ -22,7 +22,7 @@ export type RatelimitErrorCode =
 export interface RatelimitErrorDetails {
   /** The error underneath, usually the driver's. */
   readonly cause?: unknown
-  /** The five characters of Postgres' SQLSTATE, where Postgres said one. */
+  /** The five characters of Postgres' SQLSTATE, if Postgres sent one. */
   readonly sqlState?: string | undefined
 }
 

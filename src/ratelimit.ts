@@ -187,7 +187,7 @@ export class Ratelimit {
   }
 
   /**
-   * Gives the key its whole limit again.
+   * Makes the key's limit full again.
    *
    * @throws RatelimitError `INVALID_KEY` before any SQL; and what {@link Ratelimit.limit} throws from the
    * database.

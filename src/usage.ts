@@ -34,8 +34,7 @@ export interface KeyUsage extends Usage {
 }
 
 /**
- * The keys of a prefix that have used most of their limit, for people to look at; those that have used
- * nothing have no row.
+ * The keys of a prefix that have used most, for people to look at. Keys that have used nothing are left out.
  *
  * It reads every row of the prefix, takes no lock and writes nothing.
  *

@@ -3,10 +3,7 @@ import { MAX_MS } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Expression } from './algorithm.ts'
 
-/**
- * Amounts are double precision: 0.1 taken three times leaves 0.3 a little short of nothing, and must be
- * allowed.
- */
+/** In double precision, 0.1 taken three times is a little more than 0.3. It must be allowed all the same. */
 export const TOLERANCE = 1e-9
 
 /** Amounts are well above the tolerance. */
@@ -34,8 +31,8 @@ export function fillingMs(durationMs: number): number {
 }
 
 /**
- * Whether a row can be a bucket's. Amounts that no bucket can have would admit, or deny, for ever. Postgres
- * sorts NaN above every number.
+ * Whether a bucket can have written the row. An impossible amount would admit or deny for ever. NaN is refused
+ * too, because Postgres sorts it above every number.
  */
 export function isPlausible(
   tokens: Expression,

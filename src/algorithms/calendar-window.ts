@@ -59,7 +59,7 @@ const algorithm: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | '
   },
 }
 
-/** The longest possible: how far ahead a row may be must not depend on the guessed period. */
+/** The longest of each, so that how far ahead a row may be does not depend on the guessed period. */
 const MAX_PERIODS = { day: '25h', week: '169h', month: '745h', year: '8785h' } as const
 
 /**

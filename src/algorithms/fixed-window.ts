@@ -40,7 +40,7 @@ const algorithm: Algorithm<'count' | 'windowStart', never> = {
 }
 
 /**
- * `tokens` in each `window`. It opens with the first call and is over at its end.
+ * `tokens` in each `window`. The first call opens a window. At its end it is over, and the next call opens one.
  *
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
  */

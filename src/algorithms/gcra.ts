@@ -68,7 +68,7 @@ function availableNumber(
 }
 
 /**
- * `limit` in each `period`, evenly spread: one every `period / limit`, after `burst` at once.
+ * Spreads `limit` evenly over each `period`: one every `period / limit`, after `burst` at once.
  *
  * @param options `burst`: how many may come at once. Default: `limit`.
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`

@@ -23,8 +23,8 @@ export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted
 }
 
 /**
- * The first time after `before` at which `fits` says yes; it says no at `before`, and goes on saying yes once
- * it has.
+ * The first time after `before` at which `fits` says yes. It says no at `before`, and once it says yes it keeps
+ * saying yes.
  *
  * It starts at the guess and doubles its steps until the answer changes. Then it halves the range between.
  */

@@ -27,7 +27,8 @@ export function answerOf({ call, decision, place }: Outcome, reporting: Reportin
     const denied = denialOf(limiter, after(limiter, decision, granted * rate), rate)
     return reporting.dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied
   }
-  // The capacity bounds refunds, so the part of one refund is unknown: each answer shows all of them.
+  // The capacity bounds the sum of equal refunds. How much of it one gave back is unknown, so each answer shows
+  // all of them.
   const taken = rate > 0 ? (place + 1) * rate : granted * rate
   const snapshot = after(limiter, decision, taken)
   const allowed: Allowed = {

@@ -97,7 +97,7 @@ export class Checker {
     })
   }
 
-  /** Gives the key its whole limit again. */
+  /** Makes the key's limit full again. */
   async reset(call: Call, tx: Database | undefined): Promise<void> {
     const { table, namespace } = this.config
     const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
@@ -126,8 +126,8 @@ export class Checker {
   }
 
   /**
-   * A remembered denial may be too strict after a transaction that gave back, or in which another plan made
-   * the row anew.
+   * A transaction may have given something back, or made the row anew under another plan. A remembered denial
+   * may then be too strict.
    */
   followUpJoined({ key, rate, limiter }: Call): void {
     if (rate < 0 || limiter !== this.config.limiter) this.forgetDenials(key)

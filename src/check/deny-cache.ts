@@ -13,7 +13,7 @@ export interface Sent {
   readonly clock: number | null
 }
 
-/** A denial by the database. It was said at `saidAt` at the latest, by the clock that this cache reads. */
+/** A denial by the database. `saidAt` is the latest time at which it can have been decided, by this clock. */
 interface Denial {
   readonly rate: number
   readonly limiter: StoredLimiter
@@ -27,9 +27,9 @@ interface Denial {
  * Remembers denials, so that repeated ones need no database.
  *
  * A denial holds until its rate fits or one more unit is available, by this process' monotonic clock or by
- * the injected one. The database said it between the sending and the receiving. The denial ends as if it was
- * said at the sending, and `retryAfter` counts as if it was said at the receiving. The cache does not see
- * what other processes take or give back meanwhile.
+ * the injected one. The database decided some time between sending and receiving. To be safe, the denial ends
+ * as if it was decided at the sending, and `retryAfter` counts as if it was decided at the receiving. The cache
+ * does not see what other processes take or give back meanwhile.
  */
 export class DenyCache {
   readonly #table: RateLimitTable

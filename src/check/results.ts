@@ -4,7 +4,7 @@ export interface Remaining {
   readonly limit: number
   /** Whole units that could be taken now; never below 0. */
   readonly remaining: number
-  /** Unix milliseconds at which the limit is whole again if nothing more is consumed. */
+  /** Unix milliseconds at which the limit is full again if nothing more is consumed. */
   readonly reset: number
 }
 
@@ -30,11 +30,11 @@ export interface Allowed extends Remaining {
 export interface Denied extends Remaining {
   readonly success: false
   /**
-   * Unix milliseconds at which this very call would be allowed; `Infinity` when `rate` exceeds the capacity.
+   * Unix milliseconds at which this very call would be allowed; `Infinity` if `rate` exceeds the capacity.
    */
   readonly reset: number
   /**
-   * Milliseconds from now until this very call would be allowed; `Infinity` when `rate` exceeds the capacity.
+   * Milliseconds from now until this very call would be allowed; `Infinity` if `rate` exceeds the capacity.
    */
   readonly retryAfter: number
 }
@@ -53,6 +53,6 @@ export interface LimitAllResult<Request> {
   readonly results: readonly LimitResult[]
   /** The calls that deny, as they were given. */
   readonly denied: readonly Request[]
-  /** Milliseconds from now until all would be allowed; 0 when they were, `Infinity` when never. */
+  /** Milliseconds from now until all would be allowed; 0 if they were, `Infinity` if they never would be. */
   readonly retryAfter: number
 }

@@ -24,8 +24,8 @@ export function autoMigrateForbidden(): boolean {
 }
 
 /**
- * Any number, the same in every process: two that find the tables missing take turns. Without it, one of two
- * concurrent `CREATE TABLE IF NOT EXISTS` fails with 23505.
+ * Any number that is the same in every process, so that two processes that find the tables missing take turns.
+ * Without the lock, one of two concurrent `CREATE TABLE IF NOT EXISTS` fails with 23505.
  */
 const ADVISORY_LOCK = 5_741_028_913_467
 
@@ -48,7 +48,7 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
   try {
     await execute(db, sql.raw(`do ${literal(`begin ${steps.join(' ')} end`)}`))
   } catch (error) {
-    // A migration at the same time takes no advisory lock. The tables that it made are as good.
+    // A migration at the same time takes no advisory lock. If it has made the tables, all is well.
     if (!(await exist(db, tables))) throw error
   }
 }

@@ -12,8 +12,8 @@ import { execute } from './run.ts'
 /**
  * Compares the tables in the database with what the limiter expects, and says every difference in words.
  *
- * @returns One sentence a difference; empty when all is well.
- * @throws RatelimitError `DATABASE` when the catalogs cannot be read.
+ * @returns One sentence for each difference; empty if there is none.
+ * @throws RatelimitError `DATABASE` if the catalogs cannot be read.
  *
  * @example
  * ```ts
@@ -125,7 +125,7 @@ function* storageDifferences(
   }
 }
 
-/** As one JSON text, which every driver hands on as it is. */
+/** The catalogs are read as one JSON text, which every driver passes on unchanged. */
 async function readCatalogs(db: Database, quoted: string): Promise<Found | undefined> {
   const [row] = await execute(
     db,

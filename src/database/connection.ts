@@ -2,8 +2,8 @@ import { type Database, isTransaction } from './database.ts'
 import { kindsOf } from './session.ts'
 
 /**
- * What asks for rows as the driver gives them: nothing in 0.45, where the argument is a list of fields, and a
- * word in 1.0.
+ * The argument that makes Drizzle return rows as the driver gives them: `undefined` in 0.45, where it is a list
+ * of fields, and `'raw'` in 1.0.
  */
 type RawMode = 'raw' | undefined
 
@@ -46,7 +46,7 @@ export function connectionTo(db: Database, keeping: Keeping): Connection {
   return { db, isTransaction: inTransaction, keeping, session, rawMode }
 }
 
-/** Those of Drizzle's sessions that hand a name on to their driver. */
+/** Drizzle's sessions that pass the name of a statement on to their driver. */
 const NAMING = ['NodePgSession', 'PostgresJsSession', 'NeonSession', 'VercelPgSession']
 
 function namingSession({ _: inner }: Database): NamingSession | undefined {

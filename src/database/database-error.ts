@@ -77,7 +77,7 @@ function codeFor(sqlState: string | undefined): DatabaseCode {
   return BY_SQL_STATE[sqlState] ?? (sqlState.startsWith('08') ? 'OUTCOME_UNKNOWN' : 'DATABASE')
 }
 
-/** An error is wrapped at most so often, by Drizzle, a pool or `fetch`. */
+/** How many errors may wrap one another: Drizzle, a pool and `fetch` each wrap the error below. */
 const MAX_DEPTH = 5
 
 /**

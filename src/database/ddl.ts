@@ -65,9 +65,9 @@ export function createStatements(table: RateLimitTable): readonly string[] {
 /**
  * Sets what Drizzle's schema cannot say.
  *
- * The planner gets no statistics about prefixes. If a prefix was rare when they were made, the planner would
- * go on taking it for rare. It would then read all keys of the prefix by the cleanup index, instead of one by
- * the primary key.
+ * The planner gets no statistics about prefixes. If a prefix was rare when they were gathered, the planner
+ * would keep treating it as rare. It would then read all keys of the prefix by the cleanup index, instead of
+ * one by the primary key.
  */
 export function storageStatements(
   table: RateLimitTable,

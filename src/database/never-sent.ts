@@ -23,8 +23,8 @@ const MESSAGES: ReadonlySet<unknown> = new Set([
 ])
 
 /**
- * What PgBouncer says with 08P01 to clients that it turns away, or that waited for a server in vain. It says
- * more with the same code, of which some comes after the statement was sent.
+ * What PgBouncer says with 08P01 to clients that it turns away, or that waited for a server in vain. It uses
+ * the same code for other errors, and some of those come after the statement was sent.
  * https://github.com/pgbouncer/pgbouncer/blob/master/src/janitor.c
  */
 const TURNED_AWAY =

@@ -130,7 +130,8 @@ const MAX_SIZE_AGE_MS = 5
 const MAX_SIZE = 4
 
 /**
- * So often a table may shrink; then its statements are planned each time, for a connection keeps every name.
+ * How often a table may shrink. After that, its statements are planned each time: each time it shrinks, they
+ * get new names, and a connection keeps every name.
  */
 const MAX_SHRUNK = 20
 
@@ -150,9 +151,9 @@ export class TableSize {
   }
 
   /**
-   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. If
-   * the table has shrunk from the largest size, plans for that size may have been made again for the small
-   * rest, so they are given up.
+   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. Once
+   * the table has shrunk from the largest size, Postgres may have made the plans for that size anew, for the
+   * small rest. So they are given up.
    */
   get plan(): string | undefined {
     if (this.#believed < MAX_SIZE) return `size ${this.#believed}`
@@ -160,8 +161,8 @@ export class TableSize {
   }
 
   /**
-   * Learns the size from a statement that was sent then. What was seen since is newer: a statement may wait
-   * for a row.
+   * Learns the size that a statement found which was sent at that time. A size that was seen after the sending
+   * is kept, because the statement may have waited for a row.
    */
   saw(size: number, sentAt: number): void {
     if (sentAt < this.#seenAt) return

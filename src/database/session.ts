@@ -41,7 +41,7 @@ export function lacksClient(db: Database): boolean {
   )
 }
 
-/** Drizzle asks for the driver's own class, but such a class can be there twice, or behind a proxy. */
+/** Told by its members: a process can have the driver's class twice, and a proxy hides the class. */
 export function isPool(client: unknown): client is Pool {
   const { totalCount, connect } = (client ?? {}) as Partial<Pool>
   return typeof totalCount === 'number' && typeof connect === 'function'
@@ -58,7 +58,7 @@ export function sessionOn(session: Session, client: unknown): Session {
 
 const known = new WeakMap<object, readonly string[]>()
 
-/** Drizzle's names of a session's class and of those that it extends, which do not change when minified. */
+/** Drizzle's names of a session's class and of those that it extends. They survive when code is minified. */
 export function kindsOf(session: object): readonly string[] {
   const kinds = known.get(session) ?? entityKinds(session.constructor)
   known.set(session, kinds)

@@ -20,7 +20,8 @@ type Work<T> = (tx: Database) => Promise<T>
 const WITHOUT_TRANSACTIONS = ['NeonHttpSession', 'PgRemoteSession', 'XataHttpSession', 'PrismaPgSession']
 
 /**
- * Runs the work in a transaction of its own, at READ COMMITTED; from the start when it lost against another.
+ * Runs the work in a transaction of its own, at READ COMMITTED. If it lost against another transaction, it runs
+ * again from the start.
  *
  * @throws RatelimitError `INVALID_OPTION` before any SQL, if the driver has no interactive transactions.
  */
@@ -54,7 +55,7 @@ async function attempt<T>(db: Database, session: Session | undefined, work: Work
     if (own) return await own(observed)
     return await db.transaction(observed, { isolationLevel: 'read committed' })
   } catch (reason) {
-    // Drizzle may tell of the rollback that failed afterwards.
+    // Drizzle may throw the error of a rollback that failed afterwards.
     const error = toRatelimitError(failure ? failure.reason : reason)
     if (isCommitting && !own && error.code === 'UNREACHABLE') throw databaseError('OUTCOME_UNKNOWN', error)
     if (!isCommitting && error.code === 'OUTCOME_UNKNOWN') throw databaseError('UNREACHABLE', error)
@@ -62,7 +63,7 @@ async function attempt<T>(db: Database, session: Session | undefined, work: Work
   }
 }
 
-/** Where Drizzle's own transaction can do harm when a connection breaks: one without that. */
+/** Our own transaction, for drivers on which Drizzle's does harm when a connection breaks. */
 function ownTransaction(session: Session): (<T>(work: Work<T>) => Promise<T>) | undefined {
   const { client } = session
   if (isPool(client)) return (work) => onPool(client, session, work)
@@ -97,14 +98,14 @@ async function onPool<T>(pool: Pool, session: Session, work: Work<T>): Promise<T
     throw reason
   } finally {
     client.off('error', listen)
-    // What is still in a transaction must not go back to the pool.
+    // A client that is still in a transaction must not go back to the pool.
     client.release(isOpen || isBroken)
   }
 }
 
 /**
- * After an error postgres.js sends a rollback. On a closed connection it throws where nobody can catch it, and
- * the process ends. So it is not told of an error that says that the connection is closed.
+ * After an error postgres.js sends a rollback. On a closed connection it then throws where nobody can catch it,
+ * and the process ends. So postgres.js does not learn of an error that says that the connection is closed.
  * https://github.com/porsager/postgres/issues/1208
  */
 function onPostgresJs<T>(session: PostgresJsSession, work: Work<T>): Promise<T> {

@@ -60,7 +60,7 @@ export interface Group {
   readonly calls: Pending[]
 }
 
-/** A key's calls in their order. Looks have a line of their own, for they wait for nothing. */
+/** A key's calls in their order. Looks have a line of their own, because they wait for nothing. */
 export interface Line {
   readonly id: string
   readonly key: string

@@ -1,6 +1,6 @@
 import type { Line } from './call.ts'
 
-/** Statements that wait for rows which others hold. */
+/** How many statements may wait at once for rows that others hold. */
 const MAX_PATIENT = 4
 
 /**
@@ -12,7 +12,7 @@ const RETRY_MS = 50
 /** How long a key counts as held after it was found held. */
 const MEMORY_MS = 100
 
-/** Keys that are remembered at most. */
+/** How many keys are remembered as held. */
 const MAX_KEYS = 1_000
 
 /** What becomes of the lines. */
@@ -71,8 +71,7 @@ export class HeldLines {
   }
 
   /**
-   * The places may be taken for long by rows that others hold, while the rows of these lines have become
-   * free.
+   * Rows that stay held may take all places for long. Meanwhile the rows of these lines may have become free.
    */
   #retryLater(): void {
     if (this.#retrying) return

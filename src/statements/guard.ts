@@ -23,7 +23,7 @@ export interface Guard {
 const SIZE = 'ratelimit_size'
 
 /**
- * Asks how large the table is; `size` in the answer says so. If the caller believes otherwise, nothing is
+ * Asks how large the table is; `size` in the answer says so. If the caller believes another size, nothing is
  * read.
  *
  * The planner goes by the size that a table has when the plan is made. Afterwards a prepared plan stays until
@@ -43,8 +43,8 @@ export function guard(
 }
 
 /**
- * Selects the rows of `from`, with `size` if the statement is guarded. Without such rows, one row has `size`
- * only.
+ * Selects the rows of `from`, with `size` if the statement is guarded. If `from` has no rows, the answer is one
+ * row that has `size` only.
  */
 export function guardedSelect({ links }: Guard, columns: readonly SQL[], from: SQL, join: SQL): SQL {
   const list = links.length > 0 ? [name('size', SIZE), ...columns] : columns

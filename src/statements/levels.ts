@@ -15,7 +15,7 @@ export interface QueryLevel extends Level {
 }
 
 /**
- * One step of the arithmetic: what is below, and new columns worked out from it.
+ * One step of the arithmetic: the level below, and new columns worked out from it.
  *
  * Without the `offset`, Postgres writes an expression out again for each of its uses, and setting up an
  * expression costs more than evaluating it.
@@ -62,8 +62,8 @@ export function paramsOf({ params }: AnyAlgorithm, parameters: Parameters): Reco
 }
 
 /**
- * Has Postgres run a query once for each key, which it would turn into a join that reads the whole table
- * otherwise.
+ * Makes Postgres run a query once for each key. Otherwise it would turn the query into a join that reads the
+ * whole table.
  */
 export const BY_ITSELF: SQL = sql.raw('offset 0')
 

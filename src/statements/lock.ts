@@ -17,7 +17,7 @@ const NAMES = ['prefix', 'key'] as const
  * A made row has no state, and is read as if it were not there. The update never happens, but Postgres locks
  * the row before it finds that out. Returns the rows that it made.
  *
- * As the first statement of a transaction it says how that commits.
+ * It is the first statement of its transaction, so it also sets how the transaction commits.
  */
 export function lockStatement(table: RateLimitTable, commit: Commit): Statement {
   const parameters = new Parameters()

@@ -9,14 +9,14 @@ import { type Link, link } from './link.ts'
  */
 export type Commit = 'as the session' | 'async' | 'flushed'
 
-/** How a transaction commits that several limiters charge in: as the one that wants most. */
+/** How a transaction commits in which several limiters charge: in the strictest way that one of them needs. */
 export function commitTogether(commits: readonly Commit[]): Commit {
   return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
 }
 
 const SETTING = 'ratelimit_setting'
 
-/** Settings for this statement's own transaction, and the table to join so that they are made. */
+/** Settings for this statement's own transaction, and a join that makes Postgres run them. */
 export interface Settings {
   readonly links: readonly Link[]
   /** Joined to a query: Postgres never runs a `select` that nothing refers to. */
