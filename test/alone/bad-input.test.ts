@@ -65,7 +65,7 @@ test('prefix and key have 1,024 bytes together', async () => {
   await expect(errorWithoutSql(() => ratelimit.limit('k'.repeat(1024)))).resolves.toMatchObject({
     code: 'INVALID_KEY',
   })
-  // It gets as far as the database, which here never has a row.
+  // The call reaches the database, which has no row here.
   await expect(ratelimit.limit('k'.repeat(1023))).rejects.toMatchObject({ code: 'DATABASE' })
   expect(queries).toBeGreaterThan(0)
 })

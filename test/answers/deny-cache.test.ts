@@ -8,7 +8,7 @@ import { PATIENTLY } from '../support/patience.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
-/** No test lasts as long: by the clock of the database a denial of it is one all through the test. */
+/** No test lasts an hour. So, by the clock of the database, a denial stays one until the test ends. */
 const HOURLY = Ratelimit.fixedWindow(7, '1h')
 let prefixes = 0
 
@@ -21,8 +21,8 @@ function pair(limiter = HOURLY, clock?: TestClock) {
     cleanupProbability: 0,
     ...(clock && { clock: clock.now }),
   }
-  const remembering = new Ratelimit({ ...common, db, inMemoryBlock: true })
-  return { remembering, asking: new Ratelimit({ ...common, db: database.db }), statements, common }
+  const caching = new Ratelimit({ ...common, db, inMemoryBlock: true })
+  return { caching, asking: new Ratelimit({ ...common, db: database.db }), statements, common }
 }
 
 describe.each(examples)('$name', ({ of }) => {
@@ -40,11 +40,11 @@ describe.each(examples)('$name', ({ of }) => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 25 }), async (steps) => {
         const clock = new TestClock()
-        const { remembering, asking, statements } = pair(limiter, clock)
+        const { caching, asking, statements } = pair(limiter, clock)
         for (const { passedMs, rate } of steps) {
           clock.advance(passedMs)
           const before = statements.length
-          const answer = await remembering.limit('key', { rate })
+          const answer = await caching.limit('key', { rate })
           if (statements.length === before) fromMemory++
           // A denial writes nothing, so the same call can be made again.
           if (!answer.success) expect(answer).toEqual(await asking.limit('key', { rate }))
@@ -57,41 +57,41 @@ describe.each(examples)('$name', ({ of }) => {
 })
 
 test('repeated denials need no database, other keys and other limits do', async () => {
-  const { remembering, statements } = pair()
-  await remembering.limit('key', { rate: 7 })
-  for (let i = 0; i < 5; i++) expect(await remembering.limit('key')).toMatchObject({ success: false })
+  const { caching, statements } = pair()
+  await caching.limit('key', { rate: 7 })
+  for (let i = 0; i < 5; i++) expect(await caching.limit('key')).toMatchObject({ success: false })
   // Two make the row, and one is denied.
   expect(statements).toHaveLength(3)
-  expect(await remembering.limit('key', { limiter: Ratelimit.fixedWindow(8, '1h') })).toMatchObject({
+  expect(await caching.limit('key', { limiter: Ratelimit.fixedWindow(8, '1h') })).toMatchObject({
     success: true,
   })
-  expect(await remembering.limit('other')).toMatchObject({ success: true })
+  expect(await caching.limit('other')).toMatchObject({ success: true })
   expect(statements).toHaveLength(3 + 1 + 2)
 })
 
 test("a plan's denial is remembered, too", async () => {
-  const { remembering, statements } = pair()
+  const { caching, statements } = pair()
   const limiter = Ratelimit.fixedWindow(3, '1h')
-  await remembering.limit('key', { rate: 3, limiter })
+  await caching.limit('key', { rate: 3, limiter })
   for (let i = 0; i < 5; i++)
-    expect(await remembering.limit('key', { limiter })).toMatchObject({ success: false })
+    expect(await caching.limit('key', { limiter })).toMatchObject({ success: false })
   expect(statements).toHaveLength(3)
 })
 
 test('another plan in a transaction has the database asked', async () => {
-  const { remembering } = pair()
-  await remembering.limit('key', { rate: 7 })
-  expect(await remembering.limit('key')).toMatchObject({ success: false })
+  const { caching } = pair()
+  await caching.limit('key', { rate: 7 })
+  expect(await caching.limit('key')).toMatchObject({ success: false })
   const limiter = Ratelimit.tokenBucket(1, '1h', 5)
-  await database.db.transaction((tx) => remembering.limit('key', { tx, limiter }))
-  expect(await remembering.limit('key')).toMatchObject({ success: true })
+  await database.db.transaction((tx) => caching.limit('key', { tx, limiter }))
+  expect(await caching.limit('key')).toMatchObject({ success: true })
 })
 
 test('a denied 6 does not block a permitted 1', async () => {
-  const { remembering } = pair()
-  await remembering.limit('key', { rate: 5 })
-  expect(await remembering.limit('key', { rate: 6 })).toMatchObject({ success: false })
-  expect(await remembering.limit('key', { rate: 1 })).toMatchObject({ success: true, remaining: 1 })
+  const { caching } = pair()
+  await caching.limit('key', { rate: 5 })
+  expect(await caching.limit('key', { rate: 6 })).toMatchObject({ success: false })
+  expect(await caching.limit('key', { rate: 1 })).toMatchObject({ success: true, remaining: 1 })
 })
 
 describe('a denial is forgotten when something is given back,', () => {
@@ -108,12 +108,12 @@ describe('a denial is forgotten when something is given back,', () => {
       (one) => database.db.transaction((tx) => one.resetUsedTokens('key', { tx })),
     ],
   ])('%s, through this limiter or another of the process', async (_, giveBack) => {
-    for (const who of ['remembering', 'asking'] as const) {
+    for (const who of ['caching', 'asking'] as const) {
       const limiters = pair()
-      await limiters.remembering.limit('key', { rate: 7 })
-      expect(await limiters.remembering.limit('key')).toMatchObject({ success: false })
+      await limiters.caching.limit('key', { rate: 7 })
+      expect(await limiters.caching.limit('key')).toMatchObject({ success: false })
       await giveBack(limiters[who])
-      expect(await limiters.remembering.limit('key')).toMatchObject({ success: true })
+      expect(await limiters.caching.limit('key')).toMatchObject({ success: true })
     }
   })
 
@@ -130,14 +130,14 @@ describe('a denial is forgotten when something is given back,', () => {
       },
     }
     const { asking, common } = pair()
-    const remembering = new Ratelimit({ ...common, db: late, inMemoryBlock: true })
+    const caching = new Ratelimit({ ...common, db: late, inMemoryBlock: true })
     await asking.limit('key', { rate: 7 })
-    const denied = remembering.limit('key')
+    const denied = caching.limit('key')
     await vi.waitUntil(() => deliver.length === 1, PATIENTLY)
     await asking.limit('key', { rate: -1 })
     deliver()
     expect(await denied).toMatchObject({ success: false })
-    const next = remembering.limit('key')
+    const next = caching.limit('key')
     deliver = () => {}
     await vi.waitUntil(() => deliver.length === 1, PATIENTLY)
     deliver()
@@ -146,24 +146,24 @@ describe('a denial is forgotten when something is given back,', () => {
 })
 
 test('nothing is remembered from a transaction, which may be rolled back', async () => {
-  const { remembering } = pair()
+  const { caching } = pair()
   await expect(
     database.db.transaction(async (tx) => {
-      await remembering.limit('key', { rate: 7, tx })
-      expect(await remembering.limit('key', { tx })).toMatchObject({ success: false })
+      await caching.limit('key', { rate: 7, tx })
+      expect(await caching.limit('key', { tx })).toMatchObject({ success: false })
       throw new Error('rolled back')
     }),
   ).rejects.toThrow()
-  expect(await remembering.limit('key')).toMatchObject({ success: true })
+  expect(await caching.limit('key')).toMatchObject({ success: true })
 })
 
 test('a transaction is always asked, whatever is remembered', async () => {
-  const { remembering } = pair()
-  await remembering.limit('key', { rate: 7 })
-  await remembering.limit('key')
+  const { caching } = pair()
+  await caching.limit('key', { rate: 7 })
+  await caching.limit('key')
   await database.db.transaction(async (tx) => {
-    await tx.execute(`delete from rate_limit_ephemeral where prefix = '${remembering.prefix}'`)
-    expect(await remembering.limit('key', { tx })).toMatchObject({ success: true })
+    await tx.execute(`delete from rate_limit_ephemeral where prefix = '${caching.prefix}'`)
+    expect(await caching.limit('key', { tx })).toMatchObject({ success: true })
   })
 })
 
@@ -176,46 +176,46 @@ describe('by the clock of the database', () => {
     const { db, statements } = watch(database.db, () => {
       monotonic += 50
     })
-    const remembering = new Ratelimit({
+    const caching = new Ratelimit({
       ...{ db, limiter: Ratelimit.fixedWindow(1, '1h'), prefix: `deny ${prefixes++}` },
       ...{ inMemoryBlock: true, cleanupProbability: 0 },
     })
-    await remembering.limit('key')
-    const { retryAfter, reset } = await remembering.limit('key')
+    await caching.limit('key')
+    const { retryAfter, reset } = await caching.limit('key')
     const received = monotonic
     monotonic += 1000.25
     // It may have been decided as late as it was received, so no less is left.
-    expect(await remembering.limit('key')).toMatchObject({ retryAfter: retryAfter - 1000, reset })
+    expect(await caching.limit('key')).toMatchObject({ retryAfter: retryAfter - 1000, reset })
     // And as early as it was sent, 50 ms before: from then on the database is asked.
     monotonic = received - 50 + retryAfter - 0.25
-    await remembering.limit('key')
+    await caching.limit('key')
     expect(statements).toHaveLength(3)
     monotonic = received - 50 + retryAfter
-    await remembering.limit('key')
+    await caching.limit('key')
     expect(statements).toHaveLength(4)
   })
 })
 
 test('an injected clock that goes back has the database asked', async () => {
   const clock = new TestClock()
-  const { remembering, statements } = pair(HOURLY, clock)
-  await remembering.limit('key', { rate: 7 })
-  await remembering.limit('key')
+  const { caching, statements } = pair(HOURLY, clock)
+  await caching.limit('key', { rate: 7 })
+  await caching.limit('key')
   clock.advance(-1)
-  await remembering.limit('key')
+  await caching.limit('key')
   expect(statements).toHaveLength(4)
 })
 
 test('no more than maxBlockedKeys are remembered: those asked about last', async () => {
   const { common } = pair()
   const { db, statements } = watch(database.db)
-  const remembering = new Ratelimit({ ...common, db, inMemoryBlock: true, maxBlockedKeys: 2 })
-  for (const key of ['a', 'b', 'c']) await remembering.limit(key, { rate: 7 })
-  for (const key of ['a', 'b', 'a', 'c']) await remembering.limit(key)
+  const caching = new Ratelimit({ ...common, db, inMemoryBlock: true, maxBlockedKeys: 2 })
+  for (const key of ['a', 'b', 'c']) await caching.limit(key, { rate: 7 })
+  for (const key of ['a', 'b', 'a', 'c']) await caching.limit(key)
   expect(statements).toHaveLength(9)
-  await remembering.limit('a')
+  await caching.limit('a')
   expect(statements).toHaveLength(9)
-  await remembering.limit('b')
+  await caching.limit('b')
   expect(statements).toHaveLength(10)
 })
 

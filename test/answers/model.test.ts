@@ -14,7 +14,7 @@ import {
 import { Model, type ModelRemaining } from '../support/model.ts'
 import vectorsFile from '../vectors.json' with { type: 'json' }
 
-// Slow: thousands of calls, of which each depends on those before it.
+// Slow: thousands of calls, and each depends on those before it.
 
 const database = useDatabase()
 
@@ -189,8 +189,8 @@ describe('against the model', () => {
 })
 
 test('retryAfter is exact to the millisecond, and a denial leaves the row as it is', async () => {
-  // A bucket that starts with less than its whole limit has to have its row: without one, nothing counts its
-  // refills.
+  // A bucket that does not start full needs its row: without a row, nothing counts its refills. A change of
+  // algorithm would lose the row.
   const plans = anyPlans.map((all) =>
     new Set(all.map(({ algorithm }) => algorithm)).size === 1 ? all : all.map((each) => each.startingFull),
   )
@@ -250,8 +250,7 @@ function newKey(plan: Plan): { clock: TestClock; key: string; ratelimit: Ratelim
     db: database.db,
     limiter: plan.limiter,
     prefix: 'model',
-    // Deleting the row of a full bucket starts its intervals anew, which is allowed, but not what the model
-    // does.
+    // After a sweep the intervals of a full bucket start anew. That is allowed, but the model does not do it.
     cleanupProbability: 0,
     clock: clock.now,
   })
@@ -273,7 +272,7 @@ async function holds<T>(property: fc.IAsyncProperty<T>, numRuns: number): Promis
   const { FC_SEED: seed, FC_TIMES: times } = process.env
   await fc.assert(property, {
     numRuns: numRuns * Number(times ?? 1),
-    // Making a failure smaller takes longer than a test may, so it is done for a given seed only.
+    // Shrinking a failure takes longer than a test may, so it is done for a given seed only.
     ...(seed === undefined ? { endOnFailure: true } : { seed: Number(seed) }),
   })
 }

@@ -15,7 +15,7 @@ afterEach(async () => {
 })
 
 function limiterOn(prefix: string, connections = 2): Ratelimit {
-  // A connection for each statement that may be under way, and for the four that may wait.
+  // One connection for each statement that may be under way, and four for those that may wait.
   const { db } = database.connect(connections + 4)
   return new Ratelimit({ db, limiter, prefix, connections, cleanupProbability: 0 })
 }

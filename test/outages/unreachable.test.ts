@@ -106,7 +106,7 @@ test('a client that was closed', async () => {
 })
 
 describe.runIf(hasServer())('over a network', () => {
-  /** Accepts connections, and never says a word. */
+  /** Accepts connections and never answers. */
   let silent: Server
   let port = 0
   beforeAll(async () => {

@@ -173,7 +173,7 @@ test('a blocked key goes into debt: what has happened is counted', async () => {
   }
 })
 
-test('a debt after an upgrade is no debt any more', async () => {
+test('an upgrade ends a debt', async () => {
   const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'))
   await quota.limit('key', { rate: 25, force: true })
   const limiter = Ratelimit.fixedWindow(100, '10h')

@@ -246,7 +246,7 @@ test('a bucket takes fractions', async () => {
 })
 
 describe('over the end of the window that paid', () => {
-  /** When the window ends that holds this time for a new key: it is over for what was paid in it. */
+  /** When the window ends that a new key has at this time. */
   const toNextMs = ({ plan }: Kind, now: number) => {
     const { rules } = plan
     const first = rules.fresh(now)

@@ -23,14 +23,14 @@ export const kinds: readonly Kind[] = examples.map((example) => {
   return { ...example, plan, limiter: plan.limiter }
 })
 
-/** One of each algorithm, where those of one would say the same. */
+/** One kind of each algorithm, for tests in which the others would show the same. */
 export const oneOfEachKind: readonly Kind[] = kinds.filter(
   ({ algorithm }, place) => kinds.findIndex((other) => other.algorithm === algorithm) === place,
 )
 
 type TenName = 'interval bucket' | 'continuous bucket' | 'sliding window' | 'fixed window' | 'calendar month'
 
-/** Ten of an algorithm, where a test is about that one, or any will do. */
+/** Ten of one algorithm, for tests that are about it, or that may use any. */
 export const TEN: Record<TenName, Limiter> = {
   'interval bucket': Ratelimit.tokenBucket(1, '1h', 10),
   'continuous bucket': Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' }),

@@ -40,7 +40,7 @@ export async function emptyDatabase(options = ''): Promise<TestDatabase> {
   return hasServer() ? emptyServerDatabase(inject('serverUrl'), options) : emptyPglite()
 }
 
-/** Those that no file uses now: to start one takes longer than most files. */
+/** The ones that no file uses now. They are used again, because starting one takes longer than most files. */
 const idle: PGlite[] = []
 
 const EVERYTHING = `select nspname as name from pg_namespace
@@ -133,7 +133,7 @@ async function onServer(serverUrl: string, sql: string): Promise<void> {
   await client.query(sql).finally(() => client.end())
 }
 
-/** Applies drizzle/ file by file, for the migrators of Drizzle 0.45 and 1.0 want different folders. */
+/** Applies drizzle/ file by file, because the migrators of Drizzle 0.45 and 1.0 want different folders. */
 export async function migrate(database: TestDatabase): Promise<void> {
   for (const file of (await readdir('drizzle')).filter((name) => name.endsWith('.sql')).sort()) {
     await database.script(await readFile(`drizzle/${file}`, 'utf8'))

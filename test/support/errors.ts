@@ -1,6 +1,6 @@
 import { RatelimitError } from '../../src/index.ts'
 
-/** The error of the package with which a call is refused. */
+/** The package's error that refuses the call. */
 export async function errorOf(call: () => unknown): Promise<RatelimitError> {
   const error = await Promise.resolve()
     .then(call)
@@ -9,6 +9,6 @@ export async function errorOf(call: () => unknown): Promise<RatelimitError> {
       (reason: unknown) => reason,
     )
   if (!(error instanceof RatelimitError))
-    throw new Error('It is not refused by the package.', { cause: error })
+    throw new Error('The package did not refuse the call.', { cause: error })
   return error
 }

@@ -8,12 +8,12 @@ declare module 'vitest' {
   }
 }
 
-// Each project loads this module for itself, in one process: what they share hangs on the process.
+// Each project loads this module for itself, but all in one process. So they share through a global.
 declare global {
   var testServer: { readonly started: Promise<Server>; users: number } | undefined
 }
 
-/** What is written need not outlive the tests, and nothing happens in the background while they count. */
+/** What the tests write may be lost, and nothing runs in the background while they count. */
 const FLEETING = ['fsync=off', 'full_page_writes=off', 'autovacuum=off', 'deadlock_timeout=100ms']
 
 /** One server for all projects; each test file makes databases of its own on it. */

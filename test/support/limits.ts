@@ -16,29 +16,29 @@ export type AlgorithmName = {
 /** A limit with numbers. */
 export interface Plan extends ModelPlan {
   readonly algorithm: AlgorithmName
-  /** The numbers, for a person who reads about a failure. */
+  /** The numbers, so that a failure can be read. */
   readonly name: string
   readonly limiter: StoredLimiter
   /** The time between two refills, or the length of a window. */
   readonly stepMs: number
-  /** The same limit, whole for a new key. */
+  /** The same limit, full for a new key. */
   readonly startingFull: Plan
   readonly [fc.toStringMethod]: () => string
 }
 
 interface CountingRow {
   readonly counts: true
-  /** What of a key's past a limit of another size goes by. */
+  /** What a key keeps when its limit changes to another size. */
   readonly keeps: 'what is left' | 'what was used'
-  /** A debt is paid back little by little, or forgotten when its window ends. */
+  /** How a debt ends: refills pay it back, or its window forgets it. */
   readonly debtsEnd: 'by refills' | 'with the window'
-  /** A threshold that was crossed is not crossed again in the same period by what was given back. */
+  /** Whether a threshold is crossed once in a period, even if something is given back and used again. */
   readonly crossesOncePerPeriod: boolean
-  /** What a look says of when the window began that holds this time for a new key. */
+  /** The `start` that a look at a new key gives at this time; buckets give none. */
   readonly windowStart: (now: number) => { readonly start?: number }
   /** Whether half a token can be taken. */
   readonly takesFractions: boolean
-  /** Whether there may be none of it, which blocks. */
+  /** Whether a limit of 0 is valid. It blocks. */
   readonly mayBeEmpty: boolean
   /** Whether its periods can have any length. */
   readonly lengths: 'any' | 'of the calendar'
@@ -55,7 +55,7 @@ interface CountingRow {
   readonly fromVector: (limiter: VectorLimiter) => Plan
 }
 
-/** Without a count there is nothing to keep, to owe or to model. */
+/** It counts nothing, so there is nothing to keep, to owe or to model. */
 interface UncountedRow {
   readonly counts: false
   readonly keeps: 'nothing'
@@ -174,7 +174,7 @@ function slidingWindowPlan(own: WindowNumbers): Plan {
       if (t >= before.at + 2 * stepMs) return state({ at: t })
       return { ...before, at: before.at + stepMs, count: 0, previous: before.count }
     },
-    // In requests times milliseconds, which are whole numbers however large.
+    // In requests times milliseconds. These are whole numbers, and BigInt keeps them exact.
     fits: ({ at, count, previous }, t, rate) => {
       const current = BigInt(Math.min(count, tokens) + rate) * BigInt(stepMs)
       const faded = BigInt(Math.min(previous, tokens)) * BigInt(at + stepMs - t)
@@ -197,7 +197,7 @@ interface CalendarNumbers {
   readonly timeZone: string
 }
 
-/** The longest ones, with an hour by which clocks are changed. */
+/** The longest of each, with the hour of a clock change. */
 const MAX_HOURS = { day: 25, week: 169, month: 745, year: 8785 } as const
 
 function calendarWindowPlan(own: CalendarNumbers): Plan {
@@ -215,7 +215,7 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
     capacity: tokens,
     periodMs: stepMs,
     fresh: (at) => state({ at: startOf(at) }),
-    // A count that began in the period that holds now was used in it, even if its own plan had another period.
+    // A count that began in the present period was used in it, even if its own plan had another period.
     forward: (before, t) => (before.at >= startOf(t) ? before : state({ at: startOf(t) })),
     ...counting(tokens),
   }
@@ -261,7 +261,7 @@ const anyWindow = fc.record({
   window: fc.constantFrom(1000, 7, 60_000, 86_400_000, 2_592_000_000),
 })
 
-/** Of other sizes, and of lengths so close that what one wrote counts for the others. */
+/** Windows of other sizes. Their lengths are so close that what one wrote counts for the others. */
 function similarWindow(stepMs: number): fc.Arbitrary<WindowNumbers> {
   return fc.record({
     tokens: anyTokens,
@@ -350,7 +350,7 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow>> = 
     ...A_WINDOW,
     crossesOncePerPeriod: true,
     lengths: 'of the calendar',
-    // Of the example, in UTC.
+    // The month of the example, in UTC.
     windowStart: (now) => ({ start: Date.UTC(new Date(now).getUTCFullYear(), new Date(now).getUTCMonth()) }),
     examples: {
       'calendar window': (tokens) => calendarWindowPlan({ tokens, period: 'month', timeZone: 'UTC' }),
@@ -393,12 +393,12 @@ const rows = Object.entries(ALGORITHMS).flatMap(([algorithm, row]) =>
   row.counts ? [{ ...row, algorithm: algorithm as AlgorithmName }] : [],
 )
 
-/** All of the algorithms that count. */
+/** The examples of all algorithms that count. */
 export const allExamples: readonly Example[] = rows.flatMap(({ examples, ...row }) =>
   Object.entries(examples).map(([name, of]) => ({ ...row, name, of })),
 )
 
-/** Those whose limit is whole for a new key. */
+/** The examples whose limit is full for a new key. */
 export const examples: readonly Example[] = allExamples.filter(({ of }) => {
   const { rules } = of(1, 1000)
   return rules.fits(rules.fresh(0), 0, 1)

@@ -1,6 +1,6 @@
-// What every algorithm has in common, said as plainly as possible and without anything from src/. A state is
-// brought forward to a time and asked one question: does this fit? Times and whole numbers are searched for
-// with that question, never calculated. The rules of each algorithm stand in limits.ts.
+// What every algorithm has in common, as plain as possible and without anything from src/. A state is brought
+// forward to a time and asked one question: does this fit? Times and whole numbers are found by asking it again
+// and again, and never calculated. The rules of each algorithm are in limits.ts.
 
 /** What is stored of a key; each algorithm uses its own amounts. */
 export interface State {
@@ -14,7 +14,7 @@ export interface State {
 /** A limit by the rules of its algorithm. */
 export interface Rules {
   readonly capacity: number
-  /** The time in which nothing at all becomes the whole limit. A row further ahead than that is wrong. */
+  /** The time in which an empty limit becomes full. A row further ahead than that is wrong. */
   readonly periodMs: number
   fresh(at: number): State
   /** The state at `t`, which is not before it. */
@@ -59,16 +59,16 @@ export class Model {
     const { rules } = plan
     const { now, state, held } = this.#view(plan, clockMs)
     if (rate > 0 && !force && !rules.fits(state, now, rate)) {
-      // A bucket that starts with less than its whole limit has to start some time.
-      if (!held && !isWhole(rules, state, now)) this.#store(plan, state)
-      const ever = rules.fits(whole(rules, now), now, rate)
+      // A bucket that does not start full begins to fill with its first check, even a denied one.
+      if (!held && !isFull(rules, state, now)) this.#store(plan, state)
+      const ever = rules.fits(full(rules, now), now, rate)
       const reset = ever
         ? firstFrom(now, (t) => rules.fits(rules.forward(state, t), t, rate))
         : Number.POSITIVE_INFINITY
       return { ...remainingOf(rules, state, now), success: false, reset, retryAfter: reset - now }
     }
     const next = rules.take(state, rate)
-    if (rate > 0 || (rate < 0 && !isWhole(rules, state, now))) this.#store(plan, next)
+    if (rate > 0 || (rate < 0 && !isFull(rules, state, now))) this.#store(plan, next)
     return { ...remainingOf(rules, next, now), success: true, retryAfter: 0 }
   }
 
@@ -80,8 +80,8 @@ export class Model {
   resetUsedTokens(plan: ModelPlan, clockMs: number): void {
     const { rules } = plan
     this.#row = undefined
-    // Only a bucket that starts with less than its whole limit has anything to remember.
-    if (!isWhole(rules, rules.fresh(clockMs), clockMs)) this.#store(plan, whole(rules, clockMs))
+    // Without a row, a bucket that does not start full would have less than its limit.
+    if (!isFull(rules, rules.fresh(clockMs), clockMs)) this.#store(plan, full(rules, clockMs))
   }
 
   #store({ algorithm }: ModelPlan, state: State): void {
@@ -99,12 +99,12 @@ export class Model {
   }
 }
 
-/** As after giving back everything. */
-function whole(rules: Rules, at: number): State {
+/** The state after everything was given back. */
+function full(rules: Rules, at: number): State {
   return rules.take(rules.fresh(at), -rules.capacity)
 }
 
-function isWhole(rules: Rules, state: State, t: number): boolean {
+function isFull(rules: Rules, state: State, t: number): boolean {
   return rules.fits(state, t, rules.capacity)
 }
 
@@ -112,21 +112,21 @@ function remainingOf(rules: Rules, state: State, now: number): ModelRemaining {
   return {
     limit: rules.capacity,
     remaining: Math.max(firstFrom(0, (units) => !rules.fits(state, now, units)) - 1, 0),
-    reset: firstFrom(now, (t) => isWhole(rules, rules.forward(state, t), t)),
+    reset: firstFrom(now, (t) => isFull(rules, rules.forward(state, t), t)),
   }
 }
 
 /**
- * The first whole number, from `start` on, at which something begins to hold that then holds for good.
+ * The first whole number from `start` on that `holds`. Every number after it has to hold as well.
  *
- * @throws Where it does not hold at the largest numbers: the rules are wrong, and the search would not end.
+ * @throws If even the largest numbers do not hold. The rules are wrong then, and the search would not end.
  */
 export function firstFrom(start: number, holds: (n: number) => boolean): number {
   if (holds(start)) return start
   let step = 1
   while (!holds(start + step)) {
     step *= 2
-    if (step > Number.MAX_SAFE_INTEGER) throw new Error('the model has searched for what never holds')
+    if (step > Number.MAX_SAFE_INTEGER) throw new Error('the model searched for a number, and none holds')
   }
   let below = start
   let holding = start + step

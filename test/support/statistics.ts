@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import type { Db, TestDatabase } from './databases.ts'
 
-/** Has the connections of pools of one, and the one past Drizzle, report what they have counted so far. */
+/** Makes each pool's one connection, and the one past Drizzle, report what it has counted so far. */
 export async function flushStatistics(
   { rows }: Pick<TestDatabase, 'rows'>,
   pools: readonly Db[],
@@ -19,7 +19,7 @@ export async function flushStatistics(
   await rows('select pg_stat_clear_snapshot()')
 }
 
-/** How many deadlocks there were in the database, also those after which a check was tried again. */
+/** How many deadlocks the database had. It includes those after which a check was tried again. */
 export async function deadlocks(database: Pick<TestDatabase, 'rows'>, pools: readonly Db[]): Promise<number> {
   await flushStatistics(database, pools)
   const [row] = await database.rows(
