@@ -1,6 +1,8 @@
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
+import type { Duration } from './duration.ts'
+import type { RatelimitError } from './errors.ts'
 
 /** Options of every limiter. */
 interface CommonConfig {
@@ -16,7 +18,11 @@ interface CommonConfig {
    * `0.1`.
    */
   readonly cleanupProbability?: number
-  /** The time, for tests. Default: the database's clock. */
+  /**
+   * The time, for tests. Two clocks that are more than a period apart mean no limit at all: each finds the
+   * other's row too far from its own time, and starts it afresh. Default: the database's clock, which all
+   * processes share.
+   */
   readonly clock?: () => Date
   /** Tables of your own, from `rateLimitTables`. Default: the shipped two. */
   readonly tables?: RateLimitTables
@@ -48,6 +54,17 @@ interface CommonConfig {
    * in `wouldDeny`. Default: `false`.
    */
   readonly dryRun?: boolean
+  /**
+   * How long a call outside a transaction may take. A call that still waits for its turn then fails with
+   * `TIMEOUT` and is not charged; one that is under way fails with `OUTCOME_UNKNOWN`. Default: no limit but
+   * those of the driver and the server.
+   */
+  readonly timeout?: Duration
+  /**
+   * Stores the SHA-256 of keys in place of the keys, which may be addresses of people. Longer keys fit too.
+   * Lists such as `usage` show the hashes. Default: `false`.
+   */
+  readonly hashKeys?: boolean
 }
 
 interface EitherTable {
@@ -87,8 +104,27 @@ interface Denials {
   readonly maxBlockedKeys?: number
 }
 
+interface Throwing {
+  /**
+   * What a check outside a transaction answers if the database is away, overloaded or too slow: `'allow'` and
+   * `'deny'` answer with `degraded: true`. Mistakes in setting up are always thrown. Default: `'throw'`.
+   */
+  readonly onError?: 'throw'
+  readonly onDegraded?: never
+}
+
+interface Degrading {
+  /** What a check outside a transaction answers if the database is away, overloaded or too slow. */
+  readonly onError: 'allow' | 'deny'
+  /** Is told the error of each such answer. What it throws reaches the caller. */
+  readonly onDegraded?: (error: RatelimitError) => void
+}
+
 /** How a {@link Ratelimit} is made. */
-export type RatelimitConfig = CommonConfig & (EitherTable | DurableTable) & (NoDenials | Denials)
+export type RatelimitConfig = CommonConfig &
+  (EitherTable | DurableTable) &
+  (NoDenials | Denials) &
+  (Throwing | Degrading)
 
 /** Options of a look or a check. */
 export interface CallOptions {

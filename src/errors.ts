@@ -10,6 +10,7 @@ export type RatelimitErrorCode =
   | 'MISSING_TABLE'
   | 'CONTENTION'
   | 'OVERLOADED'
+  | 'TIMEOUT'
   | 'ALREADY_SETTLED'
   | 'SERIALIZATION_FAILURE'
   | 'DEADLOCK'

@@ -5,24 +5,25 @@ import { gcra } from './algorithms/gcra.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
 import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
-import { answerOf, usageOf } from './check/answer.ts'
+import { usageOf } from './check/answer.ts'
+import { blockUntilReady } from './check/block.ts'
 import type { Checker } from './check/checker.ts'
 import { combined, decideAll } from './check/limit-all.ts'
 import { type Reserved, reserve } from './check/reservation.ts'
 import type { LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
+import { cleanUp, reset } from './check/upkeep.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import type { Call } from './runtime/call.ts'
-import { wait } from './runtime/wait.ts'
-import { callOf, checkConfig, checkOption } from './validate.ts'
+import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
 
 /**
  * A rate limit or quota in your own Postgres.
  *
  * Make one per limit and keep it: calls that arrive together share a statement.
  *
- * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` from the constructor.
+ * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` from the constructor.
  *
  * @example
  * ```ts
@@ -40,12 +41,14 @@ export class Ratelimit {
   readonly prefix: string
   readonly #limiter: Limiter
   readonly #checker: Checker
+  readonly #hashKeys: boolean
 
   constructor(config: RatelimitConfig) {
     checkConfig(config)
     this.prefix = config.prefix
     this.#limiter = config.limiter
     this.#checker = checkerOf(config)
+    this.#hashKeys = config.hashKeys ?? false
   }
 
   static readonly tokenBucket: typeof tokenBucket = tokenBucket
@@ -76,8 +79,8 @@ export class Ratelimit {
    * ```
    */
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
-    const outcome = await this.#checker.decide(this.#call(key, options), options.tx)
-    return answerOf(outcome, this.#checker.config.reporting)
+    const { answer } = await this.#checker.answer(await this.#call(key, options), options.tx)
+    return answer
   }
 
   /**
@@ -104,7 +107,7 @@ export class Ratelimit {
    * ```
    */
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
-    return reserve(this.#checker, this.#call(key, options), options.tx)
+    return reserve(this.#checker, await this.#call(key, options), options.tx)
   }
 
   /**
@@ -134,11 +137,11 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
-    const calls = requests.map(({ ratelimit, key, rate, limiter }) => ({
+    const calls = requests.map(async ({ ratelimit, key, rate, limiter }) => ({
       checker: ratelimit.#checker,
-      call: ratelimit.#call(key, { rate, limiter }),
+      call: await ratelimit.#call(key, { rate, limiter }),
     }))
-    return combined(requests, await decideAll(calls, options.tx))
+    return combined(requests, await decideAll(await Promise.all(calls), options.tx))
   }
 
   /**
@@ -148,17 +151,16 @@ export class Ratelimit {
    * throws from the database.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
-    const { call, decision } = await this.#checker.decide(
-      this.#call(key, { ...options, rate: 0 }),
-      options.tx,
-    )
+    const look = await this.#call(key, { ...options, rate: 0 })
+    const { call, decision } = await this.#checker.decide(look, options.tx)
     return usageOf(call.limiter, decision)
   }
 
   /**
    * Waits until the call is allowed. If `timeout` is too short for that, it returns the last denial at once.
    *
-   * It holds no connection while it waits.
+   * It holds no connection while it waits. The timeout and the signal also end a check that is under way; what
+   * that check is granted afterwards is given back.
    *
    * @param timeout Milliseconds, or a string like `'30s'`; 0 tries once.
    * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`, `INVALID_OPTION` on a
@@ -177,13 +179,7 @@ export class Ratelimit {
     const { signal, ...limitOptions } = options
     const timeoutMs = parseDuration(timeout, 'The timeout', 0)
     checkOption(!this.#checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
-    const started = performance.now()
-    for (;;) {
-      signal?.throwIfAborted()
-      const answer = await this.limit(key, limitOptions)
-      if (answer.success || performance.now() - started + answer.retryAfter > timeoutMs) return answer
-      await wait(Math.max(answer.retryAfter, 1), signal)
-    }
+    return blockUntilReady(this.#checker, await this.#call(key, limitOptions), timeoutMs, signal)
   }
 
   /**
@@ -193,7 +189,7 @@ export class Ratelimit {
    * database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
-    await this.#checker.reset(this.#call(key, options), options.tx)
+    await reset(this.#checker, await this.#call(key, options), options.tx)
   }
 
   /**
@@ -203,11 +199,12 @@ export class Ratelimit {
    * @throws RatelimitError what {@link Ratelimit.limit} throws from the database.
    */
   async cleanup(): Promise<number> {
-    return this.#checker.cleanUp()
+    return cleanUp(this.#checker)
   }
 
-  #call(key: string, options: LimitOptions): Call {
-    return callOf(this.prefix, this.#limiter, key, options)
+  #call(key: string, options: LimitOptions): Call | Promise<Call> {
+    const callWith = (stored: string) => callOf(this.prefix, this.#limiter, stored, options)
+    return this.#hashKeys ? hashedKey(key).then(callWith) : callWith(key)
   }
 }
 

@@ -2,7 +2,9 @@ import { is } from 'drizzle-orm'
 import { PgTable } from 'drizzle-orm/pg-core'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { LimitOptions, RatelimitConfig } from './config.ts'
+import { sha256 } from './database/digest.ts'
 import { lacksClient } from './database/session.ts'
+import { parseDuration } from './duration.ts'
 import { RatelimitError } from './errors.ts'
 import type { Call, Purpose } from './runtime/call.ts'
 
@@ -24,10 +26,10 @@ const MAX_CONNECTIONS = 100
 /** A cache allocates the memory for all of its keys at once. */
 const MAX_BLOCKED_KEYS = 10_000_000
 
-/** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` */
+/** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {
   const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
-  const { thresholds = [] } = config
+  const { thresholds = [], timeout, onError = 'throw', onDegraded } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkPrefix(prefix)
   checkLimiter(limiter)
@@ -48,6 +50,12 @@ export function checkConfig(config: RatelimitConfig): void {
     `connections must be a whole number from 1 to ${MAX_CONNECTIONS}.`,
   )
   checkOption(durable === true || !synchronousCommit, 'synchronousCommit needs durable: true.')
+  checkOption(['throw', 'allow', 'deny'].includes(onError), "onError must be 'throw', 'allow' or 'deny'.")
+  checkOption(
+    onDegraded === undefined || (typeof onDegraded === 'function' && onError !== 'throw'),
+    "onDegraded must be a function, and needs onError: 'allow' or 'deny'.",
+  )
+  if (timeout !== undefined) parseDuration(timeout, 'timeout')
   checkOption(inMemoryBlock || maxBlockedKeys === undefined, 'maxBlockedKeys needs inMemoryBlock: true.')
   checkOption(
     maxBlockedKeys === undefined || isFrom1To(MAX_BLOCKED_KEYS, maxBlockedKeys),
@@ -85,18 +93,35 @@ export function checkPrefix(prefix: unknown): asserts prefix is string {
   if (fault) throw new RatelimitError('INVALID_PREFIX', `The prefix ${fault}.`)
 }
 
+/**
+ * The key as it is stored if keys are hashed: the SHA-256 in hexadecimal.
+ *
+ * @throws RatelimitError `INVALID_KEY`
+ */
+export async function hashedKey(key: unknown): Promise<string> {
+  const fault = textFaultOf(key)
+  if (fault) throw new RatelimitError('INVALID_KEY', `The key ${fault}.`)
+  return sha256(String(key))
+}
+
 /** @throws RatelimitError `INVALID_KEY` */
 function checkKey(key: unknown, prefix: string): asserts key is string {
   const fault = faultOf(key, prefix)
   if (fault) throw new RatelimitError('INVALID_KEY', `The key ${fault}.`)
 }
 
-function faultOf(text: unknown, before: string): string | undefined {
+function textFaultOf(text: unknown): string | undefined {
   if (typeof text !== 'string') return 'must be a string'
   if (text === '') return 'must not be empty'
   if (text.includes('\0')) return 'must not contain NUL, which Postgres cannot store'
   // A lone surrogate would be stored as U+FFFD, and so two keys as one.
   if (!text.isWellFormed()) return 'must be well-formed Unicode'
+  return undefined
+}
+
+function faultOf(text: unknown, before: string): string | undefined {
+  const fault = textFaultOf(text)
+  if (fault || typeof text !== 'string') return fault
   // A UTF-16 unit takes three bytes at most, so nearly all keys need no counting.
   const units = before.length + text.length
   if (units * 3 > MAX_BYTES && utf8.encode(before + text).length > MAX_BYTES) {

@@ -81,7 +81,7 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
       // A refund that the current window did not pay comes out of what is left of the previous one.
       consume: ({ count, prevCount, windowStart }, _now, _available, amount) => ({
         count: countAfter(count, amount),
-        prevCount: sql`greatest(${prevCount} + least(${count} + ${amount}, 0), 0)`,
+        prevCount: countAfter(prevCount, sql`least(${count} + ${amount}, 0)`),
         windowStart,
       }),
       expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
@@ -99,7 +99,7 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
         count + fading.number(prevCount, windowStart + periodMs - now, periodMs),
       consume: ({ count, prevCount, windowStart }, _now, amount) => ({
         count: countNumberAfter(count, amount),
-        prevCount: Math.max(prevCount + Math.min(count + amount, 0), 0),
+        prevCount: countNumberAfter(prevCount, Math.min(count + amount, 0)),
         windowStart,
       }),
       guess: ({ count, prevCount, windowStart }, wanted, _now, { limit, periodMs }) => {

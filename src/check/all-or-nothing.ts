@@ -23,12 +23,13 @@ export interface Decisions {
  *
  * First it inserts missing rows and locks all rows, in the order of table, prefix and key. Then it looks at
  * all of them. If all have enough, it takes from all. It takes at the time of the look, so that nothing can
- * be denied any more.
+ * be denied any more. `beforeTaking` is called before anything is taken, and may throw.
  */
 export async function takeAllOrNone(
   tx: Connection,
   rows: readonly RowRequest[],
   commit: Commit,
+  beforeTaking: () => void = () => {},
 ): Promise<Decisions> {
   const groups = groupBy(rows, (row) =>
     JSON.stringify([quotedName(row), row.namespace.prefix, row.limiter.signature]),
@@ -37,6 +38,7 @@ export async function takeAllOrNone(
   const looks = new Map<RowRequest, Decision>()
   for (const group of groups) await look(tx, group, looks)
 
+  beforeTaking()
   const taken = new Map<RowRequest, Decision>()
   const fitting = rows.filter((row) => fits(row, found(looks, row)))
   if (rows.every((row) => fitting.includes(row) || row.reporting.dryRun)) {

@@ -11,6 +11,18 @@ export interface Outcome {
   readonly place: number
 }
 
+/** What was paid for a call; null if no window paid. */
+export interface Payment {
+  readonly rate: number
+  readonly windowStart: number | null
+}
+
+/** What an allowed call has paid. */
+export function paymentOf({ call, decision }: Outcome): Payment {
+  const isWindow = call.limiter.algorithm.kind === 'window'
+  return { rate: call.rate, windowStart: isWindow ? decision.state.windowStart : null }
+}
+
 /** What a limiter's answers also report. */
 export interface Reporting {
   /** Shares of the limit whose crossing the answer reports. */

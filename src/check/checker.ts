@@ -2,17 +2,18 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
-import { retrying } from '../database/retry.ts'
-import { runOnce } from '../database/run.ts'
-import type { Call, Namespace, Request, Table } from '../runtime/call.ts'
+import type { RatelimitError } from '../errors.ts'
+import type { Call, Namespace, Pending, Request, Table } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider, decideOne } from '../runtime/decide.ts'
+import { Outage } from '../runtime/outage.ts'
 import { Sweeper } from '../runtime/sweep.ts'
-import { removeStatement } from '../statements/remove.ts'
 import type { Commit } from '../statements/setting.ts'
-import { kept } from '../statements/statements.ts'
 import { checkOption } from '../validate.ts'
-import type { Outcome, Reporting } from './answer.ts'
+import { answerOf, type Outcome, paymentOf, type Reporting } from './answer.ts'
+import { type Bounds, timedOut, watchBounds } from './bounds.ts'
+import { Crowd } from './crowd.ts'
+import { type Answered, type Degrading, degraded } from './degrading.ts'
 import { DenyCache, forgetDenials, type Sent } from './deny-cache.ts'
 
 /** How a checker is made. */
@@ -22,6 +23,9 @@ export interface CheckerConfig {
   readonly namespace: Namespace
   readonly limiter: Limiter
   readonly reporting: Reporting
+  readonly degrading: Degrading
+  /** How long a call outside a transaction may take. */
+  readonly bounds: Bounds | undefined
   readonly commit: Commit
   readonly connections: number
   readonly cleanupProbability: number
@@ -34,25 +38,45 @@ export interface CheckerConfig {
 export class Checker {
   readonly config: CheckerConfig
   readonly sweeper: Sweeper
+  readonly crowd: Crowd
   readonly #coalescer: Coalescer
   readonly #denials: DenyCache | undefined
+  /** Since the database failed last, if it has not answered since. */
+  #outage: Outage | undefined
 
   constructor(config: CheckerConfig) {
     const { home, table, namespace, commit, connections, maxBlockedKeys } = config
     this.config = config
     this.sweeper = new Sweeper(home.db, table, namespace)
+    this.crowd = new Crowd(config.bounds)
     const alone = { connection: home, table, namespace, commit }
     this.#coalescer = new Coalescer(new AloneDecider(alone, config.ensureTables), connections)
     this.#denials = maxBlockedKeys ? new DenyCache(table.table, namespace, maxBlockedKeys) : undefined
   }
 
+  /** Answers the call, and tells what was paid for it. By `onError` it also answers during an outage. */
+  async answer(call: Call, tx: Database | undefined, bounds?: Bounds): Promise<Answered> {
+    const { reporting, degrading } = this.config
+    try {
+      const outcome = await this.decide(call, tx, bounds)
+      return { answer: answerOf(outcome, reporting), paid: paymentOf(outcome) }
+    } catch (error) {
+      if (this.joined(tx)) throw error
+      return degraded(error, call, degrading, this.clockMs())
+    }
+  }
+
   /** Decides the call: without the database, in the caller's transaction, or together with others. */
-  decide(call: Call, tx: Database | undefined): Promise<Outcome> {
+  decide(
+    call: Call,
+    tx: Database | undefined,
+    bounds: Bounds | undefined = this.config.bounds,
+  ): Promise<Outcome> {
     const joined = this.joined(tx)
     if (!isRequest(call)) return Promise.resolve(unlimitedOutcome(call, this.clockMs()))
     if (joined) return this.#decideIn(joined, call)
     const known = this.#denials?.decide(call)
-    return known ? Promise.resolve({ call, decision: known, place: 0 }) : this.#decideAlone(call)
+    return known ? Promise.resolve({ call, decision: known, place: 0 }) : this.#decideAlone(call, bounds)
   }
 
   /**
@@ -75,54 +99,62 @@ export class Checker {
     }
   }
 
-  #decideAlone(call: Request): Promise<Outcome> {
+  #decideAlone(call: Request, bounds: Bounds | undefined): Promise<Outcome> {
+    const refusal = this.#outage?.refusal()
+    if (refusal) return Promise.reject(refusal)
     const sent: Sent = {
       at: this.#denials ? performance.now() : 0,
       clock: this.config.namespace.clock?.() ?? null,
     }
     return new Promise((resolve, reject) => {
-      this.#coalescer.add({
+      let stopWatching: (() => void) | undefined
+      let hasEnded = false
+      const pending: Pending = {
         request: call,
         fulfil: (decision, place) => {
+          stopWatching?.()
+          this.#outage = undefined
           this.#denials?.learn(call, decision, place, sent)
           if (call.rate < 0) this.forgetDenials(call.key)
           this.sweepSometimes(sent.clock)
-          resolve({ call, decision, place })
+          const outcome = { call, decision, place }
+          if (hasEnded && bounds?.givesBack) this.#giveBack(outcome)
+          resolve(outcome)
         },
         fail: (error) => {
+          stopWatching?.()
+          this.#learnOf(error)
           if (call.rate < 0) this.forgetDenials(call.key)
           reject(error)
         },
-      })
+      }
+      this.#coalescer.add(pending)
+      if (bounds) {
+        stopWatching = watchBounds(bounds, (why) => {
+          hasEnded = true
+          const { wasSent, isHeld } = this.#coalescer.cancel(pending)
+          const error = timedOut(wasSent && call.purpose !== 'look')
+          // A row that somebody holds says nothing about the database.
+          if (why === 'timeout' && !isHeld) this.#learnOf(error)
+          reject(why === 'timeout' ? error : why.aborted)
+        })
+      }
     })
   }
 
-  /** Makes the key's limit full again. */
-  async reset(call: Call, tx: Database | undefined): Promise<void> {
-    const { table, namespace } = this.config
-    const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
-    const values = { prefix: namespace.prefix, key: call.key }
-    try {
-      await this.#at(tx, ({ db }) => runOnce(db, statement, values))
-    } finally {
-      this.forgetDenials(call.key)
-    }
-    // Without a row such a limit starts with less.
-    if (!isRequest(call) || call.limiter.startsFull) return
-    await this.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)
+  #learnOf(error: RatelimitError): void {
+    if (!Outage.isOne(error)) return
+    this.#outage ??= new Outage()
+    this.#outage.add(error)
   }
 
-  /** Deletes all expired rows of the prefix. */
-  cleanUp(): Promise<number> {
-    return this.#at(undefined, () => this.sweeper.sweepAll())
-  }
-
-  /** Runs the work in the transaction that it joins. Alone, it tries again if it lost against another. */
-  async #at<T>(tx: Database | undefined, work: (connection: Connection) => Promise<T>): Promise<T> {
-    const joined = this.joined(tx)
-    if (joined) return work(joined)
-    await this.config.ensureTables?.()
-    return retrying(() => work(this.config.home))
+  /** Nobody waits for the call any more. */
+  #giveBack(outcome: Outcome): void {
+    const { call, decision, place } = outcome
+    if (call.purpose !== 'take' || place >= decision.granted) return
+    const { windowStart } = paymentOf(outcome)
+    const refund = { ...call, rate: -call.rate, purpose: 'adjust', paidWindowStart: windowStart } as const
+    this.decide(refund, undefined).catch(() => {})
   }
 
   /**

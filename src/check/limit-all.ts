@@ -7,7 +7,9 @@ import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, fits, found, takeAllOrNone } from './all-or-nothing.ts'
 import { answerOf } from './answer.ts'
+import { timedOut } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
+import { degraded } from './degrading.ts'
 import type { LimitAllResult, LimitResult } from './results.ts'
 
 /** A valid call of a limiter. */
@@ -43,26 +45,51 @@ export async function decideAll(
       ? await takeAllOrNone(joined, rows, 'as the session')
       : await decideAlone(checkers, rows)
     const answers = answersOf(charges, rowOf, decisions)
-    return calls.map(({ checker, call }) =>
-      isRequest(call)
-        ? (answers.shift() as LimitResult)
-        : answerOf(unlimitedOutcome(call, first.clockMs()), checker.config.reporting),
+    return answerAll(calls, () => answers.shift() as LimitResult)
+  } catch (error) {
+    // If one of the limiters throws errors, an answer of the others would be worth nothing.
+    if (joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
+    return answerAll(
+      calls,
+      ({ checker, call }) => degraded(error, call, checker.config.degrading, checker.clockMs()).answer,
     )
   } finally {
     for (const { checker, call } of calls) checker.followUpJoined(call)
   }
 }
 
+/** The answers in the order of the calls. Those without a limit are answered here. */
+function answerAll(
+  calls: readonly LimiterCall[],
+  answerLimited: (call: LimiterCall) => LimitResult,
+): LimitResult[] {
+  return calls.map((each) => {
+    const { checker, call } = each
+    if (isRequest(call)) return answerLimited(each)
+    return answerOf(unlimitedOutcome(call, checker.clockMs()), checker.config.reporting)
+  })
+}
+
 /** Decides in a transaction of its own. */
 async function decideAlone(checkers: readonly Checker[], rows: readonly RowRequest[]): Promise<Decisions> {
   if (rows.length === 0) return { looks: new Map(), taken: new Map() }
-  const { home } = (checkers[0] as Checker).config
+  const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
+  const { home } = hastiest.config
   const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
-  for (const { config } of checkers) await config.ensureTables?.()
   const commit = commitTogether(checkers.map(({ config }) => config.commit))
-  const decisions = await inTransaction(home.db, (tx) =>
-    takeAllOrNone(connectionTo(tx, home.keeping), rows, commit),
-  )
+  let isTaking = false
+  const decide = async (isOver: () => boolean) => {
+    for (const { config } of checkers) await config.ensureTables?.()
+    return inTransaction(home.db, (tx) => {
+      isTaking = false
+      return takeAllOrNone(connectionTo(tx, home.keeping), rows, commit, () => {
+        // Nobody waits any more: the transaction is rolled back.
+        if (isOver()) throw timedOut(false)
+        isTaking = true
+      })
+    })
+  }
+  const decisions = await hastiest.crowd.admit(decide, () => isTaking)
   for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
   return decisions
 }
@@ -101,4 +128,8 @@ export function combined<Request>(
     // A call that fits goes on fitting, so all fit when the last one does.
     retryAfter: Math.max(...results.map(({ retryAfter }) => retryAfter)),
   }
+}
+
+function timeoutOf({ config }: Checker): number {
+  return config.bounds?.timeoutMs ?? Number.POSITIVE_INFINITY
 }

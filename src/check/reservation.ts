@@ -3,7 +3,7 @@ import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
 import { callOf } from '../validate.ts'
-import { answerOf, type Outcome } from './answer.ts'
+import { answerOf, type Payment } from './answer.ts'
 import type { Checker } from './checker.ts'
 import type { Allowed, Denied, LimitResult } from './results.ts'
 
@@ -13,8 +13,8 @@ export interface Reservation {
    * Settles the actual cost. What the estimate lacks is charged, into debt if necessary; the rest of a high
    * estimate is given back to the window that paid.
    *
-   * Without `tx` it runs outside the transaction of the reservation. Without `limiter` it uses the limit of
-   * the reservation.
+   * It throws during an outage whatever `onError` says, so that the cost is not lost. Without `tx` it runs
+   * outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be
    * called again after an error that says that nothing was charged. It cannot see a rollback of the transaction
@@ -32,9 +32,7 @@ export type Reserved = (Allowed & Reservation) | Denied
 /** Charges the call's rate, to be settled. */
 export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx']): Promise<Reserved> {
   if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
-  const { reporting } = checker.config
-  const outcome = await checker.decide(call, tx)
-  const answer = answerOf(outcome, reporting)
+  const { answer, paid } = await checker.answer(call, tx)
   if (!answer.success) return answer
 
   let isSettled = false
@@ -48,9 +46,14 @@ export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx'
     isSettled = true
     try {
       // A dry run never charges a call that it would have denied.
-      const difference = answer.wouldDeny ? 0 : actual - call.rate
-      const settling = settlementOf(checker, outcome, difference, options)
-      return answerOf(await checker.decide(settling, options.tx), reporting)
+      const difference = answer.wouldDeny ? 0 : actual - paid.rate
+      const settlement = settlementOf(
+        checker,
+        call,
+        { rate: difference, windowStart: paid.windowStart },
+        options,
+      )
+      return answerOf(await checker.decide(settlement, options.tx), checker.config.reporting)
     } catch (error) {
       isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
       throw error
@@ -59,18 +62,17 @@ export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx'
   return { ...answer, commit, release: (options) => commit(0, options) }
 }
 
-/** The call that charges the difference to what was paid, or gives it back to the window that paid. */
+/** The call that charges what is missing, or gives the rest back to the window that paid. */
 function settlementOf(
   { config }: Checker,
-  { call, decision }: Outcome,
-  difference: number,
-  { limiter = call.limiter }: CallOptions,
+  { key, limiter: paidLimiter }: Call,
+  missing: Payment,
+  { limiter = paidLimiter }: CallOptions,
 ): Call {
   // Rows of another algorithm have not paid, so they give nothing back.
-  const rate = difference < 0 && !sharesRows(limiter, call.limiter) ? 0 : difference
-  const isWindow = call.limiter.algorithm.kind === 'window'
+  const rate = missing.rate < 0 && !sharesRows(limiter, paidLimiter) ? 0 : missing.rate
   return {
-    ...callOf(config.namespace.prefix, call.limiter, call.key, { rate, limiter, force: true }),
-    paidWindowStart: isWindow ? decision.state.windowStart : null,
+    ...callOf(config.namespace.prefix, paidLimiter, key, { rate, limiter, force: true }),
+    paidWindowStart: missing.windowStart,
   }
 }

@@ -24,6 +24,8 @@ export interface Allowed extends Remaining {
   readonly crossed?: readonly number[]
   /** With `dryRun`: the denial that this call would have been. Nothing was consumed. */
   readonly wouldDeny?: Denied
+  /** The database did not answer, and `onError: 'allow'` let the call pass; `remaining` is not known. */
+  readonly degraded?: true
 }
 
 /** Denied; nothing was consumed or written. */
@@ -37,6 +39,8 @@ export interface Denied extends Remaining {
    * Milliseconds from now until this very call would be allowed; `Infinity` if `rate` exceeds the capacity.
    */
   readonly retryAfter: number
+  /** The database did not answer, and `onError: 'deny'` denied the call; `remaining` is not known. */
+  readonly degraded?: true
 }
 
 /** The answer of a check. */

@@ -3,6 +3,7 @@ import type { RatelimitConfig } from '../config.ts'
 import { autoMigrateForbidden, ensureTables } from '../database/auto-migrate.ts'
 import { connectionTo } from '../database/connection.ts'
 import { TableSize } from '../database/run.ts'
+import { parseDuration } from '../duration.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
@@ -22,6 +23,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
   const { inMemoryBlock = false, maxBlockedKeys = BLOCKED_KEYS, connections = CONNECTIONS } = config
   const { cleanupProbability = 0.1, clock, tables = SHIPPED_TABLES, autoMigrate = false } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
+  const { timeout, onError = 'throw', onDegraded } = config
   const table = durable ? tables.durable : tables.ephemeral
   const migrates = autoMigrate && !autoMigrateForbidden()
   return new Checker({
@@ -30,6 +32,8 @@ export function checkerOf(config: RatelimitConfig): Checker {
     namespace: { prefix, clock: clock && (() => readClock(clock)) },
     limiter,
     reporting: { thresholds: [...new Set(thresholds)], dryRun },
+    degrading: { onError, onDegraded },
+    bounds: timeout === undefined ? undefined : { timeoutMs: parseDuration(timeout, 'timeout') },
     commit: durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session',
     connections,
     cleanupProbability,

@@ -1,3 +1,5 @@
+import { sha256 } from './digest.ts'
+
 /** A value that every driver can send. */
 export type Value = string | number | boolean | null
 
@@ -29,9 +31,7 @@ export function statement(sql: string, names: readonly string[]): Statement {
  */
 export async function nameText({ sql, named }: Statement, plan: string): Promise<NamedText> {
   const text = `/* ${plan} */ ${sql}`
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))
-  const hex = Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0'))
-  const made = { sql: text, name: `ratelimit_${hex.join('').slice(0, 32)}` }
+  const made = { sql: text, name: `ratelimit_${(await sha256(text)).slice(0, 32)}` }
   named.set(plan, made)
   return made
 }

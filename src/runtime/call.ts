@@ -67,6 +67,8 @@ export interface Line {
   readonly groups: Group[]
   /** Whether its first group is in a statement. */
   isUnderWay: boolean
+  /** Whether others were found to hold its row. */
+  isHeld: boolean
 }
 
 /** Decides groups of calls, and fulfils or fails each of their calls. Neither method rejects. */

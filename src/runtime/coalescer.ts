@@ -10,7 +10,7 @@ const MAX_KEYS = 500
  * How many calls may wait: a fraction of a second's work. Later answers would come too late to be worth the
  * memory.
  */
-const MAX_WAITING = 10_000
+export const MAX_WAITING = 10_000
 
 /** Fewer keys than this are not worth another statement. */
 const MIN_SHARE = 128
@@ -54,6 +54,27 @@ export class Coalescer {
     this.#startSoon()
   }
 
+  /** Takes back a call, unless it is in a statement; tells whether others hold its row. */
+  cancel(call: Pending): { readonly wasSent: boolean; readonly isHeld: boolean } {
+    const line = this.#lines.get(lineOf(call.request))
+    const place = line?.groups.findIndex(({ calls }) => calls.includes(call)) ?? -1
+    const group = line?.groups[place]
+    if (!line || !group || (line.isUnderWay && place === 0)) {
+      return { wasSent: true, isHeld: line?.isHeld ?? false }
+    }
+    group.calls.splice(group.calls.indexOf(call), 1)
+    this.#waiting--
+    if (group.calls.length === 0) line.groups.splice(place, 1)
+    if (line.groups.length === 0) this.#remove(line)
+    return { wasSent: false, isHeld: line.isHeld }
+  }
+
+  #remove(line: Line): void {
+    this.#lines.delete(line.id)
+    this.#ready.delete(line)
+    this.#held?.remove(line)
+  }
+
   #startSoon(): void {
     if (this.#starting) return
     this.#starting = true
@@ -64,7 +85,7 @@ export class Coalescer {
   }
 
   #newLine(request: Request): Line {
-    const line = { id: lineOf(request), key: request.key, groups: [], isUnderWay: false }
+    const line = { id: lineOf(request), key: request.key, groups: [], isUnderWay: false, isHeld: false }
     this.#lines.set(line.id, line)
     this.#enqueue(line, request)
     return line
@@ -143,6 +164,7 @@ export class Coalescer {
     if (!line) return
     line.groups.shift()
     line.isUnderWay = false
+    line.isHeld = false
     const [next] = line.groups
     if (next) this.#enqueue(line, next.request)
     else this.#lines.delete(line.id)
@@ -158,7 +180,8 @@ function canShare({ request: one }: Group, { request: other }: Group): boolean {
   return one.purpose === other.purpose && one.purpose !== 'adjust' && sameLimiter(one.limiter, other.limiter)
 }
 
-function overloaded(): RatelimitError {
+/** What a call is told that finds no room. */
+export function overloaded(): RatelimitError {
   return new RatelimitError(
     'OVERLOADED',
     `${MAX_WAITING} calls of this limiter wait for the database already. This one was not sent, and nothing was charged.`,

@@ -42,16 +42,25 @@ export class HeldLines {
   add(line: Line): void {
     if (this.#heldUntil.size >= MAX_KEYS) this.#heldUntil.clear()
     this.#heldUntil.set(line.key, performance.now() + MEMORY_MS)
-    this.#lines.add(line)
+    this.#add(line)
   }
 
   /** Adds a line if its row was held lately: a statement that does not wait would usually fail. */
   addIfHeldLately(line: Line): boolean {
     const until = this.#heldUntil.get(line.key)
     if (until === undefined) return false
-    if (performance.now() < until) this.#lines.add(line)
+    if (performance.now() < until) this.#add(line)
     else this.#heldUntil.delete(line.key)
     return this.#lines.has(line)
+  }
+
+  #add(line: Line): void {
+    line.isHeld = true
+    this.#lines.add(line)
+  }
+
+  remove(line: Line): void {
+    this.#lines.delete(line)
   }
 
   /** Sends the lines that find a place; the others wait for one. */

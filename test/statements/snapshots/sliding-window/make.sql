@@ -103,9 +103,12 @@ with
         )
       )::bigint,
       (
-        greatest(
-          "ratelimit_decided"."prev_count" + least("ratelimit_decided"."count" + "ratelimit_decided"."rate" * "ratelimit_decided"."granted", 0),
-          0
+        least(
+          greatest(
+            "ratelimit_decided"."prev_count" + least("ratelimit_decided"."count" + "ratelimit_decided"."rate" * "ratelimit_decided"."granted", 0),
+            0
+          ),
+          9007199254740991
         )
       )::bigint,
       to_timestamp(("ratelimit_decided"."window_start") / 1000),

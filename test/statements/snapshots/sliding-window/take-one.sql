@@ -118,9 +118,12 @@ with
         )
       )::bigint,
       "prev_count" = (
-        greatest(
-          "ratelimit_decided"."prev_count" + least("ratelimit_decided"."count" + $4::float8 * "ratelimit_decided"."granted", 0),
-          0
+        least(
+          greatest(
+            "ratelimit_decided"."prev_count" + least("ratelimit_decided"."count" + $4::float8 * "ratelimit_decided"."granted", 0),
+            0
+          ),
+          9007199254740991
         )
       )::bigint,
       "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000),

@@ -1,0 +1,45 @@
+import { RatelimitError } from '../errors.ts'
+
+/** When to stop waiting for a call. */
+export interface Bounds {
+  /** So many milliseconds after the call. */
+  readonly timeoutMs?: number | undefined
+  /** When the signal aborts. */
+  readonly signal?: AbortSignal | undefined
+  /** Whether to give back what is granted after the wait has ended. */
+  readonly givesBack?: boolean
+}
+
+/**
+ * Calls `end` once when a bound is reached, with the signal's reason if it was the signal.
+ *
+ * @returns What to call when the call is decided: nothing ends it any more.
+ */
+export function watchBounds(
+  { timeoutMs, signal }: Bounds,
+  end: (why: { readonly aborted: unknown } | 'timeout') => void,
+): () => void {
+  const onAbort = () => finish({ aborted: signal?.reason })
+  const timer = timeoutMs === undefined ? undefined : setTimeout(() => finish('timeout'), timeoutMs)
+  signal?.addEventListener('abort', onAbort, { once: true })
+  function stop(): void {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', onAbort)
+  }
+  function finish(why: { readonly aborted: unknown } | 'timeout'): void {
+    stop()
+    end(why)
+  }
+  if (signal?.aborted) onAbort()
+  return stop
+}
+
+/** What to tell a call whose time is over. A look is never charged. */
+export function timedOut(mayBeCharged: boolean): RatelimitError {
+  return mayBeCharged
+    ? new RatelimitError(
+        'OUTCOME_UNKNOWN',
+        'The time was over before the database answered: the charge may or may not have been made.',
+      )
+    : new RatelimitError('TIMEOUT', 'The time was over before the database answered. Nothing was charged.')
+}

@@ -1,0 +1,59 @@
+import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
+import type { Call } from '../runtime/call.ts'
+import type { Payment } from './answer.ts'
+import type { LimitResult } from './results.ts'
+
+/** What a call answers if the database cannot. */
+export interface Degrading {
+  readonly onError: 'throw' | 'allow' | 'deny'
+  readonly onDegraded: ((error: RatelimitError) => void) | undefined
+}
+
+/** The database was away, overloaded or too slow. */
+const OUTAGES: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
+  'UNREACHABLE',
+  'OUTCOME_UNKNOWN',
+  'OVERLOADED',
+  'TIMEOUT',
+])
+
+/**
+ * Classes and codes of Postgres that say so too: insufficient resources, operator intervention, system error,
+ * a lock timeout, and a server that only reads.
+ * https://www.postgresql.org/docs/current/errcodes-appendix.html
+ */
+const OUTAGE_STATE = /^(53|57|58)|^55P03$|^25006$/
+
+/** When to ask again after a denial that the database did not make. */
+const RETRY_MS = 1_000
+
+/** An answer, and what was paid for it. */
+export interface Answered {
+  readonly answer: LimitResult
+  readonly paid: Payment
+}
+
+/**
+ * The answer to a call that failed by an outage. Other errors are thrown, and all of them with
+ * `onError: 'throw'`.
+ */
+export function degraded(
+  error: unknown,
+  { limiter, rate }: Call,
+  { onError, onDegraded }: Degrading,
+  now: number,
+): Answered {
+  if (onError === 'throw' || !isOutage(error)) throw error
+  onDegraded?.(error)
+  const common = { limit: limiter.params.limit, remaining: 0, degraded: true } as const
+  const answer: LimitResult =
+    onError === 'allow'
+      ? { ...common, success: true, reset: now, retryAfter: 0 }
+      : { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
+  return { answer, paid: { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null } }
+}
+
+function isOutage(error: unknown): error is RatelimitError {
+  if (!(error instanceof RatelimitError)) return false
+  return OUTAGES.has(error.code) || (error.code === 'DATABASE' && OUTAGE_STATE.test(error.sqlState ?? ''))
+}

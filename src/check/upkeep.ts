@@ -1,0 +1,42 @@
+import type { Connection } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import { retrying } from '../database/retry.ts'
+import { runOnce } from '../database/run.ts'
+import type { Call } from '../runtime/call.ts'
+import { removeStatement } from '../statements/remove.ts'
+import { kept } from '../statements/statements.ts'
+import { type Checker, isRequest } from './checker.ts'
+
+/** Makes the key's limit full again. */
+export async function reset(checker: Checker, call: Call, tx: Database | undefined): Promise<void> {
+  const { table, namespace } = checker.config
+  const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
+  const values = { prefix: namespace.prefix, key: call.key }
+  try {
+    await runOn(checker, tx, ({ db }) => runOnce(db, statement, values))
+  } finally {
+    checker.forgetDenials(call.key)
+  }
+  // Without a row such a limit starts with less.
+  if (!isRequest(call) || call.limiter.startsFull) return
+  await checker.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)
+}
+
+/** Deletes all expired rows of the prefix. */
+export function cleanUp(checker: Checker): Promise<number> {
+  return runOn(checker, undefined, () => checker.sweeper.sweepAll())
+}
+
+/** Runs the work in the transaction that it joins. Alone, it tries again if it lost against another. */
+function runOn<T>(
+  checker: Checker,
+  tx: Database | undefined,
+  work: (connection: Connection) => Promise<T>,
+): Promise<T> {
+  const joined = checker.joined(tx)
+  if (joined) return work(joined)
+  return checker.crowd.admit(async () => {
+    await checker.config.ensureTables?.()
+    return retrying(() => work(checker.config.home))
+  })
+}

@@ -1,0 +1,292 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(10, '1h')
+let prefix = 0
+
+// The timers are the test's; the driver keeps its own.
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
+afterEach(() => void vi.useRealTimers())
+
+/** A limiter whose statements wait until the test lets them through. */
+function stalling(config: Partial<RatelimitConfig> = {}) {
+  const gates: (() => void)[] = []
+  let isOpen = false
+  const { db, statements } = watch(database.db, () => {
+    if (isOpen) return undefined
+    return new Promise<void>((resolve) => gates.push(resolve))
+  })
+  const ratelimit = new Ratelimit({
+    ...{ db, limiter, prefix: `stalls ${++prefix}`, cleanupProbability: 0, connections: 1 },
+    ...config,
+  } as RatelimitConfig)
+  const open = () => {
+    isOpen = true
+    for (const gate of gates) gate()
+  }
+  return { ratelimit, open, statements }
+}
+
+async function turns(count = 3): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise(setImmediate)
+}
+
+async function used(ratelimit: Ratelimit, key = 'key'): Promise<number> {
+  const { prefix: same } = ratelimit
+  const { used: amount } = await new Ratelimit({ db: database.db, limiter, prefix: same }).getRemaining(key)
+  return amount
+}
+
+describe('timeout', () => {
+  test('a call that waits for its turn is not charged', async () => {
+    const { ratelimit, open } = stalling({ timeout: 100 })
+    const first = ratelimit.limit('other').catch((error: unknown) => error)
+    await turns()
+    const second = ratelimit.limit('key').catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await first).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    expect(await second).toMatchObject({ code: 'TIMEOUT' })
+    open()
+    await turns(20)
+    vi.useRealTimers()
+    expect(await used(ratelimit)).toBe(0)
+    expect(await used(ratelimit, 'other')).toBe(1)
+  })
+
+  test('one millisecond earlier it still waits', async () => {
+    const { ratelimit, open } = stalling({ timeout: 100 })
+    const answer = ratelimit.limit('key')
+    await turns()
+    vi.advanceTimersByTime(99)
+    open()
+    expect(await answer).toMatchObject({ success: true })
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test('a look is never charged', async () => {
+    const { ratelimit } = stalling({ timeout: 100 })
+    const look = ratelimit.getRemaining('key').catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await look).toMatchObject({ code: 'TIMEOUT' })
+  })
+
+  test('calls that share a place are cancelled one by one', async () => {
+    const { ratelimit, open } = stalling()
+    const patient = ratelimit.limit('other')
+    await turns()
+    const hasty = new AbortController()
+    const aborted = ratelimit
+      .blockUntilReady('key', 0, { signal: hasty.signal })
+      .catch((error: unknown) => error)
+    const stays = ratelimit.limit('key')
+    await turns()
+    hasty.abort(new Error('enough'))
+    expect(await aborted).toMatchObject({ message: 'enough' })
+    open()
+    expect(await stays).toMatchObject({ success: true, remaining: 9 })
+    await patient
+    vi.useRealTimers()
+    expect(await used(ratelimit)).toBe(1)
+  })
+})
+
+describe('limitAll and resets', () => {
+  test('end by the timeout, and limitAll is rolled back before it takes', async () => {
+    const { ratelimit, open } = stalling({ timeout: 100 })
+    const all = Ratelimit.limitAll([{ ratelimit, key: 'key' }]).catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await all).toMatchObject({ code: 'TIMEOUT' })
+    open()
+    await turns(50)
+    vi.useRealTimers()
+    expect(await used(ratelimit)).toBe(0)
+  })
+
+  test('a reset may have happened', async () => {
+    const { ratelimit } = stalling({ timeout: 100 })
+    const reset = ratelimit.resetUsedTokens('key').catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await reset).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+  })
+
+  test('no more than 10,000 wait at once', async () => {
+    const { ratelimit } = stalling()
+    for (const call of [
+      () => ratelimit.resetUsedTokens('key'),
+      () => Ratelimit.limitAll([{ ratelimit, key: 'key' }]),
+      () => ratelimit.getRemaining('key'),
+    ]) {
+      const refused: unknown[] = []
+      for (let i = 0; i < 10_002; i++) call().catch((error: unknown) => refused.push(error))
+      await turns()
+      expect(refused.length).toBeGreaterThan(0)
+      for (const error of refused) expect(error).toMatchObject({ code: 'OVERLOADED' })
+    }
+  })
+
+  test('limitAll answers by onError if all of its limiters do', async () => {
+    const away = () => Promise.reject(new RatelimitError('UNREACHABLE', 'away'))
+    const { db } = watch(database.db, away)
+    const on = (onError: 'throw' | 'allow' | 'deny') =>
+      new Ratelimit({ db, limiter, prefix: onError, onError } as RatelimitConfig)
+    const all = (...policies: ('throw' | 'allow' | 'deny')[]) =>
+      Ratelimit.limitAll(policies.map((onError) => ({ ratelimit: on(onError), key: 'key' })))
+    expect(await all('allow', 'allow')).toMatchObject({ success: true, retryAfter: 0 })
+    expect(await all('allow', 'deny')).toMatchObject({
+      success: false,
+      results: [
+        { success: true, degraded: true },
+        { success: false, degraded: true },
+      ],
+    })
+    await expect(all('allow', 'throw')).rejects.toMatchObject({ code: 'UNREACHABLE' })
+  })
+})
+
+describe('blockUntilReady ends while a check is under way', () => {
+  test('by its timeout, and gives back what is granted too late', async () => {
+    const { ratelimit, open } = stalling()
+    const waiting = ratelimit.blockUntilReady('key', 100).catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await waiting).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    open()
+    await turns(50)
+    vi.useRealTimers()
+    await expect.poll(() => used(ratelimit)).toBe(0)
+  })
+
+  test('by its signal, and gives back what is granted too late', async () => {
+    const { ratelimit, open, statements } = stalling()
+    const controller = new AbortController()
+    const { signal } = controller
+    const waiting = ratelimit.blockUntilReady('key', '1m', { signal }).catch((error: unknown) => error)
+    await turns()
+    controller.abort(new Error('enough'))
+    expect(await waiting).toMatchObject({ message: 'enough' })
+    expect(vi.getTimerCount()).toBe(0)
+    open()
+    await turns(50)
+    vi.useRealTimers()
+    await expect.poll(() => used(ratelimit)).toBe(0)
+    // It was charged and given back: the row is there.
+    expect(statements.length).toBeGreaterThan(2)
+  })
+})
+
+describe('onError', () => {
+  const away = () => new RatelimitError('UNREACHABLE', 'away')
+  const failing = (error: () => Error, config: Partial<RatelimitConfig>) => {
+    const { db, statements } = watch(database.db, () => {
+      throw error()
+    })
+    const common = { db, limiter, prefix: `fails ${++prefix}`, cleanupProbability: 0 }
+    return { ratelimit: new Ratelimit({ ...common, ...config } as RatelimitConfig), statements }
+  }
+
+  test("'allow' and 'deny' answer, say so, and hand the error on", async () => {
+    const onDegraded = vi.fn()
+    const { ratelimit: allowing } = failing(away, { onError: 'allow', onDegraded })
+    expect(await allowing.limit('key')).toMatchObject({ success: true, degraded: true, limit: 10 })
+    const { ratelimit: denying } = failing(away, { onError: 'deny', onDegraded })
+    expect(await denying.limit('key')).toMatchObject({ success: false, degraded: true, retryAfter: 1000 })
+    expect(onDegraded.mock.calls.map(([error]) => error)).toMatchObject([
+      { code: 'UNREACHABLE' },
+      { code: 'UNREACHABLE' },
+    ])
+  })
+
+  test.each([
+    ['22021', 'DATABASE'],
+    ['42P01', 'MISSING_TABLE'],
+    ['42501', 'DATABASE'],
+  ])('a mistake in setting up is thrown: %s', async (sqlState, code) => {
+    const refused = () => Object.assign(new Error('refused'), { code: sqlState })
+    const { ratelimit } = failing(refused, { onError: 'allow' })
+    await expect(ratelimit.limit('key')).rejects.toMatchObject({ code })
+  })
+
+  test.each(['53300', '57014', '57P03', '55P03', '25006', '58030'])(
+    'an outage is not: %s',
+    async (sqlState) => {
+      const refused = () => Object.assign(new Error('refused'), { code: sqlState })
+      const { ratelimit } = failing(refused, { onError: 'allow' })
+      expect(await ratelimit.limit('key')).toMatchObject({ success: true, degraded: true })
+    },
+  )
+
+  test('never inside a transaction of the caller', async () => {
+    const { ratelimit } = failing(away, { onError: 'allow' })
+    await database.db.transaction(async (tx) => {
+      const { db } = watch(tx, () => {
+        throw away()
+      })
+      await expect(ratelimit.limit('key', { tx: db })).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    })
+  })
+
+  test('a reservation that was allowed in an outage charges what it costs when it is committed', async () => {
+    let isAway = true
+    const { db } = watch(database.db, () => {
+      if (isAway) throw away()
+    })
+    const name = `fails ${++prefix}`
+    const ratelimit = new Ratelimit({ db, limiter, prefix: name, cleanupProbability: 0, onError: 'allow' })
+    const reserved = await ratelimit.reserve('key', { rate: 4 })
+    if (!reserved.success) throw new Error('It was denied.')
+    await expect(reserved.commit(3)).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    isAway = false
+    await reserved.commit(3)
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ used: 3 })
+  })
+})
+
+describe('a database that fails for a while', () => {
+  test('is tried by one call at a time, and by all again after its first answer', async () => {
+    let fails = true
+    const gates: (() => void)[] = []
+    const { db, statements } = watch(database.db, async () => {
+      if (fails && statements.length > 5) await new Promise<void>((resolve) => gates.push(resolve))
+      if (fails) throw new RatelimitError('UNREACHABLE', 'away')
+    })
+    const ratelimit = new Ratelimit({ db, limiter, prefix: `away ${++prefix}`, cleanupProbability: 0 })
+    for (let i = 0; i < 5; i++) await expect(ratelimit.limit('key')).rejects.toThrow('away')
+    expect(statements).toHaveLength(5)
+
+    const trial = ratelimit.limit('key').catch((error: unknown) => error)
+    await turns()
+    await expect(ratelimit.limit('other')).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    expect(statements).toHaveLength(6)
+
+    // A trial that has no answer for a second may never get one.
+    vi.advanceTimersByTime(1000)
+    const second = ratelimit.limit('another')
+    await turns()
+    expect(statements).toHaveLength(7)
+    fails = false
+    for (const gate of gates) gate()
+    expect(await second).toMatchObject({ success: true })
+    await trial
+    const answers = await Promise.all(['a', 'b', 'c'].map((key) => ratelimit.limit(key)))
+    expect(answers.every(({ success }) => success)).toBe(true)
+  })
+
+  test('the calls of one statement fail once', async () => {
+    const { db, statements } = watch(database.db, () => {
+      throw new RatelimitError('UNREACHABLE', 'away')
+    })
+    const ratelimit = new Ratelimit({ db, limiter, prefix: `once ${++prefix}`, cleanupProbability: 0 })
+    const keys = Array.from({ length: 100 }, (_, i) => `key ${i}`)
+    for (let i = 1; i <= 2; i++) {
+      await Promise.allSettled(keys.map((key) => ratelimit.limit(key)))
+      expect(statements).toHaveLength(i)
+    }
+  })
+})
