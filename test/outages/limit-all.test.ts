@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { type Db, hasServer, open, useDatabase } from '../support/databases.ts'
-import { type FaultyProxy, proxyOf } from '../support/proxy.ts'
+import { FaultyProxy } from '../support/proxy.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(5, '1h')
@@ -31,11 +31,11 @@ describe.runIf(hasServer())('alone, on a server', () => {
   let proxy: FaultyProxy
   let broken = 0
   beforeAll(async () => {
-    proxy = await proxyOf(database.url)
+    proxy = await FaultyProxy.start(database.url)
   })
   afterAll(() => proxy.close())
   afterEach(() => {
-    proxy.breaks = undefined
+    proxy.fault = () => 'pass'
   })
 
   test('its backend dies while it waits for a row: nothing was charged, and the process lives', async () => {
@@ -63,12 +63,12 @@ describe.runIf(hasServer())('alone, on a server', () => {
     ['the lock', /insert into/, 'UNREACHABLE'],
     ['commit', /\bcommit\b/, 'OUTCOME_UNKNOWN'],
   ] as const)('its connections break at %s: the pool does not run dry', async (_, breaks, code) => {
-    const { db, end } = open(proxy.url, 2)
+    const { db, end } = open(proxy.through(database.url), 2)
     const prefix = `broken ${broken++}`
     const all = requests(db, prefix)
-    proxy.breaks = breaks
+    proxy.fault = (request) => (breaks.test(request.toString('latin1')) ? 'cut before' : 'pass')
     for (let i = 0; i < 5; i++) await expect(Ratelimit.limitAll(all)).rejects.toMatchObject({ code })
-    proxy.breaks = undefined
+    proxy.fault = () => 'pass'
     expect(await charged(prefix)).toEqual([])
     await Promise.all([all, all, all].map((again) => Ratelimit.limitAll(again)))
     expect(await charged(prefix)).toEqual([3, 3])

@@ -1,44 +1,149 @@
-import { connect, createServer, type Socket } from 'node:net'
+import { once } from 'node:events'
+import { connect, createServer, type Server, type Socket } from 'node:net'
 
-/** A server in front of the database's, which can break connections. */
-export interface FaultyProxy {
-  /** The same database through the proxy. */
-  readonly url: string
-  /** Breaks a connection instead of handing on a message that the pattern matches. */
-  breaks: RegExp | undefined
-  close(): Promise<void>
+/**
+ * What happens to a request: what a client sends in one piece, which for node-postgres is a whole message to the server.
+ *
+ * - `cut before`: the connection breaks, and the server never sees the request.
+ * - `cut after`: the server gets the request; the connection breaks instead of the answer.
+ * - `stall before`, `stall after`: the same, but nothing breaks: the client waits for ever, as behind a dead network.
+ * - a number: the request arrives so many milliseconds later.
+ */
+export type Fault = 'pass' | 'cut before' | 'cut after' | 'stall before' | 'stall after' | number
+
+/** What happens to a new connection: `reset` breaks it at once, `refuse` is a port where nobody listens. */
+export type Welcome = 'accept' | 'reset' | 'refuse'
+
+/** Stands for the network between a client and a server. */
+export class FaultyProxy {
+  /** Chooses what happens to a request. */
+  fault: (request: Buffer) => Fault = () => 'pass'
+  readonly #target: { readonly host: string; readonly port: number }
+  readonly #connections = new Set<Connection>()
+  #server: Server
+  #welcome: Welcome = 'accept'
+  #port = 0
+
+  private constructor(target: URL) {
+    this.#target = { host: target.hostname, port: Number(target.port) }
+    this.#server = this.#listening()
+  }
+
+  /** Starts a proxy in front of the server at `url`. */
+  static async start(url: string): Promise<FaultyProxy> {
+    const proxy = new FaultyProxy(new URL(url))
+    await proxy.#listen()
+    return proxy
+  }
+
+  /** The server's URL by way of the proxy. */
+  through(url: string): string {
+    const other = new URL(url)
+    other.hostname = '127.0.0.1'
+    other.port = String(this.#port)
+    return other.href
+  }
+
+  get connections(): number {
+    return this.#connections.size
+  }
+
+  async welcome(next: Welcome): Promise<void> {
+    const before = this.#welcome
+    this.#welcome = next
+    if (next === 'refuse' && before !== 'refuse') {
+      this.cutAll()
+      await closed(this.#server)
+    } else if (next !== 'refuse' && before === 'refuse') {
+      this.#server = this.#listening()
+      await this.#listen()
+    }
+  }
+
+  /** Breaks all connections, on both sides. */
+  cutAll(): void {
+    for (const connection of this.#connections) connection.cut()
+  }
+
+  /** The server's side of all connections is gone, and nobody tells the clients. */
+  halfOpenAll(): void {
+    for (const connection of this.#connections) connection.loseServer()
+  }
+
+  async close(): Promise<void> {
+    this.cutAll()
+    if (this.#welcome !== 'refuse') await closed(this.#server)
+  }
+
+  #listening(): Server {
+    return createServer({ noDelay: true }, (near) => {
+      if (this.#welcome === 'reset') {
+        near.on('error', () => {})
+        near.resetAndDestroy()
+        return
+      }
+      const far = connect({ ...this.#target, noDelay: true })
+      const connection = new Connection(near, far, (request) => this.fault(request))
+      this.#connections.add(connection)
+      near.once('close', () => this.#connections.delete(connection))
+    })
+  }
+
+  async #listen(): Promise<void> {
+    this.#server.listen(this.#port, '127.0.0.1')
+    await once(this.#server, 'listening')
+    const address = this.#server.address()
+    if (address && typeof address === 'object') this.#port = address.port
+  }
 }
 
-export async function proxyOf(url: string): Promise<FaultyProxy> {
-  const target = new URL(url)
-  const sockets = new Set<Socket>()
-  const server = createServer((client) => {
-    const upstream = connect(Number(target.port), target.hostname)
-    for (const socket of [client, upstream]) {
-      sockets.add(socket)
-      socket.on('error', () => {})
-      socket.on('close', () => {
-        client.destroy()
-        upstream.destroy()
-      })
-    }
-    client.on('data', (data) => {
-      if (proxy.breaks?.test(data.toString('latin1'))) client.destroy()
-      else upstream.write(data)
+class Connection {
+  readonly #near: Socket
+  readonly #far: Socket
+  #answers: 'pass' | 'cut' | 'drop' = 'pass'
+  #isStalled = false
+  #delays = Promise.resolve()
+
+  constructor(near: Socket, far: Socket, fault: (request: Buffer) => Fault) {
+    this.#near = near
+    this.#far = far
+    near.on('data', (request) => this.#forward(request, this.#isStalled ? 'stall before' : fault(request)))
+    far.on('data', (answer) => {
+      if (this.#answers === 'pass') near.write(answer)
+      else if (this.#answers === 'cut') this.cut()
     })
-    upstream.on('data', (data) => client.write(data))
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const through = new URL(url)
-  const address = server.address()
-  through.port = String(typeof address === 'object' ? address?.port : address)
-  const proxy: FaultyProxy = {
-    url: through.href,
-    breaks: undefined,
-    close: () => {
-      for (const socket of sockets) socket.destroy()
-      return new Promise((resolve) => server.close(() => resolve()))
-    },
+    near.on('error', () => {}).on('close', () => far.destroy())
+    far.on('error', () => {}).on('close', () => this.#answers !== 'drop' && near.destroy())
   }
-  return proxy
+
+  cut(): void {
+    this.#far.destroy()
+    this.#near.resetAndDestroy()
+  }
+
+  loseServer(): void {
+    this.#isStalled = true
+    this.#answers = 'drop'
+    this.#far.destroy()
+  }
+
+  #forward(request: Buffer, fault: Fault): void {
+    if (fault === 'cut before') this.cut()
+    if (fault === 'cut after') this.#answers = 'cut'
+    if (fault === 'stall after') this.#answers = 'drop'
+    if (fault === 'stall before') this.#isStalled = true
+    if (this.#isStalled || this.#far.destroyed) return
+    if (typeof fault === 'number') this.#delays = this.#delays.then(() => sleep(fault))
+    this.#delays = this.#delays.then(() => {
+      if (!this.#far.destroyed) this.#far.write(request)
+    })
+  }
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
+function closed(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()))
 }

@@ -1,0 +1,95 @@
+import type { Tested } from './limits.ts'
+import type { Recorded } from './record.ts'
+
+/** The sums of a key's calls. */
+class Sums {
+  granted = 0
+  /** What unknown calls may have taken, and given back. */
+  maybeTaken = 0
+  maybeGivenBack = 0
+  /** The counts that grants have had, by the window's `reset`: each is the last unit that a grant took, and how many. */
+  readonly windows = new Map<number, { taken: number; grants: [number, number][] }>()
+}
+
+/** Adds up what the callers were told, and compares it with the limits and with the rows. */
+export class Checker {
+  readonly #limits: readonly Tested[]
+  readonly #keys = new Map<string, Sums>()
+  readonly problems: string[] = []
+  /** Units of calls with unknown outcome, and how many of them were taken after all. */
+  unknown = 0
+  unknownTaken = 0
+  windows = 0
+
+  constructor(limits: readonly Tested[]) {
+    this.#limits = limits
+  }
+
+  add({ limit, key, outcome, rate, used, reset }: Recorded): void {
+    const sums = this.#sumsOf(limit, key)
+    if (outcome === 'granted') {
+      sums.granted += rate
+      if (this.#limits[limit]?.kind === 'counted') return
+      const window = sums.windows.get(reset) ?? { taken: 0, grants: [] }
+      sums.windows.set(reset, window)
+      window.taken += rate
+      window.grants.push([used, rate])
+    } else if (outcome === 'unknown') {
+      if (rate > 0) sums.maybeTaken += rate
+      else sums.maybeGivenBack -= rate
+    }
+  }
+
+  /** @param used What the rows of a limit say was used, by key. */
+  check(limit: number, used: ReadonlyMap<string, number>, elapsedMs: number): void {
+    const tested = this.#limits[limit] as Tested
+    for (let key = 0; key < tested.keys; key++) {
+      const say = (problem: string) => this.problems.push(`${tested.prefix}, key ${key}: ${problem}`)
+      const sums = this.#sumsOf(limit, key)
+      if (tested.kind === 'counted')
+        this.#checkCount(tested, sums, used.get(`key ${key}`) ?? 0, elapsedMs, say)
+      else this.#checkWindows(tested, sums, say)
+      const most = tested.most + (tested.refillPerMs ?? 0) * elapsedMs
+      if (tested.kind === 'rate' && sums.granted > most) say(`granted ${sums.granted}, at most ${most}`)
+    }
+  }
+
+  #checkCount(
+    { most, refillPerMs = 0 }: Tested,
+    { granted, maybeTaken, maybeGivenBack }: Sums,
+    used: number,
+    elapsedMs: number,
+    say: (problem: string) => void,
+  ): void {
+    const refilled = refillPerMs * elapsedMs
+    if (refilled > 0.5) say(`the test took too long: ${refilled} came back`)
+    const [least, atMost] = [granted - maybeGivenBack, granted + maybeTaken]
+    const units = Math.ceil(used - 1e-6)
+    if (units < least || units > atMost) {
+      say(`the row has ${used} used, the callers know of ${least} to ${atMost}`)
+    }
+    if (used > most) say(`the row has ${used} used of ${most}`)
+    this.unknown += maybeTaken + maybeGivenBack
+    this.unknownTaken += units - granted + maybeGivenBack
+  }
+
+  #checkWindows({ kind, most }: Tested, { windows }: Sums, say: (problem: string) => void): void {
+    this.windows += windows.size
+    for (const [reset, { taken, grants }] of windows) {
+      if (taken > most) say(`granted ${taken} of ${most} until ${reset}`)
+      if (kind !== 'windows') continue
+      let before = 0
+      for (const [used, rate] of grants.sort(([one], [other]) => one - other)) {
+        if (used - rate < before) say(`unit ${used - rate + 1} of ${most} was granted twice until ${reset}`)
+        before = used
+      }
+    }
+  }
+
+  #sumsOf(limit: number, key: number): Sums {
+    const name = `${limit} ${key}`
+    const sums = this.#keys.get(name) ?? new Sums()
+    this.#keys.set(name, sums)
+    return sums
+  }
+}

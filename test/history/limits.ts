@@ -1,0 +1,110 @@
+import { type Limiter, Ratelimit } from '../../src/index.ts'
+
+/**
+ * How the checker adds up the keys of a limit.
+ *
+ * - `counted`: nothing refills while the test runs. What was granted can be compared with the rows.
+ * - `windows`: each grant has a count of its own in a window, which the answer's `reset` tells from other windows.
+ * - `rate`: only the sum over the time of the test is known.
+ */
+export type Kind = 'counted' | 'windows' | 'rate'
+
+/** A limit of the test. */
+export interface Tested {
+  readonly prefix: string
+  readonly kind: Kind
+  readonly limiter: Limiter
+  /** The most that a key can have used at a time, under any plan. */
+  readonly most: number
+  readonly keys: number
+  /** Another limit for the same rows: a customer's plan. */
+  readonly plan?: Limiter
+  /** In SQL, what a row says was used. */
+  readonly used?: string
+  /** How much comes back in a millisecond, at most. */
+  readonly refillPerMs?: number
+  /** Whether the keys are given their whole limit again now and then. */
+  readonly isReset?: boolean
+  /** Options of the limiter. */
+  readonly options?: {
+    readonly inMemoryBlock?: true
+    readonly durable?: true
+    readonly synchronousCommit?: boolean
+  }
+}
+
+const LARGE = 1_000_000
+const SMALL = 60
+const YEAR = 365 * 86_400_000
+const CENTURY = 100 * YEAR
+const DURABLE = { durable: true } as const
+const FLUSHED = { durable: true, synchronousCommit: true } as const
+const IN_MEMORY = { inMemoryBlock: true } as const
+
+/** @param started A time before the test, so that no calendar's year ends while it runs. */
+export function limitsFrom(started: number): readonly Tested[] {
+  const { fixedWindow, slidingWindow, tokenBucket, calendarWindow } = Ratelimit
+  const calendar = (tokens: number) => calendarWindow(tokens, 'year', { anchor: new Date(started) })
+  const windows = {
+    fixed: [(tokens: number) => fixedWindow(tokens, YEAR), undefined],
+    sliding: [(tokens: number) => slidingWindow(tokens, YEAR / 100), DURABLE],
+    'sliding in whole numbers': [(tokens: number) => slidingWindow(tokens, CENTURY / 10), undefined],
+    calendar: [calendar, FLUSHED],
+  } as const
+  return [
+    ...Object.entries(windows).flatMap(([prefix, [limiter, options]]): Tested[] => [
+      countedWindow(prefix, limiter, LARGE, options),
+      countedWindow(`${prefix}, small`, limiter, SMALL, options),
+    ]),
+    countedBucket('bucket', (intervalMs) => tokenBucket(LARGE, intervalMs, LARGE), LARGE),
+    countedBucket('bucket, small', (intervalMs) => tokenBucket(SMALL, intervalMs, SMALL), SMALL),
+    {
+      ...countedBucket(
+        'continuous bucket',
+        (intervalMs) => tokenBucket(LARGE, intervalMs, LARGE, { refill: 'continuous' }),
+        LARGE,
+      ),
+      refillPerMs: LARGE / (CENTURY / 2),
+    },
+    countedBucket(
+      'partly filled bucket',
+      (intervalMs) => tokenBucket(LARGE, intervalMs, 2 * LARGE, { initialTokens: LARGE }),
+      LARGE,
+    ),
+    { ...inWindows('reset', fixedWindow(300, YEAR), 300, IN_MEMORY), isReset: true },
+    inWindows('short', fixedWindow(20, 150), 20),
+    inWindows('short and durable', fixedWindow(20, 400), 20, DURABLE),
+    { ...inWindows('short and sliding', slidingWindow(20, 250), 20), kind: 'rate', refillPerMs: 20 / 250 },
+    refilled('refilled', tokenBucket(5, 50, 20), 5 / 50),
+    refilled('refilled steadily', tokenBucket(1, 10, 20, { refill: 'continuous' }), 1 / 10),
+  ]
+}
+
+function countedWindow(
+  prefix: string,
+  limiter: (tokens: number) => Limiter,
+  tokens: number,
+  options: Tested['options'],
+): Tested {
+  return {
+    ...{ prefix, kind: 'counted', limiter: limiter(tokens), keys: 5, used: 'count' },
+    ...{ plan: limiter(2 * tokens), most: 2 * tokens },
+    ...(options ? { options } : {}),
+  }
+}
+
+/** A plan of a bucket has another interval, for a smaller one would take tokens away. */
+function countedBucket(prefix: string, limiter: (intervalMs: number) => Limiter, tokens: number): Tested {
+  return {
+    ...{ prefix, kind: 'counted', limiter: limiter(CENTURY / 2), keys: 5, used: `${tokens} - tokens` },
+    ...{ plan: limiter(CENTURY / 3), most: tokens },
+  }
+}
+
+function inWindows(prefix: string, limiter: Limiter, most: number, options?: Tested['options']): Tested {
+  return { prefix, kind: 'windows', limiter, most, keys: 4, ...(options ? { options } : {}) }
+}
+
+function refilled(prefix: string, limiter: Limiter, refillPerMs: number): Tested {
+  return { prefix, kind: 'rate', limiter, most: 20, keys: 4, refillPerMs }
+}

@@ -1,0 +1,29 @@
+import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
+
+// What takes long, or breaks a server of its own: `npm run test:faults` and `npm run test:history`.
+
+const root = new URL('..', import.meta.url).pathname
+
+function project(folder: 'faults' | 'history', drizzle: '0.45' | '1.0' = '0.45'): TestProjectConfiguration {
+  const alias = { find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }
+  return {
+    root,
+    resolve: { alias: drizzle === '1.0' ? [alias] : [] },
+    test: {
+      name: drizzle === '1.0' ? `${folder} 1.0` : folder,
+      include: [`test/${folder}/**/*.test.ts`],
+      provide: { driver: 'node-postgres' },
+      env: { DRIZZLE: drizzle },
+      globalSetup: 'test/support/global-setup.ts',
+      testTimeout: 120_000,
+      hookTimeout: 120_000,
+    },
+  }
+}
+
+const config: ViteUserConfig = defineConfig({
+  root,
+  test: { projects: [project('faults'), project('faults', '1.0'), project('history')] },
+})
+
+export default config
