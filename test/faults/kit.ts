@@ -1,13 +1,15 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { expect, test } from 'vitest'
+import { expect, inject, test } from 'vitest'
 import {
   type Database,
   type Limiter,
+  type LimitResult,
   Ratelimit,
   RatelimitError,
   type RatelimitErrorCode,
 } from '../../src/index.ts'
+import type { TestDatabase } from '../support/databases.ts'
 
 /** No message may tell this. */
 export const SECRET = 'alice@example.com'
@@ -32,6 +34,21 @@ export function openPool(url: string, config: pg.PoolConfig = {}): Pool {
   return { db: drizzle({ client: pool }), pool, url }
 }
 
+/** Where a test's database is. */
+export async function urlOf(database: TestDatabase): Promise<string> {
+  const [row] = await database.rows('select current_database() as name')
+  const url = new URL(inject('serverUrl'))
+  url.pathname = `/${row?.['name']}`
+  return url.href
+}
+
+/** How much of a key is used, by its row. */
+export async function usedOf(database: TestDatabase, prefix: string, key: string): Promise<number> {
+  const query = 'select count::int from rate_limit_ephemeral where prefix = $1 and key = $2'
+  const [row] = await database.rows(query, [prefix, key])
+  return Number(row?.['count'] ?? 0)
+}
+
 /** Ends the pools of a test. A pool that has lost a connection does not end, and that connection must not end the run. */
 export async function endPools(): Promise<void> {
   for (const client of clients.splice(0)) client.on('error', () => {})
@@ -41,6 +58,15 @@ export async function endPools(): Promise<void> {
 
 export function limiterOn({ db }: Pick<Pool, 'db'>, prefix: string, durable = false): Ratelimit {
   return new Ratelimit({ db, limiter, prefix, durable, cleanupProbability: 0 })
+}
+
+/** Two ways to take one unit of a key. */
+export function limit(ratelimit: Ratelimit): Promise<LimitResult> {
+  return ratelimit.limit(SECRET)
+}
+
+export function limitAll(ratelimit: Ratelimit, tx?: Database): Promise<{ readonly success: boolean }> {
+  return Ratelimit.limitAll([{ ratelimit, key: SECRET }], { tx })
 }
 
 export type Outcome = 'granted' | 'denied' | RatelimitErrorCode

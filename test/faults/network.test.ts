@@ -1,6 +1,6 @@
-import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
-import { emptyDatabase, migrate, type TestDatabase } from '../support/databases.ts'
+import { useDatabase } from '../support/databases.ts'
 import { type Fault, FaultyProxy } from '../support/proxy.ts'
 import {
   count,
@@ -17,39 +17,25 @@ import {
   recovers,
   SECRET,
   uncaughtBy,
+  urlOf,
+  usedOf,
 } from './kit.ts'
 
-let database: TestDatabase
+const database = useDatabase()
 let proxy: FaultyProxy
 let url: string
 
 beforeAll(async () => {
-  database = await emptyDatabase()
-  await migrate(database)
-  const [row] = await database.rows('select current_database() as name')
-  const direct = new URL(inject('serverUrl'))
-  direct.pathname = `/${row?.['name']}`
-  proxy = await FaultyProxy.start(direct.href)
-  url = proxy.through(direct.href)
+  const direct = await urlOf(database)
+  proxy = await FaultyProxy.start(direct)
+  url = proxy.through(direct)
 })
 afterEach(async () => {
   proxy.fault = () => 'pass'
   await proxy.welcome('accept')
   await endPools()
 })
-afterAll(async () => {
-  await proxy.close()
-  await database.close()
-})
-
-/** How much of a key's row is used; asked for past the proxy. */
-async function usedOf(prefix: string, key: string = SECRET): Promise<number> {
-  const found = await database.rows(
-    'select count::int from rate_limit_ephemeral where prefix = $1 and key = $2',
-    [prefix, key],
-  )
-  return Number(found[0]?.['count'] ?? 0)
-}
+afterAll(() => proxy.close())
 
 /** Lets one request meet the fault: the next one, or a later one. */
 function once(fault: Fault, place = 0): void {
@@ -75,7 +61,7 @@ describe('one call', () => {
       expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('OUTCOME_UNKNOWN')
     })
     expect(uncaught).toEqual([])
-    await expect.poll(() => usedOf(fault)).toBe(used)
+    await expect.poll(() => usedOf(database, fault, SECRET)).toBe(used)
     expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 100 - used - 1 })
     await expectQuiet(opened)
   })
@@ -105,7 +91,7 @@ test('a burst of which some statements are cut: granted <= used <= granted + unk
   const all = [...outcomes.values()].flat()
   expect(count(all, 'OUTCOME_UNKNOWN')).toBeGreaterThan(0)
   expect(count(all, 'granted')).toBeGreaterThan(0)
-  for (const [key, told] of outcomes) expectExact(told, await usedOf('burst', key))
+  for (const [key, told] of outcomes) expectExact(told, await usedOf(database, 'burst', key))
   proxy.fault = () => 'pass'
   await recovers(() => ratelimit.limit('key 0'))
   await expectQuiet(opened)
@@ -136,10 +122,10 @@ describe('limitAll', () => {
     })
     const isCharged = statement === 'commit' && String(fault).endsWith('after')
     expect(outcome).toBe(statement === 'begin' ? 'UNREACHABLE' : 'OUTCOME_UNKNOWN')
-    await expect.poll(() => usedOf(prefix)).toBe(isCharged ? 2 : 1)
+    await expect.poll(() => usedOf(database, prefix, SECRET)).toBe(isCharged ? 2 : 1)
     // The row is free again, and the pool has all of its connections.
     await recovers(() => ratelimit.limit(SECRET))
-    expect(await usedOf(prefix)).toBe(isCharged ? 3 : 2)
+    expect(await usedOf(database, prefix, SECRET)).toBe(isCharged ? 3 : 2)
     await expectQuiet(opened)
     expect(uncaught).toEqual([])
   }

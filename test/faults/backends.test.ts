@@ -1,0 +1,127 @@
+import { afterEach, expect, test } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import {
+  count,
+  endPools,
+  expectExact,
+  expectQuiet,
+  failsOn045,
+  limiterOn,
+  type Outcome,
+  openPool,
+  outcomeOf,
+  type Pool,
+  recovers,
+  SECRET,
+  uncaughtBy,
+  urlOf,
+  usedOf,
+} from './kit.ts'
+
+const database = useDatabase()
+afterEach(endPools)
+
+async function open(max = 4): Promise<Pool> {
+  const url = new URL(await urlOf(database))
+  url.searchParams.set('application_name', 'victim')
+  return openPool(url.href, { max })
+}
+
+const VICTIMS = `from pg_stat_activity where application_name = 'victim' and datname = current_database()`
+
+/** Ends one connection that waits for a lock, as soon as one does. */
+async function killWaiting(): Promise<void> {
+  const kill = `select pg_terminate_backend(pid) ${VICTIMS} and wait_event_type = 'Lock' limit 1`
+  await expect.poll(async () => (await database.rows(kill)).length).toBe(1)
+}
+
+/** A transaction that holds a key's row until it is told to let go. */
+async function hold(prefix: string, key: string): Promise<() => Promise<unknown>> {
+  const holder = await database.client()
+  await holder.query('begin')
+  await holder.query('select 1 from rate_limit_ephemeral where prefix = $1 and key = $2 for update', [
+    prefix,
+    key,
+  ])
+  return () => holder.query('commit')
+}
+
+test('backends are ended in a burst: granted <= used <= granted + unknown, for each key', async () => {
+  const opened = await open()
+  const ratelimit = limiterOn(opened, 'burst')
+  const outcomes = new Map(Array.from({ length: 200 }, (_, i) => [`key ${i}`, [] as Outcome[]]))
+  let kills = 0
+  const uncaught = await uncaughtBy(async () => {
+    for (let round = 0; round < 30; round++) {
+      const calls = [...outcomes].map(async ([key, told]) => told.push(await outcomeOf(ratelimit.limit(key))))
+      kills += (await database.rows(`select pg_terminate_backend(pid) ${VICTIMS} limit 1`)).length
+      await Promise.all(calls)
+    }
+  })
+  expect(uncaught).toEqual([])
+  expect(kills).toBeGreaterThan(10)
+  for (const [key, told] of outcomes) expectExact(told, await usedOf(database, 'burst', key))
+  const all = new Set([...outcomes.values()].flat())
+  expect(['granted', 'OUTCOME_UNKNOWN', 'UNREACHABLE']).toEqual(expect.arrayContaining([...all]))
+  await recovers(() => ratelimit.limit('key 0'))
+  await expectQuiet(opened)
+})
+
+test('a backend is ended while a check waits for a row: nothing is charged, and the next call goes on', async () => {
+  const opened = await open()
+  const ratelimit = limiterOn(opened, 'waiting')
+  await ratelimit.limit(SECRET)
+  const letGo = await hold('waiting', SECRET)
+  const call = outcomeOf(ratelimit.limit(SECRET))
+  await killWaiting()
+  expect(await call).toBe('OUTCOME_UNKNOWN')
+  await letGo()
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+  await expectQuiet(opened)
+})
+
+failsOn045('a backend is ended in limitAll: nothing is charged, and the process goes on', async () => {
+  const opened = await open()
+  const ratelimit = limiterOn(opened, 'all')
+  for (const key of ['a', 'b']) await ratelimit.limit(key)
+  const letGo = await hold('all', 'b')
+  let outcome: Outcome | undefined
+  const uncaught = await uncaughtBy(async () => {
+    const call = outcomeOf(Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
+    await killWaiting()
+    outcome = await call
+    await letGo()
+  })
+  expect(outcome).toBe('OUTCOME_UNKNOWN')
+  for (const key of ['a', 'b']) expect(await usedOf(database, 'all', key)).toBe(1)
+  await recovers(() => Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
+  await expectQuiet(opened)
+  expect(uncaught).toEqual([])
+})
+
+test('an idle connection is ended: the next call takes another, and charges once', async () => {
+  const opened = await open(1)
+  const ratelimit = limiterOn(opened, 'idle')
+  await ratelimit.limit(SECRET)
+  const uncaught = await uncaughtBy(async () => {
+    await database.rows(`select pg_terminate_backend(pid) ${VICTIMS}`)
+    await expect.poll(() => opened.pool.totalCount).toBe(0)
+  })
+  expect(uncaught).toEqual([])
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+  await expectQuiet(opened)
+})
+
+test('more callers than the limit, while backends are ended: never over it', async () => {
+  const opened = await open()
+  const ratelimit = limiterOn(opened, 'limit')
+  const outcomes: Outcome[] = []
+  for (let round = 0; round < 20; round++) {
+    const calls = Array.from({ length: 10 }, () => outcomeOf(ratelimit.limit(SECRET)))
+    await database.rows(`select pg_terminate_backend(pid) ${VICTIMS} limit 1`)
+    outcomes.push(...(await Promise.all(calls)))
+  }
+  expectExact(outcomes, await usedOf(database, 'limit', SECRET))
+  expect(count(outcomes, 'denied')).toBeGreaterThan(0)
+})

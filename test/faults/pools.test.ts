@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto'
+import { sql } from 'drizzle-orm'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { useDatabase } from '../support/databases.ts'
+import {
+  endPools,
+  errorOf,
+  expectQuiet,
+  limit,
+  limitAll,
+  limiterOn,
+  openPool,
+  outcomeOf,
+  type Pool,
+  SECRET,
+  uncaughtBy,
+  urlOf,
+} from './kit.ts'
+
+const database = useDatabase()
+let url: string
+beforeAll(async () => {
+  url = await urlOf(database)
+})
+afterEach(endPools)
+
+/** A pool whose sessions have a setting of the server. */
+function openWith(setting: string): Pool {
+  const other = new URL(url)
+  other.searchParams.set('options', `-c ${setting}`)
+  return openPool(other.href)
+}
+
+/** A transaction past the pool that holds a key's row. Resolves to what ends it. */
+async function hold(prefix: string): Promise<() => Promise<unknown>> {
+  const holder = await database.client()
+  await holder.query('begin')
+  await holder.query('select 1 from rate_limit_ephemeral where prefix = $1 for update', [prefix])
+  return () => holder.query('rollback')
+}
+
+describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
+  test('a full pool: UNREACHABLE after its connect time-out, and nothing is charged', async () => {
+    const opened = openPool(url, { max: 1, connectionTimeoutMillis: 100 })
+    const ratelimit = limiterOn(opened, `full ${way}`)
+    await ratelimit.limit(SECRET)
+    const taken = await opened.pool.connect()
+    expect(await outcomeOf(call(ratelimit))).toBe('UNREACHABLE')
+    taken.release()
+    expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+    await expectQuiet(opened)
+  })
+
+  test('a full pool without a time-out: the call waits, and is charged once', async () => {
+    const opened = openPool(url, { max: 1 })
+    const ratelimit = limiterOn(opened, `waits ${way}`)
+    const taken = await opened.pool.connect()
+    const waiting = call(ratelimit)
+    await expect.poll(() => opened.pool.waitingCount).toBe(1)
+    taken.release()
+    expect(await waiting).toMatchObject({ success: true })
+    expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used: 1 })
+    await expectQuiet(opened)
+  })
+
+  // The pool gives this error no code; through limitAll it is known that nothing was begun.
+  const fails = way === 'limit' ? test.fails : test
+  fails('a pool that was ended: UNREACHABLE', async () => {
+    const opened = openPool(url)
+    const ratelimit = limiterOn(opened, `ended ${way}`)
+    await opened.pool.end()
+    expect(await outcomeOf(call(ratelimit))).toBe('UNREACHABLE')
+  })
+
+  test('the server has no connection left: UNREACHABLE, and by itself it goes on', async () => {
+    const role = `few_${randomUUID().replaceAll('-', '')}`
+    await database.script(`create role ${role} login password 'postgres' connection limit 0;
+      grant select, insert, update, delete on rate_limit_ephemeral to ${role}`)
+    const other = new URL(url)
+    other.username = role
+    const opened = openPool(other.href)
+    const ratelimit = limiterOn(opened, `few ${way}`)
+    const uncaught = await uncaughtBy(async () => {
+      expect(await errorOf(call(ratelimit))).toMatchObject({ code: 'UNREACHABLE', sqlState: '53300' })
+    })
+    expect(uncaught).toEqual([])
+    await database.script(`alter role ${role} connection limit 5`)
+    expect(await call(ratelimit)).toMatchObject({ success: true })
+    await expectQuiet(opened)
+  })
+
+  test.each([
+    ['statement_timeout=100', '57014'],
+    ['lock_timeout=100', '55P03'],
+  ])(
+    '%s ends a check that waits for a row: nothing is charged, and the next one goes on',
+    async (setting, sqlState) => {
+      const opened = openWith(setting)
+      const prefix = `${setting} ${way}`
+      const ratelimit = limiterOn(opened, prefix)
+      await ratelimit.limit(SECRET)
+      const letGo = await hold(prefix)
+      expect(await errorOf(call(ratelimit))).toMatchObject({ code: 'DATABASE', sqlState })
+      await letGo()
+      expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+      await expectQuiet(opened)
+    },
+  )
+})
+
+test("a holder that idles is ended by the server's time-out: those who wait go on, and its charge is undone", async () => {
+  const opened = openPool(url)
+  const ratelimit = limiterOn(opened, 'idle')
+  await ratelimit.limit(SECRET)
+  const holder = openWith('idle_in_transaction_session_timeout=200')
+  const uncaught = await uncaughtBy(async () => {
+    const client = await holder.pool.connect()
+    client.on('error', () => {})
+    await client.query('begin')
+    await client.query(`update rate_limit_ephemeral set count = count + 10 where prefix = 'idle'`)
+    expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+    client.release(true)
+  })
+  expect(uncaught).toEqual([])
+  await expectQuiet(opened)
+})
+
+test("a caller's rollback, on purpose or by a fault, undoes the charge and frees the row", async () => {
+  const opened = openPool(url)
+  const ratelimit = limiterOn(opened, 'rollback')
+  await ratelimit.limit(SECRET)
+  const undo = new Error('undo')
+  const onPurpose = opened.db.transaction(async (tx) => {
+    expect(await ratelimit.limit(SECRET, { rate: 5, tx })).toMatchObject({ success: true, remaining: 94 })
+    expect(await limitAll(ratelimit, tx)).toMatchObject({ success: true })
+    throw undo
+  })
+  await expect(onPurpose).rejects.toBe(undo)
+  const byFault = opened.db.transaction(async (tx) => {
+    await ratelimit.limit(SECRET, { rate: 5, tx })
+    await ratelimit.limit('\u0000', { tx }).catch(() => {})
+    // Refused before any SQL, so the transaction goes on.
+    await ratelimit.limit(SECRET, { rate: 5, tx })
+    await tx.execute(sql`select 1 / 0`)
+  })
+  await expect(byFault).rejects.toThrow()
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+  await expectQuiet(opened)
+})

@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { checkTables, Ratelimit, usage } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import {
+  endPools,
+  errorOf,
+  expectQuiet,
+  limit,
+  limitAll,
+  limiter,
+  openPool,
+  type Pool,
+  SECRET,
+  urlOf,
+} from './kit.ts'
+
+const database = useDatabase()
+const TABLES = 'rate_limit_ephemeral, rate_limit_durable'
+const ALL = ['select', 'insert', 'update', 'delete'] as const
+type Privilege = (typeof ALL)[number]
+let url: string
+beforeAll(async () => {
+  url = await urlOf(database)
+})
+afterEach(endPools)
+
+/** A pool of a new role that has these privileges on the two tables, and no others. */
+async function openAs(privileges: readonly Privilege[]): Promise<Pool> {
+  const role = `limiter_${randomUUID().replaceAll('-', '')}`
+  await database.script(`create role ${role} login password 'postgres'`)
+  if (privileges.length > 0) await database.script(`grant ${privileges.join()} on ${TABLES} to ${role}`)
+  const other = new URL(url)
+  other.username = role
+  return openPool(other.href)
+}
+
+function make({ db }: Pool, durable: boolean): Ratelimit {
+  return new Ratelimit({ db, limiter, prefix: 'privileges', durable, cleanupProbability: 0 })
+}
+
+/** What each method needs of the tables: the list in docs/guarantees.md. Each is done to a known and to a new key. */
+const methods: Record<
+  string,
+  [readonly Privilege[], (ratelimit: Ratelimit, opened: Pool) => Promise<unknown>]
+> = {
+  limit: [
+    ['select', 'insert', 'update'],
+    async (ratelimit) => {
+      await Promise.all(['known', 'other', randomUUID()].map((key) => ratelimit.limit(key)))
+      for (const key of ['known', randomUUID()]) await ratelimit.limit(key)
+    },
+  ],
+  'a refund to a known key': [['select', 'update'], (ratelimit) => ratelimit.limit('known', { rate: -1 })],
+  reserve: [
+    ['select', 'insert', 'update'],
+    async (ratelimit) => {
+      const reserved = await ratelimit.reserve(randomUUID(), { rate: 5 })
+      if (reserved.success) await reserved.commit(2)
+    },
+  ],
+  blockUntilReady: [
+    ['select', 'insert', 'update'],
+    (ratelimit) => ratelimit.blockUntilReady(randomUUID(), 0),
+  ],
+  'a check in a transaction': [
+    ['select', 'insert', 'update'],
+    (ratelimit, { db }) => db.transaction((tx) => ratelimit.limit(randomUUID(), { tx })),
+  ],
+  limitAll: [
+    ['select', 'insert', 'update'],
+    (ratelimit) => Ratelimit.limitAll(['known', randomUUID()].map((key) => ({ ratelimit, key }))),
+  ],
+  'limitAll that denies a new key': [
+    ['select', 'insert', 'update', 'delete'],
+    (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
+  ],
+  getRemaining: [['select'], (ratelimit) => ratelimit.getRemaining('known')],
+  usage: [['select'], (_, { db }) => usage(db, { prefix: 'privileges', limiter, top: 3 })],
+  resetUsedTokens: [['select', 'delete'], (ratelimit) => ratelimit.resetUsedTokens(randomUUID())],
+  cleanup: [['select', 'update', 'delete'], (ratelimit) => ratelimit.cleanup()],
+  checkTables: [[], (_, { db }) => checkTables(db)],
+}
+
+describe.each([false, true])('durable: %s', (durable) => {
+  beforeAll(async () => {
+    const owner = make(openPool(url), durable)
+    for (const key of ['known', 'other']) await owner.limit(key)
+  })
+
+  test.each(Object.entries(methods))('%s needs exactly what is documented', async (_, [needed, call]) => {
+    const opened = await openAs(needed)
+    await call(make(opened, durable), opened)
+    for (const missing of needed) {
+      const lacking = await openAs(needed.filter((privilege) => privilege !== missing))
+      const error = await errorOf(call(make(lacking, durable), lacking))
+      expect(error).toMatchObject({ code: 'DATABASE', sqlState: '42501' })
+      await expectQuiet(lacking)
+    }
+    await expectQuiet(opened)
+  })
+})
+
+test('a privilege that is taken away and given again: checks fail meanwhile, and go on by themselves', async () => {
+  const opened = await openAs(ALL)
+  const ratelimit = make(opened, false)
+  await ratelimit.limit(SECRET)
+  await database.script(`revoke update on ${TABLES} from ${new URL(opened.url).username}`)
+  for (const way of [limit, limitAll]) {
+    expect(await errorOf(way(ratelimit))).toMatchObject({ code: 'DATABASE', sqlState: '42501' })
+  }
+  await database.script(`grant update on ${TABLES} to ${new URL(opened.url).username}`)
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+  await expectQuiet(opened)
+})
+
+test('a cleanup that fails: checks do not notice, and cleanup() says why', async () => {
+  const opened = await openAs(['select', 'insert', 'update'])
+  const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'sweep', cleanupProbability: 1 })
+  for (let i = 1; i <= 5; i++) expect(await ratelimit.limit(SECRET)).toMatchObject({ remaining: 100 - i })
+  expect(await errorOf(ratelimit.cleanup())).toMatchObject({ code: 'DATABASE', sqlState: '42501' })
+  await expectQuiet(opened)
+})

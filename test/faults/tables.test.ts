@@ -1,0 +1,50 @@
+import { afterEach, expect, test } from 'vitest'
+import { emptyDatabase, migrate, useDatabase } from '../support/databases.ts'
+import { endPools, errorOf, expectQuiet, limit, limitAll, limiterOn, openPool, SECRET, urlOf } from './kit.ts'
+
+const database = useDatabase()
+afterEach(endPools)
+
+test('a table that is dropped and made again: MISSING_TABLE meanwhile, and by itself it goes on', async () => {
+  const empty = await emptyDatabase()
+  const opened = openPool(await urlOf(empty))
+  const ratelimit = limiterOn(opened, 'dropped')
+  expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
+  await migrate(empty)
+  for (let i = 1; i <= 10; i++) expect(await ratelimit.limit(SECRET)).toMatchObject({ remaining: 100 - i })
+  await empty.script('drop table rate_limit_ephemeral, rate_limit_durable')
+  expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
+  expect(await errorOf(limitAll(ratelimit))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
+  await migrate(empty)
+  for (let i = 1; i <= 10; i++) expect(await ratelimit.limit(SECRET)).toMatchObject({ remaining: 100 - i })
+  await expectQuiet(opened)
+  await endPools()
+  await empty.close()
+})
+
+test('a column that is missing: MISSING_TABLE, and by itself it goes on', async () => {
+  const opened = openPool(await urlOf(database))
+  const ratelimit = limiterOn(opened, 'column')
+  await ratelimit.limit(SECRET)
+  await database.script('alter table rate_limit_ephemeral rename column prev_count to old_count')
+  expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42703' })
+  await database.script('alter table rate_limit_ephemeral rename column old_count to prev_count')
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+  await expectQuiet(opened)
+})
+
+test('a table that another session locks: with a lock_timeout the call fails, and nothing is charged', async () => {
+  const url = new URL(await urlOf(database))
+  url.searchParams.set('options', '-c lock_timeout=100')
+  const opened = openPool(url.href)
+  const ratelimit = limiterOn(opened, 'locked')
+  await ratelimit.limit(SECRET)
+  const locker = await database.client()
+  await locker.query('begin; lock table rate_limit_ephemeral')
+  for (const way of [limit, limitAll]) {
+    expect(await errorOf(way(ratelimit))).toMatchObject({ code: 'DATABASE', sqlState: '55P03' })
+  }
+  await locker.query('commit')
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
+  await expectQuiet(opened)
+})
