@@ -23,7 +23,9 @@ function project(folder: 'faults' | 'history', drizzle: '0.45' | '1.0' = '0.45')
 
 const config: ViteUserConfig = defineConfig({
   root,
-  test: { projects: [project('faults'), project('faults', '1.0'), project('history')] },
+  test: {
+    projects: [project('faults'), project('faults', '1.0'), project('history'), project('history', '1.0')],
+  },
 })
 
 export default config

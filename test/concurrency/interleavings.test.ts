@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { type Database, type Limiter, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 
 // Two sessions in a forced order: each step waits until the server shows the one before it.
@@ -24,7 +24,9 @@ function limiterOf(process: number, prefix: string, limiter: Limiter, durable = 
 /** Resolves when so many sessions of this database wait for a lock. */
 async function waiting(sessions = 1): Promise<void> {
   const query = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-  while ((await database.rows(query)).length < sessions) await new Promise(setImmediate)
+  await expect
+    .poll(async () => (await database.rows(query)).length, { interval: 2, timeout: 10_000 })
+    .toBe(sessions)
 }
 
 /** Holds a row, and nothing else, until the test lets it go. */
@@ -45,7 +47,7 @@ async function isLocked(prefix: string, key = 'key', table = 'rate_limit_ephemer
 /** A transaction of the caller's does `work`, then another session's call waits for it, then it ends. */
 async function whileWaiting<T>(
   ends: 'commit' | 'rollback',
-  work: (tx: NonNullable<Parameters<Ratelimit['limit']>[1]>['tx']) => Promise<unknown>,
+  work: (tx: Database) => Promise<unknown>,
   call: () => Promise<T>,
 ): Promise<T> {
   const undo = new Error('undo')
@@ -89,8 +91,7 @@ describe.each(Object.entries(limiters))('%s', (name, limiter) => {
       ['rollback', { success: true, remaining: 6 }],
     ] as const)('a first insert under way: %s', async (ends, answer) => {
       const [first, second] = pair(`insert ${ends}`)
-      const work = (tx: Parameters<Parameters<typeof whileWaiting>[1]>[0]) =>
-        first.limit('key', { rate: 7, tx })
+      const work = (tx: Database) => first.limit('key', { rate: 7, tx })
       expect(await whileWaiting(ends, work, () => call(second))).toMatchObject(answer)
     })
 
@@ -100,8 +101,7 @@ describe.each(Object.entries(limiters))('%s', (name, limiter) => {
     ] as const)('a charge under way: %s', async (ends, answer) => {
       const [first, second] = pair(`charge ${ends}`)
       await first.limit('key', { rate: 3 })
-      const work = (tx: Parameters<Parameters<typeof whileWaiting>[1]>[0]) =>
-        first.limit('key', { rate: 7, tx })
+      const work = (tx: Database) => first.limit('key', { rate: 7, tx })
       expect(await whileWaiting(ends, work, () => call(second))).toMatchObject(answer)
     })
 
@@ -111,8 +111,7 @@ describe.each(Object.entries(limiters))('%s', (name, limiter) => {
     ] as const)('a reset under way: %s', async (ends, answer) => {
       const [first, second] = pair(`reset ${ends}`)
       await first.limit('key', { rate: 8 })
-      const work = (tx: Parameters<Parameters<typeof whileWaiting>[1]>[0]) =>
-        first.resetUsedTokens('key', { tx })
+      const work = (tx: Database) => first.resetUsedTokens('key', { tx })
       expect(await whileWaiting(ends, work, () => call(second))).toMatchObject(answer)
     })
 

@@ -1,12 +1,12 @@
 import { afterEach, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { failsOn045 } from '../support/fails-on-045.ts'
 import {
   count,
   endPools,
   expectExact,
   expectQuiet,
-  failsOn045,
   limiterOn,
   type Outcome,
   openPool,
@@ -117,7 +117,8 @@ test('more callers than the limit, while backends are ended: never over it', asy
   const opened = await open()
   const ratelimit = limiterOn(opened, 'limit')
   const outcomes: Outcome[] = []
-  for (let round = 0; round < 20; round++) {
+  // What is unknown may not have been charged.
+  for (let round = 0; round < 20 || count(outcomes, 'denied') === 0; round++) {
     const calls = Array.from({ length: 10 }, () => outcomeOf(ratelimit.limit(SECRET)))
     await database.rows(`select pg_terminate_backend(pid) ${VICTIMS} limit 1`)
     outcomes.push(...(await Promise.all(calls)))

@@ -1,6 +1,6 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { expect, inject, test } from 'vitest'
+import { expect, inject } from 'vitest'
 import {
   type Database,
   type Limiter,
@@ -49,7 +49,10 @@ export async function usedOf(database: TestDatabase, prefix: string, key: string
   return Number(row?.['count'] ?? 0)
 }
 
-/** Ends the pools of a test. A pool that has lost a connection does not end, and that connection must not end the run. */
+/**
+ * Ends the pools of a test. A pool that has lost a connection does not end, and that connection must not end
+ * the run.
+ */
 export async function endPools(): Promise<void> {
   for (const client of clients.splice(0)) client.on('error', () => {})
   const ends = pools.splice(0).map((pool) => (pool.ending ? undefined : pool.end().catch(() => {})))
@@ -71,7 +74,7 @@ export function limitAll(ratelimit: Ratelimit, tx?: Database): Promise<{ readonl
 
 export type Outcome = 'granted' | 'denied' | RatelimitErrorCode
 
-/** What a call was told. Its error is a `RatelimitError` that tells neither the key nor where the database is. */
+/** What a call was told. An error is a `RatelimitError` that tells neither the key nor the database's address. */
 export async function outcomeOf(call: PromiseLike<{ readonly success: boolean }>): Promise<Outcome> {
   try {
     return (await call).success ? 'granted' : 'denied'
@@ -142,6 +145,3 @@ export async function uncaughtBy(work: () => Promise<unknown>): Promise<unknown[
 export async function recovers(call: () => PromiseLike<{ readonly success: boolean }>): Promise<void> {
   await expect.poll(() => outcomeOf(call()), { timeout: 30_000, interval: 50 }).toBe('granted')
 }
-
-/** What Drizzle's own transaction does on 0.45 and not on 1.0: a known fault, to be mended in `limitAll`. */
-export const failsOn045: typeof test.fails = process.env['DRIZZLE'] === '1.0' ? test : test.fails

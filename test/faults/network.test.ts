@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { failsOn045 } from '../support/fails-on-045.ts'
 import { type Fault, FaultyProxy } from '../support/proxy.ts'
 import {
   count,
@@ -8,7 +9,6 @@ import {
   errorOf,
   expectExact,
   expectQuiet,
-  failsOn045,
   limiter,
   limiterOn,
   type Outcome,

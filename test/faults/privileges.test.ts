@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { checkTables, Ratelimit, usage } from '../../src/index.ts'
-import { useDatabase } from '../support/databases.ts'
+import { checkTables, Ratelimit, rateLimitTables, usage } from '../../src/index.ts'
+import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import {
   endPools,
   errorOf,
@@ -18,6 +19,7 @@ import {
 const database = useDatabase()
 const TABLES = 'rate_limit_ephemeral, rate_limit_durable'
 const ALL = ['select', 'insert', 'update', 'delete'] as const
+const partlyFilled = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 5 })
 type Privilege = (typeof ALL)[number]
 let url: string
 beforeAll(async () => {
@@ -39,7 +41,7 @@ function make({ db }: Pool, durable: boolean): Ratelimit {
   return new Ratelimit({ db, limiter, prefix: 'privileges', durable, cleanupProbability: 0 })
 }
 
-/** What each method needs of the tables: the list in docs/guarantees.md. Each is done to a known and to a new key. */
+/** What each method needs of the tables: the list in docs/guarantees.md. */
 const methods: Record<
   string,
   [readonly Privilege[], (ratelimit: Ratelimit, opened: Pool) => Promise<unknown>]
@@ -78,6 +80,10 @@ const methods: Record<
   getRemaining: [['select'], (ratelimit) => ratelimit.getRemaining('known')],
   usage: [['select'], (_, { db }) => usage(db, { prefix: 'privileges', limiter, top: 3 })],
   resetUsedTokens: [['select', 'delete'], (ratelimit) => ratelimit.resetUsedTokens(randomUUID())],
+  'resetUsedTokens of a bucket that starts with less': [
+    ALL,
+    (ratelimit) => ratelimit.resetUsedTokens(randomUUID(), { limiter: partlyFilled }),
+  ],
   cleanup: [['select', 'update', 'delete'], (ratelimit) => ratelimit.cleanup()],
   checkTables: [[], (_, { db }) => checkTables(db)],
 }
@@ -99,6 +105,35 @@ describe.each([false, true])('durable: %s', (durable) => {
     }
     await expectQuiet(opened)
   })
+})
+
+test('tables in a schema of their own need usage on the schema', async () => {
+  await database.script('create schema limits')
+  for (const table of TABLES.split(', '))
+    await database.script(`create table limits.${table} (like ${table} including all)`)
+  const opened = await openAs([])
+  const role = new URL(opened.url).username
+  await database.script(`grant select, insert, update, delete on all tables in schema limits to ${role}`)
+  const tables = rateLimitTables({ schema: pgSchema('limits') })
+  const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'schema', tables, cleanupProbability: 0 })
+  expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'DATABASE', sqlState: '42501' })
+  await database.script(`grant usage on schema limits to ${role}`)
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 99 })
+})
+
+test('autoMigrate needs create on the schema', async () => {
+  const empty = await emptyDatabase()
+  const other = new URL(await urlOf(empty))
+  other.username = new URL((await openAs([])).url).username
+  const opened = openPool(other.href)
+  const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'made', autoMigrate: true })
+  await empty.script('revoke create on schema public from public')
+  expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'DATABASE', sqlState: '42501' })
+  await empty.script(`grant create on schema public to ${other.username}`)
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 99 })
+  await expectQuiet(opened)
+  await endPools()
+  await empty.close()
 })
 
 test('a privilege that is taken away and given again: checks fail meanwhile, and go on by themselves', async () => {

@@ -7,7 +7,7 @@ class Sums {
   /** What unknown calls may have taken, and given back. */
   maybeTaken = 0
   maybeGivenBack = 0
-  /** The counts that grants have had, by the window's `reset`: each is the last unit that a grant took, and how many. */
+  /** By a window's `reset`, what each grant took: its last unit, and how many. */
   readonly windows = new Map<number, { taken: number; grants: [number, number][] }>()
 }
 

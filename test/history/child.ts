@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { type Database, type Limiter, Ratelimit } from '../../src/index.ts'
+import {
+  type Database,
+  type Limiter,
+  type LimitRequest,
+  type LimitResult,
+  Ratelimit,
+  type RatelimitConfig,
+} from '../../src/index.ts'
 import { randomFrom } from '../support/random.ts'
 import { limitsFrom, type Tested } from './limits.ts'
 import { Recorder } from './record.ts'
@@ -47,9 +54,7 @@ const recorder = new Recorder(job.file)
 const limits = limitsFrom(job.started)
 const ratelimits = limits.map(
   ({ limiter, prefix, options }) =>
-    new Ratelimit({ db, limiter, prefix, cleanupProbability: 0.5, ...options } as ConstructorParameters<
-      typeof Ratelimit
-    >[0]),
+    new Ratelimit({ db, limiter, prefix, cleanupProbability: 0.5, ...options } as RatelimitConfig),
 )
 const counted = limits.flatMap(({ kind }, limit) => (kind === 'counted' ? [limit] : []))
 let calls = 0
@@ -85,22 +90,15 @@ function keyOf({ key }: Call): string {
   return `key ${key}`
 }
 
-function record({ limit, key, rate }: Call, work: Parameters<typeof settle>[1]): Promise<boolean> {
-  return settle([limit, key, rate], work)
-}
-
 /** Writes down what a call was told. Resolves to whether it was granted. */
-async function settle(
-  call: readonly [number, number, number],
-  work: Promise<Awaited<ReturnType<Ratelimit['limit']>>>,
-): Promise<boolean> {
+async function record({ limit, key, rate }: Call, work: Promise<LimitResult>): Promise<boolean> {
   calls++
   try {
     const answer = await work
-    recorder.answer(...call, answer)
+    recorder.answer(limit, key, rate, answer)
     return answer.success
   } catch (error) {
-    recorder.error(...call, error)
+    recorder.error(limit, key, rate, error)
     return false
   }
 }
@@ -142,7 +140,7 @@ function severalCalls(): Call[] {
   return [...new Map(calls.map((call) => [`${call.limit} ${call.key}`, call])).values()]
 }
 
-function requestsOf(several: readonly Call[]): Parameters<typeof Ratelimit.limitAll>[0] {
+function requestsOf(several: readonly Call[]): LimitRequest[] {
   return several.map((call) => ({
     ...{ ratelimit: ratelimitOf(call), key: keyOf(call), rate: call.rate },
     ...(call.limiter ? { limiter: call.limiter } : {}),
@@ -155,12 +153,12 @@ async function together(): Promise<void> {
   await Promise.all(several.map((call, i) => record(call, resultOf(all, i))))
 }
 
-async function resultOf(all: ReturnType<typeof Ratelimit.limitAll>, place: number) {
+async function resultOf(all: ReturnType<typeof Ratelimit.limitAll>, place: number): Promise<LimitResult> {
   const { success, results } = await all
   const result = results[place]
   if (!result) throw new Error('limitAll has no result for a request.')
   // If another limit has denied, nothing was taken.
-  return success ? result : { ...result, success: false as const, retryAfter: 0 }
+  return success ? result : { ...result, success: false }
 }
 
 class Undone extends Error {}
@@ -169,26 +167,25 @@ class Undone extends Error {}
 async function joined(): Promise<void> {
   const several = severalCalls()
   calls += several.length
-  const answers: Awaited<ReturnType<typeof Ratelimit.limitAll>>['results'][] = []
-  let isCommitting = false
+  let taken: readonly LimitResult[] | undefined
   try {
     await transaction(async (tx) => {
       const { success, results } = await Ratelimit.limitAll(requestsOf(several), { tx })
       if (!success || random() < 0.3) throw new Undone()
-      answers.push(results)
-      isCommitting = true
+      taken = results
     })
     for (const [i, { limit, key, rate }] of several.entries()) {
-      const answer = answers[0]?.[i]
+      const answer = taken?.[i]
       if (answer) recorder.answer(limit, key, rate, answer)
     }
   } catch {
-    if (!isCommitting) return
+    // Before the commit nothing was charged.
+    if (!taken) return
     for (const { limit, key, rate } of several) recorder.unknown(limit, key, rate)
   }
 }
 
-/** Drizzle's transaction on a client of the pool. The pool's own loses a client for each BEGIN that fails in 0.45. */
+/** Drizzle 0.45's transaction on a pool loses a client for each BEGIN that fails. */
 async function transaction(work: (tx: Database) => Promise<void>): Promise<void> {
   const client = await pool.connect()
   let failed = true
@@ -203,15 +200,17 @@ async function transaction(work: (tx: Database) => Promise<void>): Promise<void>
   }
 }
 
-/** Keys that are being reset, or whose reset may or may not have happened: those are not reset again. */
-const busy = new Set<number>()
+/** When each key may be reset again, by the clock of this process. */
+const resettable = new Map<number, number>()
 
 /** Gives one of this process's keys its whole limit again. */
 async function reset(): Promise<void> {
   const limit = limits.findIndex(({ isReset }) => isReset)
   const call = { limit, key: below(tested(limit).keys), rate: 1 }
-  if (call.key % job.processes !== job.process || busy.has(call.key)) return
-  busy.add(call.key)
+  if (call.key % job.processes !== job.process) return
+  if (performance.now() < (resettable.get(call.key) ?? 0)) return
+  // A reset whose answer is lost may still come, but not as late as this.
+  resettable.set(call.key, performance.now() + 10 * TIMEOUT_MS)
   calls++
   const { used } = await ratelimitOf(call).getRemaining(keyOf(call))
   // A window is known by the millisecond in which it starts: no two may start in the same one.
@@ -220,7 +219,7 @@ async function reset(): Promise<void> {
     await ratelimitOf(call).resetUsedTokens(keyOf(call))
     resets++
   }
-  busy.delete(call.key)
+  resettable.delete(call.key)
 }
 
 async function look(): Promise<void> {
@@ -235,29 +234,20 @@ async function clean(): Promise<void> {
   deleted += (await ratelimits[ending[below(ending.length)] ?? 0]?.cleanup()) ?? 0
 }
 
-const actions: readonly (readonly [number, () => Promise<void>])[] = [
-  ...[[40, burst] as const, [14, refund] as const, [14, reserve] as const, [10, together] as const],
-  ...[[10, joined] as const, [5, look] as const, [4, clean] as const, [20, reset] as const],
+/** What callers do, and how often. */
+const actions = [
+  ...[...times(40, burst), ...times(14, refund), ...times(14, reserve), ...times(10, together)],
+  ...[...times(10, joined), ...times(5, look), ...times(4, clean), ...times(20, reset)],
 ]
-const weights = actions.reduce((sum, [weight]) => sum + weight, 0)
 
-async function act(): Promise<void> {
-  let chosen = below(weights)
-  for (const [weight, action] of actions) {
-    if (chosen < weight) return action()
-    chosen -= weight
-  }
-}
-
-/** Looks, resets and cleanups fail as others do. Nothing is counted then. */
-function note(error: unknown): void {
-  recorder.note(error)
+function times(count: number, action: () => Promise<void>): (() => Promise<void>)[] {
+  return Array<() => Promise<void>>(count).fill(action)
 }
 
 async function caller(): Promise<void> {
   while (calls < job.calls) {
-    await act().catch(note)
-    if (calls % 64 === 0) process.send?.(calls)
+    // Looks, resets and cleanups fail as others do. Nothing is counted then.
+    await actions[below(actions.length)]?.().catch((error) => recorder.note(error))
   }
 }
 

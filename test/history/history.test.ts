@@ -5,8 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { expect, inject, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { urlOf } from '../faults/kit.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../support/databases.ts'
+import { failsOn045 } from '../support/fails-on-045.ts'
 import { type Fault, FaultyProxy } from '../support/proxy.ts'
 import { randomFrom } from '../support/random.ts'
 import { Checker } from './check.ts'
@@ -14,11 +16,13 @@ import type { Done, Job } from './child.ts'
 import { limitsFrom } from './limits.ts'
 import { recordedIn } from './record.ts'
 
-const CALLS = Number(process.env['HISTORY_CALLS'] ?? 150_000)
+const CALLS = Number(process.env['HISTORY_CALLS'] ?? 300_000)
 const SEED = Number(process.env['HISTORY_SEED'] ?? Date.now() % 1_000_000)
 const PROCESSES = 4
 const CONNECTIONS = 32
+const LOADERS = ['tsx', ...(process.env['DRIZZLE'] === '1.0' ? ['./test/support/drizzle-1.0.mjs'] : [])]
 const random = randomFrom(SEED)
+let lost: number | undefined
 const did = { faults: {} as Record<string, number>, kills: 0, cuts: 0 }
 
 /** About one request of 300 meets a fault, and one of a hundred is late. */
@@ -59,14 +63,14 @@ async function quiet(database: TestDatabase): Promise<void> {
 
 function start(job: Job): ChildProcess {
   const path = fileURLToPath(new URL('child.ts', import.meta.url))
-  return fork(path, [JSON.stringify(job)], { execArgv: ['--import', 'tsx'] })
+  return fork(path, [JSON.stringify(job)], { execArgv: LOADERS.flatMap((loader) => ['--import', loader]) })
 }
 
 /** What a process tells when it is done. Those that die before tell nothing. */
 async function doneBy(child: ChildProcess): Promise<Done> {
   let done: Done | undefined
-  child.on('message', (message: number | Done) => {
-    if (typeof message === 'object') done = message
+  child.on('message', (message: Done) => {
+    done = message
   })
   await once(child, 'exit')
   if (!done) throw new Error('A process ended before its work was done.')
@@ -77,17 +81,15 @@ test(`${CALLS} calls of ${PROCESSES} processes, ${CONNECTIONS} connections, seed
   const started = Date.now()
   const database = await emptyDatabase()
   await migrate(database)
-  const [{ url } = {}] = await database.rows(
-    `select format('%s/%s', regexp_replace('${inject('serverUrl')}', '/[^/]*$', ''), current_database()) as url`,
-  )
-  const proxy = await FaultyProxy.start(String(url))
+  const url = await urlOf(database)
+  const proxy = await FaultyProxy.start(url)
   proxy.fault = faultOf
   const folder = await mkdtemp(join(tmpdir(), 'history-'))
   const jobs = Array.from(
     { length: PROCESSES },
     (_, process): Job => ({
       ...{
-        url: proxy.through(String(url)),
+        url: proxy.through(url),
         file: join(folder, `${process}`),
         seed: SEED + process,
         started,
@@ -121,22 +123,31 @@ test(`${CALLS} calls of ${PROCESSES} processes, ${CONNECTIONS} connections, seed
   }
   const sum = (of: (each: Done) => number) => done.reduce((total, each) => total + of(each), 0)
   const { windows, unknown, unknownTaken, problems } = checker
+  const errors = added(done.map((each) => each.errors))
   console.log(
     [
       `seed ${SEED}: ${sum(({ calls }) => calls)} calls in ${Math.round(elapsedMs / 1000)} s`,
       `answers: ${JSON.stringify(added(done.map(({ counts }) => counts)))}`,
-      `errors: ${JSON.stringify(added(done.map(({ errors }) => errors)))}`,
+      `errors: ${JSON.stringify(errors)}`,
       `requests through the proxy: ${JSON.stringify(did.faults)}`,
       `backends killed: ${did.kills}; all connections cut: ${did.cuts}`,
       `resets: ${sum(({ resets }) => resets)}; rows cleaned up: ${sum(({ deleted }) => deleted)}, besides sweeps`,
       `windows checked: ${windows}; units unknown: ${unknown}, of them taken: ${unknownTaken}`,
-      `connections lost by pools: ${sum(({ leaked }) => leaked)}`,
+      `connections lost by pools: ${sum(({ leaked }) => leaked)} of ${CONNECTIONS}`,
     ].join('\n'),
   )
+  lost = sum(({ leaked }) => leaked)
   expect(problems).toEqual([])
+  for (const name of Object.keys(errors)) expect(name).toMatch(/^[A-Z_]+$/)
+  expect(did.kills).toBeGreaterThan(0)
+  expect(unknown).toBeGreaterThan(0)
   await rm(folder, { recursive: true })
   await database.close()
 }, 3_600_000)
+
+failsOn045('no pool has lost a connection', () => {
+  expect(lost).toBe(0)
+})
 
 function added(all: readonly Record<string, number>[]): Record<string, number> {
   const sums: Record<string, number> = {}

@@ -4,7 +4,7 @@ import { type Limiter, Ratelimit } from '../../src/index.ts'
  * How the checker adds up the keys of a limit.
  *
  * - `counted`: nothing refills while the test runs. What was granted can be compared with the rows.
- * - `windows`: each grant has a count of its own in a window, which the answer's `reset` tells from other windows.
+ * - `windows`: each grant has a count of its own in a window. The answer's `reset` says which window.
  * - `rate`: only the sum over the time of the test is known.
  */
 export type Kind = 'counted' | 'windows' | 'rate'
@@ -102,9 +102,9 @@ function countedBucket(prefix: string, limiter: (intervalMs: number) => Limiter,
 }
 
 function inWindows(prefix: string, limiter: Limiter, most: number, options?: Tested['options']): Tested {
-  return { prefix, kind: 'windows', limiter, most, keys: 4, ...(options ? { options } : {}) }
+  return { prefix, kind: 'windows', limiter, most, keys: 8, ...(options ? { options } : {}) }
 }
 
 function refilled(prefix: string, limiter: Limiter, refillPerMs: number): Tested {
-  return { prefix, kind: 'rate', limiter, most: 20, keys: 4, refillPerMs }
+  return { prefix, kind: 'rate', limiter, most: 20, keys: 8, refillPerMs }
 }

@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 const run = promisify(execFile)
 const modules = fileURLToPath(new URL('../../node_modules', import.meta.url))
 
-/** A server of a test's own, from npm's binaries, which the test may kill. Its tables stay when it is started again. */
+/** A server of a test's own, from npm's binaries, which the test may kill and start again. */
 export class Cluster {
   readonly url: string
   readonly #home: string

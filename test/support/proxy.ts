@@ -2,11 +2,11 @@ import { once } from 'node:events'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 
 /**
- * What happens to a request: what a client sends in one piece, which for node-postgres is a whole message to the server.
+ * What happens to a request: to what a client sends in one piece.
  *
  * - `cut before`: the connection breaks, and the server never sees the request.
  * - `cut after`: the server gets the request; the connection breaks instead of the answer.
- * - `stall before`, `stall after`: the same, but nothing breaks: the client waits for ever, as behind a dead network.
+ * - `stall before`, `stall after`: the same, but nothing breaks, and the client waits for ever.
  * - a number: the request arrives so many milliseconds later.
  */
 export type Fault = 'pass' | 'cut before' | 'cut after' | 'stall before' | 'stall after' | number
@@ -70,14 +70,13 @@ export class FaultyProxy {
     for (const connection of this.#connections) connection.loseServer()
   }
 
-  async close(): Promise<void> {
-    this.cutAll()
-    if (this.#welcome !== 'refuse') await closed(this.#server)
+  close(): Promise<void> {
+    return this.welcome('refuse')
   }
 
   #listening(): Server {
     return createServer({ noDelay: true }, (near) => {
-      if (this.#welcome === 'reset') {
+      if (this.#welcome !== 'accept') {
         near.on('error', () => {})
         near.resetAndDestroy()
         return

@@ -1,0 +1,122 @@
+import { drizzle } from 'drizzle-orm/postgres-js'
+import postgres from 'postgres'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { FaultyProxy } from '../support/proxy.ts'
+import {
+  count,
+  expectExact,
+  limit,
+  limitAll,
+  limiter,
+  type Outcome,
+  outcomeOf,
+  recovers,
+  SECRET,
+  uncaughtBy,
+  urlOf,
+  usedOf,
+} from './kit.ts'
+
+// The same network for another driver, which reconnects by itself and has no pool to look into.
+
+const database = useDatabase()
+const OWN = `from pg_stat_activity where application_name = 'postgres.js' and datname = current_database()`
+const clients: postgres.Sql[] = []
+let proxy: FaultyProxy
+let url: string
+
+beforeAll(async () => {
+  const direct = await urlOf(database)
+  proxy = await FaultyProxy.start(direct)
+  url = proxy.through(direct)
+})
+afterEach(async () => {
+  proxy.fault = () => 'pass'
+  await proxy.welcome('accept')
+  await Promise.all(clients.splice(0).map((client) => client.end({ timeout: 1 })))
+})
+afterAll(() => proxy.close())
+
+function open(prefix: string, max = 3): Ratelimit {
+  // Without fetch_types: where a connection ends while it fetches them, postgres.js leaves a rejection unhandled.
+  const client = postgres(url, {
+    ...{ max, fetch_types: false, onnotice: () => {} },
+    ...{ backoff: () => 0.02, connect_timeout: 1 },
+  })
+  clients.push(client)
+  return new Ratelimit({ db: drizzle({ client }), limiter, prefix, cleanupProbability: 0 })
+}
+
+describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
+  test.each(['cut before', 'cut after'] as const)(
+    '%s: the outcome is unknown, and the next call goes on',
+    async (fault) => {
+      const prefix = `${way}, ${fault}`
+      const ratelimit = open(prefix, 1)
+      for (let i = 0; i < 3; i++) await call(ratelimit)
+      const uncaught = await uncaughtBy(async () => {
+        // The fault meets the first request, which for limitAll is its BEGIN.
+        let isNext = true
+        proxy.fault = () => {
+          const met = isNext ? fault : 'pass'
+          isNext = false
+          return met
+        }
+        const known = way === 'limitAll' ? ['UNREACHABLE', 'OUTCOME_UNKNOWN'] : ['OUTCOME_UNKNOWN']
+        expect(known).toContain(await outcomeOf(call(ratelimit)))
+      })
+      expect(uncaught).toEqual([])
+      await recovers(() => call(ratelimit))
+      // A statement that is new to a connection takes two requests, of which the first one charges nothing.
+      const most = way === 'limit' && fault === 'cut after' ? 5 : 4
+      const used = await usedOf(database, prefix, SECRET)
+      expect(used).toBeGreaterThanOrEqual(4)
+      expect(used).toBeLessThanOrEqual(most)
+    },
+  )
+
+  test('nobody listens: UNREACHABLE, and by itself it goes on', async () => {
+    const ratelimit = open(`${way}, refused`)
+    await call(ratelimit)
+    await proxy.welcome('refuse')
+    await expect.poll(() => outcomeOf(call(ratelimit))).toBe('UNREACHABLE')
+    await proxy.welcome('accept')
+    await recovers(() => call(ratelimit))
+  })
+})
+
+test('backends are ended: granted <= used <= granted + unknown, and by itself it goes on', async () => {
+  const ratelimit = open('ended')
+  const outcomes: Outcome[] = []
+  const uncaught = await uncaughtBy(async () => {
+    for (let round = 0; round < 8; round++) {
+      const calls = Array.from({ length: 8 }, () => outcomeOf(limit(ratelimit)))
+      await database.rows(`select pg_terminate_backend(pid) ${OWN} limit 1`)
+      outcomes.push(...(await Promise.all(calls)))
+    }
+  })
+  expect(uncaught).toEqual([])
+  expectExact(outcomes, await usedOf(database, 'ended', SECRET))
+  expect(count(outcomes, 'granted')).toBeGreaterThan(0)
+  await recovers(() => limit(ratelimit))
+})
+
+// postgres.js writes the ROLLBACK of a transaction to a socket that is gone, which ends the process.
+test.fails('a backend is ended in limitAll: nothing is charged, and the process goes on', async () => {
+  const ratelimit = open('all')
+  await limitAll(ratelimit)
+  const holder = await database.client()
+  await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'all' for update`)
+  const uncaught = await uncaughtBy(async () => {
+    const call = outcomeOf(limitAll(ratelimit))
+    const kill = `select pg_terminate_backend(pid) ${OWN} and wait_event_type = 'Lock'`
+    await expect.poll(async () => (await database.rows(kill)).length).toBe(1)
+    expect(await call).toBe('OUTCOME_UNKNOWN')
+  })
+  await holder.query('rollback')
+  expect(await usedOf(database, 'all', SECRET)).toBe(1)
+  await recovers(() => limitAll(ratelimit))
+  expect(uncaught).toEqual([])
+})
