@@ -74,7 +74,9 @@ export function limitAll(ratelimit: Ratelimit, tx?: Database): Promise<{ readonl
 
 export type Outcome = 'granted' | 'denied' | RatelimitErrorCode
 
-/** What a call was told. An error is a `RatelimitError` that tells neither the key nor the database's address. */
+/**
+ * What a call was told. An error is a `RatelimitError` that tells neither the key nor the database's address.
+ */
 export async function outcomeOf(call: PromiseLike<{ readonly success: boolean }>): Promise<Outcome> {
   try {
     return (await call).success ? 'granted' : 'denied'
