@@ -43,7 +43,7 @@ const IN_MEMORY = { inMemoryBlock: true } as const
 
 /** @param started A time before the test, so that no calendar's year ends while it runs. */
 export function limitsFrom(started: number): readonly Tested[] {
-  const { fixedWindow, slidingWindow, tokenBucket, calendarWindow } = Ratelimit
+  const { fixedWindow, slidingWindow, tokenBucket, calendarWindow, gcra } = Ratelimit
   const calendar = (tokens: number) => calendarWindow(tokens, 'year', { anchor: new Date(started) })
   const windows = {
     fixed: [(tokens: number) => fixedWindow(tokens, YEAR), undefined],
@@ -57,6 +57,10 @@ export function limitsFrom(started: number): readonly Tested[] {
       countedWindow(`${prefix}, small`, limiter, SMALL, options),
     ]),
     countedBucket('bucket', (intervalMs) => tokenBucket(LARGE, intervalMs, LARGE), LARGE),
+    {
+      ...countedBucket('gcra', (intervalMs) => gcra(LARGE, intervalMs), LARGE),
+      ...{ used: 'tokens', refillPerMs: LARGE / (CENTURY / 3) },
+    },
     countedBucket('bucket, small', (intervalMs) => tokenBucket(SMALL, intervalMs, SMALL), SMALL),
     {
       ...countedBucket(
@@ -76,6 +80,7 @@ export function limitsFrom(started: number): readonly Tested[] {
     inWindows('short and durable', fixedWindow(20, 400), 20, DURABLE),
     { ...inWindows('short and sliding', slidingWindow(20, 250), 20), kind: 'rate', refillPerMs: 20 / 250 },
     refilled('refilled', tokenBucket(5, 50, 20), 5 / 50),
+    refilled('refilled, gcra', gcra(20, 200), 20 / 200),
     refilled('refilled steadily', tokenBucket(1, 10, 20, { refill: 'continuous' }), 1 / 10),
   ]
 }
