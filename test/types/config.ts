@@ -59,6 +59,14 @@ new Ratelimit({ ...common, maxBlockedKeys: 5 })
 // @ts-expect-error
 new Ratelimit({ ...common, inMemoryBlock: false, maxBlockedKeys: 5 })
 new Ratelimit({ ...common, preparedStatements: false })
+new Ratelimit({ ...common, timeout: '250ms', hashKeys: true, onError: 'throw' })
+new Ratelimit({ ...common, onError: 'allow', onDegraded: ({ code }) => void code })
+// @ts-expect-error an error that is thrown is not told
+new Ratelimit({ ...common, onDegraded: () => {} })
+// @ts-expect-error
+new Ratelimit({ ...common, onError: 'throw', onDegraded: () => {} })
+// @ts-expect-error no such answer
+new Ratelimit({ ...common, onError: 'ignore' })
 new Ratelimit({ ...common, thresholds: [0.8, 1], dryRun: true })
 
 Ratelimit.calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
