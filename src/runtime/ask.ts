@@ -1,5 +1,5 @@
 import type { Numbers, Params, StateColumn, StoredLimiter } from '../algorithms/algorithm.ts'
-import { paramsAt } from '../algorithms/limiter.ts'
+import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import type { Connection } from '../database/connection.ts'
 import { type Row, run } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
@@ -167,4 +167,9 @@ export function stateIn(row: Row, { algorithm }: StoredLimiter): Numbers<StateCo
   for (const column of algorithm.columns) state[column] = Number(row[SQL_NAMES[column]])
   // An algorithm reads its own columns only.
   return state as Numbers<StateColumn>
+}
+
+/** Whether the decision was made with the parameters of its time. */
+export function applies({ request }: Asked, { params, now }: Decision): boolean {
+  return !request.limiter.periodAt || appliesAt(params, now)
 }

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { type Database, Ratelimit } from '../../src/index.ts'
 import { type Db, hasServer, useDatabase } from '../support/databases.ts'
 
 const database = useDatabase()
@@ -20,9 +20,28 @@ async function makeConnections(db: Db, connections: number): Promise<void> {
   await Promise.all(Array.from({ length: connections }, () => db.execute('select pg_sleep(0.05)')))
 }
 
+let statements = 0
+let underWay = 0
+/** Counts the statements: time passes for a call only while none is under way. */
+function counting(db: Db): Database {
+  return {
+    transaction: () => Promise.reject(new Error('no transaction is needed')),
+    refreshMaterializedView: undefined,
+    execute: async (query) => {
+      statements++
+      underWay++
+      try {
+        return await db.execute(query)
+      } finally {
+        underWay--
+      }
+    },
+  }
+}
+
 function window(prefix: string, length: number): Ratelimit {
   const limiter = Ratelimit.fixedWindow(1, length)
-  return new Ratelimit({ db: database.db, limiter, prefix, clock, cleanupProbability: 0 })
+  return new Ratelimit({ db: counting(database.db), limiter, prefix, clock, cleanupProbability: 0 })
 }
 
 /** Lets time pass for a waiting call: to each of its timers in turn. */
@@ -34,7 +53,7 @@ async function letWait<T>(call: Promise<T>, steps = { count: 0 }): Promise<T> {
   call.then(ended, ended)
   while (!done) {
     await new Promise(setImmediate)
-    if (vi.getTimerCount() > 0) {
+    if (underWay === 0 && vi.getTimerCount() > 0) {
       steps.count++
       vi.advanceTimersToNextTimer()
     }
@@ -69,10 +88,10 @@ test("a month's wait neither overflows the timer nor spins", async () => {
   const month = 31 * 24 * 3600 * 1000
   const ratelimit = window('month', month)
   await ratelimit.limit('key')
-  const limit = vi.spyOn(ratelimit, 'limit')
+  const before = statements
   const steps = { count: 0 }
   expect(await letWait(ratelimit.blockUntilReady('key', '40d'), steps)).toMatchObject({ success: true })
-  expect(limit).toHaveBeenCalledTimes(2)
+  expect(statements - before).toBe(2)
   expect(steps.count).toBe(2)
 })
 
@@ -112,10 +131,12 @@ test.runIf(hasServer())('holds no connection while it waits', async () => {
   await makeConnections(db, 1)
   vi.useFakeTimers(FAKED)
   const limiter = Ratelimit.fixedWindow(1, 60_000)
-  const ratelimit = new Ratelimit({ db, limiter, prefix: 'no connection', clock, cleanupProbability: 0 })
+  const common = { limiter, prefix: 'no connection', clock, cleanupProbability: 0 }
+  const ratelimit = new Ratelimit({ ...common, db: counting(db) })
   await ratelimit.limit('key')
   const waiting = ratelimit.blockUntilReady('key', '2m')
-  while (vi.getTimerCount() === 0) await new Promise(setImmediate)
+  do await new Promise(setImmediate)
+  while (underWay > 0 || vi.getTimerCount() === 0)
   await db.execute(sql`select 1`)
   await letWait(waiting)
 })
