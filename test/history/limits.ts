@@ -59,7 +59,7 @@ export function limitsFrom(started: number): readonly Tested[] {
     countedBucket('bucket', (intervalMs) => tokenBucket(LARGE, intervalMs, LARGE), LARGE),
     {
       ...countedBucket('gcra', (intervalMs) => gcra(LARGE, intervalMs), LARGE),
-      ...{ used: 'tokens', refillPerMs: LARGE / (CENTURY / 3) },
+      refillPerMs: LARGE / (CENTURY / 3),
     },
     countedBucket('bucket, small', (intervalMs) => tokenBucket(SMALL, intervalMs, SMALL), SMALL),
     {
