@@ -7,6 +7,7 @@ import type { Usage } from './check/results.ts'
 import { SHIPPED_TABLES } from './check/setup.ts'
 import type { Database } from './database/database.ts'
 import { execute, runOnce } from './database/run.ts'
+import { RatelimitError } from './errors.ts'
 import { stateIn } from './runtime/ask.ts'
 import { CLOCK_MS } from './statements/levels.ts'
 import { kept, statementsOf } from './statements/statements.ts'
@@ -65,7 +66,7 @@ export async function usage(db: Database, options: UsageOptions): Promise<KeyUsa
   const name = `usage ${limiter.algorithm.name} ${limiter.startsFull} ${isInjected}`
   const statement = kept(statementsOf(table), name, () => usageStatement(table, limiter, isInjected))
   let time = injected ?? Date.now()
-  for (;;) {
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
     const params = paramsAt(limiter, time)
     const rows = await runOnce(db, statement, { prefix, top, clock: injected }, params)
     const found = rows.map((row) => ({
@@ -80,7 +81,11 @@ export async function usage(db: Database, options: UsageOptions): Promise<KeyUsa
     if (limiter.periodAt(now).start === params['periodStart']) return read()
     time = now
   }
+  throw new RatelimitError('DATABASE', "The database's clock jumped from one period to another and back.")
 }
+
+/** The period may end while the rows are read, but not again and again. */
+const MAX_TRIES = 10
 
 async function databaseClock(db: Database): Promise<number> {
   const [row] = await execute(db, sql`select ${CLOCK_MS} as now`)

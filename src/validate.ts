@@ -147,7 +147,10 @@ export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate i
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkLimiter(limiter: Limiter): void {
-  checkOption(limiter?.algorithm !== undefined, 'limiter must be made by Ratelimit.tokenBucket or its like.')
+  checkOption(
+    limiter?.algorithm !== undefined,
+    'limiter must come from a function of Ratelimit, such as Ratelimit.tokenBucket.',
+  )
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

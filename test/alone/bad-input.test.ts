@@ -47,13 +47,13 @@ describe.each([
     ['getRemaining', () => ratelimit.getRemaining(untyped(text))],
     ['blockUntilReady', () => ratelimit.blockUntilReady(untyped(text), 0)],
     ['resetUsedTokens', () => ratelimit.resetUsedTokens(untyped(text))],
-  ])('is no key: %s', async (_name, call) => {
+  ])('is not a key: %s', async (_name, call) => {
     const error = await errorWithoutSql(call)
     expect(error.code).toBe('INVALID_KEY')
     expect(String(error.stack)).not.toContain(SECRET)
   })
 
-  test('is no prefix', async () => {
+  test('is not a prefix', async () => {
     const prefix = typeof text === 'string' && text.length > 500 ? `${text}é` : text
     const error = await errorWithoutSql(() => new Ratelimit({ db, limiter, prefix: untyped(prefix) }))
     expect(error.code).toBe('INVALID_PREFIX')
@@ -70,7 +70,7 @@ test('prefix and key have 1,024 bytes together', async () => {
   expect(queries).toBeGreaterThan(0)
 })
 
-describe('a rate that is no cost', () => {
+describe('a rate that is not a cost', () => {
   test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0.5, -1.5, 2 ** 53, '1', null])(
     'windows: %s',
     async (rate) => {
@@ -150,7 +150,7 @@ test.each<[string, object]>([
   ['room for a fraction of a blocked key', { inMemoryBlock: true, maxBlockedKeys: 1.5 }],
   ['no db', { db: undefined }],
   ['no limiter', { limiter: undefined }],
-  ['a clock that is no function', { clock: new Date() }],
+  ['a clock that is not a function', { clock: new Date() }],
   ['tables that are none', { tables: {} }],
 ])('%s is refused', async (_, options) => {
   const config = untyped<RatelimitConfig>({ db, limiter, prefix: 'p', ...options })

@@ -246,7 +246,7 @@ describe('at exactly reset', () => {
   })
 })
 
-describe('a number that is none', () => {
+describe('a number that is not finite', () => {
   const values = refills.flatMap(({ refill }) =>
     ['NaN', 'Infinity', '-Infinity'].map((tokens) => ({ refill, tokens })),
   )

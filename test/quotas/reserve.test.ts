@@ -204,7 +204,7 @@ describe('an error', () => {
     },
   )
 
-  test('of a tx that is none leaves it open', async () => {
+  test('with a tx that is not a transaction leaves it open', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     await expect(reserved.commit(1, { tx: database.db })).rejects.toMatchObject({ code: 'INVALID_OPTION' })

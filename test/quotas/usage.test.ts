@@ -233,7 +233,7 @@ describe('is refused before any SQL', () => {
   const good = { prefix: 'refused', limiter }
   test.each([
     ['no prefix', { ...good, prefix: '' }, 'INVALID_PREFIX'],
-    ['a prefix that is no text', { ...good, prefix: 1 as never }, 'INVALID_PREFIX'],
+    ['a prefix that is not a string', { ...good, prefix: 1 as never }, 'INVALID_PREFIX'],
     ['no limiter', { prefix: 'refused' } as never, 'INVALID_OPTION'],
     ['no limit', { ...good, limiter: Ratelimit.unlimited() }, 'INVALID_OPTION'],
     ['none of them', { ...good, top: 0 }, 'INVALID_OPTION'],

@@ -153,7 +153,7 @@ test('a bucket that starts with less than it holds fills from its first check on
   expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
 })
 
-test('a tx that is no transaction is refused: nothing would hold it together', async () => {
+test('a tx that is not a transaction is refused: nothing would hold the calls together', async () => {
   const limit = limitOf('no tx', Ratelimit.fixedWindow(5, '1m'))
   const tx = database.db
   const calls = [
