@@ -1,4 +1,5 @@
 import { RatelimitError } from '../errors.ts'
+import { MAX_TIMER_MS } from '../runtime/wait.ts'
 
 /** When to stop waiting for a call. */
 export interface Bounds {
@@ -20,7 +21,9 @@ export function watchBounds(
   end: (why: { readonly aborted: unknown } | 'timeout') => void,
 ): () => void {
   const onAbort = () => finish({ aborted: signal?.reason })
-  const timer = timeoutMs === undefined ? undefined : setTimeout(() => finish('timeout'), timeoutMs)
+  // A longer timer would fire at once. No call is under way for weeks.
+  const isTimed = timeoutMs !== undefined && timeoutMs <= MAX_TIMER_MS
+  const timer = isTimed ? setTimeout(() => finish('timeout'), timeoutMs) : undefined
   signal?.addEventListener('abort', onAbort, { once: true })
   function stop(): void {
     clearTimeout(timer)

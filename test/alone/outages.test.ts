@@ -67,6 +67,15 @@ describe('timeout', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
+  test('a time that is too long for a timer never ends it', async () => {
+    const { ratelimit, open } = stalling()
+    const waiting = ratelimit.blockUntilReady('key', '365d')
+    await turns()
+    expect(vi.getTimerCount()).toBe(0)
+    open()
+    expect(await waiting).toMatchObject({ success: true })
+  })
+
   test('a look is never charged', async () => {
     const { ratelimit } = stalling({ timeout: 100 })
     const look = ratelimit.getRemaining('key').catch((error: unknown) => error)

@@ -1,5 +1,5 @@
 import type { TestProject } from 'vitest/node'
-import { type Server, startServer } from './server.ts'
+import { FLEETING, type Server, startServer } from './server.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -12,9 +12,6 @@ declare module 'vitest' {
 declare global {
   var testServer: { readonly started: Promise<Server>; users: number } | undefined
 }
-
-/** What the tests write may be lost, and nothing runs in the background while they count. */
-const FLEETING = ['fsync=off', 'full_page_writes=off', 'autovacuum=off', 'deadlock_timeout=100ms']
 
 /** One server for all projects; each test file makes databases of its own on it. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {

