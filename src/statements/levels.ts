@@ -45,7 +45,7 @@ export function stateOf(source?: string): Expressions<StateColumn> {
 }
 
 /** A state's expressions by their names in SQL. */
-export function named(state: Partial<Expressions<StateColumn>>): Record<string, SQL> {
+function named(state: Partial<Expressions<StateColumn>>): Record<string, SQL> {
   return Object.fromEntries(
     Object.entries(state).map(([column, value]) => [SQL_NAMES[column as StateColumn], value]),
   )
