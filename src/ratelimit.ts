@@ -65,8 +65,8 @@ export class Ratelimit {
    * charge.
    *
    * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_OPTION`, `INVALID_CLOCK` before any SQL;
-   * from the database `MISSING_TABLE`, `OVERLOADED`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`,
-   * `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
+   * from the database `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`, `SERIALIZATION_FAILURE`,
+   * `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
    *
    * @example
    * ```ts

@@ -1,6 +1,6 @@
-import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
 import { wait } from '../runtime/wait.ts'
+import { answerOf } from './answer.ts'
 import type { Checker } from './checker.ts'
 import type { LimitResult } from './results.ts'
 
@@ -18,18 +18,35 @@ export async function blockUntilReady(
   let denial: LimitResult | undefined
   for (;;) {
     signal?.throwIfAborted()
-    const ownMs = checker.config.bounds?.timeoutMs ?? Number.POSITIVE_INFINITY
-    const leftMs = timeoutMs === 0 ? ownMs : Math.min(endsAt - performance.now(), ownMs)
-    try {
-      const bounds = { signal, givesBack: true, ...(Number.isFinite(leftMs) ? { timeoutMs: leftMs } : {}) }
-      const { answer } = await checker.answer(call, undefined, bounds)
-      if (answer.success || performance.now() + answer.retryAfter > endsAt) return answer
-      denial = answer
-    } catch (error) {
-      // What was granted too late is given back, so the last answer still stands.
-      if (denial && error instanceof RatelimitError && performance.now() >= endsAt) return denial
-      throw error
-    }
-    await wait(Math.max(denial.retryAfter, 1), signal)
+    const leftMs = timeoutMs === 0 ? Number.POSITIVE_INFINITY : endsAt - performance.now()
+    const answer = await answerWithin(leftMs, checker, call, signal, denial)
+    if (answer.success || answer === denial || performance.now() + answer.retryAfter > endsAt) return answer
+    denial = answer
+    await wait(Math.max(answer.retryAfter, 1), signal)
+  }
+}
+
+/** The answer of a check, or the denial before it if the check takes longer than is left of the wait. */
+async function answerWithin(
+  leftMs: number,
+  checker: Checker,
+  call: Call,
+  signal: AbortSignal | undefined,
+  denial: LimitResult | undefined,
+): Promise<LimitResult> {
+  const { bounds, reporting } = checker.config
+  const ownMs = bounds?.timeoutMs ?? Number.POSITIVE_INFINITY
+  let isOver = false
+  const endsWait = () => {
+    isOver = true
+  }
+  try {
+    const onWaitOver = leftMs < ownMs ? endsWait : undefined
+    const within = { timeoutMs: Math.min(leftMs, ownMs), signal, onWaitOver, givesBack: true }
+    return answerOf(await checker.decide(call, undefined, within), reporting)
+  } catch (error) {
+    // What is granted too late is given back, so the last answer still stands.
+    if (denial && isOver) return denial
+    return checker.degrade(error, call).answer
   }
 }

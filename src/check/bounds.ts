@@ -7,12 +7,18 @@ export interface Bounds {
   readonly timeoutMs?: number | undefined
   /** When the signal aborts. */
   readonly signal?: AbortSignal | undefined
+  /**
+   * Called when the time is over, if the caller of `blockUntilReady` chose it. Its end says nothing about the
+   * database.
+   */
+  readonly onWaitOver?: (() => void) | undefined
   /** Whether to give back what is granted after the wait has ended. */
   readonly givesBack?: boolean
 }
 
 /**
- * Calls `end` once when a bound is reached, with the signal's reason if it was the signal.
+ * Calls `end` once when a bound is reached, with the signal's reason if it was the signal. The signal must
+ * not have aborted before.
  *
  * @returns What to call when the call is decided: nothing ends it any more.
  */
@@ -33,7 +39,6 @@ export function watchBounds(
     stop()
     end(why)
   }
-  if (signal?.aborted) onAbort()
   return stop
 }
 

@@ -2,7 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
-import type { RatelimitError } from '../errors.ts'
+import { RatelimitError } from '../errors.ts'
 import type { Call, Namespace, Pending, Request, Table } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider } from '../runtime/decide.ts'
@@ -39,7 +39,7 @@ export interface CheckerConfig {
 export class Checker {
   readonly config: CheckerConfig
   readonly sweeper: Sweeper
-  readonly crowd: Crowd
+  readonly #crowd: Crowd
   readonly #coalescer: Coalescer
   readonly #denials: DenyCache | undefined
   /** Since the database failed last, if it has not answered since. */
@@ -49,22 +49,27 @@ export class Checker {
     const { home, table, namespace, commit, connections, maxBlockedKeys } = config
     this.config = config
     this.sweeper = new Sweeper(home.db, table, namespace)
-    this.crowd = new Crowd(config.bounds)
+    this.#crowd = new Crowd(config.bounds)
     const alone = { connection: home, table, namespace, commit }
     this.#coalescer = new Coalescer(new AloneDecider(alone, config.ensureTables), connections)
     this.#denials = maxBlockedKeys ? new DenyCache(table.table, namespace, maxBlockedKeys) : undefined
   }
 
   /** Answers the call, and tells what was paid for it. By `onError` it also answers during an outage. */
-  async answer(call: Call, tx: Database | undefined, bounds?: Bounds): Promise<Answered> {
-    const { reporting, degrading } = this.config
+  async answer(call: Call, tx: Database | undefined): Promise<Answered> {
     try {
-      const outcome = await this.decide(call, tx, bounds)
-      return { answer: answerOf(outcome, reporting), paid: paymentOf(outcome) }
+      const outcome = await this.decide(call, tx)
+      return { answer: answerOf(outcome, this.config.reporting), paid: paymentOf(outcome) }
     } catch (error) {
       if (this.joined(tx)) throw error
-      return degraded(error, call, degrading, this.clockMs())
+      return this.degrade(error, call)
     }
+  }
+
+  /** Answers a call that failed outside of a transaction by `onError`, or throws its error. */
+  degrade(error: unknown, call: Call): Answered {
+    const { reporting, degrading } = this.config
+    return degraded(error, call, degrading, reporting, this.clockMs())
   }
 
   /** Decides the call: without the database, in the caller's transaction, or together with others. */
@@ -129,33 +134,62 @@ export class Checker {
           reject(error)
         },
       }
-      this.#coalescer.add(pending)
       if (bounds) {
         stopWatching = watchBounds(bounds, (why) => {
           hasEnded = true
           const { wasSent, isHeld } = this.#coalescer.cancel(pending)
+          if (why !== 'timeout') return reject(why.aborted)
           const error = timedOut(wasSent && call.purpose !== 'look')
+          if (bounds.onWaitOver) bounds.onWaitOver()
           // A row that somebody holds says nothing about the database.
-          if (why === 'timeout' && !isHeld) this.#learnOf(error)
-          reject(why === 'timeout' ? error : why.aborted)
+          else if (!isHeld) this.#learnOf(error)
+          reject(error)
         })
       }
+      // It may fail at once.
+      this.#coalescer.add(pending)
     })
   }
 
+  /**
+   * Runs work on the database beside the queue, within the time. `isCharging` says whether the work may have an
+   * effect by then.
+   */
+  async beside<T>(work: (isOver: () => boolean) => Promise<T>, isCharging?: () => boolean): Promise<T> {
+    const refusal = this.#outage?.refusal()
+    if (refusal) throw refusal
+    return this.#crowd.admit(async (isOver) => {
+      try {
+        const result = await work(isOver)
+        this.#outage = undefined
+        return result
+      } catch (error) {
+        // Work that gives up because its time is over has waited for rows.
+        if (error instanceof RatelimitError && error.code !== 'TIMEOUT') this.#learnOf(error)
+        throw error
+      }
+    }, isCharging)
+  }
+
   #learnOf(error: RatelimitError): void {
-    if (!Outage.isOne(error)) return
-    this.#outage ??= new Outage()
-    this.#outage.add(error)
+    if (Outage.isOne(error)) {
+      this.#outage ??= new Outage()
+      this.#outage.add(error)
+    } else if (error.sqlState !== undefined) {
+      // The database has refused the call, so it is there.
+      this.#outage = undefined
+    }
   }
 
   /** Nobody waits for the call any more. */
-  #giveBack(outcome: Outcome): void {
+  async #giveBack(outcome: Outcome): Promise<void> {
     const { call, decision, place } = outcome
     if (call.purpose !== 'take' || place >= decision.granted) return
     const { windowStart } = paymentOf(outcome)
     const refund = { ...call, rate: -call.rate, purpose: 'adjust', paidWindowStart: windowStart } as const
-    this.decide(refund, undefined).catch(() => {})
+    try {
+      await this.decide(refund, undefined)
+    } catch {}
   }
 
   /**

@@ -1,7 +1,7 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
-import type { Payment } from './answer.ts'
-import type { LimitResult } from './results.ts'
+import type { Payment, Reporting } from './answer.ts'
+import type { Denied, LimitResult } from './results.ts'
 
 /** What a call answers if the database cannot. */
 export interface Degrading {
@@ -41,16 +41,16 @@ export function degraded(
   error: unknown,
   { limiter, rate }: Call,
   { onError, onDegraded }: Degrading,
+  { dryRun }: Reporting,
   now: number,
 ): Answered {
   if (onError === 'throw' || !isOutage(error)) throw error
   onDegraded?.(error)
   const common = { limit: limiter.params.limit, remaining: 0, degraded: true } as const
-  const answer: LimitResult =
-    onError === 'allow'
-      ? { ...common, success: true, reset: now, retryAfter: 0 }
-      : { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
-  return { answer, paid: { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null } }
+  const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null }
+  if (onError === 'allow') return { answer: { ...common, success: true, reset: now, retryAfter: 0 }, paid }
+  const denied: Denied = { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
+  return { answer: dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied, paid }
 }
 
 function isOutage(error: unknown): error is RatelimitError {

@@ -9,7 +9,6 @@ import { type Decisions, fits, found, takeAllOrNone } from './all-or-nothing.ts'
 import { answerOf } from './answer.ts'
 import { timedOut } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
-import { degraded } from './degrading.ts'
 import type { LimitAllResult, LimitResult } from './results.ts'
 
 /** A valid call of a limiter. */
@@ -49,10 +48,7 @@ export async function decideAll(
   } catch (error) {
     // If one of the limiters throws errors, an answer of the others would be worth nothing.
     if (joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
-    return answerAll(
-      calls,
-      ({ checker, call }) => degraded(error, call, checker.config.degrading, checker.clockMs()).answer,
-    )
+    return answerAll(calls, ({ checker, call }) => checker.degrade(error, call).answer)
   } finally {
     for (const { checker, call } of calls) checker.followUpJoined(call)
   }
@@ -89,7 +85,7 @@ async function decideAlone(checkers: readonly Checker[], rows: readonly RowReque
       })
     })
   }
-  const decisions = await hastiest.crowd.admit(decide, () => isTaking)
+  const decisions = await hastiest.beside(decide, () => isTaking)
   for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
   return decisions
 }

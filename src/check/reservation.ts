@@ -45,8 +45,10 @@ export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx'
     }
     isSettled = true
     try {
-      // A dry run never charges a call that it would have denied.
-      const difference = answer.wouldDeny ? 0 : actual - paid.rate
+      const unpaid = actual - paid.rate
+      // A dry run never charges a call that it would have denied. What may not have been charged is not given
+      // back.
+      const difference = answer.wouldDeny || (answer.degraded && unpaid < 0) ? 0 : unpaid
       const settlement = settlementOf(
         checker,
         call,

@@ -35,7 +35,7 @@ function runOn<T>(
 ): Promise<T> {
   const joined = checker.joined(tx)
   if (joined) return work(joined)
-  return checker.crowd.admit(async () => {
+  return checker.beside(async () => {
     await checker.config.ensureTables?.()
     return retrying(() => work(checker.config.home))
   })

@@ -1,6 +1,6 @@
 import { RatelimitError } from '../errors.ts'
 
-/** So many statements in a row must fail before calls are answered without the database. */
+/** So many failures in a row must come before calls are answered without the database. */
 const MAX_FAILURES = 5
 
 /** A trial that has no answer by then may never get one, so another call tries too. */

@@ -190,6 +190,48 @@ describe('blockUntilReady ends while a check is under way', () => {
   })
 })
 
+describe('the end of a wait', () => {
+  /** A limiter that answers the first check, and stalls at the next ones. */
+  async function denied(config: Partial<RatelimitConfig> = {}) {
+    const answers = { open: true }
+    let now = 0
+    const { db } = watch(database.db, () => (answers.open ? undefined : new Promise(() => {})))
+    const ratelimit = new Ratelimit({
+      ...{ db, limiter: Ratelimit.fixedWindow(1, '1h'), prefix: `waits ${++prefix}`, cleanupProbability: 0 },
+      ...{ clock: () => new Date(now), connections: 1 },
+      ...config,
+    } as RatelimitConfig)
+    await ratelimit.limit('key')
+    now = 3_600_000 - 50
+    return { ratelimit, answers }
+  }
+
+  test('leaves the denial before it, whatever onError says', async () => {
+    const onDegraded = vi.fn()
+    const { ratelimit, answers } = await denied({ onError: 'allow', onDegraded })
+    const waiting = ratelimit.blockUntilReady('key', 60)
+    await turns(50)
+    answers.open = false
+    vi.advanceTimersByTime(50)
+    await turns()
+    vi.advanceTimersByTime(10)
+    expect(await waiting).toMatchObject({ success: false, retryAfter: 50 })
+    expect(onDegraded).not.toHaveBeenCalled()
+  })
+
+  test('says nothing about the database', async () => {
+    const { ratelimit, open } = stalling({ connections: 5 })
+    const ends = Array.from({ length: 5 }, (_, i) => ratelimit.blockUntilReady(`key ${i}`, 1))
+    const ended = Promise.allSettled(ends)
+    await turns()
+    vi.advanceTimersByTime(1)
+    await ended
+    const answers = Promise.all(['a', 'b'].map((key) => ratelimit.limit(key)))
+    open()
+    expect(await answers).toMatchObject([{ success: true }, { success: true }])
+  })
+})
+
 describe('onError', () => {
   const away = () => new RatelimitError('UNREACHABLE', 'away')
   const failing = (error: () => Error, config: Partial<RatelimitConfig>) => {
@@ -241,6 +283,29 @@ describe('onError', () => {
     })
   })
 
+  test('a dry run denies nothing', async () => {
+    const { ratelimit } = failing(away, { onError: 'deny', dryRun: true })
+    const answer = await ratelimit.limit('key')
+    expect(answer).toMatchObject({ success: true, retryAfter: 0, degraded: true })
+    expect(answer).toMatchObject({ wouldDeny: { success: false, retryAfter: 1000, degraded: true } })
+  })
+
+  test('a reservation that may not have been charged gives nothing back', async () => {
+    let isAway = false
+    const { db } = watch(database.db, () => {
+      if (isAway) throw new Error('broken')
+    })
+    const name = `fails ${++prefix}`
+    const ratelimit = new Ratelimit({ db, limiter, prefix: name, cleanupProbability: 0, onError: 'allow' })
+    await ratelimit.limit('key', { rate: 10 })
+    isAway = true
+    const reserved = await ratelimit.reserve('key', { rate: 4 })
+    if (!reserved.success) throw new Error('It was denied.')
+    isAway = false
+    await reserved.release()
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ used: 10 })
+  })
+
   test('a reservation that was allowed in an outage charges what it costs when it is committed', async () => {
     let isAway = true
     const { db } = watch(database.db, () => {
@@ -285,6 +350,59 @@ describe('a database that fails for a while', () => {
     await trial
     const answers = await Promise.all(['a', 'b', 'c'].map((key) => ratelimit.limit(key)))
     expect(answers.every(({ success }) => success)).toBe(true)
+  })
+
+  test('a refusal is an answer', async () => {
+    let isAway = true
+    const { db } = watch(database.db, () => {
+      throw isAway ? new RatelimitError('UNREACHABLE', 'away') : Object.assign(new Error(), { code: '42P01' })
+    })
+    const config = { db, limiter, prefix: `back ${++prefix}`, cleanupProbability: 0 }
+    const ratelimit = new Ratelimit({ ...config, onError: 'allow' } as RatelimitConfig)
+    for (let i = 0; i < 5; i++) expect(await ratelimit.limit('key')).toMatchObject({ degraded: true })
+    isAway = false
+    const failed = await Promise.allSettled([ratelimit.limit('key'), ratelimit.limit('key')])
+    expect(failed).toMatchObject([{ reason: { code: 'MISSING_TABLE' } }, { value: { degraded: true } }])
+    // The trial has shown that the database is there.
+    const again = await Promise.allSettled([ratelimit.limit('a'), ratelimit.limit('b')])
+    const missing = { reason: { code: 'MISSING_TABLE' } }
+    expect(again).toMatchObject([missing, missing])
+  })
+
+  test('limitAll and resets count, and are answered without it', async () => {
+    const { db, statements } = watch(database.db, () => {
+      throw new RatelimitError('UNREACHABLE', 'away')
+    })
+    const config = { db, limiter, prefix: `all ${++prefix}`, cleanupProbability: 0 }
+    const ratelimit = new Ratelimit({ ...config, onError: 'allow' } as RatelimitConfig)
+    const all = () => Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+    for (let i = 0; i < 4; i++) expect(await all()).toMatchObject({ success: true })
+    await expect(ratelimit.resetUsedTokens('key')).rejects.toThrow('away')
+    expect(statements).toHaveLength(5)
+    const answers = await Promise.allSettled([
+      ratelimit.resetUsedTokens('key'),
+      all(),
+      ratelimit.limit('key'),
+    ])
+    expect(answers).toMatchObject([
+      { reason: { code: 'UNREACHABLE' } },
+      { value: { success: true } },
+      { value: { degraded: true } },
+    ])
+    expect(statements).toHaveLength(6)
+  })
+
+  test('a call that finds no room leaves no timer, which would count as a failure', async () => {
+    const { ratelimit, open } = stalling({ timeout: 100 })
+    const first = ratelimit.limit('key')
+    await turns()
+    const calls = Array.from({ length: 10_000 }, () => ratelimit.limit('key'))
+    await turns()
+    await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'OVERLOADED' })
+    expect(vi.getTimerCount()).toBe(10_001)
+    open()
+    await Promise.all([first, ...calls])
+    expect(vi.getTimerCount()).toBe(0)
   })
 
   test('the calls of one statement fail once', async () => {
