@@ -600,3 +600,41 @@ describe('refused before any SQL', () => {
     expect(codeOf(anchored(99 * YEAR_MS))).toBeUndefined()
   })
 })
+
+describe('calendars that differ in one thing only', () => {
+  const zoned = (timeZone: string) => Ratelimit.calendarWindow(5, 'month', { timeZone })
+  const anchored = (anchor: string) => Ratelimit.calendarWindow(5, 'month', { anchor: new Date(anchor) })
+  // In Berlin it is February already.
+  const clock = new TestClock(Date.UTC(2026, 0, 31, 23, 30))
+
+  test.each([
+    ['the zone', zoned('UTC'), '2026-02-01T00:00Z', zoned('Europe/Berlin'), '2026-03-01T00:00+01:00'],
+    [
+      'the anchor',
+      ...([anchored('2025-05-10T00:00Z'), '2026-02-10T00:00Z'] as const),
+      ...([anchored('2025-05-11T00:00Z'), '2026-02-11T00:00Z'] as const),
+    ],
+    [
+      'the period',
+      ...([Ratelimit.calendarWindow(5, 'week'), '2026-02-02T00:00Z'] as const),
+      ...([Ratelimit.calendarWindow(5, 'day'), '2026-02-01T00:00Z'] as const),
+    ],
+  ])('%s: calls in one burst are decided each by its own', async (name, one, end, other, otherEnd) => {
+    const options = { db: database.db, clock: clock.now, cleanupProbability: 0, connections: 1 }
+    const ratelimit = new Ratelimit({ ...options, limiter: one, prefix: `differ ${name}` })
+    for (let times = 1; times <= 2; times++) {
+      const answers = await Promise.all([
+        ratelimit.limit('a'),
+        ratelimit.limit('b', { limiter: other }),
+        ratelimit.limit('c'),
+      ])
+      expect(answers.map(({ remaining }) => remaining)).toEqual([5 - times, 5 - times, 5 - times])
+      expect(answers.map(({ reset }) => reset)).toEqual([end, otherEnd, end].map((time) => Date.parse(time)))
+    }
+    const [first, second] = await Promise.all([
+      ratelimit.limit('same'),
+      ratelimit.limit('same', { limiter: other }),
+    ])
+    expect([first.reset, second.reset]).toEqual([Date.parse(end), Date.parse(otherEnd)])
+  })
+})

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { type Database, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { PATIENTLY } from '../support/patience.ts'
@@ -38,6 +38,34 @@ test("without an injected clock, expired is what has expired by the database's",
   await ratelimit.limit('new')
   expect(await ratelimit.cleanup()).toBe(1)
   expect(await rowsOf('database clock')).toEqual([{ key: 'new' }])
+})
+
+test('a sweep after a call goes by the injected clock, and so keeps what has not expired by it', async () => {
+  const past = new TestClock(Date.UTC(2020, 0, 1))
+  const sent: PromiseLike<unknown>[] = []
+  const { db: watched } = watch(database.db)
+  const db: Database = {
+    ...watched,
+    execute: (query) => {
+      const answer = watched.execute(query)
+      sent.push(answer)
+      return answer
+    },
+  }
+  const options = { db, limiter, prefix: 'past', clock: past.now }
+  const ratelimit = new Ratelimit({ ...options, cleanupProbability: 1 })
+  for (const key of ['one', 'other']) {
+    await ratelimit.limit(key)
+    await Promise.allSettled(sent)
+    await Ratelimit.limitAll([{ ratelimit, key }])
+    await Promise.allSettled(sent)
+  }
+  expect(await rowsOf('past')).toEqual([{ key: 'one' }, { key: 'other' }])
+  past.advance(70_000)
+  const later = new Ratelimit({ ...options, cleanupProbability: 1 })
+  await Ratelimit.limitAll([{ ratelimit: later, key: 'new' }])
+  await Promise.allSettled(sent)
+  expect(await rowsOf('past')).toEqual([{ key: 'new' }])
 })
 
 describe('cleanupProbability', () => {

@@ -71,6 +71,30 @@ describe('outside a transaction', () => {
     expect(lasting.statements).toHaveLength(10)
   })
 
+  test.each(['40001', '40P01'])('a look, a reset and a cleanup are tried again after %s', async (code) => {
+    const prefix = `again ${code}`
+    await new Ratelimit({ db: database.db, limiter, prefix }).limit(SECRET)
+    let failures = 0
+    const { db, statements } = watch(database.db, () => failures-- > 0 && Promise.reject(fromDriver(code)))
+    const ratelimit = new Ratelimit({ db, limiter, prefix, cleanupProbability: 0 })
+    const calls = [
+      async () => expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used: 1 }),
+      async () => {
+        const looks = await Promise.all([SECRET, 'other'].map((key) => ratelimit.getRemaining(key)))
+        expect(looks.map(({ used }) => used)).toEqual([1, 0])
+      },
+      async () => expect(await ratelimit.cleanup()).toBe(0),
+      () => ratelimit.resetUsedTokens(SECRET),
+    ]
+    for (const call of calls) {
+      failures = 2
+      statements.length = 0
+      await call()
+      expect(statements).toHaveLength(2 + 1)
+    }
+    expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used: 0 })
+  })
+
   test.each(['57P01', 'ECONNRESET', undefined, '42501'])(
     '%s is not: a charge may have been made',
     async (code) => {

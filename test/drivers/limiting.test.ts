@@ -23,6 +23,22 @@ test('durable is another table', async () => {
   }
 })
 
+test('a reset is of one key of one prefix in one table', async () => {
+  const options = { ...quiet, db: database.db, limiter: Ratelimit.fixedWindow(5, '1m') }
+  const own = new Ratelimit({ ...options, prefix: 'reset' })
+  const others = [
+    { ratelimit: own, key: 'other' },
+    { ratelimit: new Ratelimit({ ...options, prefix: 'reset of another' }), key: 'key' },
+    { ratelimit: new Ratelimit({ ...options, prefix: 'reset', durable: true }), key: 'key' },
+  ]
+  for (const { ratelimit, key } of [{ ratelimit: own, key: 'key' }, ...others]) await ratelimit.limit(key)
+  await own.resetUsedTokens('key')
+  expect(await own.getRemaining('key')).toMatchObject({ used: 0 })
+  for (const { ratelimit, key } of others) {
+    expect(await ratelimit.getRemaining(key)).toMatchObject({ used: 1 })
+  }
+})
+
 test("without an injected clock the time is the database's", async () => {
   const options = { db: database.db, limiter: Ratelimit.fixedWindow(1, '1h'), prefix: 'time' }
   const databaseMs = async () => {
@@ -87,6 +103,23 @@ describe('calls that arrive together', () => {
     expect(statements.length).toBeLessThanOrEqual(4 + made + 2)
   })
 
+  test('keys that another prefix has, and equal plans that are made anew, share statements, too', async () => {
+    const { db, statements } = watch(database.db)
+    const options = { ...quiet, db, clock: clock.now, connections: 1 }
+    for (const prefix of ['had by one', 'had by another']) {
+      const ratelimit = new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(5, '1m'), prefix })
+      const all = () =>
+        Promise.all(
+          ['a', 'b', 'c'].map((key) => ratelimit.limit(key, { limiter: Ratelimit.fixedWindow(7, '1m') })),
+        )
+      statements.length = 0
+      for (const { remaining } of await all()) expect(remaining).toBe(6)
+      expect(statements).toHaveLength(2)
+      for (const { remaining } of await all()) expect(remaining).toBe(5)
+      expect(statements).toHaveLength(3)
+    }
+  })
+
   test('of one key, with other rates and other limits: each is decided as if alone, in its order', async () => {
     const limiter = Ratelimit.fixedWindow(10, '1m')
     const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'mixed', clock: clock.now })
@@ -107,6 +140,51 @@ describe('calls that arrive together', () => {
       [true, 0],
       [false, 0],
     ])
+  })
+
+  test('of one key, equal but for the limit or for force: each is decided by its own', async () => {
+    const limiter = Ratelimit.fixedWindow(3, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'plans', clock: clock.now })
+    const pro = () => Ratelimit.fixedWindow(5, '1m')
+    // The first finds no room and goes by itself; the others wait, and are put together where they are equal.
+    const answers = await Promise.all([
+      ratelimit.limit('key', { rate: 2 }),
+      ratelimit.limit('key', { rate: 2 }),
+      ratelimit.limit('key', { rate: 2, limiter: pro() }),
+      ratelimit.limit('key', { rate: 2, limiter: pro() }),
+      ratelimit.limit('key', { rate: 2, limiter: Ratelimit.slidingWindow(5, '1m') }),
+      ratelimit.limit('key', { rate: 2, limiter: pro(), force: true }),
+      ratelimit.limit('key', { rate: 2, limiter: pro() }),
+    ])
+    expect(answers.map(({ success, limit, remaining }) => [success, limit, remaining])).toEqual([
+      [true, 3, 1],
+      [false, 3, 1],
+      [true, 5, 1],
+      [false, 5, 1],
+      // A sliding window reads no row of a fixed one, and leaves one that a fixed window does not read.
+      [true, 5, 3],
+      [true, 5, 3],
+      [true, 5, 1],
+    ])
+  })
+
+  test('of several keys, each with a plan of its own: each is decided by its own', async () => {
+    const limiter = Ratelimit.fixedWindow(1, '1m')
+    const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'own', clock: clock.now })
+    const plans = Array.from({ length: 12 }, (_, i) => Ratelimit.fixedWindow((i % 3) + 1, '1m'))
+    for (let times = 1; times <= 3; times++) {
+      const answers = await Promise.all(
+        plans.map((plan, i) => ratelimit.limit(`key ${i}`, { limiter: plan })),
+      )
+      for (const [i, answer] of answers.entries()) {
+        const limit = (i % 3) + 1
+        expect(answer).toMatchObject({
+          limit,
+          success: times <= limit,
+          remaining: Math.max(limit - times, 0),
+        })
+      }
+    }
   })
 
   test('with other algorithms', async () => {

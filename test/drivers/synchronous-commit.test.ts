@@ -1,6 +1,7 @@
+import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
-import { useDatabase } from '../support/databases.ts'
+import { hasServer, useDatabase } from '../support/databases.ts'
 import { examples } from '../support/limits.ts'
 import { watch } from '../support/watch.ts'
 
@@ -62,6 +63,30 @@ test('synchronousCommit waits even where the session does not by itself', async 
   })
   expect(await writtenUnder('session')).toEqual(['on'])
 })
+
+test.each([{ durable: true }, { durable: true, synchronousCommit: true }] as const)(
+  'with %o the session keeps its own settings',
+  async (own) => {
+    // What a driver's session is set to is seen on its connection.
+    const db = hasServer() ? database.connect(1).db : database.db
+    const settings = async () => {
+      const answer: unknown = await db.execute(
+        sql`select name || '=' || setting as one from pg_settings where name in ('synchronous_commit', 'lock_timeout')`,
+      )
+      return (JSON.stringify(answer).match(/(synchronous_commit|lock_timeout)=\w+/g) ?? []).toSorted()
+    }
+    const before = await settings()
+    expect(before).toHaveLength(2)
+    const prefix = `keeps ${JSON.stringify(own)}`
+    const ratelimit = new Ratelimit({ db, limiter: fixedWindow, prefix, cleanupProbability: 0, ...own })
+    for (let times = 0; times < 2; times++) {
+      await Promise.all(['one', 'other'].map((key) => ratelimit.limit(key)))
+      await ratelimit.limit('one')
+      await Ratelimit.limitAll([{ ratelimit, key: 'one' }])
+      expect(await settings()).toEqual(before)
+    }
+  },
+)
 
 test("in a caller's transaction the caller's setting stays, with any option", async () => {
   await writeDownSettings()

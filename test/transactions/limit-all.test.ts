@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { type Limiter, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
@@ -12,10 +12,13 @@ function limitOf(prefix: string, limiter: Limiter, durable = false): Ratelimit {
   return new Ratelimit(durable ? { ...options, durable } : options)
 }
 
+/** With the version of each row, so that even writing the same again would show. */
 async function rows(prefix: string): Promise<unknown[]> {
   const found = await Promise.all(
     ['rate_limit_ephemeral', 'rate_limit_durable'].map((table) =>
-      database.rows(`select * from ${table} where prefix like '${prefix}%' order by prefix, key`),
+      database.rows(
+        `select xmin::text, ctid::text, * from ${table} where prefix like '${prefix}%' order by prefix, key`,
+      ),
     ),
   )
   return found.flat()
@@ -113,6 +116,114 @@ describe.each([
     expect(results.map(({ remaining }) => remaining)).toEqual([2, 2])
   })
 
+  test('one prefix and key in both tables are two rows', async () => {
+    const limiter = Ratelimit.fixedWindow(5, '1m')
+    const ephemeral = limitOf(`${way} both`, limiter)
+    const durable = limitOf(`${way} both`, limiter, true)
+    const larger = limitOf(`${way} both`, Ratelimit.fixedWindow(9, '1m'), true)
+    const usedOf = async () => [
+      (await ephemeral.getRemaining('key')).used,
+      (await durable.getRemaining('key')).used,
+    ]
+    const both = [
+      { ratelimit: ephemeral, key: 'key', rate: 1 },
+      { ratelimit: durable, key: 'key', rate: 3 },
+    ]
+    expect((await limitAll(both)).results.map(({ remaining }) => remaining)).toEqual([4, 2])
+    expect(await usedOf()).toEqual([1, 3])
+    const { success, denied } = await limitAll(both.toReversed())
+    expect({ success, denied }).toEqual({ success: false, denied: [both[1]] })
+    expect(await usedOf()).toEqual([1, 3])
+    // Different limits are no contradiction there.
+    const others = [
+      { ratelimit: ephemeral, key: 'key', rate: 4 },
+      { ratelimit: larger, key: 'key', rate: 6 },
+    ]
+    expect((await limitAll(others)).results.map(({ limit, remaining }) => [limit, remaining])).toEqual([
+      [5, 0],
+      [9, 0],
+    ])
+    expect(await usedOf()).toEqual([5, 9])
+  })
+
+  test('one key under two prefixes, and two keys of one prefix, are two rows', async () => {
+    const limiter = Ratelimit.fixedWindow(5, '1m')
+    const [one, other] = [limitOf(`${way} one`, limiter), limitOf(`${way} other`, limiter)]
+    const requests = [
+      { ratelimit: one, key: 'key', rate: 1 },
+      { ratelimit: other, key: 'key', rate: 2 },
+      { ratelimit: other, key: 'another', rate: 3 },
+    ]
+    expect((await limitAll(requests)).results.map(({ remaining }) => remaining)).toEqual([4, 3, 2])
+    for (const { ratelimit, key, rate } of requests) {
+      expect(await ratelimit.getRemaining(key)).toMatchObject({ used: rate })
+    }
+  })
+
+  describe('calls for one row of limiters that report differently', () => {
+    const limiter = Ratelimit.fixedWindow(10, '1m')
+    function rowOf(name: string) {
+      const options = { db: database.db, limiter, prefix: `${way} ${name}`, clock: clock.now }
+      const of = (reporting: Pick<RatelimitConfig, 'dryRun' | 'thresholds'>) =>
+        new Ratelimit({ ...options, ...reporting, cleanupProbability: 0 })
+      return { of, plain: of({}) }
+    }
+
+    test.each([
+      ['first', [true, false]],
+      ['last', [false, true]],
+    ])('a dry run that is %s does not lift the limit of the other', async (name, dryRuns) => {
+      const { of, plain } = rowOf(`dry ${name}`)
+      const requests = dryRuns.map((dryRun) => ({ ratelimit: of({ dryRun }), key: 'key', rate: 6 }))
+      const { success, denied, results } = await limitAll(requests)
+      expect({ success, denied }).toEqual({ success: false, denied: requests })
+      for (const result of results) expect(result).not.toHaveProperty('wouldDeny')
+      expect(await plain.getRemaining('key')).toMatchObject({ used: 0 })
+    })
+
+    test('dry runs only deny nothing and charge nothing', async () => {
+      const { of, plain } = rowOf('dry only')
+      const requests = [1, 2].map(() => ({ ratelimit: of({ dryRun: true }), key: 'key', rate: 6 }))
+      const { success, results } = await limitAll(requests)
+      expect(success).toBe(true)
+      for (const result of results) expect(result).toMatchObject({ wouldDeny: { success: false } })
+      expect(await plain.getRemaining('key')).toMatchObject({ used: 0 })
+    })
+
+    test('the first tells the thresholds of all, each once', async () => {
+      const { of } = rowOf('thresholds')
+      const requests = [[0.5], [0.5, 0.8], [0.9], []].map((thresholds) => ({
+        ratelimit: of({ thresholds }),
+        ...{ key: 'key', rate: 2 },
+      }))
+      const { results } = await limitAll(requests)
+      expect(results.map((result) => ('crossed' in result ? result.crossed : undefined))).toEqual([
+        [0.5, 0.8],
+        ...[undefined, undefined, undefined],
+      ])
+    })
+  })
+
+  test('a refund and a charge of one row are one amount', async () => {
+    const limit = limitOf(`${way} sum`, Ratelimit.fixedWindow(5, '1m'))
+    await limit.limit('key', { rate: 4 })
+    const sum = (...rates: number[]) =>
+      limitAll(rates.map((rate) => ({ ratelimit: limit, key: 'key', rate })))
+    expect(await sum(3, -2)).toMatchObject({ success: true })
+    expect(await limit.getRemaining('key')).toMatchObject({ used: 5 })
+    expect(await sum(1, -3)).toMatchObject({ success: true })
+    expect(await limit.getRemaining('key')).toMatchObject({ used: 3 })
+    expect(await sum(3, -3)).toMatchObject({ success: true })
+    expect(await sum(-1, 4)).toMatchObject({ success: false })
+    expect(await limit.getRemaining('key')).toMatchObject({ used: 3 })
+  })
+
+  test('amounts whose sum is too large are refused before any SQL', async () => {
+    const limit = limitOf(`${way} large`, Ratelimit.fixedWindow(5, '1m'))
+    const request = { ratelimit: limit, key: 'key', rate: Number.MAX_SAFE_INTEGER }
+    await expect(limitAll([request, request])).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  })
+
   test('a look and a refund among them leave no row that says nothing', async () => {
     const limit = limitOf(`${way} look`, Ratelimit.fixedWindow(5, '1m'))
     const { success } = await limitAll([
@@ -151,6 +262,26 @@ test('a bucket that starts with less than it holds fills from its first check on
   expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: false, retryAfter: 1000 })
   clock.advance(1000)
   expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
+})
+
+test('it takes at the time of its look, even if the clock goes back meanwhile', async () => {
+  const limiter = Ratelimit.fixedWindow(1, '1m')
+  const later = new Date(clock.ms + 60_000)
+  const times: Date[] = []
+  const timed = () => times.shift() ?? clock.now()
+  const limits = ['one', 'other'].map((name) => {
+    const prefix = `back ${name}`
+    return new Ratelimit({ db: database.db, limiter, prefix, clock: timed, cleanupProbability: 0 })
+  })
+  for (const limit of limits) await limit.limit('key')
+  // A look at each, and nothing else reads it.
+  times.push(later, later)
+  const requests = limits.map((ratelimit) => ({ ratelimit, key: 'key' }))
+  const taken = await database.db.transaction((tx) => Ratelimit.limitAll(requests, { tx }))
+  expect(taken.results.map(({ success, reset }) => [success, reset])).toEqual(
+    limits.map(() => [true, later.getTime() + 60_000]),
+  )
+  expect(times).toEqual([])
 })
 
 test('a tx that is not a transaction is refused: nothing would hold the calls together', async () => {
@@ -217,6 +348,13 @@ describe('is refused', () => {
     }))
     await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
     expect(await rows('refused')).toEqual([])
+  })
+  test('with one row under two calendars that differ in their time zone only', async () => {
+    const requests = ['UTC', 'Europe/Berlin'].map((timeZone) => ({
+      ratelimit: limitOf('refused', Ratelimit.calendarWindow(5, 'month', { timeZone })),
+      key: 'key',
+    }))
+    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
   test('with bad input, before any SQL', async () => {
     const { db, statements } = watch(database.db)
