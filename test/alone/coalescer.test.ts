@@ -96,9 +96,10 @@ function setUp(connections = 2) {
       fail: (error) => void errors.push(error),
     }
     coalescer.add(call)
+    return call
   }
   const asked = () => decider.sent.map((sent) => sent.asked)
-  return { decider, sent: decider.sent, add, asked, answered, errors }
+  return { decider, coalescer, sent: decider.sent, add, asked, answered, errors }
 }
 
 describe('calls of one turn', () => {
@@ -299,6 +300,63 @@ describe('a held key', () => {
     add('held')
     await turn()
     expect(sent[3]?.kind).toBe('together')
+    clock.mockRestore()
+  })
+})
+
+describe('after a key was held', () => {
+  test('a look at it is sent with those that wait for no row', async () => {
+    const { add, sent } = setUp()
+    add('held')
+    await turn()
+    await sent[0]?.answer(['held'])
+    add('held', { rate: 0, purpose: 'look' })
+    await turn()
+    expect(sent.map(({ kind }) => kind)).toEqual(['together', 'alone', 'together'])
+  })
+
+  test('as many calls may wait as before', async () => {
+    const { add, errors, sent } = setUp(1)
+    for (let i = 0; i < 5000; i++) add('held')
+    await turn()
+    await sent[0]?.answer(['held'])
+    for (let i = 0; i < 10_000; i++) add('held')
+    expect(errors).toHaveLength(0)
+    add('held')
+    expect(errors).toHaveLength(1)
+  })
+
+  test('one that waits for a place to wait is tried again without waiting, after 50 ms', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout'] })
+    const { add, asked, sent } = setUp()
+    const held = keysNamed('held', 6)
+    for (const key of held) add(key)
+    await turn()
+    await sent[0]?.answer(held)
+    vi.advanceTimersByTime(49)
+    await turn()
+    expect(sent).toHaveLength(1 + 4)
+    vi.advanceTimersByTime(1)
+    await turn()
+    expect(sent[5]?.kind).toBe('together')
+    expect(asked()[5]).toBe(`${held[4]} x1,${held[5]} x1`)
+    vi.useRealTimers()
+  })
+
+  test('it is free once its row was had', async () => {
+    let monotonic = 1000
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => monotonic)
+    const { add, coalescer, sent } = setUp(1)
+    add('held')
+    const next = add('held', { rate: 2 })
+    await turn()
+    await sent[0]?.answer(['held'])
+    add('other')
+    await turn()
+    monotonic += 100
+    await sent[1]?.answer()
+    // It waits for the only connection, which another key has.
+    expect(coalescer.cancel(next)).toEqual({ wasSent: false, isHeld: false })
     clock.mockRestore()
   })
 })

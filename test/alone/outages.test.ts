@@ -57,6 +57,24 @@ describe('timeout', () => {
     expect(await used(ratelimit, 'other')).toBe(1)
   })
 
+  test('nor is one that waits behind another of its key, and no statement is sent for it', async () => {
+    const { ratelimit, open, statements } = stalling({ timeout: 100 })
+    const first = ratelimit.limit('key', { rate: 2 }).catch((error: unknown) => error)
+    await turns()
+    const others = [1, 1, 3].map((rate) => ratelimit.limit('key', { rate }).catch((error: unknown) => error))
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await first).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    for (const other of others) expect(await other).toMatchObject({ code: 'TIMEOUT' })
+    open()
+    await turns(20)
+    // Taking finds no row, and making it is the second.
+    expect(statements).toHaveLength(2)
+    expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 7 })
+    vi.useRealTimers()
+    expect(await used(ratelimit)).toBe(3)
+  })
+
   test('one millisecond earlier it still waits', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     const answer = ratelimit.limit('key')
@@ -405,6 +423,18 @@ describe('a database that fails for a while', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
+  test('one that has not answered five looks in time is tried by one call at a time, too', async () => {
+    const { ratelimit } = stalling({ timeout: 100 })
+    const codes: unknown[] = []
+    for (let i = 0; i < 7; i++) {
+      ratelimit.getRemaining('key').catch(({ code }: RatelimitError) => codes.push(code))
+      await turns()
+      if (i < 5) vi.advanceTimersByTime(100)
+      await turns()
+    }
+    expect(codes).toEqual([...Array(5).fill('TIMEOUT'), 'UNREACHABLE'])
+  })
+
   test('the calls of one statement fail once', async () => {
     const { db, statements } = watch(database.db, () => {
       throw new RatelimitError('UNREACHABLE', 'away')
@@ -412,7 +442,9 @@ describe('a database that fails for a while', () => {
     const ratelimit = new Ratelimit({ db, limiter, prefix: `once ${++prefix}`, cleanupProbability: 0 })
     const keys = Array.from({ length: 100 }, (_, i) => `key ${i}`)
     for (let i = 1; i <= 2; i++) {
-      await Promise.allSettled(keys.map((key) => ratelimit.limit(key)))
+      const answers = await Promise.allSettled(keys.map((key) => ratelimit.limit(key)))
+      // All were sent, and none was refused at once.
+      for (const answer of answers) expect(answer).toMatchObject({ reason: { message: 'away' } })
       expect(statements).toHaveLength(i)
     }
   })

@@ -138,6 +138,27 @@ test.each([
   },
 )
 
+test.each([
+  ['fixed window', Ratelimit.fixedWindow(LIMIT, '10s'), { count: -3 }, LIMIT],
+  ['sliding window', Ratelimit.slidingWindow(LIMIT, '10s'), { count: LIMIT, prev_count: -1 }, 0],
+  ['calendar window', Ratelimit.calendarWindow(LIMIT, 'month'), { count: -3, tokens: 0 }, LIMIT],
+] as const)(
+  'a count below 0 counts as 0, and the rest of the row as it is: %s',
+  async (name, limiter, columns, remaining) => {
+    const clock = new TestClock()
+    const startMs = clock.ms - 5000
+    await database.script(`insert into rate_limit_ephemeral (prefix, key, window_start, ${Object.keys(columns)}, expires_at)
+      values ('below', '${name}', to_timestamp(${startMs / 1000}), ${Object.values(columns)}, now())`)
+    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'below', clock: clock.now })
+    expect(await ratelimit.getRemaining(name)).toMatchObject({ remaining })
+    expect(await ratelimit.limit(name, { rate: remaining + 1 })).toMatchObject({ success: false, remaining })
+    expect(await ratelimit.limit(name, { rate: remaining })).toMatchObject({ success: true, remaining: 0 })
+    const [row] = await database.rows(`select (extract(epoch from window_start) * 1000)::bigint::text as start
+      from rate_limit_ephemeral where prefix = 'below' and key = '${name}'`)
+    expect(row).toEqual({ start: String(startMs) })
+  },
+)
+
 test('any key, any rate and any option ends in an answer or in an error of the package', async () => {
   const ratelimit = new Ratelimit({
     db: database.db,

@@ -638,3 +638,23 @@ describe('calendars that differ in one thing only', () => {
     expect([first.reset, second.reset]).toEqual([Date.parse(end), Date.parse(otherEnd)])
   })
 })
+
+test.each([-40, 40])(
+  'a process that is %s days ahead of the database learns so: later checks are one statement again',
+  async (days) => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + days * DAY_MS })
+    try {
+      const { db, statements } = watch(database.db)
+      const options = { limiter: Ratelimit.calendarWindow(5, 'month'), prefix: `days ${days}` }
+      const ratelimit = new Ratelimit({ ...options, db, cleanupProbability: 0 })
+      await ratelimit.limit('key')
+      for (const remaining of [3, 2]) {
+        statements.length = 0
+        expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining })
+        expect(statements).toHaveLength(1)
+      }
+    } finally {
+      vi.useRealTimers()
+    }
+  },
+)

@@ -1,7 +1,8 @@
+import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { type Database, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
+import { hasServer, useDatabase } from '../support/databases.ts'
 import { PATIENTLY } from '../support/patience.ts'
 import { watch } from '../support/watch.ts'
 
@@ -38,6 +39,32 @@ test("without an injected clock, expired is what has expired by the database's",
   await ratelimit.limit('new')
   expect(await ratelimit.cleanup()).toBe(1)
   expect(await rowsOf('database clock')).toEqual([{ key: 'new' }])
+})
+
+test('a sweep begins with the rows that expired first, whatever their keys are', async () => {
+  const clock = new TestClock()
+  const options = { limiter, clock: clock.now, prefix: 'first' }
+  const quiet = new Ratelimit({ ...options, db: database.db, cleanupProbability: 0 })
+  const names = ['z', 'a', 'm']
+  // 60 that expire first, and then twice as many.
+  for (const name of names) {
+    await Promise.all(Array.from({ length: 60 }, (_, i) => quiet.limit(`${name} ${i}`)))
+    clock.advance(20_000)
+  }
+  // Touched again, they stand behind the others in the table.
+  await database.rows(
+    `update rate_limit_ephemeral set count = count where prefix = 'first' and key like 'z%'`,
+  )
+  clock.advance(70_000)
+  // By the index they would come in that order by chance.
+  const db = hasServer() ? database.connect(1).db : database.db
+  for (const scan of ['indexscan', 'bitmapscan']) await db.execute(sql.raw(`set enable_${scan} = off`))
+  const ratelimit = new Ratelimit({ ...options, db, cleanupProbability: 1 })
+  await ratelimit.limit('new', { rate: 0 })
+  await vi.waitFor(async () => expect(await rowsOf('first')).toHaveLength(80), PATIENTLY)
+  for (const scan of ['indexscan', 'bitmapscan']) await db.execute(sql.raw(`reset enable_${scan}`))
+  const left = (await rowsOf('first')).map((row) => String(Reflect.get(Object(row), 'key'))[0])
+  expect(names.map((name) => left.filter((each) => each === name).length)).toEqual([0, 20, 60])
 })
 
 test('a sweep after a call goes by the injected clock, and so keeps what has not expired by it', async () => {

@@ -146,14 +146,13 @@ describe('calls that arrive together', () => {
     const limiter = Ratelimit.fixedWindow(3, '1m')
     const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'plans', clock: clock.now })
     const pro = () => Ratelimit.fixedWindow(5, '1m')
-    // The first finds no room and goes by itself; the others wait, and are put together where they are equal.
     const answers = await Promise.all([
       ratelimit.limit('key', { rate: 2 }),
       ratelimit.limit('key', { rate: 2 }),
       ratelimit.limit('key', { rate: 2, limiter: pro() }),
       ratelimit.limit('key', { rate: 2, limiter: pro() }),
-      ratelimit.limit('key', { rate: 2, limiter: Ratelimit.slidingWindow(5, '1m') }),
       ratelimit.limit('key', { rate: 2, limiter: pro(), force: true }),
+      ratelimit.limit('key', { rate: 2, limiter: Ratelimit.slidingWindow(5, '1m') }),
       ratelimit.limit('key', { rate: 2, limiter: pro() }),
     ])
     expect(answers.map(({ success, limit, remaining }) => [success, limit, remaining])).toEqual([
@@ -161,11 +160,28 @@ describe('calls that arrive together', () => {
       [false, 3, 1],
       [true, 5, 1],
       [false, 5, 1],
+      [true, 5, 0],
       // A sliding window reads no row of a fixed one, and leaves one that a fixed window does not read.
       [true, 5, 3],
       [true, 5, 3],
-      [true, 5, 1],
     ])
+  })
+
+  test('of one key, equal but for force: what is forced is charged', async () => {
+    const limiter = Ratelimit.fixedWindow(5, '1m')
+    const ratelimit = new Ratelimit({
+      ...quiet,
+      db: database.db,
+      limiter,
+      prefix: 'forced',
+      clock: clock.now,
+    })
+    const calls = [false, false, false, true, false].map((force) =>
+      ratelimit.limit('key', { rate: 2, force }),
+    )
+    const answers = await Promise.all(calls)
+    expect(answers.map(({ success }) => success)).toEqual([true, true, false, true, false])
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ used: 6 })
   })
 
   test('of several keys, each with a plan of its own: each is decided by its own', async () => {

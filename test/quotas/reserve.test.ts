@@ -402,6 +402,15 @@ describe('a plan', () => {
 })
 
 describe('dryRun', () => {
+  test('refuses a cost that is no number, also of what it would deny', async () => {
+    const { quota } = quotaOn(database, TEN['fixed window'], { dryRun: true })
+    const reserved = allowed(await quota.reserve('key', { rate: 11 }))
+    for (const actual of [Number.NaN, -1]) {
+      await expect(reserved.commit(actual)).rejects.toMatchObject({ code: 'INVALID_RATE' })
+    }
+    expect(await reserved.commit(3)).toMatchObject({ success: true })
+  })
+
   test('lets a reservation pass that it would deny, and gives back nothing for it', async () => {
     const { quota, rows } = quotaOn(database, TEN['fixed window'], { dryRun: true })
     await quota.limit('key', { rate: 8 })

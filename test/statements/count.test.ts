@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { rateLimitTables } from '../../schema/index.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { isTake, watch } from '../support/watch.ts'
@@ -26,6 +27,32 @@ describe('a check is one statement, and the first check of a key two', () => {
     })
   })
 })
+
+test.each([
+  ['alone', 'joined'],
+  ['joined', 'alone'],
+])(
+  'a call alone skips a row that is held, and one in a transaction waits for it: %s before %s',
+  async (...ways) => {
+    // Statements are kept for each table, so that only new ones are written for this test.
+    const name = `skips_${ways.join('_')}`
+    const tables = rateLimitTables({ ephemeral: name, durable: `${name}_durable` })
+    const ratelimit = new Ratelimit({ ...options, db: database.db, prefix: 'p', tables, autoMigrate: true })
+    await ratelimit.cleanup()
+    await database.rows(`insert into ${name} (prefix, key, expires_at) values ('p', 'key', now())`)
+    for (const way of [...ways, ...ways]) {
+      const skips: boolean[] = []
+      const look = (text: string) => isTake(text) && skips.push(text.includes('skip locked'))
+      if (way === 'alone') {
+        const { db } = watch(database.db, look)
+        await new Ratelimit({ ...options, db, prefix: 'p', tables }).limit('key')
+      } else {
+        await database.db.transaction((tx) => ratelimit.limit('key', { tx: watch(tx, look).db }))
+      }
+      expect(skips).toEqual([way === 'alone'])
+    }
+  },
+)
 
 test.each([
   ['one key', 1],
