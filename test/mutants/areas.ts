@@ -38,7 +38,7 @@ export const AREAS: readonly Area[] = [
     name: 'limitAll',
     files: /^check\/(add-up|all-or-nothing|limit-all)/,
     share: 1,
-    near: ['transactions/limit-all', 'quotas/dry-run', 'outages/limit-all', 'statements/calls'],
+    near: ['transactions/limit-all', 'outages/limit-all', 'statements/calls'],
   },
   {
     name: 'calendar',

@@ -63,8 +63,10 @@ async function tryAll(mutants: readonly Mutant[]): Promise<boolean> {
   })
   const queue = rest.values()
   const checked = new Set<string>()
+  const workshops: Workshop[] = []
   const work = async () => {
     const workshop = await Workshop.open(server)
+    workshops.push(workshop)
     for (const mutant of queue) {
       if (!checked.has(mutant.area)) {
         checked.add(mutant.area)
@@ -78,10 +80,13 @@ async function tryAll(mutants: readonly Mutant[]): Promise<boolean> {
       const seconds = ((performance.now() - startedAt) / 1000).toFixed(0)
       console.log(`${fates.size}/${mutants.length} ${fate} in ${seconds} s: ${lineOf(mutant)}`)
     }
-    await workshop.close()
   }
-  await Promise.all(Array.from({ length: Number(values.workers) }, work))
-  await server.stop()
+  try {
+    await Promise.all(Array.from({ length: Number(values.workers) }, work))
+  } finally {
+    await Promise.all(workshops.map((workshop) => workshop.close()))
+    await server.stop()
+  }
   report(fates)
   return ![...fates.values()].includes('survives')
 }
