@@ -160,6 +160,35 @@ describe.each([
     }
   })
 
+  test('keys of one prefix with plans of their own are decided each by its own', async () => {
+    const limit = limitOf(`${way} plans`, Ratelimit.fixedWindow(5, '1m'))
+    const limiter = Ratelimit.fixedWindow(100, '1m')
+    const requests = [
+      { ratelimit: limit, key: 'small', rate: 5 },
+      { ratelimit: limit, key: 'large', rate: 50, limiter },
+      { ratelimit: limit, key: 'bucket', limiter: Ratelimit.tokenBucket(1, '1m', 7) },
+    ]
+    const { success, results } = await limitAll(requests)
+    expect(success).toBe(true)
+    expect(results.map(({ limit, remaining }) => [limit, remaining])).toEqual([
+      [5, 0],
+      [100, 50],
+      [7, 6],
+    ])
+  })
+
+  test('what is given back to one key and taken from another at the same time', async () => {
+    const limit = limitOf(`${way} back`, Ratelimit.fixedWindow(5, '1m'))
+    for (const key of ['a', 'b']) await limit.limit(key, { rate: 3 })
+    const requests = [1, -2, 0].map((rate, i) => ({ ratelimit: limit, key: 'abc'[i] as string, rate }))
+    for (const all of [requests, requests.toReversed()]) {
+      expect(await limitAll(all)).toMatchObject({ success: true })
+    }
+    expect(await limit.getRemaining('a')).toMatchObject({ used: 5 })
+    expect(await limit.getRemaining('b')).toMatchObject({ used: 0 })
+    expect(await limit.getRemaining('c')).toMatchObject({ used: 0 })
+  })
+
   describe('calls for one row of limiters that report differently', () => {
     const limiter = Ratelimit.fixedWindow(10, '1m')
     function rowOf(name: string) {
