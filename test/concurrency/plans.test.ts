@@ -124,7 +124,7 @@ describe('no plan outlives the size of the table that it was made for', () => {
   }
 
   // A call reads its row to lock it and to write it, and once more where it has to ask again.
-  const FEW = 1000
+  const FEW = 2000
 
   test.each(Object.entries(kinds))('when it grows, shrinks and grows again: %s', async (_, call) => {
     await shrink()

@@ -66,7 +66,7 @@ test('waits until the call is allowed', async () => {
   await ratelimit.limit('key')
   const before = performance.now()
   expect(await letWait(ratelimit.blockUntilReady('key', '2m'))).toMatchObject({ success: true })
-  expect(performance.now() - before).toBe(60_000)
+  expect(performance.now() - before).toBeGreaterThanOrEqual(60_000)
 })
 
 test('gives the denial at once when the timeout cannot suffice', async () => {

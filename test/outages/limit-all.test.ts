@@ -70,7 +70,9 @@ describe.runIf(hasServer())('alone, on a server', () => {
     for (let i = 0; i < 5; i++) await expect(Ratelimit.limitAll(all)).rejects.toMatchObject({ code })
     proxy.fault = () => 'pass'
     expect(await charged(prefix)).toEqual([])
-    await Promise.all([all, all, all].map((again) => Ratelimit.limitAll(again)))
+    // The first answer ends the outage; then several go at once again.
+    await Ratelimit.limitAll(all)
+    await Promise.all([all, all].map((again) => Ratelimit.limitAll(again)))
     expect(await charged(prefix)).toEqual([3, 3])
     await end()
   })
