@@ -79,7 +79,11 @@ export class Ratelimit {
    * ```
    */
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
-    const { answer } = await this.#checker.answer(await this.#call(key, options), options.tx)
+    // Awaiting takes time even if there is nothing to wait for.
+    const call = this.#hashKeys
+      ? await this.#call(key, options)
+      : callOf(this.prefix, this.#limiter, key, options)
+    const { answer } = await this.#checker.answer(call, options.tx)
     return answer
   }
 

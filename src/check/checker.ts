@@ -56,14 +56,14 @@ export class Checker {
   }
 
   /** Answers the call, and tells what was paid for it. By `onError` it also answers during an outage. */
-  async answer(call: Call, tx: Database | undefined): Promise<Answered> {
-    try {
-      const outcome = await this.decide(call, tx)
-      return { answer: answerOf(outcome, this.config.reporting), paid: paymentOf(outcome) }
-    } catch (error) {
-      if (this.joined(tx)) throw error
-      return this.degrade(error, call)
-    }
+  answer(call: Call, tx: Database | undefined): Promise<Answered> {
+    const { reporting, degrading } = this.config
+    const answered = this.decide(call, tx).then((outcome) => ({
+      answer: answerOf(outcome, reporting),
+      paid: paymentOf(outcome),
+    }))
+    if (degrading.onError === 'throw' || this.joined(tx)) return answered
+    return answered.catch((error) => this.degrade(error, call))
   }
 
   /** Answers a call that failed outside of a transaction by `onError`, or throws its error. */
