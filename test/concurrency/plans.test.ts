@@ -52,6 +52,9 @@ describe('a prepared statement is planned once', () => {
 describe('no plan outlives the size of the table that it was made for', () => {
   const PREFIX = 'grown'
   const TABLE = 'rate_limit_ephemeral'
+  // One statement by an outdated plan reads as many. The calls of a test read far fewer, but the server counts
+  // late, and the reads of other sessions with them.
+  const ROWS = 30_000
   // Each stands for a process.
   const processes: { db: Db; ratelimit: Ratelimit }[] = []
   let news = 0
@@ -99,7 +102,7 @@ describe('no plan outlives the size of the table that it was made for', () => {
 
   async function grow(): Promise<void> {
     await database.script(`insert into ${TABLE} (prefix, key, tokens, last_refill, expires_at)
-      select '${PREFIX}', 'other ' || n, 5, now(), now() + interval '1 hour' from generate_series(1, 30000) as n`)
+      select '${PREFIX}', 'other ' || n, 5, now(), now() + interval '1 hour' from generate_series(1, ${ROWS}) as n`)
   }
 
   async function shrink(): Promise<void> {
@@ -123,17 +126,14 @@ describe('no plan outlives the size of the table that it was made for', () => {
     for (const { ratelimit } of processes) await check(ratelimit, 15)
   }
 
-  // A call reads its row to lock it and to write it, and once more where it has to ask again.
-  const FEW = 2000
-
   test.each(Object.entries(kinds))('when it grows, shrinks and grows again: %s', async (_, call) => {
     await shrink()
     await warm()
     for (let round = 0; round < 2; round++) {
       await grow()
       // The first call after it is the one that does not know yet.
-      expect(await readBy(call)).toBeLessThan(FEW)
-      expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(5 * FEW)
+      expect(await readBy(call)).toBeLessThan(ROWS)
+      expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(ROWS)
       await shrink()
       await warm()
     }
@@ -144,11 +144,11 @@ describe('no plan outlives the size of the table that it was made for', () => {
     await grow()
     await warm()
     await database.script(`analyze ${TABLE}`)
-    expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(5 * FEW)
+    expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(ROWS)
     await shrink()
     await warm()
     await database.script(`analyze ${TABLE}`)
     await grow()
-    expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(5 * FEW)
+    expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(ROWS)
   })
 })
