@@ -49,7 +49,9 @@ describe('a prepared statement is planned once', () => {
   })
 })
 
-describe('no plan outlives the size of the table that it was made for', () => {
+// Beside other tests, a call reads the whole table now and then; why is not known yet. Plans that outlive a
+// size read it in every try.
+describe('no plan outlives the size of the table that it was made for', { retry: 3 }, () => {
   const PREFIX = 'grown'
   const TABLE = 'rate_limit_ephemeral'
   // One statement by an outdated plan reads as many. The calls of a test read far fewer, but the server counts
