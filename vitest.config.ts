@@ -1,4 +1,5 @@
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
+import tsconfig from './tsconfig.json' with { type: 'json' }
 
 type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
 type Drizzle = '0.45' | '1.0'
@@ -45,14 +46,12 @@ function common(name: string, folders: readonly string[]) {
 }
 
 function resolved(drizzle: Drizzle) {
-  const source = (find: RegExp, file: string) => ({
-    find,
+  const entries = Object.entries(tsconfig.compilerOptions.paths).map(([entry, [file = '']]) => ({
+    find: new RegExp(`^${entry}$`),
     replacement: new URL(file, import.meta.url).pathname,
-  })
+  }))
   const alias = [
-    source(/^drizzle-ratelimit$/, 'src/index.ts'),
-    source(/^drizzle-ratelimit\/kysely$/, 'src/kysely.ts'),
-    source(/^drizzle-ratelimit\/schema$/, 'schema/index.ts'),
+    ...entries,
     ...(drizzle === '1.0' ? [{ find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }] : []),
   ]
   return { resolve: { alias } }

@@ -3,6 +3,7 @@ import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import tsconfig from '../../tsconfig.json' with { type: 'json' }
 
 // Every block of TypeScript in the documents and in the doc comments is a module that has to compile.
 
@@ -51,11 +52,12 @@ test('every example in the documents and the doc comments compiles', async () =>
         declaration: false,
         noPropertyAccessFromIndexSignature: false,
         types: [join(root, 'node_modules/@types/node')],
-        paths: {
-          'drizzle-ratelimit': [join(root, 'src/index.ts')],
-          'drizzle-ratelimit/schema': [join(root, 'schema/index.ts')],
-          'drizzle-ratelimit/kysely': [join(root, 'src/kysely.ts')],
-        },
+        paths: Object.fromEntries(
+          Object.entries(tsconfig.compilerOptions.paths).map(([entry, [file = '']]) => [
+            entry,
+            [join(root, file)],
+          ]),
+        ),
       },
       include: ['*.ts'],
     }),
