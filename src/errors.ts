@@ -57,3 +57,13 @@ export class RatelimitError extends Error {
     this.sqlState = details.sqlState
   }
 }
+
+/**
+ * The same error for one call. Calls that share a statement share its error, whose stack leads to none of
+ * them. One that is made where the call awaits has the call's own stack.
+ */
+export function ownError(error: unknown): unknown {
+  if (!(error instanceof RatelimitError)) return error
+  const { code, message, cause, sqlState } = error
+  return new RatelimitError(code, message, { ...(cause === undefined ? {} : { cause }), sqlState })
+}

@@ -15,6 +15,7 @@ import { checkerOf } from './check/setup.ts'
 import { cleanUp, reset } from './check/upkeep.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 import { type Duration, parseDuration } from './duration.ts'
+import { ownError } from './errors.ts'
 import type { Call } from './runtime/call.ts'
 import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
 
@@ -83,8 +84,12 @@ export class Ratelimit {
     const call = this.#hashKeys
       ? await this.#call(key, options)
       : callOf(this.prefix, this.#limiter, key, options)
-    const { answer } = await this.#checker.answer(call, options.tx)
-    return answer
+    try {
+      const { answer } = await this.#checker.answer(call, options.tx)
+      return answer
+    } catch (error) {
+      throw ownError(error)
+    }
   }
 
   /**
@@ -111,7 +116,12 @@ export class Ratelimit {
    * ```
    */
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
-    return reserve(this.#checker, await this.#call(key, options), options.tx)
+    const call = await this.#call(key, options)
+    try {
+      return await reserve(this.#checker, call, options.tx)
+    } catch (error) {
+      throw ownError(error)
+    }
   }
 
   /**
@@ -156,8 +166,12 @@ export class Ratelimit {
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
     const look = await this.#call(key, { ...options, rate: 0 })
-    const { call, decision } = await this.#checker.decide(look, options.tx)
-    return usageOf(call.limiter, decision)
+    try {
+      const { call, decision } = await this.#checker.decide(look, options.tx)
+      return usageOf(call.limiter, decision)
+    } catch (error) {
+      throw ownError(error)
+    }
   }
 
   /**
@@ -183,7 +197,12 @@ export class Ratelimit {
     const { signal, ...limitOptions } = options
     const timeoutMs = parseDuration(timeout, 'The timeout', 0)
     checkOption(!this.#checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
-    return blockUntilReady(this.#checker, await this.#call(key, limitOptions), timeoutMs, signal)
+    const call = await this.#call(key, limitOptions)
+    try {
+      return await blockUntilReady(this.#checker, call, timeoutMs, signal)
+    } catch (error) {
+      throw ownError(error)
+    }
   }
 
   /**

@@ -1,6 +1,7 @@
 import type { Connection } from '../database/connection.ts'
 import { runKept, runOnce } from '../database/run.ts'
 import type { Values } from '../database/statement.ts'
+import { timed } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Asked, type Asking, applies, askToLook, askToTake } from '../runtime/ask.ts'
 import type { Decision, Table } from '../runtime/call.ts'
@@ -75,7 +76,8 @@ async function lockAll(
     const { table } = ofTable[0] as RowRequest
     const names = namesOf(ofTable)
     const statement = kept(table.statements, `lock ${commit}`, () => lockStatement(table.table, commit))
-    const made = await runKept(tx, statement, ANY_SIZE, names)
+    const about = { prefix: undefined, statement: 'lock', keys: ofTable.length } as const
+    const made = await timed(about, () => runKept(tx, statement, ANY_SIZE, names))
     if (made.length > 0) inserted.push({ table, names })
   }
   return inserted

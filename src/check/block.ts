@@ -1,14 +1,26 @@
+import { channels } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
 import { wait } from '../runtime/wait.ts'
 import { answerOf } from './answer.ts'
 import type { Checker } from './checker.ts'
 import type { LimitResult } from './results.ts'
+import { watch } from './watch.ts'
 
 /**
  * Checks again and again, each time when the denial before it said, until the call is allowed or the time is
  * over. A timeout of 0 checks once.
  */
-export async function blockUntilReady(
+export function blockUntilReady(
+  checker: Checker,
+  call: Call,
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+): Promise<LimitResult> {
+  const answered = answerInTime(checker, call, timeoutMs, signal)
+  return watch([checker.watched(call, undefined)], answered, (answer) => [answer])
+}
+
+async function answerInTime(
   checker: Checker,
   call: Call,
   timeoutMs: number,
@@ -22,7 +34,9 @@ export async function blockUntilReady(
     const answer = await answerWithin(leftMs, checker, call, signal, denial)
     if (answer.success || answer === denial || performance.now() + answer.retryAfter > endsAt) return answer
     denial = answer
-    await wait(Math.max(answer.retryAfter, 1), signal)
+    const waitMs = Math.max(answer.retryAfter, 1)
+    channels.wait?.publish({ prefix: checker.config.namespace.prefix, key: call.key, waitMs })
+    await wait(waitMs, signal)
   }
 }
 

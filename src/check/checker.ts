@@ -2,6 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
+import { channels } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Call, Namespace, Pending, Request, Table } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
@@ -16,6 +17,7 @@ import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 import { Crowd } from './crowd.ts'
 import { type Answered, type Degrading, degraded } from './degrading.ts'
 import { DenyCache, forgetDenials, type Sent } from './deny-cache.ts'
+import { tellError, type Watched, watch } from './watch.ts'
 
 /** How a checker is made. */
 export interface CheckerConfig {
@@ -57,6 +59,18 @@ export class Checker {
 
   /** Answers the call, and tells what was paid for it. By `onError` it also answers during an outage. */
   answer(call: Call, tx: Database | undefined): Promise<Answered> {
+    const answered = this.#answer(call, tx)
+    if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return answered
+    return watch([this.watched(call, tx)], answered, ({ answer }) => [answer])
+  }
+
+  /** The call, as those who watch see it. */
+  watched(call: Call, tx: Database | undefined): Watched {
+    const { home, namespace } = this.config
+    return { prefix: namespace.prefix, call, joined: tx !== undefined || home.isTransaction }
+  }
+
+  #answer(call: Call, tx: Database | undefined): Promise<Answered> {
     const { reporting, degrading } = this.config
     const answered = this.decide(call, tx).then((outcome) => ({
       answer: answerOf(outcome, reporting),
@@ -68,8 +82,10 @@ export class Checker {
 
   /** Answers a call that failed outside of a transaction by `onError`, or throws its error. */
   degrade(error: unknown, call: Call): Answered {
-    const { reporting, degrading } = this.config
-    return degraded(error, call, degrading, reporting, this.clockMs())
+    const { reporting, degrading, namespace } = this.config
+    const answered = degraded(error, call, degrading, reporting, this.clockMs())
+    tellError(namespace.prefix, call, error)
+    return answered
   }
 
   /** Decides the call: without the database, in the caller's transaction, or together with others. */

@@ -10,6 +10,7 @@ import { answerOf } from './answer.ts'
 import { timedOut } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 import type { LimitAllResult, LimitResult } from './results.ts'
+import { watch } from './watch.ts'
 
 /** A valid call of a limiter. */
 export interface LimiterCall {
@@ -23,7 +24,12 @@ export interface LimiterCall {
  * @throws RatelimitError `INVALID_OPTION` for no calls, for limiters of different databases, and for a driver
  * without interactive transactions.
  */
-export async function decideAll(
+export function decideAll(calls: readonly LimiterCall[], tx: Database | undefined): Promise<LimitResult[]> {
+  const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
+  return watch(watched, answerTogether(calls, tx), (answers) => answers)
+}
+
+async function answerTogether(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
 ): Promise<LimitResult[]> {

@@ -2,6 +2,7 @@ import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { runOnce } from '../database/run.ts'
+import { timed } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
 import { removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
@@ -13,7 +14,9 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   const values = { prefix: namespace.prefix, key: call.key }
   try {
-    await runOn(checker, tx, ({ db }) => runOnce(db, statement, values))
+    await runOn(checker, tx, ({ db }) =>
+      timed({ prefix: namespace.prefix, statement: 'remove', keys: 1 }, () => runOnce(db, statement, values)),
+    )
   } finally {
     checker.forgetDenials(call.key)
   }

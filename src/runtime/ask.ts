@@ -3,6 +3,7 @@ import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import type { Connection } from '../database/connection.ts'
 import { type Row, run } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
+import { channels, type StatementMessage, timed } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
@@ -40,7 +41,7 @@ export type Answers = readonly (Decision | undefined)[]
 export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
   const [first] = asked
   if (asked.length === 1 && first) return askOne(asking, first, false)
-  return ask(asking, asked, { name: 'take', build: takeManyStatement, valuesOf: manyValues })
+  return ask(asking, asked, { name: 'take', does: 'take', build: takeManyStatement, valuesOf: manyValues })
 }
 
 /** Takes from, or adjusts, the row of one key; `waits` for it when another transaction holds it. */
@@ -48,6 +49,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
   const intent = one.request.purpose === 'adjust' ? 'adjust' : 'take'
   return ask(asking, [one], {
     name: `${intent} one ${waits}`,
+    does: intent,
     build: (source) => takeOneStatement({ ...source, intent, waits }),
     valuesOf: oneValues,
   })
@@ -58,6 +60,7 @@ export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolea
   const intent = asked[0]?.request.purpose === 'adjust' ? 'adjust' : 'take'
   return ask(asking, asked, {
     name: `make ${intent} ${waits}`,
+    does: 'make',
     build: (source) => makeStatement({ ...source, intent, waits }),
     valuesOf: manyValues,
     answersAll: waits,
@@ -66,12 +69,19 @@ export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolea
 
 /** Looks at the rows of many keys, which have one limiter. */
 export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
-  return ask(asking, asked, { name: 'look', build: lookStatement, valuesOf: manyValues, answersAll: true })
+  return ask(asking, asked, {
+    name: 'look',
+    does: 'look',
+    build: lookStatement,
+    valuesOf: manyValues,
+    answersAll: true,
+  })
 }
 
 /** A kind of statement. */
 interface Kind {
   readonly name: string
+  readonly does: StatementMessage['statement']
   build(source: TakeManySource): Statement
   valuesOf(asked: readonly Asked[]): Record<string, Value>
   /** Whether it answers for every key. */
@@ -81,7 +91,7 @@ interface Kind {
 async function ask(
   { connection, table, namespace, commit, clockMs, periodMs }: Asking,
   asked: readonly Asked[],
-  { name, build, valuesOf, answersAll = false }: Kind,
+  { name, does, build, valuesOf, answersAll = false }: Kind,
 ): Promise<Answers> {
   const { limiter } = (asked[0] as Asked).request
   const clock = clockMs ?? namespace.clock?.() ?? null
@@ -98,7 +108,10 @@ async function ask(
     const source = () => ({ table: table.table, rules: limiter, injectedClock, commit, guarded })
     return known ?? kept(table.statements, full, () => build(source()))
   }
-  const rows = await run(connection, table.size, statementFor, values, params)
+  const running = () => run(connection, table.size, statementFor, values, params)
+  const rows = await (channels.statement?.hasSubscribers
+    ? timed({ prefix: namespace.prefix, statement: does, keys: asked.length }, running)
+    : running())
   if (answersAll && rows.length < asked.length) {
     throw new RatelimitError('DATABASE', "The database's answer has no row for a key.")
   }

@@ -1,5 +1,6 @@
 import type { Database } from '../database/database.ts'
 import { runOnce } from '../database/run.ts'
+import { timed } from '../diagnostics.ts'
 import { kept } from '../statements/statements.ts'
 import { MAX_SWEPT, sweepStatement } from '../statements/sweep.ts'
 import type { Namespace, Table } from './call.ts'
@@ -53,7 +54,10 @@ export class Sweeper {
   async #sweep(clock: number | null): Promise<number> {
     const { table, statements } = this.#table
     const statement = kept(statements, 'sweep', () => sweepStatement(table))
-    const [row] = await runOnce(this.#db, statement, { prefix: this.#namespace.prefix, clock })
+    const { prefix } = this.#namespace
+    const [row] = await timed({ prefix, statement: 'sweep', keys: undefined }, () =>
+      runOnce(this.#db, statement, { prefix, clock }),
+    )
     return Number(row?.['deleted'])
   }
 }

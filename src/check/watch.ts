@@ -1,0 +1,47 @@
+import { channels } from '../diagnostics.ts'
+import { RatelimitError } from '../errors.ts'
+import type { Call } from '../runtime/call.ts'
+import type { LimitResult } from './results.ts'
+
+/** A call that somebody may watch. */
+export interface Watched {
+  readonly prefix: string
+  readonly call: Call
+  /** Whether it runs in a transaction of the caller's. */
+  readonly joined: boolean
+}
+
+/** Tells those who listen how calls were decided, or that they failed. */
+export async function watch<T>(
+  calls: readonly Watched[],
+  answered: Promise<T>,
+  answersOf: (answered: T) => readonly LimitResult[],
+): Promise<T> {
+  const startedAt = performance.now()
+  try {
+    const found = await answered
+    const durationMs = performance.now() - startedAt
+    for (const [place, answer] of answersOf(found).entries()) {
+      const each = calls[place]
+      if (each) tell(each, answer, durationMs)
+    }
+    return found
+  } catch (error) {
+    for (const { prefix, call } of calls) tellError(prefix, call, error)
+    throw error
+  }
+}
+
+/** Tells those who listen that a call failed, or was answered by `onError`. */
+export function tellError(prefix: string, { key }: Call, error: unknown): void {
+  if (error instanceof RatelimitError) channels.error?.publish({ prefix, key, error })
+}
+
+function tell({ prefix, call, joined }: Watched, answer: LimitResult, durationMs: number): void {
+  const { success, limit, remaining, retryAfter, degraded = false } = answer
+  const wouldDeny = answer.success && answer.wouldDeny !== undefined
+  channels.decision?.publish({
+    ...{ prefix, key: call.key, rate: call.rate, success, limit, remaining, retryAfter },
+    ...{ degraded, wouldDeny, joined, durationMs },
+  })
+}

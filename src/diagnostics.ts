@@ -1,0 +1,98 @@
+import type { RatelimitError } from './errors.ts'
+
+// What the package tells those who watch it. Node's built-in module is asked for at run time, because other
+// runtimes, and bundlers for them, do not have it.
+
+/** On `drizzle-ratelimit:decision`: a call was answered. */
+export interface DecisionMessage {
+  readonly prefix: string
+  readonly key: string
+  readonly rate: number
+  readonly success: boolean
+  readonly limit: number
+  readonly remaining: number
+  /** Milliseconds from now until the call would be allowed; 0 if it was. */
+  readonly retryAfter: number
+  /** Whether `onError` answered, because the database could not. */
+  readonly degraded: boolean
+  /** Whether `dryRun` let a call pass that the limit denies. */
+  readonly wouldDeny: boolean
+  /** Whether the call joined a transaction of the caller's. */
+  readonly joined: boolean
+  readonly durationMs: number
+}
+
+/** On `drizzle-ratelimit:wait`: `blockUntilReady` begins to wait. */
+export interface WaitMessage {
+  readonly prefix: string
+  readonly key: string
+  readonly waitMs: number
+}
+
+/** On `drizzle-ratelimit:error`: a call failed, or was answered by `onError`. */
+export interface ErrorMessage {
+  readonly prefix: string
+  readonly key: string
+  readonly error: RatelimitError
+}
+
+/** On `drizzle-ratelimit:statement`: a statement has run. One decides calls of many keys. */
+export interface StatementMessage {
+  /** Undefined for `lock`, which locks rows of several prefixes. */
+  readonly prefix: string | undefined
+  /**
+   * `take` decides on rows that exist, `make` on new ones, `adjust` gives back or charges into debt, `look`
+   * only reads. `lock` is the first statement of `limitAll`, `remove` resets a key, `sweep` deletes expired
+   * rows.
+   */
+  readonly statement: 'take' | 'make' | 'adjust' | 'look' | 'lock' | 'remove' | 'sweep'
+  /** Undefined for `sweep`. */
+  readonly keys: number | undefined
+  readonly durationMs: number
+  readonly failed: boolean
+}
+
+/** A channel of `node:diagnostics_channel`, whose types not every project has. */
+export interface Channel<Message> {
+  readonly hasSubscribers: boolean
+  publish(message: Message): void
+  subscribe(listener: (message: Message) => void): void
+  unsubscribe(listener: (message: Message) => void): void
+}
+
+const builtin = globalThis.process?.getBuiltinModule?.('node:diagnostics_channel')
+
+function channelOf<Message>(name: string): Channel<Message> | undefined {
+  // Only this package publishes on it.
+  return builtin?.channel(`drizzle-ratelimit:${name}`) as Channel<Message> | undefined
+}
+
+/** The channels; undefined where the runtime has none. Each message is made only if somebody listens. */
+export const channels: {
+  readonly decision: Channel<DecisionMessage> | undefined
+  readonly wait: Channel<WaitMessage> | undefined
+  readonly error: Channel<ErrorMessage> | undefined
+  readonly statement: Channel<StatementMessage> | undefined
+} = {
+  decision: channelOf('decision'),
+  wait: channelOf('wait'),
+  error: channelOf('error'),
+  statement: channelOf('statement'),
+}
+
+/** Runs a statement, and tells those who listen how long it took. */
+export async function timed<T>(
+  about: Omit<StatementMessage, 'durationMs' | 'failed'>,
+  run: () => Promise<T>,
+): Promise<T> {
+  if (!channels.statement?.hasSubscribers) return run()
+  const startedAt = performance.now()
+  let failed = true
+  try {
+    const result = await run()
+    failed = false
+    return result
+  } finally {
+    channels.statement?.publish({ ...about, durationMs: performance.now() - startedAt, failed })
+  }
+}

@@ -1,0 +1,87 @@
+import { type Attributes, type MeterProvider, metrics, trace } from '@opentelemetry/api'
+import { type Channel, channels, type DecisionMessage } from './diagnostics.ts'
+
+/** Where the measurements go. */
+export interface InstrumentOptions {
+  /** Default: the global one. */
+  readonly meterProvider?: MeterProvider
+}
+
+/**
+ * Turns what limiters do into OpenTelemetry metrics, and notes each decision on the span that is active.
+ *
+ * No metric and no span has a key, because keys may be people's addresses.
+ *
+ * - `ratelimit.decisions`: calls, by `ratelimit.prefix` and `ratelimit.outcome`
+ * - `ratelimit.decision.duration`, `ratelimit.statement.duration`, `ratelimit.wait.duration`: seconds
+ * - `ratelimit.statement.keys`: how many keys share a statement, by `ratelimit.statement`
+ * - `ratelimit.errors`: failed calls, by `ratelimit.prefix` and `error.type`
+ *
+ * Call it once, before or after limiters are made. It needs a runtime with `node:diagnostics_channel`; on
+ * others it does nothing.
+ *
+ * @returns A function that ends it.
+ *
+ * @example
+ * ```ts
+ * import { instrument } from 'drizzle-ratelimit/otel'
+ *
+ * const stop = instrument()
+ * ```
+ */
+export function instrument({ meterProvider = metrics }: InstrumentOptions = {}): () => void {
+  const meter = meterProvider.getMeter('drizzle-ratelimit')
+  const seconds = { unit: 's' }
+  const decisions = meter.createCounter('ratelimit.decisions', { unit: '{call}' })
+  const decided = meter.createHistogram('ratelimit.decision.duration', seconds)
+  const waited = meter.createHistogram('ratelimit.wait.duration', seconds)
+  const errors = meter.createCounter('ratelimit.errors', { unit: '{call}' })
+  const ran = meter.createHistogram('ratelimit.statement.duration', seconds)
+  const shared = meter.createHistogram('ratelimit.statement.keys', { unit: '{key}' })
+
+  const endings = [
+    listen(channels.decision, (message) => {
+      const attributes = { 'ratelimit.prefix': message.prefix, 'ratelimit.outcome': outcomeOf(message) }
+      decisions.add(1, attributes)
+      decided.record(message.durationMs / 1000, attributes)
+      trace.getActiveSpan()?.setAttributes({ ...attributes, ...numbersOf(message) })
+    }),
+    listen(channels.wait, ({ prefix, waitMs }) => {
+      waited.record(waitMs / 1000, { 'ratelimit.prefix': prefix })
+    }),
+    listen(channels.error, ({ prefix, error }) => {
+      errors.add(1, { 'ratelimit.prefix': prefix, 'error.type': error.code })
+    }),
+    listen(channels.statement, ({ statement, keys, durationMs, failed }) => {
+      const attributes = { 'ratelimit.statement': statement, 'ratelimit.failed': failed }
+      ran.record(durationMs / 1000, attributes)
+      if (keys !== undefined) shared.record(keys, { 'ratelimit.statement': statement })
+    }),
+  ]
+  return () => {
+    for (const end of endings) end()
+  }
+}
+
+function outcomeOf({ degraded, success, wouldDeny }: DecisionMessage): string {
+  if (degraded) return success ? 'degraded allowed' : 'degraded denied'
+  if (wouldDeny) return 'would deny'
+  return success ? 'allowed' : 'denied'
+}
+
+function numbersOf({ limit, remaining, retryAfter }: DecisionMessage): Attributes {
+  return {
+    'ratelimit.limit': limit,
+    'ratelimit.remaining': remaining,
+    ...(Number.isFinite(retryAfter) ? { 'ratelimit.retry_after': retryAfter / 1000 } : {}),
+  }
+}
+
+/** Listens to a channel that the runtime may lack; gives what ends it. */
+function listen<Message>(
+  channel: Channel<Message> | undefined,
+  listener: (message: Message) => void,
+): () => void {
+  channel?.subscribe(listener)
+  return () => channel?.unsubscribe(listener)
+}
