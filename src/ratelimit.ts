@@ -8,8 +8,8 @@ import { unlimited } from './algorithms/unlimited.ts'
 import { usageOf } from './check/answer.ts'
 import { blockUntilReady } from './check/block.ts'
 import type { Checker } from './check/checker.ts'
-import { combined, decideAll } from './check/limit-all.ts'
-import { type Reserved, reserve } from './check/reservation.ts'
+import { combined, decideAll, type LimiterCall } from './check/limit-all.ts'
+import { type Reserved, type ReservedAll, reserve, reserveAll } from './check/reservation.ts'
 import type { LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
 import { cleanUp, reset } from './check/upkeep.ts'
@@ -40,14 +40,15 @@ import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
 export class Ratelimit {
   /** The limiter's namespace. */
   readonly prefix: string
-  readonly #limiter: Limiter
+  /** The limit of calls that name no other. */
+  readonly limiter: Limiter
   readonly #checker: Checker
   readonly #hashKeys: boolean
 
   constructor(config: RatelimitConfig) {
     checkConfig(config)
     this.prefix = config.prefix
-    this.#limiter = config.limiter
+    this.limiter = config.limiter
     this.#checker = checkerOf(config)
     this.#hashKeys = config.hashKeys ?? false
   }
@@ -83,7 +84,7 @@ export class Ratelimit {
     // Awaiting takes time even if there is nothing to wait for.
     const call = this.#hashKeys
       ? await this.#call(key, options)
-      : callOf(this.prefix, this.#limiter, key, options)
+      : callOf(this.prefix, this.limiter, key, options)
     try {
       const { answer } = await this.#checker.answer(call, options.tx)
       return answer
@@ -151,11 +152,36 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
-    const calls = requests.map(async ({ ratelimit, key, rate, limiter }) => ({
-      checker: ratelimit.#checker,
-      call: await ratelimit.#call(key, { rate, limiter }),
-    }))
-    return combined(requests, await decideAll(await Promise.all(calls), options.tx))
+    return combined(requests, await decideAll(await Ratelimit.#callsOf(requests), options.tx))
+  }
+
+  /**
+   * Charges several limits, or none, as {@link Ratelimit.limitAll} does, until it is known whether the work
+   * counts: `release()` gives everything back to the windows that paid.
+   *
+   * A crash before that leaves all charged.
+   *
+   * @throws RatelimitError what {@link Ratelimit.limitAll} throws; `INVALID_RATE` for a negative rate.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const perAddress: Ratelimit
+   * declare const perAccount: Ratelimit
+   * declare function signIn(): Promise<boolean>
+   * const attempt = await Ratelimit.reserveAll([
+   *   { ratelimit: perAddress, key: '192.0.2.1' },
+   *   { ratelimit: perAccount, key: 'ada@example.com' },
+   * ])
+   * if (attempt.success && (await signIn())) await attempt.release() // only failures count
+   * ```
+   */
+  static async reserveAll(
+    requests: readonly LimitRequest[],
+    options: Pick<CallOptions, 'tx'> = {},
+  ): Promise<ReservedAll<LimitRequest>> {
+    return reserveAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
 
   /**
@@ -225,8 +251,16 @@ export class Ratelimit {
     return cleanUp(this.#checker)
   }
 
+  static #callsOf(requests: readonly LimitRequest[]): Promise<LimiterCall[]> {
+    const calls = requests.map(async ({ ratelimit, key, rate, limiter }) => ({
+      checker: ratelimit.#checker,
+      call: await ratelimit.#call(key, { rate, limiter }),
+    }))
+    return Promise.all(calls)
+  }
+
   #call(key: string, options: LimitOptions): Call | Promise<Call> {
-    const callWith = (stored: string) => callOf(this.prefix, this.#limiter, stored, options)
+    const callWith = (stored: string) => callOf(this.prefix, this.limiter, stored, options)
     return this.#hashKeys ? hashedKey(key).then(callWith) : callWith(key)
   }
 }

@@ -135,8 +135,19 @@ export type Params = Numbers<string> & Numbers<CommonParam>
 /** A limit, as the functions on `Ratelimit` make it. */
 export type Limiter = StoredLimiter | Unlimited
 
+/** What can be told of a limit without the database: for headers, and for pages that list plans. */
+export interface Described {
+  /** The capacity: `tokens` or `maxTokens`, of `gcra` its `burst`; `Infinity` of `unlimited`. */
+  readonly limit: number
+  /**
+   * Milliseconds: of a fixed or sliding window its length, of a bucket the time from empty to full. Undefined
+   * for the calendar, whose periods have different lengths, and for `unlimited`.
+   */
+  readonly windowMs: number | undefined
+}
+
 /** An algorithm with its parameters: a limit that is counted in a row. */
-export interface StoredLimiter extends Rules {
+export interface StoredLimiter extends Rules, Described {
   readonly stored: true
   readonly params: Params
   /** Equal for two limiters that are the same limit. */
@@ -146,7 +157,7 @@ export interface StoredLimiter extends Rules {
 }
 
 /** No limit: there is no row, and no statement is run. */
-export interface Unlimited {
+export interface Unlimited extends Described {
   readonly stored: false
   readonly algorithm: Answering<StateColumn, string, Partial<Numbers<StateColumn>>>
   readonly params: Params

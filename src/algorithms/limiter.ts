@@ -17,7 +17,16 @@ export function limiterOf(
   const expiryGridMs = Math.max(MIN_GRID_MS, Math.floor(own.periodMs / GRID_SHARE))
   const params = { ...own, expiryGridMs }
   const signature = `${algorithm.name} ${Object.values(own).join()} ${name}`
-  return { stored: true, algorithm, params, signature, startsFull: startsFull(algorithm, params), ...periods }
+  return {
+    stored: true,
+    algorithm,
+    params,
+    signature,
+    startsFull: startsFull(algorithm, params),
+    limit: own.limit,
+    windowMs: periods.periodAt ? undefined : own.periodMs,
+    ...periods,
+  }
 }
 
 function startsFull({ numbers }: AnyAlgorithm, params: Params): boolean {

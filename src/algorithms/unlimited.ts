@@ -4,6 +4,8 @@ const INFINITY = Number.POSITIVE_INFINITY
 
 const UNLIMITED: Unlimited = {
   stored: false,
+  limit: INFINITY,
+  windowMs: undefined,
   algorithm: {
     name: 'unlimited',
     kind: 'bucket',

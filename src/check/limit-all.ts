@@ -6,10 +6,11 @@ import { commitTogether } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, fits, found, takeAllOrNone } from './all-or-nothing.ts'
-import { answerOf } from './answer.ts'
+import { answerOf, paymentOf } from './answer.ts'
 import { timedOut } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
-import type { LimitAllResult, LimitResult } from './results.ts'
+import type { Answered } from './degrading.ts'
+import type { LimitAllResult } from './results.ts'
 import { watch } from './watch.ts'
 
 /** A valid call of a limiter. */
@@ -19,20 +20,18 @@ export interface LimiterCall {
 }
 
 /**
- * Decides all calls together: all are consumed, or none is. Gives their answers in their order.
+ * Decides all calls together: all are consumed, or none is. Gives their answers in their order, and what was
+ * paid for each if all are allowed.
  *
  * @throws RatelimitError `INVALID_OPTION` for no calls, for limiters of different databases, and for a driver
  * without interactive transactions.
  */
-export function decideAll(calls: readonly LimiterCall[], tx: Database | undefined): Promise<LimitResult[]> {
+export function decideAll(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
   const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
-  return watch(watched, answerTogether(calls, tx), (answers) => answers)
+  return watch(watched, answerTogether(calls, tx), (all) => all.map(({ answer }) => answer))
 }
 
-async function answerTogether(
-  calls: readonly LimiterCall[],
-  tx: Database | undefined,
-): Promise<LimitResult[]> {
+async function answerTogether(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
   const checkers = [...new Set(calls.map(({ checker }) => checker))]
   const [first] = checkers
   checkOption(first !== undefined, 'limitAll needs at least one request.')
@@ -50,11 +49,11 @@ async function answerTogether(
       ? await takeAllOrNone(joined, rows, 'as the session')
       : await decideAlone(checkers, rows)
     const answers = answersOf(charges, rowOf, decisions)
-    return answerAll(calls, () => answers.shift() as LimitResult)
+    return answerAll(calls, () => answers.shift() as Answered)
   } catch (error) {
     // If one of the limiters throws errors, an answer of the others would be worth nothing.
     if (joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
-    return answerAll(calls, ({ checker, call }) => checker.degrade(error, call).answer)
+    return answerAll(calls, ({ checker, call }) => checker.degrade(error, call))
   } finally {
     for (const { checker, call } of calls) checker.followUpJoined(call)
   }
@@ -63,12 +62,13 @@ async function answerTogether(
 /** The answers in the order of the calls. Those without a limit are answered here. */
 function answerAll(
   calls: readonly LimiterCall[],
-  answerLimited: (call: LimiterCall) => LimitResult,
-): LimitResult[] {
+  answerLimited: (call: LimiterCall) => Answered,
+): Answered[] {
   return calls.map((each) => {
     const { checker, call } = each
     if (isRequest(call)) return answerLimited(each)
-    return answerOf(unlimitedOutcome(call, checker.clockMs()), checker.config.reporting)
+    const outcome = unlimitedOutcome(call, checker.clockMs())
+    return { answer: answerOf(outcome, checker.config.reporting), paid: paymentOf(outcome) }
   })
 }
 
@@ -101,7 +101,7 @@ function answersOf(
   charges: readonly Charge[],
   rowOf: ReadonlyMap<Charge, RowRequest>,
   { looks, taken }: Decisions,
-): LimitResult[] {
+): Answered[] {
   // Of calls that are added up, the first one tells which thresholds were crossed.
   const told = new Set<RowRequest>()
   return charges.map((charge) => {
@@ -110,19 +110,24 @@ function answersOf(
     const reporting = { dryRun, thresholds: told.has(row) ? [] : thresholds }
     told.add(row)
     const decision = taken.get(row)
-    if (decision) return answerOf({ call: row, decision, place: 0 }, reporting)
+    if (decision) {
+      const paid = paymentOf({ call: charge.request, decision, place: 0 })
+      return { answer: answerOf({ call: row, decision, place: 0 }, reporting), paid }
+    }
     // Nothing was taken: a limit that would allow says what it has.
     const look = found(looks, row)
     const call: RowRequest = fits(row, look) ? { ...row, rate: 0, purpose: 'look' } : row
-    return answerOf({ call, decision: { ...look, granted: 0 }, place: 0 }, reporting)
+    const outcome = { call, decision: { ...look, granted: 0 }, place: 0 }
+    return { answer: answerOf(outcome, reporting), paid: { rate: 0, windowStart: null } }
   })
 }
 
 /** The answer of several checks. */
 export function combined<Request>(
   requests: readonly Request[],
-  results: readonly LimitResult[],
+  answered: readonly Answered[],
 ): LimitAllResult<Request> {
+  const results = answered.map(({ answer }) => answer)
   return {
     success: results.every(({ success }) => success),
     results,

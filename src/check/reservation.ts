@@ -5,7 +5,9 @@ import type { Call } from '../runtime/call.ts'
 import { callOf } from '../validate.ts'
 import { answerOf, type Payment } from './answer.ts'
 import type { Checker } from './checker.ts'
-import type { Allowed, Denied, LimitResult } from './results.ts'
+import type { Answered } from './degrading.ts'
+import { combined, decideAll, type LimiterCall } from './limit-all.ts'
+import type { Allowed, Denied, LimitAllResult, LimitResult } from './results.ts'
 
 /** An estimate that is charged, and waits for the cost that it stands for. */
 export interface Reservation {
@@ -29,12 +31,50 @@ export interface Reservation {
 /** The answer of `Ratelimit.reserve`. A denial needs no settling. */
 export type Reserved = (Allowed & Reservation) | Denied
 
+/** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
+export type ReservedAll<Request> = LimitAllResult<Request> & {
+  /**
+   * Gives everything back to the windows that paid, each limit by a statement of its own. If it throws, it may
+   * be called again, for what was not given back. Does nothing after a denial.
+   *
+   * @throws RatelimitError what {@link Reservation.release} throws.
+   */
+  release(): Promise<void>
+}
+
 /** Charges the call's rate, to be settled. */
 export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx']): Promise<Reserved> {
-  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
-  const { answer, paid } = await checker.answer(call, tx)
-  if (!answer.success) return answer
+  checkReserved(call)
+  const answered = await checker.answer(call, tx)
+  const { answer } = answered
+  return answer.success ? { ...answer, ...reservationOf({ checker, call }, answered) } : answer
+}
 
+/** Charges the rates of all calls or none, to be given back together. */
+export async function reserveAll<Request>(
+  requests: readonly Request[],
+  calls: readonly LimiterCall[],
+  tx: CallOptions['tx'],
+): Promise<ReservedAll<Request>> {
+  for (const { call } of calls) checkReserved(call)
+  const answered = await decideAll(calls, tx)
+  const answer = combined(requests, answered)
+  const charged = answer.success ? calls : []
+  let unsettled = charged.map((call, place) => reservationOf(call, answered[place] as Answered))
+  const release = async () => {
+    const settled = await Promise.allSettled(unsettled.map((reservation) => reservation.release()))
+    unsettled = unsettled.filter((_, place) => settled[place]?.status === 'rejected')
+    for (const outcome of settled) if (outcome.status === 'rejected') throw outcome.reason
+  }
+  return { ...answer, release }
+}
+
+function checkReserved({ rate }: Call): void {
+  if (rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
+}
+
+function reservationOf({ checker, call }: LimiterCall, { answer, paid }: Answered): Reservation {
+  const wasCharged = !(answer.success && answer.wouldDeny)
   let isSettled = false
   const commit = async (actual: number, options: CallOptions = {}): Promise<LimitResult> => {
     if (isSettled) {
@@ -48,7 +88,7 @@ export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx'
       const unpaid = actual - paid.rate
       // A dry run never charges a call that it would have denied. What may not have been charged is not given
       // back.
-      const difference = answer.wouldDeny || (answer.degraded && unpaid < 0) ? 0 : unpaid
+      const difference = !wasCharged || (answer.degraded && unpaid < 0) ? 0 : unpaid
       const settlement = settlementOf(
         checker,
         call,
@@ -61,7 +101,7 @@ export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx'
       throw error
     }
   }
-  return { ...answer, commit, release: (options) => commit(0, options) }
+  return { commit, release: (options) => commit(0, options) }
 }
 
 /** The call that charges what is missing, or gives the rest back to the window that paid. */
