@@ -10,6 +10,8 @@ const ARITHMETIC = ['answers', 'quotas']
 const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
 /** What several connections do. PGlite has one: it proves SQL only. */
 const CONCURRENCY = ['concurrency']
+/** Limited routes of the frameworks. */
+const ROUTES = ['http']
 /** What needs no database of a driver: single modules, and what is shipped and written. */
 const ONCE = ['alone', 'package']
 
@@ -63,10 +65,10 @@ const config: ViteUserConfig = defineConfig({
     maxWorkers: 2,
     projects: [
       once(),
-      database('pglite', '0.45', CONTRACT, ARITHMETIC),
+      database('pglite', '0.45', CONTRACT, ARITHMETIC, ROUTES),
       database('pglite', '1.0', CONTRACT),
       database('node-postgres', '0.45', CONTRACT),
-      database('node-postgres', '1.0', CONTRACT, ARITHMETIC, CONCURRENCY),
+      database('node-postgres', '1.0', CONTRACT, ARITHMETIC, CONCURRENCY, ROUTES),
       database('postgres-js', '0.45', CONTRACT, CONCURRENCY),
       database('postgres-js', '1.0', CONTRACT),
     ],

@@ -15,6 +15,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/check'],
   ['src/ratelimit.ts', 'src/usage.ts'],
   ['src/index.ts', 'src/kysely.ts', 'src/otel.ts'],
+  ['src/http'],
 ]
 
 function floorOf(file: string): number {

@@ -1,0 +1,101 @@
+import ipaddr from 'ipaddr.js'
+import { RatelimitError } from '../errors.ts'
+import { checkOption } from '../validate.ts'
+
+/** What is read of a request: one of Node's servers, or one of Fetch. */
+export interface AddressedRequest {
+  readonly headers:
+    | { get(name: string): string | null }
+    | Readonly<Record<string, string | readonly string[] | undefined>>
+  readonly socket?: { readonly remoteAddress?: string | undefined } | null
+}
+
+/** How to find the client. */
+export interface ClientKeyOptions {
+  /**
+   * How many proxies stand between the client and this server; each adds the address that it sees to
+   * `X-Forwarded-For`. Nobody may be able to reach the server past them. Default: `0`, the header is ignored.
+   */
+  readonly trustedHops?: number
+  /**
+   * How many leading bits of an IPv6 address tell clients apart, from 1 to 128. One client usually has a whole
+   * subnet. Default: `64`.
+   */
+  readonly ipv6Subnet?: number
+  /** The address of the connection, for requests of Fetch, which do not have it. Default: the socket's. */
+  readonly address?: string | undefined
+}
+
+/**
+ * The client's address as a key, such as `192.0.2.1` or `2001:db8::/64`.
+ *
+ * An IPv4 address that is written as IPv6 is IPv4. An entry that is no address is passed over towards this
+ * server, so that nobody chooses their key by writing nonsense.
+ *
+ * @throws RatelimitError `INVALID_KEY` if not even the connection has an address, so that such requests never
+ * share a key; `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * import { createServer } from 'node:http'
+ * import { clientKey } from 'drizzle-ratelimit/http'
+ * import { api } from './app.ts'
+ *
+ * createServer(async (request, response) => {
+ *   const { success } = await api.limit(clientKey(request, { trustedHops: 1 })) // behind one load balancer
+ *   response.writeHead(success ? 200 : 429).end()
+ * })
+ * ```
+ */
+export function clientKey(request: AddressedRequest, options: ClientKeyOptions = {}): string {
+  const { trustedHops = 0, ipv6Subnet = 64, address = request.socket?.remoteAddress } = options
+  checkOption(
+    Number.isSafeInteger(trustedHops) && trustedHops >= 0,
+    'trustedHops must be a whole number from 0 on.',
+  )
+  checkOption(
+    Number.isInteger(ipv6Subnet) && ipv6Subnet >= 1 && ipv6Subnet <= 128,
+    'ipv6Subnet must be a whole number from 1 to 128.',
+  )
+  const forwarded = trustedHops > 0 ? forwardedFor(request) : []
+  // The last entry is the one that the nearest proxy has written.
+  const believed = [...forwarded, address].slice(-trustedHops - 1)
+  for (const candidate of believed) {
+    const parsed = parse(candidate)
+    if (parsed) return keyOf(parsed, ipv6Subnet)
+  }
+  throw new RatelimitError('INVALID_KEY', 'The request has no address.')
+}
+
+function forwardedFor({ headers }: AddressedRequest): string[] {
+  const name = 'x-forwarded-for'
+  const value = isFetch(headers) ? headers.get(name) : headers[name]
+  return (value ?? []).toString().split(',')
+}
+
+function isFetch(headers: AddressedRequest['headers']): headers is { get(name: string): string | null } {
+  return typeof headers.get === 'function'
+}
+
+type Address = ipaddr.IPv4 | ipaddr.IPv6
+
+function parse(written: string | undefined): Address | undefined {
+  const text = withoutPort(written?.trim() ?? '')
+  // Other ways to write IPv4, such as octal ones, are read differently by different programs.
+  if (ipaddr.IPv4.isValidFourPartDecimal(text)) return ipaddr.IPv4.parse(text)
+  return ipaddr.IPv6.isValid(text) ? ipaddr.process(text) : undefined
+}
+
+/** Some proxies write `192.0.2.1:443` and `[2001:db8::1]:443`. */
+function withoutPort(text: string): string {
+  const [, bracketed, plain] = /^(?:\[([^\]]*)\]|([^:]*))(?::\d+)?$/.exec(text) ?? []
+  return bracketed ?? plain ?? text
+}
+
+function keyOf(address: Address, ipv6Subnet: number): string {
+  if (address.kind() === 'ipv4') return address.toString()
+  // Without the zone, which says nothing outside of one machine.
+  const whole = ipaddr.fromByteArray(address.toByteArray()).toString()
+  if (ipv6Subnet === 128) return whole
+  return `${ipaddr.IPv6.networkAddressFromCIDR(`${whole}/${ipv6Subnet}`)}/${ipv6Subnet}`
+}

@@ -1,0 +1,161 @@
+import type { Denied, LimitResult } from '../check/results.ts'
+import { RatelimitError } from '../errors.ts'
+import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
+import { checkOption } from '../validate.ts'
+import { type Check, headersOfAll, type RateLimitHeaders, retryAfter } from './headers.ts'
+import type { GuardOptions, RequestAnswer, RequestDenied, RouteLimit } from './options.ts'
+import { tightest } from './policy.ts'
+import { type Problem, problemOf } from './problem.ts'
+import { type Route, rateIn } from './routes.ts'
+
+/** The request may go on. */
+export interface Passed {
+  readonly success: true
+  /** Undefined if no limit was asked. */
+  readonly answer: RequestAnswer | undefined
+  readonly headers: RateLimitHeaders
+  /**
+   * To be called when it is known whether the request failed, and not if that is never known. Gives back what
+   * does not count. It rejects only if `onError` throws.
+   */
+  settle(failed: boolean): Promise<void>
+}
+
+/** The request is to be answered with the problem. */
+export interface Refused {
+  readonly success: false
+  readonly answer: RequestDenied
+  readonly headers: RateLimitHeaders
+  readonly problem: Problem
+}
+
+/** Decides on one request after another. */
+export type Guard<Context> = (context: Context) => Promise<Passed | Refused>
+
+/**
+ * The core of every adapter.
+ *
+ * @param routeOf The route of a request, for tables of rates.
+ * @throws RatelimitError `INVALID_OPTION`. The guard throws what the application's functions throw,
+ * `INVALID_KEY` and `INVALID_RATE`, and by `onError` what `Ratelimit.limit` throws.
+ */
+export function guardOf<Context>(
+  options: GuardOptions<Context>,
+  routeOf: (context: Context) => Route,
+): Guard<Context> {
+  const { skip, count = 'all', headers: standard = 'draft-8', onError } = options
+  const limits = options.limits ?? [options]
+  checkOption(limits.length > 0, 'limits must not be empty.')
+  for (const limit of limits) checkRouteLimit(limit)
+  checkOption(
+    ['all', 'failures', 'successes'].includes(count),
+    "count must be 'all', 'failures' or 'successes'.",
+  )
+  const counts = (failed: boolean) => count === 'all' || failed === (count === 'failures')
+
+  return async (context) => {
+    const isSkipped = (await skip?.(context)) ?? false
+    const requests = isSkipped ? [] : await requestsOf(limits, context, routeOf)
+    const charged = await charge(requests, count === 'all').catch((error: unknown): Charged => {
+      const verdict = isMistake(error) ? 'throw' : (onError?.(error, context) ?? 'throw')
+      if (verdict === 'throw') throw error
+      return verdict === 'deny' ? { results: requests.map(unavailable) } : { results: [] }
+    })
+    const { results, release } = charged
+    const [first, ...others] = results
+    if (!first) return { success: true, answer: undefined, headers: {}, settle: async () => {} }
+
+    const shown = tightest([first, ...others])
+    const checks = results.map((result, place): Check => [result, policyOf(requests[place] as LimitRequest)])
+    const headers = standard ? headersOfAll(checks, shown, { standard }) : retryAfter(shown)
+    if (!shown.success) {
+      const violated = checks.flatMap(([{ success }, { prefix }]) => (success ? [] : [prefix]))
+      return { success: false, answer: { ...shown, results }, headers, problem: problemOf(shown, violated) }
+    }
+    const settle = async (failed: boolean) => {
+      if (counts(failed)) return
+      try {
+        await release?.()
+      } catch (error) {
+        onError?.(error, context)
+      }
+    }
+    return { success: true, answer: { ...shown, results }, headers, settle }
+  }
+}
+
+function checkRouteLimit<Context>({ ratelimit, key }: RouteLimit<Context>): void {
+  checkOption(ratelimit instanceof Ratelimit, 'ratelimit must be a Ratelimit.')
+  checkOption(typeof key === 'function', 'key must be a function.')
+}
+
+/** The checks that a request needs; those that cost nothing are left out. */
+async function requestsOf<Context>(
+  limits: readonly RouteLimit<Context>[],
+  context: Context,
+  routeOf: (context: Context) => Route,
+): Promise<LimitRequest[]> {
+  const requests = limits.map(async (limit): Promise<LimitRequest | undefined> => {
+    const rate = await rateOf(limit, context, routeOf)
+    if (rate === 0) return undefined
+    const key = await limit.key(context)
+    if (!key)
+      throw new RatelimitError('INVALID_KEY', 'The request has no key: return one, or skip the request.')
+    const limiter = typeof limit.limiter === 'function' ? await limit.limiter(context) : limit.limiter
+    return { ratelimit: limit.ratelimit, key, rate, limiter }
+  })
+  return (await Promise.all(requests)).filter((request) => request !== undefined)
+}
+
+async function rateOf<Context>(
+  { rate = 1 }: RouteLimit<Context>,
+  context: Context,
+  routeOf: (context: Context) => Route,
+): Promise<number> {
+  const amount = typeof rate === 'object' ? rateIn(rate, routeOf(context)) : rate
+  const cost = typeof amount === 'function' ? await amount(context) : amount
+  // A request must not give back.
+  if (!(cost >= 0)) throw new RatelimitError('INVALID_RATE', 'What a request costs is a number from 0 on.')
+  return cost
+}
+
+/** The answers to a request's checks, and how to give back what they have charged. */
+interface Charged {
+  readonly results: readonly LimitResult[]
+  release?(): Promise<unknown>
+}
+
+async function charge(requests: readonly LimitRequest[], isFinal: boolean): Promise<Charged> {
+  const [request, ...others] = requests
+  if (!request) return { results: [] }
+  if (others.length > 0) return isFinal ? Ratelimit.limitAll(requests) : Ratelimit.reserveAll(requests)
+  const { ratelimit, key, ...options } = request
+  if (isFinal) return { results: [await ratelimit.limit(key, options)] }
+  const reserved = await ratelimit.reserve(key, options)
+  if (!reserved.success) return { results: [reserved] }
+  const { commit, release, ...answer } = reserved
+  return { results: [answer], release: () => release() }
+}
+
+function isMistake(error: unknown): boolean {
+  return error instanceof RatelimitError && error.code.startsWith('INVALID_')
+}
+
+function policyOf({ ratelimit, limiter = ratelimit.limiter }: LimitRequest): Check[1] {
+  return { prefix: ratelimit.prefix, limiter }
+}
+
+/** When to ask again if `onError` denies. */
+const RETRY_MS = 1_000
+
+function unavailable(request: LimitRequest): Denied {
+  const { limit } = policyOf(request).limiter
+  return {
+    success: false,
+    limit,
+    remaining: 0,
+    reset: Date.now() + RETRY_MS,
+    retryAfter: RETRY_MS,
+    degraded: true,
+  }
+}

@@ -1,0 +1,22 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import type { LimitResult } from '../check/results.ts'
+
+/** The limit behind an answer: a `Ratelimit`, or its prefix with the limiter that a call named. */
+export interface Policy {
+  /** The policy's name in headers and problem documents. */
+  readonly prefix: string
+  readonly limiter: Limiter
+}
+
+/**
+ * The answer that a client has to keep to: of the denials the one that lasts longest, otherwise the one that
+ * has least left.
+ */
+export function tightest<Answer extends LimitResult>(results: readonly [Answer, ...Answer[]]): Answer {
+  return results.reduce((one, other) => (isTighter(other, one) ? other : one))
+}
+
+function isTighter(one: LimitResult, other: LimitResult): boolean {
+  if (one.success !== other.success) return other.success
+  return one.success ? one.remaining < other.remaining : one.retryAfter > other.retryAfter
+}

@@ -1,0 +1,303 @@
+import { describe, expect, test } from 'vitest'
+import { guardOf } from '../../src/http/guard.ts'
+import type { GuardOptions } from '../../src/http/options.ts'
+import { type Limiter, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+const clock = new TestClock()
+
+/** A request of a framework that does not exist. */
+interface Context {
+  readonly user?: string
+  readonly method?: string
+  readonly path?: string
+  readonly plan?: Limiter
+}
+
+const key = ({ user }: Context) => user
+const ada: Context = { user: 'ada' }
+
+let prefixes = 0
+function limitOf(
+  tokens: number,
+  db = database.db as ConstructorParameters<typeof Ratelimit>[0]['db'],
+): Ratelimit {
+  const limiter = Ratelimit.fixedWindow(tokens, '1m')
+  return new Ratelimit({
+    db,
+    limiter,
+    prefix: `guard ${prefixes++}`,
+    clock: clock.now,
+    cleanupProbability: 0,
+  })
+}
+
+function guard(options: GuardOptions<Context>) {
+  return guardOf(options, ({ method, path = '/' }) => ({ method, path }))
+}
+
+const AWAY = {
+  UNREACHABLE: { code: 'ECONNREFUSED', syscall: 'connect' },
+  MISSING_TABLE: { code: '42P01' },
+} as const
+
+function failing(code: keyof typeof AWAY): Ratelimit {
+  const { db } = watch(database.db, () => Promise.reject(Object.assign(new Error('away'), AWAY[code])))
+  return limitOf(2, db)
+}
+
+describe('one limit', () => {
+  test('passes with the answer and headers, and refuses with a problem', async () => {
+    const ratelimit = limitOf(1)
+    const check = guard({ ratelimit, key })
+    expect(await check(ada)).toMatchObject({
+      success: true,
+      answer: { success: true, remaining: 0, results: [{ success: true, remaining: 0 }] },
+      headers: { 'RateLimit-Policy': `"${ratelimit.prefix}";q=1;w=60` },
+    })
+    expect(await check(ada)).toMatchObject({
+      success: false,
+      answer: { success: false, retryAfter: 60_000 },
+      headers: { 'Retry-After': '60' },
+      problem: { status: 429, retryAfter: 60_000, 'violated-policies': [ratelimit.prefix] },
+    })
+    expect(await check({ user: 'grace' })).toMatchObject({ success: true })
+  })
+
+  test.each([undefined, null, ''])(
+    'a request without a key is an error, whatever onError says: %s',
+    async (none) => {
+      const { db, statements } = watch(database.db)
+      const check = guard({ ratelimit: limitOf(1, db), key: () => none, onError: () => 'allow' })
+      await expect(check(ada)).rejects.toMatchObject({ code: 'INVALID_KEY' })
+      expect(statements).toEqual([])
+    },
+  )
+
+  test('what is skipped, and what costs nothing, runs no query and needs no key', async () => {
+    const { db, statements } = watch(database.db)
+    const ratelimit = limitOf(0, db)
+    const none = { success: true, answer: undefined, headers: {} }
+    expect(await guard({ ratelimit, key, skip: async () => true })({})).toMatchObject(none)
+    expect(await guard({ ratelimit, key, rate: 0 })({})).toMatchObject(none)
+    expect(await guard({ ratelimit, key, rate: () => 0 })({})).toMatchObject(none)
+    expect(statements).toEqual([])
+  })
+
+  test.each([-1, Number.NaN])('a request gives nothing back: %d', async (rate) => {
+    const check = guard({ ratelimit: limitOf(1), key, rate: () => rate, onError: () => 'allow' })
+    await expect(check(ada)).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  })
+
+  test('a limiter for each request, which the headers tell', async () => {
+    const ratelimit = limitOf(1)
+    const check = guard({ ratelimit, key, limiter: ({ plan }) => plan })
+    const plan = Ratelimit.fixedWindow(5, '1h')
+    expect(await check({ user: 'ada', plan })).toMatchObject({
+      answer: { limit: 5, remaining: 4 },
+      headers: { 'RateLimit-Policy': `"${ratelimit.prefix}";q=5;w=3600` },
+    })
+    expect(await check({ user: 'grace' })).toMatchObject({ answer: { limit: 1 } })
+    const unlimited = await check({ user: 'lin', plan: Ratelimit.unlimited() })
+    expect(unlimited).toMatchObject({ success: true, headers: {} })
+  })
+
+  test('headers: false sends Retry-After alone', async () => {
+    const check = guard({ ratelimit: limitOf(1), key, headers: false })
+    expect((await check(ada)).headers).toEqual({})
+    expect((await check(ada)).headers).toEqual({ 'Retry-After': '60' })
+  })
+
+  test('a rate above the limit has no time to wait for', async () => {
+    const refused = await guard({ ratelimit: limitOf(1), key, rate: 2 })(ada)
+    expect(refused.headers).not.toHaveProperty('Retry-After')
+    expect(refused).not.toHaveProperty('problem.retryAfter')
+  })
+})
+
+describe('a table of rates', () => {
+  const rate = { 'POST /export': 5, '/orders/:id': 3, 'GET /health': 0 }
+  test.each([
+    ['POST', '/export', 5],
+    ['POST', '/EXPORT/', 5],
+    ['post', '/%65xport', 5],
+    ['GET', '/export', 1],
+    ['DELETE', '/orders/:id', 3],
+    ['GET', '/health', 0],
+    ['HEAD', '/health', 0],
+    ['POST', '/health', 1],
+    ['GET', '/constructor', 1],
+    ['GET', '/%', 1],
+    [undefined, '/orders/:id', 3],
+  ])('%s %s costs %d', async (method, path, cost) => {
+    const passed = await guard({ ratelimit: limitOf(10), key, rate })({
+      user: 'ada',
+      path,
+      ...(method && { method }),
+    })
+    expect(10 - (passed.answer?.remaining ?? 10)).toBe(cost)
+  })
+})
+
+describe('several limits', () => {
+  test('all are charged, or none; the tightest answers, and all are told', async () => {
+    const [wide, narrow] = [limitOf(10), limitOf(1)]
+    const check = guard({
+      limits: [
+        { ratelimit: wide, key: () => 'all' },
+        { ratelimit: narrow, key },
+      ],
+    })
+    const passed = await check(ada)
+    expect(passed.answer).toMatchObject({ limit: 1, results: [{ remaining: 9 }, { remaining: 0 }] })
+    expect(passed.headers['RateLimit-Policy']).toBe(`"${wide.prefix}";q=10;w=60, "${narrow.prefix}";q=1;w=60`)
+    expect(await check(ada)).toMatchObject({
+      success: false,
+      answer: { limit: 1, results: [{ success: true }, { success: false }] },
+      problem: { 'violated-policies': [narrow.prefix] },
+    })
+    expect(await wide.getRemaining('all')).toMatchObject({ remaining: 9 })
+  })
+
+  test('a limit that the request costs nothing is left out', async () => {
+    const [one, other] = [limitOf(1), limitOf(1)]
+    const check = guard({
+      limits: [
+        { ratelimit: one, key },
+        { ratelimit: other, key, rate: 0 },
+      ],
+    })
+    expect(await check(ada)).toMatchObject({ answer: { results: [{ remaining: 0 }] } })
+    expect(await other.getRemaining('ada')).toMatchObject({ remaining: 1 })
+  })
+})
+
+describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
+  const setup = (count: 'failures' | 'successes', tokens: number) => {
+    const limits = [limitOf(tokens), limitOf(tokens)].slice(0, number === 'one limit' ? 1 : 2)
+    const check = guard({ limits: limits.map((ratelimit) => ({ ratelimit, key })), count })
+    const left = async () =>
+      (await Promise.all(limits.map((each) => each.getRemaining('ada')))).map((one) => one.remaining)
+    return { check, left, all: (remaining: number) => limits.map(() => remaining) }
+  }
+  const settled = async (check: ReturnType<typeof guard>, failed: boolean) => {
+    const passed = await check(ada)
+    if (passed.success) await passed.settle(failed)
+    return passed.success
+  }
+
+  test('failures only', async () => {
+    const { check, left, all } = setup('failures', 2)
+    for (const failed of [false, false, false, true]) expect(await settled(check, failed)).toBe(true)
+    expect(await left()).toEqual(all(1))
+    expect(await settled(check, true)).toBe(true)
+    expect(await settled(check, false)).toBe(false)
+  })
+
+  test('successes only', async () => {
+    const { check, left, all } = setup('successes', 2)
+    for (const failed of [true, true, true, false]) expect(await settled(check, failed)).toBe(true)
+    expect(await left()).toEqual(all(1))
+  })
+
+  test('requests at the same time cannot pass together', async () => {
+    const { check, left, all } = setup('failures', 5)
+    const passed = await Promise.all(Array.from({ length: 20 }, () => check(ada)))
+    expect(passed.filter(({ success }) => success)).toHaveLength(5)
+    await Promise.all(passed.map((each) => each.success && each.settle(false)))
+    expect(await left()).toEqual(all(5))
+  })
+
+  test('what a window has paid is not given back to the next one', async () => {
+    const { check, left, all } = setup('failures', 2)
+    const slow = await check(ada)
+    clock.advance(60_000)
+    expect(await settled(check, true)).toBe(true)
+    if (slow.success) await slow.settle(false)
+    expect(await left()).toEqual(all(1))
+  })
+
+  test('what is never settled stays charged', async () => {
+    const { check, left, all } = setup('failures', 2)
+    await check(ada)
+    expect(await left()).toEqual(all(1))
+  })
+})
+
+describe('errors', () => {
+  test('reach the framework by default', async () => {
+    await expect(guard({ ratelimit: failing('UNREACHABLE'), key })(ada)).rejects.toBeInstanceOf(
+      RatelimitError,
+    )
+  })
+
+  test.each(['UNREACHABLE', 'MISSING_TABLE'] as const)(
+    'onError decides, and is told which: %s',
+    async (code) => {
+      const told: unknown[] = []
+      const verdict = (answer: 'throw' | 'allow' | 'deny') =>
+        guard({
+          ratelimit: failing(code),
+          key,
+          onError: (error, { user }) => {
+            told.push((error as RatelimitError).code, user)
+            return answer
+          },
+        })(ada)
+      await expect(verdict('throw')).rejects.toBeInstanceOf(RatelimitError)
+      expect(await verdict('allow')).toMatchObject({ success: true, answer: undefined, headers: {} })
+      expect(await verdict('deny')).toMatchObject({
+        success: false,
+        answer: { degraded: true },
+        problem: { status: 503 },
+        headers: { 'Retry-After': '1' },
+      })
+      expect(new Set(told)).toEqual(new Set([code, 'ada']))
+    },
+  )
+
+  test('onError is told if nothing could be given back, and the charge stays', async () => {
+    let isAway = false
+    const { db } = watch(
+      database.db,
+      () => isAway && Promise.reject(Object.assign(new Error('away'), { code: '08006' })),
+    )
+    const ratelimit = limitOf(2, db)
+    const told: unknown[] = []
+    const onError = (error: unknown) => {
+      told.push(error)
+      return 'allow' as const
+    }
+    const passed = await guard({ ratelimit, key, count: 'failures', onError })(ada)
+    const untold = await guard({ ratelimit, key, count: 'failures' })(ada)
+    isAway = true
+    if (passed.success) await passed.settle(false)
+    if (untold.success) await untold.settle(false)
+    expect(told).toEqual([expect.any(RatelimitError)])
+    isAway = false
+    expect(await ratelimit.getRemaining('ada')).toMatchObject({ remaining: 0 })
+  })
+
+  test('those of the own functions reach the framework', async () => {
+    const broken = new Error('broken')
+    const options = { ratelimit: limitOf(1), key, onError: () => 'allow' as const }
+    const fail = () => Promise.reject(broken)
+    for (const wrong of [{ key: fail }, { rate: fail }, { limiter: fail }, { skip: fail }]) {
+      await expect(guard({ ...options, ...wrong })(ada)).rejects.toBe(broken)
+    }
+  })
+
+  test.each([
+    { limits: [] },
+    { ratelimit: undefined, key },
+    { ratelimit: {}, key },
+    { count: 'some' },
+    { key: 'ada' },
+  ])('refuses %j', (wrong) => {
+    const options = { ratelimit: limitOf(1), key, ...wrong } as unknown as GuardOptions<Context>
+    expect(() => guard(options)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
+  })
+})
