@@ -1,0 +1,48 @@
+import { Ratelimit } from '../ratelimit.ts'
+import { counting, type StoreConfig } from './store.ts'
+
+export type { StoreConfig }
+
+/** What Better Auth asks of a storage of rate limits, from version 1.7 on. */
+export interface RateLimitStorage {
+  consume(
+    key: string,
+    rule: {
+      /** Seconds. */
+      readonly window: number
+      readonly max: number
+    },
+  ): Promise<{
+    allowed: boolean
+    /** Seconds; null if the request is allowed. */
+    retryAfter: number | null
+  }>
+}
+
+/**
+ * A `customStorage` for the rate limits of Better Auth. Its rules become sliding windows.
+ *
+ * With `onError: 'allow'` a request passes if the database is away, with `'deny'` none does.
+ *
+ * @throws RatelimitError what the constructor of `Ratelimit` throws.
+ *
+ * @example
+ * ```ts
+ * import { betterAuth } from 'better-auth'
+ * import { rateLimitStorage } from 'drizzle-ratelimit/better-auth'
+ * import { db } from './app.ts'
+ *
+ * betterAuth({ rateLimit: { enabled: true, customStorage: rateLimitStorage({ db, prefix: 'auth' }) } })
+ * ```
+ */
+export function rateLimitStorage(config: StoreConfig): RateLimitStorage {
+  // Each rule has a limiter of its own.
+  const ratelimit = new Ratelimit({ ...config, limiter: counting(1000) })
+  return {
+    consume: async (key, { window, max }) => {
+      const limiter = Ratelimit.slidingWindow(max, Math.ceil(window * 1000))
+      const { success, retryAfter } = await ratelimit.limit(key, { limiter })
+      return { allowed: success, retryAfter: success ? null : Math.ceil(retryAfter / 1000) }
+    },
+  }
+}

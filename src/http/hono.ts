@@ -1,0 +1,62 @@
+import type { Context, MiddlewareHandler } from 'hono'
+import { routePath } from 'hono/route'
+import { guardOf } from './guard.ts'
+import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import { problemResponse } from './problem.ts'
+
+export type { GuardOptions, RequestAnswer, RequestDenied }
+
+declare module 'hono' {
+  interface ContextVariableMap {
+    /** The answer of the last `rateLimit` that was asked; undefined if none was. */
+    rateLimit: RequestAnswer | undefined
+  }
+}
+
+/** How a route is limited. */
+export type RateLimitOptions = GuardOptions<Context> & {
+  /** Whether a request has failed, for `count`. Default: its status is 400 or higher. */
+  readonly failed?: (c: Context) => boolean
+  /** Answers a denied request, by a response of its own. Default: a problem document. */
+  readonly onDenied?: (denied: RequestDenied, c: Context) => Response | Promise<Response>
+}
+
+/**
+ * A middleware that limits requests. Handlers find the answer in `c.var.rateLimit`.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * import { Hono } from 'hono'
+ * import { rateLimit } from 'drizzle-ratelimit/hono'
+ * import { api } from './app.ts'
+ *
+ * const app = new Hono()
+ * app.use(rateLimit({ ratelimit: api, key: (c) => c.req.header('x-api-key'), rate: { 'POST /reports': 10 } }))
+ * ```
+ */
+export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
+  const { failed = (c) => c.res.status >= 400, onDenied } = options
+  const guard = guardOf<Context>(options, (c) => {
+    // The handler's pattern is the last one that matches. Without a handler only a middleware's matches.
+    const pattern = routePath(c, -1)
+    return { method: c.req.method, path: pattern.includes('*') ? c.req.path : pattern }
+  })
+  return async (c, next) => {
+    const decided = await guard(c)
+    c.set('rateLimit', decided.answer)
+    if (!decided.success) {
+      if (!onDenied) return problemResponse(decided.problem, decided.headers)
+      c.status(decided.problem.status)
+      const response = await onDenied(decided.answer, c)
+      c.res = response
+    } else {
+      await next()
+    }
+    for (const [name, value] of Object.entries(decided.headers)) c.header(name, value)
+    // Workers end what a response does not wait for.
+    if (decided.success) await decided.settle(failed(c))
+    return undefined
+  }
+}

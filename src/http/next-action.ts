@@ -1,0 +1,68 @@
+import { headers } from 'next/headers.js'
+import { guardOf } from './guard.ts'
+import type { GuardOptions, RequestDenied } from './options.ts'
+
+/** A call of a server action. */
+export interface ActionCall<Args extends readonly unknown[]> {
+  /** Of the request that called it. */
+  readonly headers: Headers
+  readonly args: Args
+}
+
+/** How a server action is limited. No headers are sent. */
+export type ActionOptions<Args extends readonly unknown[], Result> = GuardOptions<ActionCall<Args>> & {
+  readonly headers?: never
+  /** What the action returns instead if it is denied. */
+  readonly onDenied: (denied: RequestDenied) => Result | Promise<Result>
+}
+
+/**
+ * Limits a server action.
+ *
+ * For `count`, a call has failed if the action throws; a redirect is no failure.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * 'use server'
+ * import { limitedAction } from 'drizzle-ratelimit/next'
+ * import { api } from './app.ts'
+ *
+ * export const subscribe = limitedAction(
+ *   {
+ *     ratelimit: api,
+ *     key: ({ args: [mail] }) => mail,
+ *     onDenied: ({ retryAfter }) => ({ error: `Try again in ${Math.ceil(retryAfter / 1000)} s.` }),
+ *   },
+ *   async (mail: string) => ({ subscribed: mail }),
+ * )
+ * ```
+ */
+export function limitedAction<Args extends readonly unknown[], Done, Refused>(
+  options: ActionOptions<Args, Refused>,
+  action: (...args: Args) => Promise<Done>,
+): (...args: Args) => Promise<Done | Refused> {
+  const guard = guardOf<ActionCall<Args>>(options, () => ({ path: '/' }))
+  return async (...args) => {
+    const decided = await guard({ headers: await headers(), args })
+    if (!decided.success) return options.onDenied(decided.answer)
+    let failed = true
+    try {
+      const result = await action(...args)
+      failed = false
+      return result
+    } catch (error) {
+      failed = !isRedirect(error)
+      throw error
+    } finally {
+      await decided.settle(failed)
+    }
+  }
+}
+
+/** Next redirects by throwing. */
+function isRedirect(error: unknown): boolean {
+  const digest = typeof error === 'object' && error !== null && 'digest' in error ? error.digest : ''
+  return String(digest).startsWith('NEXT_REDIRECT')
+}

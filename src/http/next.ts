@@ -1,0 +1,103 @@
+import { type NextRequest, NextResponse } from 'next/server.js'
+import { guardOf, type Refused } from './guard.ts'
+import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import { problemResponse } from './problem.ts'
+import type { Route } from './routes.ts'
+
+export { type ActionCall, type ActionOptions, limitedAction } from './next-action.ts'
+export type { GuardOptions, RequestAnswer, RequestDenied }
+
+/** How requests are limited. */
+export type RateLimitOptions<Incoming extends Request = NextRequest> = GuardOptions<Incoming> & {
+  /** Answers a denied request. Default: a problem document. */
+  readonly onDenied?: (denied: RequestDenied, request: Incoming) => Response | Promise<Response>
+}
+
+/**
+ * Limits requests in `proxy.ts`, which was `middleware.ts` before Next 16. The response to a denied request is
+ * not `ok`; any other is `NextResponse.next()` with the headers of the limit.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * // proxy.ts
+ * import { rateLimit } from 'drizzle-ratelimit/next'
+ * import { api } from './app.ts'
+ *
+ * export const proxy = rateLimit({ ratelimit: api, key: (request) => request.headers.get('x-api-key') })
+ * export const config = { matcher: '/api/:path*' }
+ * ```
+ */
+export function rateLimit(
+  // What becomes of a request is not known here.
+  options: RateLimitOptions & { readonly count?: never },
+): (request: NextRequest) => Promise<Response> {
+  const guard = guardOf<NextRequest>(options, routeOf)
+  return async (request) => {
+    const decided = await guard(request)
+    return decided.success ? NextResponse.next({ headers: decided.headers }) : deny(decided, request, options)
+  }
+}
+
+/**
+ * Limits a route handler, which finds the answer in `rateLimit` beside the `params` of the route.
+ *
+ * For `count`, a request has failed if its status is 400 or higher, or if the handler throws.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * // app/api/reports/route.ts
+ * import { limitedRoute } from 'drizzle-ratelimit/next'
+ * import { api } from './app.ts'
+ *
+ * export const POST = limitedRoute(
+ *   { ratelimit: api, key: (request) => request.headers.get('x-api-key'), rate: 10 },
+ *   async (_request, { rateLimit }) => Response.json({ left: rateLimit?.remaining }),
+ * )
+ * ```
+ */
+export function limitedRoute<Incoming extends Request = NextRequest, Context extends object = object>(
+  options: RateLimitOptions<Incoming>,
+  handler: (
+    request: Incoming,
+    context: Context & { readonly rateLimit: RequestAnswer | undefined },
+  ) => Response | Promise<Response>,
+): (request: Incoming, context: Context) => Promise<Response> {
+  const guard = guardOf<Incoming>(options, routeOf)
+  return async (request, context) => {
+    const decided = await guard(request)
+    if (!decided.success) return deny(decided, request, options)
+    let failed = true
+    try {
+      const response = await handler(request, { ...context, rateLimit: decided.answer })
+      failed = response.status >= 400
+      return withHeaders(response, decided.headers)
+    } finally {
+      // A function may end with its response, so the response waits.
+      await decided.settle(failed)
+    }
+  }
+}
+
+async function deny<Incoming extends Request>(
+  { answer, headers, problem }: Refused,
+  request: Incoming,
+  { onDenied }: RateLimitOptions<Incoming>,
+): Promise<Response> {
+  if (!onDenied) return problemResponse(problem, headers)
+  return withHeaders(await onDenied(answer, request), headers)
+}
+
+function routeOf({ method, url }: Request): Route {
+  return { method, path: new URL(url).pathname }
+}
+
+/** The headers of a response that was fetched cannot be changed. */
+function withHeaders(response: Response, headers: Readonly<Record<string, string>>): Response {
+  const changed = new Response(response.body, response)
+  for (const [name, value] of Object.entries(headers)) changed.headers.set(name, value)
+  return changed
+}

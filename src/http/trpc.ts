@@ -1,0 +1,68 @@
+import { TRPCError, type TRPCMiddlewareFunction } from '@trpc/server'
+import { guardOf } from './guard.ts'
+import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+
+export type { GuardOptions, RequestAnswer, RequestDenied }
+
+/** A call of a procedure, as tRPC hands it to middlewares. */
+export interface ProcedureCall<Context, Input = unknown> {
+  readonly ctx: Context
+  /** The procedure, such as `orders.create`. */
+  readonly path: string
+  readonly type: 'query' | 'mutation' | 'subscription'
+  readonly input: Input
+}
+
+/** How procedures are limited. Tables of rates name them by their paths. No headers are sent. */
+export type RateLimitOptions<Context, Input = unknown> = GuardOptions<ProcedureCall<Context, Input>> & {
+  readonly headers?: never
+  /**
+   * The error of a denied call. Default: `TOO_MANY_REQUESTS`, or `SERVICE_UNAVAILABLE` if the database was
+   * away. Its `cause` has the fields of the problem document, for your `errorFormatter`.
+   */
+  readonly onDenied?: (denied: RequestDenied, call: ProcedureCall<Context, Input>) => Error
+}
+
+/** What the middleware adds to the context. */
+export interface RateLimitContext {
+  /** The answer of the last `rateLimit` that was asked; undefined if none was. */
+  readonly rateLimit: RequestAnswer | undefined
+}
+
+/**
+ * A middleware that limits procedures. Resolvers find the answer in `ctx.rateLimit`.
+ *
+ * For `count`, a call has failed if its resolver throws.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * import { initTRPC } from '@trpc/server'
+ * import { rateLimit } from 'drizzle-ratelimit/trpc'
+ * import { api } from './app.ts'
+ *
+ * const t = initTRPC.context<{ user: string }>().create()
+ * const limited = t.procedure.use(rateLimit({ ratelimit: api, key: ({ ctx }) => ctx.user }))
+ * ```
+ */
+export function rateLimit<Context, Input = unknown>(
+  options: RateLimitOptions<Context, Input>,
+): TRPCMiddlewareFunction<Context, unknown, object, RateLimitContext, Input> {
+  const { onDenied } = options
+  const guard = guardOf<ProcedureCall<Context, Input>>(options, ({ path }) => ({ path }))
+  return async ({ ctx, path, type, input, next }) => {
+    // Nothing before this middleware has changed what the type says of the context.
+    const call = { ctx: ctx as Context, path, type, input }
+    const decided = await guard(call)
+    if (!decided.success) {
+      const { answer, problem } = decided
+      if (onDenied) throw onDenied(answer, call)
+      const code = problem.status === 429 ? 'TOO_MANY_REQUESTS' : 'SERVICE_UNAVAILABLE'
+      throw new TRPCError({ code, message: problem.title, cause: problem })
+    }
+    const result = await next({ ctx: { rateLimit: decided.answer } })
+    await decided.settle(!result.ok)
+    return result
+  }
+}

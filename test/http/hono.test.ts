@@ -1,0 +1,136 @@
+import { getRequestListener } from '@hono/node-server'
+import { getConnInfo } from '@hono/node-server/conninfo'
+import { type RateLimitOptions, rateLimit } from 'drizzle-ratelimit/hono'
+import { clientKey } from 'drizzle-ratelimit/http'
+import { Hono } from 'hono'
+import { describe, expect, test } from 'vitest'
+import { useDatabase } from '../support/databases.ts'
+import { away, perHour, serve, statusesOf } from './serve.ts'
+
+const database = useDatabase()
+const key = () => 'all'
+
+function limited(options: RateLimitOptions): Hono {
+  const app = new Hono()
+  app.use(rateLimit(options))
+  app.get('/', (c) => c.json(c.var.rateLimit))
+  app.onError((error, c) => c.text('code' in error ? String(error.code) : error.message, 500))
+  return app
+}
+
+function start(app: Hono): Promise<string> {
+  return serve(getRequestListener(app.fetch))
+}
+
+test('a served request has the headers, and its handler the answer', async () => {
+  const ratelimit = perHour(database.db, 5)
+  const address = (c: Parameters<typeof getConnInfo>[0]) => getConnInfo(c).remote.address
+  const url = await start(limited({ ratelimit, key: (c) => clientKey(c.req.raw, { address: address(c) }) }))
+  const response = await fetch(url)
+  expect(response.headers.get('ratelimit-policy')).toBe(`"${ratelimit.prefix}";q=5;w=3600`)
+  expect(response.headers.get('ratelimit')).toMatch(new RegExp(`^"${ratelimit.prefix}";r=4;t=3[56]\\d\\d$`))
+  expect(await response.json()).toMatchObject({ success: true, limit: 5, remaining: 4, results: [{}] })
+  expect(await ratelimit.getRemaining('127.0.0.1')).toMatchObject({ used: 1 })
+})
+
+test('a denial is 429 with a problem document', async () => {
+  const url = await start(limited({ ratelimit: perHour(database.db, 1), key }))
+  await fetch(url)
+  const denied = await fetch(url)
+  expect(denied.status).toBe(429)
+  expect(denied.headers.get('content-type')).toBe('application/problem+json')
+  expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(3500)
+  expect(await denied.json()).toMatchObject({ status: 429, remaining: 0, retryAfter: expect.any(Number) })
+})
+
+test('not one over the limit when fifty arrive at once', async () => {
+  const url = await start(limited({ ratelimit: perHour(database.db, 7), key }))
+  expect(await statusesOf(50, () => fetch(url))).toEqual({ 200: 7, 429: 43 })
+})
+
+test('onDenied answers in its own way, with status and headers set', async () => {
+  const ratelimit = perHour(database.db, 0)
+  const onDenied: RateLimitOptions['onDenied'] = ({ limit }, c) => c.text(`${c.req.path} has ${limit}`)
+  const denied = await fetch(await start(limited({ ratelimit, key, headers: 'legacy', onDenied })))
+  expect([denied.status, await denied.text()]).toEqual([429, '/ has 0'])
+  expect(denied.headers.get('x-ratelimit-limit')).toBe('0')
+})
+
+test('a response of the handler that cannot be changed has the headers too', async () => {
+  const app = new Hono()
+  app.use(rateLimit({ ratelimit: perHour(database.db, 5), key, headers: 'legacy' }))
+  app.get('/', () => Response.redirect('http://localhost/'))
+  const response = await fetch(await start(app), { redirect: 'manual' })
+  expect([response.status, response.headers.get('x-ratelimit-limit')]).toEqual([302, '5'])
+})
+
+test('a route has its own rate, by its pattern or by its path', async () => {
+  const ratelimit = perHour(database.db, 100)
+  const app = new Hono()
+  app.use(rateLimit({ ratelimit, key, rate: { '/orders/:id': 10, 'POST /reports': 20, '/free': 0 } }))
+  app.get('/orders/:id', (c) => c.text('an order'))
+  app.get('/free', (c) => c.json(c.var.rateLimit ?? null))
+  const url = await start(app)
+  const used = async () => (await ratelimit.getRemaining('all')).used
+  await fetch(`${url}/orders/1`)
+  expect(await used()).toBe(10)
+  await fetch(`${url}/reports`, { method: 'POST' })
+  expect(await used()).toBe(30)
+  await fetch(`${url}/reports`)
+  expect(await used()).toBe(31)
+  expect(await (await fetch(`${url}/free`)).json()).toBeNull()
+  expect(await used()).toBe(31)
+})
+
+test('a request without a key is an error, not a request of everybody', async () => {
+  const url = await start(
+    limited({ ratelimit: perHour(database.db, 5), key: (c) => c.req.header('x-api-key') }),
+  )
+  const response = await fetch(url)
+  expect([response.status, await response.text()]).toEqual([500, 'INVALID_KEY'])
+})
+
+describe('a login', () => {
+  async function login(count: 'failures' | 'successes') {
+    const ratelimit = perHour(database.db, 3)
+    const app = new Hono()
+    app.use(rateLimit({ ratelimit, key: (c) => c.req.query('account'), count }))
+    app.get('/', (c) => {
+      if (c.req.query('password') === 'crash') throw new Error('crashed')
+      return c.text('', c.req.query('password') === 'right' ? 200 : 401)
+    })
+    app.onError((_error, c) => c.text('', 500))
+    const url = await start(app)
+    return async (password: string) => (await fetch(`${url}/?account=ada&password=${password}`)).status
+  }
+
+  test('is limited by its failures only; a crash is one', async () => {
+    const statusOf = await login('failures')
+    for (let i = 0; i < 5; i++) expect(await statusOf('right')).toBe(200)
+    for (const [password, status] of [
+      ['wrong', 401],
+      ['crash', 500],
+      ['wrong', 401],
+      ['wrong', 429],
+      ['right', 429],
+    ] as const) {
+      expect(await statusOf(password)).toBe(status)
+    }
+  })
+
+  test('or by its successes only', async () => {
+    const statusOf = await login('successes')
+    for (let i = 0; i < 5; i++) expect(await statusOf('wrong')).toBe(401)
+    for (const status of [200, 200, 200, 429]) expect(await statusOf('right')).toBe(status)
+  })
+})
+
+test.each([
+  ['throw', 500],
+  ['allow', 200],
+  ['deny', 503],
+] as const)('with the database away, onError %s means %d', async (verdict, status) => {
+  const ratelimit = perHour(away(database.db), 5)
+  const url = await start(limited({ ratelimit, key, onError: () => verdict }))
+  expect((await fetch(url)).status).toBe(status)
+})
