@@ -1,5 +1,5 @@
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
-import tsconfig from './tsconfig.json' with { type: 'json' }
+import { ENTRIES } from './test/support/entries.ts'
 
 type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
 type Drizzle = '0.45' | '1.0'
@@ -48,12 +48,12 @@ function common(name: string, folders: readonly string[]) {
 }
 
 function resolved(drizzle: Drizzle) {
-  const entries = Object.entries(tsconfig.compilerOptions.paths).map(([entry, [file = '']]) => ({
+  const sources = [...ENTRIES].map(([entry, file]) => ({
     find: new RegExp(`^${entry}$`),
     replacement: new URL(file, import.meta.url).pathname,
   }))
   const alias = [
-    ...entries,
+    ...sources,
     ...(drizzle === '1.0' ? [{ find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }] : []),
   ]
   return { resolve: { alias } }

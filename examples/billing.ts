@@ -1,11 +1,13 @@
 // Simulates a quarter of three organisations and their plans in a few seconds. It prints every period, and
 // draws what was used against what was bought.
+
 import { writeFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
 import { doublePrecision, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { type Limiter, Ratelimit, TABLE_SQL } from 'drizzle-ratelimit'
+import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { type EChartsOption, init } from 'echarts'
 
 const HOUR_MS = 3_600_000
@@ -29,7 +31,7 @@ const db = drizzle({ client })
 
 const quota = new Ratelimit({
   db,
-  limiter: Ratelimit.calendarWindow(0, 'month'), // without a plan: nothing
+  limiter: calendarWindow(0, 'month'), // without a plan: nothing
   prefix: 'billing',
   durable: true,
   thresholds: [0.8, 1],
@@ -50,14 +52,14 @@ const orgs: readonly Org[] = [
     name: 'Aster',
     about: 'requests; denied from 22 February on, upgraded on the 24th: what has been used stays',
     timeZone: 'UTC',
-    plan: () => Ratelimit.calendarWindow(now < UPGRADE ? 20_000 : 50_000, 'month'),
+    plan: () => calendarWindow(now < UPGRADE ? 20_000 : 50_000, 'month'),
     work: (org, busy) => charge(org, Math.round(220 * busy * (1 + (now - QUARTER.from) / (25 * DAY_MS)))),
   },
   {
     name: 'Birch',
     about: 'exports; since 31 October, 9:00 in New York, so each month begins at 9:00 on its last day',
     timeZone: NEW_YORK.timeZone,
-    plan: () => Ratelimit.calendarWindow(8000, 'month', NEW_YORK),
+    plan: () => calendarWindow(8000, 'month', NEW_YORK),
     work: (org, busy) => charge(org, Math.round(175 * busy)),
   },
   {
@@ -65,7 +67,7 @@ const orgs: readonly Org[] = [
     about:
       'LLM tokens; an estimate is reserved, and what it lacked may become a debt, which ends with the month',
     timeZone: BERLIN.timeZone,
-    plan: () => Ratelimit.calendarWindow(1_000_000, 'month', BERLIN),
+    plan: () => calendarWindow(1_000_000, 'month', BERLIN),
     work: (org, busy) => prompt(org, Math.round(9000 * busy)),
   },
 ]

@@ -8,7 +8,7 @@ import type { RatelimitError } from './errors.ts'
 interface CommonConfig {
   /** Any Drizzle Postgres database, or a transaction: then every call joins it. */
   readonly db: Database
-  /** The limit, from one of the functions on `Ratelimit`, such as `Ratelimit.tokenBucket`. */
+  /** The limit, from a function such as `Ratelimit.tokenBucket` or `calendarWindow`. */
   readonly limiter: Limiter
   /** The limiter's namespace: the same key under two prefixes is two rows. */
   readonly prefix: string

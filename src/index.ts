@@ -8,7 +8,6 @@ export {
 } from '../schema/index.ts'
 export type { Limiter } from './algorithms/algorithm.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
-export type { CalendarOptions, CalendarPeriod } from './calendar.ts'
 export type { Reservation, Reserved, ReservedAll } from './check/reservation.ts'
 export type { Allowed, Denied, LimitAllResult, LimitResult, Remaining, Usage } from './check/results.ts'
 export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'

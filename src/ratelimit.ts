@@ -1,23 +1,22 @@
 import type { Limiter } from './algorithms/algorithm.ts'
-import { calendarWindow } from './algorithms/calendar-window.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
 import { gcra } from './algorithms/gcra.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
 import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
 import { usageOf } from './check/answer.ts'
-import { blockUntilReady } from './check/block.ts'
 import type { Checker } from './check/checker.ts'
-import { combined, decideAll, type LimiterCall } from './check/limit-all.ts'
-import { type Reserved, type ReservedAll, reserve, reserveAll } from './check/reservation.ts'
+import type { LimiterCall } from './check/limit-all.ts'
+import type { Reserved, ReservedAll } from './check/reservation.ts'
 import type { LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
-import { cleanUp, reset } from './check/upkeep.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { ownError } from './errors.ts'
 import type { Call } from './runtime/call.ts'
 import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
+
+// What not every application calls is imported when it is called, so that bundles and starts stay small.
 
 /**
  * A rate limit or quota in your own Postgres.
@@ -56,7 +55,6 @@ export class Ratelimit {
   static readonly tokenBucket: typeof tokenBucket = tokenBucket
   static readonly slidingWindow: typeof slidingWindow = slidingWindow
   static readonly fixedWindow: typeof fixedWindow = fixedWindow
-  static readonly calendarWindow: typeof calendarWindow = calendarWindow
   static readonly gcra: typeof gcra = gcra
   static readonly unlimited: typeof unlimited = unlimited
 
@@ -118,6 +116,7 @@ export class Ratelimit {
    */
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
     const call = await this.#call(key, options)
+    const { reserve } = await import('./check/reservation.ts')
     try {
       return await reserve(this.#checker, call, options.tx)
     } catch (error) {
@@ -152,6 +151,7 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
+    const { combined, decideAll } = await import('./check/limit-all.ts')
     return combined(requests, await decideAll(await Ratelimit.#callsOf(requests), options.tx))
   }
 
@@ -181,6 +181,7 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<ReservedAll<LimitRequest>> {
+    const { reserveAll } = await import('./check/reservation.ts')
     return reserveAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
 
@@ -224,6 +225,7 @@ export class Ratelimit {
     const timeoutMs = parseDuration(timeout, 'The timeout', 0)
     checkOption(!this.#checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
     const call = await this.#call(key, limitOptions)
+    const { blockUntilReady } = await import('./check/block.ts')
     try {
       return await blockUntilReady(this.#checker, call, timeoutMs, signal)
     } catch (error) {
@@ -238,7 +240,9 @@ export class Ratelimit {
    * database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
-    await reset(this.#checker, await this.#call(key, options), options.tx)
+    const call = await this.#call(key, options)
+    const { reset } = await import('./check/upkeep.ts')
+    await reset(this.#checker, call, options.tx)
   }
 
   /**
@@ -248,6 +252,7 @@ export class Ratelimit {
    * @throws RatelimitError what {@link Ratelimit.limit} throws from the database.
    */
   async cleanup(): Promise<number> {
+    const { cleanUp } = await import('./check/upkeep.ts')
     return cleanUp(this.#checker)
   }
 

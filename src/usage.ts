@@ -45,10 +45,11 @@ export interface KeyUsage extends Usage {
  * @example
  * ```ts
  * import { drizzle } from 'drizzle-orm/node-postgres'
- * import { Ratelimit, usage } from 'drizzle-ratelimit'
+ * import { usage } from 'drizzle-ratelimit'
+ * import { calendarWindow } from 'drizzle-ratelimit/calendar'
  *
  * const db = drizzle(process.env.DATABASE_URL!)
- * const plan = Ratelimit.calendarWindow(10_000, 'month')
+ * const plan = calendarWindow(10_000, 'month')
  * for (const { key, used, limit } of await usage(db, { prefix: 'api-calls', limiter: plan, top: 20 })) {
  *   console.log(key, used, limit)
  * }

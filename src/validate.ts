@@ -23,7 +23,7 @@ const MAX_TIME_MS = Date.UTC(10_000)
 /** More would take every connection that a server has by default. */
 const MAX_CONNECTIONS = 100
 
-/** A cache allocates the memory for all of its keys at once. */
+/** A denial takes about half a kilobyte, so more would be gigabytes. */
 const MAX_BLOCKED_KEYS = 10_000_000
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
@@ -149,7 +149,7 @@ export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate i
 export function checkLimiter(limiter: Limiter): void {
   checkOption(
     limiter?.algorithm !== undefined,
-    'limiter must come from a function of Ratelimit, such as Ratelimit.tokenBucket.',
+    'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
   )
 }
 

@@ -1,6 +1,7 @@
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
 
-// What takes long, or breaks a server of its own: `npm run test:faults` and `npm run test:history`.
+// What takes long, or breaks a server of its own: `npm run test:faults`, `npm run test:history`, and
+// `npm run test:package`, which builds the package and uses it as its users do.
 
 const root = new URL('..', import.meta.url).pathname
 
@@ -21,10 +22,28 @@ function project(folder: 'faults' | 'history', drizzle: '0.45' | '1.0' = '0.45')
   }
 }
 
+/** The package as it is published. */
+const packed: TestProjectConfiguration = {
+  root,
+  test: {
+    name: 'packed',
+    include: ['test/packed/**/*.test.ts'],
+    globalSetup: 'test/packed/setup.ts',
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+  },
+}
+
 const config: ViteUserConfig = defineConfig({
   root,
   test: {
-    projects: [project('faults'), project('faults', '1.0'), project('history'), project('history', '1.0')],
+    projects: [
+      project('faults'),
+      project('faults', '1.0'),
+      project('history'),
+      project('history', '1.0'),
+      packed,
+    ],
   },
 })
 

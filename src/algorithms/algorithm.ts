@@ -1,5 +1,4 @@
 import type { SQL } from 'drizzle-orm'
-import type { PeriodAt } from '../calendar.ts'
 
 // The words used here. A row is what the table holds. A state is the part of a row that belongs to one
 // algorithm, with times as Unix milliseconds. A state is advanced when the windows that ended before now are
@@ -62,6 +61,15 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
   /** About when `wanted` will be available; the search for the exact time begins there. */
   guess(state: Numbers<Column>, wanted: number, now: number, params: Numbers<Param>): number
 }
+
+/** From `start` to before `end`, in Unix milliseconds. */
+export interface Period {
+  readonly start: number
+  readonly end: number
+}
+
+/** The period that holds a time. */
+export type PeriodAt = (time: number) => Period
 
 /** The part of an algorithm that works out answers. */
 export interface Answering<Column extends StateColumn, Param extends string, State> {
@@ -132,7 +140,7 @@ export interface Rules {
 
 export type Params = Numbers<string> & Numbers<CommonParam>
 
-/** A limit, as the functions on `Ratelimit` make it. */
+/** A limit, as `Ratelimit.tokenBucket`, `calendarWindow` and the like make it. */
 export type Limiter = StoredLimiter | Unlimited
 
 /** What can be told of a limit without the database: for headers, and for pages that list plans. */

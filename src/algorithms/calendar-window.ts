@@ -1,8 +1,7 @@
 import { sql } from 'drizzle-orm'
-import ms from 'ms'
-import { type CalendarOptions, type CalendarPeriod, periodsOf } from '../calendar.ts'
 import type { Algorithm, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
+import { type CalendarOptions, type CalendarPeriod, periodsOf } from './periods.ts'
 import { checkTokens, countAfter, countNumberAfter } from './window.ts'
 
 /**
@@ -60,7 +59,8 @@ const algorithm: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | '
 }
 
 /** The longest of each, so that how far ahead a row may be does not depend on the guessed period. */
-const MAX_PERIODS = { day: '25h', week: '169h', month: '745h', year: '8785h' } as const
+const MAX_HOURS = { day: 25, week: 169, month: 745, year: 8785 }
+const HOUR_MS = 3_600_000
 
 /**
  * `tokens` in each period of the calendar in a time zone, or in each one counted from an anchor: a
@@ -75,11 +75,11 @@ const MAX_PERIODS = { day: '25h', week: '169h', month: '745h', year: '8785h' } a
  *
  * @example
  * ```ts
- * import { Ratelimit } from 'drizzle-ratelimit'
+ * import { calendarWindow } from 'drizzle-ratelimit/calendar'
  *
  * const anchor = new Date('2026-01-31T09:15:00Z')
- * Ratelimit.calendarWindow(10_000, 'month') // from the 1st, UTC
- * Ratelimit.calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor })
+ * calendarWindow(10_000, 'month') // from the 1st, UTC
+ * calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor })
  * ```
  */
 export function calendarWindow(
@@ -89,5 +89,5 @@ export function calendarWindow(
 ): StoredLimiter {
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
-  return limiterOf(algorithm, { limit: tokens, periodMs: ms(MAX_PERIODS[period]) }, { periodAt, name })
+  return limiterOf(algorithm, { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS }, { periodAt, name })
 }

@@ -1,9 +1,9 @@
-import { LRUCache } from 'lru-cache'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { shapeOf } from '../database/ddl.ts'
+import { Recent } from '../recent.ts'
 import type { Decision, Namespace, Request } from '../runtime/call.ts'
 import { after, remainingOf } from './answer.ts'
 
@@ -34,14 +34,14 @@ interface Denial {
 export class DenyCache {
   readonly #table: RateLimitTable
   readonly #namespace: Namespace
-  readonly #denials: LRUCache<string, Denial>
+  readonly #denials: Recent<Denial>
   /** A refund may have overtaken the answers to calls that were sent before this time. */
   #forgotAt = Number.NEGATIVE_INFINITY
 
   constructor(table: RateLimitTable, namespace: Namespace, maxBlockedKeys: number) {
     this.#table = table
     this.#namespace = namespace
-    this.#denials = new LRUCache({ max: maxBlockedKeys })
+    this.#denials = new Recent(maxBlockedKeys)
     const ref = new WeakRef(this)
     living.add(ref)
     gone.register(this, ref)

@@ -1,6 +1,5 @@
 import { type RateLimitTables, rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 import type { RatelimitConfig } from '../config.ts'
-import { autoMigrateForbidden, ensureTables } from '../database/auto-migrate.ts'
 import { connectionTo } from '../database/connection.ts'
 import { TableSize } from '../database/run.ts'
 import { parseDuration } from '../duration.ts'
@@ -38,6 +37,13 @@ export function checkerOf(config: RatelimitConfig): Checker {
     connections,
     cleanupProbability,
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
-    ensureTables: migrates ? () => ensureTables(db, tables) : undefined,
+    ensureTables: migrates
+      ? async () => (await import('../database/auto-migrate.ts')).ensureTables(db, tables)
+      : undefined,
   })
+}
+
+/** Whether the environment forbids it, for deployments where only migrations may change the schema. */
+function autoMigrateForbidden(): boolean {
+  return globalThis.process?.env['PG_RATELIMIT_DISABLE_AUTO_MIGRATE'] === 'true'
 }

@@ -18,11 +18,6 @@ export function ensureTables(db: Database, tables: RateLimitTables): Promise<voi
   return started
 }
 
-/** Whether the environment forbids it, for deployments where only migrations may change the schema. */
-export function autoMigrateForbidden(): boolean {
-  return globalThis.process?.env['PG_RATELIMIT_DISABLE_AUTO_MIGRATE'] === 'true'
-}
-
 /**
  * Any number that is the same in every process, so that two processes that find the tables missing take turns.
  * Without the lock, one of two concurrent `CREATE TABLE IF NOT EXISTS` fails with 23505.

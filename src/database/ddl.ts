@@ -88,7 +88,7 @@ export function storageStatements(
  *
  * For applications that do not migrate with drizzle-kit.
  */
-export const TABLE_SQL: string = script([
+export const TABLE_SQL: string = /* @__PURE__ */ script(() => [
   ...createStatements(rateLimitEphemeral),
   ...createStatements(rateLimitDurable),
 ])
@@ -98,13 +98,16 @@ export const TABLE_SQL: string = script([
  * migration does. Safe to run again, and for a custom migration of your own (`drizzle-kit generate
  * --custom`).
  */
-export const STORAGE_SQL: string = script([
+export const STORAGE_SQL: string = /* @__PURE__ */ script(() => [
   ...storageStatements(rateLimitEphemeral, 'ephemeral'),
   ...storageStatements(rateLimitDurable, 'durable'),
 ])
 
-function script(statements: readonly string[]): string {
-  return statements.map((statement) => `${statement};\n`).join('')
+/** Called for a constant, it is marked as pure: a bundler then leaves out what nothing imports. */
+function script(statements: () => readonly string[]): string {
+  return statements()
+    .map((statement) => `${statement};\n`)
+    .join('')
 }
 
 export function quote(name: string): string {

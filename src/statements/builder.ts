@@ -6,11 +6,11 @@ import { type Statement, statement } from '../database/statement.ts'
 /**
  * Drizzle's query builder without a database: statements are written and rendered here, and run elsewhere.
  */
-export const builder: ReturnType<typeof drizzle> = drizzle(() =>
+export const builder: ReturnType<typeof drizzle> = /* @__PURE__ */ drizzle(() =>
   Promise.reject(new Error('The statement builder has no database.')),
 )
 
-const dialect: PgDialect = new PgDialect()
+const dialect: PgDialect = /* @__PURE__ */ new PgDialect()
 
 /**
  * The parameters of a statement, numbered in the order of their first use, so that each value is sent once.

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { DateTime, IANAZone } from 'luxon'
 import { describe, expect, test } from 'vitest'
-import { type CalendarPeriod, type Period, type PeriodAt, periodsOf } from '../../src/calendar.ts'
+import type { Period, PeriodAt } from '../../src/algorithms/algorithm.ts'
+import { type CalendarPeriod, periodsOf } from '../../src/algorithms/periods.ts'
 
 // Slow: thousands of periods, each worked out twice.
 

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { Ratelimit } from '../../src/index.ts'
 
 test.each([
@@ -9,7 +10,7 @@ test.each([
   ['a bucket that is never filled to the brim', Ratelimit.tokenBucket(3, '10s', 20), 20, 70_000],
   ['a continuous bucket', Ratelimit.tokenBucket(3, '10s', 20, { refill: 'continuous' }), 20, 66_667],
   ['GCRA', Ratelimit.gcra(60, '1m', { burst: 10 }), 10, 10_000],
-  ['the calendar', Ratelimit.calendarWindow(1000, 'month'), 1000, undefined],
+  ['the calendar', calendarWindow(1000, 'month'), 1000, undefined],
   ['no limit', Ratelimit.unlimited(), Number.POSITIVE_INFINITY, undefined],
 ])('%s tells its limit and window', (_, limiter, limit, windowMs) => {
   expect([limiter.limit, limiter.windowMs]).toEqual([limit, windowMs])

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { Ratelimit, RatelimitError } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -141,7 +142,7 @@ test.each([
 test.each([
   ['fixed window', Ratelimit.fixedWindow(LIMIT, '10s'), { count: -3 }, LIMIT],
   ['sliding window', Ratelimit.slidingWindow(LIMIT, '10s'), { count: LIMIT, prev_count: -1 }, 0],
-  ['calendar window', Ratelimit.calendarWindow(LIMIT, 'month'), { count: -3, tokens: 0 }, LIMIT],
+  ['calendar window', calendarWindow(LIMIT, 'month'), { count: -3, tokens: 0 }, LIMIT],
 ] as const)(
   'a count below 0 counts as 0, and the rest of the row as it is: %s',
   async (name, limiter, columns, remaining) => {

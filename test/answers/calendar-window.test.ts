@@ -1,12 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import {
-  type CalendarOptions,
-  type CalendarPeriod,
-  type Database,
-  type Limiter,
-  Ratelimit,
-  RatelimitError,
-} from '../../src/index.ts'
+import { type CalendarOptions, type CalendarPeriod, calendarWindow } from '../../src/calendar.ts'
+import { type Database, type Limiter, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
@@ -67,7 +61,7 @@ const calendars: readonly {
 ]
 
 const january = {
-  limiter: Ratelimit.calendarWindow(10, 'month'),
+  limiter: calendarWindow(10, 'month'),
   start: Date.UTC(2026, 0),
   end: Date.UTC(2026, 1),
 }
@@ -96,7 +90,7 @@ const ROW = `
   from rate_limit_ephemeral`
 
 describe.each(calendars)('$name', ({ period, options, ...written }) => {
-  const limiter = Ratelimit.calendarWindow(10, period, options)
+  const limiter = calendarWindow(10, period, options)
   const start = Date.parse(written.start)
   const end = Date.parse(written.end)
   const nextEnd = Date.parse(written.nextEnd)
@@ -202,7 +196,7 @@ describe('the rules', () => {
   })
 
   test('of nothing denies all for ever', async () => {
-    const { limit } = setUp(Ratelimit.calendarWindow(0, 'month'))
+    const { limit } = setUp(calendarWindow(0, 'month'))
     expect(await limit()).toMatchObject({
       success: false,
       limit: 0,
@@ -276,7 +270,7 @@ describe("by the database's clock", () => {
   /** Months that began some days ago: 27 days at least before the next begins. */
   async function recentMonth(daysAgo = 1) {
     const start = (await databaseMs()) - daysAgo * DAY_MS
-    return { start, limiter: Ratelimit.calendarWindow(10, 'month', { anchor: new Date(start) }) }
+    return { start, limiter: calendarWindow(10, 'month', { anchor: new Date(start) }) }
   }
 
   /**
@@ -393,7 +387,7 @@ describe("by the database's clock", () => {
 test('many keys at once, each in the calendar of its plan', async () => {
   const { clock, ratelimit } = setUp(january.limiter)
   const plans = calendars.map(({ period, options, start, end }) => ({
-    limiter: Ratelimit.calendarWindow(10, period, options),
+    limiter: calendarWindow(10, period, options),
     start: Date.parse(start),
     end: Date.parse(end),
   }))
@@ -422,8 +416,8 @@ test('many keys at once, each in the calendar of its plan', async () => {
 })
 
 describe('another period for one call', () => {
-  const day = Ratelimit.calendarWindow(10, 'day')
-  const month = Ratelimit.calendarWindow(100, 'month')
+  const day = calendarWindow(10, 'day')
+  const month = calendarWindow(100, 'month')
 
   test('does not make the limiter forget what was used in its own', async () => {
     const { limit, ratelimit } = setUp(day)
@@ -483,7 +477,7 @@ describe('in a transaction', () => {
 
 describe('in limitAll with a limit per second', () => {
   function both() {
-    const { clock, config, ratelimit: month, rows } = setUp(Ratelimit.calendarWindow(3, 'month'))
+    const { clock, config, ratelimit: month, rows } = setUp(calendarWindow(3, 'month'))
     const second = new Ratelimit({
       ...config,
       limiter: Ratelimit.tokenBucket(2, '1s', 2),
@@ -558,14 +552,14 @@ describe('refused before any SQL', () => {
   test.each([-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, untyped<number>('5')])(
     '%s tokens',
     (tokens) => {
-      expect(codeOf(() => Ratelimit.calendarWindow(tokens, 'month'))).toBe('INVALID_LIMIT')
+      expect(codeOf(() => calendarWindow(tokens, 'month'))).toBe('INVALID_LIMIT')
     },
   )
 
   test.each([undefined, null, '', 'hour', 'months', 'Month', 'toString', '30d', 5])(
     'the period %s',
     (period) => {
-      expect(codeOf(() => Ratelimit.calendarWindow(5, untyped(period)))).toBe('INVALID_OPTION')
+      expect(codeOf(() => calendarWindow(5, untyped(period)))).toBe('INVALID_OPTION')
     },
   )
 
@@ -573,7 +567,7 @@ describe('refused before any SQL', () => {
     'the time zone %s',
     (timeZone) => {
       const options = { timeZone: untyped<string>(timeZone) }
-      expect(codeOf(() => Ratelimit.calendarWindow(5, 'month', options))).toBe('INVALID_OPTION')
+      expect(codeOf(() => calendarWindow(5, 'month', options))).toBe('INVALID_OPTION')
     },
   )
 
@@ -586,15 +580,15 @@ describe('refused before any SQL', () => {
     {},
   ])('the anchor %s', (anchor) => {
     // The same calendar without it, and with a right one, are known.
-    Ratelimit.calendarWindow(5, 'month')
-    Ratelimit.calendarWindow(5, 'month', { anchor: new Date('2026-01-31') })
+    calendarWindow(5, 'month')
+    calendarWindow(5, 'month', { anchor: new Date('2026-01-31') })
     const options = { anchor: untyped<Date>(anchor) }
-    expect(codeOf(() => Ratelimit.calendarWindow(5, 'month', options))).toBe('INVALID_OPTION')
+    expect(codeOf(() => calendarWindow(5, 'month', options))).toBe('INVALID_OPTION')
   })
 
   test.each([-1, 1])('an anchor more than a hundred years away (%i)', (direction) => {
     const anchored = (ms: number) => () =>
-      Ratelimit.calendarWindow(5, 'month', { anchor: new Date(Date.now() + direction * ms) })
+      calendarWindow(5, 'month', { anchor: new Date(Date.now() + direction * ms) })
     expect(codeOf(anchored(101 * YEAR_MS))).toBe('INVALID_OPTION')
     expect(codeOf(anchored(1000 * YEAR_MS))).toBe('INVALID_OPTION')
     expect(codeOf(anchored(99 * YEAR_MS))).toBeUndefined()
@@ -602,8 +596,8 @@ describe('refused before any SQL', () => {
 })
 
 describe('calendars that differ in one thing only', () => {
-  const zoned = (timeZone: string) => Ratelimit.calendarWindow(5, 'month', { timeZone })
-  const anchored = (anchor: string) => Ratelimit.calendarWindow(5, 'month', { anchor: new Date(anchor) })
+  const zoned = (timeZone: string) => calendarWindow(5, 'month', { timeZone })
+  const anchored = (anchor: string) => calendarWindow(5, 'month', { anchor: new Date(anchor) })
   // In Berlin it is February already.
   const clock = new TestClock(Date.UTC(2026, 0, 31, 23, 30))
 
@@ -616,8 +610,8 @@ describe('calendars that differ in one thing only', () => {
     ],
     [
       'the period',
-      ...([Ratelimit.calendarWindow(5, 'week'), '2026-02-02T00:00Z'] as const),
-      ...([Ratelimit.calendarWindow(5, 'day'), '2026-02-01T00:00Z'] as const),
+      ...([calendarWindow(5, 'week'), '2026-02-02T00:00Z'] as const),
+      ...([calendarWindow(5, 'day'), '2026-02-01T00:00Z'] as const),
     ],
   ])('%s: calls in one burst are decided each by its own', async (name, one, end, other, otherEnd) => {
     const options = { db: database.db, clock: clock.now, cleanupProbability: 0, connections: 1 }
@@ -645,7 +639,7 @@ test.each([-40, 40])(
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + days * DAY_MS })
     try {
       const { db, statements } = watch(database.db)
-      const options = { limiter: Ratelimit.calendarWindow(5, 'month'), prefix: `days ${days}` }
+      const options = { limiter: calendarWindow(5, 'month'), prefix: `days ${days}` }
       const ratelimit = new Ratelimit({ ...options, db, cleanupProbability: 0 })
       await ratelimit.limit('key')
       for (const remaining of [3, 2]) {

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Database, type Limiter, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 
@@ -65,7 +66,7 @@ async function whileWaiting<T>(
 const limiters = {
   'fixed window': Ratelimit.fixedWindow(10, '1h'),
   'sliding window': Ratelimit.slidingWindow(10, '1h'),
-  'calendar window': Ratelimit.calendarWindow(10, 'year'),
+  'calendar window': calendarWindow(10, 'year'),
   'token bucket': Ratelimit.tokenBucket(10, '1h', 10),
   'continuous token bucket': Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' }),
   'partly filled bucket': Ratelimit.tokenBucket(10, '1h', 20, { initialTokens: 10 }),

@@ -1,4 +1,5 @@
 import { beforeAll, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type LimitResult, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -24,7 +25,7 @@ function processes(prefix: string, clock: TestClock): Ratelimit[] {
   return connections.map(
     ({ db }) =>
       new Ratelimit({
-        ...{ db, limiter: Ratelimit.calendarWindow(TOKENS, 'month'), prefix, clock: clock.now },
+        ...{ db, limiter: calendarWindow(TOKENS, 'month'), prefix, clock: clock.now },
         ...{ thresholds: THRESHOLDS, cleanupProbability: 0 },
       }),
   )

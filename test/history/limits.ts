@@ -1,3 +1,4 @@
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, Ratelimit } from '../../src/index.ts'
 
 /**
@@ -43,7 +44,7 @@ const IN_MEMORY = { inMemoryBlock: true } as const
 
 /** @param started A time before the test, so that no calendar's year ends while it runs. */
 export function limitsFrom(started: number): readonly Tested[] {
-  const { fixedWindow, slidingWindow, tokenBucket, calendarWindow, gcra } = Ratelimit
+  const { fixedWindow, slidingWindow, tokenBucket, gcra } = Ratelimit
   const calendar = (tokens: number) => calendarWindow(tokens, 'year', { anchor: new Date(started) })
   const windows = {
     fixed: [(tokens: number) => fixedWindow(tokens, YEAR), undefined],

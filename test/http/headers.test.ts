@@ -1,6 +1,7 @@
 import { headersOf, tooManyRequests } from 'drizzle-ratelimit/http'
 import { parseList } from 'structured-headers'
 import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Allowed, type Denied, Ratelimit } from '../../src/index.ts'
 
 const NOW = Date.UTC(2026, 0, 31, 10)
@@ -80,7 +81,7 @@ describe('headersOf', () => {
       Ratelimit.slidingWindow(10, '10s'),
       Ratelimit.tokenBucket(5, '10s', 20),
       Ratelimit.gcra(60, '1m', { burst: 10 }),
-      Ratelimit.calendarWindow(10, 'month'),
+      calendarWindow(10, 'month'),
     ].map(
       (limiter) =>
         headersOf({ ...allowed, limit: limiter.limit }, { prefix: 'api', limiter })['RateLimit-Policy'],

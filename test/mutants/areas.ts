@@ -20,6 +20,12 @@ export const AREAS: readonly Area[] = [
     near: [...ARITHMETIC, 'statements/calls', 'drivers/clock', 'drivers/cleanup', 'quotas/usage'],
   },
   {
+    name: 'calendar',
+    files: /^algorithms\/periods/,
+    share: 1,
+    near: ['answers/calendar-window', 'alone/bad-input'],
+  },
+  {
     name: 'algorithms',
     files: /^algorithms\//,
     share: 0.2,
@@ -39,12 +45,6 @@ export const AREAS: readonly Area[] = [
     files: /^check\/(add-up|all-or-nothing|limit-all)/,
     share: 1,
     near: ['transactions/limit-all', 'outages/limit-all', 'statements/calls'],
-  },
-  {
-    name: 'calendar',
-    files: /^calendar/,
-    share: 1,
-    near: ['answers/calendar-window', 'alone/bad-input'],
   },
   { name: 'reservation', files: /^check\/reservation/, share: 1, near: ['quotas/reserve'] },
   {

@@ -149,7 +149,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
       'applies: () => sql`true`',
     ],
     ['sql`greatest(${tokens}, ${countAfter(count, amount)})`', 'countAfter(count, amount)'],
-    ["month: '745h'", "month: '720h'"],
+    ['month: 745', 'month: 720'],
   ],
   'algorithms/unlimited.ts': [['used: () => 0', 'used: () => INFINITY']],
   'algorithms/bucket.ts': [
@@ -306,7 +306,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
       'first.config.commit'.replace('first', '(checkers[0] as Checker)'),
     ],
   ],
-  'calendar.ts': [
+  'algorithms/periods.ts': [
     ['`${period} ${timeZone} ${anchorMs}`', '`${period} ${timeZone}`'],
     ['`${period} ${timeZone} ${anchorMs}`', '`${period} ${anchorMs}`'],
     ['`${period} ${timeZone} ${anchorMs}`', '`${timeZone} ${anchorMs}`'],

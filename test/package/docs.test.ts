@@ -3,7 +3,7 @@ import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import tsconfig from '../../tsconfig.json' with { type: 'json' }
+import { ENTRIES } from '../support/entries.ts'
 
 // Every block of TypeScript in the documents and in the doc comments is a module that has to compile.
 
@@ -52,12 +52,7 @@ test('every example in the documents and the doc comments compiles', async () =>
         declaration: false,
         noPropertyAccessFromIndexSignature: false,
         types: [join(root, 'node_modules/@types/node')],
-        paths: Object.fromEntries(
-          Object.entries(tsconfig.compilerOptions.paths).map(([entry, [file = '']]) => [
-            entry,
-            [join(root, file)],
-          ]),
-        ),
+        paths: Object.fromEntries([...ENTRIES].map(([entry, file]) => [entry, [join(root, file)]])),
       },
       include: ['*.ts'],
     }),

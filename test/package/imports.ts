@@ -1,6 +1,6 @@
-import { readFile } from 'node:fs/promises'
 import { instance } from '@viz-js/viz'
 import { cruise } from 'dependency-cruiser'
+import { ENTRIES } from '../support/entries.ts'
 
 /** What each place imports. A place is a folder of `src`, a file beside those folders, or `schema`. */
 type Graph = ReadonlyMap<string, ReadonlySet<string>>
@@ -8,7 +8,7 @@ type Graph = ReadonlyMap<string, ReadonlySet<string>>
 /** The imports between the places as SVG, types included. */
 export async function drawImports(): Promise<string> {
   const graph = essential(await importsOfPlaces())
-  const entries = await entryPlaces()
+  const entries = entryPlaces()
   const viz = await instance()
   return viz.renderString(dotOf(graph, entries), { format: 'svg' })
 }
@@ -36,10 +36,8 @@ function placeOf(file: string): string {
 }
 
 /** The places that the package's users import. */
-async function entryPlaces(): Promise<ReadonlySet<string>> {
-  const { exports } = JSON.parse(await readFile('package.json', 'utf8'))
-  const files = JSON.stringify(exports).matchAll(/dist\/([\w/.-]+)\.js"/g)
-  return new Set([...files].map(([, file]) => placeOf(`${file}.ts`)))
+function entryPlaces(): ReadonlySet<string> {
+  return new Set([...ENTRIES.values()].map(placeOf))
 }
 
 /** Leaves out an import that a longer way of imports implies, so that the picture can be read. */

@@ -13,6 +13,7 @@ import {
   rateLimitEphemeral,
   type UsageOptions,
 } from 'drizzle-ratelimit'
+import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import * as app from '../support/docs-app.ts'
 
@@ -126,24 +127,24 @@ describe('what the page says', () => {
   })
 
   test('plans: what has been used meets the next one', async () => {
-    const team = Ratelimit.calendarWindow(100, 'month')
+    const team = calendarWindow(100, 'month')
     const quota = new Ratelimit({ db: app.db, limiter: team, prefix: 'plans', durable: true })
     await quota.limit('org', { rate: 70 })
     const left = async (limiter?: Limiter) => (await quota.getRemaining('org', { limiter })).remaining
 
-    expect(await left(Ratelimit.calendarWindow(500, 'month'))).toBe(430)
-    expect(await left(Ratelimit.calendarWindow(50, 'month'))).toBe(0)
-    expect(await left(Ratelimit.calendarWindow(100, 'year'))).toBe(30)
-    expect(await left(Ratelimit.calendarWindow(100, 'day'))).toBe(100)
+    expect(await left(calendarWindow(500, 'month'))).toBe(430)
+    expect(await left(calendarWindow(50, 'month'))).toBe(0)
+    expect(await left(calendarWindow(100, 'year'))).toBe(30)
+    expect(await left(calendarWindow(100, 'day'))).toBe(100)
     const anchor = new Date('2026-02-20T00:00:00Z')
-    expect(await left(Ratelimit.calendarWindow(100, 'month', { anchor }))).toBe(30)
-    expect(await left(Ratelimit.calendarWindow(100, 'month', { timeZone: 'Asia/Tokyo' }))).toBe(30)
-    expect(await left(Ratelimit.calendarWindow(100, 'month', { timeZone: 'America/Lima' }))).toBe(100)
+    expect(await left(calendarWindow(100, 'month', { anchor }))).toBe(30)
+    expect(await left(calendarWindow(100, 'month', { timeZone: 'Asia/Tokyo' }))).toBe(30)
+    expect(await left(calendarWindow(100, 'month', { timeZone: 'America/Lima' }))).toBe(100)
     expect(await left(Ratelimit.fixedWindow(100, '30d'))).toBe(100)
 
     const limiter = Ratelimit.unlimited()
     expect(await quota.limit('org', { rate: 1000, limiter })).toMatchObject({ success: true })
-    const none = { limiter: Ratelimit.calendarWindow(0, 'month') }
+    const none = { limiter: calendarWindow(0, 'month') }
     expect(await quota.limit('org', none)).toMatchObject({ success: false, retryAfter: Infinity })
     expect(await left()).toBe(30)
     expect(await stored('plans', 'org')).toBe(70)
@@ -172,7 +173,7 @@ describe('what the page says', () => {
   })
 
   test('a reservation is settled once, and gives back to the period that paid', async () => {
-    const limiter = Ratelimit.calendarWindow(1000, 'month')
+    const limiter = calendarWindow(1000, 'month')
     const quota = new Ratelimit({ db: app.db, limiter, prefix: 'reserved', durable: true })
     const reserve = async (key: string) => {
       const reserved = await quota.reserve(key, { rate: 400 })
@@ -200,7 +201,7 @@ describe('what the page says', () => {
   })
 
   test('a reservation in a transaction is settled outside it, unless in it', async () => {
-    const limiter = Ratelimit.calendarWindow(1000, 'month')
+    const limiter = calendarWindow(1000, 'month')
     const quota = new Ratelimit({ db: app.db, limiter, prefix: 'joined', durable: true })
     let waiting: Promise<LimitResult> | undefined
     let settled = false
@@ -247,12 +248,12 @@ describe('what the page says', () => {
       { key: 'big', ...standing, remaining: 200 },
       { key: 'small', ...standing, used: 10, remaining: 990 },
     ])
-    const limiter = Ratelimit.calendarWindow(2000, 'month')
+    const limiter = calendarWindow(2000, 'month')
     expect(await uploads.limit('big', { rate: 800, limiter })).toMatchObject({ crossed: [0.8] })
 
     const others = {
       window: Ratelimit.fixedWindow(1000, '1d'),
-      anchored: Ratelimit.calendarWindow(1000, 'month', { anchor: new Date('2026-02-20T00:00:00Z') }),
+      anchored: calendarWindow(1000, 'month', { anchor: new Date('2026-02-20T00:00:00Z') }),
     }
     for (const [key, limiter] of Object.entries(others)) await uploads.limit(key, { rate: 500, limiter })
     expect((await page('big')).biggest.map(({ key }) => key)).toEqual(['big', 'small'])

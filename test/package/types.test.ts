@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ENTRIES } from '../support/entries.ts'
 
 // Slow: each test starts the type checker.
 
@@ -30,9 +31,9 @@ async function check(drizzle: '0.45' | '1.0', from: string, name: string): Promi
         paths: {
           'drizzle-orm': [join(installed, 'index.d.ts')],
           'drizzle-orm/*': [join(installed, '*.d.ts'), join(installed, '*/index.d.ts')],
-          'drizzle-ratelimit': [join(from, `src/index.${extension}`)],
-          'drizzle-ratelimit/schema': [join(from, `schema/index.${extension}`)],
-          'drizzle-ratelimit/kysely': [join(from, `src/kysely.${extension}`)],
+          ...Object.fromEntries(
+            [...ENTRIES].map(([entry, file]) => [entry, [join(from, file.replace(/ts$/, extension))]]),
+          ),
         },
       },
       include: [],

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { uncounted } from '../support/limits.ts'
@@ -324,9 +325,9 @@ describe('another length', () => {
 })
 
 describe('another calendar', () => {
-  const month = Ratelimit.calendarWindow(10, 'month')
-  const day = Ratelimit.calendarWindow(10, 'day')
-  const berlin = Ratelimit.calendarWindow(10, 'month', { timeZone: 'Europe/Berlin' })
+  const month = calendarWindow(10, 'month')
+  const day = calendarWindow(10, 'day')
+  const berlin = calendarWindow(10, 'month', { timeZone: 'Europe/Berlin' })
   const at = (...time: [number, number, number]) => Date.UTC(2026, ...time)
 
   test.each([
@@ -390,7 +391,7 @@ describe('another calendar', () => {
     clock.ms = at(0, 20, 9)
     await quota.limit('key', { rate: 4 })
     const anchored = (dayOfMonth: number) =>
-      Ratelimit.calendarWindow(10, 'month', { anchor: new Date(at(0, dayOfMonth, 9)) })
+      calendarWindow(10, 'month', { anchor: new Date(at(0, dayOfMonth, 9)) })
     expect(await quota.getRemaining('key', { limiter: anchored(15) })).toMatchObject({
       used: 4,
       start: at(0, 15, 9),

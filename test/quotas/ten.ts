@@ -1,3 +1,4 @@
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import type { TestDatabase } from '../support/databases.ts'
@@ -36,7 +37,7 @@ export const TEN: Record<TenName, Limiter> = {
   'continuous bucket': Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' }),
   'sliding window': Ratelimit.slidingWindow(10, '10h'),
   'fixed window': Ratelimit.fixedWindow(10, '10h'),
-  'calendar month': Ratelimit.calendarWindow(10, 'month'),
+  'calendar month': calendarWindow(10, 'month'),
 }
 
 /** A quota with a prefix and a clock of its own. */

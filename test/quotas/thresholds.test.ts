@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
@@ -186,7 +187,7 @@ test('of a bucket they are crossed again as soon as one has come', async () => {
 
 test('in a calendar they are crossed once a period also through an upgrade and back', async () => {
   const { quota } = quotaOn(database, TEN['calendar month'], BOTH)
-  const limiter = Ratelimit.calendarWindow(100, 'month')
+  const limiter = calendarWindow(100, 'month')
   expect(crossedBy(await quota.limit('key', { rate: 9 }))).toEqual([0.8])
   expect(crossedBy(await quota.limit('key', { rate: 5, limiter }))).toEqual([])
   await quota.limit('key', { rate: -14 })

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { Ratelimit, type RatelimitConfig, rateLimitTables, usage } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
@@ -191,7 +192,7 @@ test.each(kinds)("without a clock the time is the database's, $name", async ({ l
 // Where the database is another process: PGlite has the clock that is moved here.
 describe.runIf(hasServer())('a calendar, where the clock of this machine is wrong', () => {
   afterEach(() => void vi.restoreAllMocks())
-  const limiter = Ratelimit.calendarWindow(10, 'year')
+  const limiter = calendarWindow(10, 'year')
   const YEAR_MS = 366 * 24 * HOUR_MS
 
   test.each([

@@ -1,12 +1,13 @@
 import fc from 'fast-check'
 import { DateTime } from 'luxon'
 import type { StoredLimiter } from '../../src/algorithms/algorithm.ts'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
 import { firstFrom, type ModelPlan, type Rules, type State } from './model.ts'
 
 // The one table of what tests know about the algorithms. A new algorithm is one row in it.
 
-type Constructors = typeof Ratelimit
+type Constructors = typeof Ratelimit & { readonly calendarWindow: typeof calendarWindow }
 
 /** What makes a limiter in the package. */
 export type AlgorithmName = {
@@ -219,7 +220,7 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
     forward: (before, t) => (before.at >= startOf(t) ? before : state({ at: startOf(t) })),
     ...counting(tokens),
   }
-  const limiter = Ratelimit.calendarWindow(tokens, period, { timeZone: zone })
+  const limiter = calendarWindow(tokens, period, { timeZone: zone })
   return planWith('calendarWindow', own, { limiter, rules, stepMs })
 }
 

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
@@ -380,7 +381,7 @@ describe('is refused', () => {
   })
   test('with one row under two calendars that differ in their time zone only', async () => {
     const requests = ['UTC', 'Europe/Berlin'].map((timeZone) => ({
-      ratelimit: limitOf('refused', Ratelimit.calendarWindow(5, 'month', { timeZone })),
+      ratelimit: limitOf('refused', calendarWindow(5, 'month', { timeZone })),
       key: 'key',
     }))
     await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })

@@ -2,6 +2,7 @@ import { PGlite } from '@electric-sql/pglite'
 import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
+import { calendarWindow } from '../../src/calendar.ts'
 import { type Duration, type LimitResult, Ratelimit, type Usage, usage } from '../../src/index.ts'
 
 // Checked by the type checker: each line below a directive must not compile.
@@ -69,11 +70,11 @@ new Ratelimit({ ...common, onError: 'throw', onDegraded: () => {} })
 new Ratelimit({ ...common, onError: 'ignore' })
 new Ratelimit({ ...common, thresholds: [0.8, 1], dryRun: true })
 
-Ratelimit.calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
+calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
 // @ts-expect-error no such period
-Ratelimit.calendarWindow(5, 'quarter')
+calendarWindow(5, 'quarter')
 // @ts-expect-error a subscription begins at a Date
-Ratelimit.calendarWindow(5, 'month', { anchor: '2026-01-31' })
+calendarWindow(5, 'month', { anchor: '2026-01-31' })
 
 export async function quotas(quota: Ratelimit): Promise<void> {
   await quota.limit('key', { force: true, limiter: Ratelimit.unlimited() })

@@ -1,0 +1,99 @@
+import { Temporal } from 'temporal-polyfill'
+import { MAX_MS } from '../duration.ts'
+import { RatelimitError } from '../errors.ts'
+import { Recent } from '../recent.ts'
+import type { Period, PeriodAt } from './algorithm.ts'
+
+/** The periods of the calendar. Weeks begin on Monday. */
+export type CalendarPeriod = 'day' | 'week' | 'month' | 'year'
+
+/** Where and when the periods of a calendar begin. */
+export interface CalendarOptions {
+  /** The IANA time zone in which days begin. Default: `'UTC'`. */
+  readonly timeZone?: string
+  /** When the first period began: a subscription's start. Default: the calendar's own periods. */
+  readonly anchor?: Date
+}
+
+const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
+
+/**
+ * One function for each calendar, which remembers its last period. Plans that are made anew for each call share
+ * them.
+ */
+const known = new Recent<PeriodAt>(1000)
+
+/**
+ * The periods of a calendar.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export function periodsOf(
+  period: CalendarPeriod,
+  { timeZone = 'UTC', anchor }: CalendarOptions,
+): { readonly periodAt: PeriodAt; readonly name: string } {
+  if (!Object.hasOwn(UNITS, period)) throw invalid("The period must be 'day', 'week', 'month' or 'year'.")
+  if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')
+  const anchorMs = anchor === undefined ? undefined : readAnchor(anchor)
+  const name = `${period} ${timeZone} ${anchorMs}`
+  const periodAt = known.get(name) ?? withMemory(readPeriods(period, timeZone, anchorMs))
+  known.set(name, periodAt)
+  return { periodAt, name }
+}
+
+function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number | undefined): PeriodAt {
+  const unit = UNITS[period]
+  if (!isTimeZone(timeZone)) throw invalid('timeZone must be a known IANA time zone.')
+  const first = anchorMs === undefined ? ownAnchor(period) : localTime(anchorMs, timeZone)
+  // Always counted from the first, so that the 31st comes again after a month that has none.
+  const startOf = (n: number) => first.add({ [unit]: n }).toZonedDateTime(timeZone).epochMilliseconds
+
+  return (time) => {
+    let n = first.until(localTime(time, timeZone), { largestUnit: unit })[unit]
+    // Clock changes and months of different lengths can make the count wrong, so it is corrected here.
+    while (startOf(n) > time) n--
+    while (startOf(n + 1) <= time) n++
+    return { start: startOf(n), end: startOf(n + 1) }
+  }
+}
+
+/** The calendar's own periods are those from the beginning of 1970, weeks from its first Monday. */
+function ownAnchor(period: CalendarPeriod): Temporal.PlainDateTime {
+  return Temporal.PlainDateTime.from(period === 'week' ? '1970-01-05' : '1970-01-01')
+}
+
+function localTime(time: number, timeZone: string): Temporal.PlainDateTime {
+  return Temporal.Instant.fromEpochMilliseconds(time).toZonedDateTimeISO(timeZone).toPlainDateTime()
+}
+
+function isTimeZone(timeZone: string): boolean {
+  try {
+    // Temporal would also accept a time and take the zone that is written in it.
+    new Intl.DateTimeFormat('en', { timeZone })
+    localTime(0, timeZone)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function readAnchor(anchor: Date): number {
+  const time = anchor instanceof Date ? anchor.getTime() : Number.NaN
+  if (Number.isNaN(time)) throw invalid('anchor must be a valid Date.')
+  // A time in microseconds by mistake lies further away.
+  if (Math.abs(time - Date.now()) > MAX_MS) throw invalid('anchor must lie within a hundred years of today.')
+  return time
+}
+
+/** Neighbouring calls ask for the same period. */
+function withMemory(periodAt: PeriodAt): PeriodAt {
+  let last: Period = { start: 0, end: 0 }
+  return (time) => {
+    if (time < last.start || time >= last.end) last = periodAt(time)
+    return last
+  }
+}
+
+function invalid(what: string): RatelimitError {
+  return new RatelimitError('INVALID_OPTION', what)
+}

@@ -1,0 +1,85 @@
+import { spawnSync } from 'node:child_process'
+import { gzipSync } from 'node:zlib'
+import { type OutputChunk, rolldown } from 'rolldown'
+import { expect, inject, test } from 'vitest'
+
+const consumer = inject('consumer')
+
+const MAX_BYTES = 18_000
+const MAX_IMPORT_MS = 10
+
+/** The files that a bundler makes of an import. Drizzle is not counted, for the application has it anyway. */
+async function bundled(source: string): Promise<readonly OutputChunk[]> {
+  const bundle = await rolldown({
+    input: 'entry',
+    cwd: consumer,
+    external: /^drizzle-orm/,
+    plugins: [
+      {
+        name: 'entry',
+        resolveId: (id) => (id === 'entry' ? `${consumer}/entry.js` : null),
+        load: (id) => (id === `${consumer}/entry.js` ? source : null),
+      },
+    ],
+  })
+  const { output } = await bundle.generate({ format: 'esm', minify: true })
+  return output.filter((file) => file.type === 'chunk')
+}
+
+/** The entry and what it imports at once, without what is imported when it is called. */
+function fromTheStart(chunks: readonly OutputChunk[]): readonly OutputChunk[] {
+  const needed = new Set(chunks.filter(({ isEntry }) => isEntry).map(({ fileName }) => fileName))
+  for (const name of needed) {
+    const { imports = [] } = chunks.find(({ fileName }) => fileName === name) ?? {}
+    for (const imported of imports) needed.add(imported)
+  }
+  return chunks.filter(({ fileName }) => needed.has(fileName))
+}
+
+function gzipped(chunks: readonly OutputChunk[]): number {
+  return chunks.reduce((sum, { code }) => sum + gzipSync(code, { level: 9 }).length, 0)
+}
+
+test('Ratelimit, minified and gzipped, is small', async () => {
+  const chunks = await bundled("export { Ratelimit } from 'drizzle-ratelimit'")
+  const start = gzipped(fromTheStart(chunks))
+  console.log(
+    `Ratelimit: ${start} bytes from the start, ${gzipped(chunks) - start} more when they are needed`,
+  )
+  expect(start).toBeLessThanOrEqual(MAX_BYTES)
+})
+
+test('what nothing imports is left out', async () => {
+  const codeOf = async (source: string) => (await bundled(source)).map(({ code }) => code).join('\n')
+  const onlyTables = await codeOf("export { rateLimitDurable } from 'drizzle-ratelimit/schema'")
+  const onlyLimits = await codeOf("export { Ratelimit } from 'drizzle-ratelimit'")
+  const calendar = await codeOf("export { calendarWindow } from 'drizzle-ratelimit/calendar'")
+  expect(onlyTables.length).toBeLessThan(5000)
+  expect(onlyTables).not.toContain('pg-proxy')
+  expect(onlyLimits).not.toMatch(/Temporal|calendarWindow|pg_class/)
+  expect(calendar).toContain('Temporal')
+})
+
+/** The CPU time in milliseconds that an import takes in a new process, after those of Drizzle that it needs. */
+function importMs(entry: string | undefined): number {
+  const script = `
+    for (const path of ['', '/pg-core', '/pg-proxy']) await import('drizzle-orm' + path)
+    const before = process.cpuUsage()
+    ${entry ? `await import('${entry}')` : ''}
+    const { user, system } = process.cpuUsage(before)
+    console.log((user + system) / 1000)`
+  const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+    cwd: consumer,
+    encoding: 'utf8',
+  })
+  if (stdout === '') throw new Error(stderr)
+  return Number(stdout)
+}
+
+test(`importing it takes at most ${MAX_IMPORT_MS} ms`, () => {
+  // Other processes make an import take longer, and none makes it take less.
+  const best = (entry?: string) => Math.min(...Array.from({ length: 10 }, () => importMs(entry)))
+  const own = best('drizzle-ratelimit') - best()
+  console.log(`importing drizzle-ratelimit: ${own.toFixed(1)} ms beyond Drizzle`)
+  expect(own).toBeLessThanOrEqual(MAX_IMPORT_MS)
+})
