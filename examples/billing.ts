@@ -6,7 +6,7 @@ import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
 import { doublePrecision, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import { type Limiter, Ratelimit, TABLE_SQL } from 'drizzle-ratelimit'
+import { type Limiter, Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { type EChartsOption, init } from 'echarts'
 
@@ -25,7 +25,8 @@ const mails = pgTable('mails', {
   queued: timestamp({ withTimezone: true }).notNull(),
 })
 const client = await PGlite.create()
-await client.exec(`${TABLE_SQL}
+for (const statement of tableSql()) await client.exec(statement)
+await client.exec(`
   create table mails (org text not null, share double precision not null, queued timestamptz not null)`)
 const db = drizzle({ client })
 

@@ -4,7 +4,7 @@ import { PGlite } from '@electric-sql/pglite'
 import { and, eq, gt, sql } from 'drizzle-orm'
 import { integer, pgTable, serial, text } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import { Ratelimit, TABLE_SQL } from 'drizzle-ratelimit'
+import { Ratelimit, tableSql } from 'drizzle-ratelimit'
 
 const stock = pgTable('stock', { item: text().primaryKey(), left: integer().notNull() })
 const orders = pgTable('orders', {
@@ -15,7 +15,8 @@ const orders = pgTable('orders', {
 class OutOfStock extends Error {}
 
 const client = await PGlite.create()
-await client.exec(`${TABLE_SQL}
+for (const statement of tableSql()) await client.exec(statement)
+await client.exec(`
   create table stock (item text primary key, "left" integer not null);
   create table orders (id serial primary key, tenant text not null, item text not null);
   insert into stock values ('lamp', 2);`)

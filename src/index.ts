@@ -13,7 +13,7 @@ export type { Allowed, Denied, LimitAllResult, LimitResult, Remaining, Usage } f
 export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 export { checkTables } from './database/check-tables.ts'
 export type { Database } from './database/database.ts'
-export { STORAGE_SQL, TABLE_SQL } from './database/ddl.ts'
+export { storageSql, tableSql } from './database/ddl.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'

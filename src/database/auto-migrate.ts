@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from './database.ts'
-import { createStatements, quote, shapeOf, storageStatements } from './ddl.ts'
+import { createStatements, literal, shapeOf, storageStatements } from './ddl.ts'
 import { execute } from './run.ts'
 
 const migrated = new WeakMap<Database, WeakMap<RateLimitTables, Promise<void>>>()
@@ -32,12 +32,8 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
     `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
     ...(['ephemeral', 'durable'] as const).map((name) => {
       const statements = [...createStatements(tables[name]), ...storageStatements(tables[name], name)]
-      const { schema, quoted } = shapeOf(tables[name])
-      // CREATE SCHEMA needs the right to make schemas even if the schema exists.
-      const makeSchema = schema
-        ? `if to_regnamespace(${literal(quote(schema))}) is null then CREATE SCHEMA ${quote(schema)}; end if;`
-        : ''
-      return `if to_regclass(${literal(quoted)}) is null then ${makeSchema} ${statements.join('; ')}; end if;`
+      const { quoted } = shapeOf(tables[name])
+      return `if to_regclass(${literal(quoted)}) is null then ${statements.join('; ')}; end if;`
     }),
   ]
   try {
@@ -55,8 +51,4 @@ async function exist(db: Database, { ephemeral, durable }: RateLimitTables): Pro
       and to_regclass(${shapeOf(durable).quoted}::text) is not null as present`,
   )
   return row?.['present'] === true
-}
-
-function literal(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`
 }

@@ -1,12 +1,7 @@
 import { sql } from 'drizzle-orm'
-import {
-  type RateLimitTable,
-  type RateLimitTables,
-  rateLimitDurable,
-  rateLimitEphemeral,
-} from '../../schema/index.ts'
+import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import type { Database } from './database.ts'
-import { STORAGE_PARAMETERS, shapeOf, storageStatements, type TableShape } from './ddl.ts'
+import { SHIPPED, STORAGE_PARAMETERS, shapeOf, storageStatements, type TableShape } from './ddl.ts'
 import { execute } from './run.ts'
 
 /**
@@ -24,10 +19,7 @@ import { execute } from './run.ts'
  * for (const difference of await checkTables(db)) console.warn(difference)
  * ```
  */
-export async function checkTables(
-  db: Database,
-  tables: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable },
-): Promise<string[]> {
+export async function checkTables(db: Database, tables: RateLimitTables = SHIPPED): Promise<string[]> {
   return [
     ...(await differences(db, tables.ephemeral, 'ephemeral')),
     ...(await differences(db, tables.durable, 'durable')),

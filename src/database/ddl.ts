@@ -6,6 +6,8 @@ import {
   rateLimitEphemeral,
 } from '../../schema/index.ts'
 
+export const SHIPPED: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
+
 /** Room in each page for updated rows (HOT), and a vacuum that keeps up with rows that change all day. */
 export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
   fillfactor: '70',
@@ -49,17 +51,33 @@ function readShape(table: RateLimitTable): TableShape {
   }
 }
 
-/** Creates the table and its index where they are missing, under the names that drizzle-kit gives them. */
+/**
+ * Creates the table, its index and its Postgres schema where they are missing, under the names that drizzle-kit
+ * gives them.
+ */
 export function createStatements(table: RateLimitTable): readonly string[] {
-  const { name, quoted, columns, primaryKey, index } = shapeOf(table)
+  const { name, schema, quoted, columns, primaryKey } = shapeOf(table)
   const lines = [
     ...columns.map(({ name, type, notNull }) => `${quote(name)} ${type}${notNull ? ' NOT NULL' : ''}`),
     `CONSTRAINT ${quote(`${name}_${primaryKey.join('_')}_pk`)} PRIMARY KEY (${primaryKey.map(quote).join(', ')})`,
   ]
   return [
+    ...(schema === undefined ? [] : [createSchema(schema)]),
     `CREATE TABLE IF NOT EXISTS ${quoted} (\n  ${lines.join(',\n  ')}\n)`,
-    `CREATE INDEX IF NOT EXISTS ${quote(`${name}_${index.join('_')}_index`)} ON ${quoted} (${index.map(quote).join(', ')})`,
+    createIndex(table, 'IF NOT EXISTS '),
   ]
+}
+
+/** CREATE SCHEMA IF NOT EXISTS needs the right to make schemas even if the schema exists. This does not. */
+function createSchema(schema: string): string {
+  const missing = `to_regnamespace(${literal(quote(schema))}) IS NULL`
+  return `DO ${literal(`BEGIN IF ${missing} THEN CREATE SCHEMA ${quote(schema)}; END IF; END`)}`
+}
+
+/** Under the name that drizzle-kit gives it. */
+function createIndex(table: RateLimitTable, condition: string): string {
+  const { name, quoted, index } = shapeOf(table)
+  return `CREATE INDEX ${condition}${quote(`${name}_${index.join('_')}_index`)} ON ${quoted} (${index.map(quote).join(', ')})`
 }
 
 /**
@@ -83,33 +101,43 @@ export function storageStatements(
 }
 
 /**
- * Creates the shipped tables where they are missing: what the first migration in `drizzle/` does. Safe to run
- * again.
+ * The statements that create the tables where they are missing, and their Postgres schema: what drizzle-kit's
+ * first migration does. Each is safe to run again.
  *
- * For applications that do not migrate with drizzle-kit.
+ * For applications that do not migrate with drizzle-kit. The statements come one by one, because some drivers
+ * take one at a time.
+ *
+ * @param tables Default: the shipped two.
+ *
+ * @example
+ * ```ts
+ * import { storageSql, tableSql } from 'drizzle-ratelimit'
+ * import { db } from './app.ts'
+ *
+ * for (const statement of [...tableSql(), ...storageSql()]) await db.execute(statement)
+ * ```
  */
-export const TABLE_SQL: string = /* @__PURE__ */ script(() => [
-  ...createStatements(rateLimitEphemeral),
-  ...createStatements(rateLimitDurable),
-])
+export function tableSql(tables: RateLimitTables = SHIPPED): string[] {
+  return [...new Set([tables.ephemeral, tables.durable].flatMap(createStatements))]
+}
 
 /**
- * Makes the shipped ephemeral table UNLOGGED and sets the storage parameters of both: what the second
- * migration does. Safe to run again, and for a custom migration of your own (`drizzle-kit generate
- * --custom`).
+ * The statements that make the ephemeral table UNLOGGED and set the storage parameters of both: what the
+ * custom migration does that `npx drizzle-ratelimit storage` writes. Each is safe to run again.
+ *
+ * @param tables Default: the shipped two.
  */
-export const STORAGE_SQL: string = /* @__PURE__ */ script(() => [
-  ...storageStatements(rateLimitEphemeral, 'ephemeral'),
-  ...storageStatements(rateLimitDurable, 'durable'),
-])
-
-/** Called for a constant, it is marked as pure: a bundler then leaves out what nothing imports. */
-function script(statements: () => readonly string[]): string {
-  return statements()
-    .map((statement) => `${statement};\n`)
-    .join('')
+export function storageSql(tables: RateLimitTables = SHIPPED): string[] {
+  return [
+    ...storageStatements(tables.ephemeral, 'ephemeral'),
+    ...storageStatements(tables.durable, 'durable'),
+  ]
 }
 
 export function quote(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
+}
+
+export function literal(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`
 }

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
-import { checkTables, type Limiter, Ratelimit, STORAGE_SQL, TABLE_SQL } from 'drizzle-ratelimit'
+import { checkTables, type Limiter, Ratelimit, storageSql, tableSql } from 'drizzle-ratelimit'
 import {
   RateLimiterPostgres,
   RateLimiterQueue,
@@ -25,7 +25,7 @@ beforeAll(async () => {
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   vi.setSystemTime('2026-03-10T12:00:07.001Z')
-  await client.exec(`drop schema public cascade; create schema public; ${TABLE_SQL}`)
+  await client.exec(`drop schema public cascade; create schema public; ${tableSql().join(';')}`)
 })
 afterEach(() => vi.useRealTimers())
 
@@ -253,12 +253,12 @@ describe('pg-ratelimit', () => {
 
   test('after the SQL and the storage migration the tables are as they should be', async () => {
     await client.exec(sqlOf(heading))
-    await client.exec(STORAGE_SQL)
+    await client.exec(storageSql().join(';'))
     expect(await checkTables(db)).toEqual([])
     const indexes = await client.query<{ name: string }>(
       `select indexname as name from pg_indexes where schemaname = 'public' order by 1`,
     )
-    await client.exec(`drop table rate_limit_ephemeral, rate_limit_durable; ${TABLE_SQL}`)
+    await client.exec(`drop table rate_limit_ephemeral, rate_limit_durable; ${tableSql().join(';')}`)
     const shipped = await client.query<{ name: string }>(
       `select indexname as name from pg_indexes where schemaname = 'public' order by 1`,
     )

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
-import { Ratelimit, TABLE_SQL } from 'drizzle-ratelimit'
+import { Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { draw } from '../../examples/pictures/draw.ts'
 import { SCENES } from '../../examples/pictures/scenes.ts'
@@ -13,7 +13,7 @@ let client: PGlite
 const played = new Map<string, Promise<Run[]>>()
 beforeAll(async () => {
   client = await PGlite.create()
-  await client.exec(TABLE_SQL)
+  await client.exec(tableSql().join(';'))
 })
 afterAll(() => client.close())
 

@@ -11,14 +11,15 @@ import {
   timestamp,
 } from 'drizzle-orm/pg-core'
 import { drizzle, type PgliteDatabase } from 'drizzle-orm/pglite'
-import { Ratelimit, TABLE_SQL } from 'drizzle-ratelimit'
+import { Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 
 // What the examples in the documents take for granted: an application, on a Postgres inside the process.
 
 const client = await PGlite.create()
-await client.exec(`${TABLE_SQL}
+for (const statement of tableSql()) await client.exec(statement)
+await client.exec(`
   create table orgs (id text primary key, plan text not null, since timestamptz not null, time_zone text not null);
   create table completions (org text not null, text text not null);
   create table renders (id serial primary key, org text not null, cost integer not null, paid_until timestamptz not null,

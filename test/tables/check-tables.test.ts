@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { checkTables, Ratelimit, rateLimitTables, TABLE_SQL } from '../../src/index.ts'
+import { checkTables, Ratelimit, rateLimitTables, tableSql } from '../../src/index.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../support/databases.ts'
 import { shipped } from './shipped.ts'
 
@@ -49,7 +49,7 @@ describe('before and halfway through migrating', () => {
   })
 
   test('without the storage migration: logged, and the storage parameters of both', async () => {
-    await empty.script(TABLE_SQL)
+    for (const statement of tableSql()) await empty.db.execute(statement)
     const words = await checkTables(empty.db)
     expect(words.filter((each) => /logged/.test(each))).toEqual([
       expect.stringMatching(

@@ -1,7 +1,8 @@
 import { sql } from 'drizzle-orm'
+import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeAll, expect, test } from 'vitest'
 import { execute } from '../../src/database/run.ts'
-import { Ratelimit, STORAGE_SQL, TABLE_SQL } from '../../src/index.ts'
+import { checkTables, Ratelimit, rateLimitTables, storageSql, tableSql } from '../../src/index.ts'
 import { catalogsOf } from '../support/catalogs.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../support/databases.ts'
 
@@ -22,25 +23,45 @@ async function empty(): Promise<TestDatabase> {
   return database
 }
 
-test('TABLE_SQL and STORAGE_SQL make what the migrations make, and change nothing when they run again', async () => {
+/** One at a time, as PGlite and pg-proxy take them. */
+async function run(database: TestDatabase, ...lists: readonly string[][]): Promise<void> {
+  for (const statement of lists.flat()) await database.db.execute(statement)
+}
+
+test('tableSql and storageSql make what the migrations make, and change nothing when they run again', async () => {
   const database = await empty()
-  await database.script(TABLE_SQL + STORAGE_SQL)
+  await run(database, tableSql(), storageSql())
   expect(await catalogsOf(database)).toEqual(expected)
-  await database.script(TABLE_SQL + STORAGE_SQL)
+  await run(database, tableSql(), storageSql())
   expect(await catalogsOf(database)).toEqual(expected)
 })
 
 test('each can run again by itself', async () => {
   const database = await empty()
-  for (const script of [TABLE_SQL, TABLE_SQL, STORAGE_SQL, STORAGE_SQL]) await database.script(script)
+  await run(database, tableSql(), tableSql(), storageSql(), storageSql())
   expect(await catalogsOf(database)).toEqual(expected)
+})
+
+test('for tables of your own: what autoMigrate makes, with the Postgres schema', async () => {
+  const tables = rateLimitTables({ schema: pgSchema('The "limits"'), ephemeral: "a'b", durable: 'B' })
+  const [database, automatic] = [await empty(), await empty()]
+  await run(database, tableSql(tables), storageSql(tables))
+  expect(await checkTables(database.db, tables)).toEqual([])
+  const limiter = Ratelimit.fixedWindow(5, '1m')
+  const auto = { db: automatic.db, limiter, prefix: 'auto', tables, autoMigrate: true }
+  await new Ratelimit(auto).limit('key')
+  const made = await catalogsOf(database, 'The "limits"')
+  expect(made).toEqual(await catalogsOf(automatic, 'The "limits"'))
+  expect(made.length).toBe(expected.length)
+  await run(database, tableSql(tables), storageSql(tables))
+  expect(await catalogsOf(database, 'The "limits"')).toEqual(made)
 })
 
 test('they leave migrated tables and their rows alone', async () => {
   const limiter = Ratelimit.fixedWindow(5, '1m')
   const ratelimit = new Ratelimit({ db: migrated.db, limiter, prefix: 'kept' })
   await ratelimit.limit('key')
-  await migrated.script(TABLE_SQL + STORAGE_SQL)
+  await run(migrated, tableSql(), storageSql())
   expect(await catalogsOf(migrated)).toEqual(expected)
   expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 4 })
 })
