@@ -32,9 +32,9 @@ export async function copyForKit(): Promise<KitProject> {
   return {
     write,
     kit: async (...args) => {
-      const running = promisify(execFile)(join(folder, 'node_modules/.bin/drizzle-kit'), args, {
-        cwd: folder,
-      })
+      // Not the one in .bin, which may belong to the other version: both have the same name.
+      const bin = join(folder, 'node_modules/drizzle-kit/bin.cjs')
+      const running = promisify(execFile)(process.execPath, [bin, ...args], { cwd: folder })
       // It asks questions where it can.
       running.child.stdin?.end()
       const { stdout, stderr } = await running
