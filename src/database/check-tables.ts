@@ -1,13 +1,37 @@
-import { sql } from 'drizzle-orm'
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { type Found, type FoundIndex, readCatalogs } from './catalogs.ts'
 import type { Database } from './database.ts'
-import { SHIPPED, STORAGE_PARAMETERS, shapeOf, storageStatements, type TableShape } from './ddl.ts'
-import { execute } from './run.ts'
+import {
+  columnDefinition,
+  createIndex,
+  createStatements,
+  primaryKeyDefinition,
+  quote,
+  SHIPPED,
+  STORAGE_PARAMETERS,
+  setParameters,
+  setPersistence,
+  setStatistics,
+  shapeOf,
+  storageStatements,
+} from './ddl.ts'
+
+/** One thing in the database that is not as the limiter expects it. */
+export interface TableDifference {
+  /** One sentence that begins with the table's name. */
+  readonly message: string
+  /**
+   * The statements that mend it, one by one; undefined if the limiter cannot know how. Postgres refuses them,
+   * and changes nothing, where rows are in the way, such as a null in a column that may have none.
+   */
+  readonly sql: readonly string[] | undefined
+}
 
 /**
- * Compares the tables in the database with what the limiter expects, and says every difference in words.
+ * Compares the tables in the database with what the limiter expects.
  *
- * @returns One sentence for each difference; empty if there is none.
+ * @param tables Default: the shipped two.
+ * @returns Every difference, with the SQL that mends it; empty if there is none. Mend them in their order.
  * @throws RatelimitError `DATABASE` if the catalogs cannot be read.
  *
  * @example
@@ -16,126 +40,140 @@ import { execute } from './run.ts'
  * import { drizzle } from 'drizzle-orm/node-postgres'
  *
  * const db = drizzle(process.env.DATABASE_URL!)
- * for (const difference of await checkTables(db)) console.warn(difference)
+ * for (const { message, sql } of await checkTables(db)) console.warn(message, sql)
  * ```
  */
-export async function checkTables(db: Database, tables: RateLimitTables = SHIPPED): Promise<string[]> {
+export async function checkTables(
+  db: Database,
+  tables: RateLimitTables = SHIPPED,
+): Promise<TableDifference[]> {
   return [
     ...(await differences(db, tables.ephemeral, 'ephemeral')),
     ...(await differences(db, tables.durable, 'durable')),
   ]
 }
 
-/** What the catalogs say of a table. */
-interface Found {
-  readonly persistence: 'u' | 'p' | 't'
-  readonly options: readonly string[]
-  readonly columns: readonly {
-    readonly name: string
-    readonly type: string
-    readonly notNull: boolean
-    readonly filled: boolean
-    readonly statistics: number | null
-  }[]
-  readonly indexes: readonly {
-    readonly primary: boolean
-    readonly unique: boolean
-    readonly columns: readonly string[]
-  }[]
-}
-
 async function differences(
   db: Database,
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
-): Promise<string[]> {
-  const expected = shapeOf(table)
-  const found = await readCatalogs(db, expected.quoted)
-  const name = expected.schema ? `${expected.schema}.${expected.name}` : expected.name
+): Promise<TableDifference[]> {
+  const { name, schema, quoted } = shapeOf(table)
+  const found = await readCatalogs(db, quoted)
+  const about = schema ? `${schema}.${name}` : name
   if (!found) {
     const means = "`export * from 'drizzle-ratelimit/schema'` or tables of your own"
-    return [`${name} is missing: export it from your Drizzle schema (${means}), and migrate.`]
+    const message = `${about} is missing: export it from your Drizzle schema (${means}), and migrate.`
+    return [{ message, sql: [...createStatements(table), ...storageStatements(table, persistence)] }]
   }
   return [
-    ...columnDifferences(expected, found),
-    ...indexDifferences(expected, found),
+    ...missingDifferences(table, found),
+    ...indexDifferences(table, found),
+    ...notNullDifferences(table, found),
     ...storageDifferences(table, persistence, found),
-  ].map((difference) => `${name} ${difference}.`)
+  ].map(({ message, sql }) => ({ message: `${about} ${message}.`, sql }))
 }
 
-function* columnDifferences(expected: TableShape, found: Found): Generator<string> {
-  for (const { name, type, notNull } of expected.columns) {
+/** Types whose every value is also one of the wider type, and means the same. */
+const NARROWER: Readonly<Record<string, RegExp>> = {
+  bigint: /^(smallint|integer)$/,
+  'double precision': /^(smallint|integer|real)$/,
+  text: /^character varying\b/,
+  'timestamp with time zone': /^timestamp\(\d\) with time zone$/,
+}
+
+function* missingDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
+  const { quoted, columns } = shapeOf(table)
+  for (const column of columns) {
+    const { name, type, notNull } = column
     const there = found.columns.find((other) => other.name === name)
-    if (!there) yield `has no column ${name}, which should be ${type}`
-    else if (there.type !== type) yield `has a column ${name} of type ${there.type} that should be ${type}`
-    else if (there.notNull && !notNull) yield `has a column ${name} that is NOT NULL and should not be`
-    else if (!there.notNull && notNull) yield `has a column ${name} that should be NOT NULL and is not`
-  }
-  for (const { name, notNull, filled } of found.columns) {
-    if (notNull && !filled && !expected.columns.some((other) => other.name === name)) {
-      yield `has a column ${name} that is NOT NULL and that the limiter does not fill`
+    if (!there) {
+      const message = `has no column ${name}, which should be ${type}`
+      yield { message, sql: [`ALTER TABLE ${quoted} ADD COLUMN ${columnDefinition(column)}`] }
+      continue
+    }
+    const alter = `ALTER TABLE ${quoted} ALTER COLUMN ${quote(name)}`
+    if (there.type !== type) {
+      const sql = NARROWER[type]?.test(there.type) ? [`${alter} SET DATA TYPE ${type}`] : undefined
+      yield { message: `has a column ${name} of type ${there.type} that should be ${type}`, sql }
+    }
+    if (notNull && !there.notNull) {
+      yield {
+        message: `has a column ${name} that should be NOT NULL and is not`,
+        sql: [`${alter} SET NOT NULL`],
+      }
     }
   }
 }
 
-function* indexDifferences(expected: TableShape, found: Found): Generator<string> {
-  const { primaryKey, index } = expected
-  const isOn = (columns: readonly string[]) => (other: { columns: readonly string[] }) =>
-    other.columns.join() === columns.join()
-  if (!found.indexes.some((other) => other.primary && isOn(primaryKey)(other))) {
-    yield `has no primary key on (${primaryKey.join(', ')})`
+/** After the indexes, because a primary key keeps its columns NOT NULL. */
+function* notNullDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
+  const { quoted, columns } = shapeOf(table)
+  for (const { name, filled } of found.columns.filter(({ notNull }) => notNull)) {
+    const expected = columns.find((other) => other.name === name)
+    const sql = [`ALTER TABLE ${quoted} ALTER COLUMN ${quote(name)} DROP NOT NULL`]
+    if (expected && !expected.notNull) {
+      yield { message: `has a column ${name} that is NOT NULL and should not be`, sql }
+    } else if (!expected && !filled) {
+      yield { message: `has a column ${name} that is NOT NULL and that the limiter does not fill`, sql }
+    }
+  }
+}
+
+function* indexDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
+  const { quoted, primaryKey, index, indexName } = shapeOf(table)
+  const isOn = (columns: readonly string[]) => (other: FoundIndex) =>
+    other.whole && other.columns.join() === columns.join()
+  const primary = found.indexes.find((other) => other.primary)
+  if (!primary || !isOn(primaryKey)(primary)) {
+    const steps = [...(primary ? [dropConstraint(primary)] : []), `ADD ${primaryKeyDefinition(table)}`]
+    const message = `has no primary key on (${primaryKey.join(', ')})`
+    yield { message, sql: [`ALTER TABLE ${quoted} ${steps.join(', ')}`] }
   }
   if (!found.indexes.some(isOn(index))) {
-    yield `has no index on (${index.join(', ')})`
+    const inTheWay = found.indexes.filter(({ name }) => name === indexName)
+    const sql = [...inTheWay.map((other) => drop(table, other)), createIndex(table)]
+    yield { message: `has no index on (${index.join(', ')})`, sql }
   }
-  for (const { primary, unique, columns } of found.indexes) {
-    if (unique && !primary && !isOn(primaryKey)({ columns })) {
-      yield `has a unique index on (${columns.join(', ')}), which refuses rows that the limiter has to insert`
-    }
+  for (const other of found.indexes) {
+    if (!other.whole || !other.unique || other.primary || isOn(primaryKey)(other)) continue
+    const wasNeeded = isOn(index)(other) && found.indexes.filter(isOn(index)).length === 1
+    const message = `has a unique index on (${other.columns.join(', ')}), which refuses rows that the limiter has to insert`
+    yield { message, sql: [drop(table, other), ...(wasNeeded ? [createIndex(table)] : [])] }
   }
+}
+
+function drop(table: RateLimitTable, index: FoundIndex): string {
+  const { schema, quoted } = shapeOf(table)
+  if (index.constraint !== null) return `ALTER TABLE ${quoted} ${dropConstraint(index)}`
+  return `DROP INDEX ${schema ? `${quote(schema)}.` : ''}${quote(index.name)}`
+}
+
+function dropConstraint({ constraint, name }: FoundIndex): string {
+  return `DROP CONSTRAINT ${quote(constraint ?? name)}`
 }
 
 function* storageDifferences(
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
   found: Found,
-): Generator<string> {
-  const mend = `run in a migration of your own: ${storageStatements(table, persistence).join('; ')}`
-  if (persistence === 'ephemeral' && found.persistence !== 'u')
-    yield `is logged and should be UNLOGGED; ${mend}`
+): Generator<TableDifference> {
+  if (persistence === 'ephemeral' && found.persistence !== 'u') {
+    yield { message: 'is logged and should be UNLOGGED', sql: [setPersistence(table, 'UNLOGGED')] }
+  }
   if (persistence === 'durable' && found.persistence !== 'p') {
-    yield `is not logged, so that a crash would empty it; run ALTER TABLE ${shapeOf(table).quoted} SET LOGGED`
+    const message = 'is not logged, so that a crash would empty it'
+    yield { message, sql: [setPersistence(table, 'LOGGED')] }
   }
   for (const [option, value] of Object.entries(STORAGE_PARAMETERS)) {
     if (!found.options.includes(`${option}=${value}`)) {
-      yield `should have the storage parameter ${option} = ${value}; ${mend}`
+      const message = `should have the storage parameter ${option} = ${value}`
+      yield { message, sql: [setParameters(table, { [option]: value })] }
     }
   }
-  const prefix = found.columns.find(({ name }) => name === table.prefix.name)
-  if (prefix && prefix.statistics !== 0) {
-    yield `should have no statistics of the column ${table.prefix.name}, which mislead the planner; ${mend}`
+  const { name } = table.prefix
+  if (found.columns.find((column) => column.name === name)?.statistics !== 0) {
+    const message = `should have no statistics of the column ${name}, which mislead the planner`
+    yield { message, sql: [setStatistics(table)] }
   }
-}
-
-/** The catalogs are read as one JSON text, which every driver passes on unchanged. */
-async function readCatalogs(db: Database, quoted: string): Promise<Found | undefined> {
-  const [row] = await execute(
-    db,
-    sql`select jsonb_build_object(
-        'persistence', c.relpersistence,
-        'options', coalesce(to_jsonb(c.reloptions), '[]'),
-        'columns', (
-          select coalesce(jsonb_agg(jsonb_build_object(
-            'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull,
-            'filled', a.atthasdef or a.attidentity <> '', 'statistics', a.attstattarget)), '[]')
-          from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
-        'indexes', (
-          select coalesce(jsonb_agg(jsonb_build_object('primary', i.indisprimary, 'unique', i.indisunique, 'columns', (
-            select jsonb_agg(pg_get_indexdef(i.indexrelid, k, true) order by k)
-            from generate_series(1, i.indnkeyatts) as k))), '[]')
-          from pg_index i where i.indrelid = c.oid and i.indisvalid and i.indpred is null)
-      )::text as found
-      from pg_class c where c.oid = to_regclass(${quoted}::text)`,
-  )
-  return row && JSON.parse(String(row['found']))
 }

@@ -16,15 +16,22 @@ export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
   autovacuum_analyze_scale_factor: '0.05',
 }
 
-/** A table as it should be, read from its Drizzle declaration. */
+/** A table as it should be, read from its Drizzle declaration. The index has drizzle-kit's name. */
 export interface TableShape {
   readonly name: string
   /** Quoted, with its schema where it has one. */
   readonly quoted: string
   readonly schema: string | undefined
-  readonly columns: readonly { readonly name: string; readonly type: string; readonly notNull: boolean }[]
+  readonly columns: readonly ColumnShape[]
   readonly primaryKey: readonly string[]
   readonly index: readonly string[]
+  readonly indexName: string
+}
+
+export interface ColumnShape {
+  readonly name: string
+  readonly type: string
+  readonly notNull: boolean
 }
 
 const shapes = new WeakMap<RateLimitTable, TableShape>()
@@ -37,6 +44,7 @@ export function shapeOf(table: RateLimitTable): TableShape {
 
 function readShape(table: RateLimitTable): TableShape {
   const { name, schema, columns } = getTableConfig(table)
+  const index = [table.prefix.name, table.expiresAt.name]
   return {
     name,
     schema,
@@ -47,20 +55,15 @@ function readShape(table: RateLimitTable): TableShape {
       notNull: column.notNull,
     })),
     primaryKey: [table.prefix.name, table.key.name],
-    index: [table.prefix.name, table.expiresAt.name],
+    index,
+    indexName: `${name}_${index.join('_')}_index`,
   }
 }
 
-/**
- * Creates the table, its index and its Postgres schema where they are missing, under the names that drizzle-kit
- * gives them.
- */
+/** Creates the table, its index and its Postgres schema where they are missing. */
 export function createStatements(table: RateLimitTable): readonly string[] {
-  const { name, schema, quoted, columns, primaryKey } = shapeOf(table)
-  const lines = [
-    ...columns.map(({ name, type, notNull }) => `${quote(name)} ${type}${notNull ? ' NOT NULL' : ''}`),
-    `CONSTRAINT ${quote(`${name}_${primaryKey.join('_')}_pk`)} PRIMARY KEY (${primaryKey.map(quote).join(', ')})`,
-  ]
+  const { schema, quoted, columns } = shapeOf(table)
+  const lines = [...columns.map(columnDefinition), primaryKeyDefinition(table)]
   return [
     ...(schema === undefined ? [] : [createSchema(schema)]),
     `CREATE TABLE IF NOT EXISTS ${quoted} (\n  ${lines.join(',\n  ')}\n)`,
@@ -74,30 +77,48 @@ function createSchema(schema: string): string {
   return `DO ${literal(`BEGIN IF ${missing} THEN CREATE SCHEMA ${quote(schema)}; END IF; END`)}`
 }
 
-/** Under the name that drizzle-kit gives it. */
-function createIndex(table: RateLimitTable, condition: string): string {
-  const { name, quoted, index } = shapeOf(table)
-  return `CREATE INDEX ${condition}${quote(`${name}_${index.join('_')}_index`)} ON ${quoted} (${index.map(quote).join(', ')})`
+export function columnDefinition({ name, type, notNull }: ColumnShape): string {
+  return `${quote(name)} ${type}${notNull ? ' NOT NULL' : ''}`
 }
 
-/**
- * Sets what Drizzle's schema cannot say.
- *
- * The planner gets no statistics about prefixes. If a prefix was rare when they were gathered, the planner
- * would keep treating it as rare. It would then read all keys of the prefix by the cleanup index, instead of
- * one by the primary key.
- */
+export function primaryKeyDefinition(table: RateLimitTable): string {
+  const { name, primaryKey } = shapeOf(table)
+  return `CONSTRAINT ${quote(`${name}_${primaryKey.join('_')}_pk`)} PRIMARY KEY (${primaryKey.map(quote).join(', ')})`
+}
+
+export function createIndex(table: RateLimitTable, condition: 'IF NOT EXISTS ' | '' = ''): string {
+  const { quoted, index, indexName } = shapeOf(table)
+  return `CREATE INDEX ${condition}${quote(indexName)} ON ${quoted} (${index.map(quote).join(', ')})`
+}
+
+/** Sets what Drizzle's schema cannot say. */
 export function storageStatements(
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
 ): readonly string[] {
-  const { quoted } = shapeOf(table)
-  const parameters = Object.entries(STORAGE_PARAMETERS).map(([name, value]) => `${name} = ${value}`)
   return [
-    ...(persistence === 'ephemeral' ? [`ALTER TABLE ${quoted} SET UNLOGGED`] : []),
-    `ALTER TABLE ${quoted} SET (${parameters.join(', ')})`,
-    `ALTER TABLE ${quoted} ALTER COLUMN ${quote(table.prefix.name)} SET STATISTICS 0`,
+    ...(persistence === 'ephemeral' ? [setPersistence(table, 'UNLOGGED')] : []),
+    setParameters(table, STORAGE_PARAMETERS),
+    setStatistics(table),
   ]
+}
+
+export function setPersistence(table: RateLimitTable, persistence: 'LOGGED' | 'UNLOGGED'): string {
+  return `ALTER TABLE ${shapeOf(table).quoted} SET ${persistence}`
+}
+
+export function setParameters(table: RateLimitTable, parameters: typeof STORAGE_PARAMETERS): string {
+  const list = Object.entries(parameters).map(([name, value]) => `${name} = ${value}`)
+  return `ALTER TABLE ${shapeOf(table).quoted} SET (${list.join(', ')})`
+}
+
+/**
+ * The planner gets no statistics about prefixes. If a prefix was rare when they were gathered, the planner
+ * would keep treating it as rare. It would then read all keys of the prefix by the cleanup index, instead of
+ * one by the primary key.
+ */
+export function setStatistics(table: RateLimitTable): string {
+  return `ALTER TABLE ${shapeOf(table).quoted} ALTER COLUMN ${quote(table.prefix.name)} SET STATISTICS 0`
 }
 
 /**

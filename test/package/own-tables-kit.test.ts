@@ -1,6 +1,6 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { expect, onTestFinished, test } from 'vitest'
-import { checkTables, Ratelimit, rateLimitTables } from '../../src/index.ts'
+import { checkTables, Ratelimit, rateLimitTables, type TableDifference } from '../../src/index.ts'
 import { catalogsOf } from '../support/catalogs.ts'
 import { emptyDatabase, type TestDatabase } from '../support/databases.ts'
 import { copyForKit } from './kit.ts'
@@ -26,8 +26,8 @@ async function empty(): Promise<TestDatabase> {
 }
 
 /** All but what drizzle-kit cannot know. */
-function beyondStorage(differences: readonly string[]): string[] {
-  return differences.filter((words) => !/UNLOGGED|storage parameter|statistics/.test(words))
+function beyondStorage(differences: readonly TableDifference[]): TableDifference[] {
+  return differences.filter(({ message }) => !/UNLOGGED|storage parameter|statistics/.test(message))
 }
 
 test('the tables in an exported pgSchema are found, and so is the schema', async () => {

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { checkTables, Ratelimit, rateLimitTables, tableSql } from '../../src/index.ts'
+import { checkTables, Ratelimit, rateLimitTables, type TableDifference, tableSql } from '../../src/index.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../support/databases.ts'
 import { shipped } from './shipped.ts'
 
@@ -14,17 +14,22 @@ beforeAll(async () => {
   await new Ratelimit(creates).cleanup()
 })
 
-/** What checkTables says after the changes, which are then undone. */
+/** What checkTables says after the changes, which are then undone. If it has SQL for all, that mends all. */
 async function differencesAfter(changes: readonly string[], tables = shipped): Promise<string[]> {
   const undo = new Error('undo')
-  let words: string[] = []
+  let found: TableDifference[] = []
   const changed = database.db.transaction(async (tx) => {
     for (const change of changes) await tx.execute(sql.raw(change))
-    words = await checkTables(tx, tables)
+    found = await checkTables(tx, tables)
+    const statements = found.flatMap((difference) => difference.sql ?? [])
+    if (found.every((difference) => difference.sql)) {
+      for (const statement of statements) await tx.execute(sql.raw(statement))
+      expect(await checkTables(tx, tables)).toEqual([])
+    }
     throw undo
   })
   await expect(changed).rejects.toBe(undo)
-  return words
+  return found.map(({ message, sql }) => `${message}${sql ? '' : ' No SQL.'}`)
 }
 
 test('the migrations leave nothing to say', async () => {
@@ -40,7 +45,8 @@ describe('before and halfway through migrating', () => {
   afterAll(() => empty.close())
 
   test('missing tables: the import to add', async () => {
-    const words = await checkTables(empty.db)
+    const found = await checkTables(empty.db)
+    const words = found.map(({ message }) => message)
     expect(words).toEqual([
       expect.stringContaining('rate_limit_ephemeral is missing'),
       expect.stringContaining('rate_limit_durable is missing'),
@@ -50,17 +56,19 @@ describe('before and halfway through migrating', () => {
 
   test('without the storage migration: logged, and the storage parameters of both', async () => {
     for (const statement of tableSql()) await empty.db.execute(statement)
-    const words = await checkTables(empty.db)
-    expect(words.filter((each) => /logged/.test(each))).toEqual([
-      expect.stringMatching(
-        /^rate_limit_ephemeral is logged .*; run .*: ALTER TABLE "rate_limit_ephemeral" SET UNLOGGED/,
-      ),
-    ])
+    const found = await checkTables(empty.db)
+    const words = found.map(({ message }) => message)
+    expect(found[0]).toEqual({
+      message: 'rate_limit_ephemeral is logged and should be UNLOGGED.',
+      sql: ['ALTER TABLE "rate_limit_ephemeral" SET UNLOGGED'],
+    })
     const parameters = words.filter((each) => /storage parameter/.test(each))
     expect(parameters).toHaveLength(8)
     expect(parameters.filter((each) => each.startsWith('rate_limit_durable '))).toHaveLength(4)
     expect(words.filter((each) => /statistics/.test(each))).toHaveLength(2)
     expect(words).toHaveLength(1 + 8 + 2)
+    for (const { sql } of found) for (const statement of sql ?? []) await empty.db.execute(statement)
+    expect(await checkTables(empty.db)).toEqual([])
   })
 })
 
@@ -102,6 +110,16 @@ const differences: readonly Difference[] = [
     ['index', '(prefix, expires_at)'],
   ],
   [
+    'another index under the name of the index',
+    ['drop index INDEX', 'create index NAME on T (prefix)'],
+    ['index', '(prefix, expires_at)'],
+  ],
+  [
+    'a unique constraint',
+    ['alter table T add constraint only_one unique (prefix, tokens)'],
+    ['unique', '(prefix, tokens)'],
+  ],
+  [
     'an index of some rows only',
     ['drop index INDEX', 'create index on T (prefix, expires_at) where tokens > 0'],
     ['index', '(prefix, expires_at)'],
@@ -133,6 +151,7 @@ describe.each([
   const named = (end: string) => `"${table.replaceAll('"', '""')}_${end}"`
   const fill = (change: string) =>
     change
+      .replaceAll('NAME', named('prefix_expires_at_index'))
       .replaceAll('INDEX', `${schema}${named('prefix_expires_at_index')}`)
       .replaceAll('PK', named('prefix_key_pk'))
       .replaceAll(/\bT\b/g, `${schema}${quoted}`)
@@ -165,17 +184,15 @@ describe.each([
 
 test('UNLOGGED, and so not durable', async () => {
   const words = await differencesAfter(['alter table rate_limit_durable set unlogged'])
-  expect(words).toEqual([
-    expect.stringMatching(/^rate_limit_durable .*crash.*ALTER TABLE "rate_limit_durable" SET LOGGED/),
-  ])
+  expect(words).toEqual([expect.stringMatching(/^rate_limit_durable .*crash/)])
   expect(await differencesAfter(['alter table limits."The ""B""" set unlogged'], own)).toEqual([
-    expect.stringContaining('ALTER TABLE "limits"."The ""B""" SET LOGGED'),
+    expect.stringMatching(/^limits\.The "B" .*crash/),
   ])
 })
 
 test('logged, and so slow', async () => {
   const words = await differencesAfter(['alter table limits.quick set logged'], own)
-  expect(words).toEqual([expect.stringMatching(/^limits\.quick .*SET UNLOGGED/)])
+  expect(words).toEqual([expect.stringMatching(/^limits\.quick .*should be UNLOGGED/)])
 })
 
 test('all differences of both tables are said, not just the first', async () => {
@@ -191,6 +208,45 @@ test('all differences of both tables are said, not just the first', async () => 
   ])
 })
 
+test('a column that the limiter does not fill, in the primary key', async () => {
+  const words = await differencesAfter([
+    'alter table rate_limit_durable drop constraint rate_limit_durable_prefix_key_pk, add tenant text',
+    'alter table rate_limit_durable add primary key (tenant, prefix, key)',
+  ])
+  expect(words).toEqual([
+    expect.stringContaining('has no primary key on (prefix, key).'),
+    expect.stringContaining('has a column tenant that is NOT NULL'),
+  ])
+})
+
+test.each([
+  ['last_refill type timestamp', true],
+  ['last_refill type date', true],
+  ['last_refill type timestamptz(3)', false],
+  ['count type numeric', true],
+  ['count type smallint', false],
+  ['tokens type real', false],
+  ['key type char(9)', true],
+  ['key type varchar(9)', false],
+])('a type has SQL only if no value changes: %s', async (change, without) => {
+  const words = await differencesAfter([`alter table rate_limit_durable alter ${change}`])
+  expect(words).toHaveLength(1)
+  expect(words[0]?.endsWith('No SQL.')).toBe(without)
+})
+
+test('SQL that rows are in the way of changes nothing', async () => {
+  const limiter = Ratelimit.fixedWindow(1, '1m')
+  await new Ratelimit({ db: database.db, limiter, prefix: 'in the way', durable: true }).limit('key')
+  await database.script('alter table rate_limit_durable rename expires_at to gone')
+  const [difference] = await checkTables(database.db)
+  const [statement] = difference?.sql ?? []
+  await expect(database.script(String(statement))).rejects.toThrow('contains null values')
+  await database.script(
+    'alter table rate_limit_durable rename gone to expires_at; truncate rate_limit_durable',
+  )
+  expect(await checkTables(database.db)).toEqual([])
+})
+
 test('a table without columns', async () => {
   const changes = ['drop table rate_limit_durable', 'create table rate_limit_durable ()']
   expect((await differencesAfter(changes)).filter((each) => /has no column/.test(each))).toHaveLength(8)
@@ -198,8 +254,8 @@ test('a table without columns', async () => {
 
 test('a missing Postgres schema is two missing tables', async () => {
   const nowhere = rateLimitTables({ schema: pgSchema('nowhere') })
-  expect(await checkTables(database.db, nowhere)).toEqual([
-    expect.stringContaining('rate_limit_ephemeral is missing'),
-    expect.stringContaining('rate_limit_durable is missing'),
+  expect(await differencesAfter([], nowhere)).toEqual([
+    expect.stringMatching(/^nowhere\.rate_limit_ephemeral is missing/),
+    expect.stringMatching(/^nowhere\.rate_limit_durable is missing/),
   ])
 })

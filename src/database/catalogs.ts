@@ -1,0 +1,56 @@
+import { sql } from 'drizzle-orm'
+import type { Database } from './database.ts'
+import { execute } from './run.ts'
+
+/** What the catalogs say of a table. */
+export interface Found {
+  readonly persistence: 'u' | 'p' | 't'
+  readonly options: readonly string[]
+  readonly columns: readonly {
+    readonly name: string
+    readonly type: string
+    readonly notNull: boolean
+    readonly filled: boolean
+    readonly statistics: number | null
+  }[]
+  readonly indexes: readonly FoundIndex[]
+}
+
+export interface FoundIndex {
+  readonly name: string
+  readonly primary: boolean
+  readonly unique: boolean
+  /** Whether it is valid and on all rows. */
+  readonly whole: boolean
+  /** The constraint that it belongs to. */
+  readonly constraint: string | null
+  readonly columns: readonly string[]
+}
+
+/** The catalogs are read as one JSON text, which every driver passes on unchanged. */
+export async function readCatalogs(db: Database, quoted: string): Promise<Found | undefined> {
+  const [row] = await execute(
+    db,
+    sql`select jsonb_build_object(
+        'persistence', c.relpersistence,
+        'options', coalesce(to_jsonb(c.reloptions), '[]'),
+        'columns', (
+          select coalesce(jsonb_agg(jsonb_build_object(
+            'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull,
+            'filled', a.atthasdef or a.attidentity <> '', 'statistics', a.attstattarget)), '[]')
+          from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
+        'indexes', (
+          select coalesce(jsonb_agg(jsonb_build_object(
+            'name', ic.relname, 'primary', i.indisprimary, 'unique', i.indisunique,
+            'whole', i.indisvalid and i.indpred is null,
+            'constraint', (
+              select k.conname from pg_constraint k where k.conindid = ic.oid and k.contype in ('p', 'u', 'x')),
+            'columns', (
+              select jsonb_agg(pg_get_indexdef(ic.oid, k, true) order by k)
+              from generate_series(1, i.indnkeyatts) as k))), '[]')
+          from pg_index i join pg_class ic on ic.oid = i.indexrelid where i.indrelid = c.oid)
+      )::text as found
+      from pg_class c where c.oid = to_regclass(${quoted}::text)`,
+  )
+  return row && JSON.parse(String(row['found']))
+}
