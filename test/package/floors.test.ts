@@ -15,7 +15,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/check'],
   ['src/ratelimit.ts', 'src/usage.ts'],
   ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
-  ['src/http'],
+  ['src/http', 'src/cli'],
 ]
 
 function floorOf(file: string): number {

@@ -1,0 +1,49 @@
+import { parseArgs } from 'node:util'
+import { sql } from 'drizzle-orm'
+import { checkTables } from '../database/check-tables.ts'
+import type { Database } from '../database/database.ts'
+import { shapeOf } from '../database/ddl.ts'
+import { execute } from '../database/run.ts'
+import { connect } from './connect.ts'
+import type { Output } from './output.ts'
+import { TABLE_OPTIONS, tablesOf } from './tables.ts'
+
+/** Prints the differences between a database and what the limiter expects. */
+export async function check(args: string[], output: Output): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: TABLE_OPTIONS, allowPositionals: true })
+  const [url = process.env['DATABASE_URL'], ...more] = positionals
+  if (!url) throw new Error('Say which database: `drizzle-ratelimit check <url>`, or set DATABASE_URL.')
+  if (more.length > 0) throw new Error('`drizzle-ratelimit check` takes one URL.')
+  const tables = tablesOf(values)
+
+  const { db, end } = await connect(url)
+  try {
+    const differences = await checkTables(db, tables)
+    for (const difference of differences) {
+      output.log(difference.message)
+      for (const statement of difference.sql ?? []) output.log(`${statement};`.replaceAll(/^/gm, '    '))
+    }
+    if (differences.length === 0) {
+      const names = [tables.ephemeral, tables.durable].map((table) => shapeOf(table).quoted)
+      output.log(`${names.join(' and ')} are as the limiter expects them.`)
+      return 0
+    }
+    const others = await schemasWith(db, shapeOf(tables.ephemeral).name, values.schema)
+    for (const schema of others) output.log(`\nThe schema ${schema} has such tables: add --schema ${schema}.`)
+    output.log(`\n${differences.length === 1 ? '1 difference' : `${differences.length} differences`}.`)
+    return 1
+  } finally {
+    await end()
+  }
+}
+
+/** The Postgres schemas that have a table of that name, if the schema that was looked at has none. */
+async function schemasWith(db: Database, name: string, looked: string): Promise<string[]> {
+  const rows = await execute(
+    db,
+    sql`select n.nspname as schema from pg_class c join pg_namespace n on n.oid = c.relnamespace
+      where c.relname = ${name} and c.relkind in ('r', 'p') order by 1`,
+  )
+  const schemas = rows.map(({ schema }) => String(schema))
+  return schemas.includes(looked) ? [] : schemas
+}

@@ -1,0 +1,39 @@
+import { createRequire } from 'node:module'
+import { check } from './check.ts'
+import { HELP } from './help.ts'
+import { type Output, redact, said } from './output.ts'
+import { storage } from './storage.ts'
+
+/** A command with the arguments after its name; returns the exit code. */
+type Command = (args: string[], output: Output) => Promise<number>
+
+const COMMANDS: ReadonlyMap<string | undefined, Command> = new Map([
+  ['storage', storage],
+  ['check', check],
+])
+
+/** The exit code of everything that could not be done. */
+const FAILED = 2
+
+/** Runs the command that the arguments name, and returns the exit code. Prints no password. */
+export async function cli([name, ...args]: readonly string[], console: Output): Promise<number> {
+  const output: Output = {
+    log: (text: string) => console.log(redact(text)),
+    error: (text: string) => console.error(redact(text)),
+  }
+  try {
+    const command = COMMANDS.get(name)
+    if ([name, ...args].some((word) => word === '--help' || word === '-h')) output.log(HELP)
+    else if (name === '--version' || name === '-v') output.log(version())
+    else if (command) return await command(args, output)
+    else throw new Error(`${name === undefined ? 'Which command?' : 'There is no such command.'}\n\n${HELP}`)
+    return 0
+  } catch (error) {
+    output.error(said(error))
+    return FAILED
+  }
+}
+
+function version(): string {
+  return createRequire(import.meta.url)('drizzle-ratelimit/package.json').version
+}

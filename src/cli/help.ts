@@ -1,0 +1,19 @@
+export const HELP = `Usage: drizzle-ratelimit <command> [options]
+
+storage              Write a migration into the migrations folder of your drizzle-kit. It makes the ephemeral
+                     table UNLOGGED and sets the storage parameters of both tables. Run it in the folder of
+                     your drizzle.config, after \`drizzle-kit generate\` and before \`drizzle-kit migrate\`.
+  --config <file>    drizzle-kit's configuration. Default: drizzle.config.ts, .js or .json.
+  --name <name>      The migration's name. Default: rate_limit_storage.
+
+check [<url>]        Compare the tables in a database with what the limiter expects. Without a URL, the
+                     database is the one that DATABASE_URL names. Needs \`pg\` or \`postgres\`.
+
+Options of both, for tables that rateLimitTables(...) has declared:
+  --schema <name>    Their Postgres schema. Default: public.
+  --ephemeral <name> Default: rate_limit_ephemeral.
+  --durable <name>   Default: rate_limit_durable.
+
+--help, --version
+
+Exit code: 0 all is well, 1 there are differences, 2 the command failed.`

@@ -1,0 +1,66 @@
+import { writeFile } from 'node:fs/promises'
+import { relative } from 'node:path'
+import { parseArgs } from 'node:util'
+import type { RateLimitTables } from '../../schema/index.ts'
+import { shapeOf, storageSql } from '../database/ddl.ts'
+import { findKit } from './kit.ts'
+import { type Migrations, nextSecond, readMigrations } from './migrations.ts'
+import type { Output } from './output.ts'
+import { TABLE_OPTIONS, tablesOf } from './tables.ts'
+
+const OPTIONS = {
+  ...TABLE_OPTIONS,
+  config: { type: 'string' },
+  name: { type: 'string', default: 'rate_limit_storage' },
+} as const
+
+/** Lets the project's drizzle-kit make a custom migration, and fills it in. */
+export async function storage(args: string[], output: Output): Promise<number> {
+  const { values } = parseArgs({ args, options: OPTIONS })
+  const tables = tablesOf(values)
+  const kit = await findKit(values.config)
+  const folder = await kit.folder()
+  const migrations = await readMigrations(folder)
+  requireTables(migrations, tables, folder)
+  if (storageSql(tables).every((statement) => migrations.sql.includes(statement))) {
+    output.log(`The migrations in ${relative('', folder)} have the storage already. There is nothing to do.`)
+    return 0
+  }
+  await nextSecond(folder)
+  const file = await kit.generateCustom(values.name)
+  await writeFile(file, storageMigration(tables))
+  output.log(`Wrote ${file}. Now run \`npx drizzle-kit migrate\`.`)
+  return 0
+}
+
+/** A storage migration that runs before the tables exist would fail. */
+function requireTables(
+  migrations: Migrations,
+  { ephemeral, durable }: RateLimitTables,
+  folder: string,
+): void {
+  for (const [option, table] of Object.entries({ ephemeral, durable })) {
+    const { schema = 'public', name } = shapeOf(table)
+    if (migrations.tables.includes(`${schema}.${name}`)) continue
+    const elsewhere = migrations.tables.find((other) => other.endsWith(`.${name}`))
+    throw new Error(
+      `The migrations in ${relative('', folder)} do not make ${schema}.${name}. ` +
+        (elsewhere
+          ? `They make ${elsewhere}: add --schema ${elsewhere.slice(0, -name.length - 1)}.`
+          : `Export it from your Drizzle schema and run \`npx drizzle-kit generate\` first. If it has another name, add --${option}.`),
+    )
+  }
+}
+
+const WHY = `-- Drizzle's schema cannot say these things. drizzle-kit leaves them as they are.
+-- The rows of an UNLOGGED table never reach the WAL, so checks are faster. A crash empties the table.
+-- Each page has room for the new versions of its rows, so updates stay within the page (HOT).
+-- Autovacuum runs more often, because the rows change all day.
+-- Without statistics about prefixes, the planner finds a key by the primary key. With them, it takes a prefix
+-- for rare if the prefix was rare when they were made, and then reads all keys of the prefix.
+`
+
+/** The text of the migration. */
+export function storageMigration(tables: RateLimitTables): string {
+  return `${WHY}${storageSql(tables).join(';\n--> statement-breakpoint\n')};\n`
+}

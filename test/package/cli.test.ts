@@ -1,0 +1,66 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { cli } from '../../src/cli/cli.ts'
+import { redact } from '../../src/cli/output.ts'
+import { storageMigration } from '../../src/cli/storage.ts'
+import { SHIPPED } from '../../src/database/ddl.ts'
+
+// What the command says without a project and without a database. test/consumer has the rest.
+
+interface Ended {
+  readonly code: number
+  readonly log: string
+  readonly error: string
+}
+
+async function run(...args: string[]): Promise<Ended> {
+  const lines = { log: [] as string[], error: [] as string[] }
+  const code = await cli(args, {
+    log: (line: string) => void lines.log.push(line),
+    error: (line: string) => void lines.error.push(line),
+  })
+  return { code, log: lines.log.join('\n'), error: lines.error.join('\n') }
+}
+
+beforeEach(() => void vi.stubEnv('DATABASE_URL', ''))
+afterEach(() => void vi.unstubAllEnvs())
+
+test('drizzle/0001_storage.sql is what `drizzle-ratelimit storage` writes', async () => {
+  await expect(storageMigration(SHIPPED)).toMatchFileSnapshot('../../drizzle/0001_storage.sql')
+})
+
+test.each([['--help'], ['-h'], ['storage', '--help'], ['check', '-h']])('%s %s: help', async (...args) => {
+  const { code, log } = await run(...args)
+  expect(code).toBe(0)
+  for (const said of ['storage ', 'check ', '--schema', 'Exit code']) expect(log).toContain(said)
+})
+
+test('--version', async () => {
+  expect(await run('--version')).toEqual({ code: 0, log: '0.1.0', error: '' })
+})
+
+test.each<[string, string[], string]>([
+  ['no command', [], 'Usage:'],
+  ['another command', ['secret'], 'There is no such command'],
+  ['another option', ['check', '--url=secret'], "Unknown option '--url'"],
+  ['an option without a value', ['check', '--schema'], '--schema'],
+  ['no URL', ['check'], 'DATABASE_URL'],
+  ['two URLs', ['check', 'a://b', 'c://d'], 'one URL'],
+  ['no URL at all', ['check', 'secret'], 'is not a URL'],
+  ['a URL with a slash in its password', ['check', 'postgres://u:secret/1@127.0.0.1/x'], 'is not a URL'],
+  ['nobody there', ['check', 'postgres://u:secret@127.0.0.1:1/x'], 'ECONNREFUSED'],
+  ['equal names', ['storage', '--ephemeral', 'a', '--durable', 'a'], 'two different names'],
+  ['no such configuration', ['storage', '--config', 'none.ts'], 'There is no none.ts'],
+])('what cannot be done ends with 2: %s', async (_, args, said) => {
+  const { code, log, error } = await run(...args)
+  expect({ code, log }).toEqual({ code: 2, log: '' })
+  expect(error).toContain(said)
+  expect(error).not.toContain('secret')
+})
+
+test.each([
+  ['at postgres://u:p@ss@h:5/d now', 'at postgres://u:***@h:5/d now'],
+  ['postgres://h/d?user=u&password=p&x=1', 'postgres://h/d?user=u&password=***&x=1'],
+  ['postgres://u@h:5432/d, 12:30@home', 'postgres://u@h:5432/d, 12:30@home'],
+])('passwords are not printed: %s', (text, printed) => {
+  expect(redact(text)).toBe(printed)
+})
