@@ -1,6 +1,73 @@
 import { PgDialect } from 'drizzle-orm/pg-core'
-import { CompiledQuery } from 'kysely'
+import { type ColumnType, CompiledQuery, type Migration } from 'kysely'
+import type { RateLimitTables } from '../schema/index.ts'
 import type { Database } from './database/database.ts'
+import { SHIPPED, shapeOf, storageSql, tableSql } from './database/ddl.ts'
+
+/** What a driver gives for `bigint`: pg and postgres.js a string, PGlite a number. */
+type Count = ColumnType<string | number | bigint | null, number | bigint | string | null | undefined>
+type Time = ColumnType<Date | null, Date | string | null | undefined>
+
+/** A row of one of the limiter's tables, for Kysely. Which columns it uses depends on the algorithm. */
+export interface RateLimitRow {
+  prefix: string
+  key: string
+  count: Count
+  prev_count: Count
+  window_start: Time
+  tokens: ColumnType<number | null, number | null | undefined>
+  last_refill: Time
+  expires_at: ColumnType<Date, Date | string>
+}
+
+/**
+ * The limiter's two tables, for your Kysely's `Database` interface. The parameters are their names; those in a
+ * Postgres schema have it before a point.
+ *
+ * @example
+ * ```ts
+ * import type { RateLimitDatabase } from 'drizzle-ratelimit/kysely'
+ *
+ * interface Database extends RateLimitDatabase {
+ *   jobs: { name: string }
+ * }
+ * interface Other extends RateLimitDatabase<'limits.rate_limit_ephemeral', 'limits.rate_limit_durable'> {}
+ * ```
+ */
+export type RateLimitDatabase<
+  Ephemeral extends string = 'rate_limit_ephemeral',
+  Durable extends string = 'rate_limit_durable',
+> = Record<Ephemeral | Durable, RateLimitRow>
+
+/**
+ * A migration for Kysely's `Migrator`, which makes the two tables with their storage. `down` drops them, and
+ * leaves a Postgres schema where it is.
+ *
+ * @param tables Default: the shipped two.
+ *
+ * @example
+ * ```ts
+ * // migrations/2026-11-21-rate-limit.ts
+ * import type { Migration } from 'kysely'
+ * import { rateLimitMigration } from 'drizzle-ratelimit/kysely'
+ *
+ * export const { up, down }: Migration = rateLimitMigration()
+ * ```
+ */
+export function rateLimitMigration(tables: RateLimitTables = SHIPPED): Required<Migration> {
+  const names = [tables.ephemeral, tables.durable].map((table) => shapeOf(table).quoted)
+  return {
+    up: (db) => runAll(db, [...tableSql(tables), ...storageSql(tables)]),
+    down: (db) => runAll(db, [`DROP TABLE ${names.join(', ')}`]),
+  }
+}
+
+async function runAll(
+  db: Pick<KyselyDatabase, 'executeQuery'>,
+  statements: readonly string[],
+): Promise<void> {
+  for (const statement of statements) await db.executeQuery(CompiledQuery.raw(statement))
+}
 
 /**
  * The members of `Kysely` and `Transaction` that are needed. Their own types would need the application's

@@ -1,21 +1,14 @@
 import { fromKysely } from 'drizzle-ratelimit/kysely'
-import { Kysely, PostgresDialect, type PostgresPool } from 'kysely'
+import type { Kysely } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { Ratelimit, RatelimitError } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { kyselyOf } from '../support/kysely.ts'
 
 const database = useDatabase()
 let kysely: Kysely<{ jobs: { name: string } }>
 beforeAll(async () => {
-  // The one connection past Drizzle, as a pool of it.
-  const query = async (sql: unknown, params?: readonly unknown[]) => {
-    const rows = await database.rows(String(sql), params)
-    return { command: 'SELECT' as const, rowCount: rows.length, rows }
-  }
-  const client = { query, release: () => {} } as unknown as Awaited<ReturnType<PostgresPool['connect']>>
-  kysely = new Kysely({
-    dialect: new PostgresDialect({ pool: { connect: async () => client, end: async () => {} } }),
-  })
+  kysely = kyselyOf(database)
   await database.script('create table jobs (name text)')
 })
 
