@@ -47,7 +47,7 @@ export function answerOf({ call, decision, place }: Outcome, reporting: Reportin
     success: true,
     limit: params.limit,
     remaining: remainingOf(limiter, snapshot),
-    reset: whenAvailable(limiter, snapshot, params.limit),
+    reset: whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
     retryAfter: 0,
   }
   const { thresholds } = reporting
@@ -81,16 +81,21 @@ function crossedBetween(
 }
 
 /** The answer of a look. */
-export function usageOf(limiter: Limiter, snapshot: Snapshot): Usage {
+export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'isNew'>): Usage {
   const { kind, numbers } = limiter.algorithm
-  const { state, now, params } = snapshot
+  const { state, now, params, isNew } = decision
   return {
     limit: params.limit,
-    remaining: remainingOf(limiter, snapshot),
-    reset: whenAvailable(limiter, snapshot, params.limit),
+    remaining: remainingOf(limiter, decision),
+    reset: whenWhole(limiter, decision, isNew),
     used: numbers.used(state, now, params),
     ...(kind === 'window' ? { start: params['periodStart'] ?? state.windowStart } : {}),
   }
+}
+
+/** When the limit is whole again: never, as long as no check makes the row that has to fill. */
+function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefined): number {
+  return isNew ? Number.POSITIVE_INFINITY : whenAvailable(limiter, snapshot, snapshot.params.limit)
 }
 
 /** The snapshot after an amount was taken from it. */

@@ -117,7 +117,9 @@ function answersOf(
     // Nothing was taken: a limit that would allow says what it has.
     const look = found(looks, row)
     const call: RowRequest = fits(row, look) ? { ...row, rate: 0, purpose: 'look' } : row
-    const outcome = { call, decision: { ...look, granted: 0 }, place: 0 }
+    // A check that takes nothing makes the row all the same, if the row has to fill.
+    const isNew = look.isNew === true && row.purpose === 'look'
+    const outcome = { call, decision: { ...look, granted: 0, isNew }, place: 0 }
     return { answer: answerOf(outcome, reporting), paid: { rate: 0, windowStart: null } }
   })
 }

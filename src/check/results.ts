@@ -4,7 +4,10 @@ export interface Remaining {
   readonly limit: number
   /** Whole units that could be taken now; never below 0. */
   readonly remaining: number
-  /** Unix milliseconds at which the limit is full again if nothing more is consumed. */
+  /**
+   * Unix milliseconds at which the limit is full again if nothing more is consumed. `Infinity` for a look at a
+   * new key of a bucket with `initialTokens`: the bucket begins to fill with the first check.
+   */
   readonly reset: number
 }
 

@@ -171,6 +171,7 @@ function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decisi
     granted: granted === undefined ? calls.length : Math.max(Number(granted), 0),
     state: stateIn(row, request.limiter),
     params,
+    isNew: row['holds'] !== undefined && row['holds'] !== true,
   }
 }
 

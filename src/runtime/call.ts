@@ -44,6 +44,11 @@ export type Request = Call<StoredLimiter>
 /** The decision on equal calls: how many were granted, and the state before them. */
 export interface Decision extends Snapshot {
   readonly granted: number
+  /**
+   * Whether a look found no row of a limit that does not start full. Such a limit begins to fill with the first
+   * check, which makes the row.
+   */
+  readonly isNew?: boolean
 }
 
 /** A request that waits for its decision. */

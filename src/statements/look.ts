@@ -19,7 +19,7 @@ export interface LookSource {
 
 /**
  * The statement that looks at keys: it writes nothing and takes no lock. A key without a row has the state of
- * a new one.
+ * a new one, and `holds` says so for a limit that does not start full.
  *
  * The clock is read once for each row.
  */
@@ -39,7 +39,12 @@ export function lookStatement(source: LookSource): Statement {
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const states = advanced(rules, rows, clock, parameters)
-  const answer = ['place', ...answerColumns(rules.algorithm).filter((column) => column !== 'granted')]
+  const held = rules.startsFull ? [] : ['holds']
+  const answer = [
+    'place',
+    ...held,
+    ...answerColumns(rules.algorithm).filter((column) => column !== 'granted'),
+  ]
   const select = guardedSelect(
     guarding,
     answer.map((column) => name(column)),

@@ -84,10 +84,63 @@ test('of a bucket in debt more is used than it holds, and less with each refill'
   }
 })
 
-test('of a bucket that starts partly filled, what it never had is used', async () => {
+describe('a bucket that starts partly filled', () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 })
-  const { quota } = quotaOn(database, limiter)
-  expect(await quota.getRemaining('key')).toMatchObject({ limit: 10, remaining: 4, used: 6 })
+  const never = Number.POSITIVE_INFINITY
+
+  test('has used what it never had', async () => {
+    const { quota } = quotaOn(database, limiter)
+    expect(await quota.getRemaining('key')).toMatchObject({ limit: 10, remaining: 4, used: 6 })
+  })
+
+  test('is never full as long as it is only looked at', async () => {
+    const { clock, quota, rows } = quotaOn(database, limiter)
+    const looks = async () => {
+      const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate: 0 }])
+      return [await quota.getRemaining('key'), await quota.limit('key', { rate: 0 }), ...results]
+    }
+    for (let look = 0; look < 2; look++) {
+      for (const answer of await looks()) expect(answer).toMatchObject({ remaining: 4, reset: never })
+      clock.advance(100 * HOUR_MS)
+    }
+    expect(await rows()).toEqual([])
+  })
+
+  test.each([
+    { first: 'an allowed check', rate: 1, left: 3 },
+    { first: 'a denied check', rate: 5, left: 4 },
+    { first: 'a refund', rate: -1, left: 5 },
+  ])('fills from $first on', async ({ rate, left }) => {
+    const { clock, quota } = quotaOn(database, limiter)
+    clock.advance(HOUR_MS)
+    await quota.limit('key', { rate })
+    const reset = clock.ms + (10 - left) * HOUR_MS
+    expect(await quota.getRemaining('key')).toMatchObject({ remaining: left, reset })
+    expect(await quota.limit('key', { rate: 0 })).toMatchObject({ remaining: left, reset })
+    clock.ms = reset - 1
+    expect(await quota.getRemaining('key')).toMatchObject({ remaining: 9 })
+    clock.advance(1)
+    expect(await quota.getRemaining('key')).toMatchObject({ remaining: 10 })
+  })
+
+  test('fills from a limitAll on that another limit denies', async () => {
+    const { clock, quota, config } = quotaOn(database, limiter)
+    const empty = Ratelimit.fixedWindow(0, '1h')
+    const denying = new Ratelimit({ ...config, prefix: `${config.prefix} 0`, limiter: empty })
+    const { results } = await Ratelimit.limitAll([
+      { ratelimit: quota, key: 'key' },
+      { ratelimit: denying, key: 'key' },
+    ])
+    const reset = clock.ms + 6 * HOUR_MS
+    expect(results[0]).toMatchObject({ success: true, remaining: 4, reset })
+    expect(await quota.getRemaining('key')).toMatchObject({ remaining: 4, reset })
+  })
+
+  test('that reads a row of another algorithm is as new', async () => {
+    const { quota } = quotaOn(database, limiter)
+    await quota.limit('key', { limiter: TEN['fixed window'] })
+    expect(await quota.getRemaining('key')).toMatchObject({ remaining: 4, reset: never })
+  })
 })
 
 test('of a sliding window what counts is used: the window before fades, and is over the limit when it was', async () => {

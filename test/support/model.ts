@@ -67,6 +67,7 @@ export class Model {
         : Number.POSITIVE_INFINITY
       return { ...remainingOf(rules, state, now), success: false, reset, retryAfter: reset - now }
     }
+    if (rate === 0) return { ...this.#lookOf(plan, clockMs), success: true, retryAfter: 0 }
     const next = rules.take(state, rate)
     if (rate > 0 || (rate < 0 && !isFull(rules, state, now))) this.#store(plan, next)
     return { ...remainingOf(rules, next, now), success: true, retryAfter: 0 }
@@ -74,7 +75,16 @@ export class Model {
 
   getRemaining(plan: ModelPlan, clockMs: number): ModelUsage {
     const { now, state } = this.#view(plan, clockMs)
-    return { ...remainingOf(plan.rules, state, now), used: plan.rules.used(state, now) }
+    return { ...this.#lookOf(plan, clockMs), used: plan.rules.used(state, now) }
+  }
+
+  /** A limit that does not start full only fills once it is stored. */
+  #lookOf(plan: ModelPlan, clockMs: number): ModelRemaining {
+    const { rules } = plan
+    const { now, state, held } = this.#view(plan, clockMs)
+    const remaining = remainingOf(rules, state, now)
+    const fills = held || isFull(rules, state, now)
+    return { ...remaining, reset: fills ? remaining.reset : Number.POSITIVE_INFINITY }
   }
 
   resetUsedTokens(plan: ModelPlan, clockMs: number): void {
