@@ -130,9 +130,9 @@ export class Checker {
     }
     return new Promise((resolve, reject) => {
       let stopWatching: (() => void) | undefined
-      let hasEnded = false
       const pending: Pending = {
         request: call,
+        isOver: false,
         fulfil: (decision, place) => {
           stopWatching?.()
           this.#outage = undefined
@@ -140,7 +140,7 @@ export class Checker {
           if (call.rate < 0) this.forgetDenials(call.key)
           this.sweepSometimes(sent.clock)
           const outcome = { call, decision, place }
-          if (hasEnded && bounds?.givesBack) this.#giveBack(outcome)
+          if (pending.isOver && bounds?.givesBack) this.#giveBack(outcome)
           resolve(outcome)
         },
         fail: (error) => {
@@ -152,7 +152,6 @@ export class Checker {
       }
       if (bounds) {
         stopWatching = watchBounds(bounds, (why) => {
-          hasEnded = true
           const { wasSent, isHeld } = this.#coalescer.cancel(pending)
           if (why !== 'timeout') return reject(why.aborted)
           const error = timedOut(wasSent && call.purpose !== 'look')

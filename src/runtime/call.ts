@@ -54,6 +54,8 @@ export interface Decision extends Snapshot {
 /** A request that waits for its decision. */
 export interface Pending {
   readonly request: Request
+  /** Its caller has given up. */
+  isOver: boolean
   /** `place` is its place among the equal requests that were decided together; the first is 0. */
   fulfil(decision: Decision, place: number): void
   fail(error: RatelimitError): void
@@ -70,10 +72,17 @@ export interface Line {
   readonly id: string
   readonly key: string
   readonly groups: Group[]
-  /** Whether its first group is in a statement. */
-  isUnderWay: boolean
+  /** The statement that its first group is in. */
+  trip: Trip | undefined
   /** Whether others were found to hold its row. */
   isHeld: boolean
+}
+
+/** A statement that was sent for the first groups of lines. */
+export interface Trip {
+  readonly lines: readonly Line[]
+  /** How many of its calls have no answer and a caller that waits for it. */
+  waiting: number
 }
 
 /** Decides groups of calls, and fulfils or fails each of their calls. Neither method rejects. */

@@ -1,7 +1,16 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { RatelimitError } from '../errors.ts'
-import { type Decider, type Group, type Line, type Pending, type Request, sameRequest } from './call.ts'
+import {
+  type Decider,
+  type Group,
+  type Line,
+  type Pending,
+  type Request,
+  sameRequest,
+  type Trip,
+} from './call.ts'
 import { HeldLines } from './held.ts'
+import { Places } from './places.ts'
 
 /** Keys in one statement: enough for any burst, few enough to stay short. */
 const MAX_KEYS = 500
@@ -20,22 +29,21 @@ const MIN_SHARE = 128
  *
  * No call waits for a timer. A call that finds room is sent at the end of this turn of the event loop, with
  * the other calls of the turn. Within a key first come is first served: statements can overtake each other,
- * so a key is in one statement at a time.
+ * so a key is in one statement at a time, unless nobody waits for that one any more.
  */
 export class Coalescer {
   readonly #decider: Decider
-  readonly #connections: number
+  readonly #places: Places
   readonly #lines = new Map<string, Line>()
   readonly #ready = new Set<Line>()
   /** Made when a row is first found held. */
   #held: HeldLines | undefined
   #waiting = 0
-  #running = 0
   #starting = false
 
   constructor(decider: Decider, connections: number) {
     this.#decider = decider
-    this.#connections = connections
+    this.#places = new Places(connections)
   }
 
   /** Decides the call in the next statement that has room for it. */
@@ -48,7 +56,7 @@ export class Coalescer {
     const { request } = call
     const line = this.#lines.get(lineOf(request)) ?? this.#newLine(request)
     const last = line.groups.at(-1)
-    const isOpen = last !== undefined && !(line.isUnderWay && line.groups.length === 1)
+    const isOpen = last !== undefined && !(line.trip && line.groups.length === 1)
     if (isOpen && sameRequest(last.request, request)) last.calls.push(call)
     else line.groups.push({ request, calls: [call] })
     this.#startSoon()
@@ -56,17 +64,20 @@ export class Coalescer {
 
   /** Takes back a call, unless it is in a statement; tells whether others hold its row. */
   cancel(call: Pending): { readonly wasSent: boolean; readonly isHeld: boolean } {
+    call.isOver = true
     const line = this.#lines.get(lineOf(call.request))
     const place = line?.groups.findIndex(({ calls }) => calls.includes(call)) ?? -1
     const group = line?.groups[place]
-    if (!line || !group || (line.isUnderWay && place === 0)) {
-      return { wasSent: true, isHeld: line?.isHeld ?? false }
+    const isHeld = line?.isHeld ?? false
+    if (!line || !group || (line.trip && place === 0)) {
+      if (group && line?.trip) this.#giveUp(line.trip, 1)
+      return { wasSent: true, isHeld }
     }
     group.calls.splice(group.calls.indexOf(call), 1)
     this.#waiting--
     if (group.calls.length === 0) line.groups.splice(place, 1)
     if (line.groups.length === 0) this.#remove(line)
-    return { wasSent: false, isHeld: line.isHeld }
+    return { wasSent: false, isHeld }
   }
 
   #remove(line: Line): void {
@@ -85,7 +96,7 @@ export class Coalescer {
   }
 
   #newLine(request: Request): Line {
-    const line = { id: lineOf(request), key: request.key, groups: [], isUnderWay: false, isHeld: false }
+    const line = { id: lineOf(request), key: request.key, groups: [], trip: undefined, isHeld: false }
     this.#lines.set(line.id, line)
     this.#enqueue(line, request)
     return line
@@ -97,7 +108,7 @@ export class Coalescer {
   }
 
   #start(): void {
-    while (this.#running < this.#connections && this.#ready.size > 0) this.#decide(this.#nextLines())
+    while (this.#ready.size > 0 && this.#places.hasRoom()) this.#decide(this.#nextLines())
     this.#held?.start()
   }
 
@@ -106,7 +117,7 @@ export class Coalescer {
    * server works on its parts at once.
    */
   #nextLines(): Line[] {
-    const share = Math.ceil(this.#ready.size / (this.#connections - this.#running))
+    const share = Math.ceil(this.#ready.size / this.#places.free)
     const most = Math.min(Math.max(share, MIN_SHARE), MAX_KEYS)
     const lines: Line[] = []
     let first: Group | undefined
@@ -115,7 +126,6 @@ export class Coalescer {
       if (!group || (first && !canShare(first, group))) continue
       first ??= group
       this.#ready.delete(line)
-      this.#send(line)
       lines.push(line)
       if (lines.length === most || group.request.purpose === 'adjust') break
     }
@@ -123,27 +133,39 @@ export class Coalescer {
   }
 
   #decide(lines: readonly Line[]): void {
-    this.#running++
+    const trip = this.#send(lines)
+    this.#places.take(trip)
     const groups = lines.map(({ groups: [first] }) => first as Group)
-    const lineOfGroup = ({ request }: Group) => this.#lines.get(lineOf(request))
     this.#decider
-      .decideTogether(groups, (group) => this.#done(lineOfGroup(group)))
+      .decideTogether(groups, (group) => this.#done(trip, group))
       .then((held) => {
-        this.#running--
-        for (const group of held) this.#hold(lineOfGroup(group))
+        this.#places.leave(trip)
+        for (const group of held) this.#hold(trip, group)
         this.#startSoon()
       })
   }
 
-  #send(line: Line): void {
-    line.isUnderWay = true
-    this.#waiting -= line.groups[0]?.calls.length ?? 0
+  #send(lines: readonly Line[]): Trip {
+    const trip: Trip = { lines, waiting: 0 }
+    for (const line of lines) {
+      line.trip = trip
+      trip.waiting += line.groups[0]?.calls.length ?? 0
+    }
+    this.#waiting -= trip.waiting
+    return trip
   }
 
-  #hold(line: Line | undefined): void {
+  /** The line that the statement has of a group; undefined if the line has gone on without it. */
+  #lineIn(trip: Trip, { request }: Group): Line | undefined {
+    const line = this.#lines.get(lineOf(request))
+    return line?.trip === trip ? line : undefined
+  }
+
+  #hold(trip: Trip, group: Group): void {
+    const line = this.#lineIn(trip, group)
     if (!line) return
-    this.#waiting += line.groups[0]?.calls.length ?? 0
-    line.isUnderWay = false
+    this.#waiting += group.calls.length
+    line.trip = undefined
     this.#held ??= new HeldLines({
       decideAlone: (each) => this.#decideAlone(each),
       tryAgain: (waiting) => {
@@ -155,20 +177,42 @@ export class Coalescer {
   }
 
   async #decideAlone(line: Line): Promise<void> {
-    this.#send(line)
-    await this.#decider.decideAlone(line.groups[0] as Group)
-    this.#done(line)
+    const trip = this.#send([line])
+    const group = line.groups[0] as Group
+    await this.#decider.decideAlone(group)
+    this.#done(trip, group)
   }
 
-  #done(line: Line | undefined): void {
+  #done(trip: Trip, group: Group): void {
+    const line = this.#lineIn(trip, group)
     if (!line) return
+    this.#goOn(line)
+    this.#giveUp(trip, group.calls.filter(({ isOver }) => !isOver).length)
+    this.#startSoon()
+  }
+
+  /**
+   * So many more callers wait for the statement no longer. Without the last one its lines go on, because it may
+   * never end. What it still does to their rows is kept apart by the locks of the database.
+   */
+  #giveUp(trip: Trip, calls: number): void {
+    trip.waiting -= calls
+    if (trip.waiting > 0) return
+    const stuck = trip.lines.filter((line) => line.trip === trip)
+    if (stuck.length === 0) return
+    this.#places.abandon(trip)
+    for (const line of stuck) this.#goOn(line)
+    this.#startSoon()
+  }
+
+  /** Goes on with the group behind the first one. */
+  #goOn(line: Line): void {
     line.groups.shift()
-    line.isUnderWay = false
+    line.trip = undefined
     line.isHeld = false
     const [next] = line.groups
     if (next) this.#enqueue(line, next.request)
     else this.#lines.delete(line.id)
-    this.#startSoon()
   }
 }
 

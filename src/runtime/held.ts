@@ -31,7 +31,8 @@ export class HeldLines {
   readonly #options: HeldOptions
   readonly #lines = new Set<Line>()
   readonly #heldUntil = new Map<string, number>()
-  #patient = 0
+  /** The keys whose statements may wait. A statement that nobody waits for any more counts until it ends. */
+  readonly #patient = new Set<string>()
   #retrying = false
 
   constructor(options: HeldOptions) {
@@ -66,14 +67,14 @@ export class HeldLines {
   /** Sends the lines that find a place; the others wait for one. */
   start(): void {
     for (const line of this.#lines) {
-      if (this.#patient === MAX_PATIENT) {
+      if (this.#patient.size === MAX_PATIENT || this.#patient.has(line.key)) {
         this.#retryLater()
-        return
+        continue
       }
       this.#lines.delete(line)
-      this.#patient++
+      this.#patient.add(line.key)
       this.#options.decideAlone(line).then(() => {
-        this.#patient--
+        this.#patient.delete(line.key)
         this.start()
       })
     }

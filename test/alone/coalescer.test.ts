@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { RatelimitError } from '../../src/errors.ts'
 import { Ratelimit } from '../../src/index.ts'
 import type { Decider, Decision, Group, Pending, Purpose, Request } from '../../src/runtime/call.ts'
@@ -13,7 +13,9 @@ interface Sent {
   readonly groups: readonly Group[]
   /** What it was for: each key with the number of its equal calls. */
   readonly asked: string
-  /** Answers it; the groups of the given keys are told to be held. */
+  /** Answers one of its keys; the others have to wait. */
+  decide(key: string): void
+  /** Answers the rest of it; the groups of the given keys are told to be held. */
   answer(held?: readonly string[]): Promise<void>
 }
 
@@ -23,30 +25,40 @@ class ManualDecider implements Decider {
 
   decideTogether(groups: readonly Group[], decided: (group: Group) => void): Promise<readonly Group[]> {
     return new Promise((resolve) => {
-      this.#send('together', groups, (held) => {
-        const isHeld = ({ request }: Group) => held.includes(request.key)
-        for (const group of groups) {
-          if (isHeld(group)) continue
-          settle(group)
-          decided(group)
-        }
-        resolve(groups.filter(isHeld))
+      const left = new Set(groups)
+      const decide = (group: Group) => {
+        left.delete(group)
+        settle(group)
+        decided(group)
+      }
+      const decideKey = (key: string) => {
+        for (const group of left) if (group.request.key === key) decide(group)
+      }
+      this.#send('together', groups, decideKey, (held) => {
+        for (const group of left) if (!held.includes(group.request.key)) decide(group)
+        resolve([...left])
       })
     })
   }
 
   decideAlone(group: Group): Promise<void> {
     return new Promise((resolve) => {
-      this.#send('alone', [group], () => {
+      const decide = () => {
         settle(group)
         resolve()
-      })
+      }
+      this.#send('alone', [group], decide, decide)
     })
   }
 
-  #send(kind: Sent['kind'], groups: readonly Group[], settle: (held: readonly string[]) => void): void {
+  #send(
+    kind: Sent['kind'],
+    groups: readonly Group[],
+    decide: (key: string) => void,
+    settle: (held: readonly string[]) => void,
+  ): void {
     this.sent.push({
-      ...{ kind, groups },
+      ...{ kind, groups, decide },
       asked: groups.map(({ request, calls }) => `${request.key} x${calls.length}`).join(),
       answer: async (held = []) => {
         settle(held)
@@ -92,6 +104,7 @@ function setUp(connections = 2) {
     }
     const call: Pending = {
       request,
+      isOver: false,
       fulfil: () => void answered.push(name),
       fail: (error) => void errors.push(error),
     }
@@ -358,6 +371,134 @@ describe('after a key was held', () => {
     // It waits for the only connection, which another key has.
     expect(coalescer.cancel(next)).toEqual({ wasSent: false, isHeld: false })
     clock.mockRestore()
+  })
+})
+
+describe('a statement that nobody waits for any more', () => {
+  let monotonic = 0
+  beforeEach(() => {
+    monotonic = 0
+    vi.spyOn(performance, 'now').mockImplementation(() => monotonic)
+  })
+  afterEach(() => void vi.restoreAllMocks())
+
+  test('gives its place to another, and its keys a new line', async () => {
+    const { add, coalescer, asked, answered, sent } = setUp(1)
+    const calls = ['a', 'a', 'b'].map((key) => add(key))
+    await turn()
+    add('a')
+    for (const call of calls) {
+      expect(asked()).toEqual(['a x2,b x1'])
+      expect(coalescer.cancel(call)).toEqual({ wasSent: true, isHeld: false })
+      await turn()
+    }
+    expect(asked()).toEqual(['a x2,b x1', 'a x1'])
+    add('b')
+    await sent[1]?.answer()
+    expect(answered).toEqual(['a 4'])
+    expect(asked().slice(2)).toEqual(['b x1'])
+  })
+
+  test('keeps it as long as somebody waits for one of its keys', async () => {
+    const { add, coalescer, asked, sent } = setUp(1)
+    const first = add('a')
+    add('b')
+    await turn()
+    coalescer.cancel(first)
+    add('a')
+    await turn()
+    expect(asked()).toEqual(['a x1,b x1'])
+    await sent[0]?.answer()
+    expect(asked()).toEqual(['a x1,b x1', 'a x1'])
+  })
+
+  test('is found out when those who still wait have their answers, too', async () => {
+    const { add, coalescer, asked, sent } = setUp(1)
+    const stuck = add('stuck')
+    add('decided')
+    await turn()
+    coalescer.cancel(stuck)
+    sent[0]?.decide('decided')
+    add('stuck')
+    await turn()
+    expect(asked()).toEqual(['stuck x1,decided x1', 'stuck x1'])
+  })
+
+  test.each([
+    { kind: 'is answered', held: [] },
+    { kind: 'finds its rows held', held: ['a', 'b'] },
+  ])('frees nothing a second time when it $kind after all', async ({ held }) => {
+    const { add, coalescer, asked, sent, errors } = setUp(1)
+    for (const call of ['a', 'b'].map((key) => add(key))) {
+      await turn()
+      coalescer.cancel(call)
+    }
+    for (let i = 0; i < 2; i++) add('a', { rate: 2 + i })
+    await turn()
+    expect(asked()).toEqual(['a x1,b x1', 'a x1'])
+    await sent[0]?.answer(held)
+    add('b')
+    await turn()
+    // One place, which the second statement has, and one statement for each key.
+    expect(asked()).toEqual(['a x1,b x1', 'a x1'])
+    await sent[1]?.answer()
+    expect(asked().slice(2)).toEqual(['b x1,a x1'])
+    await sent[2]?.answer()
+    // None of them counts as waiting.
+    add('other')
+    await turn()
+    for (let i = 0; i < 10_000; i++) add('many')
+    expect(errors).toHaveLength(0)
+    add('many')
+    expect(errors).toHaveLength(1)
+  })
+
+  test('gives its place after ever longer pauses, until a statement ends', async () => {
+    const { add, coalescer, sent } = setUp(2)
+    let keys = 0
+    /** When calls that come all the time, and give up at once, are sent. */
+    const sentAt = async (untilMs: number) => {
+      const times: number[] = []
+      for (; monotonic < untilMs; monotonic += 500) {
+        const before = sent.length
+        const call = add(`key ${keys++}`)
+        await turn()
+        if (sent.length > before) times.push(monotonic)
+        coalescer.cancel(call)
+        await turn()
+      }
+      return times
+    }
+    expect(await sentAt(40_000)).toEqual([0, 500, 1000, 3000, 7000, 15_000, 31_000])
+    await sent[0]?.answer()
+    expect(await sentAt(46_000)).toEqual([40_000, 44_000])
+  })
+
+  test('keeps its place among those that may wait for a row, and its key is tried without waiting', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout'] })
+    const { add, coalescer, asked, answered, sent } = setUp(1)
+    const first = add('held')
+    await turn()
+    await sent[0]?.answer(['held'])
+    expect(sent[1]?.kind).toBe('alone')
+    expect(coalescer.cancel(first)).toEqual({ wasSent: true, isHeld: true })
+    monotonic += 100
+    add('held')
+    await turn()
+    expect(sent[2]?.kind).toBe('together')
+    await sent[2]?.answer(['held'])
+    expect(sent).toHaveLength(3)
+    // Others have the other places.
+    for (const key of keysNamed('other', 4)) add(key)
+    await turn()
+    await sent[3]?.answer(keysNamed('other', 4))
+    expect(sent.slice(4).map(({ kind }) => kind)).toEqual(['alone', 'alone', 'alone'])
+    vi.advanceTimersByTime(50)
+    await turn()
+    expect(asked()[7]).toBe('held x1,other 3 x1')
+    await sent[7]?.answer()
+    expect(answered).toEqual(['held 2', 'other 3 6'])
+    vi.useRealTimers()
   })
 })
 

@@ -148,6 +148,26 @@ test('a connection that breaks while it is made: UNREACHABLE', async () => {
   expect(error.code).toBe('UNREACHABLE')
 })
 
+test('statements that never end, on a driver that never gives up: the limiter goes on without them', async () => {
+  const opened = openPool(url, { max: 10 })
+  const common = { db: opened.db, limiter, prefix: 'for ever', cleanupProbability: 0 }
+  const ratelimit = new Ratelimit({ ...common, timeout: 100, connections: 1 })
+  await ratelimit.limit(SECRET)
+  once('stall after')
+  expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('OUTCOME_UNKNOWN')
+  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 97 })
+  // It has the place of the first one, which is not freed again.
+  once('stall before')
+  expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('OUTCOME_UNKNOWN')
+  expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('TIMEOUT')
+  await recovers(() => ratelimit.limit(SECRET))
+  const told = await Promise.all(Array.from({ length: 20 }, () => outcomeOf(ratelimit.limit(SECRET))))
+  expect(count(told, 'granted')).toBe(20)
+  expect(await usedOf(database, 'for ever', SECRET)).toBe(24)
+  proxy.cutAll()
+  await expectQuiet(opened)
+})
+
 // The pool's second message for it is not known: 'Connection terminated due to connection timeout'.
 test('a server that does not answer to a new connection: UNREACHABLE after the connect time-out', async () => {
   const opened = openPool(url, { connectionTimeoutMillis: 200 })

@@ -42,6 +42,7 @@ test('a warm check goes through ten files, and one more on a driver that keeps n
     'src/runtime/ask.ts',
     'src/runtime/coalescer.ts',
     'src/runtime/decide.ts',
+    'src/runtime/places.ts',
     'src/validate.ts',
   ])
 })
