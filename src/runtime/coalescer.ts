@@ -164,12 +164,21 @@ export class Coalescer {
   #hold(trip: Trip, group: Group): void {
     const line = this.#lineIn(trip, group)
     if (!line) return
-    this.#waiting += group.calls.length
+    const calls = group.calls.filter(({ isOver }) => !isOver)
+    if (calls.length === 0) {
+      this.#goOn(line)
+      return
+    }
+    line.groups[0] = { request: group.request, calls }
+    this.#waiting += calls.length
     line.trip = undefined
     this.#held ??= new HeldLines({
       decideAlone: (each) => this.#decideAlone(each),
       tryAgain: (waiting) => {
-        for (const each of waiting) this.#ready.add(each)
+        for (const each of waiting) {
+          each.isHeld = false
+          this.#ready.add(each)
+        }
         this.#start()
       },
     })

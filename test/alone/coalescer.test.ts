@@ -356,6 +356,36 @@ describe('after a key was held', () => {
     vi.useRealTimers()
   })
 
+  test('calls that were given up meanwhile are not sent again', async () => {
+    const { add, coalescer, answered, asked, sent } = setUp(1)
+    const calls = ['a', 'a', 'b', 'c'].map((key) => add(key))
+    await turn()
+    for (const place of [0, 2]) coalescer.cancel(calls[place] as Pending)
+    add('b', { rate: 2 })
+    await sent[0]?.answer(['a', 'b'])
+    // The group of b has ended, and the next one is tried.
+    expect(asked()).toEqual(['a x2,b x1,c x1', 'b x1', 'a x1'])
+    expect(sent.slice(1).map(({ kind }) => kind)).toEqual(['together', 'alone'])
+    await sent[1]?.answer()
+    await sent[2]?.answer()
+    expect(answered).toEqual(['c 4', 'b 5', 'a 2'])
+  })
+
+  test('a call that is tried again is not known to be held any more', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout'] })
+    const { add, coalescer, sent } = setUp(1)
+    const held = keysNamed('held', 5)
+    const calls = held.map((key) => add(key))
+    await turn()
+    await sent[0]?.answer(held)
+    const last = calls[4] as Pending
+    vi.advanceTimersByTime(50)
+    await turn()
+    expect(sent[5]?.asked).toBe(`${held[4]} x1`)
+    expect(coalescer.cancel(last)).toEqual({ wasSent: true, isHeld: false })
+    vi.useRealTimers()
+  })
+
   test('it is free once its row was had', async () => {
     let monotonic = 1000
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => monotonic)
