@@ -126,11 +126,11 @@ function rowsOf(result: unknown): readonly Row[] {
 /** For how long a size is believed. In five milliseconds a flood of new keys adds a few pages. */
 const MAX_SIZE_AGE_MS = 5
 
-/** The largest size that a guard tells. */
-const MAX_SIZE = 4
+/** From this size on, of 16 pages, a plan for fewer pages reads too much. */
+const LARGE = 4
 
 /**
- * How often a table may shrink. After that, its statements are planned each time: each time it shrinks, they
+ * How often a large table may shrink. After that, its statements are planned each time: each time it shrinks, they
  * get new names, and a connection keeps every name.
  */
 const MAX_SHRUNK = 20
@@ -151,13 +151,13 @@ export class TableSize {
   }
 
   /**
-   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. Once
-   * the table has shrunk from the largest size, Postgres may have made the plans for that size anew, for the
-   * small rest. So they are given up.
+   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. Once a
+   * large table has shrunk, Postgres may have made the plans for its size anew, for the small rest. So the plans
+   * for large tables are given up.
    */
   get plan(): string | undefined {
-    if (this.#believed < MAX_SIZE) return `size ${this.#believed}`
-    return this.#shrunk < MAX_SHRUNK ? `size ${MAX_SIZE}, ${this.#shrunk}` : undefined
+    if (this.#believed < LARGE) return `size ${this.#believed}`
+    return this.#shrunk < MAX_SHRUNK ? `size ${this.#believed}, ${this.#shrunk}` : undefined
   }
 
   /**
@@ -166,7 +166,7 @@ export class TableSize {
    */
   saw(size: number, sentAt: number): void {
     if (sentAt < this.#seenAt) return
-    if (this.#believed === MAX_SIZE && size < MAX_SIZE) this.#shrunk++
+    if (this.#believed >= LARGE && size < this.#believed) this.#shrunk++
     this.#believed = size
     this.#seenAt = sentAt
   }

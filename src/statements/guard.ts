@@ -5,13 +5,15 @@ import { name, type Parameters } from './builder.ts'
 import { type Link, link } from './link.ts'
 
 /**
- * Sizes in bytes at which plans are made anew: two, four, eight and sixteen pages.
+ * Sizes in bytes at which plans are made anew: 2, 4, 8, 16, 64 and 256 pages.
  *
- * A table of a few pages is read whole, which is cheaper there than the index. From some eight pages on the
- * planner finds each row by the primary key.
+ * A table of a few pages is read whole, which is cheaper there than the index. A larger one is read by the
+ * primary key, but not always: the planner takes each prefix for one of 200. If it expects fewer than 300 rows
+ * in the table, it expects one of each prefix, and the index that cleanup uses looks as good. It reckons with as
+ * many rows on a page as there were when the table was analyzed. From 256 pages on, that is enough with two.
  * https://www.postgresql.org/docs/current/runtime-config-query.html
  */
-const SIZES = 'array[16384, 32768, 65536, 131072]'
+const SIZES = 'array[16384, 32768, 65536, 131072, 524288, 2097152]'
 
 /** Keeps a statement from using a plan that was made for a table of another size. */
 export interface Guard {
