@@ -80,10 +80,13 @@ export class Checker {
     return answered.catch((error) => this.degrade(error, call))
   }
 
-  /** Answers a call that failed outside of a transaction by `onError`, or throws its error. */
-  degrade(error: unknown, call: Call): Answered {
+  /**
+   * Answers a call that failed outside of a transaction by `onError`, or throws its error. `told` has the
+   * functions that know of it.
+   */
+  degrade(error: unknown, call: Call, told: Set<Degrading['onDegraded']> = new Set()): Answered {
     const { reporting, degrading, namespace } = this.config
-    const answered = degraded(error, call, degrading, reporting, this.clockMs())
+    const answered = degraded(error, call, degrading, reporting, this.clockMs(), told)
     tellError(namespace.prefix, call, error)
     return answered
   }

@@ -35,7 +35,7 @@ export interface Answered {
 
 /**
  * The answer to a call that failed by an outage. Other errors are thrown, and all of them with
- * `onError: 'throw'`.
+ * `onError: 'throw'`. Each `onDegraded` is called once for all calls that share `told`.
  */
 export function degraded(
   error: unknown,
@@ -43,9 +43,11 @@ export function degraded(
   { onError, onDegraded }: Degrading,
   { dryRun }: Reporting,
   now: number,
+  told: Set<Degrading['onDegraded']>,
 ): Answered {
   if (onError === 'throw' || !isOutage(error)) throw error
-  onDegraded?.(error)
+  if (!told.has(onDegraded)) onDegraded?.(error)
+  told.add(onDegraded)
   const common = { limit: limiter.params.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null }
   if (onError === 'allow') return { answer: { ...common, success: true, reset: now, retryAfter: 0 }, paid }

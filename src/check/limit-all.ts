@@ -9,7 +9,7 @@ import { type Decisions, fits, found, takeAllOrNone } from './all-or-nothing.ts'
 import { answerOf, paymentOf } from './answer.ts'
 import { timedOut } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
-import type { Answered } from './degrading.ts'
+import type { Answered, Degrading } from './degrading.ts'
 import type { LimitAllResult } from './results.ts'
 import { watch } from './watch.ts'
 
@@ -53,7 +53,8 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
   } catch (error) {
     // If one of the limiters throws errors, an answer of the others would be worth nothing.
     if (joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
-    return answerAll(calls, ({ checker, call }) => checker.degrade(error, call))
+    const told = new Set<Degrading['onDegraded']>()
+    return answerAll(calls, ({ checker, call }) => checker.degrade(error, call, told))
   } finally {
     for (const { checker, call } of calls) checker.followUpJoined(call)
   }

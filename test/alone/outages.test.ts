@@ -272,6 +272,26 @@ describe('onError', () => {
     ])
   })
 
+  test('one limitAll hands it on once to each function', async () => {
+    const [onDegraded, other] = [vi.fn(), vi.fn()]
+    const { db } = watch(database.db, () => {
+      throw away()
+    })
+    const on = (config: Partial<RatelimitConfig>) =>
+      new Ratelimit({
+        db,
+        limiter,
+        prefix: `fails ${++prefix}`,
+        onError: 'allow',
+        ...config,
+      } as RatelimitConfig)
+    const [first, second] = [on({ onDegraded }), on({ onDegraded })]
+    const requests = [first, first, second, on({}), on({ onDegraded: other })]
+    await Ratelimit.limitAll(requests.map((ratelimit, i) => ({ ratelimit, key: `key ${i}` })))
+    expect(onDegraded).toHaveBeenCalledTimes(1)
+    expect(other).toHaveBeenCalledTimes(1)
+  })
+
   test.each([
     ['22021', 'DATABASE'],
     ['42P01', 'MISSING_TABLE'],
