@@ -16,7 +16,7 @@ export interface Passed {
   readonly headers: RateLimitHeaders
   /**
    * To be called when it is known whether the request failed, and not if that is never known. Gives back what
-   * does not count. It rejects only if `onError` throws.
+   * does not count. Never rejects.
    */
   settle(failed: boolean): Promise<void>
 }
@@ -75,9 +75,9 @@ export function guardOf<Context>(
     const settle = async (failed: boolean) => {
       if (counts(failed)) return
       try {
-        await release?.()
-      } catch (error) {
-        onError?.(error, context)
+        await release?.().catch((error: unknown) => onError?.(error, context))
+      } catch {
+        // There is nobody to tell: the response has been sent.
       }
     }
     return { success: true, answer: { ...shown, results }, headers, settle }

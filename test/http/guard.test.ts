@@ -281,6 +281,24 @@ describe('errors', () => {
     expect(await ratelimit.getRemaining('ada')).toMatchObject({ remaining: 0 })
   })
 
+  test('onError may throw, but not when it is told that nothing could be given back', async () => {
+    let isAway = false
+    const { db } = watch(
+      database.db,
+      () => isAway && Promise.reject(Object.assign(new Error('away'), AWAY.UNREACHABLE)),
+    )
+    const own = new Error('503')
+    const onError = () => {
+      throw own
+    }
+    const check = guard({ ratelimit: limitOf(2, db), key, count: 'failures', onError })
+    const passed = await check(ada)
+    isAway = true
+    if (!passed.success) throw new Error('denied')
+    expect(await passed.settle(false)).toBeUndefined()
+    await expect(check(ada)).rejects.toBe(own)
+  })
+
   test('those of the own functions reach the framework', async () => {
     const broken = new Error('broken')
     const options = { ratelimit: limitOf(1), key, onError: () => 'allow' as const }

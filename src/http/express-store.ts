@@ -1,0 +1,64 @@
+import type { StoredLimiter } from '../algorithms/algorithm.ts'
+import { Ratelimit } from '../ratelimit.ts'
+import { counting, type StoreConfig } from './store.ts'
+
+/** The hits of a key in its window, as express-rate-limit wants them. */
+export interface Hits {
+  readonly totalHits: number
+  readonly resetTime: Date
+}
+
+/**
+ * A store for express-rate-limit: each key's hits in a fixed window, which begins with the first hit.
+ *
+ * express-rate-limit decides, and so every hit is written, denied ones too. With `onError: 'allow'` a request
+ * passes as a first one if the database is away, with `'deny'` none does.
+ *
+ * @example
+ * ```ts
+ * import { RateLimitStore } from 'drizzle-ratelimit/express'
+ * import { rateLimit } from 'express-rate-limit'
+ * import { db } from './app.ts'
+ *
+ * rateLimit({ windowMs: 60_000, limit: 100, store: new RateLimitStore({ db, prefix: 'web' }) })
+ * ```
+ */
+export class RateLimitStore {
+  /** The keys are in the database, where other instances find them. */
+  readonly localKeys = false
+  readonly prefix: string
+  readonly #ratelimit: Ratelimit
+  /** Until it is told another one, express-rate-limit's default. */
+  #limiter: StoredLimiter = counting(60_000)
+
+  constructor(config: StoreConfig) {
+    this.prefix = config.prefix
+    this.#ratelimit = new Ratelimit({ ...config, limiter: this.#limiter })
+  }
+
+  init({ windowMs }: { readonly windowMs: number }): void {
+    this.#limiter = counting(windowMs)
+  }
+
+  async increment(key: string): Promise<Hits> {
+    const { success, limit, remaining, reset, degraded } = await this.#ratelimit.limit(key, this.#options)
+    return { totalHits: degraded && success ? 1 : limit - remaining, resetTime: new Date(reset) }
+  }
+
+  async decrement(key: string): Promise<void> {
+    await this.#ratelimit.limit(key, { ...this.#options, rate: -1 })
+  }
+
+  async resetKey(key: string): Promise<void> {
+    await this.#ratelimit.resetUsedTokens(key, this.#options)
+  }
+
+  async get(key: string): Promise<Hits | undefined> {
+    const { used, reset } = await this.#ratelimit.getRemaining(key, this.#options)
+    return used > 0 ? { totalHits: used, resetTime: new Date(reset) } : undefined
+  }
+
+  get #options(): { readonly limiter: StoredLimiter } {
+    return { limiter: this.#limiter }
+  }
+}

@@ -1,0 +1,96 @@
+import { RatelimitError } from '../errors.ts'
+import { Ratelimit } from '../ratelimit.ts'
+import type { StoreConfig } from './store.ts'
+
+export type { StoreConfig }
+
+/** What @fastify/rate-limit tells a store of a route. */
+export interface RouteOptions {
+  readonly routeInfo?: { readonly method?: string | readonly string[]; readonly url?: string }
+  readonly ban?: number
+  readonly continueExceeding?: boolean
+  readonly exponentialBackoff?: boolean
+}
+
+/** How often a key was used in its window, which ends in `ttl` milliseconds. */
+export type Callback = (error: Error | null, result?: { current: number; ttl: number }) => void
+
+/** A store as @fastify/rate-limit uses it. */
+export interface RateLimitStore {
+  incr(key: string, callback: Callback, timeWindow: number, max: number): void
+  read(key: string, callback: Callback, timeWindow: number, max: number): void
+  child(route: object): RateLimitStore
+}
+
+/**
+ * A store for @fastify/rate-limit: `max` in each fixed window of `timeWindow`, for each route that has its own
+ * `config.rateLimit`, and for all others together.
+ *
+ * A denied request writes nothing. So requests beyond `max` are not counted, and `ban`, `continueExceeding` and
+ * `exponentialBackoff`, which need that, are refused.
+ *
+ * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * import rateLimit from '@fastify/rate-limit'
+ * import { rateLimitStore } from 'drizzle-ratelimit/fastify'
+ * import fastify from 'fastify'
+ * import { db } from './app.ts'
+ *
+ * const app = fastify()
+ * const store = rateLimitStore({ db, prefix: 'web' })
+ * await app.register(rateLimit, { max: 100, timeWindow: '1 minute', store })
+ * ```
+ */
+export function rateLimitStore(config: StoreConfig): new (options: object) => RateLimitStore {
+  const ratelimit = new Ratelimit({ ...config, limiter: Ratelimit.fixedWindow(1000, '1m') })
+  const now = () => (config.clock?.() ?? new Date()).getTime()
+
+  return class Store implements RateLimitStore {
+    readonly #route: string
+
+    constructor(options: RouteOptions, route = '') {
+      checkOptions(options)
+      this.#route = route
+    }
+
+    incr(key: string, callback: Callback, timeWindow: number, max: number): void {
+      const incremented = async () => {
+        const limiter = Ratelimit.fixedWindow(max, timeWindow)
+        const answer = await ratelimit.limit(this.#route + key, { limiter })
+        // The time to wait after a denial comes from the database; a window of max 0 would never end.
+        if (!answer.success) return { current: max + 1, ttl: Math.min(answer.retryAfter, timeWindow) }
+        return {
+          current: answer.degraded ? 1 : max - answer.remaining,
+          ttl: Math.max(answer.reset - now(), 0),
+        }
+      }
+      answer(incremented(), callback)
+    }
+
+    read(key: string, callback: Callback, timeWindow: number, max: number): void {
+      const looked = async () => {
+        const limiter = Ratelimit.fixedWindow(max, timeWindow)
+        const { used, reset } = await ratelimit.getRemaining(this.#route + key, { limiter })
+        return { current: used, ttl: used > 0 ? Math.max(reset - now(), 0) : 0 }
+      }
+      answer(looked(), callback)
+    }
+
+    child(options: RouteOptions): RateLimitStore {
+      const { method = '', url = '' } = options.routeInfo ?? {}
+      return new Store(options, `${method} ${url} `)
+    }
+  }
+}
+
+function answer(result: Promise<{ current: number; ttl: number }>, callback: Callback): void {
+  result.then((found) => callback(null, found), callback)
+}
+
+function checkOptions({ ban = -1, continueExceeding, exponentialBackoff }: RouteOptions): void {
+  if (ban <= 0 && !continueExceeding && !exponentialBackoff) return
+  const what = 'ban, continueExceeding and exponentialBackoff need denied requests to be counted.'
+  throw new RatelimitError('INVALID_OPTION', what)
+}

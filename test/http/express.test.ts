@@ -1,0 +1,272 @@
+import { type RateLimitOptions, RateLimitStore, rateLimit, type StoreConfig } from 'drizzle-ratelimit/express'
+import { clientKey } from 'drizzle-ratelimit/http'
+import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express'
+import { rateLimit as expressRateLimit, type Options, type Store } from 'express-rate-limit'
+import { describe, expect, expectTypeOf, test, vi } from 'vitest'
+import { Ratelimit, type RatelimitError } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
+import { useDatabase } from '../support/databases.ts'
+import { away, newPrefix, perHour, serve, statusesOf } from './serve.ts'
+
+const database = useDatabase()
+
+const answerError: ErrorRequestHandler = (error: RatelimitError, _req, res, _next) => {
+  res.status(500).send(error.code ?? error.message)
+}
+
+function limited(
+  options: RateLimitOptions,
+  handler: RequestHandler = (_req, res) => void res.send('hello'),
+): Express {
+  const app = express()
+  app.use(rateLimit(options))
+  app.get('/', handler)
+  app.use(answerError)
+  return app
+}
+
+describe('the middleware', () => {
+  test('a served request has the headers, and its handler the answer', async () => {
+    const ratelimit = perHour(database.db, 5)
+    const handler: RequestHandler = (_req, res) => void res.json(res.locals.rateLimit)
+    const url = await serve(limited({ ratelimit, key: (req) => clientKey(req) }, handler))
+    const response = await fetch(url)
+    expect(response.headers.get('ratelimit-policy')).toBe(`"${ratelimit.prefix}";q=5;w=3600`)
+    expect(response.headers.get('ratelimit')).toMatch(new RegExp(`^"${ratelimit.prefix}";r=4;t=3[56]\\d\\d$`))
+    expect(await response.json()).toMatchObject({ success: true, limit: 5, remaining: 4, results: [{}] })
+    expect(await ratelimit.getRemaining('127.0.0.1')).toMatchObject({ used: 1 })
+  })
+
+  test('a denial is 429 with a problem document', async () => {
+    const url = await serve(limited({ ratelimit: perHour(database.db, 1), key: () => 'all' }))
+    await fetch(url)
+    const denied = await fetch(url)
+    expect(denied.status).toBe(429)
+    expect(denied.headers.get('content-type')).toBe('application/problem+json; charset=utf-8')
+    expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(3500)
+    expect(await denied.json()).toMatchObject({ status: 429, remaining: 0, retryAfter: expect.any(Number) })
+  })
+
+  test('not one over the limit when fifty arrive at once', async () => {
+    const url = await serve(limited({ ratelimit: perHour(database.db, 7), key: () => 'all' }))
+    expect(await statusesOf(50, () => fetch(url))).toEqual({ 200: 7, 429: 43 })
+  })
+
+  test('onDenied answers in its own way, with status and headers set', async () => {
+    const url = await serve(
+      limited({
+        ratelimit: perHour(database.db, 0),
+        key: () => 'all',
+        headers: 'legacy',
+        onDenied: ({ limit }, req, res) => void res.send(`${req.path} has ${limit}`),
+      }),
+    )
+    const denied = await fetch(url)
+    expect([denied.status, await denied.text()]).toEqual([429, '/ has 0'])
+    expect(denied.headers.get('x-ratelimit-limit')).toBe('0')
+    expect(denied.headers.has('retry-after')).toBe(false)
+  })
+
+  test('a route has its own rate, by its pattern or by its path', async () => {
+    const ratelimit = perHour(database.db, 100)
+    const limit = rateLimit({ ratelimit, key: () => 'all', rate: { '/orders/:id': 10, 'POST /reports': 20 } })
+    const app = express()
+    app.get('/orders/:id', limit, (_req, res) => void res.send('an order'))
+    app.use('/', limit, (_req, res) => void res.send('others'))
+    const url = await serve(app)
+    await fetch(`${url}/orders/1`)
+    expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 10 })
+    await fetch(`${url}/reports/`, { method: 'POST' })
+    expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 30 })
+    await fetch(`${url}/reports`)
+    expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 31 })
+  })
+
+  test('a request without a key is an error, not a request of everybody', async () => {
+    const url = await serve(limited({ ratelimit: perHour(database.db, 5), key: (req) => req.get('x-user') }))
+    const response = await fetch(url)
+    expect([response.status, await response.text()]).toEqual([500, 'INVALID_KEY'])
+  })
+})
+
+describe('a login', () => {
+  const login: RequestHandler = (req, res) => {
+    if (req.query['password'] === 'crash') throw new Error('crashed')
+    res.sendStatus(req.query['password'] === 'right' ? 200 : 401)
+  }
+  const setup = async (count: 'failures' | 'successes' = 'failures') => {
+    const [perAddress, perAccount] = [perHour(database.db, 10), perHour(database.db, 3)]
+    const limits = [
+      { ratelimit: perAddress, key: clientKey },
+      { ratelimit: perAccount, key: () => 'ada@example.com' },
+    ]
+    const url = await serve(limited({ limits, count }, login))
+    const send = (password: string) => fetch(`${url}?password=${password}`)
+    const used = async () => (await perAccount.getRemaining('ada@example.com')).used
+    return { send, used, perAddress }
+  }
+
+  test('is limited by its failures only, per address and per account', async () => {
+    const { send, used, perAddress } = await setup()
+    for (let i = 0; i < 5; i++) expect((await send('right')).status).toBe(200)
+    await vi.waitFor(async () => expect(await used()).toBe(0))
+    for (const status of [401, 401, 401, 429, 429]) expect((await send('wrong')).status).toBe(status)
+    expect((await send('right')).status).toBe(429)
+    expect(await perAddress.getRemaining('127.0.0.1')).toMatchObject({ used: 3 })
+  })
+
+  test('cannot be guessed by many at once', async () => {
+    const { send } = await setup()
+    expect(await statusesOf(50, () => send('wrong'))).toEqual({ 401: 3, 429: 47 })
+  })
+
+  test('a handler that crashes has failed', async () => {
+    const { send, used } = await setup()
+    expect((await send('crash')).status).toBe(500)
+    await send('right')
+    await vi.waitFor(async () => expect(await used()).toBe(1))
+  })
+
+  test('or only by its successes', async () => {
+    const { send, used } = await setup('successes')
+    for (const password of ['wrong', 'crash', 'right']) await send(password)
+    await vi.waitFor(async () => expect(await used()).toBe(1))
+  })
+
+  test('failed says what a failure is', async () => {
+    const ratelimit = perHour(database.db, 2)
+    const failed: RateLimitOptions['failed'] = (res) => res.get('location') === '/login?error'
+    const toStart: RequestHandler = (_req, res) => res.redirect('/start')
+    const toError: RequestHandler = (_req, res) => res.redirect('/login?error')
+    for (const [handler, used] of [[toStart, 0] as const, [toError, 1] as const]) {
+      const url = await serve(limited({ ratelimit, key: () => 'all', count: 'failures', failed }, handler))
+      await fetch(url, { redirect: 'manual' })
+      await vi.waitFor(async () => expect(await ratelimit.getRemaining('all')).toMatchObject({ used }))
+    }
+  })
+
+  test('a client that goes away before the response stays charged', async () => {
+    const ratelimit = perHour(database.db, 2)
+    const client = new AbortController()
+    const responses: Response[] = []
+    const handler: RequestHandler = (_req, res) => {
+      responses.push(res)
+      client.abort()
+    }
+    const url = await serve(limited({ ratelimit, key: () => 'all', count: 'failures' }, handler))
+    await expect(fetch(url, { signal: client.signal })).rejects.toThrow()
+    const [res] = responses
+    await vi.waitFor(() => expect(res?.closed).toBe(true))
+    res?.sendStatus(200)
+    await new Promise(setImmediate)
+    expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 1 })
+  })
+})
+
+describe('without the database', () => {
+  const key = () => 'all'
+
+  test.each([
+    ['throw', 500],
+    ['allow', 200],
+    ['deny', 503],
+  ] as const)("the limiter's onError: %s is answered with %d", async (onError, status) => {
+    const url = await serve(limited({ ratelimit: perHour(away(database.db), 5, { onError }), key }))
+    const response = await fetch(url)
+    expect(response.status).toBe(status)
+    expect(response.headers.has('ratelimit')).toBe(false)
+    expect(response.headers.get('retry-after')).toBe(onError === 'deny' ? '1' : null)
+  })
+
+  test.each([
+    ['throw', 500],
+    ['allow', 200],
+    ['deny', 503],
+  ] as const)("the middleware's onError: %s is answered with %d", async (verdict, status) => {
+    const told: unknown[] = []
+    const onError: RateLimitOptions['onError'] = (error, req) => {
+      told.push(req.path, (error as RatelimitError).code)
+      return verdict
+    }
+    const url = await serve(limited({ ratelimit: perHour(away(database.db), 5), key, onError }))
+    expect((await fetch(url)).status).toBe(status)
+    expect(told).toEqual(['/', 'UNREACHABLE'])
+  })
+})
+
+describe('the store for express-rate-limit', () => {
+  test('is one', () => {
+    expectTypeOf<RateLimitStore>().toExtend<Store>()
+  })
+
+  const stored = (options: Partial<Options>) => {
+    const app = express()
+    app.use(expressRateLimit({ legacyHeaders: false, standardHeaders: 'draft-8', ...options }))
+    app.get('/', (req, res) => void res.sendStatus(req.query['fails'] ? 401 : 200))
+    app.use(answerError)
+    return serve(app)
+  }
+
+  test('not one over the limit when fifty arrive at once at two instances', async () => {
+    const prefix = newPrefix()
+    const instance = () =>
+      stored({ windowMs: 3_600_000, limit: 7, store: new RateLimitStore({ db: database.db, prefix }) })
+    const urls = await Promise.all([instance(), instance()])
+    let sent = 0
+    expect(await statusesOf(50, () => fetch(urls[sent++ % 2] ?? ''))).toEqual({ 200: 7, 429: 43 })
+    const denied = await fetch(urls[0] ?? '')
+    expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(3500)
+  })
+
+  test('counts failures only', async () => {
+    const store = new RateLimitStore({ db: database.db, prefix: newPrefix() })
+    const url = await stored({
+      windowMs: 3_600_000,
+      limit: 2,
+      store,
+      skipSuccessfulRequests: true,
+      keyGenerator: () => 'all',
+    })
+    for (let i = 0; i < 3; i++) {
+      expect((await fetch(url)).status).toBe(200)
+      await vi.waitFor(async () => expect(await store.get('all')).toBeUndefined())
+    }
+    for (const status of [401, 401, 429]) expect((await fetch(`${url}?fails=1`)).status).toBe(status)
+  })
+
+  test('counts hits in a window, and starts again after it', async () => {
+    const clock = new TestClock()
+    const store = new RateLimitStore({ db: database.db, prefix: newPrefix(), clock: clock.now })
+    expect(store.localKeys).toBe(false)
+    store.init({ windowMs: 1000 })
+    const resetTime = new Date(clock.ms + 1000)
+    expect(await store.get('key')).toBeUndefined()
+    expect(await store.increment('key')).toEqual({ totalHits: 1, resetTime })
+    clock.advance(999)
+    expect(await store.increment('key')).toEqual({ totalHits: 2, resetTime })
+    await store.decrement('key')
+    expect(await store.get('key')).toEqual({ totalHits: 1, resetTime })
+    await store.resetKey('key')
+    expect(await store.get('key')).toBeUndefined()
+    await store.increment('key')
+    clock.advance(1000)
+    expect(await store.increment('key')).toMatchObject({ totalHits: 1 })
+  })
+
+  test.each([
+    ['throw', 500],
+    ['allow', 200],
+    ['deny', 429],
+  ] as const)('without the database, onError: %s is answered with %d', async (onError, status) => {
+    const store = new RateLimitStore({ db: away(database.db), prefix: newPrefix(), onError } as StoreConfig)
+    expect((await fetch(await stored({ limit: 5, store }))).status).toBe(status)
+  })
+})
+
+test('options that mean nothing are refused', () => {
+  const ratelimit = new Ratelimit({ db: database.db, limiter: Ratelimit.unlimited(), prefix: newPrefix() })
+  // @ts-expect-error a limit needs a key
+  expect(() => rateLimit({ ratelimit })).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
+  // @ts-expect-error one limit or several
+  expectTypeOf<{ ratelimit: Ratelimit; key: () => string; limits: [] }>().toExtend<RateLimitOptions>()
+})
