@@ -1,12 +1,13 @@
 import type { Denied, LimitResult } from '../check/results.ts'
-import { RatelimitError } from '../errors.ts'
 import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
 import { checkOption } from '../validate.ts'
-import { type Check, headersOfAll, type RateLimitHeaders, retryAfter } from './headers.ts'
-import type { GuardOptions, RequestAnswer, RequestDenied, RouteLimit } from './options.ts'
+import { type Check, headersOfAll, retryAfter } from './headers.ts'
+import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { tightest } from './policy.ts'
 import { type Problem, problemOf } from './problem.ts'
-import { type Route, rateIn } from './routes.ts'
+import { readLimit } from './read-limit.ts'
+import type { Route } from './routes.ts'
+import type { RateLimitHeaders } from './standards.ts'
 
 /** The request may go on. */
 export interface Passed {
@@ -44,9 +45,8 @@ export function guardOf<Context>(
   routeOf: (context: Context) => Route,
 ): Guard<Context> {
   const { skip, count = 'all', headers: standard = 'draft-8', onError } = options
-  const limits = options.limits ?? [options]
+  const limits = (options.limits ?? [options]).map((limit) => readLimit(limit, routeOf))
   checkOption(limits.length > 0, 'limits must not be empty.')
-  for (const limit of limits) checkRouteLimit(limit)
   checkOption(
     ['all', 'failures', 'successes'].includes(count),
     "count must be 'all', 'failures' or 'successes'.",
@@ -55,7 +55,8 @@ export function guardOf<Context>(
 
   return async (context) => {
     const isSkipped = (await skip?.(context)) ?? false
-    const requests = isSkipped ? [] : await requestsOf(limits, context, routeOf)
+    const asked = isSkipped ? [] : await Promise.all(limits.map((limit) => limit(context)))
+    const requests = asked.filter((request) => request !== undefined)
     const charged = await charge(requests, count === 'all').catch((error: unknown): Charged => {
       const verdict = isMistake(error) ? 'throw' : (onError?.(error, context) ?? 'throw')
       if (verdict === 'throw') throw error
@@ -84,41 +85,6 @@ export function guardOf<Context>(
   }
 }
 
-function checkRouteLimit<Context>({ ratelimit, key }: RouteLimit<Context>): void {
-  checkOption(ratelimit instanceof Ratelimit, 'ratelimit must be a Ratelimit.')
-  checkOption(typeof key === 'function', 'key must be a function.')
-}
-
-/** The checks that a request needs; those that cost nothing are left out. */
-async function requestsOf<Context>(
-  limits: readonly RouteLimit<Context>[],
-  context: Context,
-  routeOf: (context: Context) => Route,
-): Promise<LimitRequest[]> {
-  const requests = limits.map(async (limit): Promise<LimitRequest | undefined> => {
-    const rate = await rateOf(limit, context, routeOf)
-    if (rate === 0) return undefined
-    const key = await limit.key(context)
-    if (!key)
-      throw new RatelimitError('INVALID_KEY', 'The request has no key: return one, or skip the request.')
-    const limiter = typeof limit.limiter === 'function' ? await limit.limiter(context) : limit.limiter
-    return { ratelimit: limit.ratelimit, key, rate, limiter }
-  })
-  return (await Promise.all(requests)).filter((request) => request !== undefined)
-}
-
-async function rateOf<Context>(
-  { rate = 1 }: RouteLimit<Context>,
-  context: Context,
-  routeOf: (context: Context) => Route,
-): Promise<number> {
-  const amount = typeof rate === 'object' ? rateIn(rate, routeOf(context)) : rate
-  const cost = typeof amount === 'function' ? await amount(context) : amount
-  // A request must not give back.
-  if (!(cost >= 0)) throw new RatelimitError('INVALID_RATE', 'What a request costs is a number from 0 on.')
-  return cost
-}
-
 /** The answers to a request's checks, and how to give back what they have charged. */
 interface Charged {
   readonly results: readonly LimitResult[]
@@ -137,8 +103,13 @@ async function charge(requests: readonly LimitRequest[], isFinal: boolean): Prom
   return { results: [answer], release: () => release() }
 }
 
+/** By its name: in one process there can be two copies of the class, of ESM and of CommonJS. */
 function isMistake(error: unknown): boolean {
-  return error instanceof RatelimitError && error.code.startsWith('INVALID_')
+  return error instanceof Error && error.name === 'RatelimitError' && /^INVALID_/.test(codeOf(error))
+}
+
+function codeOf(error: Error): string {
+  return 'code' in error ? String(error.code) : ''
 }
 
 function policyOf({ ratelimit, limiter = ratelimit.limiter }: LimitRequest): Check[1] {

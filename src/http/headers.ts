@@ -1,12 +1,6 @@
-import { type BareItem, type Item, serializeList } from 'structured-headers'
 import type { LimitResult } from '../check/results.ts'
 import type { Policy } from './policy.ts'
-
-/**
- * How the headers are spelled: by revision 8 or 6 of the IETF's draft "RateLimit header fields for HTTP", or as
- * `X-RateLimit-*`.
- */
-export type HeaderStandard = 'draft-8' | 'draft-6' | 'legacy'
+import { type HeaderStandard, present, type RateLimitHeaders, type Tellable, WRITTEN } from './standards.ts'
 
 /** How to write the headers. */
 export interface HeaderOptions {
@@ -15,9 +9,6 @@ export interface HeaderOptions {
   /** The time from which the seconds to a `reset` are counted. Default: this machine's clock. */
   readonly clock?: () => Date
 }
-
-/** Names and values of headers. */
-export type RateLimitHeaders = Readonly<Record<string, string>>
 
 /** An answer, and the limit that gave it. */
 export type Check = readonly [LimitResult, Policy]
@@ -59,74 +50,35 @@ export function headersOfAll(
   tightest: LimitResult,
   { standard = 'draft-8', clock = () => new Date() }: HeaderOptions,
 ): RateLimitHeaders {
-  const limited = checks.filter(([{ limit }]) => limit !== Number.POSITIVE_INFINITY)
-  const shown = limited.filter(([answer]) => answer === tightest)
   const now = clock().getTime()
-  return {
-    ...(standard === 'draft-8' ? draft8(limited, now) : {}),
-    ...(standard === 'draft-6' ? Object.assign({}, ...shown.map((check) => draft6(check, now))) : {}),
-    ...(standard === 'legacy' ? Object.assign({}, ...shown.map(legacy)) : {}),
-    ...retryAfter(tightest),
-  }
+  const told = checks
+    .filter(([{ limit }]) => limit !== Number.POSITIVE_INFINITY)
+    .filter(([answer]) => standard === 'draft-8' || answer === tightest)
+    .map((check) => tellable(check, now))
+  return { ...(told.length > 0 ? WRITTEN[standard](told) : {}), ...retryAfter(tightest) }
 }
 
 /** `Retry-After` of a denial that ends. */
 export function retryAfter(answer: LimitResult): RateLimitHeaders {
-  if (answer.success || !Number.isFinite(answer.retryAfter)) return {}
-  return { 'Retry-After': String(seconds(answer.retryAfter)) }
+  return present({ 'Retry-After': answer.success ? undefined : seconds(answer.retryAfter) })
 }
 
-/** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-08.html */
-function draft8(checks: readonly Check[], now: number): RateLimitHeaders {
-  const policies = checks.map(([answer, policy]): Item => {
-    const { windowMs } = policy.limiter
-    const w = windowMs === undefined ? undefined : seconds(windowMs)
-    return [nameOf(policy), parameters({ q: whole(answer.limit), w })]
-  })
-  const known = checks.filter(([answer]) => !answer.degraded)
-  const limits = known.map(([answer, policy]): Item => {
-    const t = Number.isFinite(answer.reset) ? untilReset(answer, now) : undefined
-    return [nameOf(policy), parameters({ r: whole(answer.remaining), t })]
-  })
+function tellable([answer, { prefix, limiter }]: Check, now: number): Tellable {
+  const { success, degraded, limit, remaining, reset, retryAfter } = answer
   return {
-    ...(policies.length > 0 ? { 'RateLimit-Policy': serializeList(policies) } : {}),
-    ...(limits.length > 0 ? { RateLimit: serializeList(limits) } : {}),
+    name: /^[\x20-\x7E]*$/.test(prefix) ? prefix : encodeURIComponent(prefix),
+    limit: whole(limit),
+    remaining: degraded ? undefined : whole(remaining),
+    windowSeconds: limiter.windowMs && seconds(limiter.windowMs),
+    // Of a denial the same time as `Retry-After`, which the database's clock has measured.
+    untilReset: degraded ? undefined : seconds(success ? Math.max(reset - now, 0) : retryAfter),
+    resetsAt: degraded ? undefined : seconds(reset),
   }
 }
 
-/** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-06.html */
-function draft6([answer, { limiter }]: Check, now: number): RateLimitHeaders {
-  const { windowMs } = limiter
-  const limit = whole(answer.limit)
-  const w = windowMs === undefined ? undefined : seconds(windowMs)
-  return {
-    'RateLimit-Policy': serializeList([[limit, parameters({ w })]]),
-    'RateLimit-Limit': String(limit),
-    ...(answer.degraded ? {} : { 'RateLimit-Remaining': String(whole(answer.remaining)) }),
-    ...(answer.degraded || !Number.isFinite(answer.reset)
-      ? {}
-      : { 'RateLimit-Reset': String(untilReset(answer, now)) }),
-  }
-}
-
-function legacy([answer]: Check): RateLimitHeaders {
-  return {
-    'X-RateLimit-Limit': String(whole(answer.limit)),
-    ...(answer.degraded ? {} : { 'X-RateLimit-Remaining': String(whole(answer.remaining)) }),
-    ...(answer.degraded || !Number.isFinite(answer.reset)
-      ? {}
-      : { 'X-RateLimit-Reset': String(seconds(answer.reset)) }),
-  }
-}
-
-/** Of a denial the time that `Retry-After` says, which the database's clock has measured. */
-function untilReset(answer: LimitResult, now: number): number {
-  return seconds(answer.success ? Math.max(answer.reset - now, 0) : answer.retryAfter)
-}
-
-/** Never early. */
-function seconds(ms: number): number {
-  return whole(Math.ceil(ms / 1000))
+/** Rounded up, so that nobody comes too early; undefined if the time never comes. */
+function seconds(ms: number): number | undefined {
+  return Number.isFinite(ms) ? whole(Math.ceil(ms / 1000)) : undefined
 }
 
 /** The largest integer of structured fields has fifteen digits. */
@@ -134,13 +86,4 @@ const MAX_INTEGER = 999_999_999_999_999
 
 function whole(amount: number): number {
   return Math.min(Math.floor(amount), MAX_INTEGER)
-}
-
-function parameters(values: Readonly<Record<string, number | undefined>>): Map<string, BareItem> {
-  const known = Object.entries(values).filter((entry): entry is [string, number] => entry[1] !== undefined)
-  return new Map(known)
-}
-
-function nameOf({ prefix }: Policy): string {
-  return /^[\x20-\x7E]*$/.test(prefix) ? prefix : encodeURIComponent(prefix)
 }

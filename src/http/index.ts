@@ -1,4 +1,5 @@
 export { type AddressedRequest, type ClientKeyOptions, clientKey } from './client-key.ts'
-export { type HeaderOptions, type HeaderStandard, headersOf, type RateLimitHeaders } from './headers.ts'
+export { type HeaderOptions, headersOf } from './headers.ts'
 export type { Policy } from './policy.ts'
 export { type Problem, tooManyRequests } from './problem.ts'
+export type { HeaderStandard, RateLimitHeaders } from './standards.ts'

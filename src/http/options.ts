@@ -1,8 +1,8 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Denied, LimitResult } from '../check/results.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import type { HeaderStandard } from './headers.ts'
 import type { RateTable } from './routes.ts'
+import type { HeaderStandard } from './standards.ts'
 
 /** What a function of the application may return. */
 type Eventually<T> = T | Promise<T>

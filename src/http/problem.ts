@@ -1,6 +1,7 @@
 import type { Denied } from '../check/results.ts'
-import { type HeaderOptions, headersOf, type RateLimitHeaders, retryAfter } from './headers.ts'
+import { type HeaderOptions, headersOf, retryAfter } from './headers.ts'
 import type { Policy } from './policy.ts'
+import type { RateLimitHeaders } from './standards.ts'
 
 /** A problem document by RFC 9457. Its numbers are those of the denial; one that is `Infinity` is left out. */
 export interface Problem {

@@ -8,11 +8,13 @@ export interface Route {
   readonly path: string
 }
 
-/** The rate of the route in the table. */
-export function rateIn(table: RateTable, route: Route): number {
-  const [own, anyMethod] = namesOf(route)
+/** The rates of a table. */
+export function ratesOf(table: RateTable): (route: Route) => number {
   const rates = new Map(Object.entries(table).map(([name, rate]) => [namesOf(routeNamed(name))[0], rate]))
-  return rates.get(own) ?? rates.get(anyMethod) ?? 1
+  return (route) => {
+    const [own, anyMethod] = namesOf(route)
+    return rates.get(own) ?? rates.get(anyMethod) ?? 1
+  }
 }
 
 function routeNamed(name: string): Route {

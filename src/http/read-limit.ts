@@ -1,0 +1,44 @@
+import { RatelimitError } from '../errors.ts'
+import type { LimitRequest } from '../ratelimit.ts'
+import { checkOption } from '../validate.ts'
+import type { RouteLimit } from './options.ts'
+import { type Route, ratesOf } from './routes.ts'
+
+/** What a limit asks of a request; undefined if the request costs nothing. */
+export type ReadLimit<Context> = (context: Context) => Promise<LimitRequest | undefined>
+
+/**
+ * Reads the options of a limit once.
+ *
+ * @throws RatelimitError `INVALID_OPTION`; of a request `INVALID_KEY` and `INVALID_RATE`.
+ */
+export function readLimit<Context>(
+  { ratelimit, key: keyOf, limiter, rate = 1 }: RouteLimit<Context>,
+  routeOf: (context: Context) => Route,
+): ReadLimit<Context> {
+  checkOption(typeof ratelimit?.limit === 'function', 'ratelimit must be a Ratelimit.')
+  checkOption(typeof keyOf === 'function', 'key must be a function.')
+  const rateOf = readRate(rate, routeOf)
+  return async (context) => {
+    const cost = await rateOf(context)
+    // A request must not give back.
+    if (!(cost >= 0)) throw new RatelimitError('INVALID_RATE', 'What a request costs is a number from 0 on.')
+    if (cost === 0) return undefined
+    const key = await keyOf(context)
+    if (!key) {
+      throw new RatelimitError('INVALID_KEY', 'The request has no key: return one, or skip the request.')
+    }
+    const own = typeof limiter === 'function' ? await limiter(context) : limiter
+    return { ratelimit, key, rate: cost, limiter: own }
+  }
+}
+
+function readRate<Context>(
+  rate: NonNullable<RouteLimit<Context>['rate']>,
+  routeOf: (context: Context) => Route,
+): (context: Context) => number | Promise<number> {
+  if (typeof rate === 'function') return rate
+  if (typeof rate === 'number') return () => rate
+  const rates = ratesOf(rate)
+  return (context) => rates(routeOf(context))
+}
