@@ -2,15 +2,15 @@ import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { defineConfig } from 'rolldown'
 
-const { exports } = JSON.parse(readFileSync('package.json', 'utf8'))
+const { bin, exports } = JSON.parse(readFileSync('package.json', 'utf8'))
 
-/** The source of each entry in package.json, by the name that it is built under. */
-const input = Object.fromEntries(
-  [...JSON.stringify(exports).matchAll(/"\.\/dist\/((?:src|schema)\/[\w/.-]+)\.js"/g)].map(([, name]) => [
-    name,
-    `${name}.ts`,
-  ]),
-)
+const entries = inputOf(exports)
+
+/** The source of each file that package.json names, by the name that it is built under. */
+function inputOf(targets) {
+  const built = JSON.stringify(targets).matchAll(/"\.\/dist\/((?:src|schema)\/[\w/.-]+)\.js"/g)
+  return Object.fromEntries([...built].map(([, name]) => [name, `${name}.ts`]))
+}
 
 /** Few files load quickly. So what an entry needs from the start is one file, and the next needs that and more. */
 const LAYERS = [
@@ -29,16 +29,42 @@ function reachedFrom(id, context, reached = new Set()) {
   return reached
 }
 
-export default defineConfig({
-  input,
-  platform: 'neutral',
-  external: /^[^./]/,
-  output: {
-    dir: 'dist',
-    format: 'esm',
-    sourcemap: true,
-    comments: { jsdoc: false },
-    chunkFileNames: 'chunks/[name].js',
-    codeSplitting: { groups: LAYERS },
+const shared = { sourcemap: true, comments: { jsdoc: false }, chunkFileNames: 'chunks/[name].js' }
+
+/** temporal-polyfill has no CommonJS, which Jest and others need, so it is built in. */
+const BUILT_IN = ['temporal-polyfill', 'temporal-utils']
+
+/** Tells Node that what is below is CommonJS, and users what is built in. */
+const about = {
+  name: 'about',
+  generateBundle() {
+    const marker = `${JSON.stringify({ type: 'commonjs', sideEffects: false })}\n`
+    this.emitFile({ type: 'asset', fileName: 'package.json', source: marker })
+    for (const name of BUILT_IN) {
+      const license = readFileSync(`node_modules/${name}/LICENSE`)
+      this.emitFile({ type: 'asset', fileName: `LICENSE.${name}`, source: license })
+    }
   },
-})
+}
+
+export default defineConfig([
+  {
+    input: { ...entries, ...inputOf(bin) },
+    platform: 'neutral',
+    external: /^[^./]/,
+    output: { ...shared, dir: 'dist', format: 'esm', codeSplitting: { groups: LAYERS } },
+  },
+  {
+    input: entries,
+    platform: 'node',
+    external: (id) => /^[^./]/.test(id) && !BUILT_IN.some((name) => id === name || id.startsWith(`${name}/`)),
+    plugins: [about],
+    output: {
+      ...shared,
+      dir: 'dist/cjs',
+      format: 'cjs',
+      exports: 'named',
+      codeSplitting: { groups: LAYERS },
+    },
+  },
+])

@@ -27,6 +27,9 @@ export interface RatelimitErrorDetails {
   readonly sqlState?: string | undefined
 }
 
+/** The same in every copy of the package, such as its ES and its CommonJS modules. */
+const IS_RATELIMIT_ERROR = Symbol.for('drizzle-ratelimit.RatelimitError')
+
 /**
  * The only error this package throws; a denial is not an error but an answer.
  *
@@ -49,12 +52,19 @@ export class RatelimitError extends Error {
   override readonly name = 'RatelimitError'
   /** Stable across releases; the message is not. */
   readonly code: RatelimitErrorCode
+  /** The five characters of Postgres' SQLSTATE, if Postgres sent one. */
   readonly sqlState: string | undefined
 
   constructor(code: RatelimitErrorCode, message: string, details: RatelimitErrorDetails = {}) {
     super(message, 'cause' in details ? { cause: details.cause } : undefined)
     this.code = code
     this.sqlState = details.sqlState
+    Object.defineProperty(this, IS_RATELIMIT_ERROR, { value: true })
+  }
+
+  /** An error of another copy of this package is an instance too. */
+  static override [Symbol.hasInstance](error: unknown): error is RatelimitError {
+    return typeof error === 'object' && error !== null && IS_RATELIMIT_ERROR in error
   }
 }
 

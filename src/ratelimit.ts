@@ -257,10 +257,10 @@ export class Ratelimit {
   }
 
   static #callsOf(requests: readonly LimitRequest[]): Promise<LimiterCall[]> {
-    const calls = requests.map(async ({ ratelimit, key, rate, limiter }) => ({
-      checker: ratelimit.#checker,
-      call: await ratelimit.#call(key, { rate, limiter }),
-    }))
+    const calls = requests.map(async ({ ratelimit, key, rate, limiter }) => {
+      checkOption(#checker in ratelimit, 'limitAll needs limiters of one copy of this package.')
+      return { checker: ratelimit.#checker, call: await ratelimit.#call(key, { rate, limiter }) }
+    })
     return Promise.all(calls)
   }
 

@@ -28,7 +28,8 @@ const packed: TestProjectConfiguration = {
   test: {
     name: 'packed',
     include: ['test/packed/**/*.test.ts'],
-    globalSetup: 'test/packed/setup.ts',
+    provide: { driver: 'node-postgres' },
+    globalSetup: ['test/support/global-setup.ts', 'test/packed/setup.ts'],
     testTimeout: 120_000,
     hookTimeout: 120_000,
   },

@@ -1,0 +1,38 @@
+// An application, compiled against the packed declarations.
+
+import { PGlite } from '@electric-sql/pglite'
+import { eq, sql } from 'drizzle-orm'
+import { pgSchema } from 'drizzle-orm/pg-core'
+import { drizzle } from 'drizzle-orm/pglite'
+import {
+  checkTables,
+  type Database,
+  type LimitResult,
+  Ratelimit,
+  RatelimitError,
+  storageSql,
+  tableSql,
+} from 'drizzle-ratelimit'
+import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { fromKysely } from 'drizzle-ratelimit/kysely'
+import { rateLimitDurable, rateLimitTables } from 'drizzle-ratelimit/schema'
+
+export async function use(): Promise<LimitResult> {
+  const db = drizzle({ client: new PGlite(), schema: { rateLimitDurable } })
+  const database: Database = db
+  const tables = rateLimitTables({ schema: pgSchema('limits') })
+  const limiter = calendarWindow(5, 'month')
+  const ratelimit = new Ratelimit({ db: database, limiter, prefix: 'p', durable: true, tables })
+  // @ts-expect-error the declarations are found, so a mistake is too
+  await ratelimit.limit('key', { cost: 1 })
+  const rows = await db.select().from(rateLimitDurable).where(eq(rateLimitDurable.key, sql`'k'`))
+  const count: number | null | undefined = rows[0]?.count
+  await db.query.rateLimitDurable.findFirst()
+  await checkTables(db, tables)
+  try {
+    return await db.transaction((tx) => ratelimit.limit('key', { tx, rate: count ?? 1 }))
+  } catch (error) {
+    if (error instanceof RatelimitError) console.log(error.code, storageSql(), tableSql(), fromKysely)
+    throw error
+  }
+}
