@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { defineConfig } from 'rolldown'
 
 const { bin, exports } = JSON.parse(readFileSync('package.json', 'utf8'))
@@ -47,11 +47,27 @@ const about = {
   },
 }
 
+/** tsc leaves the extensions of the sources in declarations, which not every tool can follow. */
+const declarations = {
+  name: 'declarations',
+  writeBundle({ dir }) {
+    for (const name of readdirSync(dir, { recursive: true })) {
+      if (!name.endsWith('.d.ts')) continue
+      const text = readFileSync(join(dir, name), 'utf8')
+      writeFileSync(
+        join(dir, name),
+        text.replaceAll(/((?:from |import\()['"]\.[^'"]+)\.ts(?=['"])/g, '$1.js'),
+      )
+    }
+  },
+}
+
 export default defineConfig([
   {
     input: { ...entries, ...inputOf(bin) },
     platform: 'neutral',
     external: /^[^./]/,
+    plugins: [declarations],
     output: { ...shared, dir: 'dist', format: 'esm', codeSplitting: { groups: LAYERS } },
   },
   {

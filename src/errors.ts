@@ -49,6 +49,7 @@ const IS_RATELIMIT_ERROR = Symbol.for('drizzle-ratelimit.RatelimitError')
  * ```
  */
 export class RatelimitError extends Error {
+  /** Tells it from other errors in logs. */
   override readonly name = 'RatelimitError'
   /** Stable across releases; the message is not. */
   readonly code: RatelimitErrorCode

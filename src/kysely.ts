@@ -74,8 +74,11 @@ async function runAll(
  * schema.
  */
 export interface KyselyDatabase {
+  /** Whether it is a transaction, which the limiter then joins. */
   readonly isTransaction: boolean
+  /** Runs one statement. */
   executeQuery(query: CompiledQuery): Promise<unknown>
+  /** Begins a transaction, for `limitAll`. */
   transaction(): {
     setIsolationLevel(level: 'read committed'): {
       execute<T>(work: (trx: KyselyDatabase) => Promise<T>): Promise<T>

@@ -52,10 +52,15 @@ export class Ratelimit {
     this.#hashKeys = config.hashKeys ?? false
   }
 
+  /** Tokens that refill at the end of each interval, or steadily. */
   static readonly tokenBucket: typeof tokenBucket = tokenBucket
+  /** A count that fades linearly over the next window. */
   static readonly slidingWindow: typeof slidingWindow = slidingWindow
+  /** A count for each window. The first call opens one. */
   static readonly fixedWindow: typeof fixedWindow = fixedWindow
+  /** Calls evenly spread over a period, after a burst. */
   static readonly gcra: typeof gcra = gcra
+  /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
 
   /**
@@ -272,7 +277,9 @@ export class Ratelimit {
 
 /** One of the calls of `Ratelimit.limitAll`. */
 export interface LimitRequest {
+  /** The limiter whose limit is checked. */
   readonly ratelimit: Ratelimit
+  /** Who is limited. */
   readonly key: string
   /** What the call costs. 0 looks, a negative rate gives back. Default: `1`. */
   readonly rate?: number | undefined

@@ -16,6 +16,7 @@ import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts
 
 /** What to look for. */
 export interface UsageOptions {
+  /** The prefix of the limiter whose keys are listed. */
   readonly prefix: string
   /** The limit by which the rows are read. */
   readonly limiter: Limiter
@@ -31,6 +32,7 @@ export interface UsageOptions {
 
 /** A key and what it has used. */
 export interface KeyUsage extends Usage {
+  /** As it is stored: with `hashKeys`, the hash. */
   readonly key: string
 }
 

@@ -21,7 +21,9 @@ export interface Usage extends Remaining {
 
 /** Allowed and consumed. `remaining` and `reset` are those after the call. */
 export interface Allowed extends Remaining {
+  /** The call was allowed and consumed. */
   readonly success: true
+  /** Nothing has to be waited for. */
   readonly retryAfter: 0
   /** The `thresholds` that this very call has crossed. */
   readonly crossed?: readonly number[]
@@ -33,6 +35,7 @@ export interface Allowed extends Remaining {
 
 /** Denied; nothing was consumed or written. */
 export interface Denied extends Remaining {
+  /** The call was denied. */
   readonly success: false
   /**
    * Unix milliseconds at which this very call would be allowed; `Infinity` if `rate` exceeds the capacity.

@@ -8,11 +8,14 @@ import type { SQL } from 'drizzle-orm'
  * between 0.45 and 1.0. MySQL and SQLite have no materialized views in Drizzle, and so are refused.
  */
 export interface Database {
+  /** Runs one statement. */
   execute(query: SQL): PromiseLike<unknown>
+  /** Runs work in a transaction of its own. */
   transaction<T>(
     work: (tx: Database) => Promise<T>,
     config?: { readonly isolationLevel: 'read committed' },
   ): Promise<T>
+  /** Only Postgres has it. */
   refreshMaterializedView: unknown
   /** Where Drizzle keeps what is behind the database. */
   readonly _?: { readonly session?: object }

@@ -1,7 +1,10 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { dirname, join, normalize } from 'node:path'
 import { expect, inject, test } from 'vitest'
 import { runScript } from './kit.ts'
 
 const tarball = inject('tarball')
+const home = join(inject('consumer'), 'node_modules/drizzle-ratelimit')
 
 test('publint finds nothing', async () => {
   expect(await runScript('publint/src/cli.js', ['run', tarball, '--strict'])).toContain('All good!')
@@ -10,4 +13,27 @@ test('publint finds nothing', async () => {
 test('its types are right in every resolution', async () => {
   const said = await runScript('@arethetypeswrong/cli/dist/index.js', [tarball, '--format', 'ascii'])
   expect(said).toContain('No problems found')
+})
+
+test('it has the files that its documents link to', async () => {
+  const files = await readdir(home, { recursive: true })
+  const pages = files.filter((name) => /^(README|CONTRIBUTING|docs\/[\w-]+)\.md$/.test(name))
+  expect(pages.length).toBeGreaterThan(5)
+  const dangling: string[] = []
+  for (const page of pages) {
+    for (const [, path = ''] of (await readFile(join(home, page), 'utf8')).matchAll(
+      /\]\((?!https?:|#)([^)#]+)[^)]*\)/g,
+    )) {
+      const file = normalize(join(dirname(page), path))
+      if (!files.includes(file)) dangling.push(`${page} -> ${file}`)
+    }
+  }
+  expect(dangling).toEqual([])
+})
+
+test('it has the migrations, and no snapshots of drizzle-kit', async () => {
+  const files = await readdir(join(home, 'drizzle'), { recursive: true })
+  const { entries } = JSON.parse(await readFile(join(home, 'drizzle/meta/_journal.json'), 'utf8'))
+  for (const { tag } of entries) expect(files).toContain(`${tag}.sql`)
+  expect(files.filter((name) => name.includes('snapshot'))).toEqual([])
 })
