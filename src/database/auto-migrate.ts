@@ -4,18 +4,18 @@ import type { Database } from './database.ts'
 import { createStatements, literal, shapeOf, storageStatements } from './ddl.ts'
 import { execute } from './run.ts'
 
-const migrated = new WeakMap<Database, WeakMap<RateLimitTables, Promise<void>>>()
+const migrated = new WeakMap<Database, WeakSet<RateLimitTables>>()
 
-/** Creates the tables where they are missing, once per database; further calls wait for the first. */
-export function ensureTables(db: Database, tables: RateLimitTables): Promise<void> {
-  const ofDatabase = migrated.get(db) ?? new WeakMap<RateLimitTables, Promise<void>>()
+/**
+ * Creates the tables of a database where they are missing. Calls look for themselves until one has found or
+ * made them: in Workers they cannot wait for the promise of another.
+ */
+export async function ensureTables(db: Database, tables: RateLimitTables): Promise<void> {
+  const ofDatabase = migrated.get(db) ?? new WeakSet<RateLimitTables>()
   migrated.set(db, ofDatabase)
-  const known = ofDatabase.get(tables)
-  if (known) return known
-  const started = createMissing(db, tables)
-  ofDatabase.set(tables, started)
-  started.catch(() => ofDatabase.delete(tables))
-  return started
+  if (ofDatabase.has(tables)) return
+  await createMissing(db, tables)
+  ofDatabase.add(tables)
 }
 
 /**
