@@ -32,10 +32,11 @@ interface CommonConfig {
    */
   readonly autoMigrate?: boolean
   /**
-   * How many statements of this limiter may be under way outside transactions, each on a connection of the
-   * pool. Besides, up to four may wait for rows that others hold, and one may sweep. Default: `4`.
+   * Is given the promise of what goes on after an answer: a sweep, or giving back what a check was granted
+   * after `blockUntilReady` had ended. For runtimes that stop a request's work with its answer: `waitUntil` of
+   * Workers or Vercel, `after` of Next. Default: none; a sweep that is cut off does no harm.
    */
-  readonly connections?: number
+  readonly waitUntil?: (promise: Promise<unknown>) => void
   /**
    * Has each connection keep statements, so that it plans them once: on node-postgres, postgres.js,
    * neon-serverless and vercel-postgres. If a pooler refuses that outside a transaction, statements are sent
@@ -65,6 +66,26 @@ interface CommonConfig {
    * Lists such as `usage` show the hashes. Default: `false`.
    */
   readonly hashKeys?: boolean
+}
+
+interface EitherWay {
+  /**
+   * Whether calls that arrive together share a statement. `false` gives each call its own: for runtimes where
+   * a promise cannot be resolved by the work of another request. Default: `true`, and `false` in Workers.
+   */
+  readonly coalesce?: boolean
+  readonly connections?: never
+}
+
+interface Coalescing {
+  /** Calls that arrive together share a statement. Default: `true`, and `false` in Workers. */
+  readonly coalesce?: true
+  /**
+   * How many statements of this limiter may be under way outside transactions, each on a connection of the
+   * pool. Besides, up to four may wait for rows that others hold, and one may sweep. Without coalescing it
+   * means nothing: each call takes a connection. Default: `4`.
+   */
+  readonly connections?: number
 }
 
 interface EitherTable {
@@ -122,6 +143,7 @@ interface Degrading {
 
 /** How a {@link Ratelimit} is made. */
 export type RatelimitConfig = CommonConfig &
+  (EitherWay | Coalescing) &
   (EitherTable | DurableTable) &
   (NoDenials | Denials) &
   (Throwing | Degrading)

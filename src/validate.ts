@@ -29,7 +29,7 @@ const MAX_BLOCKED_KEYS = 10_000_000
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {
   const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
-  const { thresholds = [], timeout, onError = 'throw', onDegraded } = config
+  const { thresholds = [], timeout, onError = 'throw', onDegraded, coalesce, waitUntil } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkPrefix(prefix)
   checkLimiter(limiter)
@@ -49,6 +49,12 @@ export function checkConfig(config: RatelimitConfig): void {
     isFrom1To(MAX_CONNECTIONS, connections),
     `connections must be a whole number from 1 to ${MAX_CONNECTIONS}.`,
   )
+  checkOption(coalesce === undefined || typeof coalesce === 'boolean', 'coalesce must be true or false.')
+  checkOption(
+    coalesce !== false || config.connections === undefined,
+    'connections means nothing with coalesce: false.',
+  )
+  checkOption(waitUntil === undefined || typeof waitUntil === 'function', 'waitUntil must be a function.')
   checkOption(durable === true || !synchronousCommit, 'synchronousCommit needs durable: true.')
   checkOption(['throw', 'allow', 'deny'].includes(onError), "onError must be 'throw', 'allow' or 'deny'.")
   checkOption(

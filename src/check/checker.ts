@@ -4,11 +4,13 @@ import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Call, Namespace, Pending, Request, Table } from '../runtime/call.ts'
+import type { Call, Dispatcher, Namespace, Pending, Request, Table } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider } from '../runtime/decide.ts'
 import { decideOne } from '../runtime/decide-one.ts'
+import { Direct } from '../runtime/direct.ts'
 import { Outage } from '../runtime/outage.ts'
+import { Room } from '../runtime/room.ts'
 import { Sweeper } from '../runtime/sweep.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
@@ -30,19 +32,22 @@ export interface CheckerConfig {
   /** How long a call outside a transaction may take. */
   readonly bounds: Bounds | undefined
   readonly commit: Commit
-  readonly connections: number
+  /** How many shared statements may be under way; undefined if each call has a statement of its own. */
+  readonly connections: number | undefined
   readonly cleanupProbability: number
   readonly maxBlockedKeys: number | undefined
   /** Waited for before the first statement. */
   readonly ensureTables: (() => Promise<void>) | undefined
+  /** Is given what goes on after an answer. */
+  readonly waitUntil: (promise: Promise<unknown>) => void
 }
 
-/** Decides valid calls: in a transaction of the caller's, or alone, where they share statements. */
+/** Decides valid calls: in a transaction of the caller's, or alone, where they may share statements. */
 export class Checker {
   readonly config: CheckerConfig
   readonly sweeper: Sweeper
   readonly #crowd: Crowd
-  readonly #coalescer: Coalescer
+  readonly #dispatcher: Dispatcher
   readonly #denials: DenyCache | undefined
   /** Since the database failed last, if it has not answered since. */
   #outage: Outage | undefined
@@ -51,9 +56,10 @@ export class Checker {
     const { home, table, namespace, commit, connections, maxBlockedKeys } = config
     this.config = config
     this.sweeper = new Sweeper(home.db, table, namespace)
-    this.#crowd = new Crowd(config.bounds)
-    const alone = { connection: home, table, namespace, commit }
-    this.#coalescer = new Coalescer(new AloneDecider(alone, config.ensureTables), connections)
+    const room = new Room(connections === undefined)
+    this.#crowd = new Crowd(config.bounds, room)
+    const decider = new AloneDecider({ connection: home, table, namespace, commit }, config.ensureTables)
+    this.#dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, room)
     this.#denials = maxBlockedKeys ? new DenyCache(table.table, namespace, maxBlockedKeys) : undefined
   }
 
@@ -131,8 +137,9 @@ export class Checker {
       at: this.#denials ? performance.now() : 0,
       clock: this.config.namespace.clock?.() ?? null,
     }
-    return new Promise((resolve, reject) => {
+    const decided = new Promise<Outcome>((resolve, reject) => {
       let stopWatching: (() => void) | undefined
+      let whenSettled = () => {}
       const pending: Pending = {
         request: call,
         isOver: false,
@@ -141,21 +148,27 @@ export class Checker {
           this.#outage = undefined
           this.#denials?.learn(call, decision, place, sent)
           if (call.rate < 0) this.forgetDenials(call.key)
-          this.sweepSometimes(sent.clock)
           const outcome = { call, decision, place }
-          if (pending.isOver && bounds?.givesBack) this.#giveBack(outcome)
+          if (pending.isOver && bounds?.givesBack) this.#giveBack(outcome).then(whenSettled)
           resolve(outcome)
         },
         fail: (error) => {
           stopWatching?.()
           this.#learnOf(error)
           if (call.rate < 0) this.forgetDenials(call.key)
+          whenSettled()
           reject(error)
         },
       }
       if (bounds) {
         stopWatching = watchBounds(bounds, (why) => {
-          const { wasSent, isHeld } = this.#coalescer.cancel(pending)
+          const { wasSent, isHeld } = this.#dispatcher.cancel(pending)
+          if (wasSent && bounds.givesBack) {
+            const settled = new Promise<void>((resolve) => {
+              whenSettled = resolve
+            })
+            this.#goOn(settled)
+          }
           if (why !== 'timeout') return reject(why.aborted)
           const error = timedOut(wasSent && call.purpose !== 'look')
           if (bounds.onWaitOver) bounds.onWaitOver()
@@ -165,8 +178,16 @@ export class Checker {
         })
       }
       // It may fail at once.
-      this.#coalescer.add(pending)
+      this.#dispatcher.add(pending)
     })
+    // Another request's statement may decide this call, and `waitUntil` has to be called from its own request.
+    if (this.#isToSweep()) {
+      decided.then(
+        () => this.#sweep(sent.clock),
+        () => {},
+      )
+    }
+    return decided
   }
 
   /**
@@ -223,7 +244,23 @@ export class Checker {
   }
 
   sweepSometimes(clock: number | null): void {
-    if (Math.random() < this.config.cleanupProbability) this.sweeper.sweepBeside(clock)
+    if (this.#isToSweep()) this.#sweep(clock)
+  }
+
+  #isToSweep(): boolean {
+    return Math.random() < this.config.cleanupProbability
+  }
+
+  #sweep(clock: number | null): void {
+    const sweep = this.sweeper.sweepBeside(clock)
+    if (sweep) this.#goOn(sweep)
+  }
+
+  /** Tells the runtime of work that goes on. The answer must not be lost if it takes no work then. */
+  #goOn(work: Promise<unknown>): void {
+    try {
+      this.config.waitUntil(work)
+    } catch {}
   }
 
   /** The injected time, or this machine's: for answers in which the time decides nothing. */

@@ -1,13 +1,14 @@
-import { MAX_WAITING, overloaded } from '../runtime/coalescer.ts'
+import type { Room } from '../runtime/room.ts'
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 
 /** Calls that wait for the database on their own, outside of the queue: so many at once, and so long. */
 export class Crowd {
   readonly #bounds: Bounds | undefined
-  #size = 0
+  readonly #room: Room
 
-  constructor(bounds: Bounds | undefined) {
+  constructor(bounds: Bounds | undefined, room: Room) {
     this.#bounds = bounds
+    this.#room = room
   }
 
   /**
@@ -18,10 +19,9 @@ export class Crowd {
     work: (isOver: () => boolean) => Promise<T>,
     isCharging: () => boolean = () => true,
   ): Promise<T> {
-    if (this.#size >= MAX_WAITING) throw overloaded()
-    this.#size++
+    const leave = this.#room.enter()
     let isOver = false
-    const running = work(() => isOver).finally(() => this.#size--)
+    const running = work(() => isOver).finally(leave)
     if (!this.#bounds) return running
     const bounds = this.#bounds
     return new Promise((resolve, reject) => {

@@ -10,6 +10,11 @@ import { Checker } from './checker.ts'
 /** How many statements may be under way by default. */
 const CONNECTIONS = 4
 
+/** Where a promise hangs if the I/O of another request resolves it. */
+function isWorkers(): boolean {
+  return globalThis.navigator?.userAgent === 'Cloudflare-Workers'
+}
+
 /** How many denied keys are remembered by default. */
 const BLOCKED_KEYS = 10_000
 
@@ -23,6 +28,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
   const { cleanupProbability = 0.1, clock, tables = SHIPPED_TABLES, autoMigrate = false } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded } = config
+  const { coalesce = !isWorkers(), waitUntil = () => {} } = config
   const table = durable ? tables.durable : tables.ephemeral
   const migrates = autoMigrate && !autoMigrateForbidden()
   return new Checker({
@@ -34,12 +40,13 @@ export function checkerOf(config: RatelimitConfig): Checker {
     degrading: { onError, onDegraded },
     bounds: timeout === undefined ? undefined : { timeoutMs: parseDuration(timeout, 'timeout') },
     commit: durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session',
-    connections,
+    connections: coalesce ? connections : undefined,
     cleanupProbability,
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
     ensureTables: migrates
       ? async () => (await import('../database/auto-migrate.ts')).ensureTables(db, tables)
       : undefined,
+    waitUntil,
   })
 }
 

@@ -97,6 +97,14 @@ export interface Decider {
   decideAlone(group: Group): Promise<void>
 }
 
+/** Brings calls to the decider. */
+export interface Dispatcher {
+  /** Has the call decided. It fails the call if too many wait. */
+  add(call: Pending): void
+  /** Takes back a call, unless it is in a statement; tells whether others may hold its row. */
+  cancel(call: Pending): { readonly wasSent: boolean; readonly isHeld: boolean }
+}
+
 /** Whether both requests of a key ask for the same. */
 export function sameRequest(one: Request, other: Request): boolean {
   return (

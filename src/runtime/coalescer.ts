@@ -2,6 +2,7 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import { RatelimitError } from '../errors.ts'
 import {
   type Decider,
+  type Dispatcher,
   type Group,
   type Line,
   type Pending,
@@ -31,7 +32,7 @@ const MIN_SHARE = 128
  * the other calls of the turn. Within a key first come is first served: statements can overtake each other,
  * so a key is in one statement at a time, unless nobody waits for that one any more.
  */
-export class Coalescer {
+export class Coalescer implements Dispatcher {
   readonly #decider: Decider
   readonly #places: Places
   readonly #lines = new Map<string, Line>()

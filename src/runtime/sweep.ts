@@ -8,12 +8,14 @@ import type { Namespace, Table } from './call.ts'
 /** How long no sweep runs after one that left nothing. */
 const REST_MS = 50
 
+/** How long a sweep may take. After that it counts as cut off by the end of its request. */
+const LOST_MS = 10_000
+
 /** Deletes expired rows of a prefix beside its checks: one sweep at a time, which nobody waits for. */
 export class Sweeper {
   readonly #db: Database
   readonly #table: Table
   readonly #namespace: Namespace
-  #sweeping = false
   #restsUntil = Number.NEGATIVE_INFINITY
 
   constructor(db: Database, table: Table, namespace: Namespace) {
@@ -25,19 +27,16 @@ export class Sweeper {
   /**
    * Sweeps once, unless a sweep is under way or has just left nothing. `clock` is the injected time of the
    * call that asks.
+   *
+   * @returns When the sweep has ended. It never rejects: the next one tries again.
    */
-  sweepBeside(clock: number | null): void {
-    if (this.#sweeping || performance.now() < this.#restsUntil) return
-    this.#sweeping = true
-    this.#sweep(clock)
-      .then((deleted) => {
-        if (deleted < MAX_SWEPT) this.#restsUntil = performance.now() + REST_MS
-      })
-      // Nobody waits for it; the next one tries again.
-      .catch(() => {})
-      .finally(() => {
-        this.#sweeping = false
-      })
+  sweepBeside(clock: number | null): Promise<void> | undefined {
+    if (performance.now() < this.#restsUntil) return undefined
+    this.#restsUntil = performance.now() + LOST_MS
+    const endWith = (deleted: number) => {
+      this.#restsUntil = performance.now() + (deleted < MAX_SWEPT ? REST_MS : 0)
+    }
+    return this.#sweep(clock).then(endWith, () => endWith(MAX_SWEPT))
   }
 
   /** Deletes all expired rows, some at a time; those that others have locked stay for the next time. */

@@ -129,6 +129,26 @@ describe('keys that others hold delay their own callers only', () => {
   })
 })
 
+test('without coalescing, held rows delay their own callers only, beyond their timeout too', async () => {
+  const { db } = database.connect(12)
+  const config = { db, limiter, prefix: 'direct', cleanupProbability: 0, coalesce: false } as const
+  const ratelimit = new Ratelimit(config)
+  const held = keysNamed('held', 5)
+  await all(ratelimit, [...keysNamed('known', 6), ...held])
+  const holder = await holding('direct', held)
+  const answers = all(ratelimit, held)
+  await untilWaiting(database, 5)
+  const hasty = new Ratelimit({ ...config, timeout: 50 })
+  const ended = await Promise.allSettled(held.map((key) => hasty.limit(key)))
+  for (const each of ended) expect(each).toMatchObject({ reason: { code: 'OUTCOME_UNKNOWN' } })
+  // Five time-outs in a row are not an outage.
+  const others = await Promise.allSettled([1, 2, 3].map((place) => hasty.limit(`known ${place}`)))
+  for (const each of others) expect(each).not.toMatchObject({ reason: { code: 'UNREACHABLE' } })
+  await checkOthers(ratelimit)
+  await holder.query('rollback')
+  for (const { success } of await answers) expect(success).toBe(true)
+})
+
 test('a batch of new keys, of which another transaction is making one: the others are decided at once', async () => {
   const { db, statements } = watch(database.connect(5).db)
   const ratelimit = new Ratelimit({ db, limiter, prefix: 'batch', connections: 1, cleanupProbability: 0 })

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
+import { type Limiter, type LimitResult, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { examples } from '../support/limits.ts'
 
@@ -16,8 +16,9 @@ beforeAll(() => {
 /**
  * Limiters that share nothing but the tables, each with a connection of its own, as so many processes would.
  */
-function processes(limiter: Limiter, prefix: string, cleanupProbability = 0): Ratelimit[] {
-  return connections.map(({ db }) => new Ratelimit({ db, limiter, prefix, cleanupProbability }))
+function processes(limiter: Limiter, prefix: string, config: Partial<RatelimitConfig> = {}): Ratelimit[] {
+  const common = { limiter, prefix, cleanupProbability: 0, ...config }
+  return connections.map(({ db }) => new Ratelimit({ ...common, db } as RatelimitConfig))
 }
 
 function allowed(answers: readonly LimitResult[]): LimitResult[] {
@@ -27,49 +28,58 @@ function allowed(answers: readonly LimitResult[]): LimitResult[] {
 describe.each(examples)('$name', ({ name, of }) => {
   const { limiter } = of(50, '1h')
 
-  test('32 connections on one key: exactly the limit, and each grant sees its own count', async () => {
+  test.each([true, false])(
+    '32 connections on one key, coalesce %s: exactly the limit, and each grant sees its own count',
+    async (coalesce) => {
+      const answers = await Promise.all(
+        processes(limiter, `one key, ${coalesce} ${name}`, { coalesce }).map(async (ratelimit) => {
+          const own: LimitResult[] = []
+          for (let i = 0; i < 10; i++) own.push(await ratelimit.limit('key'))
+          return own
+        }),
+      )
+      const granted = allowed(answers.flat())
+      expect(granted).toHaveLength(50)
+      expect(granted.map(({ remaining }) => remaining).sort((a, b) => a - b)).toEqual([...Array(50).keys()])
+    },
+  )
+})
+
+test.each([true, false])(
+  '32 connections on fresh keys, limit 5, coalesce %s: exactly 5 on each',
+  async (coalesce) => {
+    const all = processes(Ratelimit.fixedWindow(5, '1h'), `fresh keys, ${coalesce}`, { coalesce })
+    const keys = Array.from({ length: 100 }, (_, i) => `key ${i}`)
+    const counts: number[] = []
+    for (const key of keys) {
+      const answers = await Promise.all(all.map((ratelimit) => ratelimit.limit(key)))
+      counts.push(allowed(answers).length)
+    }
+    expect(new Set(counts)).toEqual(new Set([5]))
+  },
+)
+
+test.each([true, false])(
+  '32 connections on fresh keys at once, coalesce %s: exactly 5 on each',
+  async (coalesce) => {
+    const all = processes(Ratelimit.fixedWindow(5, '1h'), `fresh keys at once, ${coalesce}`, { coalesce })
+    const keys = Array.from({ length: 200 }, (_, i) => `key ${i}`)
     const answers = await Promise.all(
-      processes(limiter, `one key, ${name}`).map(async (ratelimit) => {
-        const own: LimitResult[] = []
-        for (let i = 0; i < 10; i++) own.push(await ratelimit.limit('key'))
-        return own
+      all.map((ratelimit, turn) => {
+        const mine = turn % 2 === 0 ? keys : keys.toReversed()
+        return Promise.all(mine.map(async (key) => ({ key, answer: await ratelimit.limit(key) })))
       }),
     )
-    const granted = allowed(answers.flat())
-    expect(granted).toHaveLength(50)
-    expect(granted.map(({ remaining }) => remaining).sort((a, b) => a - b)).toEqual([...Array(50).keys()])
-  })
-})
-
-test('32 connections on fresh keys, limit 5: exactly 5 on each', async () => {
-  const all = processes(Ratelimit.fixedWindow(5, '1h'), 'fresh keys')
-  const keys = Array.from({ length: 100 }, (_, i) => `key ${i}`)
-  const counts: number[] = []
-  for (const key of keys) {
-    const answers = await Promise.all(all.map((ratelimit) => ratelimit.limit(key)))
-    counts.push(allowed(answers).length)
-  }
-  expect(new Set(counts)).toEqual(new Set([5]))
-})
-
-test('32 connections on fresh keys, many keys a statement: exactly 5 on each', async () => {
-  const all = processes(Ratelimit.fixedWindow(5, '1h'), 'fresh keys at once')
-  const keys = Array.from({ length: 200 }, (_, i) => `key ${i}`)
-  const answers = await Promise.all(
-    all.map((ratelimit, turn) => {
-      const mine = turn % 2 === 0 ? keys : keys.toReversed()
-      return Promise.all(mine.map(async (key) => ({ key, answer: await ratelimit.limit(key) })))
-    }),
-  )
-  for (const key of keys) {
-    const ofKey = answers.flat().filter((each) => each.key === key)
-    expect(allowed(ofKey.map(({ answer }) => answer))).toHaveLength(5)
-  }
-})
+    for (const key of keys) {
+      const ofKey = answers.flat().filter((each) => each.key === key)
+      expect(allowed(ofKey.map(({ answer }) => answer))).toHaveLength(5)
+    }
+  },
+)
 
 test('windows of 50 ms with cleanup beside: no window over its limit, no grant counted twice', async () => {
   const LIMIT = 5
-  const all = processes(Ratelimit.fixedWindow(LIMIT, 50), 'short windows', 1)
+  const all = processes(Ratelimit.fixedWindow(LIMIT, 50), 'short windows', { cleanupProbability: 1 })
   // A window is known by its key and its end.
   const windows = new Map<string, number[]>()
   await Promise.all(

@@ -60,6 +60,11 @@ new Ratelimit({ ...common, maxBlockedKeys: 5 })
 // @ts-expect-error
 new Ratelimit({ ...common, inMemoryBlock: false, maxBlockedKeys: 5 })
 new Ratelimit({ ...common, preparedStatements: false })
+new Ratelimit({ ...common, connections: 2 })
+new Ratelimit({ ...common, connections: 2, coalesce: true })
+new Ratelimit({ ...common, coalesce: common.prefix === 'p', waitUntil: (work) => void work.catch(() => {}) })
+// @ts-expect-error each call takes a connection, so a number of them means nothing
+new Ratelimit({ ...common, connections: 2, coalesce: false })
 new Ratelimit({ ...common, timeout: '250ms', hashKeys: true, onError: 'throw' })
 new Ratelimit({ ...common, onError: 'allow', onDegraded: ({ code }) => void code })
 // @ts-expect-error an error that is thrown is not told
