@@ -1,11 +1,15 @@
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
 
-// What takes long, or breaks a server of its own: `npm run test:faults`, `npm run test:history`, and
-// `npm run test:package`, which builds the package and uses it as its users do.
+// What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
+// `npm run test:history`, `npm run test:edge` in workerd, and `npm run test:package`, which builds the package
+// and uses it as its users do.
 
 const root = new URL('..', import.meta.url).pathname
 
-function project(folder: 'faults' | 'history', drizzle: '0.45' | '1.0' = '0.45'): TestProjectConfiguration {
+function project(
+  folder: 'faults' | 'history' | 'edge',
+  drizzle: '0.45' | '1.0' = '0.45',
+): TestProjectConfiguration {
   const alias = { find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }
   return {
     root,
@@ -44,6 +48,7 @@ const config: ViteUserConfig = defineConfig({
       project('history'),
       project('history', '1.0'),
       packed,
+      project('edge'),
     ],
   },
 })

@@ -44,6 +44,8 @@ export class DenyCache {
     this.#denials = new Recent(maxBlockedKeys)
     const ref = new WeakRef(this)
     living.add(ref)
+    // Older compatibility dates of Workers have no such class.
+    gone ??= new FinalizationRegistry((dead) => living.delete(dead))
     gone.register(this, ref)
   }
 
@@ -88,7 +90,7 @@ export class DenyCache {
 }
 
 const living = new Set<WeakRef<DenyCache>>()
-const gone = new FinalizationRegistry<WeakRef<DenyCache>>((ref) => living.delete(ref))
+let gone: FinalizationRegistry<WeakRef<DenyCache>> | undefined
 
 /** Makes every limiter of this process forget its denials of a key, so that it asks the database again. */
 export function forgetDenials(table: RateLimitTable, prefix: string, key: string): void {
