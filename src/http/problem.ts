@@ -43,7 +43,7 @@ export function problemOf(denied: Denied, violated: readonly string[] = []): Pro
   }
 }
 
-const PROBLEM_TYPE = 'application/problem+json'
+export const PROBLEM_TYPE = 'application/problem+json'
 
 /** The response with a problem document. */
 export function problemResponse(problem: Problem, headers: RateLimitHeaders): Response {

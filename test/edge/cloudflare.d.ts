@@ -1,5 +1,9 @@
 declare module 'cloudflare:workers' {
-  /** What the tests bind. */
-  export const env: { readonly HTTP_DATABASE: string; readonly DATABASE_URL: string }
+  /** What the tests and the documents bind. */
+  export const env: {
+    readonly HYPERDRIVE: { readonly connectionString: string }
+    readonly DATABASE_URL: string
+    readonly HTTP_DATABASE: string
+  }
   export function waitUntil(promise: Promise<unknown>): void
 }

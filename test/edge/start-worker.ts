@@ -14,7 +14,7 @@ const OF_NODE = ['crypto', 'dns', 'events', 'fs', 'net', 'path', 'stream', 'stri
 /** Starts the Worker of this folder, with the package's source, as it would be deployed. */
 export async function startWorker(
   compatibilityDate: string,
-  bindings: Readonly<Record<string, string>>,
+  bindings: Readonly<Record<string, string | Record<string, string>>>,
 ): Promise<Worker> {
   const {
     outputFiles: [script],

@@ -23,7 +23,7 @@ function overHttp(database: string): Database {
 
 /** A socket belongs to the request that opened it, and so does every limiter that uses it. */
 async function overTcp(check: (db: Database) => Promise<LimitResult[]>): Promise<LimitResult[]> {
-  const client = new pg.Client(env.DATABASE_URL)
+  const client = new pg.Client(env.HYPERDRIVE.connectionString)
   await client.connect()
   try {
     return await check(drizzleNodePostgres({ client }))

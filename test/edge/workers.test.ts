@@ -22,7 +22,10 @@ describe.each(DATES)('a Worker of compatibility date %s', (date) => {
     const poolOf = ({ url }: TestDatabase) => new pg.Pool({ connectionString: url, max: 8 })
     const pools = { '/migrated': poolOf(database), '/empty': poolOf(empty) }
     const http = await serveDatabases(pools)
-    worker = await startWorker(date, { HTTP_DATABASE: http.url, DATABASE_URL: database.url })
+    worker = await startWorker(date, {
+      HTTP_DATABASE: http.url,
+      HYPERDRIVE: { connectionString: database.url },
+    })
     stops.push(worker.stop, http.stop)
     stops.push(() => Promise.all(Object.values(pools).map((pool) => pool.end())))
     stops.push(database.close, empty.close)

@@ -14,6 +14,7 @@ beforeAll(async () => {
   await mkdir('node_modules/.cache', { recursive: true })
   folder = await mkdtemp(resolve('node_modules/.cache/docs-'))
   await copyFile('test/support/docs-app.ts', join(folder, 'app.ts'))
+  await copyFile('test/edge/cloudflare.d.ts', join(folder, 'cloudflare.d.ts'))
 })
 afterAll(() => rm(folder, { recursive: true }))
 
