@@ -90,7 +90,8 @@ export class Coalescer implements Dispatcher {
   #startSoon(): void {
     if (this.#starting) return
     this.#starting = true
-    queueMicrotask(() => {
+    // Fake timers, such as Jest's, replace queueMicrotask. Promises stay.
+    Promise.resolve().then(() => {
       this.#starting = false
       this.#start()
     })
