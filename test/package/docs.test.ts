@@ -43,6 +43,8 @@ test('every example in the documents and the doc comments compiles', async () =>
   for (const [place, { from, code }] of all.entries()) {
     const name = `${String(place).padStart(2, '0')}-${from.replaceAll(/\W/g, '-')}.ts`
     await writeFile(join(folder, name), `${code}\nexport {}\n`)
+    // Other blocks of the page import this one.
+    if (code.startsWith('// database.ts\n')) await writeFile(join(folder, 'database.ts'), code)
   }
   await writeFile(
     join(folder, 'tsconfig.json'),
