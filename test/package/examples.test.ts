@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
@@ -61,4 +61,30 @@ test('a quarter of plans: upgrades, anchors, debts and mails', async () => {
   ])
   expect(stdout).toContain('examples/billing.svg')
   expect(await readFile('examples/billing.svg', 'utf8')).toBe(picture)
+})
+
+/** Starts an example that serves, gives its address to the test, and ends it. */
+async function served(example: string, work: (url: string) => Promise<void>): Promise<void> {
+  const app = spawn('node_modules/.bin/tsx', [example], { env: { ...process.env, PORT: '0' } })
+  try {
+    const url = await new Promise<string>((resolve, reject) => {
+      app.stdout.on('data', (text) => resolve(/http:[/.\d]+:\d+/.exec(String(text))?.[0] ?? ''))
+      app.once('exit', (code) => reject(new Error(`${example} has ended with ${code}`)))
+    })
+    await work(url)
+  } finally {
+    app.kill()
+  }
+}
+
+test('the Hono app limits requests by address, and reports by plan', async () => {
+  await served('examples/hono.ts', async (url) => {
+    const reports = await Promise.all([1, 2, 3].map(() => fetch(`${url}/reports`, { method: 'POST' })))
+    expect(reports.map(({ status }) => status).toSorted()).toEqual([201, 201, 429])
+    const denied = await fetch(`${url}/reports`, { method: 'POST', headers: { 'x-plan': 'paid' } })
+    expect(denied.headers.get('ratelimit-policy')).toBe('"requests";q=10;w=60, "reports";q=100;w=3600')
+    expect(await denied.json()).toMatchObject({ status: 429, 'violated-policies': ['requests'] })
+    const answers = await Promise.all(Array.from({ length: 20 }, () => fetch(url)))
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([429]))
+  })
 })
