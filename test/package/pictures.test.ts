@@ -64,3 +64,14 @@ test('gcra without a burst, and the bucket with continuous refill, answer alike'
   expect(gcra && { ...gcra, name: '' }).toEqual(bucket && { ...bucket, name: '' })
   expect(gcra && firstWaitMs(gcra)).toBe(1334)
 })
+
+test('a limit and a burst that add up to ten bound any ten seconds by ten', async () => {
+  const scene = {
+    ...{ file: 'bound', title: '', about: '', untilMs: 25_000, lookEveryMs: 25_000 },
+    limiters: { gcra: Ratelimit.gcra(8, '10s', { burst: 2 }) },
+    calls: Array.from({ length: 200 }, (_, i) => i * 125),
+  }
+  const [gcra] = await runsOf(scene)
+  // A span that holds both of its ends.
+  expect(gcra && mostWithin(10_001, gcra)).toBe(10)
+})
