@@ -88,3 +88,28 @@ test('the Hono app limits requests by address, and reports by plan', async () =>
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([429]))
   })
 })
+
+test('the Express app counts failed logins by address and by account', async () => {
+  await served('examples/express.ts', async (url) => {
+    const headers = { 'content-type': 'application/json' }
+    const logIn = async (email: string, password: string) => {
+      const body = JSON.stringify({ email, password })
+      const response = await fetch(`${url}/login`, { method: 'POST', headers, body })
+      return response.status
+    }
+    const times = async (count: number, work: () => Promise<number>) => {
+      const statuses: number[] = []
+      while (statuses.length < count) statuses.push(await work())
+      return statuses
+    }
+    // Successes do not count, failures do: three for an account, eight for an address.
+    const right = () => logIn('ada@example.com', 'correct horse')
+    expect(await times(10, right)).toEqual(Array.from({ length: 10 }, () => 200))
+    const wrong = () => logIn('Ada@example.com', 'guess')
+    expect(await times(4, wrong)).toEqual([401, 401, 401, 429])
+    expect(await right()).toBe(429)
+    expect(await times(4, () => logIn('grace@example.com', 'guess'))).toEqual([401, 401, 401, 429])
+    expect(await times(3, () => logIn('alan@example.com', 'guess'))).toEqual([401, 401, 429])
+    expect(await logIn('', '')).toBe(400)
+  })
+})
