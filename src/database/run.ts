@@ -130,8 +130,8 @@ const MAX_SIZE_AGE_MS = 5
 const LARGE = 4
 
 /**
- * How often a large table may shrink. After that, its statements are planned each time: each time it shrinks, they
- * get new names, and a connection keeps every name.
+ * How often a large table may shrink. After that, its statements are planned each time: each time it shrinks,
+ * they get new names, and a connection keeps every name.
  */
 const MAX_SHRUNK = 20
 
@@ -151,9 +151,9 @@ export class TableSize {
   }
 
   /**
-   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. Once a
-   * large table has shrunk, Postgres may have made the plans for its size anew, for the small rest. So the plans
-   * for large tables are given up.
+   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. Once
+   * a large table has shrunk, Postgres may have made the plans for its size anew, for the small rest. So the
+   * plans for large tables are given up.
    */
   get plan(): string | undefined {
     if (this.#believed < LARGE) return `size ${this.#believed}`

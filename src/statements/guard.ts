@@ -8,9 +8,9 @@ import { type Link, link } from './link.ts'
  * Sizes in bytes at which plans are made anew: 2, 4, 8, 16, 64 and 256 pages.
  *
  * A table of a few pages is read whole, which is cheaper there than the index. A larger one is read by the
- * primary key, but not always: the planner takes each prefix for one of 200. If it expects fewer than 300 rows
- * in the table, it expects one of each prefix, and the index that cleanup uses looks as good. It reckons with as
- * many rows on a page as there were when the table was analyzed. From 256 pages on, that is enough with two.
+ * primary key, but not always. The planner takes each prefix for one of 200. If it expects fewer than 300 rows
+ * in the table, it expects one of each prefix, and the index that cleanup uses looks as good. It expects as
+ * many rows on a page as there were when the table was analyzed. On 256 pages, two rows each are enough.
  * https://www.postgresql.org/docs/current/runtime-config-query.html
  */
 const SIZES = 'array[16384, 32768, 65536, 131072, 524288, 2097152]'

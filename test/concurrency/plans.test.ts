@@ -143,8 +143,8 @@ describe('no plan outlives the size of the table that it was made for', () => {
   test('when it grows and had few rows on its pages', async () => {
     await shrink()
     await database.script(`insert into ${TABLE} (prefix, key, expires_at)
-      select '${PREFIX}', 'other ' || n, now() from generate_series(1, 1600) as n;
-      delete from ${TABLE} where key like 'other %' and key <> 'other 1600'`)
+      select '${PREFIX}', 'sparse ' || n, now() from generate_series(1, 1600) as n;
+      delete from ${TABLE} where key like 'sparse %' and key <> 'sparse 1600'`)
     await database.script(`vacuum (analyze) ${TABLE}`)
     await warm()
     await grow()
