@@ -26,7 +26,8 @@ export class Direct implements Dispatcher {
   }
 
   /** A look takes no lock. Nobody knows of other calls whether they wait for a row. */
-  cancel({ request }: Pending): { readonly wasSent: boolean; readonly isHeld: boolean } {
-    return { wasSent: true, isHeld: request.purpose !== 'look' }
+  cancel(call: Pending): { readonly wasSent: boolean; readonly isHeld: boolean } {
+    call.isOver = true
+    return { wasSent: true, isHeld: call.request.purpose !== 'look' }
   }
 }
