@@ -32,13 +32,18 @@ export interface Reporting {
 }
 
 /** The answer of a check. */
-export function answerOf({ call, decision, place }: Outcome, reporting: Reporting): LimitResult {
+export function answerOf(outcome: Outcome, reporting: Reporting): LimitResult {
+  const { call, decision, place } = outcome
+  const { rate, limiter, purpose } = call
+  if (purpose !== 'take' || place < decision.granted) return allowanceOf(outcome, reporting)
+  const denied = denialOf(limiter, after(limiter, decision, decision.granted * rate), rate)
+  return reporting.dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied
+}
+
+/** The answer of a check that was allowed: of one that was granted, or of one that nothing denies. */
+export function allowanceOf({ call, decision, place }: Outcome, { thresholds }: Reporting): Allowed {
   const { rate, limiter, purpose } = call
   const { granted, params } = decision
-  if (purpose === 'take' && place >= granted) {
-    const denied = denialOf(limiter, after(limiter, decision, granted * rate), rate)
-    return reporting.dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied
-  }
   // The capacity bounds the sum of equal refunds. How much of it one gave back is unknown, so each answer shows
   // all of them.
   const taken = rate > 0 ? (place + 1) * rate : granted * rate
@@ -50,7 +55,6 @@ export function answerOf({ call, decision, place }: Outcome, reporting: Reportin
     reset: whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
     retryAfter: 0,
   }
-  const { thresholds } = reporting
   if (thresholds.length === 0 || rate <= 0) return allowed
   const crossed = crossedBetween(limiter, after(limiter, decision, taken - rate), snapshot, thresholds)
   return crossed.length > 0 ? { ...allowed, crossed } : allowed

@@ -3,17 +3,17 @@ import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
 import { callOf } from '../validate.ts'
-import { answerOf, type Payment } from './answer.ts'
+import { allowanceOf, type Payment } from './answer.ts'
 import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
 import { combined, decideAll, type LimiterCall } from './limit-all.ts'
-import type { Allowed, Denied, LimitAllResult, LimitResult } from './results.ts'
+import type { Allowed, Denied, LimitAllResult } from './results.ts'
 
 /** An estimate that is charged, and waits for the cost that it stands for. */
 export interface Reservation {
   /**
    * Settles the actual cost. What the estimate lacks is charged, into debt if necessary; the rest of a high
-   * estimate is given back to the window that paid.
+   * estimate is given back to the window that paid. It is never denied.
    *
    * It throws during an outage whatever `onError` says, so that the cost is not lost. Without `tx` it runs
    * outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation.
@@ -23,9 +23,9 @@ export interface Reservation {
    * that it was settled in: the estimate stays charged, and another call is refused. Begin again with
    * `reserve`, or settle outside the transaction.
    */
-  commit(actual: number, options?: CallOptions): Promise<LimitResult>
+  commit(actual: number, options?: CallOptions): Promise<Allowed>
   /** Gives all of it back: the same as `commit(0)`. */
-  release(options?: CallOptions): Promise<LimitResult>
+  release(options?: CallOptions): Promise<Allowed>
 }
 
 /** The answer of `Ratelimit.reserve`. A denial needs no settling. */
@@ -76,7 +76,7 @@ function checkReserved({ rate }: Call): void {
 function reservationOf({ checker, call }: LimiterCall, { answer, paid }: Answered): Reservation {
   const wasCharged = !(answer.success && answer.wouldDeny)
   let isSettled = false
-  const commit = async (actual: number, options: CallOptions = {}): Promise<LimitResult> => {
+  const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
     if (isSettled) {
       throw new RatelimitError('ALREADY_SETTLED', 'The reservation was committed or released before.')
     }
@@ -95,7 +95,7 @@ function reservationOf({ checker, call }: LimiterCall, { answer, paid }: Answere
         { rate: difference, windowStart: paid.windowStart },
         options,
       )
-      return answerOf(await checker.decide(settlement, options.tx), checker.config.reporting)
+      return allowanceOf(await checker.decide(settlement, options.tx), checker.config.reporting)
     } catch (error) {
       isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
       throw error

@@ -43,6 +43,17 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used, remaining })
   })
 
+  test('what settles it is never denied, and typed so', async () => {
+    const { quota } = quotaOn(database, limiter)
+    const [one, other] = [await quota.reserve('key', { rate: 5 }), await quota.reserve('key', { rate: 5 })]
+    const committed: Allowed = await allowed(one).commit(1000)
+    const released: Allowed = await allowed(other).release()
+    expect([committed, released]).toMatchObject([
+      { success: true, remaining: 0, retryAfter: 0 },
+      { success: true, remaining: 0, retryAfter: 0 },
+    ])
+  })
+
   test('released it has cost nothing, and what others took stays', async () => {
     const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 3 })
