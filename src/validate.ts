@@ -84,7 +84,7 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Limit
   checkLimiter(limiter)
   checkRate(rate, limiter)
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
-  return { key, rate, limiter, purpose, paidWindowStart: null }
+  return { key, rate, limiter, purpose, paidWindowStart: null, reserved: 0 }
 }
 
 /** What a call of this rate asks for, unless it is forced. */

@@ -36,13 +36,17 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
   available(state: Expressions<Column>, now: Expression, params: Expressions<Param>): Expression
   /** How much of an advanced state is used; more than the limit in debt. */
   used(state: Expressions<Column>, now: Expression, params: Expressions<Param>): Expression
-  /** An advanced state that has `available` left, after `amount` was taken at `now`. */
+  /**
+   * An advanced state that has `available` left, after `amount` was taken at `now`. `reserved` is by how much
+   * more of the count is estimates that wait for their cost; only an algorithm that keeps `settled` reads it.
+   */
   consume(
     state: Expressions<Column>,
     now: Expression,
     available: Expression,
     amount: Expression,
     params: Expressions<Param>,
+    reserved: Expression,
   ): State
   /** The earliest time at which deleting the row loosens nothing. */
   expiresAt(state: State, params: Expressions<Param>): Expression
@@ -57,7 +61,13 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
   /** How much an advanced state will have left at `time` if nothing else is taken. */
   available(state: Numbers<Column>, time: number, params: Numbers<Param>): number
   used(state: Numbers<Column>, now: number, params: Numbers<Param>): number
-  consume(state: Numbers<Column>, now: number, amount: number, params: Numbers<Param>): State
+  consume(
+    state: Numbers<Column>,
+    now: number,
+    amount: number,
+    params: Numbers<Param>,
+    reserved: number,
+  ): State
   /** About when `wanted` will be available; the search for the exact time begins there. */
   guess(state: Numbers<Column>, wanted: number, now: number, params: Numbers<Param>): number
 }
@@ -84,8 +94,14 @@ export interface Answering<Column extends StateColumn, Param extends string, Sta
    * limit.
    */
   readonly tolerance: number
-  /** The column that holds the most that was used in the window, for an algorithm that keeps it. */
-  readonly peak?: Column
+  /**
+   * What of a count is settled, that is, no estimate that waits for its cost: now, and at most in the window.
+   * For an algorithm that keeps both.
+   */
+  readonly settled?: {
+    readonly now: (state: Numbers<Column>) => number
+    readonly most: (state: Numbers<Column>) => number
+  }
   readonly numbers: NumberFormulas<Column, Param | CommonParam, State>
 }
 

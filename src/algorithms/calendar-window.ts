@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import type { Algorithm, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Numbers, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type CalendarOptions, type CalendarPeriod, periodsOf } from './periods.ts'
 import { checkTokens, countAfter, countNumberAfter } from './window.ts'
@@ -8,54 +8,69 @@ import { checkTokens, countAfter, countNumberAfter } from './window.ts'
  * The calendar period that contains now. The statement cannot know which one that is. It is sent a guess, and
  * it decides nothing if the database's time lies outside.
  *
- * `tokens` is the most that was used in the period. It stays when something is given back, so that a
+ * `prevCount` is the part of `count` that is reserved: estimates that wait for their cost. The rest is settled.
+ * `tokens` is the most that was settled in the period. It stays when something is given back, so that a
  * threshold is crossed once a period; and it tells the row from a fixed window's, whose start means something
  * else.
  */
-const algorithm: Algorithm<'count' | 'windowStart' | 'tokens', 'periodStart' | 'periodEnd'> = {
+const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'periodStart' | 'periodEnd'> = {
   name: 'calendarWindow',
   kind: 'window',
-  columns: ['count', 'windowStart', 'tokens'],
+  columns: ['count', 'prevCount', 'windowStart', 'tokens'],
   emptyColumns: [],
   datedBy: 'windowStart',
   params: ['periodStart', 'periodEnd'],
   integersOnly: true,
   tolerance: 0,
-  peak: 'tokens',
+  settled: { now: settledNumber, most: ({ tokens }) => tokens },
 
   applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
   sql: {
     // A row of the next period, written by a clock that is ahead, must not be read as one that has ended.
     // A row that lacks one of the columns is another algorithm's.
-    now: ({ count, tokens, windowStart }, clock, { periodMs }) =>
-      sql`case when ${count} is not null and ${tokens} is not null and ${windowStart} - ${clock} between 0 and ${periodMs}
+    now: ({ count, prevCount, tokens, windowStart }, clock, { periodMs }) =>
+      sql`case when ${count} is not null and ${prevCount} is not null and ${tokens} is not null and ${windowStart} - ${clock} between 0 and ${periodMs}
         then ${windowStart} else ${clock} end`,
     // A count that began in this period was used in this period, even if its own plan had another period.
-    holds: ({ count, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
+    holds: ({ count, prevCount, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}
-        and ${count} >= 0 and ${tokens} > '-Infinity'`,
-    fresh: (_now, { periodStart }) => ({ count: sql`0`, tokens: sql`0`, windowStart: periodStart }),
+        and ${count} >= 0 and ${prevCount} >= 0 and ${tokens} > '-Infinity'`,
+    fresh: (_now, { periodStart }) => ({
+      ...{ count: sql`0`, prevCount: sql`0`, tokens: sql`0` },
+      windowStart: periodStart,
+    }),
     available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
     used: ({ count }) => count,
     // A call of another plan leaves the start as it is, so that a shorter period finds its own again.
-    consume: ({ count, tokens, windowStart }, _now, _available, amount) => ({
-      count: countAfter(count, amount),
-      tokens: sql`greatest(${tokens}, ${countAfter(count, amount)})`,
-      windowStart,
-    }),
+    consume: ({ count, prevCount, tokens, windowStart }, _now, _available, amount, _params, reserved) => {
+      const next = countAfter(count, amount)
+      // What is given back past the settled part is taken from the reserved one.
+      const nextReserved = sql<number>`least(${countAfter(prevCount, reserved)}, ${next})`
+      return {
+        ...{ count: next, prevCount: nextReserved, windowStart },
+        tokens: sql`greatest(${tokens}, ${next} - ${nextReserved})`,
+      }
+    },
     expiresAt: (_state, { periodEnd }) => periodEnd,
   },
   numbers: {
-    fresh: (_now, { periodStart }) => ({ count: 0, tokens: 0, windowStart: periodStart }),
+    fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),
     available: ({ count }, time, { limit, periodEnd }) => (time < periodEnd ? limit - count : limit),
     used: ({ count }) => count,
-    consume: ({ count, tokens, windowStart }, _now, amount) => ({
-      count: countNumberAfter(count, amount),
-      tokens: Math.max(tokens, countNumberAfter(count, amount)),
-      windowStart,
-    }),
+    consume: ({ count, prevCount, tokens, windowStart }, _now, amount, _params, reserved) => {
+      const next = countNumberAfter(count, amount)
+      const nextReserved = Math.min(countNumberAfter(prevCount, reserved), next)
+      return {
+        ...{ count: next, prevCount: nextReserved, windowStart },
+        tokens: Math.max(tokens, next - nextReserved),
+      }
+    },
     guess: (_state, _wanted, _now, { periodEnd }) => periodEnd,
   },
+}
+
+function settledNumber({ count, prevCount }: Numbers<'count' | 'prevCount'>): number {
+  return count - prevCount
 }
 
 /** The longest of each, so that how far ahead a row may be does not depend on the guessed period. */

@@ -53,7 +53,8 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
     name,
     kind: 'window',
     columns: COLUMNS,
-    emptyColumns: [],
+    // A calendar window fills the same columns, and this one.
+    emptyColumns: ['tokens'],
     datedBy: 'windowStart',
     params: [],
     integersOnly: true,

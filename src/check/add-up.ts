@@ -44,11 +44,12 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   }
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
   const rate = charges.reduce((sum, each) => sum + each.request.rate, 0)
+  const reserved = charges.reduce((sum, each) => sum + each.request.reserved, 0)
   checkRate(rate, request.limiter)
   const { table, namespace } = checker.config
   return {
     ...request,
-    ...{ table, namespace, rate, purpose: purposeOf(rate) },
+    ...{ table, namespace, rate, reserved, purpose: purposeOf(rate) },
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),

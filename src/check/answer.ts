@@ -1,6 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
-import type { Call, Decision } from '../runtime/call.ts'
+import { type Call, type Decision, reservedIn } from '../runtime/call.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
 
 /** A call, and how it was decided. */
@@ -11,16 +11,25 @@ export interface Outcome {
   readonly place: number
 }
 
-/** What was paid for a call; null if no window paid. */
+/** What was paid for a call. */
 export interface Payment {
   readonly rate: number
+  /** The start of the window that paid; null if no window paid. */
   readonly windowStart: number | null
+  /** What had been used before an estimate was charged; null of other calls. */
+  readonly usedBefore: number | null
 }
 
 /** What an allowed call has paid. */
-export function paymentOf({ call, decision }: Outcome): Payment {
-  const isWindow = call.limiter.algorithm.kind === 'window'
-  return { rate: call.rate, windowStart: isWindow ? decision.state.windowStart : null }
+export function paymentOf(outcome: Outcome): Payment {
+  const { call, decision, place } = outcome
+  const { kind, numbers } = call.limiter.algorithm
+  const before = call.reserved > 0 ? afterCalls(outcome, place) : undefined
+  return {
+    rate: call.rate,
+    windowStart: kind === 'window' ? decision.state.windowStart : null,
+    usedBefore: before ? numbers.used(before.state, before.now, before.params) : null,
+  }
 }
 
 /** What a limiter's answers also report. */
@@ -41,13 +50,13 @@ export function answerOf(outcome: Outcome, reporting: Reporting): LimitResult {
 }
 
 /** The answer of a check that was allowed: of one that was granted, or of one that nothing denies. */
-export function allowanceOf({ call, decision, place }: Outcome, { thresholds }: Reporting): Allowed {
+export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowed {
+  const { call, decision, place } = outcome
   const { rate, limiter, purpose } = call
   const { granted, params } = decision
   // The capacity bounds the sum of equal refunds. How much of it one gave back is unknown, so each answer shows
   // all of them.
-  const taken = rate > 0 ? (place + 1) * rate : granted * rate
-  const snapshot = after(limiter, decision, taken)
+  const snapshot = afterCalls(outcome, rate > 0 ? place + 1 : granted)
   const allowed: Allowed = {
     success: true,
     limit: params.limit,
@@ -55,9 +64,25 @@ export function allowanceOf({ call, decision, place }: Outcome, { thresholds }: 
     reset: whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
     retryAfter: 0,
   }
-  if (thresholds.length === 0 || rate <= 0) return allowed
-  const crossed = crossedBetween(limiter, after(limiter, decision, taken - rate), snapshot, thresholds)
+  if (thresholds.length === 0 || !mayCross(call) || place >= granted) return allowed
+  const [before, next] = [afterCalls(outcome, place), afterCalls(outcome, place + 1)]
+  return withCrossed(allowed, crossedBetween(limiter, before, next, thresholds))
+}
+
+/** Thresholds are crossed by what is settled, so an estimate crosses none. */
+function mayCross(call: Call): boolean {
+  return call.reserved > 0 ? false : call.rate > 0 || reservedIn(call) < 0
+}
+
+export function withCrossed(allowed: Allowed, crossed: readonly number[]): Allowed {
   return crossed.length > 0 ? { ...allowed, crossed } : allowed
+}
+
+/** The snapshot after so many of the equal calls that were decided together. */
+function afterCalls({ call, decision }: Outcome, calls: number): Snapshot {
+  const { limiter, rate, purpose, paidWindowStart } = call
+  const isPayer = purpose !== 'adjust' || decision.state.windowStart === paidWindowStart
+  return after(limiter, decision, calls * rate, isPayer ? calls * reservedIn(call) : 0)
 }
 
 function denialOf(limiter: Limiter, snapshot: Snapshot, rate: number): Denied {
@@ -72,16 +97,26 @@ function denialOf(limiter: Limiter, snapshot: Snapshot, rate: number): Denied {
 }
 
 function crossedBetween(
-  { algorithm }: Limiter,
+  limiter: Limiter,
   before: Snapshot,
   { state, now, params }: Snapshot,
   thresholds: readonly number[],
 ): number[] {
-  const { numbers, tolerance, peak } = algorithm
-  const share = (amount: number) => (amount + tolerance) / params.limit
-  const most = peak ? before.state[peak] : numbers.used(before.state, before.now, params)
-  const [from, to] = [share(most), share(numbers.used(state, now, params))]
-  return thresholds.filter((threshold) => from < threshold && to >= threshold)
+  const { numbers, settled } = limiter.algorithm
+  const from = settled ? settled.most(before.state) : numbers.used(before.state, before.now, params)
+  const to = settled ? settled.now(state) : numbers.used(state, now, params)
+  return crossedFrom(limiter, from, to, thresholds)
+}
+
+/** The thresholds that lie above one amount and not above the other. */
+export function crossedFrom(
+  { algorithm, params }: Limiter,
+  from: number,
+  to: number,
+  thresholds: readonly number[],
+): number[] {
+  const share = (amount: number) => (amount + algorithm.tolerance) / params.limit
+  return thresholds.filter((threshold) => share(from) < threshold && share(to) >= threshold)
 }
 
 /** The answer of a look. */
@@ -102,11 +137,11 @@ function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefi
   return isNew ? Number.POSITIVE_INFINITY : whenAvailable(limiter, snapshot, snapshot.params.limit)
 }
 
-/** The snapshot after an amount was taken from it. */
-export function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number): Snapshot {
-  if (amount === 0) return snapshot
+/** The snapshot after an amount was taken from it, and so much more of it is reserved. */
+export function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reserved = 0): Snapshot {
+  if (amount === 0 && reserved === 0) return snapshot
   const { state, now, params } = snapshot
-  const next = algorithm.numbers.consume(state, now, amount, params)
+  const next = algorithm.numbers.consume(state, now, amount, params, reserved)
   // An algorithm reads its own columns only.
   return { now, params, state: next as Snapshot['state'] }
 }

@@ -225,7 +225,9 @@ export class Checker {
     const { call, decision, place } = outcome
     if (call.purpose !== 'take' || place >= decision.granted) return
     const { windowStart } = paymentOf(outcome)
-    const refund = { ...call, rate: -call.rate, purpose: 'adjust', paidWindowStart: windowStart } as const
+    const { rate, reserved } = call
+    const given = { rate: -rate, reserved: -reserved, paidWindowStart: windowStart }
+    const refund = { ...call, ...given, purpose: 'adjust' } as const
     try {
       await this.decide(refund, undefined)
     } catch {}

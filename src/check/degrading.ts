@@ -49,7 +49,7 @@ export function degraded(
   if (!told.has(onDegraded)) onDegraded?.(error)
   told.add(onDegraded)
   const common = { limit: limiter.params.limit, remaining: 0, degraded: true } as const
-  const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null }
+  const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
   if (onError === 'allow') return { answer: { ...common, success: true, reset: now, retryAfter: 0 }, paid }
   const denied: Denied = { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
   return { answer: dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied, paid }

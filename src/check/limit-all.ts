@@ -121,9 +121,11 @@ function answersOf(
     // A check that takes nothing makes the row all the same, if the row has to fill.
     const isNew = look.isNew === true && row.purpose === 'look'
     const outcome = { call, decision: { ...look, granted: 0, isNew }, place: 0 }
-    return { answer: answerOf(outcome, reporting), paid: { rate: 0, windowStart: null } }
+    return { answer: answerOf(outcome, reporting), paid: NOTHING }
   })
 }
+
+const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
 
 /** The answer of several checks. */
 export function combined<Request>(

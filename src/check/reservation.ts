@@ -1,9 +1,16 @@
 import { sharesRows } from '../algorithms/limiter.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Call } from '../runtime/call.ts'
+import { type Call, reservedIn } from '../runtime/call.ts'
 import { callOf } from '../validate.ts'
-import { allowanceOf, type Payment } from './answer.ts'
+import {
+  allowanceOf,
+  crossedFrom,
+  type Outcome,
+  type Payment,
+  type Reporting,
+  withCrossed,
+} from './answer.ts'
 import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
 import { combined, decideAll, type LimiterCall } from './limit-all.ts'
@@ -45,7 +52,7 @@ export type ReservedAll<Request> = LimitAllResult<Request> & {
 /** Charges the call's rate, to be settled. */
 export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx']): Promise<Reserved> {
   checkReserved(call)
-  const answered = await checker.answer(call, tx)
+  const answered = await checker.answer(estimateOf(call), tx)
   const { answer } = answered
   return answer.success ? { ...answer, ...reservationOf({ checker, call }, answered) } : answer
 }
@@ -57,7 +64,8 @@ export async function reserveAll<Request>(
   tx: CallOptions['tx'],
 ): Promise<ReservedAll<Request>> {
   for (const { call } of calls) checkReserved(call)
-  const answered = await decideAll(calls, tx)
+  const estimates = calls.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
+  const answered = await decideAll(estimates, tx)
   const answer = combined(requests, answered)
   const charged = answer.success ? calls : []
   let unsettled = charged.map((call, place) => reservationOf(call, answered[place] as Answered))
@@ -67,6 +75,10 @@ export async function reserveAll<Request>(
     for (const outcome of settled) if (outcome.status === 'rejected') throw outcome.reason
   }
   return { ...answer, release }
+}
+
+function estimateOf(call: Call): Call {
+  return { ...call, reserved: call.rate }
 }
 
 function checkReserved({ rate }: Call): void {
@@ -89,13 +101,14 @@ function reservationOf({ checker, call }: LimiterCall, { answer, paid }: Answere
       // A dry run never charges a call that it would have denied. What may not have been charged is not given
       // back.
       const difference = !wasCharged || (answer.degraded && unpaid < 0) ? 0 : unpaid
-      const settlement = settlementOf(
-        checker,
-        call,
-        { rate: difference, windowStart: paid.windowStart },
-        options,
-      )
-      return allowanceOf(await checker.decide(settlement, options.tx), checker.config.reporting)
+      const isCharged = wasCharged && !answer.degraded
+      const reserved = isCharged ? -paid.rate : 0
+      const settlement = settlementOf(checker, call, { ...paid, rate: difference, reserved }, options)
+      const outcome = await checker.decide(settlement, options.tx)
+      const settled = allowanceOf(outcome, checker.config.reporting)
+      return isCharged
+        ? withKept(settled, outcome, { call, paid, actual }, checker.config.reporting)
+        : settled
     } catch (error) {
       isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
       throw error
@@ -108,13 +121,42 @@ function reservationOf({ checker, call }: LimiterCall, { answer, paid }: Answere
 function settlementOf(
   { config }: Checker,
   { key, limiter: paidLimiter }: Call,
-  missing: Payment,
+  missing: Payment & Pick<Call, 'reserved'>,
   { limiter = paidLimiter }: CallOptions,
 ): Call {
   // Rows of another algorithm have not paid, so they give nothing back.
-  const rate = missing.rate < 0 && !sharesRows(limiter, paidLimiter) ? 0 : missing.rate
-  return {
+  const isPayer = sharesRows(limiter, paidLimiter)
+  const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate
+  const settlement: Call = {
     ...callOf(config.namespace.prefix, paidLimiter, key, { rate, limiter, force: true }),
     paidWindowStart: missing.windowStart,
+    reserved: isPayer ? missing.reserved : 0,
   }
+  // The row says what is reserved, so it changes even if the estimate was right.
+  return reservedIn(settlement) < 0 ? { ...settlement, purpose: 'adjust' } : settlement
+}
+
+/** A reservation that is settled. */
+interface Settled {
+  readonly call: Call
+  readonly paid: Payment
+  readonly actual: number
+}
+
+/**
+ * The answer, and what the part of the estimate has crossed that is kept: what a plain call for it would have
+ * crossed. A row that says what is settled knows better.
+ */
+function withKept(
+  settled: Allowed,
+  { decision }: Outcome,
+  { call: { limiter }, paid, actual }: Settled,
+  { thresholds }: Reporting,
+): Allowed {
+  const { usedBefore, windowStart, rate } = paid
+  const isOver = windowStart !== null && windowStart !== decision.state.windowStart
+  if (limiter.algorithm.settled || usedBefore === null || isOver) return settled
+  const kept = crossedFrom(limiter, usedBefore, usedBefore + Math.min(actual, rate), thresholds)
+  const crossed = thresholds.filter((share) => kept.includes(share) || settled.crossed?.includes(share))
+  return withCrossed(settled, crossed)
 }

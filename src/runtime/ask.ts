@@ -7,12 +7,13 @@ import { channels, type StatementMessage, timed } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
+import type { Intent } from '../statements/decided.ts'
 import { lookStatement } from '../statements/look.ts'
 import { makeStatement } from '../statements/make.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
 import { type TakeManySource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
-import type { Decision, Namespace, Request, Table } from './call.ts'
+import { type Decision, type Namespace, type Request, reservedIn, type Table } from './call.ts'
 
 // One statement each: what is sent, and what its rows mean.
 
@@ -41,15 +42,21 @@ export type Answers = readonly (Decision | undefined)[]
 export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
   const [first] = asked
   if (asked.length === 1 && first) return askOne(asking, first, false)
-  return ask(asking, asked, { name: 'take', does: 'take', build: takeManyStatement, valuesOf: manyValues })
+  const intent = intentOf(asked)
+  return ask(asking, asked, {
+    name: intent,
+    does: 'take',
+    build: (source) => takeManyStatement({ ...source, intent }),
+    valuesOf: manyValues,
+  })
 }
 
 /** Takes from, or adjusts, the row of one key; `waits` for it when another transaction holds it. */
 export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answers> {
-  const intent = one.request.purpose === 'adjust' ? 'adjust' : 'take'
+  const intent = intentOf([one])
   return ask(asking, [one], {
     name: `${intent} one ${waits}`,
-    does: intent,
+    does: intent === 'adjust' ? 'adjust' : 'take',
     build: (source) => takeOneStatement({ ...source, intent, waits }),
     valuesOf: oneValues,
   })
@@ -57,7 +64,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
 
 /** Makes the rows of many keys, which have one limiter, where they do not exist. */
 export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-  const intent = asked[0]?.request.purpose === 'adjust' ? 'adjust' : 'take'
+  const intent = intentOf(asked)
   return ask(asking, asked, {
     name: `make ${intent} ${waits}`,
     does: 'make',
@@ -78,11 +85,17 @@ export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answ
   })
 }
 
+function intentOf([first]: readonly Asked[]): Intent {
+  const { request } = first as Asked
+  if (request.purpose === 'adjust') return 'adjust'
+  return reservedIn(request) > 0 ? 'reserve' : 'take'
+}
+
 /** A kind of statement. */
 interface Kind {
   readonly name: string
   readonly does: StatementMessage['statement']
-  build(source: TakeManySource): Statement
+  build(source: Omit<TakeManySource, 'intent'>): Statement
   valuesOf(asked: readonly Asked[]): Record<string, Value>
   /** Whether it answers for every key. */
   readonly answersAll?: boolean
@@ -125,6 +138,7 @@ function oneValues([one]: readonly Asked[]): Record<string, Value> {
     rate: divisible(request.rate),
     calls: calls.length,
     paidWindowStart: request.paidWindowStart,
+    reserved: request.reserved,
   }
 }
 
@@ -142,6 +156,7 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
     rate: numberArray(rates),
     calls: numberArray(calls),
     paidWindowStart: asked[0]?.request.paidWindowStart ?? null,
+    reserved: asked[0]?.request.reserved ?? 0,
   }
 }
 

@@ -36,6 +36,8 @@ export interface Call<L extends Limiter = Limiter> {
    * give back.
    */
   readonly paidWindowStart: number | null
+  /** By how much more is reserved after the call: above 0 for an estimate, below 0 to settle one. */
+  readonly reserved: number
 }
 
 /** A call that the database decides. */
@@ -105,12 +107,18 @@ export interface Dispatcher {
   cancel(call: Pending): { readonly wasSent: boolean; readonly isHeld: boolean }
 }
 
+/** By how much the call changes what its row says to be reserved; most algorithms' rows do not say it. */
+export function reservedIn({ limiter, reserved }: Call): number {
+  return limiter.algorithm.settled ? reserved : 0
+}
+
 /** Whether both requests of a key ask for the same. */
 export function sameRequest(one: Request, other: Request): boolean {
   return (
     one.rate === other.rate &&
     one.purpose === other.purpose &&
     one.paidWindowStart === other.paidWindowStart &&
+    reservedIn(one) === reservedIn(other) &&
     sameLimiter(one.limiter, other.limiter)
   )
 }

@@ -7,6 +7,7 @@ import {
   type Line,
   type Pending,
   type Request,
+  reservedIn,
   sameRequest,
   type Trip,
 } from './call.ts'
@@ -232,7 +233,12 @@ function lineOf({ key, purpose }: Request): string {
 }
 
 function canShare({ request: one }: Group, { request: other }: Group): boolean {
-  return one.purpose === other.purpose && one.purpose !== 'adjust' && sameLimiter(one.limiter, other.limiter)
+  return (
+    one.purpose === other.purpose &&
+    one.purpose !== 'adjust' &&
+    reservedIn(one) > 0 === reservedIn(other) > 0 &&
+    sameLimiter(one.limiter, other.limiter)
+  )
 }
 
 /** What a call is told that finds no room. */

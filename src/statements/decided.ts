@@ -5,9 +5,10 @@ import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
 import { type Level, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
 /**
- * What a call does: `'take'` may be denied. `'adjust'` gives back or consumes into debt, and is never denied.
+ * What a call does: `'take'` may be denied, and so may `'reserve'`, which takes an estimate. `'adjust'` gives
+ * back, consumes into debt or settles an estimate, and is never denied.
  */
-export type Intent = 'take' | 'adjust'
+export type Intent = 'take' | 'reserve' | 'adjust'
 
 /** The numbers of a call: parameters of a statement for one key, columns of one for many. */
 export interface CallNumbers {
@@ -28,7 +29,7 @@ export function decided(
   const [state, now] = [stateOf(), name('now')]
   const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}` : '')
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
-  if (intent === 'take') {
+  if (intent !== 'adjust') {
     return level('decided', offered, {
       granted: onlyWhereItApplies(sql`least(floor((available${slack}) / ${rate}), ${calls})`),
     })
@@ -68,6 +69,7 @@ const MAX_TIME: SQL<number> = sql.raw('8e15') as SQL<number>
 /** The row after the granted calls, each column by its name in Drizzle. */
 export function nextRow(
   { algorithm, startsFull }: Rules,
+  intent: Intent,
   rate: SQL<number>,
   parameters: Parameters,
 ): Record<StateColumn | 'expiresAt', SQL> {
@@ -80,6 +82,7 @@ export function nextRow(
     name('available', DECIDED),
     amount,
     params,
+    algorithm.settled ? reservedBy(intent, amount, parameters) : sql<number>`0`,
   )
   return {
     ...forEach(STATE_COLUMNS, (column) =>
@@ -92,6 +95,13 @@ export function nextRow(
     const grid = parameters.number('expiryGridMs')
     return sql<number>`least(ceil((${time}) / ${grid}) * ${grid}, ${MAX_TIME})`
   }
+}
+
+/** By how much more is reserved. What is settled is no longer reserved, if it was in the same window. */
+function reservedBy(intent: Intent, amount: SQL<number>, parameters: Parameters): SQL<number> {
+  if (intent !== 'adjust') return intent === 'reserve' ? amount : sql`0`
+  const isPayer = sql`${name('window_start', DECIDED)} = ${parameters.number('paidWindowStart')}`
+  return sql`case when ${isPayer} then ${name('granted', DECIDED)} * ${parameters.number('reserved')} else 0 end`
 }
 
 /** The columns of an answer, by their names in SQL. */

@@ -49,7 +49,7 @@ export function makeStatement(source: MakeSource): Statement {
   const numbers = { rate: name('rate'), calls: name('calls') }
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
-  const next = nextRow(rules, name('rate', DECIDED), parameters)
+  const next = nextRow(rules, intent, name('rate', DECIDED), parameters)
   const written = builder
     .insert(table)
     .select(

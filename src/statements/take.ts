@@ -22,10 +22,10 @@ export interface TakeManySource {
   readonly commit: Commit
   /** Whether it does nothing, and says so, if the table does not have the size that the caller believes. */
   readonly guarded: boolean
+  readonly intent: Intent
 }
 
 export interface TakeOneSource extends TakeManySource {
-  readonly intent: Intent
   /** Whether it waits for a row that another transaction holds, or leaves it out. */
   readonly waits: boolean
 }
@@ -53,7 +53,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
 
   const written = builder
     .update(table)
-    .set(nextRow(rules, numbers.rate, parameters))
+    .set(nextRow(rules, intent, numbers.rate, parameters))
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), guarding.fits))
 
@@ -77,7 +77,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
  * hold.
  */
 export function takeManyStatement(source: TakeManySource): Statement {
-  const { table, rules, injectedClock } = source
+  const { table, rules, injectedClock, intent } = source
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
   const settings = settingsOf(source.commit)
@@ -101,7 +101,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const states = advanced(rules, rows, clock, parameters)
   const numbers = { rate: name('rate'), calls: name('calls') }
-  const decision = decided(rules.algorithm, 'take', states, numbers, parameters)
+  const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
   // Always true. The planner assumes that a range is rare. So it expects one row and uses the primary key,
   // even if the table is small when the plan is made.
@@ -112,7 +112,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   )
   const written = builder
     .update(table)
-    .set(nextRow(rules, name('rate', DECIDED), parameters))
+    .set(nextRow(rules, intent, name('rate', DECIDED), parameters))
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), isRare, guarding.fits))
 

@@ -142,7 +142,7 @@ test.each([
 test.each([
   ['fixed window', Ratelimit.fixedWindow(LIMIT, '10s'), { count: -3 }, LIMIT],
   ['sliding window', Ratelimit.slidingWindow(LIMIT, '10s'), { count: LIMIT, prev_count: -1 }, 0],
-  ['calendar window', calendarWindow(LIMIT, 'month'), { count: -3, tokens: 0 }, LIMIT],
+  ['calendar window', calendarWindow(LIMIT, 'month'), { count: -3, prev_count: -1, tokens: 0 }, LIMIT],
 ] as const)(
   'a count below 0 counts as 0, and the rest of the row as it is: %s',
   async (name, limiter, columns, remaining) => {

@@ -139,7 +139,7 @@ describe.each(calendars)('$name', ({ period, options, ...written }) => {
     const expectRow = async (count: number, most: number, [from, to]: readonly [number, number]) => {
       const [row, ...others] = await rows()
       expect(others).toEqual([])
-      expect(row).toMatchObject({ count, tokens: most, start_ms: from, prev_count: null, last_refill: null })
+      expect(row).toMatchObject({ count, tokens: most, start_ms: from, prev_count: 0, last_refill: null })
       const expiresMs = Number(row?.['expires_ms'])
       expect(expiresMs).toBeGreaterThanOrEqual(to)
       expect(expiresMs).toBeLessThan(to + (to - from) / 3)

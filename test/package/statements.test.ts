@@ -27,20 +27,30 @@ function oneAndMake(rules: Rules): [string, Statement][] {
   ]
 }
 
+/** What a reservation and its settling send, for an algorithm that keeps what is settled. */
+function reserving(rules: Rules): [string, Statement][] {
+  if (!rules.algorithm.settled) return []
+  const source = { ...plain, waits: false, rules }
+  return [
+    ['reserve-one', takeOneStatement({ ...source, intent: 'reserve' })],
+    ['settle-one', takeOneStatement({ ...source, intent: 'adjust' })],
+  ]
+}
+
 function everyStatement(rules: Rules): [string, Statement][] {
-  const source = { ...plain, rules }
+  const source = { ...plain, ...take, rules }
   const durable = { ...source, table: rateLimitDurable, commit: 'async' } as const
   return [
     ...oneAndMake(rules),
-    ['take-one-waiting', takeOneStatement({ ...source, ...take, waits: true })],
-    ['take-one-guarded', takeOneStatement({ ...source, ...take, guarded: true })],
-    ['take-one-durable', takeOneStatement({ ...durable, ...take })],
+    ['take-one-waiting', takeOneStatement({ ...source, waits: true })],
+    ['take-one-guarded', takeOneStatement({ ...source, guarded: true })],
+    ['take-one-durable', takeOneStatement(durable)],
     ['take-many', takeManyStatement(source)],
     ['take-many-guarded', takeManyStatement({ ...source, guarded: true })],
     ['take-many-by-an-injected-clock', takeManyStatement({ ...source, injectedClock: true })],
     ['take-many-flushed', takeManyStatement({ ...durable, commit: 'flushed' })],
-    ['make-waiting', makeStatement({ ...source, ...take, waits: true })],
-    ['make-guarded', makeStatement({ ...source, ...take, guarded: true })],
+    ['make-waiting', makeStatement({ ...source, waits: true })],
+    ['make-guarded', makeStatement({ ...source, guarded: true })],
     ['adjust-one', takeOneStatement({ ...source, intent: 'adjust', waits: false })],
     ['adjust-make', makeStatement({ ...source, intent: 'adjust', waits: false })],
     ['look', lookStatement(source)],
@@ -64,7 +74,7 @@ const ofTable: [string, Statement][] = [
 const ofAlgorithms = allExamples.flatMap(({ name, of }, place) => {
   const { limiter } = of(20, '1s')
   const folder = name.replaceAll(/\W+/g, '-')
-  const those = place === 0 ? everyStatement(limiter) : oneAndMake(limiter)
+  const those = place === 0 ? everyStatement(limiter) : [...oneAndMake(limiter), ...reserving(limiter)]
   return those.map(([file, each]): [string, Statement] => [`${folder}/${file}`, each])
 })
 const all: [string, Statement][] = [...ofTable, ...ofAlgorithms]

@@ -1,6 +1,7 @@
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
+import { type Allowed, type Limiter, type LimitResult, Ratelimit, type Reservation } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
@@ -21,6 +22,14 @@ async function crossings({ quota }: Pick<QuotaUnderTest, 'quota'>, rates: readon
   return crossed
 }
 
+async function reserve(quota: Ratelimit, rate: number): Promise<Allowed & Reservation> {
+  const reserved = await quota.reserve('key', { rate })
+  expect(crossedBy(reserved)).toEqual([])
+  if (!reserved.success) throw new Error('denied')
+  return reserved
+}
+
+const NOTHING = { estimate: 0, more: 0, settledAt: 0 }
 const ones = Array.from({ length: 11 }, () => 1)
 
 describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remembers }) => {
@@ -158,15 +167,104 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(told).toEqual([[0.8], [], remembers ? [] : [0.8], [1]])
   })
 
-  test('a reservation tells what the estimate crosses, and its commit what is more', async () => {
+  test.each([
+    { estimate: 8, actual: 8, crossed: [0.8] },
+    { estimate: 8, actual: 7, crossed: [] },
+    { estimate: 4, actual: 12, crossed: [0.8, 1] },
+    { estimate: 8, actual: 12, crossed: [0.8, 1] },
+    { estimate: 10, actual: 9, crossed: [0.8] },
+    { estimate: 0, actual: 8, crossed: [0.8] },
+    { estimate: 10, actual: 0, crossed: [] },
+  ])('of $estimate reserved and $actual used the commit crosses $crossed', async (each) => {
     const { quota } = quotaOn(database, limiter, BOTH)
-    const reserved = await quota.reserve('key', { rate: 8 })
-    expect(crossedBy(reserved)).toEqual([0.8])
-    if (reserved.success) expect(crossedBy(await reserved.commit(12))).toEqual([1])
-    const released = await quota.reserve('other', { rate: 8 })
-    if (released.success) expect(crossedBy(await released.release())).toEqual([])
-    const next = await quota.reserve('other', { rate: 8 })
-    expect(crossedBy(next)).toEqual(remembers ? [] : [0.8])
+    const reserved = await reserve(quota, each.estimate)
+    expect(crossedBy(await reserved.commit(each.actual))).toEqual(each.crossed)
+    const rest = [0.8, 1].filter((share) => !each.crossed.includes(share))
+    expect(await crossings({ quota }, [10 - Math.min(each.actual, 10) || 1])).toEqual([
+      each.actual < 10 ? rest : [],
+    ])
+  })
+
+  test('what was estimated and not used is crossed when it is used', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    await crossings({ quota }, [5])
+    const reserved = await reserve(quota, 4)
+    expect(crossedBy(await reserved.commit(1))).toEqual([])
+    expect(await crossings({ quota }, [1, 1, 1, 1])).toEqual([[], [0.8], [], [1]])
+  })
+
+  test('what is released crosses nothing', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    for (let again = 0; again < 2; again++) {
+      const reserved = await reserve(quota, 10)
+      expect(crossedBy(await reserved.release())).toEqual([])
+    }
+    expect(await crossings({ quota }, [8])).toEqual([[0.8]])
+  })
+
+  test('what reserveAll reserves crosses nothing, and is crossed when it is used', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const request = { ratelimit: quota, key: 'key', rate: 5 }
+    const { results, release } = await Ratelimit.reserveAll([request, request])
+    expect(results.map(crossedBy)).toEqual([[], []])
+    await release()
+    expect(await crossings({ quota }, [8, 2])).toEqual([[0.8], [1]])
+  })
+
+  test('of equal reservations that are settled at once, one crosses', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const all = await Promise.all([2, 2, 2, 2, 2].map((rate) => reserve(quota, rate)))
+    const answers = await Promise.all(all.map((reserved) => reserved.commit(2)))
+    expect(answers.flatMap(crossedBy).toSorted()).toEqual([0.8, 1])
+  })
+
+  test('a commit that is rolled back has crossed nothing: the next call crosses it', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const reserved = await reserve(quota, 7)
+    const undone = database.db.transaction(async (tx) => {
+      expect(crossedBy(await reserved.commit(8, { tx }))).toEqual([0.8])
+      throw UNDO
+    })
+    await expect(undone).rejects.toBe(UNDO)
+    const next = await reserve(quota, 1)
+    // Of the first estimate nobody knows what it has cost.
+    expect(crossedBy(await next.commit(1))).toEqual(remembers ? [] : [0.8])
+  })
+
+  test('beside open reservations', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const reserved = await reserve(quota, 8)
+    // A calendar knows that two are settled.
+    expect(await crossings({ quota }, [1, 1])).toEqual([[], remembers ? [] : [1]])
+    expect(crossedBy(await reserved.commit(8))).toEqual(remembers ? [0.8, 1] : [0.8])
+  })
+
+  test('each share that is settled is crossed once if nothing is given back, in any order', async () => {
+    const shares = Array.from({ length: 12 }, (_, i) => (i + 1) / 10)
+    const anyUse = fc.record({ estimate: fc.nat(3), more: fc.nat(2), settledAt: fc.nat(8) })
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyUse, { minLength: 1, maxLength: 8 }), async (uses) => {
+        const { quota } = quotaOn(database, limiter, { thresholds: shares })
+        const open: { reserved: Allowed & Reservation; actual: number; settledAt: number }[] = []
+        const told: number[] = []
+        let used = 0
+        for (const [place, { estimate, more, settledAt }] of [...uses, ...Array(9).fill(NOTHING)].entries()) {
+          for (const each of open.filter((one) => one.settledAt === place)) {
+            told.push(...crossedBy(await each.reserved.commit(each.actual)))
+          }
+          const reserved = await quota.reserve('key', { rate: estimate })
+          expect(crossedBy(reserved)).toEqual([])
+          if (!reserved.success) continue
+          used += estimate + more
+          open.push({ reserved, actual: estimate + more, settledAt: place + 1 + settledAt })
+        }
+        for (const each of open.filter((one) => one.settledAt > uses.length + 8)) {
+          told.push(...crossedBy(await each.reserved.commit(each.actual)))
+        }
+        expect(told.toSorted()).toEqual(shares.filter((share) => Math.round(share * 10) <= used).toSorted())
+      }),
+      { numRuns: 30 },
+    )
   })
 })
 

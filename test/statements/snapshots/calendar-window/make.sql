@@ -19,6 +19,7 @@ with
       "calls",
       "now",
       "count",
+      "prev_count",
       "tokens",
       "window_start",
       "available",
@@ -36,6 +37,7 @@ with
           "calls",
           "now",
           "count",
+          "prev_count",
           "tokens",
           "window_start",
           $6::float8 - "count" as "available"
@@ -48,6 +50,7 @@ with
               "calls",
               "now",
               0 as "count",
+              0 as "prev_count",
               0 as "tokens",
               $5::float8 as "window_start"
             from
@@ -107,13 +110,27 @@ with
           9007199254740991
         )
       )::bigint,
-      null::bigint,
+      (
+        least(
+          least(greatest("ratelimit_decided"."prev_count" + 0, 0), 9007199254740991),
+          least(
+            greatest("ratelimit_decided"."count" + "ratelimit_decided"."rate" * "ratelimit_decided"."granted", 0),
+            9007199254740991
+          )
+        )
+      )::bigint,
       to_timestamp(("ratelimit_decided"."window_start") / 1000),
       greatest(
         "ratelimit_decided"."tokens",
         least(
           greatest("ratelimit_decided"."count" + "ratelimit_decided"."rate" * "ratelimit_decided"."granted", 0),
           9007199254740991
+        ) - least(
+          least(greatest("ratelimit_decided"."prev_count" + 0, 0), 9007199254740991),
+          least(
+            greatest("ratelimit_decided"."count" + "ratelimit_decided"."rate" * "ratelimit_decided"."granted", 0),
+            9007199254740991
+          )
         )
       ),
       null::timestamptz,
@@ -132,6 +149,7 @@ select
   "ratelimit_decided"."now",
   "ratelimit_decided"."granted",
   "ratelimit_decided"."count",
+  "ratelimit_decided"."prev_count",
   "ratelimit_decided"."window_start",
   "ratelimit_decided"."tokens",
   (

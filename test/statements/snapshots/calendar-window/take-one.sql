@@ -11,6 +11,7 @@ with
   "ratelimit_locked" as (
     select
       "count" as "count",
+      "prev_count" as "prev_count",
       "window_start" as "window_start",
       "tokens" as "tokens"
     from
@@ -27,6 +28,7 @@ with
     select
       "now",
       "count",
+      "prev_count",
       "window_start",
       "tokens",
       "available",
@@ -40,6 +42,7 @@ with
         select
           "now",
           "count",
+          "prev_count",
           "window_start",
           "tokens",
           $8::float8 - "count" as "available"
@@ -48,6 +51,7 @@ with
             select
               case
                 when "count" is not null
+                and "prev_count" is not null
                 and "tokens" is not null
                 and "window_start" - "clock" between 0 and $3::float8 then "window_start"
                 else "clock"
@@ -56,6 +60,10 @@ with
                 when holds then "count"
                 else 0
               end as "count",
+              case
+                when holds then "prev_count"
+                else 0
+              end as "prev_count",
               case
                 when holds then "window_start"
                 else $4::float8
@@ -68,6 +76,7 @@ with
               (
                 select
                   "count",
+                  "prev_count",
                   "window_start",
                   "tokens",
                   "clock",
@@ -75,6 +84,7 @@ with
                   and "window_start" >= $4::float8
                   and "window_start" < $5::float8
                   and "count" >= 0
+                  and "prev_count" >= 0
                   and "tokens" > '-Infinity' as "holds"
                 from
                   (
@@ -85,6 +95,12 @@ with
                           else "count"
                         end
                       )::float8 as "count",
+                      (
+                        case
+                          when "prev_count" < 0 then 0
+                          else "prev_count"
+                        end
+                      )::float8 as "prev_count",
                       round(date_part('epoch', "window_start") * 1000) as "window_start",
                       "tokens" as "tokens",
                       floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
@@ -112,13 +128,27 @@ with
           9007199254740991
         )
       )::bigint,
-      "prev_count" = null::bigint,
+      "prev_count" = (
+        least(
+          least(greatest("ratelimit_decided"."prev_count" + 0, 0), 9007199254740991),
+          least(
+            greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+            9007199254740991
+          )
+        )
+      )::bigint,
       "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000),
       "tokens" = greatest(
         "ratelimit_decided"."tokens",
         least(
           greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
           9007199254740991
+        ) - least(
+          least(greatest("ratelimit_decided"."prev_count" + 0, 0), 9007199254740991),
+          least(
+            greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+            9007199254740991
+          )
         )
       ),
       "last_refill" = null::timestamptz,
@@ -138,6 +168,7 @@ select
   "now",
   "granted",
   "count",
+  "prev_count",
   "window_start",
   "tokens"
 from

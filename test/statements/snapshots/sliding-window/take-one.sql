@@ -10,7 +10,8 @@ with
     select
       "count" as "count",
       "prev_count" as "prev_count",
-      "window_start" as "window_start"
+      "window_start" as "window_start",
+      "rate_limit_ephemeral"."tokens" is null as "own"
     from
       "rate_limit_ephemeral"
     where
@@ -72,13 +73,15 @@ with
                   "prev_count",
                   "window_start",
                   "clock",
-                  "window_start" - "clock" <= $3::float8
+                  own
+                  and "window_start" - "clock" <= $3::float8
                   and "clock" < "window_start" + 2 * $3::float8
                   and "count" >= 0
                   and "prev_count" >= 0 as "holds"
                 from
                   (
                     select
+                      "own",
                       (
                         case
                           when "count" < 0 then 0

@@ -1,0 +1,200 @@
+-- $1: prefix
+-- $2: key
+-- $3: periodMs
+-- $4: periodStart
+-- $5: periodEnd
+-- $6: rate
+-- $7: calls
+-- $8: limit
+-- $9: paidWindowStart
+-- $10: reserved
+-- $11: expiryGridMs
+with
+  "ratelimit_locked" as (
+    select
+      "count" as "count",
+      "prev_count" as "prev_count",
+      "window_start" as "window_start",
+      "tokens" as "tokens"
+    from
+      "rate_limit_ephemeral"
+    where
+      (
+        "rate_limit_ephemeral"."prefix" = $1::text
+        and "rate_limit_ephemeral"."key" = $2::text
+      )
+    for update
+      skip locked
+  ),
+  "ratelimit_decided" as (
+    select
+      "now",
+      "count",
+      "prev_count",
+      "window_start",
+      "tokens",
+      "available",
+      case
+        when "now" >= $4::float8
+        and "now" < $5::float8 then case
+          when $6::float8 > 0
+          or "count" > 0
+          and coalesce("window_start" = $9::float8, $9::float8 is null) then $7::float8
+          else 0
+        end
+        else 0
+      end as "granted"
+    from
+      (
+        select
+          "now",
+          "count",
+          "prev_count",
+          "window_start",
+          "tokens",
+          $8::float8 - "count" as "available"
+        from
+          (
+            select
+              case
+                when "count" is not null
+                and "prev_count" is not null
+                and "tokens" is not null
+                and "window_start" - "clock" between 0 and $3::float8 then "window_start"
+                else "clock"
+              end as "now",
+              case
+                when holds then "count"
+                else 0
+              end as "count",
+              case
+                when holds then "prev_count"
+                else 0
+              end as "prev_count",
+              case
+                when holds then "window_start"
+                else $4::float8
+              end as "window_start",
+              case
+                when holds then "tokens"
+                else 0
+              end as "tokens"
+            from
+              (
+                select
+                  "count",
+                  "prev_count",
+                  "window_start",
+                  "tokens",
+                  "clock",
+                  "window_start" - "clock" <= $3::float8
+                  and "window_start" >= $4::float8
+                  and "window_start" < $5::float8
+                  and "count" >= 0
+                  and "prev_count" >= 0
+                  and "tokens" > '-Infinity' as "holds"
+                from
+                  (
+                    select
+                      (
+                        case
+                          when "count" < 0 then 0
+                          else "count"
+                        end
+                      )::float8 as "count",
+                      (
+                        case
+                          when "prev_count" < 0 then 0
+                          else "prev_count"
+                        end
+                      )::float8 as "prev_count",
+                      round(date_part('epoch', "window_start") * 1000) as "window_start",
+                      "tokens" as "tokens",
+                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                    from
+                      "ratelimit_locked"
+                    offset
+                      0
+                  ) as "read"
+                offset
+                  0
+              ) as "dated"
+            offset
+              0
+          ) as "advanced"
+        offset
+          0
+      ) as "offered"
+  ),
+  "ratelimit_written" as (
+    update "rate_limit_ephemeral"
+    set
+      "count" = (
+        least(
+          greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+          9007199254740991
+        )
+      )::bigint,
+      "prev_count" = (
+        least(
+          least(
+            greatest(
+              "ratelimit_decided"."prev_count" + case
+                when "ratelimit_decided"."window_start" = $9::float8 then "ratelimit_decided"."granted" * $10::float8
+                else 0
+              end,
+              0
+            ),
+            9007199254740991
+          ),
+          least(
+            greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+            9007199254740991
+          )
+        )
+      )::bigint,
+      "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000),
+      "tokens" = greatest(
+        "ratelimit_decided"."tokens",
+        least(
+          greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+          9007199254740991
+        ) - least(
+          least(
+            greatest(
+              "ratelimit_decided"."prev_count" + case
+                when "ratelimit_decided"."window_start" = $9::float8 then "ratelimit_decided"."granted" * $10::float8
+                else 0
+              end,
+              0
+            ),
+            9007199254740991
+          ),
+          least(
+            greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
+            9007199254740991
+          )
+        )
+      ),
+      "last_refill" = null::timestamptz,
+      "expires_at" = to_timestamp((least(ceil(($5::float8) / $11::float8) * $11::float8, 8e15)) / 1000)
+    from
+      "ratelimit_decided"
+    where
+      (
+        (
+          "rate_limit_ephemeral"."prefix" = $1::text
+          and "rate_limit_ephemeral"."key" = $2::text
+        )
+        and "ratelimit_decided"."granted" > 0
+      )
+  )
+select
+  "now",
+  "granted",
+  "count",
+  "prev_count",
+  "window_start",
+  "tokens"
+from
+  "ratelimit_decided"
