@@ -18,4 +18,10 @@ export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } fro
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
 export { type LimitRequest, Ratelimit } from './ratelimit.ts'
-export { type KeyUsage, type UsageOptions, usage } from './usage.ts'
+export {
+  type KeyUsage,
+  type OtherUsage,
+  type PlanUsageOptions,
+  type UsageOptions,
+  usage,
+} from './usage.ts'

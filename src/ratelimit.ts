@@ -16,6 +16,9 @@ import { ownError } from './errors.ts'
 import type { Call } from './runtime/call.ts'
 import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
 
+/** How many keys one statement looks at. */
+const MAX_KEYS = 1_000
+
 // What not every application calls is imported when it is called, so that bundles and starts stay small.
 
 /**
@@ -204,6 +207,31 @@ export class Ratelimit {
     } catch (error) {
       throw ownError(error)
     }
+  }
+
+  /**
+   * Looks at many keys in one statement, as {@link Ratelimit.getRemaining} does at one.
+   *
+   * @param keys At most 1,000; a key may come more than once.
+   * @returns What is left of each key, in the order of the keys.
+   * @throws RatelimitError `INVALID_OPTION` for more keys; and what {@link Ratelimit.getRemaining} throws.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const credits: Ratelimit
+   * const [first, second] = await credits.getRemainingAll(['org:1', 'org:2'])
+   * ```
+   */
+  async getRemainingAll(keys: readonly string[], options: CallOptions = {}): Promise<Usage[]> {
+    checkOption(
+      Array.isArray(keys) && keys.length <= MAX_KEYS,
+      `getRemainingAll takes a list of at most ${MAX_KEYS} keys.`,
+    )
+    const looks = await Promise.all(keys.map((key) => this.#call(key, { ...options, rate: 0 })))
+    const { lookAll } = await import('./check/look-all.ts')
+    return lookAll(this.#checker, looks, options.tx)
   }
 
   /**

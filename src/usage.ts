@@ -1,10 +1,11 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../schema/index.ts'
-import type { Limiter } from './algorithms/algorithm.ts'
+import type { Limiter, StoredLimiter } from './algorithms/algorithm.ts'
 import { paramsAt } from './algorithms/limiter.ts'
 import { usageOf } from './check/answer.ts'
 import type { Usage } from './check/results.ts'
 import { SHIPPED_TABLES } from './check/setup.ts'
+import { type Reading, usageByPlan } from './check/usage-by-plan.ts'
 import type { Database } from './database/database.ts'
 import { execute, runOnce } from './database/run.ts'
 import { RatelimitError } from './errors.ts'
@@ -18,8 +19,9 @@ import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts
 export interface UsageOptions {
   /** The prefix of the limiter whose keys are listed. */
   readonly prefix: string
-  /** The limit by which the rows are read. */
+  /** The limit by which all rows are read. */
   readonly limiter: Limiter
+  readonly limiterOf?: never
   /** How many keys at most. Default: `10`. */
   readonly top?: number
   /** Whether to read the durable table, which holds quotas. Default: `true`. */
@@ -30,14 +32,37 @@ export interface UsageOptions {
   readonly clock?: () => Date
 }
 
+/** What to look for, each key under its own plan. */
+export interface PlanUsageOptions extends Omit<UsageOptions, 'limiter' | 'limiterOf'> {
+  readonly limiter?: never
+  /** The limit of a key: its customer's plan. */
+  readonly limiterOf: (key: string) => Limiter
+}
+
 /** A key and what it has used. */
 export interface KeyUsage extends Usage {
   /** As it is stored: with `hashKeys`, the hash. */
   readonly key: string
+  readonly isOther?: never
+}
+
+/** A key whose row is of another algorithm or period than the limiter's: the limiter cannot read it. */
+export interface OtherUsage {
+  readonly key: string
+  readonly isOther: true
+  /** What the row has counted; 0 if it counts what is left. */
+  readonly used: number
+  readonly limit?: never
+  readonly remaining?: never
+  readonly reset?: never
+  readonly start?: never
 }
 
 /**
  * The keys of a prefix that have used most, for people to look at. Keys that have used nothing are left out.
+ *
+ * With `limiterOf` each key is read under its own plan, a thousand rows at a time. With one `limiter`, keys on
+ * plans of another algorithm or period are in the list with `isOther: true`.
  *
  * It reads every row of the prefix, takes no lock and writes nothing.
  *
@@ -57,31 +82,52 @@ export interface KeyUsage extends Usage {
  * }
  * ```
  */
-export async function usage(db: Database, options: UsageOptions): Promise<KeyUsage[]> {
-  const { prefix, limiter, top = 10, durable = true, tables = SHIPPED_TABLES, clock } = options
+export function usage(db: Database, options: PlanUsageOptions): Promise<KeyUsage[]>
+export function usage(db: Database, options: UsageOptions): Promise<(KeyUsage | OtherUsage)[]>
+export async function usage(
+  db: Database,
+  options: UsageOptions | PlanUsageOptions,
+): Promise<(KeyUsage | OtherUsage)[]> {
+  const { prefix, limiter, limiterOf, top = 10, durable = true, tables = SHIPPED_TABLES, clock } = options
   checkPrefix(prefix)
-  checkLimiter(limiter)
-  checkOption(limiter.stored, 'usage needs a limit to read the rows by.')
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
-  const injected = clock ? readClock(clock) : null
-  const isInjected = injected !== null
-  const name = `usage ${limiter.algorithm.name} ${limiter.startsFull} ${isInjected}`
-  const statement = kept(statementsOf(table), name, () => usageStatement(table, limiter, isInjected))
-  let time = injected ?? Date.now()
+  const reading = { db, table, prefix, top, clock: clock ? readClock(clock) : null }
+  if (limiterOf === undefined) {
+    checkLimiter(limiter)
+    checkOption(limiter.stored, 'usage needs a limit to read the rows by.')
+    return usageUnder(reading, limiter)
+  }
+  checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
+  checkOption(limiter === undefined, 'usage takes limiter or limiterOf, not both.')
+  return usageByPlan(reading, limiterOf)
+}
+
+async function usageUnder(
+  { db, table, prefix, top, clock }: Reading,
+  limiter: StoredLimiter,
+): Promise<(KeyUsage | OtherUsage)[]> {
+  const name = `usage ${limiter.algorithm.name} ${limiter.startsFull} ${clock !== null}`
+  const statement = kept(statementsOf(table), name, () => usageStatement(table, limiter, clock !== null))
+  let time = clock ?? Date.now()
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const params = paramsAt(limiter, time)
-    const rows = await runOnce(db, statement, { prefix, top, clock: injected }, params)
-    const found = rows.map((row) => ({
-      key: String(row['key']),
-      snapshot: { now: Number(row['now']), state: stateIn(row, limiter), params },
-    }))
-    const read = () => found.map(({ key, snapshot }) => ({ key, ...usageOf(limiter, snapshot) }))
+    const { periodStart = 0 } = params
+    const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
+    const rows = await runOnce(db, statement, { prefix, top, clock, previousStart }, params)
+    const read = () =>
+      rows.map((row): KeyUsage | OtherUsage => {
+        const key = String(row['key'])
+        if (row['like'] !== true) return { key, used: Number(row['used']), isOther: true }
+        const snapshot = { now: Number(row['now']), state: stateIn(row, limiter), params }
+        return { key, ...usageOf(limiter, snapshot) }
+      })
     if (!limiter.periodAt) return read()
     // Rows of other periods than the guessed one are not found. If none is found, ask the database for its
     // time.
-    const now = found[0]?.snapshot.now ?? injected ?? (await databaseClock(db))
-    if (limiter.periodAt(now).start === params['periodStart']) return read()
+    const [first] = rows
+    const now = first ? Number(first['now']) : (clock ?? (await databaseClock(db)))
+    if (limiter.periodAt(now).start === periodStart) return read()
     time = now
   }
   throw new RatelimitError('DATABASE', "The database's clock jumped from one period to another and back.")

@@ -51,6 +51,20 @@ export class Parameters {
   }
 }
 
+/** Parameters of which those of a limiter are columns: each row is read under a limiter of its own. */
+export class RowParameters extends Parameters {
+  readonly #columns: ReadonlySet<string>
+
+  constructor(columns: readonly string[]) {
+    super()
+    this.#columns = new Set(columns)
+  }
+
+  override number(parameter: string): SQL<number> {
+    return this.#columns.has(parameter) ? name(parameter) : super.number(parameter)
+  }
+}
+
 /** A name in SQL: of a column, a CTE or a level; `of` is what the column belongs to. */
 export function name(text: string, of?: string): SQL<number> {
   return of === undefined ? sql`${sql.identifier(text)}` : sql`${sql.identifier(of)}.${sql.identifier(text)}`

@@ -88,13 +88,17 @@ export function nextRow(
     ...forEach(STATE_COLUMNS, (column) =>
       toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),
     ),
-    expiresAt: toColumn('expiresAt', startsFull ? onGrid(algorithm.sql.expiresAt(next, params)) : MAX_TIME),
+    expiresAt: toColumn(
+      'expiresAt',
+      startsFull ? onGrid(algorithm.sql.expiresAt(next, params), parameters) : MAX_TIME,
+    ),
   }
+}
 
-  function onGrid(time: SQL<number>): SQL<number> {
-    const grid = parameters.number('expiryGridMs')
-    return sql<number>`least(ceil((${time}) / ${grid}) * ${grid}, ${MAX_TIME})`
-  }
+/** The time at which a row expires: rounded up, so that most updates leave it as it is. */
+export function onGrid(time: SQL<number>, parameters: Parameters): SQL<number> {
+  const grid = parameters.number('expiryGridMs')
+  return sql<number>`least(ceil((${time}) / ${grid}) * ${grid}, ${MAX_TIME})`
 }
 
 /** By how much more is reserved. What is settled is no longer reserved, if it was in the same window. */

@@ -1,16 +1,30 @@
-import { eq, sql } from 'drizzle-orm'
+import { and, asc, eq, gt, isNotNull, isNull, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, name, Parameters } from './builder.ts'
-import { rowColumns } from './columns.ts'
-import { answerColumns } from './decided.ts'
-import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
+import { builder, name, Parameters, RowParameters } from './builder.ts'
+import { forEach, fromColumn, rowColumns, STATE_COLUMNS } from './columns.ts'
+import { answerColumns, onGrid } from './decided.ts'
+import { advanced, BY_ITSELF, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
 
-/** The statement that finds the `top` keys of a prefix that have used most. */
+/** How many keys of a prefix are read at once under limits of their own. */
+export const MAX_PAGE = 1_000
+
+/**
+ * The statement that finds the `top` keys of a prefix that have used most.
+ *
+ * It also finds rows of other algorithms and periods until they expire. They rank by their counts.
+ */
 export function usageStatement(table: RateLimitTable, rules: Rules, injectedClock: boolean): Statement {
+  const { algorithm } = rules
   const parameters = new Parameters()
-  const columns = { key: sql`${table.key}`.as('key'), ...rowColumns(table, rules.algorithm) }
+  const columns = {
+    key: sql`${table.key}`.as('key'),
+    counted: fromColumn('count', table.count).as('counted'),
+    expires: fromColumn('windowStart', table.expiresAt).as('expires'),
+    like: sql`${isLikeOwn(table, rules, parameters)}`.as('like'),
+    ...rowColumns(table, algorithm),
+  }
   const stored = builder
     .select(columns)
     .from(table)
@@ -18,15 +32,86 @@ export function usageStatement(table: RateLimitTable, rules: Rules, injectedCloc
   const rows: Level = { source: sql`(${stored.getSQL()}) as stored`, columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const states = advanced(rules, rows, clock, parameters, { keepHolds: true })
-  const params = paramsOf(rules.algorithm, parameters)
-  const { source } = level('used', states, { used: rules.algorithm.sql.used(stateOf(), name('now'), params) })
-  const answer = ['key', ...answerColumns(rules.algorithm).filter((column) => column !== 'granted')]
+  const used = algorithm.sql.used(stateOf(), name('now'), paramsOf(algorithm, parameters))
+  const { source } = level('used', states, {
+    used: sql`case when ${name('like')} then ${used} else coalesce(counted, 0) end`,
+  })
+  const answer = ['key', 'used', 'like', ...stateColumns(rules)]
   return parameters.render(
-    sql`select ${sql.join(
-      answer.map((column) => name(column)),
-      sql`, `,
-    )} from ${source}
-      where holds and used > ${sql.raw(String(rules.algorithm.tolerance))}
+    sql`select ${listed(answer)} from ${source}
+      where case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}
+        else expires > now and counted is distinct from 0 end
       order by used desc, key asc limit ${parameters.number('top')}::bigint`,
+  )
+}
+
+/** Whether the row is of this algorithm, and of a period of this limiter. */
+function isLikeOwn(table: RateLimitTable, rules: Rules, parameters: Parameters): SQL {
+  const { columns, emptyColumns, kind } = rules.algorithm
+  return sql`${and(
+    ...columns.map((column) => isNotNull(table[column])),
+    ...emptyColumns.map((column) => isNull(table[column])),
+    ...(kind === 'window' ? [isOfPeriod(table, rules, parameters)] : []),
+  )}`
+}
+
+/** The present or the last period of a calendar, or a window of the same length as the limiter's. */
+function isOfPeriod(table: RateLimitTable, { algorithm }: Rules, parameters: Parameters): SQL {
+  const raw = forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]))
+  if (algorithm.applies) {
+    return sql`${raw.windowStart} in (${parameters.number('periodStart')}, ${parameters.number('previousStart')})`
+  }
+  const expires = algorithm.sql.expiresAt(raw, paramsOf(algorithm, parameters))
+  return sql`${fromColumn('windowStart', table.expiresAt)} = ${onGrid(expires, parameters)}`
+}
+
+/** The statement that finds a page of a prefix's keys, after a key. */
+export function keysStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  const rest = and(eq(table.prefix, parameters.text('prefix')), gt(table.key, parameters.text('after')))
+  const keys = builder
+    .select({ key: table.key })
+    .from(table)
+    .where(rest)
+    .orderBy(asc(table.key))
+    .limit(MAX_PAGE)
+  return parameters.render(keys.getSQL())
+}
+
+/** The numbers of a limiter that a look uses. */
+export function lookParams({ algorithm }: Rules): readonly string[] {
+  return ['limit', 'periodMs', ...algorithm.params]
+}
+
+/** The statement that looks at keys whose limiters have one algorithm and different numbers. */
+export function lookEachStatement(table: RateLimitTable, rules: Rules, injectedClock: boolean): Statement {
+  const numbers = lookParams(rules)
+  const parameters = new RowParameters(numbers)
+  const columns = rowColumns(table, rules.algorithm)
+  const row = builder
+    .select(columns)
+    .from(table)
+    .where(sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = call.key`)
+  const arrays = [parameters.array('key', 'text'), ...numbers.map((each) => parameters.array(each, 'float8'))]
+  const calls = ['key', ...numbers, 'place']
+  const rows: Level = {
+    source: sql`unnest(${sql.join(arrays, sql`, `)}) with ordinality as call (${listed(calls)})
+      cross join lateral (${row.getSQL()} ${BY_ITSELF}) as stored`,
+    columns: ['place', ...numbers, ...Object.keys(columns)],
+  }
+  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
+  const states = advanced(rules, rows, clock, parameters, { keepHolds: true })
+  const answer = ['place', 'holds', ...stateColumns(rules)]
+  return parameters.render(sql`select ${listed(answer)} from ${states.source}`)
+}
+
+function stateColumns({ algorithm }: Rules): readonly string[] {
+  return answerColumns(algorithm).filter((column) => column !== 'granted')
+}
+
+function listed(columns: readonly string[]): SQL {
+  return sql.join(
+    columns.map((column) => name(column)),
+    sql`, `,
   )
 }

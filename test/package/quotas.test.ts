@@ -7,6 +7,7 @@ import {
   type KeyUsage,
   type Limiter,
   type LimitResult,
+  type OtherUsage,
   Ratelimit,
   type RatelimitConfig,
   rateLimitDurable,
@@ -229,9 +230,13 @@ describe('what the page says', () => {
   test('thresholds, dry runs, and pages for people', async () => {
     const { upload, page, uploads } = await block<{
       upload(org: string, megabytes: number): Promise<{ crossed: readonly number[]; wouldDeny: boolean }>
-      page(
-        org: string,
-      ): Promise<{ used: number; limit: number; start?: number; reset: number; biggest: KeyUsage[] }>
+      page(org: string): Promise<{
+        used: number
+        limit: number
+        start?: number
+        reset: number
+        biggest: (KeyUsage | OtherUsage)[]
+      }>
       uploads: Ratelimit
     }>('Knowing what is used')
     expect(await upload('small', 10)).toEqual({ crossed: [], wouldDeny: false })
@@ -256,7 +261,12 @@ describe('what the page says', () => {
       anchored: calendarWindow(1000, 'month', { anchor: new Date('2026-02-20T00:00:00Z') }),
     }
     for (const [key, limiter] of Object.entries(others)) await uploads.limit(key, { rate: 500, limiter })
-    expect((await page('big')).biggest.map(({ key }) => key)).toEqual(['big', 'small'])
+    expect((await page('big')).biggest.map(({ key, isOther = false }) => [key, isOther])).toEqual([
+      ['big', false],
+      ['anchored', true],
+      ['window', true],
+      ['small', false],
+    ])
     for (const [key, limiter] of Object.entries(others)) {
       expect(await uploads.getRemaining(key, { limiter })).toMatchObject({ used: 500 })
       await uploads.limit(key, { rate: 500, limiter })

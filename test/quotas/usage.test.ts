@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { Ratelimit, type RatelimitConfig, rateLimitTables, usage } from '../../src/index.ts'
+import { type Limiter, Ratelimit, type RatelimitConfig, rateLimitTables, usage } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './ten.ts'
+import { HOUR_MS, JANUARY, kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const DURABLE = { durable: true } as const
@@ -89,18 +89,149 @@ test('a prefix is a whole one', async () => {
   expect(await keys()).toEqual(['a'])
 })
 
-test.each(kinds)('rows of another algorithm are not read, $name', async ({ algorithm, limiter }) => {
-  const { quota, keys } = await usedBy({}, limiter)
-  for (const kind of kinds) await quota.limit(kind.name, { limiter: kind.limiter })
-  const own = kinds.filter((kind) => kind.algorithm === algorithm).map(({ name }) => name)
-  expect((await keys()).toSorted()).toEqual(own.toSorted())
+test.each(kinds)('rows of another algorithm are marked, $name', async ({ algorithm, limiter }) => {
+  const { quota, find } = await usedBy({}, limiter)
+  for (const kind of kinds) await quota.limit(kind.name, { limiter: kind.limiter, rate: 3 })
+  const found = await find()
+  expect(found).toHaveLength(kinds.length)
+  for (const { key, isOther, ...rest } of found) {
+    const kind = kinds.find(({ name }) => name === key)
+    if (kind?.algorithm === algorithm) expect(rest).toEqual(await quota.getRemaining(key))
+    // A bucket does not say what was used.
+    else
+      expect({ isOther, ...rest }).toEqual({ isOther: true, used: kind?.keeps === 'what was used' ? 3 : 0 })
+  }
+})
+
+test('rows of another algorithm rank by their counts', async () => {
+  const { quota, find } = await usedBy({ a: 2, d: 6 })
+  for (const [key, rate] of Object.entries({ b: 3, c: 7 })) {
+    await quota.limit(key, { rate, limiter: TEN['calendar month'] })
+  }
+  await quota.limit('e', { rate: 9, limiter: TEN['interval bucket'] })
+  const found = (await find()).map(({ key, used, isOther = false }) => [key, used, isOther])
+  expect(found).toEqual([
+    ['c', 7, true],
+    ['d', 6, false],
+    ['b', 3, true],
+    ['a', 2, false],
+    ['e', 0, true],
+  ])
+  expect((await find({ top: 1 })).map(({ key }) => key)).toEqual(['c'])
+})
+
+test('rows of another algorithm that have expired are absent', async () => {
+  const { clock, quota, keys } = await usedBy({})
+  await quota.limit('month', { limiter: TEN['calendar month'] })
+  clock.ms = JANUARY.end - 1
+  expect(await keys()).toEqual(['month'])
+  // A row lasts for an eighth of its period longer.
+  clock.advance((745 * HOUR_MS) / 8)
+  expect(await keys()).toEqual([])
+})
+
+test('rows of another period are marked', async () => {
+  const [month, week] = [TEN['calendar month'], calendarWindow(10, 'week')]
+  const anchor = new Date('2025-12-15T00:00:00Z')
+  const anchored = calendarWindow(10, 'month', { anchor })
+  const { quota, find } = await usedBy({ a: 3 }, month)
+  await quota.limit('anchored', { limiter: anchored, rate: 7 })
+  expect(await find()).toMatchObject([
+    { key: 'anchored', used: 7, isOther: true },
+    { key: 'a', used: 3, limit: 10 },
+  ])
+  expect(await find({ limiter: week })).toMatchObject([
+    { key: 'anchored', used: 7, isOther: true },
+    { key: 'a', used: 3, isOther: true },
+  ])
 })
 
 test('a bucket that starts partly filled has used nothing of the rows that are not its own', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 })
   const { quota, find } = await usedBy({ a: 1 }, limiter)
   await quota.limit('fixed', { limiter: TEN['fixed window'] })
-  expect(await find()).toMatchObject([{ key: 'a', used: 7 }])
+  expect(await find()).toMatchObject([
+    { key: 'a', used: 7 },
+    { key: 'fixed', used: 1, isOther: true },
+  ])
+})
+
+describe('limiterOf', () => {
+  const anchored = (day: number) =>
+    calendarWindow(10 * day, 'month', { anchor: new Date(Date.UTC(2025, 11, day)) })
+  const plans: Record<string, Limiter> = {
+    ...Object.fromEntries(
+      kinds.flatMap(({ name, limiter, of }) => [
+        [name, limiter],
+        [`${name}, larger`, of(25, '1h').limiter],
+      ]),
+    ),
+    ...Object.fromEntries([3, 14, 27].map((day) => [`from the ${day}th`, anchored(day)])),
+    'partly filled': Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 }),
+    enterprise: Ratelimit.unlimited(),
+  }
+  const limiterOf = (key: string) => plans[key] ?? Ratelimit.fixedWindow(0, '1d')
+
+  test('reads each key under its own plan', async () => {
+    const { clock, quota, prefix } = await usedBy({})
+    for (const [place, [key, limiter]] of Object.entries(plans).entries()) {
+      await quota.limit(key, { limiter, rate: 1 + (place % 4), force: true })
+    }
+    for (const laterMs of [0, HOUR_MS / 2, 5 * HOUR_MS]) {
+      clock.advance(laterMs)
+      const looks = await Promise.all(
+        Object.entries(plans).map(async ([key, limiter]) => ({
+          key,
+          ...(await quota.getRemaining(key, { limiter })),
+        })),
+      )
+      const expected = looks
+        .filter(({ used }) => used > 0)
+        .toSorted((one, other) => other.used - one.used || (one.key < other.key ? -1 : 1))
+      const options = { prefix, limiterOf, clock: clock.now }
+      expect(await usage(database.db, { ...options, top: 100 })).toEqual(expected)
+      expect(await usage(database.db, { ...options, top: 3 })).toEqual(expected.slice(0, 3))
+    }
+  })
+
+  test('leaves out what is over under its plan, and what is not of its plan', async () => {
+    const { clock, quota, prefix } = await usedBy({})
+    await quota.limit('a', { limiter: TEN['fixed window'] })
+    const under = (limiter: Limiter) =>
+      usage(database.db, { prefix, limiterOf: () => limiter, clock: clock.now })
+    expect(await under(TEN['fixed window'])).toHaveLength(1)
+    expect(await under(TEN['calendar month'])).toEqual([])
+    clock.advance(10 * HOUR_MS)
+    expect(await under(TEN['fixed window'])).toEqual([])
+  })
+
+  test('reads all pages', async () => {
+    const { clock, prefix } = await usedBy({})
+    await database.script(`insert into rate_limit_durable (prefix, key, count, window_start, expires_at)
+      select '${prefix}', 'key ' || i, i, to_timestamp(${clock.ms} / 1000), 'infinity' from generate_series(1, 2500) i`)
+    const { db, statements } = watch(database.db)
+    const limiter = Ratelimit.fixedWindow(10_000, '1d')
+    const found = await usage(db, { prefix, limiterOf: () => limiter, top: 2500, clock: clock.now })
+    expect(found.map(({ used }) => used)).toEqual(Array.from({ length: 2500 }, (_, i) => 2500 - i))
+    expect(statements).toHaveLength(6)
+  })
+
+  test.each([
+    ['both', { limiter: TEN['fixed window'], limiterOf } as never, 'INVALID_OPTION'],
+    ['what is no function', { limiterOf: 1 as never }, 'INVALID_OPTION'],
+  ])('%s is refused', async (_, options, code) => {
+    await expect(
+      usage(database.db, { prefix: 'refused', ...(options as { limiterOf: never }) }),
+    ).rejects.toMatchObject({
+      code,
+    })
+  })
+
+  test('what gives no limit is refused', async () => {
+    const { prefix } = await usedBy({ a: 1 })
+    const found = usage(database.db, { prefix, limiterOf: () => ({}) as never })
+    await expect(found).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  })
 })
 
 test('rows that limitAll has made and given up are none', async () => {
@@ -217,15 +348,15 @@ describe.runIf(hasServer())('a calendar, where the clock of this machine is wron
   })
 
   test.each([
-    { wrong: 'two years behind', byMs: -2 * YEAR_MS },
-    { wrong: 'two years ahead', byMs: 2 * YEAR_MS },
-  ])('does not find the period that it takes for now, $wrong', async ({ byMs }) => {
+    { wrong: 'two years behind', byMs: -2 * YEAR_MS, marked: [] },
+    { wrong: 'two years ahead', byMs: 2 * YEAR_MS, marked: [{ key: 'then', used: 9, isOther: true }] },
+  ])('does not read the period that it takes for now, $wrong', async ({ byMs, marked }) => {
     const { prefix, config } = await usedBy({}, limiter)
     const right = Date.now()
     const then = new Ratelimit({ ...config, clock: () => new Date(right + byMs) })
     await then.limit('then', { rate: 9 })
     vi.spyOn(Date, 'now').mockImplementation(() => right + byMs)
-    expect(await usage(database.db, { prefix, limiter })).toEqual([])
+    expect(await usage(database.db, { prefix, limiter })).toEqual(marked)
   })
 })
 

@@ -8,6 +8,8 @@
 -- $8: top
 select
   "key",
+  "used",
+  "like",
   "now",
   "tokens",
   "last_refill"
@@ -15,18 +17,27 @@ from
   (
     select
       "key",
+      "counted",
+      "expires",
+      "like",
       "holds",
       "now",
       "tokens",
       "last_refill",
-      $4::float8 - least(
-        "tokens" + floor(("now" - "last_refill") / $7::float8) * $7::float8 * $5::float8 / $6::float8,
-        $4::float8
-      ) as "used"
+      case
+        when "like" then $4::float8 - least(
+          "tokens" + floor(("now" - "last_refill") / $7::float8) * $7::float8 * $5::float8 / $6::float8,
+          $4::float8
+        )
+        else coalesce(counted, 0)
+      end as "used"
     from
       (
         select
           "key",
+          "counted",
+          "expires",
+          "like",
           "holds",
           case
             when holds then greatest("clock", "last_refill")
@@ -44,6 +55,9 @@ from
           (
             select
               "key",
+              "counted",
+              "expires",
+              "like",
               "tokens",
               "last_refill",
               "clock",
@@ -54,6 +68,9 @@ from
               (
                 select
                   "key",
+                  "counted",
+                  "expires",
+                  "like",
                   "tokens" as "tokens",
                   round(date_part('epoch', "last_refill") * 1000) as "last_refill",
                   floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
@@ -61,6 +78,17 @@ from
                   (
                     select
                       "key" as "key",
+                      (
+                        case
+                          when "count" < 0 then 0
+                          else "count"
+                        end
+                      )::float8 as "counted",
+                      round(date_part('epoch', "expires_at") * 1000) as "expires",
+                      (
+                        "rate_limit_ephemeral"."tokens" is not null
+                        and "rate_limit_ephemeral"."last_refill" is not null
+                      ) as "like",
                       "tokens" as "tokens",
                       "last_refill" as "last_refill"
                     from
@@ -81,8 +109,12 @@ from
       0
   ) as "used"
 where
-  holds
-  and used > 1e-9
+  case
+    when "like" then holds
+    and used > 1e-9
+    else expires > now
+    and counted is distinct from 0
+  end
 order by
   used desc,
   key asc

@@ -1,0 +1,59 @@
+import type { Connection } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import { retrying } from '../database/retry.ts'
+import { applies, askToLook } from '../runtime/ask.ts'
+import type { Call, Decision, Request } from '../runtime/call.ts'
+import { decideOne } from '../runtime/decide-one.ts'
+import { usageOf } from './answer.ts'
+import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
+import type { Usage } from './results.ts'
+
+const ONCE = { length: 1 }
+
+/** Looks at the keys of all calls, which have one limiter, in one statement. Answers in their order. */
+export async function lookAll(
+  checker: Checker,
+  calls: readonly Call[],
+  tx: Database | undefined,
+): Promise<Usage[]> {
+  const joined = checker.joined(tx)
+  const requests = [...new Map(calls.filter(isRequest).map((call) => [call.key, call])).values()]
+  const decisions = await decisionsOn(requests, checker, joined)
+  return calls.map((call) => {
+    const decision = decisions.get(call.key) ?? unlimitedOutcome(call, checker.clockMs()).decision
+    return usageOf(call.limiter, decision)
+  })
+}
+
+async function decisionsOn(
+  requests: readonly Request[],
+  checker: Checker,
+  joined: Connection | undefined,
+): Promise<ReadonlyMap<string, Decision>> {
+  if (requests.length === 0) return new Map()
+  if (joined) return look(requests, checker, joined)
+  // A look has no effect that could be unknown.
+  const isCharging = () => false
+  return checker.beside(async () => {
+    await checker.config.ensureTables?.()
+    return retrying(() => look(requests, checker, checker.config.home))
+  }, isCharging)
+}
+
+async function look(
+  requests: readonly Request[],
+  { config: { table, namespace } }: Checker,
+  connection: Connection,
+): Promise<ReadonlyMap<string, Decision>> {
+  const asking = { connection, table, namespace, commit: 'as the session' } as const
+  const asked = requests.map((request) => ({ request, calls: ONCE }))
+  const answers = await askToLook(asking, asked)
+  const found = new Map<string, Decision>()
+  for (const [place, one] of asked.entries()) {
+    const answer = answers[place]
+    // The guess of the calendar period was wrong.
+    const decision = answer && applies(one, answer) ? answer : undefined
+    found.set(one.request.key, decision ?? (await decideOne(asking, one)))
+  }
+  return found
+}
