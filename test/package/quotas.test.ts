@@ -12,6 +12,7 @@ import {
   type RatelimitConfig,
   rateLimitDurable,
   rateLimitEphemeral,
+  type Usage,
   type UsageOptions,
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
@@ -151,6 +152,20 @@ describe('what the page says', () => {
     expect(await stored('plans', 'org')).toBe(70)
     at('2026-04-01T00:00:00Z')
     expect(await left()).toBe(100)
+  })
+
+  test('plans: a bucket keeps what is left, and once it was swept it is new', async () => {
+    const small = Ratelimit.tokenBucket(1, '1h', 10)
+    const large = Ratelimit.tokenBucket(1, '1h', 100)
+    const quota = new Ratelimit({ db: app.db, limiter: small, prefix: 'bucket plans', durable: true })
+    await quota.limit('org')
+    expect(await quota.getRemaining('org', { limiter: large })).toMatchObject({ remaining: 9, used: 91 })
+    at('2026-03-12T12:00:00Z')
+    // Full by the small plan, and 48 hours later by the large one.
+    expect(await quota.getRemaining('org')).toMatchObject({ remaining: 10 })
+    expect(await quota.getRemaining('org', { limiter: large })).toMatchObject({ remaining: 57 })
+    expect(await quota.cleanup()).toBe(1)
+    expect(await quota.getRemaining('org', { limiter: large })).toMatchObject({ remaining: 100 })
   })
 
   test('a debt ends with its period, or is paid back by refills', async () => {
@@ -316,6 +331,26 @@ describe('the cookbook', () => {
     expect(await report({ ...org, since: new Date(monthsEnd + 1) }, 1)).toBe(998)
     at(monthsEnd + 2)
     expect(await report({ ...org, since: new Date(monthsEnd + 1) }, 1)).toBe(999)
+  })
+
+  test('a bucket that keeps what was used', async () => {
+    type Size = 'team' | 'business'
+    const { exported, move, left } = await block<{
+      exported: Ratelimit
+      move(org: string, from: Size, to: Size): Promise<void>
+      left(org: string, plan: Size): Promise<Usage>
+    }>('A bucket that keeps what was used')
+    for (const [key, used] of Object.entries({ one: 1, all: 10, none: 0, debt: 12 })) {
+      await exported.limit(key, { rate: used, force: true })
+      await move(key, 'team', 'business')
+      expect(await left(key, 'business')).toMatchObject({ used })
+      await move(key, 'business', 'team')
+      expect(await left(key, 'team')).toMatchObject({ used })
+    }
+    await newOrg('moved', 'team', '2026-01-01T00:00:00Z')
+    await move('moved', 'team', 'business')
+    const [org] = await app.db.select().from(app.orgs).where(eq(app.orgs.id, 'moved'))
+    expect(org).toMatchObject({ plan: 'business' })
   })
 
   test('LLM tokens with reserve and commit', async () => {
