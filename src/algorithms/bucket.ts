@@ -15,7 +15,10 @@ export function checkAmounts(amounts: Readonly<Record<string, unknown>>): void {
     typeof amount === 'number' && amount >= MIN_AMOUNT && amount <= Number.MAX_SAFE_INTEGER
   if (Object.values(amounts).every(isAmount)) return
   const names = Object.keys(amounts).join(' and ')
-  throw new RatelimitError('INVALID_LIMIT', `${names} must be numbers from 0.000001 to 2^53 - 1.`)
+  throw new RatelimitError(
+    'INVALID_LIMIT',
+    `${names} must be numbers from 0.000001 to 2^53 - 1; only a window can count without a limit.`,
+  )
 }
 
 /**

@@ -74,16 +74,18 @@ function settledNumber({ count, prevCount }: Numbers<'count' | 'prevCount'>): nu
 }
 
 /** The longest of each, so that how far ahead a row may be does not depend on the guessed period. */
-const MAX_HOURS = { day: 25, week: 169, month: 745, year: 8785 }
+const MAX_HOURS = { minute: 1 / 60, hour: 1, day: 25, week: 169, month: 745, year: 8785 }
 const HOUR_MS = 3_600_000
 
 /**
- * `tokens` in each period of the calendar in a time zone, or in each one counted from an anchor: a
- * subscription's start.
+ * `tokens` in each period of the calendar, from a minute to a year, in a time zone, or in each one counted from
+ * an anchor: a subscription's start.
  *
  * A month from the 31st begins on the last day of a shorter month, and on the 31st again after it. A local
  * time that does not exist moves forward; of a time that exists twice the first is used. Weeks begin on
- * Monday.
+ * Monday. Hours and minutes have their length on each day: an hour that clocks show twice is two hours.
+ *
+ * `tokens: Infinity` counts and never denies.
  *
  * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or zone, and for an anchor
  * that is not a date or lies more than a hundred years away.

@@ -41,6 +41,7 @@ const algorithm: Algorithm<'count' | 'windowStart', never> = {
 
 /**
  * `tokens` in each `window`. The first call opens a window. At its end it is over, and the next call opens one.
+ * `tokens: Infinity` counts and never denies.
  *
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
  */

@@ -5,7 +5,7 @@ import { Recent } from '../recent.ts'
 import type { Period, PeriodAt } from './algorithm.ts'
 
 /** The periods of the calendar. Weeks begin on Monday. */
-export type CalendarPeriod = 'day' | 'week' | 'month' | 'year'
+export type CalendarPeriod = 'minute' | 'hour' | 'day' | 'week' | 'month' | 'year'
 
 /** Where and when the periods of a calendar begin. */
 export interface CalendarOptions {
@@ -16,6 +16,9 @@ export interface CalendarOptions {
 }
 
 const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
+
+/** Periods of one length, which are no matter of local dates. */
+const LENGTHS_MS = { minute: 60_000, hour: 3_600_000 } as const
 
 /**
  * One function for each calendar, which remembers its last period. Plans that are made anew for each call share
@@ -32,7 +35,9 @@ export function periodsOf(
   period: CalendarPeriod,
   { timeZone = 'UTC', anchor }: CalendarOptions,
 ): { readonly periodAt: PeriodAt; readonly name: string } {
-  if (!Object.hasOwn(UNITS, period)) throw invalid("The period must be 'day', 'week', 'month' or 'year'.")
+  if (!Object.hasOwn(UNITS, period) && !Object.hasOwn(LENGTHS_MS, period)) {
+    throw invalid("The period must be 'minute', 'hour', 'day', 'week', 'month' or 'year'.")
+  }
   if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')
   const anchorMs = anchor === undefined ? undefined : readAnchor(anchor)
   const name = `${period} ${timeZone} ${anchorMs}`
@@ -42,8 +47,12 @@ export function periodsOf(
 }
 
 function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number | undefined): PeriodAt {
-  const unit = UNITS[period]
   if (!isTimeZone(timeZone)) throw invalid('timeZone must be a known IANA time zone.')
+  if (period === 'minute' || period === 'hour') {
+    const lengthMs = LENGTHS_MS[period]
+    return anchorMs === undefined ? clockPeriods(lengthMs, timeZone) : periodsFrom(anchorMs, lengthMs)
+  }
+  const unit = UNITS[period]
   const first = anchorMs === undefined ? ownAnchor(period) : localTime(anchorMs, timeZone)
   // Always counted from the first, so that the 31st comes again after a month that has none.
   const startOf = (n: number) => first.add({ [unit]: n }).toZonedDateTime(timeZone).epochMilliseconds
@@ -57,8 +66,34 @@ function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number 
   }
 }
 
+/** Periods of one length, counted from the anchor whatever clocks show. */
+function periodsFrom(anchorMs: number, lengthMs: number): PeriodAt {
+  return (time) => {
+    const start = anchorMs + Math.floor((time - anchorMs) / lengthMs) * lengthMs
+    return { start, end: start + lengthMs }
+  }
+}
+
+/**
+ * Periods that begin when clocks show a full hour, or minute. Where clocks are changed by a part of the period,
+ * one period ends and the next begins.
+ */
+function clockPeriods(lengthMs: number, timeZone: string): PeriodAt {
+  const zoned = (time: number) => Temporal.Instant.fromEpochMilliseconds(time).toZonedDateTimeISO(timeZone)
+  const offsetMs = (time: number) => zoned(time).offsetNanoseconds / 1e6
+  return (time) => {
+    const offset = offsetMs(time)
+    const { start, end } = periodsFrom(-offset, lengthMs)(time)
+    const isCut = (edge: number) => (offsetMs(edge) - offset) % lengthMs !== 0
+    // The last change before the next moment may be at this one.
+    const began = isCut(start) ? zoned(time + 1).getTimeZoneTransition('previous') : null
+    const ends = isCut(end) ? zoned(time).getTimeZoneTransition('next') : null
+    return { start: began?.epochMilliseconds ?? start, end: ends?.epochMilliseconds ?? end }
+  }
+}
+
 /** The calendar's own periods are those from the beginning of 1970, weeks from its first Monday. */
-function ownAnchor(period: CalendarPeriod): Temporal.PlainDateTime {
+function ownAnchor(period: keyof typeof UNITS): Temporal.PlainDateTime {
   return Temporal.PlainDateTime.from(period === 'week' ? '1970-01-05' : '1970-01-01')
 }
 

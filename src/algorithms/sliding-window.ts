@@ -118,7 +118,7 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
 
 /**
  * `tokens` in any `window`, approximately: the previous window's count fades linearly while the current one
- * runs.
+ * runs. `tokens: Infinity` counts and never denies.
  *
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
  */

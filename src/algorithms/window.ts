@@ -4,10 +4,10 @@ import type { Expression } from './algorithm.ts'
 
 /** @throws RatelimitError `INVALID_LIMIT` */
 export function checkTokens(tokens: number): void {
-  if (!Number.isSafeInteger(tokens) || tokens < 0) {
+  if ((!Number.isSafeInteger(tokens) || tokens < 0) && tokens !== Number.POSITIVE_INFINITY) {
     throw new RatelimitError(
       'INVALID_LIMIT',
-      'tokens must be a whole number from 0 to 2^53 - 1; 0 denies every call.',
+      'tokens must be a whole number from 0 to 2^53 - 1, or Infinity; 0 denies every call, Infinity none.',
     )
   }
 }

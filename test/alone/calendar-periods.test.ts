@@ -49,6 +49,8 @@ const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as 
 // Luxon counts on with them, and knows each zone's offset at a time; of two times, or none, that a local one
 // may mean it promises nothing.
 
+type LongPeriod = keyof typeof UNITS
+
 interface Calendar {
   readonly zone: string
   readonly period: CalendarPeriod
@@ -72,14 +74,33 @@ function timeOf(zone: string, local: number): number {
   return showing.length > 0 ? Math.min(...showing) : local - before
 }
 
-function later(local: number, period: CalendarPeriod, n: number): number {
+function later(local: number, period: LongPeriod, n: number): number {
   return DateTime.fromMillis(local, { zone: 'utc' })
     .plus({ [UNITS[period]]: n })
     .toMillis()
 }
 
+/** Hours and minutes: from where clocks show a full one, and from where they are changed by a part of one. */
+function shortPeriodOf({ zone, period, anchor }: Calendar, time: number): Period {
+  const length = period === 'hour' ? HOUR_MS : MINUTE_MS
+  const origin = anchor ?? -offsetAt(zone, time)
+  const full = origin + Math.floor((time - origin) / length) * length
+  const cuts = anchor === undefined ? (changes.get(zone) ?? []) : []
+  const starts = [full, full + length, ...cuts.filter((change) => shiftAt(zone, change) % length !== 0)]
+  return {
+    start: Math.max(...starts.filter((start) => start <= time)),
+    end: Math.min(...starts.filter((start) => start > time)),
+  }
+}
+
+function shiftAt(zone: string, change: number): number {
+  return offsetAt(zone, change) - offsetAt(zone, change - 1)
+}
+
 /** The latest start until then, and the earliest after it. */
-function periodOf({ zone, period, anchor }: Calendar, time: number): Period {
+function periodOf(calendar: Calendar, time: number): Period {
+  const { zone, period, anchor } = calendar
+  if (period === 'hour' || period === 'minute') return shortPeriodOf(calendar, time)
   const local = localAt(zone, time)
   const first =
     anchor === undefined
@@ -146,7 +167,7 @@ function anchorIn(zone: string, period: CalendarPeriod): fc.Arbitrary<number> {
     .tuple(timeOfChange(zone), fc.constantFrom('before', 'after'), fc.integer({ min: -30, max: 30 }))
     .map(([time, side, n]) => {
       const offset = offsetAt(zone, time + (side === 'before' ? -2 : 2) * DAY_MS)
-      return later(time + offset, period, n)
+      return later(time + offset, period === 'hour' || period === 'minute' ? 'day' : period, n)
     })
     .filter((local) => local > FROM_MS && local < TO_MS)
   return fc.oneof(
@@ -160,7 +181,7 @@ function anchorIn(zone: string, period: CalendarPeriod): fc.Arbitrary<number> {
 function situation(anchored: boolean): fc.Arbitrary<{ calendar: Calendar; time: number }> {
   const kind = fc.record({
     zone: fc.constantFrom(...zones),
-    period: fc.constantFrom('day', 'week', 'month', 'year'),
+    period: fc.constantFrom('minute', 'hour', 'day', 'week', 'month', 'year'),
   })
   return kind.chain(({ zone, period }) => {
     const anchor = anchored ? anchorIn(zone, period) : fc.constant(undefined)
@@ -373,6 +394,72 @@ describe('written out by hand:', () => {
       'Pacific/Apia',
       '2011-10-30T08:00-10:00',
       ['2011-11-30T08:00-10:00', '2011-12-31T08:00+14:00', '2012-01-30T08:00+14:00'],
+    ],
+    [
+      'hours that clocks skip or repeat are as long as others',
+      'hour',
+      'Europe/Berlin',
+      undefined,
+      ['2026-03-29T01:00+01:00', '2026-03-29T03:00+02:00', '2026-03-29T04:00+02:00'],
+    ],
+    [
+      'an hour that clocks show twice is two',
+      'hour',
+      'Europe/Berlin',
+      undefined,
+      ['2026-10-25T02:00+02:00', '2026-10-25T02:00+01:00', '2026-10-25T03:00+01:00'],
+    ],
+    [
+      'full hours at a quarter past',
+      'hour',
+      'Asia/Kathmandu',
+      undefined,
+      ['2026-01-01T00:15Z', '2026-01-01T01:15Z', '2026-01-01T02:15Z'],
+    ],
+    [
+      'half an hour where half an hour is repeated',
+      'hour',
+      'Australia/Lord_Howe',
+      undefined,
+      [
+        '2026-04-05T01:00+11:00',
+        '2026-04-05T01:30+10:30',
+        '2026-04-05T02:00+10:30',
+        '2026-04-05T03:00+10:30',
+      ],
+    ],
+    [
+      'half an hour where half an hour is skipped',
+      'hour',
+      'Australia/Lord_Howe',
+      undefined,
+      [
+        '2026-10-04T01:00+10:30',
+        '2026-10-04T02:30+11:00',
+        '2026-10-04T03:00+11:00',
+        '2026-10-04T04:00+11:00',
+      ],
+    ],
+    [
+      'hours from an anchor, whatever clocks show',
+      'hour',
+      'Australia/Lord_Howe',
+      '2026-04-05T00:10+11:00',
+      ['2026-04-05T01:10+11:00', '2026-04-05T01:40+10:30', '2026-04-05T02:40+10:30'],
+    ],
+    [
+      'minutes from an anchor',
+      'minute',
+      'UTC',
+      '2026-01-01T00:00:20.500Z',
+      ['2025-12-31T23:59:20.500Z', '2026-01-01T00:00:20.500Z', '2026-01-01T00:01:20.500Z'],
+    ],
+    [
+      'a minute after another while clocks are changed',
+      'minute',
+      'Europe/Berlin',
+      undefined,
+      ['2026-10-25T02:59+02:00', '2026-10-25T02:00+01:00', '2026-10-25T02:01+01:00'],
     ],
   ])('%s', (_, period, zone, anchor, starts) => {
     const calendar = { zone, period, anchor: anchor === undefined ? undefined : Date.parse(anchor) }

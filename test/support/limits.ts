@@ -194,12 +194,12 @@ function slidingWindowPlan(own: WindowNumbers): Plan {
 
 interface CalendarNumbers {
   readonly tokens: number
-  readonly period: 'day' | 'week' | 'month' | 'year'
+  readonly period: keyof typeof MAX_HOURS
   readonly timeZone: string
 }
 
 /** The longest of each, with the hour of a clock change. */
-const MAX_HOURS = { day: 25, week: 169, month: 745, year: 8785 } as const
+const MAX_HOURS = { minute: 1 / 60, hour: 1, day: 25, week: 169, month: 745, year: 8785 } as const
 
 function calendarWindowPlan(own: CalendarNumbers): Plan {
   const { tokens, period, timeZone: zone } = own
@@ -292,7 +292,7 @@ const anyGcra = fc
 
 const anyCalendar = fc.record({
   tokens: anyTokens,
-  period: fc.constantFrom('day', 'week', 'month', 'year'),
+  period: fc.constantFrom('minute', 'hour', 'day', 'week', 'month', 'year'),
   timeZone: fc.constantFrom('UTC', 'Europe/Berlin', 'Asia/Kathmandu'),
 })
 
