@@ -18,6 +18,7 @@ export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } fro
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
 export { type LimitRequest, Ratelimit } from './ratelimit.ts'
+export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './row-numbers.ts'
 export {
   type KeyUsage,
   type OtherUsage,

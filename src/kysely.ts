@@ -1,8 +1,12 @@
+import type { SQL } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
-import { type ColumnType, CompiledQuery, type Migration } from 'kysely'
+import { type ColumnType, CompiledQuery, type Migration, type RawBuilder, sql } from 'kysely'
 import type { RateLimitTables } from '../schema/index.ts'
+import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
 import { SHIPPED, shapeOf, storageSql, tableSql } from './database/ddl.ts'
+import * as rowNumbers from './row-numbers.ts'
+import { columnsOf } from './statements/row.ts'
 
 /** What a driver gives for `bigint`: pg and postgres.js a string, PGlite a number. */
 type Count = ColumnType<string | number | bigint | null, number | bigint | string | null | undefined>
@@ -126,4 +130,56 @@ function databaseOf(kysely: KyselyDatabase): Database {
     refreshMaterializedView: undefined,
   }
   return kysely.isTransaction ? { ...database, rollback: undefined } : database
+}
+
+/**
+ * What a row of either table has used under the limit, as an expression for a Kysely query of your own.
+ *
+ * @param table The name of the table in the query, or its alias.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
+ *
+ * @example
+ * ```ts
+ * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { type RateLimitDatabase, usedOf } from 'drizzle-ratelimit/kysely'
+ * import type { Kysely } from 'kysely'
+ *
+ * declare const db: Kysely<RateLimitDatabase & { orgs: { id: string } }>
+ * const used = usedOf('stored', calendarWindow(1000, 'month'))
+ * await db
+ *   .selectFrom('orgs')
+ *   .leftJoin('rate_limit_durable as stored', (join) =>
+ *     join.onRef('stored.key', '=', 'orgs.id').on('stored.prefix', '=', 'reports'),
+ *   )
+ *   .select(['orgs.id', used.as('used')])
+ *   .orderBy('used', 'desc')
+ *   .limit(20)
+ *   .execute()
+ * ```
+ */
+export function usedOf(table: string, limiter: Limiter, options?: rowNumbers.RowOptions): RawBuilder<number> {
+  return inKysely(rowNumbers.usedOf(columnsOf(table), limiter, options))
+}
+
+/** The whole units that a row has left under the limit; see {@link usedOf}. */
+export function remainingOf(
+  table: string,
+  limiter: Limiter,
+  options?: rowNumbers.RowOptions,
+): RawBuilder<number> {
+  return inKysely(rowNumbers.remainingOf(columnsOf(table), limiter, options))
+}
+
+/** The Unix milliseconds at which the limit of a row is whole again; see {@link usedOf}. */
+export function resetOf(
+  table: string,
+  limiter: Limiter,
+  options?: rowNumbers.RowOptions,
+): RawBuilder<number> {
+  return inKysely(rowNumbers.resetOf(columnsOf(table), limiter, options))
+}
+
+/** The numbers are written into the text. */
+function inKysely(expression: SQL<number>): RawBuilder<number> {
+  return sql<number>`${sql.raw(new PgDialect().sqlToQuery(expression.inlineParams()).sql)}`
 }

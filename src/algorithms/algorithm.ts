@@ -50,6 +50,8 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
   ): State
   /** The earliest time at which deleting the row loosens nothing. */
   expiresAt(state: State, params: Expressions<Param>): Expression
+  /** When an advanced state that has less than the limit is whole again. Default: when it expires. */
+  wholeAt?(state: State, params: Expressions<Param>): Expression
 }
 
 /**

@@ -86,6 +86,8 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
         windowStart,
       }),
       expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
+      wholeAt: ({ count, windowStart }, { periodMs }) =>
+        sql`${windowStart} + case when ${count} > 0 then 2 else 1 end * ${periodMs}`,
     },
     numbers: {
       fresh: (now) => ({ count: 0, prevCount: 0, windowStart: now }),

@@ -1,5 +1,4 @@
 import { and, isNull, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, Expression, StateColumn } from '../algorithms/algorithm.ts'
 
 // Between a row and the arithmetic: every number is double precision, every time is Unix milliseconds.
@@ -61,7 +60,7 @@ export function forEach<Name extends string, T>(
  * empty.
  */
 export function rowColumns(
-  table: RateLimitTable,
+  table: Readonly<Record<StateColumn, SQLWrapper>>,
   { columns, emptyColumns }: AnyAlgorithm,
 ): Record<string, SQL.Aliased> {
   const state = columns.map((column) => [SQL_NAMES[column], sql`${table[column]}`.as(SQL_NAMES[column])])

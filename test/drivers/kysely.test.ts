@@ -1,4 +1,5 @@
-import { fromKysely } from 'drizzle-ratelimit/kysely'
+import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { fromKysely, remainingOf, resetOf, usedOf } from 'drizzle-ratelimit/kysely'
 import type { Kysely } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { Ratelimit, RatelimitError } from '../../src/index.ts'
@@ -97,3 +98,46 @@ describe('in a Kysely transaction', () => {
     expect(await database.rows(`select * from rate_limit_ephemeral where prefix = 'built'`)).toEqual([])
   })
 })
+
+test('rows in a query of Kysely say what a look says', async () => {
+  const limiters = [
+    calendarWindow(10, 'month', { timeZone: 'Europe/Berlin' }),
+    Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 }),
+    Ratelimit.slidingWindow(Number.POSITIVE_INFINITY, '1h'),
+  ]
+  await database.script(
+    `create table customers (id text); insert into customers values ('a'), ('b'), ('new')`,
+  )
+  for (const [place, plan] of limiters.entries()) {
+    const clock = () => new Date('2026-03-10T12:00:00Z')
+    const prefix = `kysely ${place}`
+    const quota = new Ratelimit({ db: fromKysely(kysely), limiter: plan, prefix, durable: true, clock })
+    for (const [key, rate] of Object.entries({ a: 2, b: 7 })) await quota.limit(key, { rate, force: true })
+    const numbers = [usedOf, remainingOf, resetOf].map((of) => of('stored row', plan, { clock }))
+    const [used, remaining, reset] = numbers as [
+      (typeof numbers)[0],
+      (typeof numbers)[0],
+      (typeof numbers)[0],
+    ]
+    const rows = await (kysely as unknown as Kysely<Queried>)
+      .selectFrom('customers')
+      .leftJoin('rate_limit_durable as stored row', (join) =>
+        join.onRef('stored row.key', '=', 'customers.id').on('stored row.prefix', '=', prefix),
+      )
+      .select(['customers.id', used.as('used'), remaining.as('remaining'), reset.as('reset')])
+      .orderBy('customers.id')
+      .execute()
+    const looks = await quota.getRemainingAll(['a', 'b', 'new'])
+    expect(rows).toEqual(
+      ['a', 'b', 'new'].map((id, i) => {
+        const { used: amount, remaining: left, reset: at } = looks[i] ?? {}
+        return { id, used: amount, remaining: left, reset: at }
+      }),
+    )
+  }
+})
+
+interface Queried {
+  customers: { id: string }
+  rate_limit_durable: { prefix: string; key: string }
+}

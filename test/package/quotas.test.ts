@@ -30,8 +30,13 @@ vi.mock('drizzle-ratelimit', async (importOriginal) => {
       super({ ...timed, ...config })
     }
   }
+  type Reads = typeof original.usedOf
+  const read =
+    (of: Reads): Reads =>
+    (table, limiter, options) =>
+      of(table, limiter, { ...timed, ...options })
   const timedUsage = (db: Database, options: UsageOptions) => original.usage(db, { ...timed, ...options })
-  return { ...original, Ratelimit: TimedRatelimit, usage: timedUsage }
+  return { ...original, Ratelimit: TimedRatelimit, usage: timedUsage, usedOf: read(original.usedOf) }
 })
 
 /** The headings of all blocks, and of those that were run. */
@@ -535,6 +540,25 @@ describe('the cookbook', () => {
     at('2026-04-01T00:00:00Z')
     for (let messages = 0; messages < 80; messages++) await send('org')
     expect(await mails()).toEqual([...warnings, warnings[0]])
+  })
+
+  test('an admin page, sorted by the share that is used', async () => {
+    const { biggest, pages } = await block<{
+      biggest(page: number, size?: number): Promise<{ org: string; share: number }[]>
+      pages: Ratelimit
+    }>('An admin page, sorted by the share that is used')
+    await app.db.delete(app.orgs)
+    const uses = { a: 100, b: 900, c: 1000, d: 1200, e: 0 } as const
+    for (const [id, rate] of Object.entries(uses)) {
+      await newOrg(id, id === 'c' ? 'business' : 'team', '2026-01-01T00:00:00Z')
+      if (rate > 0) await pages.limit(id, { rate, force: true })
+    }
+    const shares = { d: 1.2, b: 0.9, c: 0.2, a: 0.1, e: 0 }
+    const sorted = Object.entries(shares).map(([org, share]) => ({ org, share }))
+    expect(await biggest(0)).toEqual(sorted)
+    expect(await biggest(1, 2)).toEqual(sorted.slice(2, 4))
+    at('2026-04-01T00:00:00Z')
+    expect((await biggest(0)).map(({ share }) => share)).toEqual([0, 0, 0, 0, 0])
   })
 })
 

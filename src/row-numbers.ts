@@ -1,0 +1,62 @@
+import type { SQL } from 'drizzle-orm'
+import type { Limiter } from './algorithms/algorithm.ts'
+import { type RowColumns, rowNumber, type Saying } from './statements/row.ts'
+import { checkLimiter, checkOption, readClock } from './validate.ts'
+
+export type { RowColumns }
+
+/** How rows are read in a query of your own. */
+export interface RowOptions {
+  /** The time, for tests. Default: the database's clock, read for each row. */
+  readonly clock?: () => Date
+}
+
+/**
+ * What a row of either table has used under the limit, as an expression for a Drizzle query of your own.
+ *
+ * Join by prefix and key. After a left join, a key without a row is a new one. Build the query when you run
+ * it, because it contains the calendar's present period. If the database's clock differs from this machine's by
+ * more than a period of the calendar, the expression is null.
+ *
+ * @param table The table, or an alias of it.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
+ *
+ * @example
+ * ```ts
+ * import { and, desc, eq } from 'drizzle-orm'
+ * import { rateLimitDurable, usedOf } from 'drizzle-ratelimit'
+ * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { db, orgs } from './app.ts'
+ *
+ * const used = usedOf(rateLimitDurable, calendarWindow(1000, 'month'))
+ * const isRow = and(eq(rateLimitDurable.prefix, 'reports'), eq(rateLimitDurable.key, orgs.id))
+ * await db.select({ org: orgs.id, used }).from(orgs).leftJoin(rateLimitDurable, isRow).orderBy(desc(used))
+ * ```
+ */
+export function usedOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+  return numberOf(table, limiter, options, 'used')
+}
+
+/**
+ * The whole units that a row of either table has left under the limit; see {@link usedOf}.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
+ */
+export function remainingOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+  return numberOf(table, limiter, options, 'remaining')
+}
+
+/**
+ * The Unix milliseconds at which the limit of a row is whole again if nothing more is used; see {@link usedOf}.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
+ */
+export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions = {}): SQL<number> {
+  return numberOf(table, limiter, options, 'reset')
+}
+
+function numberOf(table: RowColumns, limiter: Limiter, { clock }: RowOptions, saying: Saying): SQL<number> {
+  checkLimiter(limiter)
+  checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
+  return rowNumber(table, limiter, clock ? readClock(clock) : null, saying).mapWith(Number)
+}

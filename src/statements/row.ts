@@ -1,0 +1,104 @@
+import { type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import type {
+  AnyAlgorithm,
+  Expression,
+  PeriodAt,
+  StateColumn,
+  StoredLimiter,
+} from '../algorithms/algorithm.ts'
+import { name, RowParameters } from './builder.ts'
+import { forEach, fromColumn, rowColumns, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
+
+/** The columns of a row in a query: of a table, or of an alias. */
+export type RowColumns = Readonly<Record<StateColumn, SQLWrapper>>
+
+/** The columns of a table, by its name or alias in a query. */
+export function columnsOf(table: string): RowColumns {
+  return stateOf(table)
+}
+
+/** What a row says under a limiter. */
+export type Saying = 'used' | 'remaining' | 'reset'
+
+/** The time at which rows are read, in Unix milliseconds; null for the database's clock. */
+export type ReadAt = number | null
+
+/**
+ * What a row of a query says under the limiter, as one number. A row of nulls, as a left join gives it, is that
+ * of a new key.
+ */
+export function rowNumber(row: RowColumns, limiter: StoredLimiter, at: ReadAt, saying: Saying): SQL<number> {
+  const { algorithm } = limiter
+  const numbers = ['limit', 'periodMs', ...algorithm.params]
+  const parameters = new RowParameters(numbers)
+  const states = advanced(limiter, timedRow(row, limiter, at), name('at'), parameters, { keepHolds: true })
+  const available = algorithm.sql.available(stateOf(), name('now'), paramsOf(algorithm, parameters))
+  const { source } = level('offered', states, { available })
+  const said = sayings(limiter, parameters)[saying]()
+  return sql<number>`(select ${algorithm.applies ? sql`case when known then ${said} end` : said} from ${source})`
+}
+
+/** The row, the numbers of the limiter and the time at which the row is read. Each value is sent once. */
+function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt): Level {
+  const { algorithm, params, periodAt } = limiter
+  const columns = Object.entries(rowColumns(row, algorithm)).map(([column, value]) => [column, value.sql])
+  const edges = periodAt ? edgesAround(at ?? Date.now(), periodAt) : {}
+  const numbers = Object.entries({ ...params, ...edges }).map(([each, value]) => [each, literal(value)])
+  const base: Record<string, SQL> = {
+    ...Object.fromEntries([...columns, ...numbers]),
+    at: at === null ? CLOCK_MS : literal(at),
+  }
+  const list = Object.entries(base).map(([column, value]) => sql`${value} as ${name(column)}`)
+  const rows: Level = {
+    source: sql`(select ${sql.join(list, sql`, `)} offset 0) as stored`,
+    columns: Object.keys(base),
+  }
+  return periodAt ? inPeriod(rows, algorithm) : rows
+}
+
+/** Where the last, the present and the next period begin and end. */
+function edgesAround(time: number, periodAt: PeriodAt): Record<string, number> {
+  const { start, end } = periodAt(time)
+  return { edge0: periodAt(start - 1).start, edge1: start, edge2: end, edge3: periodAt(end).end }
+}
+
+/**
+ * The rows with the period that holds their time, of those that were sent: the database's clock may show
+ * another period than this machine's. A calendar's row of the next period is read at its own time.
+ */
+function inPeriod(rows: Level, { sql: formulas }: AnyAlgorithm): Level {
+  const state = forEach(STATE_COLUMNS, (column) => fromColumn(column, name(SQL_NAMES[column])))
+  const common = forEach(['limit', 'periodMs', 'expiryGridMs'], (param) => name(param))
+  const clock = name('at')
+  const timed = level('timed', rows, { at: formulas.now?.(state, clock, common) ?? clock })
+  const [edge0, edge1, edge2, edge3] = [name('edge0'), name('edge1'), name('edge2'), name('edge3')]
+  const choose = (one: SQL, two: SQL, three: SQL) =>
+    sql`case when ${clock} < ${edge1} then ${one} when ${clock} < ${edge2} then ${two} else ${three} end`
+  return level('placed', timed, {
+    periodStart: choose(edge0, edge1, edge2),
+    periodEnd: choose(edge1, edge2, edge3),
+    known: sql`${clock} >= ${edge0} and ${clock} < ${edge3}`,
+  })
+}
+
+/** A number of its own type, whatever the driver makes of a parameter. */
+function literal(value: number): SQL<number> {
+  return Number.isFinite(value) ? sql`${value}::float8` : (sql.raw("'Infinity'::float8") as SQL<number>)
+}
+
+/** What is said, from an advanced state and what it has `available`. */
+function sayings({ algorithm, startsFull }: StoredLimiter, parameters: RowParameters) {
+  const { sql: formulas, tolerance } = algorithm
+  const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
+  const most = sql<number>`${name('available')} + ${sql.raw(String(tolerance))}`
+  const whole = (formulas.wholeAt ?? formulas.expiresAt)(state, params as never)
+  const reset = sql<number>`case when ${most} >= ${name('limit')} then ${now} else ${whole} end`
+  return {
+    used: (): Expression => formulas.used(state, now, params as never),
+    remaining: (): Expression => sql`greatest(floor(${most}), 0)`,
+    reset: (): Expression =>
+      // A new key of such a limit does not fill.
+      startsFull ? reset : sql`case when holds then ${reset} else 'Infinity' end`,
+  } as const
+}
