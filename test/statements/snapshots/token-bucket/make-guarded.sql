@@ -16,7 +16,10 @@ with
   ),
   "ratelimit_size" as (
     select
-      width_bucket(pg_relation_size('"rate_limit_ephemeral"'::regclass), array[16384, 32768, 65536, 131072, 524288, 2097152]) as size
+      width_bucket(
+        pg_relation_size('"rate_limit_ephemeral"'::regclass),
+        array[16384, 32768, 65536, 131072, 524288, 2097152]
+      ) as size
   ),
   "ratelimit_decided" as (
     select
