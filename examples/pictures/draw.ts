@@ -9,7 +9,10 @@ const DENIED = '#c8553d'
 const SIZE = { width: 960, left: 34, right: 14, top: 130, panel: 84, gap: 50 }
 
 /** A panel for each limiter, drawn as SVG: what was left, and below it each call. */
-export function draw({ title, about, untilMs }: Scene, runs: readonly Run[]): string {
+export function draw(
+  { title, about, untilMs }: Pick<Scene, 'title' | 'about' | 'untilMs'>,
+  runs: readonly Run[],
+): string {
   const topOf = (place: number) => SIZE.top + place * (SIZE.panel + SIZE.gap)
   const last = runs.length - 1
   const option: EChartsOption = {
@@ -45,7 +48,7 @@ export function draw({ title, about, untilMs }: Scene, runs: readonly Run[]): st
       outerBoundsMode: 'none',
     })),
     xAxis: runs.map((_, gridIndex) => ({
-      ...{ gridIndex, type: 'value', min: 0, max: untilMs, interval: untilMs % 5000 === 0 ? 5000 : 2000 },
+      ...{ gridIndex, type: 'value', min: 0, max: untilMs, interval: intervalOf(untilMs) },
       axisLine: { onZero: true, lineStyle: { color: INK, opacity: 0.5 } },
       axisTick: { show: false },
       axisLabel: {
@@ -86,6 +89,12 @@ export function draw({ title, about, untilMs }: Scene, runs: readonly Run[]): st
   // Without this, its timer would keep the process alive.
   image.dispose()
   return `${svg}\n`
+}
+
+/** Between two marks of the axis of time. */
+function intervalOf(untilMs: number): number {
+  if (untilMs > 60_000) return 10_000
+  return untilMs % 5000 === 0 ? 5000 : 2000
 }
 
 const TICK = 'path://M3 0h2v10h-2z M7 0h2v10h-2z M11 0h2v10h-2z'
