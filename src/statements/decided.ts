@@ -75,7 +75,7 @@ export function nextRow(
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
   const granted = name('granted', DECIDED)
-  const amount = sql<number>`${rate} * ${startsFull ? granted : sql`greatest(${granted}, 0)`}`
+  const amount = sql<number>`${rate} * ${granted}`
   const next = algorithm.sql.consume(
     stateOf(DECIDED),
     name('now', DECIDED),

@@ -106,7 +106,7 @@ with
       null::bigint,
       null::timestamptz,
       least(
-        "ratelimit_decided"."available" - "ratelimit_decided"."rate" * greatest("ratelimit_decided"."granted", 0),
+        "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
         $8::float8
       ),
       to_timestamp(

@@ -94,10 +94,7 @@ with
       "count" = null::bigint,
       "prev_count" = null::bigint,
       "window_start" = null::timestamptz,
-      "tokens" = least(
-        "ratelimit_decided"."available" - $5::float8 * greatest("ratelimit_decided"."granted", 0),
-        $9::float8
-      ),
+      "tokens" = least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8),
       "last_refill" = to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
