@@ -317,6 +317,26 @@ describe('a held key', () => {
   })
 })
 
+test('no more than 1,000 keys are remembered as held', async () => {
+  // No time passes: without the bound, each would still be remembered.
+  const clock = vi.spyOn(performance, 'now').mockReturnValue(1000)
+  vi.useFakeTimers({ toFake: ['setTimeout'] })
+  const { add, sent } = setUp(3)
+  const keys = keysNamed('key', 1001)
+  for (const key of keys) add(key)
+  await turn()
+  for (const each of sent.splice(0)) await each.answer(keys)
+  while (sent.length > 0) await sent.shift()?.answer()
+  for (const key of [keys[0], keys[1000]]) add(key ?? expect.fail())
+  await turn()
+  expect(sent.map(({ kind, asked }) => `${asked} ${kind}`)).toEqual([
+    `${keys[0]} x1 together`,
+    `${keys[1000]} x1 alone`,
+  ])
+  vi.useRealTimers()
+  clock.mockRestore()
+})
+
 describe('after a key was held', () => {
   test('a look at it is sent with those that wait for no row', async () => {
     const { add, sent } = setUp()

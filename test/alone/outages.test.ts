@@ -179,6 +179,24 @@ describe('limitAll and resets', () => {
     })
     await expect(all('allow', 'throw')).rejects.toMatchObject({ code: 'UNREACHABLE' })
   })
+
+  test('limitAll throws in a transaction, and where one of its limiters does, and tells nobody of an answer', async () => {
+    const away = () => Promise.reject(new RatelimitError('UNREACHABLE', 'away'))
+    const { db } = watch(database.db, away)
+    const onDegraded = vi.fn()
+    const on = (prefix: string, own: Partial<RatelimitConfig>) => ({
+      ratelimit: new Ratelimit({ db, limiter, prefix, ...own } as RatelimitConfig),
+      key: 'key',
+    })
+    const allows = on('allows', { onError: 'allow', onDegraded })
+    const throws = on('throws', {})
+    await expect(Ratelimit.limitAll([allows, throws])).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    await database.db.transaction(async (tx) => {
+      const inside = Ratelimit.limitAll([allows], { tx: watch(tx, away).db })
+      await expect(inside).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    })
+    expect(onDegraded).not.toHaveBeenCalled()
+  })
 })
 
 describe('blockUntilReady ends while a check is under way', () => {

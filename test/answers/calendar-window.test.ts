@@ -234,6 +234,23 @@ describe('the rules', () => {
     }
   })
 
+  // In Berlin, clocks are set back on October 25: these are the longest periods that there are.
+  test.each([
+    ['day', '2026-10-25T00:00+02:00', '2026-10-26T00:00+01:00'],
+    ['week', '2026-10-19T00:00+02:00', '2026-10-26T00:00+01:00'],
+    ['month', '2026-10-01T00:00+02:00', '2026-11-01T00:00+01:00'],
+    ['year', '2028-01-01T00:00+01:00', '2029-01-01T00:00+01:00'],
+  ] as const)('a clock a whole %s behind reads the start that is stored', async (period, start, end) => {
+    const limiter = calendarWindow(10, period, { timeZone: 'Europe/Berlin' })
+    const { clock, limit } = setUp(limiter)
+    clock.ms = Date.parse(end)
+    await limit(10)
+    clock.ms = Date.parse(start)
+    expect(await limit()).toMatchObject({ success: false, remaining: 0 })
+    clock.ms = Date.parse(end)
+    expect(await limit()).toMatchObject({ success: false, remaining: 0 })
+  })
+
   test('clocks half a second apart admit no more than is due', async () => {
     const { clock, config, limit } = setUp(january.limiter)
     const behind = new Ratelimit({ ...config, clock: () => new Date(clock.ms - 500) })
@@ -245,6 +262,19 @@ describe('the rules', () => {
       clock.advance(20)
     }
     expect(admitted).toBe(10 + 10)
+  })
+
+  test('a period that was learned from a row ahead is not taken for that of the clock', async () => {
+    const { db, statements } = watch(database.db)
+    const { clock, limit, ratelimit } = setUp(january.limiter, db)
+    clock.ms = january.end
+    await limit()
+    clock.advance(-1)
+    await limit()
+    clock.advance(YEAR_MS)
+    statements.length = 0
+    await ratelimit.limit('another key')
+    expect(statements).toHaveLength(2)
   })
 
   test('years ahead heal', async () => {
@@ -381,6 +411,16 @@ describe("by the database's clock", () => {
     expect(results[1]?.reset).toBeLessThanOrEqual(start + 31 * DAY_MS)
     vi.restoreAllMocks()
     expect(await month.getRemaining('key')).toMatchObject({ start, used: 7 })
+    expect(await second.getRemaining('key')).toMatchObject({ used: 1 })
+
+    const again = wrongBy(60)
+    const requests = [
+      { ratelimit: limitOf(again.db, Ratelimit.tokenBucket(1, '1h', 10), second.prefix), key: 'key' },
+      { ratelimit: limitOf(again.db, limiter, month.prefix), key: 'key', rate: 4 },
+    ]
+    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: false, denied: [requests[1]] })
+    vi.restoreAllMocks()
+    expect(await second.getRemaining('key')).toMatchObject({ used: 1 })
   })
 })
 
@@ -563,13 +603,23 @@ describe('refused before any SQL', () => {
     },
   )
 
-  test.each([null, '', 'Mars/Olympus', 'Europe/Berlin ', 'Europe', '2026-01-31T10:15Z', 5, {}])(
+  // Intl knows IST, and Temporal does not, for it could be India's, Israel's or Ireland's.
+  test.each([null, '', 'Mars/Olympus', 'Europe/Berlin ', 'Europe', 'IST', '2026-01-31T10:15Z', 5, {}])(
     'the time zone %s',
     (timeZone) => {
       const options = { timeZone: untyped<string>(timeZone) }
       expect(codeOf(() => calendarWindow(5, 'month', options))).toBe('INVALID_OPTION')
     },
   )
+
+  test.each([
+    { timeZone: ['UTC'] },
+    { timeZone: Symbol('UTC') },
+    { timeZone: { toString: (): string => 'UTC' } },
+  ])('a time zone that is no string, even if it reads like one that is known (%#)', (options) => {
+    calendarWindow(5, 'month', { timeZone: 'UTC' })
+    expect(codeOf(() => calendarWindow(5, 'month', untyped(options)))).toBe('INVALID_OPTION')
+  })
 
   test.each([
     null,

@@ -60,6 +60,21 @@ describe('large and small', () => {
     expect(await take({ rate: 12_345 })).toMatchObject({ success: true })
   })
 
+  test('such a window counts to the unit where doubles do not, also beside a small one', async () => {
+    const limit = 7_117_401_341
+    const periodMs = 2_592_000_000
+    // In doubles, limit * leftMs / periodMs is a whole number; in truth it is a little more.
+    const leftMs = 1_123_250_261
+    const used = 3_084_345_261
+    await setUp(Ratelimit.slidingWindow(10, '1m')).limit()
+    const { clock, limit: take, ratelimit } = setUp(Ratelimit.slidingWindow(limit, periodMs))
+    await take({ rate: limit })
+    clock.advance(2 * periodMs - leftMs)
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ used, remaining: limit - used })
+    expect(await take({ rate: limit - used + 1 })).toMatchObject({ success: false })
+    expect(await take({ rate: limit - used })).toMatchObject({ success: true, remaining: 0 })
+  })
+
   test('a continuous bucket in which the tolerance is less than a double can tell', async () => {
     const { clock, limit } = setUp(Ratelimit.tokenBucket(1, '1m', 1e7, { refill: 'continuous' }))
     await limit()
@@ -103,6 +118,19 @@ describe('looking and giving back delay no refill', () => {
     clock.advance(1000)
     expect(await limit({ rate: 2 })).toMatchObject({ success: true, remaining: 0 })
   })
+})
+
+test.each(algorithms)('denials of many keys in one statement write nothing, $name', async ({ limiter }) => {
+  const { clock, ratelimit, rows } = setUp(limiter)
+  const keys = ['a', 'b', 'c']
+  await Promise.all(keys.map((key) => ratelimit.limit(key, { rate: 10 })))
+  const before = await rows()
+  expect(before).toHaveLength(keys.length)
+  clock.advance(1)
+  for (const { success } of await Promise.all(keys.map((key) => ratelimit.limit(key)))) {
+    expect(success).toBe(false)
+  }
+  expect(await rows()).toEqual(before)
 })
 
 describe('the reset of a denial is the moment at which the call is allowed', () => {

@@ -44,6 +44,20 @@ test('where there is no interactive transaction, as on neon-http: every method b
   expect(sent).toHaveLength(before)
 })
 
+test('an answer without a row for the key, which no Postgres gives, is an error at once', async () => {
+  const sent: string[] = []
+  const db = drizzle(async (query) => {
+    sent.push(query)
+    return { rows: [] }
+  })
+  const limiter = Ratelimit.fixedWindow(3, '1h')
+  const ratelimit = new Ratelimit({ db, limiter, prefix: 'no rows', cleanupProbability: 0 })
+  await expect(ratelimit.getRemaining('key')).rejects.toMatchObject({ code: 'DATABASE' })
+  await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'DATABASE' })
+  // The look; the take, the make, and both again for a row that may be held.
+  expect(sent.length).toBeLessThanOrEqual(1 + 4)
+})
+
 test('a query cache of strategy all does not answer for the database', async () => {
   class All extends Cache {
     readonly #kept = new Map<string, unknown[]>()

@@ -28,6 +28,14 @@ test.runIf(hasServer())('keys that the encoding of the database has no letters f
   const database = await emptyDatabase(`encoding 'LATIN1' locale 'C' template template0`)
   await migrate(database)
   await expectOnlyThoseFail(database, ['日本語', '👩', 'ß 日'])
+
+  // The rest is found in halves, the second before the first. Rows are made in the order of the keys all the same.
+  const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'order', cleanupProbability: 0 })
+  await Promise.allSettled(['a 日', ...'bcdefgh'].map((key) => ratelimit.limit(key)))
+  const made = await database.rows(
+    `select key from rate_limit_ephemeral where prefix = 'order' order by ctid`,
+  )
+  expect(made.map(({ key }) => key)).toEqual([...'bcdefgh'])
   await database.close()
 })
 

@@ -87,6 +87,12 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
     const { db } = watch(database.db, () => Promise.reject(new Error('Failed query', { cause })))
     await expect(limitOn(db, 'made').limit('key')).rejects.toMatchObject({ code })
   })
+
+  test('who says with another code what a pooler says is no pooler', async () => {
+    const cause = named('query_wait_timeout', { code: 'P0001' })
+    const { db } = watch(database.db, () => Promise.reject(new Error('Failed query', { cause })))
+    await expect(limitOn(db, 'raised').limit('key')).rejects.toMatchObject({ code: 'DATABASE' })
+  })
 })
 
 test('a client that was closed', async () => {

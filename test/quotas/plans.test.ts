@@ -163,6 +163,23 @@ describe('after a change of plan', () => {
   })
 })
 
+describe('a row of another algorithm', () => {
+  const pairs = oneOfEachKind.flatMap((from) =>
+    oneOfEachKind
+      .filter((to) => to !== from)
+      .map((to) => ({ from, to, change: `${from.name}, then ${to.name}` })),
+  )
+
+  test.each(pairs)('is not counted, not even if its period goes on, $change', async ({ from, to }) => {
+    const { clock, quota } = quotaOn(database, from.limiter)
+    // All the periods have begun by now, the calendar's too, and none has ended.
+    clock.ms = JANUARY.start + HOUR_MS
+    await quota.limit('key', { rate: 3 })
+    expect(await quota.getRemaining('key', { limiter: to.limiter })).toMatchObject({ used: 0, remaining: 10 })
+    expect(await quota.limit('key', { limiter: to.limiter, rate: 10 })).toMatchObject({ success: true })
+  })
+})
+
 describe('a blocked plan', () => {
   test.each(denying)('denies for good and keeps what is stored, $change', async ({ from, to }) => {
     const { quota, expectUntouched } = await charged(from)

@@ -55,6 +55,31 @@ test.each([
 )
 
 test.each([
+  ['alone', 'joined'],
+  ['joined', 'alone'],
+])(
+  'a call alone gives up on a row that is just made, and one in a transaction waits for it: %s before %s',
+  async (...ways) => {
+    const name = `makes_${ways.join('_')}`
+    const tables = rateLimitTables({ ephemeral: name, durable: `${name}_durable` })
+    const ratelimit = new Ratelimit({ ...options, db: database.db, prefix: 'p', tables, autoMigrate: true })
+    await ratelimit.cleanup()
+    for (const [i, way] of [...ways, ...ways].entries()) {
+      const givesUp: boolean[] = []
+      const look = (text: string) =>
+        text.includes('insert into') && givesUp.push(text.includes('lock_timeout'))
+      if (way === 'alone') {
+        const { db } = watch(database.db, look)
+        await new Ratelimit({ ...options, db, prefix: 'p', tables }).limit(`key ${i}`)
+      } else {
+        await database.db.transaction((tx) => ratelimit.limit(`key ${i}`, { tx: watch(tx, look).db }))
+      }
+      expect(givesUp).toEqual([way === 'alone'])
+    }
+  },
+)
+
+test.each([
   ['one key', 1],
   ['a hundred keys', 100],
   ['a key each', 1000],

@@ -294,6 +294,33 @@ test('a bucket that starts with less than it holds fills from its first check on
   expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
 })
 
+test('a look at such a bucket does not begin it, whether the others are allowed or denied', async () => {
+  const empty = limitOf('looked at', Ratelimit.tokenBucket(1, '1s', 5, { initialTokens: 0 }))
+  const window = limitOf('looked at, too', Ratelimit.fixedWindow(1, '1m'))
+  const requests = [
+    { ratelimit: empty, key: 'key', rate: 0 },
+    { ratelimit: window, key: 'key' },
+  ]
+  for (const success of [true, false]) {
+    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success })
+    expect(await rows('looked at')).toHaveLength(1)
+  }
+})
+
+test('a row that is ahead of the clock is taken from at its own time, and the others at theirs', async () => {
+  const limit = limitOf('ahead', Ratelimit.fixedWindow(5, '1h'))
+  clock.advance(60_000)
+  const { reset } = await limit.limit('ahead')
+  clock.advance(-60_000)
+  const keys = ['ahead', 'fresh']
+  for (const order of [keys, keys.toReversed()]) {
+    const { results } = await Ratelimit.limitAll(order.map((key) => ({ ratelimit: limit, key })))
+    const resets = results.map((result) => result.reset)
+    expect(resets).toEqual(order.map((key) => (key === 'ahead' ? reset : reset - 60_000)))
+    await limit.resetUsedTokens('fresh')
+  }
+})
+
 test('it takes at the time of its look, even if the clock goes back meanwhile', async () => {
   const limiter = Ratelimit.fixedWindow(1, '1m')
   const later = new Date(clock.ms + 60_000)
