@@ -1,19 +1,10 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: they are source text, not templates.
 /** Mutants that no test can kill, by their ids: nobody could tell them from the source. */
 export const EQUIVALENT: Readonly<Record<string, { readonly change: string; readonly reason: string }>> = {
-  e078532: {
-    change: 'statements/decided.ts: startsFull ? granted : sql`greatest(${granted}, 0)` -> granted',
-    reason: 'Fewer than 0 calls are granted to rows in debt only, and those are not written for it.',
-  },
   a4cf7ab: {
     change:
       "runtime/coalescer.ts: lines.length === most || group.request.purpose === 'adjust' -> lines.length === most",
     reason: 'canShare lets no other line into the statement of an adjustment. The break spares the search.',
-  },
-  '165422d': {
-    change:
-      "runtime/coalescer.ts: one.purpose === other.purpose && one.purpose !== 'adjust' && -> one.purpose === other.purpose &&",
-    reason: 'An adjustment ends the loop that asks canShare.',
   },
   def0847: {
     change: 'runtime/ask.ts: asked[0]?.request.paidWindowStart ?? null -> null',
@@ -44,5 +35,39 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
     change: 'runtime/decide.ts: groups.length > 1 ? inLockOrder(groups) : groups -> groups',
     reason:
       'A take skips rows that are locked and a look locks none, so neither waits whatever the order is.',
+  },
+  '0cab0e2': {
+    change: "statements/decided.ts: > to >=: const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}` : '')",
+    reason: 'A tolerance of 0 is added.',
+  },
+  '0d198fe': {
+    change: 'statements/levels.ts: offset 0 to nothing: source: sql`(${query} offset 0) as ${name(alias)}`,',
+    reason: 'The arithmetic is the same. Postgres works expressions out more than once, which takes longer.',
+  },
+  '3307d3c': {
+    change: 'statements/setting.ts: never: if (settings.length === 0) return { links: [], join: sql`` }',
+    reason: 'A select of no columns has one row, and to join it changes nothing. It is work for nothing.',
+  },
+  '2354379': {
+    change: "statements/levels.ts: offset 0 to nothing: export const BY_ITSELF: SQL = sql.raw('offset 0')",
+    reason: 'The rows are the same. Postgres may join them by reading the whole table, which takes longer.',
+  },
+  '0193ebb': {
+    change: "runtime/coalescer.ts: === to !==: return purpose === 'look' ? `look ${key}` : `call ${key}`",
+    reason: 'The two names are exchanged. Nobody reads them.',
+  },
+  '0fb3d8b': {
+    change:
+      'algorithms/sliding-window.ts: >= to >: const ends = windowStart + (room >= 0 ? periodMs : 2 * periodMs)',
+    reason: 'It is a guess at the time, from which the search finds the right one all the same.',
+  },
+  '46cab0a': {
+    change: "runtime/coalescer.ts: one.purpose !== 'adjust' && reservedIn -> reservedIn",
+    reason: 'An adjustment ends the loop that asks canShare.',
+  },
+  '44f6bd4': {
+    change:
+      'check/reservation.ts: < to <=: const difference = !wasCharged || (answer.degraded && unpaid < 0) ? 0 : unpaid',
+    reason: 'Where nothing is unpaid, both sides of the choice are 0.',
   },
 }

@@ -11,6 +11,8 @@ import { EQUIVALENT } from './equivalent.ts'
 import { allMutants, lostChanges, type Mutant } from './mutants.ts'
 import { type Fate, SharedServer, Workshop } from './workshop.ts'
 
+type Kind = Fate['kind'] | 'equivalent'
+
 const { values } = parseArgs({
   options: {
     sample: { type: 'string' },
@@ -55,30 +57,24 @@ function choose(mutants: readonly Mutant[]): readonly Mutant[] {
 /** Whether all were killed but those that are listed as equivalent. */
 async function tryAll(mutants: readonly Mutant[]): Promise<boolean> {
   const server = new SharedServer()
-  const fates = new Map<Mutant, Fate | 'equivalent'>()
+  const fates = new Map<Mutant, Kind>()
   const rest = mutants.filter((mutant) => {
     const isListed = mutant.id in EQUIVALENT && !values.only
     if (isListed) fates.set(mutant, 'equivalent')
     return !isListed
   })
   const queue = rest.values()
-  const checked = new Set<string>()
   const workshops: Workshop[] = []
   const work = async () => {
     const workshop = await Workshop.open(server)
     workshops.push(workshop)
     for (const mutant of queue) {
-      if (!checked.has(mutant.area)) {
-        checked.add(mutant.area)
-        if (!(await workshop.passes(mutant.area))) {
-          throw new Error(`The tests of ${mutant.area} fail without a mutant.`)
-        }
-      }
       const startedAt = performance.now()
-      const fate = await workshop.try(mutant)
-      fates.set(mutant, fate)
-      const seconds = ((performance.now() - startedAt) / 1000).toFixed(0)
-      console.log(`${fates.size}/${mutants.length} ${fate} in ${seconds} s: ${lineOf(mutant)}`)
+      const { kind, by } = await workshop.try(mutant)
+      fates.set(mutant, kind)
+      const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
+      console.log(`${fates.size}/${mutants.length} ${kind} in ${seconds} s: ${lineOf(mutant)}`)
+      if (by) console.log(`    by ${by}`)
     }
   }
   try {
@@ -91,7 +87,7 @@ async function tryAll(mutants: readonly Mutant[]): Promise<boolean> {
   return ![...fates.values()].includes('survives')
 }
 
-function report(fates: ReadonlyMap<Mutant, Fate | 'equivalent'>): void {
+function report(fates: ReadonlyMap<Mutant, Kind>): void {
   const kinds = ['tests', 'time', 'compile', 'survives', 'equivalent'] as const
   const table = new Table({
     head: ['area', 'made', 'killed by tests', 'by time', 'by types only', 'survived', 'equivalent'],

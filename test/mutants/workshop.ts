@@ -1,56 +1,36 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, fork, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { cp, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { startServer } from '../support/server.ts'
-import { AREAS, SLOW } from './areas.ts'
+import { FLEETING, startServer } from '../support/server.ts'
+import type { Ask, Told } from './host.ts'
 import type { Mutant } from './mutants.ts'
+import { Stages } from './stages.ts'
+import type { Test } from './test.ts'
 
-/** How a mutant ends: by a test, by a run that does not end, by the type check alone, or not at all. */
-export type Fate = 'tests' | 'time' | 'compile' | 'survives'
+/** How a mutant ends: by a test, by a test that waits too long, by the type check alone, or not at all. */
+export interface Fate {
+  readonly kind: 'tests' | 'time' | 'compile' | 'survives'
+  /** The test that it failed, if there is one. */
+  readonly by: string
+}
 
-const COPIED = ['src', 'schema', 'test', 'drizzle', 'package.json', 'tsconfig.json', 'vitest.config.ts']
+const COPIED = [
+  ...['src', 'schema', 'test', 'drizzle'],
+  ...['package.json', 'tsconfig.json', 'tsconfig.build.json', 'vitest.config.ts'],
+]
 
-/** Most tests take milliseconds. A mutant that makes one wait must not hold up the others. */
-const TEST_TIMEOUT_MS = 30_000
-
-/** For one run of tests: of those that are near, and of all. */
+/** For one run of tests: of those that are near, and of others. */
 const NEAR_TIMEOUT_MS = 120_000
 const RUN_TIMEOUT_MS = 600_000
-
-const ON_SERVER = ['--project', 'once', '--project', 'node-postgres 1.0']
-const FOLDERS = ['alone', 'answers', 'concurrency', 'drivers', 'outages', 'quotas', 'statements', 'tables']
-
-/**
- * What a mutant must get past: first the tests that are near and quick, then all. A server is several times
- * as fast as PGlite, which has a code path of its own and so comes last.
- *
- * Snapshots of statements are left out: they show a change, and not whether it matters.
- */
-const STAGES: readonly ((area: string) => readonly string[])[] = [
-  (area) => [
-    ...ON_SERVER,
-    ...(AREAS.find(({ name }) => name === area)?.near ?? []).map((test) => `test/${test}.test.ts`),
-  ],
-  (area) => [
-    ...ON_SERVER,
-    ...[...FOLDERS, 'transactions'].map((folder) => `test/${folder}/`),
-    ...Object.entries(SLOW).flatMap(([test, areas]) =>
-      areas.includes(area) ? [] : ['--exclude', `test/${test}.test.ts`],
-    ),
-  ],
-  () => ['--project', 'pglite 0.45', 'test/drivers/', 'test/tables/', 'test/transactions/'],
-]
 
 /** The server that all workshops share. */
 export class SharedServer {
   #started: ReturnType<typeof startServer> | undefined
 
   async url(): Promise<string> {
-    // As in test/support/global-setup.ts.
-    this.#started ??= startServer([
-      ...['fsync=off', 'full_page_writes=off', 'autovacuum=off', 'deadlock_timeout=100ms'],
-    ])
+    this.#started ??= startServer(FLEETING)
     return (await this.#started).url
   }
 
@@ -63,6 +43,8 @@ export class SharedServer {
 export class Workshop {
   readonly #folder: string
   readonly #server: SharedServer
+  readonly #stages = new Stages()
+  #host: ChildProcess | undefined
 
   private constructor(folder: string, server: SharedServer) {
     this.#folder = folder
@@ -76,72 +58,133 @@ export class Workshop {
     return new Workshop(folder, server)
   }
 
-  close(): Promise<void> {
-    return rm(this.#folder, { recursive: true, force: true })
-  }
-
-  /** Whether the source itself passes the tests of an area: what fails there would kill every mutant. */
-  async passes(area: string): Promise<boolean> {
-    return (await this.#test(0, area)) === 'passed'
+  async close(): Promise<void> {
+    this.#endHost()
+    await rm(this.#folder, { recursive: true, force: true })
   }
 
   async try(mutant: Mutant): Promise<Fate> {
-    const file = join(this.#folder, 'src', mutant.file)
-    await writeFile(file, mutant.text)
-    try {
-      for (const stage of STAGES.keys()) {
-        const ended = await this.#test(stage, mutant.area)
-        if (ended !== 'passed') return ended === 'failed' ? 'tests' : 'time'
-      }
-      const compiled = await this.#run('typescript/bin/tsc', ['--noEmit'])
-      return compiled === 'failed' ? 'compile' : 'survives'
-    } finally {
-      await cp(join('src', mutant.file), file)
-    }
-  }
-
-  async #test(stage: number, area: string): Promise<Ended> {
-    return this.#run(
-      'vitest/vitest.mjs',
-      [
-        ...['run', '--bail', '1', '--maxWorkers', '1', '--reporter', 'dot'],
-        ...['--testTimeout', String(TEST_TIMEOUT_MS), ...(STAGES[stage]?.(area) ?? [])],
-      ],
-      { DATABASE_URL: await this.#server.url() },
-      stage === 0 ? NEAR_TIMEOUT_MS : RUN_TIMEOUT_MS,
+    return (
+      (await this.#failed(mutant, this.#stages.near(mutant), NEAR_TIMEOUT_MS)) ??
+      (await this.#failsToCompile(mutant)) ??
+      (await this.#failed(mutant, this.#stages.far(mutant), RUN_TIMEOUT_MS)) ??
+      (await this.#failed(mutant, this.#stages.pglite(), RUN_TIMEOUT_MS)) ?? { kind: 'survives', by: '' }
     )
   }
 
-  #run(
-    script: string,
-    args: readonly string[],
-    env: Readonly<Record<string, string>> = {},
-    timeoutMs: number = RUN_TIMEOUT_MS,
-  ): Promise<Ended> {
-    return new Promise((done, fail) => {
-      const child = spawn(process.execPath, [resolve('node_modules', script), ...args], {
-        cwd: this.#folder,
-        // The same random calls for every mutant.
-        env: { ...process.env, FC_SEED: '1', ...env },
-        stdio: 'ignore',
-        // A group of its own, so that the workers of a run that does not end can be ended with it.
-        detached: true,
-      })
-      const timer = setTimeout(() => {
-        endGroup(child)
-        done('timed out')
-      }, timeoutMs)
-      child.once('error', fail)
-      child.once('exit', (code) => {
-        clearTimeout(timer)
-        done(code === 0 ? 'passed' : 'failed')
-      })
+  /** The fate of a mutant that fails one of the tests. */
+  async #failed(mutant: Mutant, tests: readonly Test[], timeoutMs: number): Promise<Fate | undefined> {
+    let left = tests
+    while (left.length > 0) {
+      const told = await this.#runOn(mutant, left, timeoutMs)
+      if (told === 'no end') return { kind: 'time', by: 'a run that did not end' }
+      this.#stages.took(told.tookMs)
+      const { failed } = told
+      if (!failed) return undefined
+      if (await this.#isToBlame(mutant, failed.test)) {
+        this.#stages.killed(mutant, failed.test)
+        const { test, name, isTimeout } = failed
+        return { kind: isTimeout ? 'time' : 'tests', by: `${test.path}: ${name}` }
+      }
+      left = left.slice(left.findIndex(({ path }) => path === failed.test.path) + 1)
+    }
+    return undefined
+  }
+
+  /** Whether a test has failed because of the mutant: neither by chance, nor without the mutant too. */
+  async #isToBlame(mutant: Mutant, test: Test): Promise<boolean> {
+    if (this.#stages.dependsOnTime(test) && passes(await this.#runOn(mutant, [test], RUN_TIMEOUT_MS))) {
+      return false
+    }
+    if (this.#stages.hasPassed(test)) return true
+    if (!passes(await this.#run({ changed: mutant.file, tests: [test] }, RUN_TIMEOUT_MS))) {
+      console.error(`${test.path} fails without a mutant. It counts for nothing.`)
+      return false
+    }
+    this.#stages.passed(test)
+    return true
+  }
+
+  async #runOn({ file, text }: Mutant, tests: readonly Test[], timeoutMs: number): Promise<Told | 'no end'> {
+    await writeFile(this.#file(file), text)
+    const told = await this.#run({ changed: file, tests }, timeoutMs)
+    await this.#restore(file)
+    return told
+  }
+
+  async #failsToCompile({ file, text }: Mutant): Promise<Fate | undefined> {
+    await writeFile(this.#file(file), text)
+    const compiler = spawn(
+      process.execPath,
+      [resolve('node_modules/typescript/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json'],
+      { cwd: this.#folder, stdio: 'ignore' },
+    )
+    const [code] = await once(compiler, 'exit')
+    await this.#restore(file)
+    return code === 0 ? undefined : { kind: 'compile', by: 'the types' }
+  }
+
+  #file(changed: string): string {
+    return join(this.#folder, 'src', changed)
+  }
+
+  async #restore(changed: string): Promise<void> {
+    await cp(join('src', changed), this.#file(changed))
+  }
+
+  /** No end: the time is over, or the process ended before the tests did. */
+  async #run(ask: Ask, timeoutMs: number): Promise<Told | 'no end'> {
+    const host = await this.#ready()
+    host.send(ask)
+    const timer = setTimeout(() => endGroup(host), timeoutMs)
+    const told = await messageOf<Told>(host)
+    clearTimeout(timer)
+    if (told) return told
+    this.#endHost()
+    return 'no end'
+  }
+
+  async #ready(): Promise<ChildProcess> {
+    if (this.#host) return this.#host
+    this.#host = fork(join(this.#folder, 'test/mutants/host.ts'), {
+      cwd: this.#folder,
+      execArgv: ['--import', 'tsx'],
+      // The same random calls for every mutant.
+      env: { ...process.env, FC_SEED: '1', DATABASE_URL: await this.#server.url() },
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+      // A group of its own, so that the workers of a run that does not end can be ended with it.
+      detached: true,
     })
+    await messageOf(this.#host)
+    return this.#host
+  }
+
+  #endHost(): void {
+    if (this.#host) endGroup(this.#host)
+    this.#host = undefined
   }
 }
 
-type Ended = 'passed' | 'failed' | 'timed out'
+function passes(told: Told | 'no end'): boolean {
+  return told !== 'no end' && told.failed === undefined
+}
+
+/** The next thing that the process tells, unless it ends. */
+function messageOf<T>(child: ChildProcess): Promise<T | undefined> {
+  return new Promise((done) => {
+    const onEnd = () => done(undefined)
+    child.once('exit', onEnd)
+    child.once('message', (message) => {
+      child.off('exit', onEnd)
+      done(message as T)
+    })
+  })
+}
 
 function endGroup({ pid }: ChildProcess): void {
-  if (pid !== undefined) process.kill(-pid, 'SIGKILL')
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL')
+  } catch {
+    // It has ended.
+  }
 }
