@@ -8,7 +8,7 @@ export interface Problem {
   readonly type: string
   readonly title: string
   readonly status: 429 | 503
-  readonly limit: number
+  readonly limit?: number
   readonly remaining?: number
   /** Unix milliseconds. */
   readonly reset?: number
@@ -24,7 +24,7 @@ const TYPES = 'https://iana.org/assignments/http-problem-types'
 /** What a denied client is told. A client is not to blame for a database that is away. */
 export function problemOf(denied: Denied, violated: readonly string[] = []): Problem {
   const { degraded, limit, remaining, reset, retryAfter } = denied
-  const numbers = Object.entries(degraded ? { retryAfter } : { remaining, reset, retryAfter })
+  const numbers = Object.entries(degraded ? { limit, retryAfter } : { limit, remaining, reset, retryAfter })
   return {
     ...(degraded
       ? {
@@ -37,7 +37,6 @@ export function problemOf(denied: Denied, violated: readonly string[] = []): Pro
           title: 'Request cannot be satisfied as assigned quota has been exceeded',
           status: 429,
         }),
-    limit,
     ...Object.fromEntries(numbers.filter(([, value]) => Number.isFinite(value))),
     ...(violated.length > 0 ? { 'violated-policies': violated } : {}),
   }

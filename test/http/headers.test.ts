@@ -136,6 +136,8 @@ describe('tooManyRequests', () => {
     const text = await tooManyRequests(never, api).text()
     expect(text).not.toContain('null')
     expect(JSON.parse(text)).not.toHaveProperty('retryAfter')
+    const uncounted = { ...denied, limit: Number.POSITIVE_INFINITY, degraded: true as const }
+    expect(await tooManyRequests(uncounted).text()).not.toContain('null')
   })
 
   test('a database that is away is not the fault of the client', async () => {
