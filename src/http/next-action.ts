@@ -1,5 +1,6 @@
 import { headers } from 'next/headers.js'
 import { guardOf } from './guard.ts'
+import { isRedirect } from './next-redirect.ts'
 import type { GuardOptions, RequestDenied } from './options.ts'
 
 /** A call of a server action. */
@@ -59,10 +60,4 @@ export function limitedAction<Args extends readonly unknown[], Done, Refused>(
       await decided.settle(failed)
     }
   }
-}
-
-/** Next redirects by throwing. */
-function isRedirect(error: unknown): boolean {
-  const digest = typeof error === 'object' && error !== null && 'digest' in error ? error.digest : ''
-  return String(digest).startsWith('NEXT_REDIRECT')
 }

@@ -1,5 +1,6 @@
 import { type NextRequest, NextResponse } from 'next/server.js'
 import { guardOf, type Refused } from './guard.ts'
+import { isRedirect } from './next-redirect.ts'
 import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { problemResponse } from './problem.ts'
 import type { Route } from './routes.ts'
@@ -43,7 +44,8 @@ export function rateLimit(
 /**
  * Limits a route handler, which finds the answer in `rateLimit` beside the `params` of the route.
  *
- * For `count`, a request has failed if its status is 400 or higher, or if the handler throws.
+ * For `count`, a request has failed if its status is 400 or higher, or if the handler throws; a redirect is no
+ * failure.
  *
  * @throws RatelimitError `INVALID_OPTION`
  *
@@ -75,6 +77,9 @@ export function limitedRoute<Incoming extends Request = NextRequest, Context ext
       const response = await handler(request, { ...context, rateLimit: decided.answer })
       failed = response.status >= 400
       return withHeaders(response, decided.headers)
+    } catch (error) {
+      failed = !isRedirect(error)
+      throw error
     } finally {
       // A function may end with its response, so the response waits.
       await decided.settle(failed)
