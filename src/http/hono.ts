@@ -54,7 +54,10 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
     } else {
       await next()
     }
-    for (const [name, value] of Object.entries(decided.headers)) c.header(name, value)
+    for (const [name, value] of Object.entries(decided.headers)) {
+      // What answered may have set it: another `rateLimit`, whose answer is the last one, or the application.
+      if (!c.res.headers.has(name)) c.header(name, value)
+    }
     // Workers end what a response does not wait for.
     if (decided.success) await decided.settle(failed(c))
     return undefined

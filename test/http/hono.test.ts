@@ -64,6 +64,19 @@ test('a response of the handler that cannot be changed has the headers too', asy
   expect([response.status, response.headers.get('x-ratelimit-limit')]).toEqual([302, '5'])
 })
 
+test('the last limit that was asked tells its headers', async () => {
+  const app = new Hono()
+  app.use(rateLimit({ ratelimit: perHour(database.db, 100), key, headers: 'legacy' }))
+  app.get('/', rateLimit({ ratelimit: perHour(database.db, 1), key, headers: 'legacy' }), (c) =>
+    c.json(c.var.rateLimit),
+  )
+  const url = await start(app)
+  for (const status of [200, 429]) {
+    const response = await fetch(url)
+    expect([response.status, response.headers.get('x-ratelimit-limit')]).toEqual([status, '1'])
+  }
+})
+
 test('a route has its own rate, by its pattern or by its path', async () => {
   const ratelimit = perHour(database.db, 100)
   const app = new Hono()
