@@ -70,11 +70,13 @@ function outcomeOf({ degraded, success, wouldDeny }: DecisionMessage): string {
 }
 
 function numbersOf({ limit, remaining, retryAfter }: DecisionMessage): Attributes {
-  return {
+  const numbers = {
     'ratelimit.limit': limit,
     'ratelimit.remaining': remaining,
-    ...(Number.isFinite(retryAfter) ? { 'ratelimit.retry_after': retryAfter / 1000 } : {}),
+    'ratelimit.retry_after': retryAfter / 1000,
   }
+  // Exporters write `Infinity` as null.
+  return Object.fromEntries(Object.entries(numbers).filter(([, number]) => Number.isFinite(number)))
 }
 
 /** Listens to a channel that the runtime may lack; gives what ends it. */

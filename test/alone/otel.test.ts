@@ -93,3 +93,16 @@ test('decisions, statements and errors become metrics, and the active span notes
   })
   expect(JSON.stringify(attributes)).not.toContain('alice')
 })
+
+test('a span has no number that is Infinity', async () => {
+  const stop = instrument({ meterProvider: new MeterProvider({ readers: [] }) })
+  const unlimited = new Ratelimit({ db: database.db, limiter: Ratelimit.unlimited(), prefix: 'plan' })
+  const span = new BasicTracerProvider().getTracer('test').startSpan('request')
+  await context.with(trace.setSpan(context.active(), span), () => unlimited.limit('alice'))
+  stop()
+  expect((span as unknown as ReadableSpan).attributes).toEqual({
+    'ratelimit.prefix': 'plan',
+    'ratelimit.outcome': 'allowed',
+    'ratelimit.retry_after': 0,
+  })
+})
