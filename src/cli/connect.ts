@@ -34,6 +34,8 @@ function isInstalled(project: NodeJS.Require, name: string): boolean {
 
 async function byNodePostgres({ Client }: typeof import('pg'), url: string): Promise<Connected> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS })
+  // Of a connection that breaks, the query that runs tells. Nobody listening would end the process with 1.
+  client.on('error', () => {})
   await client.connect()
   return { db: databaseOf((sql, params) => client.query(sql, params)), end: () => client.end() }
 }

@@ -1,10 +1,12 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { cli } from '../../src/cli/cli.ts'
 import { redact } from '../../src/cli/output.ts'
 import { storageMigration } from '../../src/cli/storage.ts'
 import { SHIPPED } from '../../src/database/ddl.ts'
 
-// What the command says without a project and without a database. test/consumer has the rest.
+// What the command says without a project and without a database. test/packed has the rest.
 
 interface Ended {
   readonly code: number
@@ -55,6 +57,21 @@ test.each<[string, string[], string]>([
   expect({ code, log }).toEqual({ code: 2, log: '' })
   expect(error).toContain(said)
   expect(error).not.toContain('secret')
+})
+
+test('a connection that breaks ends with 2', async () => {
+  const AUTHENTICATION_OK = [...Buffer.from('R'), 0, 0, 0, 8, 0, 0, 0, 0]
+  const READY_FOR_QUERY = [...Buffer.from('Z'), 0, 0, 0, 5, ...Buffer.from('I')]
+  const server = createServer((socket) => {
+    socket.once('data', () => {
+      socket.write(Buffer.from([...AUTHENTICATION_OK, ...READY_FOR_QUERY]))
+      socket.once('data', () => socket.destroy())
+    })
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  expect(await run('check', `postgres://u@127.0.0.1:${port}/x`)).toMatchObject({ code: 2, log: '' })
+  server.close()
 })
 
 test.each([
