@@ -42,7 +42,9 @@ export function rateLimitStorage(config: StoreConfig): RateLimitStorage {
     consume: async (key, { window, max }) => {
       const limiter = Ratelimit.slidingWindow(max, Math.ceil(window * 1000))
       const { success, retryAfter } = await ratelimit.limit(key, { limiter })
-      return { allowed: success, retryAfter: success ? null : Math.ceil(retryAfter / 1000) }
+      // With a `max` of 0 no wait helps, but a number is promised.
+      const seconds = Number.isFinite(retryAfter) ? Math.ceil(retryAfter / 1000) : window
+      return { allowed: success, retryAfter: success ? null : seconds }
     },
   }
 }
