@@ -1,5 +1,6 @@
 import { build } from 'esbuild'
 import { Miniflare } from 'miniflare'
+import { ENTRIES } from '../support/entries.ts'
 
 /** A Worker in workerd, on this machine. */
 export interface Worker {
@@ -23,7 +24,7 @@ export async function startWorker(
     outfile: 'worker.js',
     ...{ bundle: true, write: false, format: 'esm', platform: 'neutral', target: 'es2022' },
     ...{ mainFields: ['module', 'main'], conditions: ['workerd', 'worker', 'browser'] },
-    alias: { 'drizzle-ratelimit': './src/index.ts' },
+    alias: Object.fromEntries([...ENTRIES].map(([entry, file]) => [entry, `./${file}`])),
     external: ['node:*', 'cloudflare:*', 'pg-native', ...OF_NODE],
     banner: { js: "import { createRequire } from 'node:module'; const require = createRequire('/');" },
   })

@@ -2,6 +2,9 @@ import { env, waitUntil } from 'cloudflare:workers'
 import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzleProxy } from 'drizzle-orm/pg-proxy'
 import { type Database, type LimitResult, Ratelimit } from 'drizzle-ratelimit'
+import { rateLimit } from 'drizzle-ratelimit/hono'
+import { clientKey } from 'drizzle-ratelimit/http'
+import { Hono } from 'hono'
 import pg from 'pg'
 
 // A Worker whose requests are limited, each path in another way.
@@ -62,9 +65,22 @@ async function answersTo(path: string, key: string): Promise<LimitResult[]> {
   return ratelimit ? [await ratelimit.limit(key)] : []
 }
 
+const app = new Hono()
+const perAddress = new Ratelimit({ ...common, prefix: 'hono' })
+app.use(
+  '/hono/:status',
+  rateLimit({
+    ratelimit: perAddress,
+    key: (c) => clientKey(c.req.raw, { address: c.req.query('key') }),
+    count: 'failures',
+  }),
+)
+app.get('/hono/:status', (c) => c.json(c.var.rateLimit, c.req.param('status') === '200' ? 200 : 401))
+
 export default {
   async fetch(request: Request): Promise<Response> {
     const { pathname, searchParams } = new URL(request.url)
+    if (pathname.startsWith('/hono/')) return app.fetch(request)
     const answers = await answersTo(decodeURIComponent(pathname), searchParams.get('key') ?? '')
     return Response.json(answers, { status: answers.every(({ success }) => success) ? 200 : 429 })
   },

@@ -60,6 +60,15 @@ describe.each(DATES)('a Worker of compatibility date %s', (date) => {
     expect(await statuses(25, '/all?key=other')).toEqual({ 200: 10, 429: 15 })
   })
 
+  test('a Hono app counts failures only, and gives successes back before its response', async () => {
+    for (let i = 0; i < 25; i++) {
+      expect(await worker.get('/hono/200?key=2001:db8::1')).toMatchObject({ status: 200 })
+    }
+    expect(await statuses(50, '/hono/401?key=2001:db8::2')).toEqual({ 401: 20, 429: 30 })
+    const { text } = await worker.get('/hono/200?key=2001:db8::1')
+    expect(JSON.parse(text)).toMatchObject({ status: 429, 'violated-policies': ['hono'] })
+  })
+
   test('with coalescing, requests hang for each other, and workerd ends them', async () => {
     expect(await worker.get('/coalesced?key=one')).toMatchObject({ status: 200 })
     const { 500: hung = 0 } = await statuses(6, '/coalesced?key=one')
