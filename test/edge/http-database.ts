@@ -13,7 +13,7 @@ export async function serveDatabases(
     const { sql, params } = JSON.parse(String(Buffer.concat(parts)))
     if (request.url === '/slow') return
     // Long enough for a Worker to end its request first. A request that it cut off is not sent on.
-    if (sql.includes('delete from')) await setTimeout(200)
+    if (sql.includes('delete from') || request.url === '/slowly') await setTimeout(200)
     if (response.destroyed) return
     try {
       const { rows } = (await databases[String(request.url)]?.query(sql, params)) ?? {}

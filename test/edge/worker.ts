@@ -66,7 +66,11 @@ async function answersTo(path: string, key: string): Promise<LimitResult[]> {
 }
 
 const app = new Hono()
-const perAddress = new Ratelimit({ ...common, prefix: 'hono' })
+const perAddress = new Ratelimit({
+  ...{ db: overHttp('/slowly'), cleanupProbability: 0 },
+  limiter: Ratelimit.fixedWindow(2, '1h'),
+  prefix: 'hono',
+})
 app.use(
   '/hono/:status',
   rateLimit({
