@@ -17,8 +17,8 @@ export interface InstrumentOptions {
  * - `ratelimit.statement.keys`: how many keys share a statement, by `ratelimit.statement`
  * - `ratelimit.errors`: failed calls, by `ratelimit.prefix` and `error.type`
  *
- * Call it once, before or after limiters are made. It needs a runtime with `node:diagnostics_channel`; on
- * others it does nothing.
+ * Call it once, when the global meter provider has been set, before or after limiters are made. It needs a
+ * runtime with `node:diagnostics_channel`; on others it does nothing.
  *
  * @returns A function that ends it.
  *
