@@ -24,18 +24,19 @@ function routeNamed(name: string): Route {
 
 /**
  * The names under which a route may stand in a table. One route is reached by many spellings, none of which may
- * be cheaper: routers decode, most ignore case and a last slash, and answer HEAD with what answers GET.
+ * be cheaper: routers decode, most ignore case and a last slash, and answer HEAD with what answers GET. An
+ * encoded slash stays one, because to routers it is a part of a name.
  */
 function namesOf({ method, path }: Route): [own: string, anyMethod: string] {
-  const decoded = decode(path).toLowerCase().replace(/\/+$/, '') || '/'
+  const decoded = path.split('/').map(decode).join('/').toLowerCase().replace(/\/+$/, '') || '/'
   const verb = method?.toUpperCase() === 'HEAD' ? 'GET' : method?.toUpperCase()
   return [verb ? `${verb} ${decoded}` : decoded, decoded]
 }
 
-function decode(path: string): string {
+function decode(part: string): string {
   try {
-    return decodeURIComponent(path)
+    return decodeURIComponent(part).replaceAll('/', '%2f')
   } catch {
-    return path
+    return part
   }
 }

@@ -119,7 +119,7 @@ describe('one limit', () => {
 })
 
 describe('a table of rates', () => {
-  const rate = { 'POST /export': 5, '/orders/:id': 3, 'GET /health': 0 }
+  const rate = { 'POST /export': 5, '/orders/:id': 3, 'GET /health': 0, '/health/live': 0 }
   test.each([
     ['POST', '/export', 5],
     ['POST', '/EXPORT/', 5],
@@ -131,6 +131,8 @@ describe('a table of rates', () => {
     ['POST', '/health', 1],
     ['GET', '/constructor', 1],
     ['GET', '/%', 1],
+    ['GET', '/health/live', 0],
+    ['GET', '/health%2Flive', 1],
     [undefined, '/orders/:id', 3],
   ])('%s %s costs %d', async (method, path, cost) => {
     const passed = await guard({ ratelimit: limitOf(10), key, rate })({
