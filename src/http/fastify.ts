@@ -50,7 +50,8 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
   return class Store implements RateLimitStore {
     readonly #route: string
 
-    constructor(options: RouteOptions, route = '') {
+    // A route begins with its method. So no client's key can name one.
+    constructor(options: RouteOptions, route = ' ') {
       checkOptions(options)
       this.#route = route
     }

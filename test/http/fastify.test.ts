@@ -67,6 +67,16 @@ test('a route with a limit of its own counts for itself', async () => {
   expect(statuses).toEqual([200, 200, 429, 200, 429])
 })
 
+test('no key of a client names the row of a route', async () => {
+  const keyGenerator = (request: { headers: Record<string, unknown> }) => String(request.headers['x-user'])
+  const url = await limited({ max: 3, keyGenerator, store: storeOf() }, (app) => {
+    app.get('/own', { config: { rateLimit: { max: 1 } } }, async () => 'own')
+  })
+  const send = async (path: string, user: string) =>
+    (await fetch(url + path, { headers: { 'x-user': user } })).status
+  expect([await send('/', 'GET /own ada'), await send('/own', 'ada')]).toEqual([200, 200])
+})
+
 test('each request may have its own limit', async () => {
   const max = (request: { headers: Record<string, unknown> }) => Number(request.headers['x-max'])
   const url = await limited({ max, store: storeOf() })
