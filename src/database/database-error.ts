@@ -13,9 +13,7 @@ export function isRefusal({ sqlState }: RatelimitError): boolean {
 export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
   const cause = telling(error)
-  const driverCode = codeOf(cause)
-  // Every SQLSTATE has a digit, so EPIPE is not one.
-  const sqlState = driverCode && /^(?=.*\d)[0-9A-Z]{5}$/.test(driverCode) ? driverCode : undefined
+  const sqlState = sqlStateOf(cause)
   const code = wasNeverSent(cause) ? 'UNREACHABLE' : codeFor(sqlState)
   return databaseError(code, { cause, sqlState })
 }
@@ -88,9 +86,23 @@ function telling(error: unknown): unknown {
   let each = error
   for (let depth = 0; depth < MAX_DEPTH && each instanceof Error; depth++) {
     if (codeOf(each) !== undefined || wasNeverSent(each)) return each
-    each = each.cause
+    each = below(each)
   }
-  return error instanceof Error && error.cause !== undefined ? error.cause : error
+  return error instanceof Error ? (below(error) ?? error) : error
+}
+
+/** The error that another one wraps. Neon's over HTTP wraps that of `fetch` in its own way. */
+function below(error: Error & { readonly sourceError?: unknown }): unknown {
+  return error.cause ?? error.sourceError
+}
+
+/** Bun has it in `errno`, where Node has numbers. */
+function sqlStateOf(error: unknown): string | undefined {
+  const errno = error instanceof Error && 'errno' in error ? error.errno : undefined
+  // Every SQLSTATE has a digit, so EPIPE is not one.
+  return [codeOf(error), errno].find(
+    (code): code is string => typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code),
+  )
 }
 
 function codeOf(error: unknown): string | undefined {

@@ -1,8 +1,14 @@
-/** Codes of Node and postgres.js that say: no connection was made. */
+/** Codes of Node, its fetch and postgres.js that say: no connection was made. */
 const CODES: ReadonlySet<unknown> = new Set([
   ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
-  ...['CONNECT_TIMEOUT', 'CONNECTION_ENDED'],
+  ...['UND_ERR_CONNECT_TIMEOUT', 'CONNECT_TIMEOUT', 'CONNECTION_ENDED'],
 ])
+
+/**
+ * Codes of Node that say: the server's certificate was not accepted.
+ * https://nodejs.org/api/tls.html#x509-certificate-error-codes
+ */
+const CERTIFICATE = /CERT|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/
 
 /** The calls that make a connection. A reset or a timeout in one of these comes before any statement. */
 const SYSCALLS: ReadonlySet<unknown> = new Set(['connect', 'getaddrinfo'])
@@ -17,6 +23,8 @@ const MESSAGES: ReadonlySet<unknown> = new Set([
   'timeout expired',
   'Client has encountered a connection error and is not queryable',
   'Client was closed and is not queryable',
+  'The server does not support SSL connections',
+  'There was an error establishing an SSL connection',
   // PGlite
   'PGlite is closing',
   'PGlite is closed',
@@ -29,6 +37,9 @@ const MESSAGES: ReadonlySet<unknown> = new Set([
  */
 const TURNED_AWAY =
   /^(query_wait_timeout|client_login_timeout|no more connections allowed|client connections exceeded|server login (has been failing|failed)|pgbouncer cannot connect to server|(server|pooler is) shutting down|no such (database|user)|database ".*" is disabled|(SASL|password) authentication failed|bouncer config error)/
+
+/** What pg says if it cannot log in, for instance without a password. */
+const LOGIN = /^SASL: /
 
 interface DriverError extends Error {
   readonly code?: unknown
@@ -44,8 +55,10 @@ export function wasNeverSent(error: unknown): boolean {
   if (Array.isArray(errors) && errors.length > 0) return errors.every(wasNeverSent)
   return (
     CODES.has(code) ||
+    CERTIFICATE.test(String(code)) ||
     SYSCALLS.has(syscall) ||
     MESSAGES.has(error.message) ||
+    LOGIN.test(error.message) ||
     (code === '08P01' && TURNED_AWAY.test(error.message))
   )
 }

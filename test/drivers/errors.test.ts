@@ -53,6 +53,13 @@ describe('what a code means', () => {
     const error = await discreetErrorOf(new Ratelimit({ db: joined, limiter, prefix: 'codes' }).limit(SECRET))
     expect(error).toMatchObject({ code, sqlState, name: 'RatelimitError', cause: failing.cause })
   })
+
+  test('Bun has the SQLSTATE elsewhere', async () => {
+    const cause = Object.assign(new Error(), { code: 'ERR_POSTGRES_SERVER_ERROR', errno: '42P01' })
+    const { db } = watch(database.db, () => Promise.reject(new Error('Failed query', { cause })))
+    const error = await errorOf(() => new Ratelimit({ db, limiter, prefix: 'codes' }).limit('key'))
+    expect(error).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01', cause })
+  })
 })
 
 describe('outside a transaction', () => {

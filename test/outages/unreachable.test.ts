@@ -35,6 +35,12 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
     named('timeout expired'),
     named('Cannot use a pool after calling end on the pool'),
     named('Client was closed and is not queryable'),
+    named('The server does not support SSL connections'),
+    named('There was an error establishing an SSL connection'),
+    named('SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string'),
+    ...['CERT_HAS_EXPIRED', 'ERR_TLS_CERT_ALTNAME_INVALID', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'].map((code) =>
+      named(code, { code }),
+    ),
     named('PGlite is closed'),
     named('write CONNECTION_ENDED 127.0.0.1:5432', { code: 'CONNECTION_ENDED' }),
     ...['ECONNRESET', 'ETIMEDOUT', 'EPIPE', 'ENOENT', 'EACCES'].map((code) =>
@@ -52,6 +58,11 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
       { code: 'ETIMEDOUT' },
     ),
     named('fetch failed', { cause: named('connect ETIMEDOUT', { code: 'ETIMEDOUT', syscall: 'connect' }) }),
+    named('fetch failed', { cause: named('Connect Timeout Error', { code: 'UND_ERR_CONNECT_TIMEOUT' }) }),
+    named('Error connecting to database: fetch failed', {
+      code: undefined,
+      sourceError: named('fetch failed', { cause: named('one', refused) }),
+    }),
     ...[
       'query_wait_timeout',
       'client_login_timeout (server down)',
