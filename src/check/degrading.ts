@@ -19,10 +19,10 @@ const OUTAGES: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
 
 /**
  * Classes and codes of Postgres that say so too: insufficient resources, operator intervention, system error,
- * a lock timeout, and a server that only reads.
+ * timeouts of a lock and of transactions, and a server that only reads.
  * https://www.postgresql.org/docs/current/errcodes-appendix.html
  */
-const OUTAGE_STATE = /^(53|57|58)|^55P03$|^25006$/
+const OUTAGE_STATE = /^(53|57|58)|^55P03$|^25(006|P03|P04)$/
 
 /** When to ask again after a denial that the database did not make. */
 const RETRY_MS = 1_000

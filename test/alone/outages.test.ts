@@ -324,7 +324,7 @@ describe('onError', () => {
     await expect(ratelimit.limit('key')).rejects.toMatchObject({ code })
   })
 
-  test.each(['53300', '57014', '57P03', '55P03', '25006', '58030'])(
+  test.each(['53300', '57014', '57P03', '55P03', '25006', '25P03', '25P04', '58030'])(
     'an outage is not: %s',
     async (sqlState) => {
       const refused = () => Object.assign(new Error('refused'), { code: sqlState })
