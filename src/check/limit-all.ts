@@ -82,12 +82,16 @@ async function decideAlone(checkers: readonly Checker[], rows: readonly RowReque
   const commit = commitTogether(checkers.map(({ config }) => config.commit))
   let isTaking = false
   const decide = async (isOver: () => boolean) => {
+    // If nobody waits any more, the transaction is rolled back.
+    const goOn = () => {
+      if (isOver()) throw timedOut(false)
+    }
     for (const { config } of checkers) await config.ensureTables?.()
-    return inTransaction(home.db, (tx) => {
+    return inTransaction(home.db, async (tx) => {
       isTaking = false
+      goOn()
       return takeAllOrNone(connectionTo(tx, home.keeping), rows, commit, () => {
-        // Nobody waits any more: the transaction is rolled back.
-        if (isOver()) throw timedOut(false)
+        goOn()
         isTaking = true
       })
     })

@@ -139,6 +139,23 @@ describe('limitAll and resets', () => {
     expect(await used(ratelimit)).toBe(0)
   })
 
+  test('limitAll whose time was over before its transaction began locks nothing', async () => {
+    let begin = () => {}
+    const begins = new Promise<void>((resolve) => {
+      begin = resolve
+    })
+    const { db, statements } = watch(database.db)
+    const late: typeof db = { ...db, transaction: (...work) => begins.then(() => db.transaction(...work)) }
+    const ratelimit = new Ratelimit({ db: late, limiter, prefix: `late ${++prefix}`, timeout: 100 })
+    const all = Ratelimit.limitAll([{ ratelimit, key: 'key' }]).catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await all).toMatchObject({ code: 'TIMEOUT' })
+    begin()
+    await turns(50)
+    expect(statements).toEqual([])
+  })
+
   test('a reset may have happened', async () => {
     const { ratelimit } = stalling({ timeout: 100 })
     const reset = ratelimit.resetUsedTokens('key').catch((error: unknown) => error)
