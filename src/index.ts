@@ -6,7 +6,7 @@ export {
   rateLimitEphemeral,
   rateLimitTables,
 } from '../schema/index.ts'
-export type { Limiter } from './algorithms/algorithm.ts'
+export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
 export type { Reservation, Reserved, ReservedAll } from './check/reservation.ts'
 export type { Allowed, Denied, LimitAllResult, LimitResult, Remaining, Usage } from './check/results.ts'

@@ -30,6 +30,11 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
   holds(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): SQL<boolean>
   /** The state of a row that holds, with the windows that have ended left behind. Default: the row's. */
   advance?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): State
+  /**
+   * Whether a row that does not hold is of a period that is over, for an algorithm that has periods. What was
+   * used in it is told.
+   */
+  ended?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): SQL<boolean>
   /** The state of a key that has no row. */
   fresh(now: Expression, params: Expressions<Param>): State
   /** How much an advanced state has left; below 0 in debt. */
@@ -76,8 +81,16 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
 
 /** From `start` to before `end`, in Unix milliseconds. */
 export interface Period {
+  /** Unix milliseconds at which it begins. */
   readonly start: number
+  /** Unix milliseconds at which it is over. */
   readonly end: number
+}
+
+/** A period of a fixed or calendar window that is over. */
+export interface EndedPeriod extends Period {
+  /** What was used in it, in units. In debt or after a downgrade it is more than the limit. */
+  readonly used: number
 }
 
 /** The period that holds a time. */

@@ -35,6 +35,8 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
     holds: ({ count, prevCount, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}
         and ${count} >= 0 and ${prevCount} >= 0 and ${tokens} > '-Infinity'`,
+    ended: ({ windowStart, prevCount, tokens }, _clock, { periodStart }) =>
+      sql`${windowStart} < ${periodStart} and ${prevCount} is not null and ${tokens} is not null`,
     fresh: (_now, { periodStart }) => ({
       ...{ count: sql`0`, prevCount: sql`0`, tokens: sql`0` },
       windowStart: periodStart,

@@ -1,4 +1,4 @@
-import type { AnyAlgorithm, Limiter, Numbers, Params, StoredLimiter } from './algorithm.ts'
+import type { AnyAlgorithm, Limiter, Numbers, Params, Period, StoredLimiter } from './algorithm.ts'
 
 /**
  * Rows expire on a grid of an eighth of the period, so that most updates leave the indexed column as it is
@@ -49,6 +49,11 @@ export function paramsAt({ params, periodAt }: StoredLimiter, time: number): Par
   if (!periodAt) return params
   const { start, end } = periodAt(time)
   return { ...params, periodStart: start, periodEnd: end }
+}
+
+/** The period of a row that began to count at `start`, for an algorithm that has periods. */
+export function periodFrom({ params, periodAt }: StoredLimiter, start: number): Period {
+  return { start, end: periodAt ? periodAt(start).end : start + params.periodMs }
 }
 
 /** Whether `time` lies in the period that the parameters are for. */

@@ -57,13 +57,15 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
   // The capacity bounds the sum of equal refunds. How much of it one gave back is unknown, so each answer shows
   // all of them.
   const snapshot = afterCalls(outcome, rate > 0 ? place + 1 : granted)
-  const allowed: Allowed = {
+  const left: Allowed = {
     success: true,
     limit: params.limit,
     remaining: remainingOf(limiter, snapshot),
     reset: whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
     retryAfter: 0,
   }
+  const isFirst = place === 0 && granted > 0 && purpose !== 'look'
+  const allowed = isFirst && decision.ended ? { ...left, ended: decision.ended } : left
   if (thresholds.length === 0 || !mayCross(call) || place >= granted) return allowed
   const [before, next] = [afterCalls(outcome, place), afterCalls(outcome, place + 1)]
   return withCrossed(allowed, crossedBetween(limiter, before, next, thresholds))

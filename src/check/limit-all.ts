@@ -107,15 +107,17 @@ function answersOf(
   rowOf: ReadonlyMap<Charge, RowRequest>,
   { looks, taken }: Decisions,
 ): Answered[] {
-  // Of calls that are added up, the first one tells which thresholds were crossed.
+  // Of calls that are added up, the first one tells which thresholds were crossed and which period has ended.
   const told = new Set<RowRequest>()
   return charges.map((charge) => {
     const row = found(rowOf, charge)
     const { dryRun, thresholds } = row.reporting
-    const reporting = { dryRun, thresholds: told.has(row) ? [] : thresholds }
+    const isTold = told.has(row)
+    const reporting = { dryRun, thresholds: isTold ? [] : thresholds }
     told.add(row)
-    const decision = taken.get(row)
-    if (decision) {
+    const took = taken.get(row)
+    if (took) {
+      const decision = isTold ? { ...took, ended: undefined } : took
       const paid = paymentOf({ call: charge.request, decision, place: 0 })
       return { answer: answerOf({ call: row, decision, place: 0 }, reporting), paid }
     }

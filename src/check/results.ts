@@ -1,3 +1,5 @@
+import type { EndedPeriod } from '../algorithms/algorithm.ts'
+
 /** What is left of a limit. */
 export interface Remaining {
   /** The capacity: `tokens` or `maxTokens`. */
@@ -27,6 +29,11 @@ export interface Allowed extends Remaining {
   readonly retryAfter: 0
   /** The `thresholds` that this very call has crossed. */
   readonly crossed?: readonly number[]
+  /**
+   * The key's period before this one, if this very call has opened the new one of a fixed or calendar window,
+   * and the old row was still there.
+   */
+  readonly ended?: EndedPeriod
   /** With `dryRun`: the denial that this call would have been. Nothing was consumed. */
   readonly wouldDeny?: Denied
   /** The database did not answer, and `onError: 'allow'` let the call pass; `remaining` is not known. */

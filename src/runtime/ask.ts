@@ -1,5 +1,5 @@
-import type { Numbers, Params, StateColumn, StoredLimiter } from '../algorithms/algorithm.ts'
-import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
+import type { EndedPeriod, Numbers, Params, StateColumn, StoredLimiter } from '../algorithms/algorithm.ts'
+import { appliesAt, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Connection } from '../database/connection.ts'
 import { type Row, run } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
@@ -8,6 +8,7 @@ import { RatelimitError } from '../errors.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
 import type { Intent } from '../statements/decided.ts'
+import { ENDED } from '../statements/levels.ts'
 import { lookStatement } from '../statements/look.ts'
 import { makeStatement } from '../statements/make.ts'
 import type { Commit } from '../statements/setting.ts'
@@ -186,8 +187,17 @@ function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decisi
     granted: granted === undefined ? calls.length : Math.max(Number(granted), 0),
     state: stateIn(row, request.limiter),
     params,
+    ended: endedIn(row, request.limiter),
     isNew: row['holds'] !== undefined && row['holds'] !== true,
   }
+}
+
+function endedIn(row: Row, limiter: StoredLimiter): EndedPeriod | undefined {
+  const text = row[ENDED]
+  if (typeof text !== 'string') return undefined
+  const [start = Number.NaN, used = Number.NaN] = text.split(' ').map(Number)
+  // Others may write to the table too: a count, or a start at infinity, is no period.
+  return Number.isFinite(start) && Number.isFinite(used) ? { ...periodFrom(limiter, start), used } : undefined
 }
 
 /** The state that a row of an answer holds. */

@@ -1,5 +1,5 @@
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
+import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import type { TableSize } from '../database/run.ts'
@@ -51,6 +51,8 @@ export interface Decision extends Snapshot {
    * check, which makes the row.
    */
   readonly isNew?: boolean
+  /** What was used in the period that the first of the granted calls has ended. */
+  readonly ended?: EndedPeriod | undefined
 }
 
 /** A request that waits for its decision. */

@@ -70,6 +70,15 @@ export const BY_ITSELF: SQL = sql.raw('offset 0')
 /** The database's clock at millisecond precision. */
 export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000)`
 
+interface AdvancedOptions {
+  readonly keepHolds?: boolean
+  /** Whether to hand on what the period used that is over. */
+  readonly tellsEnded?: boolean
+}
+
+/** What was used in the period of a row that is over, and when that period began; otherwise null. */
+export const ENDED = 'ended'
+
 /**
  * The levels from rows to advanced states: each row's numbers, its time, and the state at that time.
  *
@@ -82,7 +91,7 @@ export function advanced(
   rows: Level,
   clock: SQL,
   parameters: Parameters,
-  { keepHolds = !startsFull }: { readonly keepHolds?: boolean } = {},
+  { keepHolds = !startsFull, tellsEnded = false }: AdvancedOptions = {},
 ): QueryLevel {
   const { columns, emptyColumns, datedBy, sql: formulas } = algorithm
   const row = stateOf()
@@ -95,9 +104,7 @@ export function advanced(
   })
   const [clockMs, written] = [name('clock'), name(SQL_NAMES[datedBy])]
   const holds = formulas.holds(row, clockMs, params)
-  const dated = level('dated', read, { holds: emptyColumns.length > 0 ? sql`own and ${holds}` : holds }, [
-    'own',
-  ])
+  const dated = level('dated', read, { holds: ifOwn(holds), ...(tellsEnded ? endedColumn() : {}) }, ['own'])
   const kept = named(formulas.advance?.(row, clockMs, params) ?? row)
   const made = named(formulas.fresh(clockMs, params))
   const states = columns
@@ -110,6 +117,17 @@ export function advanced(
     'clock',
     ...(keepHolds ? [] : ['holds']),
   ])
+
+  function ifOwn(condition: SQL): SQL {
+    return emptyColumns.length > 0 ? sql`own and ${condition}` : condition
+  }
+
+  function endedColumn(): Record<string, SQL> {
+    const ended = formulas.ended?.(row, clockMs, params)
+    if (!ended) return {}
+    const used = formulas.used(row, clockMs, params)
+    return { [ENDED]: sql`case when ${ifOwn(ended)} then concat_ws(' ', ${written}, ${used}) end` }
+  }
 }
 
 /** The levels to the states of keys that have no row. */

@@ -7,7 +7,7 @@ import { callsFrom } from './calls.ts'
 import { rowColumns } from './columns.ts'
 import { answerColumns, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
-import { advanced, CLOCK_MS, type Level } from './levels.ts'
+import { advanced, CLOCK_MS, ENDED, type Level } from './levels.ts'
 import { chain, link } from './link.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
@@ -47,7 +47,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
 
   const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = advanced(rules, rows, clock, parameters)
+  const states = advanced(rules, rows, clock, parameters, { tellsEnded: true })
   const numbers = { rate: parameters.number('rate'), calls: parameters.number('calls') }
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
@@ -57,7 +57,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), guarding.fits))
 
-  const answer = answerColumns(rules.algorithm).map((column) => name(column))
+  const answer = takenColumns(rules).map((column) => name(column))
   return parameters.render(
     chain(
       [
@@ -99,7 +99,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
     columns: [...calls, ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = advanced(rules, rows, clock, parameters)
+  const states = advanced(rules, rows, clock, parameters, { tellsEnded: true })
   const numbers = { rate: name('rate'), calls: name('calls') }
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
@@ -116,7 +116,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), isRare, guarding.fits))
 
-  const answer = ['place', ...answerColumns(rules.algorithm)].map((column) => name(column))
+  const answer = ['place', ...takenColumns(rules)].map((column) => name(column))
   return parameters.render(
     chain(
       [
@@ -129,4 +129,9 @@ export function takeManyStatement(source: TakeManySource): Statement {
       guardedSelect(guarding, answer, name(DECIDED), settings.join),
     ),
   )
+}
+
+function takenColumns({ algorithm }: Rules): readonly string[] {
+  const columns = answerColumns(algorithm)
+  return algorithm.sql.ended ? [...columns, ENDED] : columns
 }

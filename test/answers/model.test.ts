@@ -11,7 +11,7 @@ import {
   takesFractions,
   type VectorLimiter,
 } from '../support/limits.ts'
-import { Model, type ModelRemaining } from '../support/model.ts'
+import { Model, type ModelAnswer, type ModelRemaining } from '../support/model.ts'
 import vectorsFile from '../vectors.json' with { type: 'json' }
 
 // Slow: thousands of calls, and each depends on those before it.
@@ -111,7 +111,7 @@ describe('against the model', () => {
         let answer: unknown
         if (op === 'reset') model.resetUsedTokens(plan, at)
         else if (op === 'remaining') answer = left(model.getRemaining(plan, at))
-        else for (let i = 0; i < times; i++) answer = model.limit(plan, at, rate)
+        else for (let i = 0; i < times; i++) answer = withoutEnded(model.limit(plan, at, rate))
         expect({ name, at, answer: writeNever(answer) }).toEqual({ name, at, answer: expected })
       }
     }
@@ -285,6 +285,11 @@ function writeNever(answer: unknown): unknown {
       value === Number.POSITIVE_INFINITY ? 'never' : value,
     ]),
   )
+}
+
+/** The shared vectors do not tell ended periods. */
+function withoutEnded({ ended: _, ...answer }: ModelAnswer): Omit<ModelAnswer, 'ended'> {
+  return answer
 }
 
 /** What the model knows of a look. */

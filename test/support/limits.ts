@@ -158,6 +158,7 @@ function fixedWindowPlan(own: WindowNumbers): Plan {
     periodMs: stepMs,
     fresh: (at) => state({ at }),
     forward: (before, t) => (t < before.at + stepMs ? before : state({ at: t })),
+    endOf: ({ at }) => at + stepMs,
     ...counting(tokens),
   }
   return planWith('fixedWindow', own, { limiter: Ratelimit.fixedWindow(tokens, window), rules, stepMs })
@@ -204,13 +205,14 @@ const MAX_HOURS = { minute: 1 / 60, hour: 1, day: 25, week: 169, month: 745, yea
 function calendarWindowPlan(own: CalendarNumbers): Plan {
   const { tokens, period, timeZone: zone } = own
   let last = { start: 0, end: 0 }
-  const startOf = (t: number) => {
+  const periodOf = (t: number) => {
     if (t < last.start || t >= last.end) {
       const start = DateTime.fromMillis(t, { zone }).startOf(period)
       last = { start: start.toMillis(), end: start.plus({ [period]: 1 }).toMillis() }
     }
-    return last.start
+    return last
   }
+  const startOf = (t: number) => periodOf(t).start
   const stepMs = MAX_HOURS[period] * 3_600_000
   const rules: Rules = {
     capacity: tokens,
@@ -218,6 +220,7 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
     fresh: (at) => state({ at: startOf(at) }),
     // A count that began in the present period was used in it, even if its own plan had another period.
     forward: (before, t) => (before.at >= startOf(t) ? before : state({ at: startOf(t) })),
+    endOf: ({ at }) => periodOf(at).end,
     ...counting(tokens),
   }
   const limiter = calendarWindow(tokens, period, { timeZone: zone })

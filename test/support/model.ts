@@ -21,6 +21,8 @@ export interface Rules {
   forward(state: State, t: number): State
   fits(state: State, t: number, rate: number): boolean
   take(state: State, rate: number): State
+  /** When the period is over that the state is of, for algorithms that have periods. */
+  readonly endOf?: (state: State) => number
   /** How much of the limit is used: more than there is, in debt. */
   used(state: State, t: number): number
 }
@@ -44,6 +46,8 @@ export interface ModelUsage extends ModelRemaining {
 export interface ModelAnswer extends ModelRemaining {
   readonly success: boolean
   readonly retryAfter: number
+  /** The period before this one, in the answer of the call that ends it. */
+  readonly ended?: { readonly start: number; readonly end: number; readonly used: number }
 }
 
 /** One key of a limiter. It is told the time with each call. */
@@ -69,8 +73,16 @@ export class Model {
     }
     if (rate === 0) return { ...this.#lookOf(plan, clockMs), success: true, retryAfter: 0 }
     const next = rules.take(state, rate)
+    const ended = rate > 0 ? this.#endedBy(plan, now) : {}
     if (rate > 0 || (rate < 0 && !isFull(rules, state, now))) this.#store(plan, next)
-    return { ...remainingOf(rules, next, now), success: true, retryAfter: 0 }
+    return { ...remainingOf(rules, next, now), success: true, retryAfter: 0, ...ended }
+  }
+
+  #endedBy({ algorithm, rules }: ModelPlan, now: number): Pick<ModelAnswer, 'ended'> {
+    const row = this.#row
+    if (row?.algorithm !== algorithm || !rules.endOf) return {}
+    const end = rules.endOf(row.state)
+    return end <= now ? { ended: { start: row.state.at, end, used: row.state.count } } : {}
   }
 
   getRemaining(plan: ModelPlan, clockMs: number): ModelUsage {

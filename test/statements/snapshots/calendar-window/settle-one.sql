@@ -28,6 +28,7 @@ with
   ),
   "ratelimit_decided" as (
     select
+      "ended",
       "now",
       "count",
       "prev_count",
@@ -47,6 +48,7 @@ with
     from
       (
         select
+          "ended",
           "now",
           "count",
           "prev_count",
@@ -56,6 +58,7 @@ with
         from
           (
             select
+              "ended",
               case
                 when "count" is not null
                 and "prev_count" is not null
@@ -92,7 +95,12 @@ with
                   and "window_start" < $5::float8
                   and "count" >= 0
                   and "prev_count" >= 0
-                  and "tokens" > '-Infinity' as "holds"
+                  and "tokens" > '-Infinity' as "holds",
+                  case
+                    when "window_start" < $4::float8
+                    and "prev_count" is not null
+                    and "tokens" is not null then concat_ws(' ', "window_start", "count")
+                  end as "ended"
                 from
                   (
                     select
@@ -195,6 +203,7 @@ select
   "count",
   "prev_count",
   "window_start",
-  "tokens"
+  "tokens",
+  "ended"
 from
   "ratelimit_decided"

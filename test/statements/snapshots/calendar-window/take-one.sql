@@ -26,6 +26,7 @@ with
   ),
   "ratelimit_decided" as (
     select
+      "ended",
       "now",
       "count",
       "prev_count",
@@ -40,6 +41,7 @@ with
     from
       (
         select
+          "ended",
           "now",
           "count",
           "prev_count",
@@ -49,6 +51,7 @@ with
         from
           (
             select
+              "ended",
               case
                 when "count" is not null
                 and "prev_count" is not null
@@ -85,7 +88,12 @@ with
                   and "window_start" < $5::float8
                   and "count" >= 0
                   and "prev_count" >= 0
-                  and "tokens" > '-Infinity' as "holds"
+                  and "tokens" > '-Infinity' as "holds",
+                  case
+                    when "window_start" < $4::float8
+                    and "prev_count" is not null
+                    and "tokens" is not null then concat_ws(' ', "window_start", "count")
+                  end as "ended"
                 from
                   (
                     select
@@ -170,6 +178,7 @@ select
   "count",
   "prev_count",
   "window_start",
-  "tokens"
+  "tokens",
+  "ended"
 from
   "ratelimit_decided"

@@ -26,6 +26,7 @@ with
   ),
   "ratelimit_decided" as (
     select
+      "ended",
       "now",
       "count",
       "window_start",
@@ -34,6 +35,7 @@ with
     from
       (
         select
+          "ended",
           "now",
           "count",
           "window_start",
@@ -41,6 +43,7 @@ with
         from
           (
             select
+              "ended",
               case
                 when holds then greatest("clock", "window_start")
                 else "clock"
@@ -62,7 +65,11 @@ with
                   own
                   and "window_start" - "clock" <= $3::float8
                   and "clock" < "window_start" + $3::float8
-                  and "count" >= 0 as "holds"
+                  and "count" >= 0 as "holds",
+                  case
+                    when own
+                    and "clock" >= "window_start" + $3::float8 then concat_ws(' ', "window_start", "count")
+                  end as "ended"
                 from
                   (
                     select
@@ -121,6 +128,7 @@ select
   "now",
   "granted",
   "count",
-  "window_start"
+  "window_start",
+  "ended"
 from
   "ratelimit_decided"
