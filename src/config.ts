@@ -13,12 +13,6 @@ interface CommonConfig {
   /** The limiter's namespace: the same key under two prefixes is two rows. */
   readonly prefix: string
   /**
-   * Share of calls that ask for a sweep of their prefix's expired rows, from 0 (none) to 1 (each). One sweep
-   * runs at a time and deletes 100 rows at most; after one that left nothing, none runs for 50 ms. Default:
-   * `0.1`.
-   */
-  readonly cleanupProbability?: number
-  /**
    * The time, for tests. Two clocks that are more than a period apart mean no limit at all: each finds the
    * other's row too far from its own time, and starts it afresh. Default: the database's clock, which all
    * processes share.
@@ -88,6 +82,26 @@ interface Coalescing {
   readonly connections?: number
 }
 
+interface Sweeping {
+  /**
+   * Share of calls that ask for a sweep of their prefix's expired rows, from 0 (none) to 1 (each). One sweep
+   * runs at a time and deletes 100 rows at most; after one that left nothing, none runs for 50 ms. Default:
+   * `0.1`.
+   */
+  readonly cleanupProbability?: number
+  readonly keepEnded?: false
+}
+
+interface Keeping {
+  /**
+   * Keeps the rows of fixed and calendar windows that have ended, until a call opens the next one and tells
+   * `ended`, or `closePeriods` removes them. Calls then sweep nothing, and `cleanup` deletes other rows only.
+   * Every limiter of the prefix must say so. Default: `false`.
+   */
+  readonly keepEnded: true
+  readonly cleanupProbability?: 0
+}
+
 interface EitherTable {
   /**
    * Keep the counts in the logged table, where they survive a crash. Default: `false`, the UNLOGGED table.
@@ -143,6 +157,7 @@ interface Degrading {
 
 /** How a {@link Ratelimit} is made. */
 export type RatelimitConfig = CommonConfig &
+  (Sweeping | Keeping) &
   (EitherWay | Coalescing) &
   (EitherTable | DurableTable) &
   (NoDenials | Denials) &

@@ -1,16 +1,15 @@
-import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter, StoredLimiter } from './algorithms/algorithm.ts'
 import { paramsAt } from './algorithms/limiter.ts'
 import { usageOf } from './check/answer.ts'
+import { databaseClock } from './check/database-clock.ts'
 import type { Usage } from './check/results.ts'
 import { SHIPPED_TABLES } from './check/setup.ts'
 import { type Reading, usageByPlan } from './check/usage-by-plan.ts'
 import type { Database } from './database/database.ts'
-import { execute, runOnce } from './database/run.ts'
+import { runOnce } from './database/run.ts'
 import { RatelimitError } from './errors.ts'
 import { stateIn } from './runtime/ask.ts'
-import { CLOCK_MS } from './statements/levels.ts'
 import { kept, statementsOf } from './statements/statements.ts'
 import { usageStatement } from './statements/usage.ts'
 import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts'
@@ -135,8 +134,3 @@ async function usageUnder(
 
 /** The period may end while the rows are read, but not again and again. */
 const MAX_TRIES = 10
-
-async function databaseClock(db: Database): Promise<number> {
-  const [row] = await execute(db, sql`select ${CLOCK_MS} as now`)
-  return Number(row?.['now'])
-}

@@ -29,7 +29,15 @@ const MAX_BLOCKED_KEYS = 10_000_000
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {
   const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
-  const { thresholds = [], timeout, onError = 'throw', onDegraded, coalesce, waitUntil } = config
+  const {
+    keepEnded = false,
+    thresholds = [],
+    timeout,
+    onError = 'throw',
+    onDegraded,
+    coalesce,
+    waitUntil,
+  } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkPrefix(prefix)
   checkLimiter(limiter)
@@ -45,6 +53,11 @@ export function checkConfig(config: RatelimitConfig): void {
     'tables must come from rateLimitTables.',
   )
   checkOption(cleanupProbability >= 0 && cleanupProbability <= 1, 'cleanupProbability must lie from 0 to 1.')
+  checkOption(typeof keepEnded === 'boolean', 'keepEnded must be true or false.')
+  checkOption(
+    !keepEnded || cleanupProbability === 0,
+    'With keepEnded: true calls sweep nothing, so cleanupProbability can only be 0.',
+  )
   checkOption(
     isFrom1To(MAX_CONNECTIONS, connections),
     `connections must be a whole number from 1 to ${MAX_CONNECTIONS}.`,

@@ -35,6 +35,8 @@ export interface CheckerConfig {
   /** How many shared statements may be under way; undefined if each call has a statement of its own. */
   readonly connections: number | undefined
   readonly cleanupProbability: number
+  /** Whether a cleanup leaves windows that have ended. */
+  readonly keepEnded: boolean
   readonly maxBlockedKeys: number | undefined
   /** Waited for before the first statement. */
   readonly ensureTables: (() => Promise<void>) | undefined
@@ -55,7 +57,7 @@ export class Checker {
   constructor(config: CheckerConfig) {
     const { home, table, namespace, commit, connections, maxBlockedKeys } = config
     this.config = config
-    this.sweeper = new Sweeper(home.db, table, namespace)
+    this.sweeper = new Sweeper(home.db, table, namespace, config.keepEnded)
     const room = new Room(connections === undefined)
     this.#crowd = new Crowd(config.bounds, room)
     const decider = new AloneDecider({ connection: home, table, namespace, commit }, config.ensureTables)

@@ -25,7 +25,13 @@ export const SHIPPED_TABLES: RateLimitTables = { ephemeral: rateLimitEphemeral, 
 export function checkerOf(config: RatelimitConfig): Checker {
   const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
   const { inMemoryBlock = false, maxBlockedKeys = BLOCKED_KEYS, connections = CONNECTIONS } = config
-  const { cleanupProbability = 0.1, clock, tables = SHIPPED_TABLES, autoMigrate = false } = config
+  const {
+    keepEnded = false,
+    cleanupProbability = keepEnded ? 0 : 0.1,
+    clock,
+    tables = SHIPPED_TABLES,
+    autoMigrate = false,
+  } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded } = config
   const { coalesce = !isWorkers(), waitUntil = () => {} } = config
@@ -42,6 +48,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
     commit: durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session',
     connections: coalesce ? connections : undefined,
     cleanupProbability,
+    keepEnded,
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
     ensureTables: migrates
       ? async () => (await import('../database/auto-migrate.ts')).ensureTables(db, tables)

@@ -16,12 +16,15 @@ export class Sweeper {
   readonly #db: Database
   readonly #table: Table
   readonly #namespace: Namespace
+  readonly #keepEnded: boolean
   #restsUntil = Number.NEGATIVE_INFINITY
 
-  constructor(db: Database, table: Table, namespace: Namespace) {
+  /** @param keepEnded Whether windows that have ended stay. */
+  constructor(db: Database, table: Table, namespace: Namespace, keepEnded: boolean) {
     this.#db = db
     this.#table = table
     this.#namespace = namespace
+    this.#keepEnded = keepEnded
   }
 
   /**
@@ -52,7 +55,9 @@ export class Sweeper {
 
   async #sweep(clock: number | null): Promise<number> {
     const { table, statements } = this.#table
-    const statement = kept(statements, 'sweep', () => sweepStatement(table))
+    const statement = kept(statements, `sweep ${this.#keepEnded}`, () =>
+      sweepStatement(table, this.#keepEnded),
+    )
     const { prefix } = this.#namespace
     const [row] = await timed({ prefix, statement: 'sweep', keys: undefined }, () =>
       runOnce(this.#db, statement, { prefix, clock }),

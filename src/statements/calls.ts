@@ -2,7 +2,13 @@ import { type SQL, sql } from 'drizzle-orm'
 import { name, type Parameters } from './builder.ts'
 
 /** The columns of the calls of a statement for many keys; the others are parameters that they share. */
-const CALL_COLUMNS = { prefix: 'text', key: 'text', rate: 'float8', calls: 'float8' } as const
+const CALL_COLUMNS = {
+  prefix: 'text',
+  key: 'text',
+  rate: 'float8',
+  calls: 'float8',
+  start: 'float8',
+} as const
 
 /** The calls as a source of rows. `place` says which of the calls a row is; the first is 1. */
 export function callsFrom(parameters: Parameters, columns: readonly (keyof typeof CALL_COLUMNS)[]): SQL {

@@ -1,4 +1,4 @@
-import { and, asc, eq, lte, sql } from 'drizzle-orm'
+import { and, asc, eq, isNotNull, lte, not, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, Parameters } from './builder.ts'
@@ -13,8 +13,10 @@ export const MAX_SWEPT = 100
  * It locks what it deletes and skips what others have locked, so it never waits for anyone and never deletes
  * a row that was renewed meanwhile. It uses `now()`, not the clock, because Postgres cannot search an index
  * by a volatile function.
+ *
+ * @param keepEnded Whether the rows of fixed and calendar windows stay.
  */
-export function sweepStatement(table: RateLimitTable): Statement {
+export function sweepStatement(table: RateLimitTable, keepEnded: boolean): Statement {
   const parameters = new Parameters()
   const place = sql<string>`${table}.ctid`
   const expired = builder
@@ -23,6 +25,7 @@ export function sweepStatement(table: RateLimitTable): Statement {
     .where(
       and(
         eq(table.prefix, parameters.text('prefix')),
+        ...(keepEnded ? [not(hasPeriods(table))] : []),
         lte(table.expiresAt, sql`coalesce(to_timestamp(${parameters.number('clock')} / 1000), now())`),
       ),
     )
@@ -36,4 +39,13 @@ export function sweepStatement(table: RateLimitTable): Statement {
   return parameters.render(
     chain([link('ratelimit_deleted', deleted)], sql`select count(*) as deleted from ratelimit_deleted`),
   )
+}
+
+/** A fixed window fills neither of two columns that others fill, a calendar window both, and others one. */
+function hasPeriods({ count, windowStart, prevCount, tokens }: RateLimitTable): SQL {
+  return sql`${and(
+    isNotNull(count),
+    isNotNull(windowStart),
+    sql`(${prevCount} is null) = (${tokens} is null)`,
+  )}`
 }

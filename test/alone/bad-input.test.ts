@@ -143,6 +143,8 @@ test.each<[string, object]>([
   ['cleanupProbability above 1', { cleanupProbability: 1.1 }],
   ['cleanupProbability below 0', { cleanupProbability: -0.1 }],
   ['cleanupProbability NaN', { cleanupProbability: Number.NaN }],
+  ['keepEnded that is neither true nor false', { keepEnded: 'yes' }],
+  ['keepEnded with sweeps', { keepEnded: true, cleanupProbability: 0.1 }],
   ['synchronousCommit without durable', { synchronousCommit: true }],
   ['maxBlockedKeys without inMemoryBlock', { maxBlockedKeys: 5 }],
   ['no room for blocked keys', { inMemoryBlock: true, maxBlockedKeys: 0 }],

@@ -13,7 +13,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/runtime'],
   ['src/config.ts', 'src/validate.ts'],
   ['src/check'],
-  ['src/ratelimit.ts', 'src/usage.ts', 'src/row-numbers.ts'],
+  ['src/ratelimit.ts', 'src/usage.ts', 'src/close-periods.ts', 'src/row-numbers.ts'],
   ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
   ['src/http', 'src/cli'],
 ]

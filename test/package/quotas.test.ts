@@ -27,7 +27,7 @@ vi.mock('drizzle-ratelimit', async (importOriginal) => {
   const timed = { clock: () => new Date(), cleanupProbability: 0 }
   class TimedRatelimit extends original.Ratelimit {
     constructor(config: RatelimitConfig) {
-      super({ ...timed, ...config })
+      super({ ...timed, ...config } as RatelimitConfig)
     }
   }
   type Reads = typeof original.usedOf

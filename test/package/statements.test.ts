@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
+import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
 import { lockStatement, removeEmptyStatement } from '../../src/statements/lock.ts'
 import { lookStatement } from '../../src/statements/look.ts'
 import { makeStatement } from '../../src/statements/make.ts'
@@ -64,7 +65,10 @@ const ofTable: [string, Statement][] = [
   ['lock', lockStatement(table, 'as the session')],
   ['lock-flushed', lockStatement(rateLimitDurable, 'flushed')],
   ['remove-empty', removeEmptyStatement(table)],
-  ['sweep', sweepStatement(table)],
+  ['sweep', sweepStatement(table, false)],
+  ['sweep-keeping', sweepStatement(table, true)],
+  ['windows', windowsStatement(table)],
+  ['close', closeStatement(table)],
 ]
 
 /**

@@ -18,6 +18,9 @@ new Ratelimit({ ...common, durable: false })
 new Ratelimit({ ...common, synchronousCommit: true })
 // @ts-expect-error
 new Ratelimit({ ...common, durable: false, synchronousCommit: true })
+new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0 })
+// @ts-expect-error a limiter that keeps rows does not sweep them
+new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0.1 })
 // @ts-expect-error prefix is required
 new Ratelimit({ db, limiter })
 // @ts-expect-error no such option

@@ -1,0 +1,89 @@
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
+import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
+import type { Database } from '../database/database.ts'
+import { type Row, runOnce } from '../database/run.ts'
+import { numberArray, textArray } from '../statements/calls.ts'
+import { closeStatement, MAX_PAGE, windowsStatement } from '../statements/close.ts'
+import { SQL_NAMES } from '../statements/columns.ts'
+import { kept, statementsOf } from '../statements/statements.ts'
+import { checkLimiter } from '../validate.ts'
+
+/** Which periods are closed. */
+export interface Closing {
+  readonly tx: Database
+  readonly table: RateLimitTable
+  readonly prefix: string
+  readonly limit: number
+  readonly limiterOf: (key: string) => Limiter
+  readonly now: number
+  /** Windows that began later have not ended. */
+  readonly latestStart: number
+}
+
+/** A key's period that is over. */
+interface Ended extends EndedPeriod {
+  readonly key: string
+}
+
+/** Removes the rows of periods that are over, and says what they counted. */
+export async function closeEnded(closing: Closing): Promise<Ended[]> {
+  const closed: Ended[] = []
+  let after = ''
+  for (;;) {
+    const rows = await windowsAfter(closing, after)
+    let ended = rows.flatMap((row) => endedIn(row, closing))
+    // Others may have locked them: then the next ones take their places.
+    while (ended.length > 0 && closed.length < closing.limit) {
+      const missing = closing.limit - closed.length
+      closed.push(...(await close(closing, ended.slice(0, missing))))
+      ended = ended.slice(missing)
+    }
+    const last = rows.at(-1)
+    if (!last || rows.length < MAX_PAGE || closed.length >= closing.limit) return closed
+    after = String(last['key'])
+  }
+}
+
+function windowsAfter({ tx, table, prefix, latestStart }: Closing, after: string): Promise<readonly Row[]> {
+  const statement = kept(statementsOf(table), 'windows', () => windowsStatement(table))
+  return runOnce(tx, statement, { prefix, after, latestStart })
+}
+
+/** The period of a row, if it is over under the limit of its key. */
+function endedIn(row: Row, { limiterOf, now }: Closing): Omit<Ended, 'used'>[] {
+  const key = String(row['key'])
+  const limiter = limiterOf(key)
+  checkLimiter(limiter)
+  if (!hasPeriods(limiter) || !isOwn(row, limiter)) return []
+  const start = Number(row[SQL_NAMES.windowStart])
+  // Others may write to the table too, and infinity is no time.
+  if (!Number.isFinite(start)) return []
+  const period = periodFrom(limiter, start)
+  return period.end <= now ? [{ key, ...period }] : []
+}
+
+/** Whether the limit's algorithm has written the row. */
+function isOwn(row: Row, { algorithm: { columns, emptyColumns } }: StoredLimiter): boolean {
+  return (
+    columns.every((column) => row[SQL_NAMES[column]] !== null) &&
+    emptyColumns.every((column) => row[SQL_NAMES[column]] === null)
+  )
+}
+
+async function close(
+  { tx, table, prefix }: Closing,
+  ended: readonly Omit<Ended, 'used'>[],
+): Promise<Ended[]> {
+  const statement = kept(statementsOf(table), 'close', () => closeStatement(table))
+  const rows = await runOnce(tx, statement, {
+    prefix,
+    key: textArray(ended.map(({ key }) => key)),
+    start: numberArray(ended.map(({ start }) => start)),
+  })
+  const usedBy = new Map(rows.map((row) => [String(row['key']), Number(row['used'])]))
+  return ended.flatMap((each) => {
+    const used = usedBy.get(each.key)
+    return used === undefined ? [] : [{ ...each, used }]
+  })
+}

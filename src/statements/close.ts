@@ -1,0 +1,55 @@
+import { and, asc, eq, gt, isNotNull, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, name, Parameters } from './builder.ts'
+import { callsFrom } from './calls.ts'
+import { forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { chain, link } from './link.ts'
+
+/** How many rows are read at once. */
+export const MAX_PAGE = 1_000
+
+/** The statement that finds a page of a prefix's windows that began early enough to have ended, after a key. */
+export function windowsStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  const start = fromColumn('windowStart', table.windowStart)
+  const numbers = forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]).as(SQL_NAMES[column]))
+  const page = builder
+    .select({ key: sql`${table.key}`.as('key'), ...numbers })
+    .from(table)
+    .where(
+      and(
+        eq(table.prefix, parameters.text('prefix')),
+        gt(table.key, parameters.text('after')),
+        isNotNull(table.count),
+        sql`${start} <= ${parameters.number('latestStart')}`,
+      ),
+    )
+    .orderBy(asc(table.key))
+    .limit(MAX_PAGE)
+  return parameters.render(page.getSQL())
+}
+
+/**
+ * The statement that removes windows and says what they counted. It leaves out those that others have locked,
+ * removed or opened anew.
+ */
+export function closeStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  const prefix = parameters.text('prefix')
+  const start = fromColumn('windowStart', table.windowStart)
+  const place = sql<string>`${table}.ctid`
+  const row = builder
+    .select({ found: place.as('found') })
+    .from(table)
+    .where(and(eq(table.prefix, prefix), eq(table.key, sql`call.key`), sql`${start} = call.start`))
+    .for('update', { skipLocked: true })
+  const locked = sql`select found from ${callsFrom(parameters, ['key', 'start'])} cross join lateral (${row.getSQL()}) as stored`
+  const removed = builder
+    .delete(table)
+    .where(sql`${place} = any(array(${locked}))`)
+    .returning({ key: table.key, used: fromColumn('count', table.count).as('used') })
+  return parameters.render(
+    chain([link('ratelimit_closed', removed)], sql`select * from ${name('ratelimit_closed')}`),
+  )
+}

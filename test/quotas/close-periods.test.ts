@@ -1,0 +1,182 @@
+import { beforeEach, describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
+import { type ClosedPeriod, closePeriods, type Limiter, Ratelimit } from '../../src/index.ts'
+import { hasServer, useDatabase } from '../support/databases.ts'
+import { kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
+
+const database = useDatabase()
+const periodic = kinds.filter(({ plan }) => plan.rules.endOf)
+const { 'calendar month': month } = TEN
+
+type Options = { limit?: number; limiterOf?: (key: string) => Limiter }
+
+/** Closes in a transaction of its own. */
+function close({ clock, prefix }: QuotaUnderTest, limiter: Limiter | undefined, options: Options = {}) {
+  const plan = limiter ? { limiter } : { limiterOf: () => month }
+  return database.db.transaction((tx) =>
+    closePeriods(tx, { prefix, clock: clock.now, durable: false, ...plan, ...options } as never),
+  ) as Promise<ClosedPeriod[]>
+}
+
+describe.each(periodic)('$name', ({ limiter }) => {
+  let under: QuotaUnderTest
+  let period: { readonly start: number; readonly end: number }
+  beforeEach(async () => {
+    under = quotaOn(database, limiter, { keepEnded: true })
+    const { reset } = await under.quota.limit('b', { rate: 7 })
+    await under.quota.limit('a', { rate: 25, force: true })
+    period = { start: (await under.quota.getRemaining('b')).start ?? 0, end: reset }
+  })
+
+  test('hands out each period once and removes its row, when it is over and not before', async () => {
+    const { clock, quota, rows } = under
+    clock.ms = period.end - 1
+    expect(await close(under, limiter)).toEqual([])
+    clock.advance(1)
+    await quota.limit('c')
+    expect(await close(under, limiter)).toEqual([
+      { key: 'a', ...period, used: 25 },
+      { key: 'b', ...period, used: 7 },
+    ])
+    expect(await rows()).toHaveLength(1)
+    expect(await close(under, limiter)).toEqual([])
+    expect(await quota.limit('a')).not.toHaveProperty('ended')
+  })
+
+  test('leaves what a call has told', async () => {
+    under.clock.ms = period.end
+    expect(await under.quota.limit('a')).toMatchObject({ ended: { ...period, used: 25 } })
+    expect(await close(under, limiter)).toEqual([{ key: 'b', ...period, used: 7 }])
+  })
+
+  test('takes back the removal when the transaction is rolled back', async () => {
+    const { clock, prefix } = under
+    clock.ms = period.end
+    const undone = database.db.transaction(async (tx) => {
+      await closePeriods(tx, { prefix, limiter, clock: clock.now, durable: false })
+      throw UNDO
+    })
+    await expect(undone).rejects.toThrow(UNDO)
+    expect(await close(under, limiter)).toHaveLength(2)
+  })
+
+  test('hands out at most `limit`, and the rest the next time', async () => {
+    under.clock.ms = period.end
+    expect(await close(under, limiter, { limit: 1 })).toMatchObject([{ key: 'a' }])
+    expect(await close(under, limiter, { limit: 2 })).toMatchObject([{ key: 'b' }])
+  })
+
+  test('reads past a page of rows, and takes odd keys as they are', async () => {
+    const { clock, quota } = under
+    const odd = ['"quoted"', 'back\\slash', '{a,b}', 'é', '💡', "'", ' ', 'NULL']
+    await Promise.all(odd.map((key) => quota.limit(key)))
+    clock.ms = period.end
+    // Those of the new period come first.
+    const many = Array.from({ length: 1100 }, (_, i) => `! ${i}`)
+    await Promise.all(many.map((key) => quota.limit(key)))
+    expect((await close(under, limiter)).map(({ key }) => key).toSorted()).toEqual(
+      [...odd, 'a', 'b'].toSorted(),
+    )
+    expect(await close(under, limiter)).toEqual([])
+  })
+
+  test('keepEnded leaves the row to be told, whatever is swept', async () => {
+    const { clock, quota } = under
+    await quota.limit('bucket', { limiter: TEN['interval bucket'] })
+    await quota.limit('sliding', { limiter: TEN['sliding window'] })
+    clock.advance(90 * 86_400_000)
+    for (let i = 0; i < 20; i++) await quota.limit('other')
+    expect(await quota.cleanup()).toBe(2)
+    expect(await quota.limit('a')).toMatchObject({ ended: { ...period, used: 25 } })
+    expect(await close(under, limiter)).toEqual([{ key: 'b', ...period, used: 7 }])
+  })
+
+  test.runIf(hasServer())('leaves out what another transaction holds, and waits for nobody', async () => {
+    const { clock, prefix, quota } = under
+    clock.ms = period.end
+    const options = { prefix, limiter, clock: clock.now, durable: false }
+    await database.db.transaction(async (tx) => {
+      await quota.limit('a', { tx })
+      expect(await close(under, limiter)).toEqual([{ key: 'b', ...period, used: 7 }])
+    })
+    clock.ms += 90 * 86_400_000
+    for (const key of 'bcdef') await quota.limit(key)
+    clock.ms += 90 * 86_400_000
+    await database.db.transaction(async (tx) => {
+      const first = await closePeriods(tx, { ...options, limit: 2 })
+      expect(first.map(({ key }) => key)).toEqual(['a', 'b'])
+      expect((await close(under, limiter, { limit: 3 })).map(({ key }) => key)).toEqual(['c', 'd', 'e'])
+    })
+    expect(await close(under, limiter)).toMatchObject([{ key: 'f' }])
+  })
+})
+
+test('each key is read under its own plan, and a plan without periods leaves its key', async () => {
+  const plans: Record<string, Limiter> = {
+    day: calendarWindow(10, 'day'),
+    month,
+    hours: TEN['fixed window'],
+    bucket: TEN['interval bucket'],
+    sliding: TEN['sliding window'],
+    unlimited: Ratelimit.unlimited(),
+  }
+  const under = quotaOn(database, month, { keepEnded: true })
+  const { clock, quota } = under
+  for (const [key, limiter] of Object.entries(plans)) await quota.limit(key, { limiter })
+  await quota.limit('unlimited')
+  const opened = clock.ms
+  const limiterOf = (key: string) => plans[key] ?? month
+  clock.ms = opened + 10 * 3_600_000 - 1
+  expect(await close(under, undefined, { limiterOf })).toEqual([])
+  clock.advance(1)
+  expect(await close(under, undefined, { limiterOf })).toMatchObject([
+    { key: 'hours', start: opened, end: clock.ms },
+  ])
+  clock.ms = Date.UTC(2026, 1, 1)
+  expect((await close(under, undefined, { limiterOf })).map(({ key }) => key)).toEqual(['day', 'month'])
+  clock.advance(400 * 86_400_000)
+  expect(await close(under, undefined, { limiterOf })).toEqual([])
+})
+
+test('a row of another algorithm, one without a time and one ahead of the clock are left', async () => {
+  const under = quotaOn(database, month)
+  const { clock, prefix } = under
+  await database.rows(
+    `insert into rate_limit_ephemeral
+    select $1, key, count, prev, start::timestamptz, tokens, null, now() from (values
+      ('fixed', 1, null::bigint, '2020-01-01', null::float8), ('sliding', 1, 0, '2020-01-01', null),
+      ('infinite', 1, 0, '-infinity', 1), ('empty', null, 0, '2020-01-01', 1), ('ahead', 1, 0, '2036-01-01', 1),
+      ('negative', -1, 0, '2020-01-01', 1)) as rows (key, count, prev, start, tokens)`,
+    [prefix],
+  )
+  expect(await close(under, month)).toMatchObject([{ key: 'negative', used: 0 }])
+  expect(clock.ms).toBeLessThan(Date.UTC(2036, 0))
+})
+
+test('without an injected clock it goes by the time of the database', async () => {
+  const { clock, prefix, quota } = quotaOn(database, month)
+  await quota.limit('past')
+  await new Ratelimit({ db: database.db, limiter: month, prefix }).limit('present')
+  const close = () =>
+    database.db.transaction((tx) => closePeriods(tx, { prefix, limiter: month, durable: false }))
+  expect(await close()).toMatchObject([{ key: 'past' }])
+  expect(clock.ms).toBeLessThan(Date.now())
+})
+
+test.each([
+  ['outside of a transaction', {}],
+  ['without a plan', { limiter: undefined }],
+  ['with two', { limiterOf: () => month }],
+  ['with a plan without periods', { limiter: TEN['sliding window'] }],
+  ['with no limit at all', { limiter: Ratelimit.unlimited() }],
+  ['for none', { limit: 0 }],
+  ['for a part', { limit: 1.5 }],
+  ['by a clock that is none', { clock: () => new Date(Number.NaN) }],
+])('%s it is refused', async (what, options) => {
+  const wrong = { prefix: 'p', limiter: month, ...options } as never
+  const code = what.includes('clock') ? 'INVALID_CLOCK' : 'INVALID_OPTION'
+  const refused = what.startsWith('outside')
+    ? closePeriods(database.db, wrong)
+    : database.db.transaction((tx) => closePeriods(tx, wrong))
+  await expect(refused).rejects.toMatchObject({ code })
+})

@@ -1,0 +1,52 @@
+-- $1: prefix
+-- $2: key
+-- $3: start
+with
+  "ratelimit_closed" as (
+    delete from "rate_limit_ephemeral"
+    where
+      "rate_limit_ephemeral".ctid = any (
+        array(
+          select
+            found
+          from
+            unnest(
+              (
+                select
+                  $2::text::text[]
+              ),
+              (
+                select
+                  $3::text::float8[]
+              )
+            ) with ordinality as
+          call ("key", "start", "place")
+          cross join lateral (
+            select
+              "rate_limit_ephemeral".ctid as "found"
+            from
+              "rate_limit_ephemeral"
+            where
+              (
+                "rate_limit_ephemeral"."prefix" = $1::text
+                and "rate_limit_ephemeral"."key" = call.key
+                and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000) = call.start
+              )
+            for update
+              skip locked
+          ) as stored
+        )
+      )
+    returning
+      "key",
+      (
+        case
+          when "count" < 0 then 0
+          else "count"
+        end
+      )::float8 as "used"
+  )
+select
+  *
+from
+  "ratelimit_closed"

@@ -1,0 +1,33 @@
+-- $1: prefix
+-- $2: after
+-- $3: latestStart
+select
+  "key" as "key",
+  (
+    case
+      when "count" < 0 then 0
+      else "count"
+    end
+  )::float8 as "count",
+  (
+    case
+      when "prev_count" < 0 then 0
+      else "prev_count"
+    end
+  )::float8 as "prev_count",
+  round(date_part('epoch', "window_start") * 1000) as "window_start",
+  "tokens" as "tokens",
+  round(date_part('epoch', "last_refill") * 1000) as "last_refill"
+from
+  "rate_limit_ephemeral"
+where
+  (
+    "rate_limit_ephemeral"."prefix" = $1::text
+    and "rate_limit_ephemeral"."key" > $2::text
+    and "rate_limit_ephemeral"."count" is not null
+    and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000) <= $3::float8
+  )
+order by
+  "rate_limit_ephemeral"."key" asc
+limit
+  1000
