@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { and, eq } from 'drizzle-orm'
 import {
+  type ClosePeriodsOptions,
   type Database,
   type KeyUsage,
   type Limiter,
@@ -36,7 +37,12 @@ vi.mock('drizzle-ratelimit', async (importOriginal) => {
     (table, limiter, options) =>
       of(table, limiter, { ...timed, ...options })
   const timedUsage = (db: Database, options: UsageOptions) => original.usage(db, { ...timed, ...options })
-  return { ...original, Ratelimit: TimedRatelimit, usage: timedUsage, usedOf: read(original.usedOf) }
+  const timedClose = (tx: Database, options: ClosePeriodsOptions) =>
+    original.closePeriods(tx, { ...timed, ...options })
+  return {
+    ...{ ...original, Ratelimit: TimedRatelimit, usage: timedUsage, usedOf: read(original.usedOf) },
+    closePeriods: timedClose,
+  }
 })
 
 /** The headings of all blocks, and of those that were run. */
@@ -559,6 +565,37 @@ describe('the cookbook', () => {
     expect(await biggest(1, 2)).toEqual(sorted.slice(2, 4))
     at('2026-04-01T00:00:00Z')
     expect((await biggest(0)).map(({ share }) => share)).toEqual([0, 0, 0, 0, 0])
+  })
+
+  test('an invoice for each month', async () => {
+    const { print, closeMonths } = await block<{
+      print(org: string, pages: number): Promise<void>
+      closeMonths(): Promise<void>
+    }>('An invoice for each month')
+    const lines = async () => {
+      const all = await app.db.select().from(app.invoiceLines).orderBy(app.invoiceLines.start)
+      return all.map(({ org, start, used }) => `${org} ${start.toISOString().slice(0, 10)} ${used}`)
+    }
+    await print('stays', 30)
+    await print('stays', 12)
+    await print('leaves', 7)
+    await closeMonths()
+    expect(await lines()).toEqual([])
+
+    at('2026-04-02T00:00:00Z')
+    // The lines are away: the charge is rolled back with them, and March is told again.
+    await app.db.$client.exec('alter table invoice_lines rename to away')
+    await expect(print('stays', 1)).rejects.toThrow()
+    await expect(closeMonths()).rejects.toThrow()
+    await app.db.$client.exec('alter table away rename to invoice_lines')
+    await print('stays', 5)
+    expect(await lines()).toEqual(['stays 2026-03-01 42'])
+    await closeMonths()
+    await closeMonths()
+    expect(await lines()).toEqual(['stays 2026-03-01 42', 'leaves 2026-03-01 7'])
+    at('2026-06-01T00:00:00Z')
+    await closeMonths()
+    expect((await lines()).at(-1)).toBe('stays 2026-04-01 5')
   })
 })
 

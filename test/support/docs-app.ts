@@ -27,6 +27,8 @@ await client.exec(`
   create table events (id text primary key);
   create table sessions (email text not null);
   create table messages (org text not null);
+  create table invoice_lines (org text, start timestamptz, "end" timestamptz not null, used integer not null,
+    primary key (org, start));
   create table mails (org text not null, text text not null);
 `)
 
@@ -76,6 +78,16 @@ export const mails: Table<{ org: Text; text: Text }> = pgTable('mails', {
   org: text().notNull(),
   text: text().notNull(),
 })
+
+export const invoiceLines: Table<{ org: Text; start: Time; end: Time; used: Amount }> = pgTable(
+  'invoice_lines',
+  {
+    org: text().notNull(),
+    start: timestamp({ withTimezone: true }).notNull(),
+    end: timestamp({ withTimezone: true }).notNull(),
+    used: integer().notNull(),
+  },
+)
 
 export type Org = typeof orgs.$inferSelect
 export type Tx = Parameters<Parameters<typeof db.transaction>[0]>[0]
