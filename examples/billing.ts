@@ -1,12 +1,12 @@
-// Simulates a quarter of three organisations and their plans in a few seconds. It prints every period, and
-// draws what was used against what was bought.
+// Simulates a quarter of three organisations and their plans in a few seconds. It prints every period and its
+// invoice, and draws what was used against what was bought.
 
 import { writeFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
 import { doublePrecision, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import { type Limiter, Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { closePeriods, type EndedPeriod, type Limiter, Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { type EChartsOption, init } from 'echarts'
 
@@ -24,10 +24,20 @@ const mails = pgTable('mails', {
   share: doublePrecision().notNull(),
   queued: timestamp({ withTimezone: true }).notNull(),
 })
+/** The primary key is organisation and start: each period is billed once. */
+const invoices = pgTable('invoices', {
+  org: text().notNull(),
+  start: timestamp({ withTimezone: true }).notNull(),
+  end: timestamp({ withTimezone: true }).notNull(),
+  used: doublePrecision().notNull(),
+  billedBy: text('billed_by').notNull(),
+})
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
 await client.exec(`
-  create table mails (org text not null, share double precision not null, queued timestamptz not null)`)
+  create table mails (org text not null, share double precision not null, queued timestamptz not null);
+  create table invoices (org text, start timestamptz, "end" timestamptz not null, used double precision not null,
+    billed_by text not null, primary key (org, start))`)
 const db = drizzle({ client })
 
 const quota = new Ratelimit({
@@ -36,6 +46,7 @@ const quota = new Ratelimit({
   prefix: 'billing',
   durable: true,
   thresholds: [0.8, 1],
+  keepEnded: true,
   clock: () => new Date(now),
 })
 
@@ -73,11 +84,14 @@ const orgs: readonly Org[] = [
   },
 ]
 
-/** Charges and queues the mails for crossed thresholds in one transaction. */
+/** Charges, bills the last period, and queues the mails for crossed thresholds in one transaction. */
 async function charge(org: Org, rate: number): Promise<boolean> {
   return db.transaction(async (tx) => {
     const answer = await quota.limit(org.name, { rate, limiter: org.plan(), tx })
-    if (answer.success) await warn(tx, org, answer.crossed)
+    if (answer.success) {
+      await bill(tx, org.name, answer.ended, 'the next call')
+      await warn(tx, org, answer.crossed)
+    }
     return !answer.success
   })
 }
@@ -89,7 +103,11 @@ async function charge(org: Org, rate: number): Promise<boolean> {
 async function prompt(org: Org, tokens: number): Promise<boolean> {
   const isBatch = new Date(now).getUTCDay() === 5 && new Date(now).getUTCHours() > 12
   const estimate = isBatch ? 4 * tokens : tokens
-  const reserved = await quota.reserve(org.name, { rate: estimate, limiter: org.plan() })
+  const reserved = await db.transaction(async (tx) => {
+    const answer = await quota.reserve(org.name, { rate: estimate, limiter: org.plan(), tx })
+    if (answer.success) await bill(tx, org.name, answer.ended, 'the next call')
+    return answer
+  })
   if (!reserved.success) return true
   await warn(db, org, reserved.crossed)
   if (random() < 0.05) await reserved.release()
@@ -102,6 +120,26 @@ async function prompt(org: Org, tokens: number): Promise<boolean> {
 
 async function warn(tx: Pick<typeof db, 'insert'>, { name }: Org, crossed: readonly number[] = []) {
   for (const share of crossed) await tx.insert(mails).values({ org: name, share, queued: new Date(now) })
+}
+
+async function bill(
+  tx: Pick<typeof db, 'insert'>,
+  org: string,
+  ended: EndedPeriod | undefined,
+  billedBy: string,
+) {
+  if (!ended) return
+  const [start, end] = [new Date(ended.start), new Date(ended.end)]
+  await tx.insert(invoices).values({ org, start, end, used: ended.used, billedBy })
+}
+
+/** Bills the periods after which nobody has called. */
+async function closeAll() {
+  const limiterOf = (key: string) => orgs.find(({ name }) => name === key)?.plan() ?? Ratelimit.unlimited()
+  await db.transaction(async (tx) => {
+    const closed = await closePeriods(tx, { prefix: quota.prefix, limiterOf, clock: () => new Date(now) })
+    for (const { key, ...ended } of closed) await bill(tx, key, ended, 'closePeriods')
+  })
 }
 
 /** The same random numbers in every run. */
@@ -133,7 +171,10 @@ for (let day = QUARTER.from; day < QUARTER.to; day += DAY_MS) {
     }
   }
 }
+now = Date.UTC(2026, 4, 1)
+await closeAll()
 const queued = await db.select().from(mails).orderBy(mails.queued)
+const billed = await db.select().from(invoices).orderBy(invoices.org, invoices.start)
 await client.close()
 
 const table = new Table({
@@ -158,6 +199,17 @@ for (const [org, found] of looks) {
   }
 }
 console.log(table.toString())
+const lines = new Table({
+  head: ['invoice', 'period, local time', 'used', 'billed by'],
+  colAligns: ['left', 'left', 'right', 'left'],
+  style: { head: [], border: [] },
+})
+for (const { org, start, end, used, billedBy } of billed) {
+  const found = orgs.find(({ name }) => name === org)
+  if (!found) continue
+  lines.push([org, `${local(+start, found)} to ${local(+end, found)}`, used.toLocaleString('en'), billedBy])
+}
+console.log(lines.toString())
 await writeFile(new URL('billing.svg', import.meta.url), picture())
 console.log('\nThe same as a picture: examples/billing.svg')
 

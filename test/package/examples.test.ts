@@ -58,6 +58,17 @@ test('a quarter of plans: upgrades, anchors, debts and mails', async () => {
     ' |  |  |  |  |  | 100 % on 27 Feb, 17:00',
     'Cedar | 1 Mar, 00:00 to 1 Apr, 00:00 | 1,000,000 | 1,129,849 | 112 % | 8 | 80 % on 25 Mar, 17:00',
     ' |  |  |  |  |  | 100 % on 27 Mar, 17:00',
+    'invoice | period, local time | used | billed by',
+    'Aster | 1 Jan, 00:00 to 1 Feb, 00:00 | 16,169 | the next call',
+    'Aster | 1 Feb, 00:00 to 1 Mar, 00:00 | 25,728 | the next call',
+    'Aster | 1 Mar, 00:00 to 1 Apr, 00:00 | 41,411 | closePeriods',
+    'Birch | 31 Dec, 09:00 to 31 Jan, 09:00 | 7,998 | the next call',
+    'Birch | 31 Jan, 09:00 to 28 Feb, 09:00 | 7,653 | the next call',
+    'Birch | 28 Feb, 09:00 to 31 Mar, 09:00 | 7,918 | the next call',
+    'Birch | 31 Mar, 09:00 to 30 Apr, 09:00 | 260 | closePeriods',
+    'Cedar | 1 Jan, 00:00 to 1 Feb, 00:00 | 998,760 | the next call',
+    'Cedar | 1 Feb, 00:00 to 1 Mar, 00:00 | 1,106,204 | the next call',
+    'Cedar | 1 Mar, 00:00 to 1 Apr, 00:00 | 1,129,849 | closePeriods',
   ])
   expect(stdout).toContain('examples/billing.svg')
   expect(await readFile('examples/billing.svg', 'utf8')).toBe(picture)
