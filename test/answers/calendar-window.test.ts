@@ -115,6 +115,7 @@ describe.each(calendars)('$name', ({ period, options, ...written }) => {
     })
     expect(await limit(10)).toEqual({
       ...{ success: true, limit: 10, remaining: 0, reset: nextEnd, retryAfter: 0 },
+      ended: { start, end, used: 7 },
     })
     expect(await limit()).toMatchObject({ success: false, reset: nextEnd, retryAfter: nextEnd - end })
     clock.ms = nextEnd

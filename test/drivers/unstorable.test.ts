@@ -29,7 +29,8 @@ test.runIf(hasServer())('keys that the encoding of the database has no letters f
   await migrate(database)
   await expectOnlyThoseFail(database, ['日本語', '👩', 'ß 日'])
 
-  // The rest is found in halves, the second before the first. Rows are made in the order of the keys all the same.
+  // The rest is found in halves, the second before the first. Rows are made in the order of the keys all the
+  // same.
   const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'order', cleanupProbability: 0 })
   await Promise.allSettled(['a 日', ...'bcdefgh'].map((key) => ratelimit.limit(key)))
   const made = await database.rows(
