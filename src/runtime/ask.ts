@@ -171,7 +171,7 @@ function divisible(rate: number): number {
 function answersOf(rows: readonly Row[], asked: readonly Asked[], params: Params): Answers {
   const answers: (Decision | undefined)[] = new Array(asked.length)
   for (const row of rows) {
-    if (row['now'] === null || row['decided'] === false) continue
+    if (known(row['now']) === null || row['decided'] === false) continue
     const place = row['place'] === undefined ? 0 : Number(row['place']) - 1
     const one = asked[place]
     if (one) answers[place] = decisionOf(row, one, params)
@@ -200,12 +200,27 @@ function endedIn(row: Row, limiter: StoredLimiter): EndedPeriod | undefined {
   return Number.isFinite(start) && Number.isFinite(used) ? { ...periodFrom(limiter, start), used } : undefined
 }
 
-/** The state that a row of an answer holds. */
+/**
+ * The state that a row of an answer holds. postgres.js' `transform: postgres.camel` and Kysely's
+ * CamelCasePlugin rename the columns of every answer.
+ */
 export function stateIn(row: Row, { algorithm }: StoredLimiter): Numbers<StateColumn> {
   const state: Record<string, number> = {}
-  for (const column of algorithm.columns) state[column] = Number(row[SQL_NAMES[column]])
+  for (const column of algorithm.columns) {
+    const name = SQL_NAMES[column]
+    state[column] = Number(known(name in row ? row[name] : row[column]))
+  }
   // An algorithm reads its own columns only.
   return state as Numbers<StateColumn>
+}
+
+/** The value of a column that every row of an answer has. */
+function known(value: unknown): unknown {
+  if (value !== undefined) return value
+  throw new RatelimitError(
+    'DATABASE',
+    "The database's answer lacks a column: the driver gives it another name.",
+  )
 }
 
 /** Whether the decision was made with the parameters of its time. */

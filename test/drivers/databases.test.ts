@@ -27,6 +27,29 @@ async function worksOn(db: Database, prefix: string): Promise<void> {
   expect(await ratelimit.cleanup()).toBe(0)
 }
 
+/** A database whose driver gives the columns of its answers other names. */
+function renaming(rename: (name: string) => string): Database {
+  return drizzle(async (query, params) => {
+    const renamed = (row: object) => Object.entries(row).map(([name, value]) => [rename(name), value])
+    const rows = await database.rows(query, params)
+    return { rows: rows.map((row) => Object.fromEntries(renamed(row))) }
+  })
+}
+
+test('on drivers that rename columns as postgres.camel and the CamelCasePlugin do', async () => {
+  const db = renaming((name) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()))
+  await worksOn(db, 'camel')
+})
+
+test.each([
+  ['one word', (name: string) => name.toUpperCase()],
+  ['several words', (name: string) => name.replaceAll('_', '-')],
+])('no number is made up where a driver renames %s in another way', async (name, rename) => {
+  const limiter = Ratelimit.fixedWindow(3, '1h')
+  const ratelimit = new Ratelimit({ db: renaming(rename), limiter, prefix: name, cleanupProbability: 0 })
+  await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
+})
+
 test('where there is no interactive transaction, as on neon-http: every method but limitAll', async () => {
   const sent: string[] = []
   const db = drizzle(async (query, params, method) => {
