@@ -12,6 +12,6 @@ export function said(error: unknown): string {
 /** Replaces the password in each URL. */
 export function redact(text: string): string {
   return text
-    .replaceAll(/(\w+:\/\/[^\s:/@]*):[^\s/]*@/g, '$1:***@')
+    .replaceAll(/(\w+:\/\/[^\s:/@]*):[^/\n]*@/g, '$1:***@')
     .replaceAll(/([?&]password=)[^\s&]*/gi, '$1***')
 }

@@ -76,6 +76,7 @@ test('a connection that breaks ends with 2', async () => {
 
 test.each([
   ['at postgres://u:p@ss@h:5/d now', 'at postgres://u:***@h:5/d now'],
+  ["'postgres://u:p w@h/d' is one", "'postgres://u:***@h/d' is one"],
   ['postgres://h/d?user=u&password=p&x=1', 'postgres://h/d?user=u&password=***&x=1'],
   ['postgres://u@h:5432/d, 12:30@home', 'postgres://u@h:5432/d, 12:30@home'],
 ])('passwords are not printed: %s', (text, printed) => {
