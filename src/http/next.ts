@@ -10,13 +10,13 @@ export type { GuardOptions, RequestAnswer, RequestDenied }
 
 /** How requests are limited. */
 export type RateLimitOptions<Incoming extends Request = NextRequest> = GuardOptions<Incoming> & {
-  /** Answers a denied request. Default: a problem document. */
+  /** Answers a denied request, with a status of its own. Default: a problem document. */
   readonly onDenied?: (denied: RequestDenied, request: Incoming) => Response | Promise<Response>
 }
 
 /**
  * Limits requests in `proxy.ts`, which was `middleware.ts` before Next 16. The response to a denied request is
- * not `ok`; any other is `NextResponse.next()` with the headers of the limit.
+ * not `ok`, unless `onDenied` makes it so; any other is `NextResponse.next()` with the headers of the limit.
  *
  * @throws RatelimitError `INVALID_OPTION`
  *
