@@ -180,6 +180,11 @@ export interface LimitOptions extends CallOptions {
    * back the debt. Default: `false`.
    */
   readonly force?: boolean | undefined
+  /**
+   * Take what there is, if there is less than `rate` and not less than this: the answer has it in `granted`.
+   * From 0.000001 to `rate`; whole for windows. Default: all of the rate or nothing.
+   */
+  readonly atLeast?: number | undefined
 }
 
 /** Options of waiting. */

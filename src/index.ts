@@ -8,8 +8,16 @@ export {
 } from '../schema/index.ts'
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
-export type { Reservation, Reserved, ReservedAll } from './check/reservation.ts'
-export type { Allowed, Denied, LimitAllResult, LimitResult, Remaining, Usage } from './check/results.ts'
+export type { Reservation, Reserved, ReservedAll, ReservedPart } from './check/reservation.ts'
+export type {
+  Allowed,
+  Denied,
+  Granted,
+  LimitAllResult,
+  LimitResult,
+  Remaining,
+  Usage,
+} from './check/results.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './close-periods.ts'
 export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 export { checkTables, type TableDifference } from './database/check-tables.ts'

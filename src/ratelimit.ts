@@ -7,8 +7,8 @@ import { unlimited } from './algorithms/unlimited.ts'
 import { usageOf } from './check/answer.ts'
 import type { Checker } from './check/checker.ts'
 import type { LimiterCall } from './check/limit-all.ts'
-import type { Reserved, ReservedAll } from './check/reservation.ts'
-import type { LimitAllResult, LimitResult, Usage } from './check/results.ts'
+import type { Reserved, ReservedAll, ReservedPart } from './check/reservation.ts'
+import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 import { type Duration, parseDuration } from './duration.ts'
@@ -84,8 +84,15 @@ export class Ratelimit {
    * await api.limit('user:123')
    * await api.limit('user:123', { rate: 5 }) // an expensive operation
    * await api.limit('user:123', { rate: -5 }) // it failed: give the tokens back
+   * const part = await api.limit('user:123', { rate: 400, atLeast: 100 }) // what there is
+   * if (part.success) console.log(part.granted) // from 100 to 400
    * ```
    */
+  limit(
+    key: string,
+    options: LimitOptions & { readonly atLeast: number },
+  ): Promise<(Allowed & Granted) | Denied>
+  limit(key: string, options?: LimitOptions): Promise<LimitResult>
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
     // Awaiting takes time even if there is nothing to wait for.
     const call = this.#hashKeys
@@ -122,6 +129,11 @@ export class Ratelimit {
    * }
    * ```
    */
+  reserve(
+    key: string,
+    options: Omit<LimitOptions, 'force'> & { readonly atLeast: number },
+  ): Promise<ReservedPart>
+  reserve(key: string, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
     const call = await this.#call(key, options)
     const { reserve } = await import('./check/reservation.ts')

@@ -92,12 +92,25 @@ function isFrom1To(max: number, value: number): boolean {
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_RATE`
  */
 export function callOf(prefix: string, own: Limiter, key: string, options: LimitOptions): Call {
-  const { rate = 1, limiter = own, force = false } = options
+  const { rate = 1, limiter = own, force = false, atLeast = null } = options
   checkKey(key, prefix)
   checkLimiter(limiter)
   checkRate(rate, limiter)
+  if (atLeast !== null) checkAtLeast(atLeast, rate, limiter, force)
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
-  return { key, rate, limiter, purpose, paidWindowStart: null, reserved: 0 }
+  return { key, rate, limiter, purpose, atLeast, paidWindowStart: null, reserved: 0 }
+}
+
+/** Far above the tolerance of buckets, so that something is taken. */
+const MIN_AT_LEAST = 1e-6
+
+/** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
+function checkAtLeast(atLeast: unknown, rate: number, limiter: Limiter, force: boolean): void {
+  checkRate(atLeast, limiter)
+  if (atLeast < MIN_AT_LEAST || atLeast > rate) {
+    throw new RatelimitError('INVALID_RATE', 'atLeast must lie from 0.000001 to the rate.')
+  }
+  checkOption(!force, 'atLeast means nothing with force: true, which takes all of the rate.')
 }
 
 /** What a call of this rate asks for, unless it is forced. */

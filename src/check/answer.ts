@@ -1,6 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
-import { type Call, type Decision, reservedIn } from '../runtime/call.ts'
+import { type Call, type Decision, neededBy, reservedIn } from '../runtime/call.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
 
 /** A call, and how it was decided. */
@@ -26,7 +26,7 @@ export function paymentOf(outcome: Outcome): Payment {
   const { kind, numbers } = call.limiter.algorithm
   const before = call.reserved > 0 ? afterCalls(outcome, place) : undefined
   return {
-    rate: call.rate,
+    rate: grantedTo(outcome),
     windowStart: kind === 'window' ? decision.state.windowStart : null,
     usedBefore: before ? numbers.used(before.state, before.now, before.params) : null,
   }
@@ -43,10 +43,19 @@ export interface Reporting {
 /** The answer of a check. */
 export function answerOf(outcome: Outcome, reporting: Reporting): LimitResult {
   const { call, decision, place } = outcome
-  const { rate, limiter, purpose } = call
-  if (purpose !== 'take' || place < decision.granted) return allowanceOf(outcome, reporting)
-  const denied = denialOf(limiter, after(limiter, decision, decision.granted * rate), rate)
-  return reporting.dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied
+  if (call.purpose !== 'take' || place < decision.granted) return allowanceOf(outcome, reporting)
+  const denied = denialOf(call, afterCalls(outcome, decision.granted))
+  return reporting.dryRun ? letPass(denied, call) : denied
+}
+
+/** The answer to a call that is not charged and passes all the same. */
+export function letPass(denied: Denied, call: Call): Allowed {
+  return { ...denied, success: true, retryAfter: 0, wouldDeny: denied, ...grantedIn(call, call.rate) }
+}
+
+/** What an answer says of how much was granted. */
+export function grantedIn({ atLeast }: Call, granted: number): Pick<Allowed, 'granted'> {
+  return atLeast === null ? {} : { granted }
 }
 
 /** The answer of a check that was allowed: of one that was granted, or of one that nothing denies. */
@@ -63,6 +72,7 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
     remaining: remainingOf(limiter, snapshot),
     reset: whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
     retryAfter: 0,
+    ...grantedIn(call, grantedTo(outcome)),
   }
   const isFirst = place === 0 && granted > 0 && purpose !== 'look'
   const allowed = isFirst && decision.ended ? { ...left, ended: decision.ended } : left
@@ -81,14 +91,33 @@ export function withCrossed(allowed: Allowed, crossed: readonly number[]): Allow
 }
 
 /** The snapshot after so many of the equal calls that were decided together. */
-function afterCalls({ call, decision }: Outcome, calls: number): Snapshot {
-  const { limiter, rate, purpose, paidWindowStart } = call
-  const isPayer = purpose !== 'adjust' || decision.state.windowStart === paidWindowStart
-  return after(limiter, decision, calls * rate, isPayer ? calls * reservedIn(call) : 0)
+export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: number): Snapshot {
+  const { call, decision } = outcome
+  const { limiter, purpose, paidWindowStart } = call
+  const amount = amountOf(outcome, calls)
+  if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
+  const isPayer = decision.state.windowStart === paidWindowStart
+  return after(limiter, decision, amount, isPayer ? calls * reservedIn(call) : 0)
 }
 
-function denialOf(limiter: Limiter, snapshot: Snapshot, rate: number): Denied {
-  const reset = whenAvailable(limiter, snapshot, rate)
+/** How much so many of the equal calls take together, by the rule of the statement that grants it. */
+function amountOf({ call, decision }: Pick<Outcome, 'call' | 'decision'>, calls: number): number {
+  const { rate, atLeast, limiter } = call
+  if (atLeast === null) return calls * rate
+  const { state, now, params } = decision
+  return Math.min(calls * rate, limiter.algorithm.numbers.available(state, now, params))
+}
+
+/** How much an allowed call takes. */
+function grantedTo(outcome: Outcome): number {
+  const { call, place } = outcome
+  if (call.atLeast === null) return call.rate
+  return amountOf(outcome, place + 1) - amountOf(outcome, place)
+}
+
+function denialOf(call: Call, snapshot: Snapshot): Denied {
+  const { limiter } = call
+  const reset = whenAvailable(limiter, snapshot, neededBy(call))
   return {
     success: false,
     limit: snapshot.params.limit,

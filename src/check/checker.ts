@@ -226,9 +226,9 @@ export class Checker {
   async #giveBack(outcome: Outcome): Promise<void> {
     const { call, decision, place } = outcome
     if (call.purpose !== 'take' || place >= decision.granted) return
-    const { windowStart } = paymentOf(outcome)
-    const { rate, reserved } = call
-    const given = { rate: -rate, reserved: -reserved, paidWindowStart: windowStart }
+    const { rate, windowStart } = paymentOf(outcome)
+    const reserved = call.reserved > 0 ? -rate : 0
+    const given = { rate: -rate, reserved, atLeast: null, paidWindowStart: windowStart }
     const refund = { ...call, ...given, purpose: 'adjust' } as const
     try {
       await this.decide(refund, undefined)

@@ -1,6 +1,6 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
-import type { Payment, Reporting } from './answer.ts'
+import { grantedIn, letPass, type Payment, type Reporting } from './answer.ts'
 import type { Denied, LimitResult } from './results.ts'
 
 /** What a call answers if the database cannot. */
@@ -39,20 +39,24 @@ export interface Answered {
  */
 export function degraded(
   error: unknown,
-  { limiter, rate }: Call,
+  call: Call,
   { onError, onDegraded }: Degrading,
   { dryRun }: Reporting,
   now: number,
   told: Set<Degrading['onDegraded']>,
 ): Answered {
   if (onError === 'throw' || !isOutage(error)) throw error
+  const { limiter, rate } = call
   if (!told.has(onDegraded)) onDegraded?.(error)
   told.add(onDegraded)
   const common = { limit: limiter.params.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
-  if (onError === 'allow') return { answer: { ...common, success: true, reset: now, retryAfter: 0 }, paid }
+  if (onError === 'allow') {
+    const granted = grantedIn(call, rate)
+    return { answer: { ...common, success: true, reset: now, retryAfter: 0, ...granted }, paid }
+  }
   const denied: Denied = { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
-  return { answer: dryRun ? { ...denied, success: true, retryAfter: 0, wouldDeny: denied } : denied, paid }
+  return { answer: dryRun ? letPass(denied, call) : denied, paid }
 }
 
 function isOutage(error: unknown): error is RatelimitError {

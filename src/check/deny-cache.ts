@@ -4,8 +4,8 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { Recent } from '../recent.ts'
-import type { Decision, Namespace, Request } from '../runtime/call.ts'
-import { after, remainingOf } from './answer.ts'
+import { type Decision, type Namespace, neededBy, type Request } from '../runtime/call.ts'
+import { afterCalls, remainingOf } from './answer.ts'
 
 /** When a call was sent: by the monotonic clock, and by the injected one where there is one. */
 export interface Sent {
@@ -15,7 +15,7 @@ export interface Sent {
 
 /** A denial by the database. `saidAt` is the latest time at which it can have been decided, by this clock. */
 interface Denial {
-  readonly rate: number
+  readonly needed: number
   readonly limiter: StoredLimiter
   readonly snapshot: Snapshot
   readonly saidAt: number
@@ -50,33 +50,36 @@ export class DenyCache {
   }
 
   /** The denial that the database would give to this request; undefined if it has to be asked. */
-  decide({ key, rate, limiter, purpose }: Request): Decision | undefined {
+  decide(call: Request): Decision | undefined {
+    const { key, limiter, purpose } = call
     if (purpose !== 'take') return undefined
     const denial = this.#denials.get(key)
     if (!denial) return undefined
     const { snapshot, saidAt, until } = denial
     const now = this.#namespace.clock?.() ?? performance.now()
     const holds = now >= saidAt && now < until
-    if (!holds || rate < denial.rate || !sameLimiter(limiter, denial.limiter)) return undefined
+    if (!holds || neededBy(call) < denial.needed || !sameLimiter(limiter, denial.limiter)) return undefined
     return { ...snapshot, now: snapshot.now + Math.floor(now - saidAt), granted: 0 }
   }
 
   /** Learns how the database decided a request that was sent then. */
-  learn({ key, rate, limiter, purpose }: Request, decision: Decision, place: number, sent: Sent): void {
+  learn(call: Request, decision: Decision, place: number, sent: Sent): void {
+    const { key, limiter, purpose } = call
     // A look changes nothing.
     if (purpose === 'look') return
     this.#denials.delete(key)
     const granted = purpose === 'adjust' || place < decision.granted
     if (granted || sent.at <= this.#forgotAt) return
-    const snapshot = after(limiter, decision, decision.granted * rate)
+    const snapshot = afterCalls({ call, decision }, decision.granted)
+    const needed = neededBy(call)
     const oneMore = remainingOf(limiter, snapshot) + 1
     const changesAt = Math.min(
-      whenAvailable(limiter, snapshot, rate),
+      whenAvailable(limiter, snapshot, needed),
       whenAvailable(limiter, snapshot, oneMore),
     )
     const injected = sent.clock !== null
     this.#denials.set(key, {
-      ...{ rate, limiter, snapshot },
+      ...{ needed, limiter, snapshot },
       saidAt: injected ? snapshot.now : performance.now(),
       until: (injected ? snapshot.now : sent.at) + changesAt - snapshot.now,
     })

@@ -14,7 +14,7 @@ import {
 import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
 import { combined, decideAll, type LimiterCall } from './limit-all.ts'
-import type { Allowed, Denied, LimitAllResult } from './results.ts'
+import type { Allowed, Denied, Granted, LimitAllResult } from './results.ts'
 
 /** An estimate that is charged, and waits for the cost that it stands for. */
 export interface Reservation {
@@ -37,6 +37,9 @@ export interface Reservation {
 
 /** The answer of `Ratelimit.reserve`. A denial needs no settling. */
 export type Reserved = (Allowed & Reservation) | Denied
+
+/** The answer of `Ratelimit.reserve` with `atLeast`. */
+export type ReservedPart = (Allowed & Granted & Reservation) | Denied
 
 /** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
 export type ReservedAll<Request> = LimitAllResult<Request> & {

@@ -27,6 +27,8 @@ export interface Allowed extends Remaining {
   readonly success: true
   /** Nothing has to be waited for. */
   readonly retryAfter: 0
+  /** With `atLeast`: how much of the rate was granted. */
+  readonly granted?: number
   /** The `thresholds` that this very call has crossed. */
   readonly crossed?: readonly number[]
   /**
@@ -58,6 +60,12 @@ export interface Denied extends Remaining {
 
 /** The answer of a check. */
 export type LimitResult = Allowed | Denied
+
+/** What there was, from `atLeast` to the rate. */
+export interface Granted {
+  /** How much was granted. */
+  readonly granted: number
+}
 
 /** The answer of several checks, of which all were consumed or none. */
 export interface LimitAllResult<Request> {

@@ -43,33 +43,33 @@ export type Answers = readonly (Decision | undefined)[]
 export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
   const [first] = asked
   if (asked.length === 1 && first) return askOne(asking, first, false)
-  const intent = intentOf(asked)
+  const form = formOf(asked)
   return ask(asking, asked, {
-    name: intent,
+    name: form.name,
     does: 'take',
-    build: (source) => takeManyStatement({ ...source, intent }),
+    build: (source) => takeManyStatement({ ...source, ...form }),
     valuesOf: manyValues,
   })
 }
 
 /** Takes from, or adjusts, the row of one key; `waits` for it when another transaction holds it. */
 export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answers> {
-  const intent = intentOf([one])
+  const form = formOf([one])
   return ask(asking, [one], {
-    name: `${intent} one ${waits}`,
-    does: intent === 'adjust' ? 'adjust' : 'take',
-    build: (source) => takeOneStatement({ ...source, intent, waits }),
+    name: `${form.name} one ${waits}`,
+    does: form.intent === 'adjust' ? 'adjust' : 'take',
+    build: (source) => takeOneStatement({ ...source, ...form, waits }),
     valuesOf: oneValues,
   })
 }
 
 /** Makes the rows of many keys, which have one limiter, where they do not exist. */
 export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-  const intent = intentOf(asked)
+  const form = formOf(asked)
   return ask(asking, asked, {
-    name: `make ${intent} ${waits}`,
+    name: `make ${form.name} ${waits}`,
     does: 'make',
-    build: (source) => makeStatement({ ...source, intent, waits }),
+    build: (source) => makeStatement({ ...source, ...form, waits }),
     valuesOf: manyValues,
     answersAll: waits,
   })
@@ -86,10 +86,26 @@ export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answ
   })
 }
 
-function intentOf([first]: readonly Asked[]): Intent {
+/** The form of the statement that does what the calls ask for. */
+interface Form {
+  readonly name: string
+  readonly intent: Intent
+  readonly takesLess: boolean
+}
+
+const FORMS = {
+  take: { name: 'take', intent: 'take', takesLess: false },
+  reserve: { name: 'reserve', intent: 'reserve', takesLess: false },
+  takeLess: { name: 'take less', intent: 'take', takesLess: true },
+  reserveLess: { name: 'reserve less', intent: 'reserve', takesLess: true },
+  adjust: { name: 'adjust', intent: 'adjust', takesLess: false },
+} satisfies Record<string, Form>
+
+function formOf([first]: readonly Asked[]): Form {
   const { request } = first as Asked
-  if (request.purpose === 'adjust') return 'adjust'
-  return reservedIn(request) > 0 ? 'reserve' : 'take'
+  if (request.purpose === 'adjust') return FORMS.adjust
+  if (reservedIn(request) > 0) return request.atLeast === null ? FORMS.reserve : FORMS.reserveLess
+  return request.atLeast === null ? FORMS.take : FORMS.takeLess
 }
 
 /** A kind of statement. */
@@ -138,6 +154,7 @@ function oneValues([one]: readonly Asked[]): Record<string, Value> {
     key: request.key,
     rate: divisible(request.rate),
     calls: calls.length,
+    atLeast: request.atLeast,
     paidWindowStart: request.paidWindowStart,
     reserved: request.reserved,
   }
@@ -147,15 +164,18 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
   const keys: string[] = []
   const rates: number[] = []
   const calls: number[] = []
+  const least: number[] = []
   for (const { request, calls: equal } of asked) {
     keys.push(request.key)
     rates.push(divisible(request.rate))
     calls.push(equal.length)
+    if (request.atLeast !== null) least.push(request.atLeast)
   }
   return {
     key: textArray(keys),
     rate: numberArray(rates),
     calls: numberArray(calls),
+    at_least: numberArray(least),
     paidWindowStart: asked[0]?.request.paidWindowStart ?? null,
     reserved: asked[0]?.request.reserved ?? 0,
   }

@@ -36,6 +36,8 @@ export interface Call<L extends Limiter = Limiter> {
    * give back.
    */
   readonly paidWindowStart: number | null
+  /** The least that is worth taking if there is less than `rate`. Null if only all of it is. */
+  readonly atLeast: number | null
   /** By how much more is reserved after the call: above 0 for an estimate, below 0 to settle one. */
   readonly reserved: number
 }
@@ -114,10 +116,16 @@ export function reservedIn({ limiter, reserved }: Call): number {
   return limiter.algorithm.settled ? reserved : 0
 }
 
+/** How much has to be there for the call to be allowed. */
+export function neededBy({ rate, atLeast }: Call): number {
+  return atLeast ?? rate
+}
+
 /** Whether both requests of a key ask for the same. */
 export function sameRequest(one: Request, other: Request): boolean {
   return (
     one.rate === other.rate &&
+    one.atLeast === other.atLeast &&
     one.purpose === other.purpose &&
     one.paidWindowStart === other.paidWindowStart &&
     reservedIn(one) === reservedIn(other) &&

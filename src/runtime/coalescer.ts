@@ -237,6 +237,7 @@ function canShare({ request: one }: Group, { request: other }: Group): boolean {
     one.purpose === other.purpose &&
     one.purpose !== 'adjust' &&
     reservedIn(one) > 0 === reservedIn(other) > 0 &&
+    (one.atLeast === null) === (other.atLeast === null) &&
     sameLimiter(one.limiter, other.limiter)
   )
 }

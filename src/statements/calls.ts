@@ -8,7 +8,13 @@ const CALL_COLUMNS = {
   rate: 'float8',
   calls: 'float8',
   start: 'float8',
+  at_least: 'float8',
 } as const
+
+/** What is sent of each call; `takesLess` if the calls take what there is, if there is less than their rate. */
+export function callColumns(takesLess: boolean): readonly (keyof typeof CALL_COLUMNS)[] {
+  return ['key', 'rate', 'calls', ...(takesLess ? (['at_least'] as const) : [])]
+}
 
 /** The calls as a source of rows. `place` says which of the calls a row is; the first is 1. */
 export function callsFrom(parameters: Parameters, columns: readonly (keyof typeof CALL_COLUMNS)[]): SQL {

@@ -14,6 +14,14 @@ export type Intent = 'take' | 'reserve' | 'adjust'
 export interface CallNumbers {
   readonly rate: SQL<number>
   readonly calls: SQL<number>
+  /** The least of a call that takes what there is, up to its rate. */
+  readonly atLeast?: SQL<number> | undefined
+}
+
+/** The numbers of the calls of a statement for many keys. */
+export function callNumbers(takesLess: boolean, of?: string): CallNumbers {
+  const atLeast = takesLess ? name('at_least', of) : undefined
+  return { rate: name('rate', of), calls: name('calls', of), atLeast }
 }
 
 /** The level with what each key has and how many of its equal calls are granted. */
@@ -21,7 +29,7 @@ export function decided(
   algorithm: AnyAlgorithm,
   intent: Intent,
   advanced: Level,
-  { rate, calls }: CallNumbers,
+  { rate, calls, atLeast }: CallNumbers,
   parameters: Parameters,
 ): QueryLevel {
   const { sql: formulas, tolerance, kind } = algorithm
@@ -30,15 +38,21 @@ export function decided(
   const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}` : '')
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
   if (intent !== 'adjust') {
-    return level('decided', offered, {
-      granted: onlyWhereItApplies(sql`least(floor((available${slack}) / ${rate}), ${calls})`),
-    })
+    const whole = sql`floor((available${slack}) / ${rate})`
+    const fitting = atLeast ? withRest(whole, atLeast) : whole
+    return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
   const paid = kind === 'window' ? paidByWindow(parameters.number('paidWindowStart')) : sql``
   const isUsed = sql`${formulas.used(state, now, params)} > ${sql.raw(String(tolerance))}`
   return level('decided', offered, {
     granted: onlyWhereItApplies(sql`case when ${rate} > 0 or ${isUsed} ${paid} then ${calls} else 0 end`),
   })
+
+  /** One call more, if it gets enough of what those before it leave. */
+  function withRest(whole: SQL, least: SQL<number>): SQL {
+    const isEnough = sql`available - ${whole} * ${rate}${slack} >= ${least}`
+    return sql`${whole} + case when ${isEnough} then 1 else 0 end`
+  }
 
   function onlyWhereItApplies(grantedCalls: SQL): SQL {
     return algorithm.applies
@@ -70,12 +84,13 @@ const MAX_TIME: SQL<number> = sql.raw('8e15') as SQL<number>
 export function nextRow(
   { algorithm, startsFull }: Rules,
   intent: Intent,
-  rate: SQL<number>,
+  { rate, atLeast }: CallNumbers,
   parameters: Parameters,
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
   const granted = name('granted', DECIDED)
-  const amount = sql<number>`${rate} * ${granted}`
+  const asked = sql<number>`${rate} * ${granted}`
+  const amount = atLeast ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
   const next = algorithm.sql.consume(
     stateOf(DECIDED),
     name('now', DECIDED),

@@ -3,8 +3,8 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
-import { callsFrom } from './calls.ts'
-import { answerColumns, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
+import { callColumns, callsFrom } from './calls.ts'
+import { answerColumns, callNumbers, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
 import { chain, link } from './link.ts'
@@ -19,6 +19,8 @@ export interface MakeSource {
   readonly commit: Commit
   readonly guarded: boolean
   readonly intent: Intent
+  /** Whether the calls take what there is, if there is less than their rate. */
+  readonly takesLess?: boolean
   /** Whether it waits for another transaction that is making, or holds, one of the rows. */
   readonly waits: boolean
 }
@@ -31,7 +33,8 @@ export interface MakeSource {
  * waits three milliseconds and then fails with 55P03.
  */
 export function makeStatement(source: MakeSource): Statement {
-  const { table, rules, injectedClock, intent, waits } = source
+  const { table, rules, injectedClock, intent, waits, takesLess = false } = source
+  const columnsOfCalls = callColumns(takesLess)
   const parameters = new Parameters()
   const guarding = guard({ table, guarded: source.guarded && !waits }, parameters)
   const settings = settingsOf(source.commit, !waits)
@@ -39,17 +42,16 @@ export function makeStatement(source: MakeSource): Statement {
   const exists = sql`exists (select from ${table} where ${table.prefix} = ${prefix} and ${table.key} = call.key ${BY_ITSELF})`
   const conditions = [...(waits ? [] : [sql`not ${exists}`]), ...(guarding.fits ? [guarding.fits] : [])]
   const calls: Level = {
-    source: sql`${callsFrom(parameters, ['key', 'rate', 'calls'])}${
+    source: sql`${callsFrom(parameters, columnsOfCalls)}${
       conditions.length > 0 ? sql` where ${sql.join(conditions, sql` and `)}` : sql``
     }`,
-    columns: ['place', 'key', 'rate', 'calls'],
+    columns: ['place', ...columnsOfCalls],
   }
 
   const states = fresh(rules, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
-  const numbers = { rate: name('rate'), calls: name('calls') }
-  const decision = decided(rules.algorithm, intent, states, numbers, parameters)
+  const decision = decided(rules.algorithm, intent, states, callNumbers(takesLess), parameters)
 
-  const next = nextRow(rules, intent, name('rate', DECIDED), parameters)
+  const next = nextRow(rules, intent, callNumbers(takesLess, DECIDED), parameters)
   const written = builder
     .insert(table)
     .select(

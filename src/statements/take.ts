@@ -3,9 +3,9 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
-import { callsFrom } from './calls.ts'
+import { callColumns, callsFrom } from './calls.ts'
 import { rowColumns } from './columns.ts'
-import { answerColumns, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
+import { answerColumns, callNumbers, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
 import { advanced, CLOCK_MS, ENDED, type Level } from './levels.ts'
 import { chain, link } from './link.ts'
@@ -23,6 +23,8 @@ export interface TakeManySource {
   /** Whether it does nothing, and says so, if the table does not have the size that the caller believes. */
   readonly guarded: boolean
   readonly intent: Intent
+  /** Whether the calls take what there is, if there is less than their rate. */
+  readonly takesLess?: boolean
 }
 
 export interface TakeOneSource extends TakeManySource {
@@ -32,7 +34,7 @@ export interface TakeOneSource extends TakeManySource {
 
 /** The statement that takes from one key's row. It decides nothing if there is no row that it can lock. */
 export function takeOneStatement(source: TakeOneSource): Statement {
-  const { table, rules, intent, waits, injectedClock } = source
+  const { table, rules, intent, waits, injectedClock, takesLess = false } = source
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
   const settings = settingsOf(source.commit)
@@ -48,12 +50,16 @@ export function takeOneStatement(source: TakeOneSource): Statement {
   const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const states = advanced(rules, rows, clock, parameters, { tellsEnded: true })
-  const numbers = { rate: parameters.number('rate'), calls: parameters.number('calls') }
+  const numbers = {
+    rate: parameters.number('rate'),
+    calls: parameters.number('calls'),
+    atLeast: takesLess ? parameters.number('atLeast') : undefined,
+  }
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
   const written = builder
     .update(table)
-    .set(nextRow(rules, intent, numbers.rate, parameters))
+    .set(nextRow(rules, intent, numbers, parameters))
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), guarding.fits))
 
@@ -77,12 +83,13 @@ export function takeOneStatement(source: TakeOneSource): Statement {
  * hold.
  */
 export function takeManyStatement(source: TakeManySource): Statement {
-  const { table, rules, injectedClock, intent } = source
+  const { table, rules, injectedClock, intent, takesLess = false } = source
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
   const settings = settingsOf(source.commit)
   const columns = rowColumns(table, rules.algorithm)
-  const calls = ['place', 'key', 'rate', 'calls']
+  const columnsOfCalls = callColumns(takesLess)
+  const calls = ['place', ...columnsOfCalls]
 
   const row = builder
     .select(columns)
@@ -91,7 +98,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
     .for('update', { skipLocked: true })
   const columnsOf = (alias: string, names: readonly string[]) => names.map((column) => name(column, alias))
   const locked = sql`select ${sql.join([...columnsOf('call', calls), ...columnsOf('stored', Object.keys(columns))], sql`, `)}
-    from ${callsFrom(parameters, ['key', 'rate', 'calls'])} cross join lateral (${row.getSQL()}) as stored
+    from ${callsFrom(parameters, columnsOfCalls)} cross join lateral (${row.getSQL()}) as stored
     ${guarding.fits ? sql`where ${guarding.fits}` : sql``}`
 
   const rows: Level = {
@@ -100,7 +107,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const states = advanced(rules, rows, clock, parameters, { tellsEnded: true })
-  const numbers = { rate: name('rate'), calls: name('calls') }
+  const numbers = callNumbers(takesLess)
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
   // Always true. The planner assumes that a range is rare. So it expects one row and uses the primary key,
@@ -112,7 +119,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   )
   const written = builder
     .update(table)
-    .set(nextRow(rules, intent, name('rate', DECIDED), parameters))
+    .set(nextRow(rules, intent, callNumbers(takesLess, DECIDED), parameters))
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), isRare, guarding.fits))
 

@@ -100,7 +100,16 @@ function setUp(connections = 2) {
   const add = (key: string, asking: Asking = {}) => {
     const name = `${key} ${++calls}`
     const request: Request = {
-      ...{ key, rate: 1, limiter, purpose: 'take', paidWindowStart: null, reserved: 0, ...asking },
+      ...{
+        key,
+        rate: 1,
+        limiter,
+        purpose: 'take',
+        atLeast: null,
+        paidWindowStart: null,
+        reserved: 0,
+        ...asking,
+      },
     }
     const call: Pending = {
       request,

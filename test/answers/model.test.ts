@@ -50,6 +50,14 @@ function anyRate(plan: Plan): fc.Arbitrary<number> {
   return takesFractions(plan) ? rates : rates.map(Math.ceil)
 }
 
+/** Of some calls the share of the rate that they take at least. */
+const anyShare = fc.option(fc.constantFrom(1, 0.001, 0.5, 0.25), { nil: undefined, freq: 2 })
+
+function leastOf(plan: Plan, rate: number, share: number | undefined): number | undefined {
+  if (share === undefined || rate < 0.001) return undefined
+  return takesFractions(plan) ? rate * share : Math.ceil(rate * share)
+}
+
 function anyAdvance(plan: Plan): fc.Arbitrary<number> {
   const { stepMs } = plan
   const { periodMs } = plan.rules
@@ -68,7 +76,7 @@ function anyReturn({ rules: { periodMs } }: Plan): fc.Arbitrary<number> {
 }
 
 type Step =
-  | { readonly op: 'limit'; readonly plan: Plan; readonly rate: number }
+  | { readonly op: 'limit'; readonly plan: Plan; readonly rate: number; readonly share: number | undefined }
   | { readonly op: 'getRemaining'; readonly plan: Plan }
   | { readonly op: 'resetUsedTokens' }
   | { readonly op: 'advance'; readonly ms: number }
@@ -78,7 +86,12 @@ type Step =
 function anyStep(plans: readonly Plan[]): fc.Arbitrary<Step> {
   const used = fc.constantFrom(...plans)
   const limit = used.chain((plan) =>
-    fc.record({ op: fc.constant('limit' as const), plan: fc.constant(plan), rate: anyRate(plan) }),
+    fc.record({
+      op: fc.constant('limit' as const),
+      plan: fc.constant(plan),
+      rate: anyRate(plan),
+      share: anyShare,
+    }),
   )
   const advance = (ms: (plan: Plan) => fc.Arbitrary<number>) =>
     fc.record({ op: fc.constant('advance' as const), ms: used.chain(ms) })
@@ -133,11 +146,12 @@ describe('against the model', () => {
           } else {
             const { plan } = step
             const options = plan === own ? {} : { limiter: plan.limiter }
+            const atLeast = step.op === 'limit' ? leastOf(plan, step.rate, step.share) : undefined
             const [answer, expected] =
               step.op === 'limit'
                 ? [
-                    await ratelimit.limit(key, { rate: step.rate, ...options }),
-                    model.limit(plan, clock.ms, step.rate),
+                    await ratelimit.limit(key, { rate: step.rate, atLeast, ...options }),
+                    model.limit(plan, clock.ms, step.rate, { atLeast }),
                   ]
                 : [left(await ratelimit.getRemaining(key, options)), left(model.getRemaining(plan, clock.ms))]
             expect({ place, step, ...answer }).toEqual({ place, step, ...expected })
@@ -158,6 +172,7 @@ describe('against the model', () => {
           { minLength: 1, maxLength: 3 },
         ),
         runs: fc.array(fc.integer({ min: 1, max: 11 }), { minLength: 1, maxLength: 3 }),
+        share: anyShare,
         advance: anyAdvance(plan),
       }),
     )
@@ -169,18 +184,28 @@ describe('against the model', () => {
         for (const { advance } of [{ advance: 0 }, ...calls]) {
           clock.advance(advance)
           const answers = await Promise.all(
-            calls.map(({ plan, rates, runs }, place) =>
+            calls.map(({ plan, rates, runs, share }, place) =>
               Promise.all(
-                inRuns(rates, runs).map((rate) =>
-                  ratelimit.limit(`${key} ${place}`, { rate, limiter: plan.limiter }),
-                ),
+                inRuns(rates, runs).map((rate) => {
+                  const atLeast = leastOf(plan, rate, share)
+                  return ratelimit.limit(`${key} ${place}`, { rate, atLeast, limiter: plan.limiter })
+                }),
               ),
             ),
           )
-          const expected = calls.map(({ plan, rates, runs }, place) =>
-            inRuns(rates, runs).map((rate) => models[place]?.limit(plan, clock.ms, rate)),
+          const expected = calls.map(({ plan, rates, runs, share }, place) =>
+            inRuns(rates, runs).map((rate) => {
+              const atLeast = leastOf(plan, rate, share)
+              return models[place]?.limit(plan, clock.ms, rate, { atLeast })
+            }),
           )
-          expect(answers).toEqual(expected)
+          // Fractions are not added in the same order.
+          const rounded = (all: readonly (readonly (object | undefined)[])[]) =>
+            all.flat().map((each) => {
+              const granted = each && 'granted' in each ? Number(each.granted).toFixed(6) : undefined
+              return { ...each, granted }
+            })
+          expect(rounded(answers)).toEqual(rounded(expected))
         }
       }),
       100,

@@ -411,6 +411,21 @@ describe('the cookbook', () => {
     thinking.mockRestore()
   })
 
+  test('as many tokens as there are', async () => {
+    const { write } = await block<{
+      write(org: string, prompt: string): Promise<{ maxTokens: number; text: string }>
+    }>('As many tokens as there are')
+    const thinking = vi.spyOn(app.llm, 'complete')
+    thinking.mockImplementation(async (prompt) => ({ text: prompt, tokens: 3950 }))
+    expect(await write('org', 'prompt')).toMatchObject({ maxTokens: 4000 })
+    expect(await write('org', 'prompt')).toMatchObject({ maxTokens: 4000 })
+    thinking.mockImplementation(async (prompt) => ({ text: prompt, tokens: 2050 }))
+    expect(await write('org', 'prompt')).toMatchObject({ maxTokens: 2100 })
+    await expect(write('org', 'prompt')).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect(await stored('output-tokens', 'org')).toBe(9950)
+    thinking.mockRestore()
+  })
+
   test('per second and per month at once', async () => {
     const { call, perSecond, perMonth } = await block<{
       call(org: string): Promise<{ success: boolean; retryAfter: number; deniedBy: string[] }>

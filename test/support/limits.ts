@@ -113,6 +113,7 @@ function bucketPlan(own: BucketNumbers): Plan {
     fits: ({ tokens }, _t, rate) => rate <= tokens + EPSILON,
     take: (before, rate) => ({ ...before, tokens: Math.min(before.tokens - rate, maxTokens) }),
     used: ({ tokens }) => maxTokens - tokens,
+    left: ({ tokens }) => tokens,
   }
   return planWith('tokenBucket', own, { limiter, rules, stepMs }, () =>
     bucketPlan({ ...own, initialTokens: maxTokens }),
@@ -140,6 +141,7 @@ function gcraPlan(own: GcraNumbers): Plan {
     fits: ({ tokens }, _t, rate) => rate <= tokens + EPSILON,
     take: (before, rate) => ({ ...before, tokens: Math.min(before.tokens - rate, burst) }),
     used: ({ tokens }) => burst - tokens,
+    left: ({ tokens }) => tokens,
   }
   const limiter = Ratelimit.gcra(limit, period, { burst })
   return planWith('gcra', own, { limiter, rules, stepMs: Math.ceil(unitMs) })

@@ -23,6 +23,8 @@ export interface Rules {
   take(state: State, rate: number): State
   /** When the period is over that the state is of, for algorithms that have periods. */
   readonly endOf?: (state: State) => number
+  /** How much can be taken at once. Default: the largest whole number that fits. */
+  left?(state: State): number
   /** How much of the limit is used: more than there is, in debt. */
   used(state: State, t: number): number
 }
@@ -48,6 +50,7 @@ export interface ModelAnswer extends ModelRemaining {
   readonly retryAfter: number
   /** The period before this one, in the answer of the call that ends it. */
   readonly ended?: { readonly start: number; readonly end: number; readonly used: number }
+  readonly granted?: number
 }
 
 /** One key of a limiter. It is told the time with each call. */
@@ -58,10 +61,16 @@ export class Model {
     plan: ModelPlan,
     clockMs: number,
     rate: number,
-    { force = false }: { force?: boolean } = {},
+    { force = false, atLeast }: { force?: boolean; atLeast?: number | undefined } = {},
   ): ModelAnswer {
     const { rules } = plan
     const { now, state, held } = this.#view(plan, clockMs)
+    if (atLeast !== undefined && rules.fits(state, now, atLeast)) {
+      const wholes = () => firstFrom(0, (units) => !rules.fits(state, now, units)) - 1
+      const granted = Math.min(rate, rules.left?.(state) ?? wholes())
+      return { ...this.limit(plan, clockMs, granted), granted }
+    }
+    if (atLeast !== undefined) return this.limit(plan, clockMs, atLeast)
     if (rate > 0 && !force && !rules.fits(state, now, rate)) {
       // A bucket that does not start full begins to fill with its first check, even a denied one.
       if (!held && !isFull(rules, state, now)) this.#store(plan, state)

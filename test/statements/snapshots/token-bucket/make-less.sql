@@ -1,0 +1,170 @@
+-- $1: prefix
+-- $2: key
+-- $3: rate
+-- $4: calls
+-- $5: at_least
+-- $6: initialTokens
+-- $7: refillRate
+-- $8: intervalMs
+-- $9: limit
+-- $10: tickMs
+-- $11: expiryGridMs
+with
+  "ratelimit_setting" as (
+    select
+      set_config('lock_timeout', '3ms', true) as "setting_0"
+  ),
+  "ratelimit_decided" as (
+    select
+      "place",
+      "key",
+      "rate",
+      "calls",
+      "at_least",
+      "now",
+      "tokens",
+      "last_refill",
+      "available",
+      least(
+        floor((available + 1e-9) / "rate") + case
+          when available - floor((available + 1e-9) / "rate") * "rate" + 1e-9 >= "at_least" then 1
+          else 0
+        end,
+        "calls"
+      ) as "granted"
+    from
+      (
+        select
+          "place",
+          "key",
+          "rate",
+          "calls",
+          "at_least",
+          "now",
+          "tokens",
+          "last_refill",
+          least(
+            "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
+            $9::float8
+          ) as "available"
+        from
+          (
+            select
+              "place",
+              "key",
+              "rate",
+              "calls",
+              "at_least",
+              "now",
+              $6::float8 as "tokens",
+              "now" as "last_refill"
+            from
+              (
+                select
+                  "place",
+                  "key",
+                  "rate",
+                  "calls",
+                  "at_least",
+                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now"
+                from
+                  unnest(
+                    (
+                      select
+                        $2::text::text[]
+                    ),
+                    (
+                      select
+                        $3::text::float8[]
+                    ),
+                    (
+                      select
+                        $4::text::float8[]
+                    ),
+                    (
+                      select
+                        $5::text::float8[]
+                    )
+                  ) with ordinality as
+                call ("key", "rate", "calls", "at_least", "place")
+                where
+                  not exists (
+                    select
+                    from
+                      "rate_limit_ephemeral"
+                    where
+                      "rate_limit_ephemeral"."prefix" = $1::text
+                      and "rate_limit_ephemeral"."key" = call.key
+                    offset
+                      0
+                  )
+                offset
+                  0
+              ) as "dated"
+            offset
+              0
+          ) as "advanced"
+        offset
+          0
+      ) as "offered"
+  ),
+  "ratelimit_written" as (
+    insert into
+      "rate_limit_ephemeral" ("prefix", "key", "count", "prev_count", "window_start", "tokens", "last_refill", "expires_at")
+    select
+      $1::text,
+      "ratelimit_decided"."key",
+      null::bigint,
+      null::bigint,
+      null::timestamptz,
+      least(
+        "ratelimit_decided"."available" - least("ratelimit_decided"."rate" * "ratelimit_decided"."granted", "ratelimit_decided"."available"),
+        $9::float8
+      ),
+      to_timestamp(
+        (
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
+        ) / 1000
+      ),
+      to_timestamp(
+        (
+          least(
+            ceil(
+              (
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
+                  (
+                    $9::float8 - least(
+                      "ratelimit_decided"."available" - least("ratelimit_decided"."rate" * "ratelimit_decided"."granted", "ratelimit_decided"."available"),
+                      $9::float8
+                    ) - 1e-9
+                  ) * $8::float8 / $7::float8 / $10::float8
+                ) * $10::float8
+              ) / $11::float8
+            ) * $11::float8,
+            8e15
+          )
+        ) / 1000
+      )
+    from
+      "ratelimit_decided"
+      cross join "ratelimit_setting"
+    where
+      "ratelimit_decided"."granted" > 0
+    on conflict ("prefix", "key") do nothing
+    returning
+      "key"
+  )
+select
+  "ratelimit_decided"."place",
+  "ratelimit_decided"."now",
+  "ratelimit_decided"."granted",
+  "ratelimit_decided"."tokens",
+  "ratelimit_decided"."last_refill",
+  (
+    not "ratelimit_decided"."granted" > 0
+    or "ratelimit_written"."key" is not null
+  ) as decided
+from
+  "ratelimit_decided"
+  left join "ratelimit_written" on "ratelimit_written"."key" = "ratelimit_decided"."key"
+  cross join "ratelimit_setting"

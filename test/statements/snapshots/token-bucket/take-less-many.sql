@@ -1,0 +1,204 @@
+-- $1: prefix
+-- $2: key
+-- $3: rate
+-- $4: calls
+-- $5: at_least
+-- $6: periodMs
+-- $7: initialTokens
+-- $8: refillRate
+-- $9: intervalMs
+-- $10: limit
+-- $11: tickMs
+-- $12: expiryGridMs
+with
+  "ratelimit_locked" as (
+    select
+      "call"."place",
+      "call"."key",
+      "call"."rate",
+      "call"."calls",
+      "call"."at_least",
+      "stored"."tokens",
+      "stored"."last_refill"
+    from
+      unnest(
+        (
+          select
+            $2::text::text[]
+        ),
+        (
+          select
+            $3::text::float8[]
+        ),
+        (
+          select
+            $4::text::float8[]
+        ),
+        (
+          select
+            $5::text::float8[]
+        )
+      ) with ordinality as
+    call ("key", "rate", "calls", "at_least", "place")
+    cross join lateral (
+      select
+        "tokens" as "tokens",
+        "last_refill" as "last_refill"
+      from
+        "rate_limit_ephemeral"
+      where
+        (
+          "rate_limit_ephemeral"."prefix" = $1::text
+          and "rate_limit_ephemeral"."key" = call.key
+        )
+      for update
+        skip locked
+    ) as stored
+  ),
+  "ratelimit_decided" as (
+    select
+      "place",
+      "key",
+      "rate",
+      "calls",
+      "at_least",
+      "now",
+      "tokens",
+      "last_refill",
+      "available",
+      least(
+        floor((available + 1e-9) / "rate") + case
+          when available - floor((available + 1e-9) / "rate") * "rate" + 1e-9 >= "at_least" then 1
+          else 0
+        end,
+        "calls"
+      ) as "granted"
+    from
+      (
+        select
+          "place",
+          "key",
+          "rate",
+          "calls",
+          "at_least",
+          "now",
+          "tokens",
+          "last_refill",
+          least(
+            "tokens" + floor(("now" - "last_refill") / $11::float8) * $11::float8 * $8::float8 / $9::float8,
+            $10::float8
+          ) as "available"
+        from
+          (
+            select
+              "place",
+              "key",
+              "rate",
+              "calls",
+              "at_least",
+              case
+                when holds then greatest("clock", "last_refill")
+                else "clock"
+              end as "now",
+              case
+                when holds then "tokens"
+                else $7::float8
+              end as "tokens",
+              case
+                when holds then "last_refill"
+                else "clock"
+              end as "last_refill"
+            from
+              (
+                select
+                  "place",
+                  "key",
+                  "rate",
+                  "calls",
+                  "at_least",
+                  "tokens",
+                  "last_refill",
+                  "clock",
+                  "last_refill" - "clock" <= $6::float8
+                  and "last_refill" > -1e14
+                  and abs("tokens") < 1e100 as "holds"
+                from
+                  (
+                    select
+                      "place",
+                      "key",
+                      "rate",
+                      "calls",
+                      "at_least",
+                      "tokens" as "tokens",
+                      round(date_part('epoch', "last_refill") * 1000) as "last_refill",
+                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                    from
+                      "ratelimit_locked"
+                    offset
+                      0
+                  ) as "read"
+                offset
+                  0
+              ) as "dated"
+            offset
+              0
+          ) as "advanced"
+        offset
+          0
+      ) as "offered"
+  ),
+  "ratelimit_written" as (
+    update "rate_limit_ephemeral"
+    set
+      "count" = null::bigint,
+      "prev_count" = null::bigint,
+      "window_start" = null::timestamptz,
+      "tokens" = least(
+        "ratelimit_decided"."available" - least("ratelimit_decided"."rate" * "ratelimit_decided"."granted", "ratelimit_decided"."available"),
+        $10::float8
+      ),
+      "last_refill" = to_timestamp(
+        (
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8
+        ) / 1000
+      ),
+      "expires_at" = to_timestamp(
+        (
+          least(
+            ceil(
+              (
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8 + ceil(
+                  (
+                    $10::float8 - least(
+                      "ratelimit_decided"."available" - least("ratelimit_decided"."rate" * "ratelimit_decided"."granted", "ratelimit_decided"."available"),
+                      $10::float8
+                    ) - 1e-9
+                  ) * $9::float8 / $8::float8 / $11::float8
+                ) * $11::float8
+              ) / $12::float8
+            ) * $12::float8,
+            8e15
+          )
+        ) / 1000
+      )
+    from
+      "ratelimit_decided"
+    where
+      (
+        (
+          "rate_limit_ephemeral"."prefix" = $1::text
+          and "rate_limit_ephemeral"."key" = "ratelimit_decided"."key"
+        )
+        and "ratelimit_decided"."granted" > 0
+        and "ratelimit_decided"."granted" between 0 and 9007199254740991
+      )
+  )
+select
+  "place",
+  "now",
+  "granted",
+  "tokens",
+  "last_refill"
+from
+  "ratelimit_decided"
