@@ -1,4 +1,5 @@
 import type { Limiter } from './algorithms/algorithm.ts'
+import { balance } from './algorithms/balance.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
 import { gcra } from './algorithms/gcra.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
@@ -63,6 +64,8 @@ export class Ratelimit {
   static readonly fixedWindow: typeof fixedWindow = fixedWindow
   /** Calls evenly spread over a period, after a burst. */
   static readonly gcra: typeof gcra = gcra
+  /** Prepaid credits, which only a grant adds to. */
+  static readonly balance: typeof balance = balance
   /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
 
@@ -279,10 +282,38 @@ export class Ratelimit {
   }
 
   /**
-   * Makes the key's limit full again.
+   * Adds credits to a balance, in whole units.
    *
-   * @throws RatelimitError `INVALID_KEY` before any SQL; and what {@link Ratelimit.limit} throws from the
-   * database.
+   * Two grants are two, even if they are for one payment. Insert a row of your own with the payment's unique id
+   * in the same transaction.
+   *
+   * @throws RatelimitError `INVALID_OPTION` for a limiter that is no balance, `INVALID_RATE` for an amount that
+   * is not a whole number above 0; and what {@link Ratelimit.limit} throws, during an outage whatever `onError`
+   * says.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const credits: Ratelimit
+   * const { remaining } = await credits.grant('org:1', 1000)
+   * ```
+   */
+  async grant(key: string, amount: number, options: CallOptions = {}): Promise<Usage> {
+    const call = await this.#call(key, { ...options, rate: amount })
+    const { grant } = await import('./check/grant.ts')
+    try {
+      return await grant(this.#checker, call, options.tx)
+    } catch (error) {
+      throw ownError(error)
+    }
+  }
+
+  /**
+   * Makes the key's limit full again. A balance cannot be reset.
+   *
+   * @throws RatelimitError `INVALID_KEY`, and `INVALID_OPTION` for a balance, before any SQL; and what
+   * {@link Ratelimit.limit} throws from the database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     const call = await this.#call(key, options)

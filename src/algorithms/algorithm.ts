@@ -53,6 +53,10 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
     params: Expressions<Param>,
     reserved: Expression,
   ): State
+  /** An advanced state to which `amount` was granted. For an algorithm that has no capacity of its own. */
+  grant?(state: Expressions<Column>, now: Expression, amount: Expression): State
+  /** The capacity, for an algorithm whose rows know it. Default: the limit. */
+  capacity?(state: Expressions<Column>): Expression
   /** The earliest time at which deleting the row loosens nothing. */
   expiresAt(state: State, params: Expressions<Param>): Expression
   /** When an advanced state that has less than the limit is whole again. Default: when it expires. */
@@ -75,6 +79,8 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
     params: Numbers<Param>,
     reserved: number,
   ): State
+  grant?(state: Numbers<Column>, now: number, amount: number): State
+  capacity?(state: Numbers<Column>): number
   /** About when `wanted` will be available; the search for the exact time begins there. */
   guess(state: Numbers<Column>, wanted: number, now: number, params: Numbers<Param>): number
 }

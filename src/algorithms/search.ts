@@ -16,9 +16,9 @@ export interface Snapshot {
 export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted: number): number {
   const { now, state, params } = snapshot
   const { numbers, tolerance } = algorithm
-  if (wanted > params.limit + tolerance) return Number.POSITIVE_INFINITY
   const fits = (time: number) => numbers.available(state, time, params) + tolerance >= wanted
   if (fits(now)) return now
+  if (wanted > params.limit + tolerance) return Number.POSITIVE_INFINITY
   return firstTime(now, Math.round(numbers.guess(state, wanted, now, params)), fits)
 }
 

@@ -62,13 +62,13 @@ export function grantedIn({ atLeast }: Call, granted: number): Pick<Allowed, 'gr
 export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowed {
   const { call, decision, place } = outcome
   const { rate, limiter, purpose } = call
-  const { granted, params } = decision
+  const { granted } = decision
   // The capacity bounds the sum of equal refunds. How much of it one gave back is unknown, so each answer shows
   // all of them.
   const snapshot = afterCalls(outcome, rate > 0 ? place + 1 : granted)
   const left: Allowed = {
     success: true,
-    limit: params.limit,
+    limit: capacityOf(limiter, snapshot),
     remaining: remainingOf(limiter, snapshot),
     reset: whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
     retryAfter: 0,
@@ -95,6 +95,12 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
   const { call, decision } = outcome
   const { limiter, purpose, paidWindowStart } = call
   const amount = amountOf(outcome, calls)
+  const { grant } = limiter.algorithm.numbers
+  if (purpose === 'grant' && grant) {
+    const { state, now, params } = decision
+    // An algorithm reads its own columns only.
+    return { now, params, state: grant(state, now, amount) as Snapshot['state'] }
+  }
   if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
   const isPayer = decision.state.windowStart === paidWindowStart
   return after(limiter, decision, amount, isPayer ? calls * reservedIn(call) : 0)
@@ -120,7 +126,7 @@ function denialOf(call: Call, snapshot: Snapshot): Denied {
   const reset = whenAvailable(limiter, snapshot, neededBy(call))
   return {
     success: false,
-    limit: snapshot.params.limit,
+    limit: capacityOf(limiter, snapshot),
     remaining: remainingOf(limiter, snapshot),
     reset,
     retryAfter: reset - snapshot.now,
@@ -155,7 +161,7 @@ export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'i
   const { kind, numbers } = limiter.algorithm
   const { state, now, params, isNew } = decision
   return {
-    limit: params.limit,
+    limit: capacityOf(limiter, decision),
     remaining: remainingOf(limiter, decision),
     reset: whenWhole(limiter, decision, isNew),
     used: numbers.used(state, now, params),
@@ -165,7 +171,7 @@ export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'i
 
 /** When the limit is whole again: never, as long as no check makes the row that has to fill. */
 function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefined): number {
-  return isNew ? Number.POSITIVE_INFINITY : whenAvailable(limiter, snapshot, snapshot.params.limit)
+  return isNew ? Number.POSITIVE_INFINITY : whenAvailable(limiter, snapshot, capacityOf(limiter, snapshot))
 }
 
 /** The snapshot after an amount was taken from it, and so much more of it is reserved. */
@@ -175,6 +181,10 @@ export function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number
   const next = algorithm.numbers.consume(state, now, amount, params, reserved)
   // An algorithm reads its own columns only.
   return { now, params, state: next as Snapshot['state'] }
+}
+
+function capacityOf({ algorithm }: Limiter, { state, params }: Snapshot): number {
+  return algorithm.numbers.capacity?.(state) ?? params.limit
 }
 
 /** How much a call may take, by the rule of the statement that grants it. */

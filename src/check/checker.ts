@@ -4,7 +4,15 @@ import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Call, Dispatcher, Namespace, Pending, Request, Table } from '../runtime/call.ts'
+import {
+  addsTo,
+  type Call,
+  type Dispatcher,
+  type Namespace,
+  type Pending,
+  type Request,
+  type Table,
+} from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider } from '../runtime/decide.ts'
 import { decideOne } from '../runtime/decide-one.ts'
@@ -149,7 +157,7 @@ export class Checker {
           stopWatching?.()
           this.#outage = undefined
           this.#denials?.learn(call, decision, place, sent)
-          if (call.rate < 0) this.forgetDenials(call.key)
+          if (addsTo(call)) this.forgetDenials(call.key)
           const outcome = { call, decision, place }
           if (pending.isOver && bounds?.givesBack) this.#giveBack(outcome).then(whenSettled)
           resolve(outcome)
@@ -157,7 +165,7 @@ export class Checker {
         fail: (error) => {
           stopWatching?.()
           this.#learnOf(error)
-          if (call.rate < 0) this.forgetDenials(call.key)
+          if (addsTo(call)) this.forgetDenials(call.key)
           whenSettled()
           reject(error)
         },
@@ -239,8 +247,8 @@ export class Checker {
    * A transaction may have given something back, or made the row anew under another plan. A remembered denial
    * may then be too strict.
    */
-  followUpJoined({ key, rate, limiter }: Call): void {
-    if (rate < 0 || limiter !== this.config.limiter) this.forgetDenials(key)
+  followUpJoined(call: Call): void {
+    if (addsTo(call) || call.limiter !== this.config.limiter) this.forgetDenials(call.key)
   }
 
   forgetDenials(key: string): void {

@@ -4,7 +4,7 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { Recent } from '../recent.ts'
-import { type Decision, type Namespace, neededBy, type Request } from '../runtime/call.ts'
+import { type Decision, isSure, type Namespace, neededBy, type Request } from '../runtime/call.ts'
 import { afterCalls, remainingOf } from './answer.ts'
 
 /** When a call was sent: by the monotonic clock, and by the injected one where there is one. */
@@ -68,7 +68,9 @@ export class DenyCache {
     // A look changes nothing.
     if (purpose === 'look') return
     this.#denials.delete(key)
-    const granted = purpose === 'adjust' || place < decision.granted
+    // Another process may grant more at any time, and nothing else ends the denial.
+    if (limiter.algorithm.numbers.grant) return
+    const granted = isSure(purpose) || place < decision.granted
     if (granted || sent.at <= this.#forgotAt) return
     const snapshot = afterCalls({ call, decision }, decision.granted)
     const needed = neededBy(call)

@@ -6,10 +6,15 @@ import { timed } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
 import { removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
+import { checkOption } from '../validate.ts'
 import { type Checker, isRequest } from './checker.ts'
 
 /** Makes the key's limit full again. */
 export async function reset(checker: Checker, call: Call, tx: Database | undefined): Promise<void> {
+  checkOption(
+    call.limiter.algorithm.numbers.grant === undefined,
+    'A balance cannot be reset: that would take away what was paid for, or give back what was used.',
+  )
   const { table, namespace } = checker.config
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   const values = { prefix: namespace.prefix, key: call.key }

@@ -14,7 +14,7 @@ import { makeStatement } from '../statements/make.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
 import { type TakeManySource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
-import { type Decision, type Namespace, type Request, reservedIn, type Table } from './call.ts'
+import { type Decision, isSure, type Namespace, type Request, reservedIn, type Table } from './call.ts'
 
 // One statement each: what is sent, and what its rows mean.
 
@@ -57,7 +57,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
   const form = formOf([one])
   return ask(asking, [one], {
     name: `${form.name} one ${waits}`,
-    does: form.intent === 'adjust' ? 'adjust' : 'take',
+    does: isSure(one.request.purpose) ? 'adjust' : 'take',
     build: (source) => takeOneStatement({ ...source, ...form, waits }),
     valuesOf: oneValues,
   })
@@ -98,12 +98,14 @@ const FORMS = {
   reserve: { name: 'reserve', intent: 'reserve', takesLess: false },
   takeLess: { name: 'take less', intent: 'take', takesLess: true },
   reserveLess: { name: 'reserve less', intent: 'reserve', takesLess: true },
+  grant: { name: 'grant', intent: 'grant', takesLess: false },
   adjust: { name: 'adjust', intent: 'adjust', takesLess: false },
 } satisfies Record<string, Form>
 
 function formOf([first]: readonly Asked[]): Form {
   const { request } = first as Asked
   if (request.purpose === 'adjust') return FORMS.adjust
+  if (request.purpose === 'grant') return FORMS.grant
   if (reservedIn(request) > 0) return request.atLeast === null ? FORMS.reserve : FORMS.reserveLess
   return request.atLeast === null ? FORMS.take : FORMS.takeLess
 }

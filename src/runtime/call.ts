@@ -21,9 +21,10 @@ export interface Namespace {
 }
 
 /**
- * What a call does: take, look or adjust. To adjust is to give back or to go into debt; it is never denied.
+ * What a call does: take, look, adjust or grant. To adjust is to give back or to go into debt. It is never
+ * denied, and neither is a grant.
  */
-export type Purpose = 'take' | 'look' | 'adjust'
+export type Purpose = 'take' | 'look' | 'adjust' | 'grant'
 
 /** A valid call. */
 export interface Call<L extends Limiter = Limiter> {
@@ -114,6 +115,16 @@ export interface Dispatcher {
 /** By how much the call changes what its row says to be reserved; most algorithms' rows do not say it. */
 export function reservedIn({ limiter, reserved }: Call): number {
   return limiter.algorithm.settled ? reserved : 0
+}
+
+/** Whether calls of this purpose are never denied. They share no statement with calls of other keys. */
+export function isSure(purpose: Purpose): boolean {
+  return purpose === 'adjust' || purpose === 'grant'
+}
+
+/** Whether there is more after the call than before. */
+export function addsTo({ rate, purpose }: Call): boolean {
+  return rate < 0 || purpose === 'grant'
 }
 
 /** How much has to be there for the call to be allowed. */

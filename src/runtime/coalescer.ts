@@ -4,6 +4,7 @@ import {
   type Decider,
   type Dispatcher,
   type Group,
+  isSure,
   type Line,
   type Pending,
   type Request,
@@ -130,7 +131,7 @@ export class Coalescer implements Dispatcher {
       first ??= group
       this.#ready.delete(line)
       lines.push(line)
-      if (lines.length === most || group.request.purpose === 'adjust') break
+      if (lines.length === most || isSure(group.request.purpose)) break
     }
     return lines
   }
@@ -235,7 +236,7 @@ function lineOf({ key, purpose }: Request): string {
 function canShare({ request: one }: Group, { request: other }: Group): boolean {
   return (
     one.purpose === other.purpose &&
-    one.purpose !== 'adjust' &&
+    !isSure(one.purpose) &&
     reservedIn(one) > 0 === reservedIn(other) > 0 &&
     (one.atLeast === null) === (other.atLeast === null) &&
     sameLimiter(one.limiter, other.limiter)

@@ -6,9 +6,9 @@ import { type Level, level, paramsOf, type QueryLevel, stateOf } from './levels.
 
 /**
  * What a call does: `'take'` may be denied, and so may `'reserve'`, which takes an estimate. `'adjust'` gives
- * back, consumes into debt or settles an estimate, and is never denied.
+ * back, consumes into debt or settles an estimate, `'grant'` adds to a balance, and neither is ever denied.
  */
-export type Intent = 'take' | 'reserve' | 'adjust'
+export type Intent = 'take' | 'reserve' | 'adjust' | 'grant'
 
 /** The numbers of a call: parameters of a statement for one key, columns of one for many. */
 export interface CallNumbers {
@@ -37,7 +37,7 @@ export function decided(
   const [state, now] = [stateOf(), name('now')]
   const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}` : '')
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
-  if (intent !== 'adjust') {
+  if (intent === 'take' || intent === 'reserve') {
     const whole = sql`floor((available${slack}) / ${rate})`
     const fitting = atLeast ? withRest(whole, atLeast) : whole
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
@@ -91,14 +91,13 @@ export function nextRow(
   const granted = name('granted', DECIDED)
   const asked = sql<number>`${rate} * ${granted}`
   const amount = atLeast ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
-  const next = algorithm.sql.consume(
-    stateOf(DECIDED),
-    name('now', DECIDED),
-    name('available', DECIDED),
-    amount,
-    params,
-    algorithm.settled ? reservedBy(intent, amount, parameters) : sql<number>`0`,
-  )
+  const { consume, grant } = algorithm.sql
+  const [state, now, available] = [stateOf(DECIDED), name('now', DECIDED), name('available', DECIDED)]
+  const reserved = algorithm.settled ? reservedBy(intent, amount, parameters) : sql<number>`0`
+  const next =
+    intent === 'grant' && grant
+      ? grant(state, now, amount)
+      : consume(state, now, available, amount, params, reserved)
   return {
     ...forEach(STATE_COLUMNS, (column) =>
       toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),

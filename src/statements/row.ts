@@ -93,7 +93,8 @@ function sayings({ algorithm, startsFull }: StoredLimiter, parameters: RowParame
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
   const most = sql<number>`${name('available')} + ${sql.raw(String(tolerance))}`
   const whole = (formulas.wholeAt ?? formulas.expiresAt)(state, params as never)
-  const reset = sql<number>`case when ${most} >= ${name('limit')} then ${now} else ${whole} end`
+  const limit = formulas.capacity?.(state) ?? name('limit')
+  const reset = sql<number>`case when ${most} >= ${limit} then ${now} else ${whole} end`
   return {
     used: (): Expression => formulas.used(state, now, params as never),
     remaining: (): Expression => sql`greatest(floor(${most}), 0)`,

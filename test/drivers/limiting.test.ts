@@ -261,3 +261,16 @@ describe('a large count', () => {
     expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 0 })
   })
 })
+
+test('it takes what there is, and a balance has what was granted', async () => {
+  const credits = new Ratelimit({
+    ...quiet,
+    db: database.db,
+    limiter: Ratelimit.balance(),
+    prefix: 'balance',
+  })
+  expect(await credits.limit('key')).toMatchObject({ success: false, retryAfter: Infinity })
+  expect(await credits.grant('key', 10)).toMatchObject({ limit: 10, remaining: 10 })
+  const parts = await Promise.all([1, 2, 3].map(() => credits.limit('key', { rate: 6, atLeast: 2 })))
+  expect(parts.map((part) => part.success && part.granted)).toEqual([6, 4, false])
+})

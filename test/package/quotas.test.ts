@@ -486,6 +486,18 @@ describe('the cookbook', () => {
     expect(await stored('units', 'org')).toBe(600)
   })
 
+  test('a top-up that is delivered twice', async () => {
+    const { paid, credits } = await block<{
+      paid(payment: { id: string; org: string; credits: number }): Promise<Usage>
+      credits: Ratelimit
+    }>('A top-up that is delivered twice')
+    const payment = { id: 'payment 1', org: 'org', credits: 100 }
+    await Promise.all([paid(payment), paid(payment)])
+    expect(await paid(payment)).toMatchObject({ remaining: 100 })
+    await credits.limit('org', { rate: 30 })
+    expect(await paid({ ...payment, id: 'payment 2' })).toMatchObject({ limit: 200, remaining: 170 })
+  })
+
   test('failed logins, outside the transaction', async () => {
     const { logIn, failures } = await block<{
       logIn(email: string, password: string): Promise<void>

@@ -63,6 +63,12 @@ interface UncountedRow {
   readonly limiter: Limiter
 }
 
+/** What it has depends on grants, and no time gives anything back. test/quotas/balance.test.ts tests it. */
+interface PrepaidRow {
+  readonly counts: 'credits'
+  readonly keeps: 'what was granted'
+}
+
 export interface VectorLimiter {
   readonly type: string
   readonly tokens?: number
@@ -315,7 +321,7 @@ const A_WINDOW = {
   lengths: 'any',
 } as const
 
-const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow>> = {
+const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow | PrepaidRow>> = {
   tokenBucket: {
     counts: true,
     keeps: 'what is left',
@@ -385,6 +391,7 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow>> = 
       throw new Error('the shared vectors have no gcra')
     },
   },
+  balance: { counts: 'credits', keeps: 'what was granted' },
   unlimited: { counts: false, keeps: 'nothing', limiter: Ratelimit.unlimited() },
 }
 
@@ -396,7 +403,7 @@ export interface Example extends Omit<CountingRow, 'examples'> {
 }
 
 const rows = Object.entries(ALGORITHMS).flatMap(([algorithm, row]) =>
-  row.counts ? [{ ...row, algorithm: algorithm as AlgorithmName }] : [],
+  row.counts === true ? [{ ...row, algorithm: algorithm as AlgorithmName }] : [],
 )
 
 /** The examples of all algorithms that count. */
@@ -416,7 +423,9 @@ export const uncounted: readonly {
   readonly algorithm: AlgorithmName
   readonly limiter: Limiter
 }[] = Object.entries(ALGORITHMS).flatMap(([algorithm, row]) =>
-  row.counts ? [] : [{ name: algorithm, algorithm: algorithm as AlgorithmName, limiter: row.limiter }],
+  row.counts !== false
+    ? []
+    : [{ name: algorithm, algorithm: algorithm as AlgorithmName, limiter: row.limiter }],
 )
 
 /** Any limits, each algorithm as often as the others. */

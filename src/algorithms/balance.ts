@@ -1,0 +1,83 @@
+import { sql } from 'drizzle-orm'
+import type { Algorithm, StoredLimiter } from './algorithm.ts'
+import { limiterOf } from './limiter.ts'
+import { countAfter, countNumberAfter } from './window.ts'
+
+/**
+ * `prevCount` is what was granted in all, `count` is what was used of it. Two whole numbers stay exact, and
+ * a refund cannot give back more than was used. No time changes them.
+ */
+const algorithm: Algorithm<'count' | 'prevCount' | 'lastRefill', never> = {
+  name: 'balance',
+  kind: 'bucket',
+  columns: ['count', 'prevCount', 'lastRefill'],
+  emptyColumns: [],
+  datedBy: 'lastRefill',
+  params: [],
+  integersOnly: true,
+  tolerance: 0,
+
+  sql: {
+    now: (_row, clock) => clock,
+    // Whatever the clock says: credits do not end.
+    holds: ({ count, prevCount, lastRefill }) =>
+      sql`${count} is not null and ${prevCount} is not null and ${lastRefill} is not null`,
+    fresh: (now) => ({ count: sql`0`, prevCount: sql`0`, lastRefill: now }),
+    available: ({ count, prevCount }) => sql`${prevCount} - ${count}`,
+    used: ({ count }) => count,
+    consume: ({ count, prevCount }, now, _available, amount) => ({
+      ...{ count: countAfter(count, amount), prevCount },
+      lastRefill: now,
+    }),
+    grant: ({ count, prevCount }, now, amount) => ({
+      ...{ count, prevCount: countAfter(prevCount, amount) },
+      lastRefill: now,
+    }),
+    capacity: ({ prevCount }) => prevCount,
+    expiresAt: () => sql`8e15`,
+    wholeAt: () => sql`'Infinity'::float8`,
+  },
+  numbers: {
+    fresh: (now) => ({ count: 0, prevCount: 0, lastRefill: now }),
+    available: ({ count, prevCount }) => prevCount - count,
+    used: ({ count }) => count,
+    consume: ({ count, prevCount }, now, amount) => ({
+      ...{ count: countNumberAfter(count, amount), prevCount },
+      lastRefill: now,
+    }),
+    grant: ({ count, prevCount }, now, amount) => ({
+      ...{ count, prevCount: countNumberAfter(prevCount, amount) },
+      lastRefill: now,
+    }),
+    capacity: ({ prevCount }) => prevCount,
+    guess: () => Number.POSITIVE_INFINITY,
+  },
+}
+
+// By itself there is nothing; each row knows what was granted.
+const BALANCE: StoredLimiter = {
+  ...limiterOf(algorithm, { limit: 0, periodMs: 1 }),
+  limit: Number.POSITIVE_INFINITY,
+  windowMs: undefined,
+}
+
+/**
+ * Prepaid credits, in whole units: `Ratelimit.grant` adds some, calls take them, and nothing comes back by
+ * itself. A key without a grant has none. Rows never expire.
+ *
+ * In answers `limit` is what was granted in all, `remaining` what is left of it. `reset` is `Infinity` once
+ * something is used, and so is `retryAfter` of a denial.
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ * import { db } from './app.ts'
+ *
+ * const credits = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', durable: true })
+ * await credits.grant('org:1', 1000)
+ * await credits.limit('org:1', { rate: 40 })
+ * ```
+ */
+export function balance(): StoredLimiter {
+  return BALANCE
+}
