@@ -18,6 +18,7 @@ export type {
   Remaining,
   Usage,
 } from './check/results.ts'
+export type { Spent } from './check/spend.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './close-periods.ts'
 export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 export { checkTables, type TableDifference } from './database/check-tables.ts'
@@ -26,7 +27,7 @@ export { storageSql, tableSql } from './database/ddl.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
-export { type LimitRequest, Ratelimit } from './ratelimit.ts'
+export { type LimitRequest, Ratelimit, type SpendRequest } from './ratelimit.ts'
 export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './row-numbers.ts'
 export {
   type KeyUsage,

@@ -11,6 +11,7 @@ import type { LimiterCall } from './check/limit-all.ts'
 import type { Reserved, ReservedAll, ReservedPart } from './check/reservation.ts'
 import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
+import type { Spent } from './check/spend.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { ownError } from './errors.ts'
@@ -209,6 +210,44 @@ export class Ratelimit {
   }
 
   /**
+   * Takes one cost from several limits: what the first has, the rest from the next, and so on; or nothing at
+   * all.
+   *
+   * It runs as {@link Ratelimit.limitAll} does, and locks the rows in the same order. If one of the limits
+   * counts whole units, each gives whole units. During an outage it throws, whatever `onError` says.
+   *
+   * @throws RatelimitError `INVALID_RATE` for a rate that is not above 0, `INVALID_OPTION` for a `dryRun` and
+   * for two requests for one row; and what {@link Ratelimit.limitAll} throws.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const monthly: Ratelimit
+   * declare const credits: Ratelimit
+   * const spent = await Ratelimit.spend(
+   *   [
+   *     { ratelimit: monthly, key: 'org:1' },
+   *     { ratelimit: credits, key: 'org:1' },
+   *   ],
+   *   { rate: 500 },
+   * )
+   * if (spent.success) {
+   *   const [fromMonth, fromCredits] = spent.granted
+   *   await spent.release() // the work has failed: each gets back what it gave
+   * }
+   * ```
+   */
+  static async spend(
+    requests: readonly SpendRequest[],
+    { rate, tx }: Pick<CallOptions, 'tx'> & { readonly rate: number },
+  ): Promise<Spent> {
+    const { spend } = await import('./check/spend.ts')
+    const calls = await Ratelimit.#callsOf(requests.map((request) => ({ ...request, rate })))
+    return spend(calls, rate, tx)
+  }
+
+  /**
    * Looks: takes no lock, writes nothing.
    *
    * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; and what {@link Ratelimit.limit}
@@ -345,6 +384,9 @@ export class Ratelimit {
     return this.#hashKeys ? hashedKey(key).then(callWith) : callWith(key)
   }
 }
+
+/** One of the limits of `Ratelimit.spend`. */
+export type SpendRequest = Omit<LimitRequest, 'rate'>
 
 /** One of the calls of `Ratelimit.limitAll`. */
 export interface LimitRequest {

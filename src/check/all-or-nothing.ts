@@ -32,18 +32,45 @@ export async function takeAllOrNone(
   commit: Commit,
   beforeTaking: () => void = () => {},
 ): Promise<Decisions> {
-  const groups = groupBy(rows, (row) =>
-    JSON.stringify([quotedName(row), row.namespace.prefix, row.limiter.signature]),
-  )
+  const locked = await lockAndLook(tx, rows, commit)
+  beforeTaking()
+  return takeFrom(tx, rows, locked)
+}
+
+/** Rows that are locked, and what was found in them. */
+export interface Locked {
+  readonly looks: ReadonlyMap<RowRequest, Decision>
+  readonly inserted: readonly { readonly table: Table; readonly names: Values }[]
+}
+
+/** Inserts missing rows, locks all rows in one order, and looks at them. */
+export async function lockAndLook(
+  tx: Connection,
+  rows: readonly RowRequest[],
+  commit: Commit,
+): Promise<Locked> {
   const inserted = await lockAll(tx, rows, commit)
   const looks = new Map<RowRequest, Decision>()
-  for (const group of groups) await look(tx, group, looks)
+  for (const group of groupsOf(rows)) await look(tx, group, looks)
+  return { looks, inserted }
+}
 
-  beforeTaking()
+function groupsOf(rows: readonly RowRequest[]): RowRequest[][] {
+  return groupBy(rows, (row) =>
+    JSON.stringify([quotedName(row), row.namespace.prefix, row.limiter.signature]),
+  )
+}
+
+/** Takes from all locked rows if all have enough, or from none. */
+export async function takeFrom(
+  tx: Connection,
+  rows: readonly RowRequest[],
+  { looks, inserted }: Locked,
+): Promise<Decisions> {
   const taken = new Map<RowRequest, Decision>()
   const fitting = rows.filter((row) => fits(row, found(looks, row)))
   if (rows.every((row) => fitting.includes(row) || row.reporting.dryRun)) {
-    for (const group of groups) {
+    for (const group of groupsOf(rows)) {
       await take(
         tx,
         group.filter((row) => fitting.includes(row)),

@@ -183,7 +183,8 @@ export function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number
   return { now, params, state: next as Snapshot['state'] }
 }
 
-function capacityOf({ algorithm }: Limiter, { state, params }: Snapshot): number {
+/** The capacity: the limit, or what the row says. */
+export function capacityOf({ algorithm }: Limiter, { state, params }: Snapshot): number {
   return algorithm.numbers.capacity?.(state) ?? params.limit
 }
 

@@ -1,4 +1,4 @@
-import { connectionTo } from '../database/connection.ts'
+import { type Connection, connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransaction } from '../database/transaction.ts'
 import type { Call } from '../runtime/call.ts'
@@ -32,22 +32,14 @@ export function decideAll(calls: readonly LimiterCall[], tx: Database | undefine
 }
 
 async function answerTogether(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
-  const checkers = [...new Set(calls.map(({ checker }) => checker))]
-  const [first] = checkers
-  checkOption(first !== undefined, 'limitAll needs at least one request.')
-  const { home } = first.config
-  checkOption(
-    checkers.every(({ config }) => config.home.db === home.db),
-    'limitAll needs limiters of one database.',
-  )
-  const joined = first.joined(tx)
+  const { checkers, joined } = together(calls, tx)
   const charges = calls.flatMap(({ checker, call }) => (isRequest(call) ? [{ checker, request: call }] : []))
   const rowOf = addUp(charges)
   const rows = [...new Set(rowOf.values())]
   try {
     const decisions = joined
       ? await takeAllOrNone(joined, rows, 'as the session')
-      : await decideAlone(checkers, rows)
+      : await decideAlone(checkers, rows, takeAllOrNone)
     const answers = answersOf(charges, rowOf, decisions)
     return answerAll(calls, () => answers.shift() as Answered)
   } catch (error) {
@@ -58,6 +50,26 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
   } finally {
     for (const { checker, call } of calls) checker.followUpJoined(call)
   }
+}
+
+/** The limiters of calls that are decided in one transaction, and the transaction that they join. */
+export function together(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+): {
+  readonly checkers: readonly Checker[]
+  readonly home: Connection
+  readonly joined: Connection | undefined
+} {
+  const checkers = [...new Set(calls.map(({ checker }) => checker))]
+  const [first] = checkers
+  checkOption(first !== undefined, 'At least one request is needed.')
+  const { home } = first.config
+  checkOption(
+    checkers.every(({ config }) => config.home.db === home.db),
+    'The limiters of one call need one database.',
+  )
+  return { checkers, home, joined: first.joined(tx) }
 }
 
 /** The answers in the order of the calls. Those without a limit are answered here. */
@@ -74,7 +86,11 @@ function answerAll(
 }
 
 /** Decides in a transaction of its own. */
-async function decideAlone(checkers: readonly Checker[], rows: readonly RowRequest[]): Promise<Decisions> {
+export async function decideAlone(
+  checkers: readonly Checker[],
+  rows: readonly RowRequest[],
+  take: typeof takeAllOrNone,
+): Promise<Decisions> {
   if (rows.length === 0) return { looks: new Map(), taken: new Map() }
   const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
   const { home } = hastiest.config
@@ -90,7 +106,7 @@ async function decideAlone(checkers: readonly Checker[], rows: readonly RowReque
     return inTransaction(home.db, async (tx) => {
       isTaking = false
       goOn()
-      return takeAllOrNone(connectionTo(tx, home.keeping), rows, commit, () => {
+      return take(connectionTo(tx, home.keeping), rows, commit, () => {
         goOn()
         isTaking = true
       })

@@ -498,6 +498,22 @@ describe('the cookbook', () => {
     expect(await paid({ ...payment, id: 'payment 2' })).toMatchObject({ limit: 200, remaining: 170 })
   })
 
+  test('first the month, then the credits', async () => {
+    const { draw, bought } = await block<{
+      draw(org: string, images: number, work: () => Promise<void>): Promise<object>
+      bought: Ratelimit
+    }>('First the month, then the credits')
+    const done = async () => {}
+    await bought.grant('org', 500)
+    expect(await draw('org', 900, done)).toEqual({ ofMonth: 900, ofCredits: 0 })
+    await expect(draw('org', 300, () => Promise.reject(ROLLBACK))).rejects.toBe(ROLLBACK)
+    expect(await draw('org', 300, done)).toEqual({ ofMonth: 100, ofCredits: 200 })
+    await expect(draw('org', 301, done)).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect([await stored('included-images', 'org'), await stored('bought-images', 'org')]).toEqual([
+      1000, 200,
+    ])
+  })
+
   test('failed logins, outside the transaction', async () => {
     const { logIn, failures } = await block<{
       logIn(email: string, password: string): Promise<void>

@@ -1,0 +1,59 @@
+import { TOLERANCE } from '../algorithms/bucket.ts'
+import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
+import type { Call } from '../runtime/call.ts'
+import { availableIn, capacityOf, remainingOf } from './answer.ts'
+
+/** A limit that is spent from, and what it has. */
+export interface Source {
+  readonly call: Call
+  readonly snapshot: Snapshot
+}
+
+/** What each gives of the rate, the first first; undefined if together they have less. */
+export function sharesOf(sources: readonly Source[], rate: number): readonly number[] | undefined {
+  const isWhole = givesWholes(sources)
+  let rest = rate
+  const shares = sources.map(({ call, snapshot }) => {
+    const { limiter } = call
+    const isEnough = rest <= availableIn(limiter, snapshot)
+    const share = isEnough ? rest : leftIn({ call, snapshot }, isWhole)
+    rest = isEnough ? 0 : rest - share
+    return share
+  })
+  return rest === 0 ? shares : undefined
+}
+
+/** Milliseconds until together they have the rate, if nothing else is taken; `Infinity` if never. */
+export function msUntilEnough(sources: readonly Source[], rate: number): number {
+  const isWhole = givesWholes(sources)
+  const has = (time: number) => {
+    const left = sources.map((source) =>
+      leftIn({ ...source, snapshot: { ...source.snapshot, now: time } }, isWhole),
+    )
+    return left.reduce((sum, each) => sum + each, TOLERANCE) >= rate
+  }
+  const now = Math.max(...sources.map(({ snapshot }) => snapshot.now))
+  const wholeAt = sources.map(({ call: { limiter }, snapshot }) =>
+    whenAvailable(limiter, snapshot, capacityOf(limiter, snapshot)),
+  )
+  let high = Math.max(now, ...wholeAt.filter(Number.isFinite))
+  if (!has(high)) return Number.POSITIVE_INFINITY
+  let low = now
+  while (high - low > 1) {
+    const middle = low + Math.floor((high - low) / 2)
+    if (has(middle)) high = middle
+    else low = middle
+  }
+  return high - now
+}
+
+/** Limits that count whole units could not take the rest of a fraction. */
+function givesWholes(sources: readonly Source[]): boolean {
+  return sources.some(({ call }) => call.limiter.algorithm.integersOnly)
+}
+
+function leftIn({ call: { limiter }, snapshot }: Source, isWhole: boolean): number {
+  if (isWhole) return remainingOf(limiter, snapshot)
+  const { state, now, params } = snapshot
+  return Math.max(limiter.algorithm.numbers.available(state, now, params), 0)
+}

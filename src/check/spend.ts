@@ -1,0 +1,148 @@
+import type { Database } from '../database/database.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOption, purposeOf } from '../validate.ts'
+import { addUp, type Charge, type RowRequest } from './add-up.ts'
+import { type Decisions, found, lockAndLook, takeAllOrNone, takeFrom } from './all-or-nothing.ts'
+import { answerOf, type Outcome, type Payment, paymentOf } from './answer.ts'
+import { isRequest, unlimitedOutcome } from './checker.ts'
+import { decideAlone, type LimiterCall, together } from './limit-all.ts'
+import type { LimitResult } from './results.ts'
+import { msUntilEnough, type Source, sharesOf } from './shares.ts'
+
+/** The answer of `Ratelimit.spend`. */
+export interface Spent {
+  /** All of the rate was taken. */
+  readonly success: boolean
+  /** What each limit gave, in the order of the requests; nothing after a denial. */
+  readonly granted: readonly number[]
+  /** The answer of each limit to what was asked of it. After a denial each says what it has. */
+  readonly results: readonly LimitResult[]
+  /** Milliseconds from now until the limits together have the rate; 0 if they had, `Infinity` if never. */
+  readonly retryAfter: number
+  /**
+   * Gives everything back to the windows that paid, in one transaction: its own, or `tx`. Does nothing after a
+   * denial or another release. If it throws, it may be called again.
+   *
+   * @throws RatelimitError what `Ratelimit.limitAll` throws.
+   */
+  release(options?: { readonly tx?: Database | undefined }): Promise<void>
+}
+
+/** Takes one rate from several limits, the first first, or takes nothing. */
+export async function spend(
+  calls: readonly LimiterCall[],
+  rate: number,
+  tx: Database | undefined,
+): Promise<Spent> {
+  if (rate <= 0) throw new RatelimitError('INVALID_RATE', 'What is spent is a rate above 0.')
+  const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
+  checkOption(isEnforced, 'spend needs limits that are enforced, not a dryRun.')
+  const { checkers, home, joined } = together(calls, tx)
+  const charges = calls.flatMap(({ checker, call }) => (isRequest(call) ? [{ checker, request: call }] : []))
+  const rowOf = addUp(charges)
+  const rows = [...new Set(rowOf.values())]
+  checkOption(rows.length === charges.length, 'Two of the requests are for one row.')
+
+  let outcome: Outcomes = {
+    sources: [],
+    shares: undefined,
+    decisions: { looks: new Map(), taken: new Map() },
+  }
+  const take: typeof takeAllOrNone = async (connection, all, commit, beforeTaking) => {
+    const { looks, inserted } = await lockAndLook(connection, all, commit)
+    beforeTaking?.()
+    const waiting = [...all]
+    const sources = calls.map(({ checker, call }): Source => {
+      if (!isRequest(call)) return { call, snapshot: unlimitedOutcome(call, checker.clockMs()).decision }
+      return { call, snapshot: found(looks, waiting.shift() as RowRequest) }
+    })
+    const shares = sharesOf(sources, rate)
+    const wanted = (shares ?? []).filter((_, place) => isStored(calls[place]))
+    // If there is too little, more than any limit is asked for, so that nothing is taken.
+    const asked = all.map((row, place) => withRate(row, shares ? (wanted[place] ?? 0) : BEYOND_REACH))
+    const seen = new Map(asked.map((row, place) => [row, found(looks, all[place] as RowRequest)]))
+    const decisions = await takeFrom(connection, asked, { looks: seen, inserted })
+    outcome = { sources, shares, decisions }
+    return decisions
+  }
+  try {
+    if (joined) await take(joined, rows, 'as the session')
+    else if (rows.length > 0) await decideAlone(checkers, rows, take)
+    else await take(home, rows, 'as the session')
+  } finally {
+    for (const { checker, call } of calls) checker.followUpJoined(call)
+  }
+  return spentOf(calls, rate, outcome)
+}
+
+/** What was found, and what was taken. */
+interface Outcomes {
+  readonly sources: readonly Source[]
+  readonly shares: readonly number[] | undefined
+  readonly decisions: Decisions
+}
+
+const BEYOND_REACH = 2 * Number.MAX_SAFE_INTEGER
+
+function isStored(call: LimiterCall | undefined): boolean {
+  return call !== undefined && isRequest(call.call)
+}
+
+function withRate(row: RowRequest, rate: number): RowRequest {
+  return { ...row, rate, purpose: purposeOf(rate) }
+}
+
+function spentOf(
+  calls: readonly LimiterCall[],
+  rate: number,
+  { sources, shares, decisions }: Outcomes,
+): Spent {
+  const taken = [...decisions.taken.entries()]
+  const outcomes = calls.map(({ call }, place): Outcome => {
+    const share = shares?.[place] ?? 0
+    const asked = { ...call, rate: share, purpose: purposeOf(share) }
+    const decision = taken.find(([row]) => isRow(row, calls[place] as LimiterCall))?.[1]
+    const looked = { ...(sources[place] as Source).snapshot, granted: 1 }
+    return { call: asked, decision: decision ?? looked, place: 0 }
+  })
+  const results = outcomes.map((each, place) =>
+    answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
+  )
+  const granted = calls.map((_, place) => shares?.[place] ?? 0)
+  let isReleased = shares === undefined
+  const release: Spent['release'] = async ({ tx } = {}) => {
+    if (isReleased) return
+    isReleased = true
+    try {
+      await giveBack(calls, outcomes.map(paymentOf), tx)
+    } catch (error) {
+      isReleased = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
+      throw error
+    }
+  }
+  const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
+  return { success: shares !== undefined, granted, results, retryAfter, release }
+}
+
+function isRow(row: RowRequest, { checker: { config }, call }: LimiterCall): boolean {
+  return row.key === call.key && row.namespace === config.namespace && row.table === config.table
+}
+
+/** Gives back what was paid, to the windows that paid. */
+async function giveBack(
+  calls: readonly LimiterCall[],
+  paid: readonly Payment[],
+  tx: Database | undefined,
+): Promise<void> {
+  const charges = calls.flatMap(({ checker, call }, place): Charge[] => {
+    const { rate, windowStart } = paid[place] as Payment
+    if (!isRequest(call) || rate === 0) return []
+    return [{ checker, request: { ...call, rate: -rate, purpose: 'adjust', paidWindowStart: windowStart } }]
+  })
+  const rows = [...new Set(addUp(charges).values())]
+  if (rows.length === 0) return
+  const { checkers, joined } = together(calls, tx)
+  if (joined) await takeAllOrNone(joined, rows, 'as the session')
+  else await decideAlone(checkers, rows, takeAllOrNone)
+  for (const { checker, request } of charges) checker.followUpJoined(request)
+}
