@@ -65,7 +65,7 @@ describe.each(periodic)('$name', ({ limiter }) => {
     const { clock, quota, ended } = await afterOnePeriod(3)
     const other = new Ratelimit({ db: database.db, limiter, prefix: quota.prefix, clock: clock.now })
     const calls = Array.from({ length: 14 }, (_, i) =>
-      (i % 2 ? quota : other).limit('key', { rate: 1 + (i % 3) }),
+      (i % 2 ? quota : other).limit('key', { rate: i < 8 ? 1 : 2 }),
     )
     const told = (await Promise.all(calls)).filter(endedIn)
     expect(told.map(endedIn)).toEqual([ended])
