@@ -12,10 +12,14 @@ function inputOf(targets) {
   return Object.fromEntries([...built].map(([, name]) => [name, `${name}.ts`]))
 }
 
-/** Few files load quickly. So what an entry needs from the start is one file, and the next needs that and more. */
+/**
+ * Few files load quickly. So what an entry needs from the start is one file, and the next needs that and more.
+ * What `Ratelimit` needs is apart from the other exports, because a bundler drops a file rather than its parts.
+ */
 const LAYERS = [
   ['schema', 'schema/index.ts'],
-  ['core', 'src/index.ts'],
+  ['core', 'src/ratelimit.ts'],
+  ['tables', 'src/index.ts'],
 ].map(([layer, entry], place) => ({
   name: (id, context) => (reachedFrom(resolve(entry), context).has(id) ? layer : null),
   debugName: layer,

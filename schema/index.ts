@@ -9,6 +9,9 @@ export type { RateLimitTable } from './table.ts'
  */
 const MAX_NAME_BYTES = 36
 
+const EPHEMERAL = 'rate_limit_ephemeral'
+const DURABLE = 'rate_limit_durable'
+
 /** The two tables of a limiter. */
 export interface RateLimitTables {
   /**
@@ -47,7 +50,7 @@ export interface RateLimitTablesOptions {
  * ```
  */
 export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimitTables {
-  const { schema, ephemeral = 'rate_limit_ephemeral', durable = 'rate_limit_durable' } = options
+  const { schema, ephemeral = EPHEMERAL, durable = DURABLE } = options
   if (
     ephemeral === durable ||
     [ephemeral, durable].some((name) => name === '' || new TextEncoder().encode(name).length > MAX_NAME_BYTES)
@@ -60,10 +63,8 @@ export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimit
   return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }
 }
 
-const shipped: RateLimitTables = rateLimitTables()
-
 /** The UNLOGGED table `rate_limit_ephemeral`. */
-export const rateLimitEphemeral: RateLimitTable = shipped.ephemeral
+export const rateLimitEphemeral: RateLimitTable = rateLimitTable(EPHEMERAL)
 
 /** The logged table `rate_limit_durable`. */
-export const rateLimitDurable: RateLimitTable = shipped.durable
+export const rateLimitDurable: RateLimitTable = rateLimitTable(DURABLE)

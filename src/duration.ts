@@ -1,8 +1,7 @@
+import ms from 'ms'
 import { RatelimitError } from './errors.ts'
 
-const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-
-type Unit = keyof typeof UNIT_MS
+type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
 
 /**
  * A length of time: `'500ms'`, `'10s'`, `'1m'`, `'1h'`, `'1d'` (a space is fine), or a number of
@@ -11,9 +10,9 @@ type Unit = keyof typeof UNIT_MS
 export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
 
 /** A hundred years. A longer time may not fit a timestamp, and is probably a mistake. */
-export const MAX_MS: number = 36_525 * UNIT_MS.d
+export const MAX_MS: number = ms('100y')
 
-const WRITTEN = /^(?<amount>\d+(\.\d+)?) ?(?<unit>ms|s|m|h|d)$/
+const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
 
 /**
  * Reads a duration as whole milliseconds.
@@ -22,7 +21,8 @@ const WRITTEN = /^(?<amount>\d+(\.\d+)?) ?(?<unit>ms|s|m|h|d)$/
  * outside `minMs` to a hundred years.
  */
 export function parseDuration(duration: Duration, what: string, minMs = 1): number {
-  const durationMs = typeof duration === 'string' ? readMs(duration) : duration
+  const durationMs =
+    typeof duration === 'string' && WRITTEN.test(duration) ? ms(duration as ms.StringValue) : duration
   const wholeMs = Math.round(Number(durationMs))
   // '1.1h' is 3960000.0000000005 ms.
   const isWhole = typeof durationMs === 'number' && Math.abs(durationMs - wholeMs) < 1e-6
@@ -33,9 +33,4 @@ export function parseDuration(duration: Duration, what: string, minMs = 1): numb
     )
   }
   return wholeMs
-}
-
-function readMs(written: string): number {
-  const { amount, unit } = WRITTEN.exec(written)?.groups ?? {}
-  return Number(amount) * UNIT_MS[unit as Unit]
 }

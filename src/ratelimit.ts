@@ -13,7 +13,7 @@ import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } fro
 import { checkerOf } from './check/setup.ts'
 import type { Spent } from './check/spend.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
-import { type Duration, parseDuration } from './duration.ts'
+import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
 import type { Call } from './runtime/call.ts'
 import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
@@ -309,12 +309,10 @@ export class Ratelimit {
    */
   async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
     const { signal, ...limitOptions } = options
-    const timeoutMs = parseDuration(timeout, 'The timeout', 0)
-    checkOption(!this.#checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
     const call = await this.#call(key, limitOptions)
     const { blockUntilReady } = await import('./check/block.ts')
     try {
-      return await blockUntilReady(this.#checker, call, timeoutMs, signal)
+      return await blockUntilReady(this.#checker, call, timeout, signal)
     } catch (error) {
       throw ownError(error)
     }

@@ -4,7 +4,6 @@ import type { Limiter } from './algorithms/algorithm.ts'
 import type { LimitOptions, RatelimitConfig } from './config.ts'
 import { sha256 } from './database/digest.ts'
 import { lacksClient } from './database/session.ts'
-import { parseDuration } from './duration.ts'
 import { RatelimitError } from './errors.ts'
 import type { Call, Purpose } from './runtime/call.ts'
 
@@ -29,15 +28,7 @@ const MAX_BLOCKED_KEYS = 10_000_000
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {
   const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
-  const {
-    keepEnded = false,
-    thresholds = [],
-    timeout,
-    onError = 'throw',
-    onDegraded,
-    coalesce,
-    waitUntil,
-  } = config
+  const { keepEnded = false, thresholds = [], onError = 'throw', onDegraded, coalesce, waitUntil } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkPrefix(prefix)
   checkLimiter(limiter)
@@ -74,7 +65,6 @@ export function checkConfig(config: RatelimitConfig): void {
     onDegraded === undefined || (typeof onDegraded === 'function' && onError !== 'throw'),
     "onDegraded must be a function, and needs onError: 'allow' or 'deny'.",
   )
-  if (timeout !== undefined) parseDuration(timeout, 'timeout')
   checkOption(inMemoryBlock || maxBlockedKeys === undefined, 'maxBlockedKeys needs inMemoryBlock: true.')
   checkOption(
     maxBlockedKeys === undefined || isFrom1To(MAX_BLOCKED_KEYS, maxBlockedKeys),
@@ -121,8 +111,7 @@ export function purposeOf(rate: number): Purpose {
 
 /** @throws RatelimitError `INVALID_PREFIX` */
 export function checkPrefix(prefix: unknown): asserts prefix is string {
-  const fault = faultOf(prefix, '')
-  if (fault) throw new RatelimitError('INVALID_PREFIX', `The prefix ${fault}.`)
+  refuse('prefix', faultOf(prefix, ''))
 }
 
 /**
@@ -131,15 +120,18 @@ export function checkPrefix(prefix: unknown): asserts prefix is string {
  * @throws RatelimitError `INVALID_KEY`
  */
 export async function hashedKey(key: unknown): Promise<string> {
-  const fault = textFaultOf(key)
-  if (fault) throw new RatelimitError('INVALID_KEY', `The key ${fault}.`)
+  refuse('key', textFaultOf(key))
   return sha256(String(key))
 }
 
 /** @throws RatelimitError `INVALID_KEY` */
 function checkKey(key: unknown, prefix: string): asserts key is string {
-  const fault = faultOf(key, prefix)
-  if (fault) throw new RatelimitError('INVALID_KEY', `The key ${fault}.`)
+  refuse('key', faultOf(key, prefix))
+}
+
+function refuse(what: 'prefix' | 'key', fault: string | undefined): void {
+  const code = what === 'key' ? 'INVALID_KEY' : 'INVALID_PREFIX'
+  if (fault) throw new RatelimitError(code, `The ${what} ${fault}.`)
 }
 
 function textFaultOf(text: unknown): string | undefined {

@@ -39,11 +39,6 @@ export function sameLimiter(one: StoredLimiter, other: StoredLimiter): boolean {
   return one === other || one.signature === other.signature
 }
 
-/** Whether what one limiter writes is read by the other. */
-export function sharesRows(one: Limiter, other: Limiter): boolean {
-  return one.stored && other.stored && one.algorithm.columns === other.algorithm.columns
-}
-
 /** The parameters of a limiter at a time. */
 export function paramsAt({ params, periodAt }: StoredLimiter, time: number): Params {
   if (!periodAt) return params

@@ -1,7 +1,7 @@
 import { Temporal } from 'temporal-polyfill'
+import { lru } from 'tiny-lru'
 import { MAX_MS } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import { Recent } from '../recent.ts'
 import type { Period, PeriodAt } from './algorithm.ts'
 
 /** The periods of the calendar. Weeks begin on Monday. */
@@ -24,7 +24,7 @@ const LENGTHS_MS = { minute: 60_000, hour: 3_600_000 } as const
  * One function for each calendar, which remembers its last period. Plans that are made anew for each call share
  * them.
  */
-const known = new Recent<PeriodAt>(1000)
+const known = lru<PeriodAt>(1000)
 
 /**
  * The periods of a calendar.

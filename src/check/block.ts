@@ -1,21 +1,25 @@
 import { channels } from '../diagnostics.ts'
+import { type Duration, parseDuration } from '../duration.ts'
 import type { Call } from '../runtime/call.ts'
-import { wait } from '../runtime/wait.ts'
-import { answerOf } from './answer.ts'
+import { checkOption } from '../validate.ts'
+import { answerOf, type Outcome, paymentOf } from './answer.ts'
 import type { Checker } from './checker.ts'
 import type { LimitResult } from './results.ts'
-import { watch } from './watch.ts'
+import { wait } from './wait.ts'
 
 /**
  * Checks again and again, each time when the denial before it said, until the call is allowed or the time is
  * over. A timeout of 0 checks once.
  */
-export function blockUntilReady(
+export async function blockUntilReady(
   checker: Checker,
   call: Call,
-  timeoutMs: number,
+  timeout: Duration,
   signal: AbortSignal | undefined,
 ): Promise<LimitResult> {
+  const timeoutMs = parseDuration(timeout, 'The timeout', 0)
+  checkOption(!checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
+  const { watch } = await import('./watch.ts')
   const answered = answerInTime(checker, call, timeoutMs, signal)
   return watch([checker.watched(call, undefined)], answered, (answer) => [answer])
 }
@@ -56,11 +60,24 @@ async function answerWithin(
   }
   try {
     const onWaitOver = leftMs < ownMs ? endsWait : undefined
-    const within = { timeoutMs: Math.min(leftMs, ownMs), signal, onWaitOver, givesBack: true }
+    const giveBack = (outcome: Outcome) => refund(checker, outcome)
+    const within = { timeoutMs: Math.min(leftMs, ownMs), signal, onWaitOver, giveBack }
     return answerOf(await checker.decide(call, undefined, within), reporting)
   } catch (error) {
     // What is granted too late is given back, so the last answer still stands.
     if (denial && isOver) return denial
-    return checker.degrade(error, call).answer
+    return (await checker.degrade(error, call)).answer
   }
+}
+
+/** Gives back what nobody waits for any more. */
+async function refund(checker: Checker, outcome: Outcome): Promise<void> {
+  const { call, decision, place } = outcome
+  if (call.purpose !== 'take' || place >= decision.granted) return
+  const { rate, windowStart } = paymentOf(outcome)
+  const reserved = call.reserved > 0 ? -rate : 0
+  const given = { rate: -rate, reserved, atLeast: null, paidWindowStart: windowStart }
+  try {
+    await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined)
+  } catch {}
 }

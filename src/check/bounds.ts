@@ -1,5 +1,11 @@
 import { RatelimitError } from '../errors.ts'
-import { MAX_TIMER_MS } from '../runtime/wait.ts'
+import type { Outcome } from './answer.ts'
+
+/**
+ * A longer timer fires at once:
+ * https://developer.mozilla.org/docs/Web/API/Window/setTimeout#maximum_delay_value
+ */
+export const MAX_TIMER_MS: number = 2 ** 31 - 1
 
 /** When to stop waiting for a call. */
 export interface Bounds {
@@ -12,8 +18,8 @@ export interface Bounds {
    * database.
    */
   readonly onWaitOver?: (() => void) | undefined
-  /** Whether to give back what is granted after the wait has ended. */
-  readonly givesBack?: boolean
+  /** Gives back what is granted after the wait has ended. It never rejects. */
+  readonly giveBack?: (outcome: Outcome) => Promise<void>
 }
 
 /**

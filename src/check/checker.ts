@@ -3,7 +3,7 @@ import type { Snapshot } from '../algorithms/search.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
-import { RatelimitError } from '../errors.ts'
+import type { RatelimitError } from '../errors.ts'
 import {
   addsTo,
   type Call,
@@ -19,15 +19,14 @@ import { decideOne } from '../runtime/decide-one.ts'
 import { Direct } from '../runtime/direct.ts'
 import { Outage } from '../runtime/outage.ts'
 import { Room } from '../runtime/room.ts'
-import { Sweeper } from '../runtime/sweep.ts'
+import type { Sweeper } from '../runtime/sweep.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { answerOf, type Outcome, paymentOf, type Reporting } from './answer.ts'
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
-import { Crowd } from './crowd.ts'
-import { type Answered, type Degrading, degraded } from './degrading.ts'
-import { DenyCache, forgetDenials, type Sent } from './deny-cache.ts'
-import { tellError, type Watched, watch } from './watch.ts'
+import type { Answered, Degrading } from './degrading.ts'
+import { type Denials, forgetDenials, type Sent } from './denials.ts'
+import type { Watched } from './watch.ts'
 
 /** How a checker is made. */
 export interface CheckerConfig {
@@ -55,29 +54,33 @@ export interface CheckerConfig {
 /** Decides valid calls: in a transaction of the caller's, or alone, where they may share statements. */
 export class Checker {
   readonly config: CheckerConfig
-  readonly sweeper: Sweeper
-  readonly #crowd: Crowd
-  readonly #dispatcher: Dispatcher
-  readonly #denials: DenyCache | undefined
+  /** For calls that do not go through the queue. */
+  readonly room: Room
   /** Since the database failed last, if it has not answered since. */
-  #outage: Outage | undefined
+  outage: Outage | undefined
+  readonly #dispatcher: Dispatcher
+  /** Loaded before the first call that it could answer. */
+  #denials: Denials | undefined
+  /** Loaded for the first sweep. */
+  #sweeper: Sweeper | undefined
 
   constructor(config: CheckerConfig) {
-    const { home, table, namespace, commit, connections, maxBlockedKeys } = config
+    const { home, table, namespace, commit, connections } = config
     this.config = config
-    this.sweeper = new Sweeper(home.db, table, namespace, config.keepEnded)
-    const room = new Room(connections === undefined)
-    this.#crowd = new Crowd(config.bounds, room)
+    this.room = new Room(connections === undefined)
     const decider = new AloneDecider({ connection: home, table, namespace, commit }, config.ensureTables)
-    this.#dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, room)
-    this.#denials = maxBlockedKeys ? new DenyCache(table.table, namespace, maxBlockedKeys) : undefined
+    this.#dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, this.room)
   }
 
   /** Answers the call, and tells what was paid for it. By `onError` it also answers during an outage. */
   answer(call: Call, tx: Database | undefined): Promise<Answered> {
-    const answered = this.#answer(call, tx)
-    if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return answered
-    return watch([this.watched(call, tx)], answered, ({ answer }) => [answer])
+    if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return this.#answer(call, tx)
+    return this.#answerWatched(call, tx)
+  }
+
+  async #answerWatched(call: Call, tx: Database | undefined): Promise<Answered> {
+    const { watch } = await import('./watch.ts')
+    return watch([this.watched(call, tx)], this.#answer(call, tx), ({ answer }) => [answer])
   }
 
   /** The call, as those who watch see it. */
@@ -100,11 +103,13 @@ export class Checker {
    * Answers a call that failed outside of a transaction by `onError`, or throws its error. `told` has the
    * functions that know of it.
    */
-  degrade(error: unknown, call: Call, told: Set<Degrading['onDegraded']> = new Set()): Answered {
-    const { reporting, degrading, namespace } = this.config
-    const answered = degraded(error, call, degrading, reporting, this.clockMs(), told)
-    tellError(namespace.prefix, call, error)
-    return answered
+  async degrade(
+    error: unknown,
+    call: Call,
+    told: Set<Degrading['onDegraded']> = new Set(),
+  ): Promise<Answered> {
+    const { degraded } = await import('./degrading.ts')
+    return degraded(error, call, this.config, this.clockMs(), told)
   }
 
   /** Decides the call: without the database, in the caller's transaction, or together with others. */
@@ -116,8 +121,19 @@ export class Checker {
     const joined = this.joined(tx)
     if (!isRequest(call)) return Promise.resolve(unlimitedOutcome(call, this.clockMs()))
     if (joined) return this.#decideIn(joined, call)
+    const { maxBlockedKeys } = this.config
+    if (maxBlockedKeys && !this.#denials) {
+      return this.#loadDenials(maxBlockedKeys).then(() => this.decide(call, tx, bounds))
+    }
     const known = this.#denials?.decide(call)
     return known ? Promise.resolve({ call, decision: known, place: 0 }) : this.#decideAlone(call, bounds)
+  }
+
+  /** Each call loads them by itself, because in Workers it cannot wait for the promise of another. */
+  async #loadDenials(maxBlockedKeys: number): Promise<void> {
+    const { DenyCache } = await import('./deny-cache.ts')
+    const { table, namespace } = this.config
+    this.#denials ??= new DenyCache(table.table, namespace, maxBlockedKeys)
   }
 
   /**
@@ -141,7 +157,7 @@ export class Checker {
   }
 
   #decideAlone(call: Request, bounds: Bounds | undefined): Promise<Outcome> {
-    const refusal = this.#outage?.refusal()
+    const refusal = this.outage?.refusal()
     if (refusal) return Promise.reject(refusal)
     const sent: Sent = {
       at: this.#denials ? performance.now() : 0,
@@ -155,16 +171,16 @@ export class Checker {
         isOver: false,
         fulfil: (decision, place) => {
           stopWatching?.()
-          this.#outage = undefined
+          this.outage = undefined
           this.#denials?.learn(call, decision, place, sent)
           if (addsTo(call)) this.forgetDenials(call.key)
           const outcome = { call, decision, place }
-          if (pending.isOver && bounds?.givesBack) this.#giveBack(outcome).then(whenSettled)
+          if (pending.isOver && bounds?.giveBack) bounds.giveBack(outcome).then(whenSettled)
           resolve(outcome)
         },
         fail: (error) => {
           stopWatching?.()
-          this.#learnOf(error)
+          this.learnOf(error)
           if (addsTo(call)) this.forgetDenials(call.key)
           whenSettled()
           reject(error)
@@ -173,7 +189,7 @@ export class Checker {
       if (bounds) {
         stopWatching = watchBounds(bounds, (why) => {
           const { wasSent, isHeld } = this.#dispatcher.cancel(pending)
-          if (wasSent && bounds.givesBack) {
+          if (wasSent && bounds.giveBack) {
             const settled = new Promise<void>((resolve) => {
               whenSettled = resolve
             })
@@ -183,7 +199,7 @@ export class Checker {
           const error = timedOut(wasSent && call.purpose !== 'look')
           if (bounds.onWaitOver) bounds.onWaitOver()
           // A row that somebody holds says nothing about the database.
-          else if (!isHeld) this.#learnOf(error)
+          else if (!isHeld) this.learnOf(error)
           reject(error)
         })
       }
@@ -200,47 +216,14 @@ export class Checker {
     return decided
   }
 
-  /**
-   * Runs work on the database beside the queue, within the time. `isCharging` says whether the work may have an
-   * effect by then.
-   */
-  async beside<T>(work: (isOver: () => boolean) => Promise<T>, isCharging?: () => boolean): Promise<T> {
-    const refusal = this.#outage?.refusal()
-    if (refusal) throw refusal
-    return this.#crowd.admit(async (isOver) => {
-      try {
-        const result = await work(isOver)
-        this.#outage = undefined
-        return result
-      } catch (error) {
-        // Work that gives up because its time is over has waited for rows.
-        if (error instanceof RatelimitError && error.code !== 'TIMEOUT') this.#learnOf(error)
-        throw error
-      }
-    }, isCharging)
-  }
-
-  #learnOf(error: RatelimitError): void {
+  learnOf(error: RatelimitError): void {
     if (Outage.isOne(error)) {
-      this.#outage ??= new Outage()
-      this.#outage.add(error)
+      this.outage ??= new Outage()
+      this.outage.add(error)
     } else if (error.sqlState !== undefined) {
       // The database has refused the call, so it is there.
-      this.#outage = undefined
+      this.outage = undefined
     }
-  }
-
-  /** Nobody waits for the call any more. */
-  async #giveBack(outcome: Outcome): Promise<void> {
-    const { call, decision, place } = outcome
-    if (call.purpose !== 'take' || place >= decision.granted) return
-    const { rate, windowStart } = paymentOf(outcome)
-    const reserved = call.reserved > 0 ? -rate : 0
-    const given = { rate: -rate, reserved, atLeast: null, paidWindowStart: windowStart }
-    const refund = { ...call, ...given, purpose: 'adjust' } as const
-    try {
-      await this.decide(refund, undefined)
-    } catch {}
   }
 
   /**
@@ -264,8 +247,15 @@ export class Checker {
   }
 
   #sweep(clock: number | null): void {
-    const sweep = this.sweeper.sweepBeside(clock)
+    const sweep = this.#sweeper ? this.#sweeper.sweepBeside(clock) : this.#firstSweep(clock)
     if (sweep) this.#goOn(sweep)
+  }
+
+  async #firstSweep(clock: number | null): Promise<void> {
+    const { Sweeper } = await import('../runtime/sweep.ts')
+    const { home, table, namespace, keepEnded } = this.config
+    this.#sweeper ??= new Sweeper(home.db, table, namespace, keepEnded)
+    await this.#sweeper.sweepBeside(clock)
   }
 
   /** Tells the runtime of work that goes on. The answer must not be lost if it takes no work then. */

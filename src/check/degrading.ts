@@ -1,7 +1,8 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
-import type { Call } from '../runtime/call.ts'
+import type { Call, Namespace } from '../runtime/call.ts'
 import { grantedIn, letPass, type Payment, type Reporting } from './answer.ts'
 import type { Denied, LimitResult } from './results.ts'
+import { tellError } from './tell-error.ts'
 
 /** What a call answers if the database cannot. */
 export interface Degrading {
@@ -27,6 +28,13 @@ const OUTAGE_STATE = /^(53|57|58)|^55P03$|^25(006|P03|P04)$/
 /** When to ask again after a denial that the database did not make. */
 const RETRY_MS = 1_000
 
+/** What the answers of a limiter depend on. */
+interface Source {
+  readonly namespace: Namespace
+  readonly degrading: Degrading
+  readonly reporting: Reporting
+}
+
 /** An answer, and what was paid for it. */
 export interface Answered {
   readonly answer: LimitResult
@@ -40,15 +48,15 @@ export interface Answered {
 export function degraded(
   error: unknown,
   call: Call,
-  { onError, onDegraded }: Degrading,
-  { dryRun }: Reporting,
+  { namespace, degrading: { onError, onDegraded }, reporting: { dryRun } }: Source,
   now: number,
   told: Set<Degrading['onDegraded']>,
 ): Answered {
   if (onError === 'throw' || !isOutage(error)) throw error
-  const { limiter, rate } = call
   if (!told.has(onDegraded)) onDegraded?.(error)
   told.add(onDegraded)
+  tellError(namespace.prefix, call, error)
+  const { limiter, rate } = call
   const common = { limit: limiter.params.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
   if (onError === 'allow') {

@@ -1,17 +1,12 @@
+import { type LRU, lru } from 'tiny-lru'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { shapeOf } from '../database/ddl.ts'
-import { Recent } from '../recent.ts'
 import { type Decision, isSure, type Namespace, neededBy, type Request } from '../runtime/call.ts'
 import { afterCalls, remainingOf } from './answer.ts'
-
-/** When a call was sent: by the monotonic clock, and by the injected one where there is one. */
-export interface Sent {
-  readonly at: number
-  readonly clock: number | null
-}
+import { type Denials, living, type Sent } from './denials.ts'
 
 /** A denial by the database. `saidAt` is the latest time at which it can have been decided, by this clock. */
 interface Denial {
@@ -31,17 +26,17 @@ interface Denial {
  * as if it was decided at the sending, and `retryAfter` counts as if it was decided at the receiving. The cache
  * does not see what other processes take or give back meanwhile.
  */
-export class DenyCache {
+export class DenyCache implements Denials {
   readonly #table: RateLimitTable
   readonly #namespace: Namespace
-  readonly #denials: Recent<Denial>
+  readonly #denials: LRU<Denial>
   /** A refund may have overtaken the answers to calls that were sent before this time. */
   #forgotAt = Number.NEGATIVE_INFINITY
 
   constructor(table: RateLimitTable, namespace: Namespace, maxBlockedKeys: number) {
     this.#table = table
     this.#namespace = namespace
-    this.#denials = new Recent(maxBlockedKeys)
+    this.#denials = lru(maxBlockedKeys)
     const ref = new WeakRef(this)
     living.add(ref)
     // Older compatibility dates of Workers have no such class.
@@ -49,7 +44,6 @@ export class DenyCache {
     gone.register(this, ref)
   }
 
-  /** The denial that the database would give to this request; undefined if it has to be asked. */
   decide(call: Request): Decision | undefined {
     const { key, limiter, purpose } = call
     if (purpose !== 'take') return undefined
@@ -62,7 +56,6 @@ export class DenyCache {
     return { ...snapshot, now: snapshot.now + Math.floor(now - saidAt), granted: 0 }
   }
 
-  /** Learns how the database decided a request that was sent then. */
   learn(call: Request, decision: Decision, place: number, sent: Sent): void {
     const { key, limiter, purpose } = call
     // A look changes nothing.
@@ -94,10 +87,4 @@ export class DenyCache {
   }
 }
 
-const living = new Set<WeakRef<DenyCache>>()
-let gone: FinalizationRegistry<WeakRef<DenyCache>> | undefined
-
-/** Makes every limiter of this process forget its denials of a key, so that it asks the database again. */
-export function forgetDenials(table: RateLimitTable, prefix: string, key: string): void {
-  for (const ref of living) ref.deref()?.forget(table, prefix, key)
-}
+let gone: FinalizationRegistry<WeakRef<Denials>> | undefined

@@ -2,16 +2,16 @@ import { type Connection, connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransaction } from '../database/transaction.ts'
 import type { Call } from '../runtime/call.ts'
-import { commitTogether } from '../statements/setting.ts'
+import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, fits, found, takeAllOrNone } from './all-or-nothing.ts'
 import { answerOf, paymentOf } from './answer.ts'
+import { beside } from './beside.ts'
 import { timedOut } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 import type { Answered, Degrading } from './degrading.ts'
 import type { LimitAllResult } from './results.ts'
-import { watch } from './watch.ts'
 
 /** A valid call of a limiter. */
 export interface LimiterCall {
@@ -26,7 +26,11 @@ export interface LimiterCall {
  * @throws RatelimitError `INVALID_OPTION` for no calls, for limiters of different databases, and for a driver
  * without interactive transactions.
  */
-export function decideAll(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
+export async function decideAll(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+): Promise<Answered[]> {
+  const { watch } = await import('./watch.ts')
   const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
   return watch(watched, answerTogether(calls, tx), (all) => all.map(({ answer }) => answer))
 }
@@ -46,7 +50,10 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
     // If one of the limiters throws errors, an answer of the others would be worth nothing.
     if (joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
     const told = new Set<Degrading['onDegraded']>()
-    return answerAll(calls, ({ checker, call }) => checker.degrade(error, call, told))
+    const degraded = await Promise.all(
+      charges.map(({ checker, request }) => checker.degrade(error, request, told)),
+    )
+    return answerAll(calls, () => degraded.shift() as Answered)
   } finally {
     for (const { checker, call } of calls) checker.followUpJoined(call)
   }
@@ -112,9 +119,14 @@ export async function decideAlone(
       })
     })
   }
-  const decisions = await hastiest.beside(decide, () => isTaking)
+  const decisions = await beside(hastiest, decide, () => isTaking)
   for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
   return decisions
+}
+
+/** How a transaction commits in which several limiters charge: in the strictest way that one of them needs. */
+function commitTogether(commits: readonly Commit[]): Commit {
+  return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
 }
 
 /** The answers to the charges, in their order. */

@@ -5,6 +5,7 @@ import { applies, askToLook } from '../runtime/ask.ts'
 import type { Call, Decision, Request } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide-one.ts'
 import { usageOf } from './answer.ts'
+import { beside } from './beside.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 import type { Usage } from './results.ts'
 
@@ -34,10 +35,14 @@ async function decisionsOn(
   if (joined) return look(requests, checker, joined)
   // A look has no effect that could be unknown.
   const isCharging = () => false
-  return checker.beside(async () => {
-    await checker.config.ensureTables?.()
-    return retrying(() => look(requests, checker, checker.config.home))
-  }, isCharging)
+  return beside(
+    checker,
+    async () => {
+      await checker.config.ensureTables?.()
+      return retrying(() => look(requests, checker, checker.config.home))
+    },
+    isCharging,
+  )
 }
 
 async function look(

@@ -1,4 +1,4 @@
-import { sharesRows } from '../algorithms/limiter.ts'
+import type { Limiter } from '../algorithms/algorithm.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
@@ -162,4 +162,9 @@ function withKept(
   const kept = crossedFrom(limiter, usedBefore, usedBefore + Math.min(actual, rate), thresholds)
   const crossed = thresholds.filter((share) => kept.includes(share) || settled.crossed?.includes(share))
   return withCrossed(settled, crossed)
+}
+
+/** Whether what one limiter writes is read by the other. */
+function sharesRows(one: Limiter, other: Limiter): boolean {
+  return one.stored && other.stored && one.algorithm.columns === other.algorithm.columns
 }

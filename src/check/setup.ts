@@ -36,6 +36,8 @@ export function checkerOf(config: RatelimitConfig): Checker {
   const { timeout, onError = 'throw', onDegraded } = config
   const { coalesce = !isWorkers(), waitUntil = () => {} } = config
   const table = durable ? tables.durable : tables.ephemeral
+  // It is needed when something is wrong, and loading might fail then.
+  if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = autoMigrate && !autoMigrateForbidden()
   return new Checker({
     home: connectionTo(db, { wish: preparedStatements, refused: false }),

@@ -4,9 +4,12 @@ import { retrying } from '../database/retry.ts'
 import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
+import { Sweeper } from '../runtime/sweep.ts'
 import { removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
+import { MAX_SWEPT } from '../statements/sweep.ts'
 import { checkOption } from '../validate.ts'
+import { beside } from './beside.ts'
 import { type Checker, isRequest } from './checker.ts'
 
 /** Makes the key's limit full again. */
@@ -30,9 +33,19 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   await checker.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)
 }
 
-/** Deletes all expired rows of the prefix. */
+/** Deletes all expired rows of the prefix, some at a time; those that others have locked stay. */
 export function cleanUp(checker: Checker): Promise<number> {
-  return runOn(checker, undefined, () => checker.sweeper.sweepAll())
+  return runOn(checker, undefined, async () => {
+    const { home, table, namespace, keepEnded } = checker.config
+    const sweeper = new Sweeper(home.db, table, namespace, keepEnded)
+    const clock = namespace.clock?.() ?? null
+    let deleted = 0
+    for (;;) {
+      const rows = await sweeper.sweep(clock)
+      deleted += rows
+      if (rows < MAX_SWEPT) return deleted
+    }
+  })
 }
 
 /** Runs the work in the transaction that it joins. Alone, it tries again if it lost against another. */
@@ -43,7 +56,7 @@ function runOn<T>(
 ): Promise<T> {
   const joined = checker.joined(tx)
   if (joined) return work(joined)
-  return checker.beside(async () => {
+  return beside(checker, async () => {
     await checker.config.ensureTables?.()
     return retrying(() => work(checker.config.home))
   })

@@ -1,7 +1,7 @@
 import { channels } from '../diagnostics.ts'
-import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
 import type { LimitResult } from './results.ts'
+import { tellError } from './tell-error.ts'
 
 /** A call that somebody may watch. */
 export interface Watched {
@@ -30,11 +30,6 @@ export async function watch<T>(
     for (const { prefix, call } of calls) tellError(prefix, call, error)
     throw error
   }
-}
-
-/** Tells those who listen that a call failed, or was answered by `onError`. */
-export function tellError(prefix: string, { key }: Call, error: unknown): void {
-  if (error instanceof RatelimitError) channels.error?.publish({ prefix, key, error })
 }
 
 function tell({ prefix, call, joined }: Watched, answer: LimitResult, durationMs: number): void {

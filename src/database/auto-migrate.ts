@@ -1,8 +1,9 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from './database.ts'
-import { createStatements, literal, shapeOf, storageStatements } from './ddl.ts'
+import { createStatements, shapeOf, storageStatements } from './ddl.ts'
 import { execute } from './run.ts'
+import { literal } from './table-name.ts'
 
 const migrated = new WeakMap<Database, WeakSet<RateLimitTables>>()
 

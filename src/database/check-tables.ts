@@ -6,7 +6,6 @@ import {
   createIndex,
   createStatements,
   primaryKeyDefinition,
-  quote,
   SHIPPED,
   STORAGE_PARAMETERS,
   setParameters,
@@ -15,6 +14,7 @@ import {
   shapeOf,
   storageStatements,
 } from './ddl.ts'
+import { quote } from './table-name.ts'
 
 /** One thing in the database that is not as the limiter expects it. */
 export interface TableDifference {

@@ -5,6 +5,7 @@ import {
   rateLimitDurable,
   rateLimitEphemeral,
 } from '../../schema/index.ts'
+import { literal, quote, quotedName } from './table-name.ts'
 
 export const SHIPPED: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
 
@@ -48,7 +49,7 @@ function readShape(table: RateLimitTable): TableShape {
   return {
     name,
     schema,
-    quoted: schema ? `${quote(schema)}.${quote(name)}` : quote(name),
+    quoted: quotedName(table),
     columns: columns.map((column) => ({
       name: column.name,
       type: column.getSQLType(),
@@ -153,12 +154,4 @@ export function storageSql(tables: RateLimitTables = SHIPPED): string[] {
     ...storageStatements(tables.ephemeral, 'ephemeral'),
     ...storageStatements(tables.durable, 'durable'),
   ]
-}
-
-export function quote(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`
-}
-
-export function literal(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`
 }

@@ -1,18 +1,10 @@
 import { sql } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
+import { isPool, isPostgresJs, type Pool, type PostgresJsSession, sessionOn } from './clients.ts'
 import type { Database } from './database.ts'
 import { databaseError, toRatelimitError } from './database-error.ts'
 import { retrying } from './retry.ts'
-import {
-  isPool,
-  isPostgresJs,
-  kindsOf,
-  type Pool,
-  type PostgresJsSession,
-  type Session,
-  sessionOf,
-  sessionOn,
-} from './session.ts'
+import { kindsOf, type Session, sessionOf } from './session.ts'
 
 type Work<T> = (tx: Database) => Promise<T>
 

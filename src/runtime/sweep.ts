@@ -39,21 +39,11 @@ export class Sweeper {
     const endWith = (deleted: number) => {
       this.#restsUntil = performance.now() + (deleted < MAX_SWEPT ? REST_MS : 0)
     }
-    return this.#sweep(clock).then(endWith, () => endWith(MAX_SWEPT))
+    return this.sweep(clock).then(endWith, () => endWith(MAX_SWEPT))
   }
 
-  /** Deletes all expired rows, some at a time; those that others have locked stay for the next time. */
-  async sweepAll(): Promise<number> {
-    const clock = this.#namespace.clock?.() ?? null
-    let deleted = 0
-    for (;;) {
-      const rows = await this.#sweep(clock)
-      deleted += rows
-      if (rows < MAX_SWEPT) return deleted
-    }
-  }
-
-  async #sweep(clock: number | null): Promise<number> {
+  /** Deletes some expired rows; those that others have locked stay for the next time. */
+  async sweep(clock: number | null): Promise<number> {
     const { table, statements } = this.#table
     const statement = kept(statements, `sweep ${this.#keepEnded}`, () =>
       sweepStatement(table, this.#keepEnded),

@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import { shapeOf } from '../database/ddl.ts'
+import { literal, quotedName } from '../database/table-name.ts'
 import { name, type Parameters } from './builder.ts'
 import { type Link, link } from './link.ts'
 
@@ -36,7 +36,7 @@ export function guard(
   parameters: Parameters,
 ): Guard {
   if (!guarded) return { links: [], fits: undefined }
-  const quoted = sql.raw(`'${shapeOf(table).quoted.replaceAll("'", "''")}'`)
+  const quoted = sql.raw(literal(quotedName(table)))
   const size = sql`select width_bucket(pg_relation_size(${quoted}::regclass), ${sql.raw(SIZES)}) as size`
   return {
     links: [link(SIZE, size)],

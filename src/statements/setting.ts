@@ -9,11 +9,6 @@ import { type Link, link } from './link.ts'
  */
 export type Commit = 'as the session' | 'async' | 'flushed'
 
-/** How a transaction commits in which several limiters charge: in the strictest way that one of them needs. */
-export function commitTogether(commits: readonly Commit[]): Commit {
-  return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
-}
-
 const SETTING = 'ratelimit_setting'
 
 /** Settings for this statement's own transaction, and a join that makes Postgres run them. */

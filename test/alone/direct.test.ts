@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
+import '../support/loaded.ts'
 import { isTake, watch } from '../support/watch.ts'
 
 // `coalesce: false`: what calls must not share, and what must hold all the same.

@@ -1,16 +1,13 @@
-import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import '../support/loaded.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 let prefix = 0
 
-// Loading code takes turns of its own, and no test may count on how many.
-beforeAll(async () => {
-  for (const name of ['block', 'limit-all', 'upkeep']) await import(`../../src/check/${name}.ts`)
-})
 // The timers are the test's; the driver keeps its own.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
 afterEach(() => void vi.useRealTimers())

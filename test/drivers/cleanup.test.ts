@@ -89,9 +89,11 @@ test('a sweep after a call goes by the injected clock, and so keeps what has not
   }
   expect(await rowsOf('past')).toEqual([{ key: 'one' }, { key: 'other' }])
   past.advance(70_000)
-  const later = new Ratelimit({ ...options, cleanupProbability: 1 })
+  const sweeps: Promise<unknown>[] = []
+  const waitUntil = (sweep: Promise<unknown>) => sweeps.push(sweep)
+  const later = new Ratelimit({ ...options, cleanupProbability: 1, waitUntil })
   await Ratelimit.limitAll([{ ratelimit: later, key: 'new' }])
-  await Promise.allSettled(sent)
+  await Promise.all(sweeps)
   expect(await rowsOf('past')).toEqual([{ key: 'new' }])
 })
 

@@ -1,8 +1,4 @@
-/**
- * A longer timer fires at once:
- * https://developer.mozilla.org/docs/Web/API/Window/setTimeout#maximum_delay_value
- */
-export const MAX_TIMER_MS: number = 2 ** 31 - 1
+import { MAX_TIMER_MS } from './bounds.ts'
 
 /** Waits, however long; rejects with the signal's reason as soon as it aborts. */
 export async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {

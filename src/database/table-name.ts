@@ -1,0 +1,16 @@
+import { getTableConfig } from 'drizzle-orm/pg-core'
+import type { RateLimitTable } from '../../schema/index.ts'
+
+/** The name of a table, quoted, with its schema where it has one. */
+export function quotedName(table: RateLimitTable): string {
+  const { name, schema } = getTableConfig(table)
+  return schema ? `${quote(schema)}.${quote(name)}` : quote(name)
+}
+
+export function quote(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`
+}
+
+export function literal(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`
+}
