@@ -5,11 +5,17 @@ import type { RatelimitError } from './errors.ts'
 
 /** On `drizzle-ratelimit:decision`: a call was answered. */
 export interface DecisionMessage {
+  /** The limiter's namespace. */
   readonly prefix: string
+  /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
+  /** What the call asked for. */
   readonly rate: number
+  /** Whether it was allowed. */
   readonly success: boolean
+  /** The capacity. */
   readonly limit: number
+  /** Whole units that could be taken after the call. */
   readonly remaining: number
   /** Milliseconds from now until the call would be allowed; 0 if it was. */
   readonly retryAfter: number
@@ -19,20 +25,27 @@ export interface DecisionMessage {
   readonly wouldDeny: boolean
   /** Whether the call joined a transaction of the caller's. */
   readonly joined: boolean
+  /** From the call to its answer. */
   readonly durationMs: number
 }
 
 /** On `drizzle-ratelimit:wait`: `blockUntilReady` begins to wait. */
 export interface WaitMessage {
+  /** The limiter's namespace. */
   readonly prefix: string
+  /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
+  /** How long it waits before it checks again. */
   readonly waitMs: number
 }
 
 /** On `drizzle-ratelimit:error`: a call failed, or was answered by `onError`. */
 export interface ErrorMessage {
+  /** The limiter's namespace. */
   readonly prefix: string
+  /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
+  /** What the call fails with, or what `onError` has answered. */
   readonly error: RatelimitError
 }
 
@@ -48,7 +61,9 @@ export interface StatementMessage {
   readonly statement: 'take' | 'make' | 'adjust' | 'look' | 'lock' | 'remove' | 'sweep'
   /** Undefined for `sweep`. */
   readonly keys: number | undefined
+  /** From the sending to the answer. */
   readonly durationMs: number
+  /** Whether it failed. */
   readonly failed: boolean
 }
 

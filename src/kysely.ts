@@ -14,13 +14,21 @@ type Time = ColumnType<Date | null, Date | string | null | undefined>
 
 /** A row of one of the limiter's tables, for Kysely. Which columns it uses depends on the algorithm. */
 export interface RateLimitRow {
+  /** The limiter's namespace. */
   prefix: string
+  /** Whose row it is. */
   key: string
+  /** Requests in the current window. */
   count: Count
+  /** Requests in the window before it. */
   prev_count: Count
+  /** When the current window began. */
   window_start: Time
+  /** What is left in a bucket. */
   tokens: ColumnType<number | null, number | null | undefined>
+  /** Up to when the refills of a bucket are counted. */
   last_refill: Time
+  /** From when on the row may be deleted. */
   expires_at: ColumnType<Date, Date | string>
 }
 

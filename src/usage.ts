@@ -20,6 +20,7 @@ export interface UsageOptions {
   readonly prefix: string
   /** The limit by which all rows are read. */
   readonly limiter: Limiter
+  /** Not together with `limiter`. */
   readonly limiterOf?: never
   /** How many keys at most. Default: `10`. */
   readonly top?: number
@@ -33,6 +34,7 @@ export interface UsageOptions {
 
 /** What to look for, each key under its own plan. */
 export interface PlanUsageOptions extends Omit<UsageOptions, 'limiter' | 'limiterOf'> {
+  /** Not together with `limiterOf`. */
   readonly limiter?: never
   /** The limit of a key: its customer's plan. */
   readonly limiterOf: (key: string) => Limiter
@@ -42,18 +44,25 @@ export interface PlanUsageOptions extends Omit<UsageOptions, 'limiter' | 'limite
 export interface KeyUsage extends Usage {
   /** As it is stored: with `hashKeys`, the hash. */
   readonly key: string
+  /** Tells it from `OtherUsage`. */
   readonly isOther?: never
 }
 
 /** A key whose row is of another algorithm or period than the limiter's: the limiter cannot read it. */
 export interface OtherUsage {
+  /** As it is stored: with `hashKeys`, the hash. */
   readonly key: string
+  /** Tells it from `KeyUsage`. */
   readonly isOther: true
   /** What the row has counted; 0 if it counts what is left. */
   readonly used: number
+  /** Unknown. */
   readonly limit?: never
+  /** Unknown. */
   readonly remaining?: never
+  /** Unknown. */
   readonly reset?: never
+  /** Unknown. */
   readonly start?: never
 }
 
@@ -82,6 +91,7 @@ export interface OtherUsage {
  * ```
  */
 export function usage(db: Database, options: PlanUsageOptions): Promise<KeyUsage[]>
+/** The same, by one limit for all keys. */
 export function usage(db: Database, options: UsageOptions): Promise<(KeyUsage | OtherUsage)[]>
 export async function usage(
   db: Database,

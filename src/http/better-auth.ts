@@ -5,6 +5,7 @@ export type { StoreConfig }
 
 /** What Better Auth asks of a storage of rate limits, from version 1.7 on. */
 export interface RateLimitStorage {
+  /** Counts a request, and decides on it by the rule. */
   consume(
     key: string,
     rule: {

@@ -4,9 +4,11 @@ import { checkOption } from '../validate.ts'
 
 /** What is read of a request: one of Node's servers, or one of Fetch. */
 export interface AddressedRequest {
+  /** Of Fetch or of Node. */
   readonly headers:
     | { get(name: string): string | null }
     | Readonly<Record<string, string | readonly string[] | undefined>>
+  /** The connection, for requests of Node. */
   readonly socket?: { readonly remoteAddress?: string | undefined } | null
 }
 

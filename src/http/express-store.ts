@@ -4,7 +4,9 @@ import { counting, type StoreConfig } from './store.ts'
 
 /** The hits of a key in its window, as express-rate-limit wants them. */
 export interface Hits {
+  /** How many there were, denied ones too. */
   readonly totalHits: number
+  /** When the window ends. */
   readonly resetTime: Date
 }
 
@@ -26,6 +28,7 @@ export interface Hits {
 export class RateLimitStore {
   /** The keys are in the database, where other instances find them. */
   readonly localKeys = false
+  /** The limiter's namespace. */
   readonly prefix: string
   readonly #ratelimit: Ratelimit
   /** Until it is told another one, express-rate-limit's default. */
@@ -36,23 +39,28 @@ export class RateLimitStore {
     this.#ratelimit = new Ratelimit({ ...config, limiter: this.#limiter })
   }
 
+  /** Takes over the length of the window. */
   init({ windowMs }: { readonly windowMs: number }): void {
     this.#limiter = counting(windowMs)
   }
 
+  /** Counts a hit. */
   async increment(key: string): Promise<Hits> {
     const { success, limit, remaining, reset, degraded } = await this.#ratelimit.limit(key, this.#options)
     return { totalHits: degraded && success ? 1 : limit - remaining, resetTime: new Date(reset) }
   }
 
+  /** Gives a hit back. */
   async decrement(key: string): Promise<void> {
     await this.#ratelimit.limit(key, { ...this.#options, rate: -1 })
   }
 
+  /** Forgets the hits of a key. */
   async resetKey(key: string): Promise<void> {
     await this.#ratelimit.resetUsedTokens(key, this.#options)
   }
 
+  /** The hits of a key; undefined if there are none. */
   async get(key: string): Promise<Hits | undefined> {
     const { used, reset } = await this.#ratelimit.getRemaining(key, this.#options)
     return used > 0 ? { totalHits: used, resetTime: new Date(reset) } : undefined

@@ -6,9 +6,13 @@ export type { StoreConfig }
 
 /** What @fastify/rate-limit tells a store of a route. */
 export interface RouteOptions {
+  /** The method and the path of the route. */
   readonly routeInfo?: { readonly method?: string | readonly string[]; readonly url?: string }
+  /** Refused, because denied requests are not counted. */
   readonly ban?: number
+  /** Refused for the same reason. */
   readonly continueExceeding?: boolean
+  /** Refused for the same reason. */
   readonly exponentialBackoff?: boolean
 }
 
@@ -17,8 +21,11 @@ export type Callback = (error: Error | null, result?: { current: number; ttl: nu
 
 /** A store as @fastify/rate-limit uses it. */
 export interface RateLimitStore {
+  /** Counts a request and tells how many there were. */
   incr(key: string, callback: Callback, timeWindow: number, max: number): void
+  /** Tells how many requests there were. */
   read(key: string, callback: Callback, timeWindow: number, max: number): void
+  /** The store of a route with limits of its own. */
   child(route: object): RateLimitStore
 }
 

@@ -7,6 +7,7 @@ import type { GuardOptions, RequestDenied } from './options.ts'
 export interface ActionCall<Args extends readonly unknown[]> {
   /** Of the request that called it. */
   readonly headers: Headers
+  /** What the action was called with. */
   readonly args: Args
 }
 

@@ -5,6 +5,7 @@ import type { LimitResult } from '../check/results.ts'
 export interface Policy {
   /** The policy's name in headers and problem documents. */
   readonly prefix: string
+  /** The limit that was checked. */
   readonly limiter: Limiter
 }
 

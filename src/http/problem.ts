@@ -5,10 +5,15 @@ import type { RateLimitHeaders } from './standards.ts'
 
 /** A problem document by RFC 9457. Its numbers are those of the denial; one that is `Infinity` is left out. */
 export interface Problem {
+  /** The address that names the kind of problem. */
   readonly type: string
+  /** The kind of problem in words. */
   readonly title: string
+  /** The status of the response: 503 if the database was away. */
   readonly status: 429 | 503
+  /** The capacity. */
   readonly limit?: number
+  /** Whole units that are left. */
   readonly remaining?: number
   /** Unix milliseconds. */
   readonly reset?: number

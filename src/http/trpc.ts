@@ -6,10 +6,13 @@ export type { GuardOptions, RequestAnswer, RequestDenied }
 
 /** A call of a procedure, as tRPC hands it to middlewares. */
 export interface ProcedureCall<Context, Input = unknown> {
+  /** The context of the call. */
   readonly ctx: Context
   /** The procedure, such as `orders.create`. */
   readonly path: string
+  /** The kind of procedure. */
   readonly type: 'query' | 'mutation' | 'subscription'
+  /** What the call sends, as far as it was parsed before. */
   readonly input: Input
 }
 

@@ -13,9 +13,17 @@ import {
   storageSql,
   tableSql,
 } from 'drizzle-ratelimit'
+import * as betterAuth from 'drizzle-ratelimit/better-auth'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import * as express from 'drizzle-ratelimit/express'
+import * as fastify from 'drizzle-ratelimit/fastify'
+import * as hono from 'drizzle-ratelimit/hono'
+import * as http from 'drizzle-ratelimit/http'
 import { fromKysely } from 'drizzle-ratelimit/kysely'
+import * as next from 'drizzle-ratelimit/next'
+import * as otel from 'drizzle-ratelimit/otel'
 import { rateLimitDurable, rateLimitTables } from 'drizzle-ratelimit/schema'
+import * as trpc from 'drizzle-ratelimit/trpc'
 
 export async function use(): Promise<LimitResult> {
   const db = drizzle({ client: new PGlite(), schema: { rateLimitDurable } })
@@ -35,4 +43,20 @@ export async function use(): Promise<LimitResult> {
     if (error instanceof RatelimitError) console.log(error.code, storageSql(), tableSql(), fromKysely)
     throw error
   }
+}
+
+/** The same limit wherever a request may come from. */
+export function adapters(db: Database, ratelimit: Ratelimit): readonly unknown[] {
+  const key = () => http.clientKey({ headers: {} }, { address: '192.0.2.1' })
+  const store = { db, prefix: 'store' }
+  return [
+    express.rateLimit({ ratelimit, key }),
+    fastify.rateLimitStore(store),
+    hono.rateLimit({ ratelimit, key }),
+    next.rateLimit({ ratelimit, key }),
+    next.limitedAction({ ratelimit, key, onDenied: () => 'denied' }, async () => 'done'),
+    trpc.rateLimit({ ratelimit, key }),
+    betterAuth.rateLimitStorage(store),
+    otel.instrument(),
+  ]
 }
