@@ -70,6 +70,11 @@ export class Ratelimit {
   /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
 
+  /** Takes what there is between `atLeast` and `rate`; the answer says in `granted` how much. */
+  limit(
+    key: string,
+    options: LimitOptions & { readonly atLeast: number },
+  ): Promise<(Allowed & Granted) | Denied>
   /**
    * Decides and, when allowed, consumes. A denial writes nothing.
    *
@@ -92,10 +97,6 @@ export class Ratelimit {
    * if (part.success) console.log(part.granted) // from 100 to 400
    * ```
    */
-  limit(
-    key: string,
-    options: LimitOptions & { readonly atLeast: number },
-  ): Promise<(Allowed & Granted) | Denied>
   limit(key: string, options?: LimitOptions): Promise<LimitResult>
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
     // Awaiting takes time even if there is nothing to wait for.
@@ -110,6 +111,11 @@ export class Ratelimit {
     }
   }
 
+  /** Charges what there is between `atLeast` and `rate`; the answer says in `granted` how much. */
+  reserve(
+    key: string,
+    options: Omit<LimitOptions, 'force'> & { readonly atLeast: number },
+  ): Promise<ReservedPart>
   /**
    * Charges an estimate, to be corrected when the cost is known: `commit(actual)` or `release()`.
    *
@@ -133,10 +139,6 @@ export class Ratelimit {
    * }
    * ```
    */
-  reserve(
-    key: string,
-    options: Omit<LimitOptions, 'force'> & { readonly atLeast: number },
-  ): Promise<ReservedPart>
   reserve(key: string, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
     const call = await this.#call(key, options)
