@@ -35,19 +35,37 @@ function reachedFrom(id, context, reached = new Set()) {
 
 const shared = { sourcemap: true, comments: { jsdoc: false }, chunkFileNames: 'chunks/[name].js' }
 
-/** temporal-polyfill has no CommonJS, which Jest and others need, so it is built in. */
-const BUILT_IN = ['temporal-polyfill', 'temporal-utils']
+/** Loading its own file would take a third of an import. */
+const SMALL = ['ms']
 
-/** Tells Node that what is below is CommonJS, and users what is built in. */
-const about = {
-  name: 'about',
+/** temporal-polyfill has no CommonJS, which Jest and others need. */
+const ONLY_ESM = ['temporal-polyfill', 'temporal-utils']
+
+/** Whether a package stays outside of the build. */
+function isExternal(id, builtIn) {
+  return /^[^./]/.test(id) && !builtIn.some((name) => id === name || id.startsWith(`${name}/`))
+}
+
+/** The licences of what is built in. */
+function licencesOf(builtIn) {
+  return {
+    name: 'licences',
+    generateBundle() {
+      for (const name of builtIn) {
+        const file = readdirSync(`node_modules/${name}`).find((each) => /^licen[cs]e/i.test(each))
+        const source = readFileSync(`node_modules/${name}/${file}`)
+        this.emitFile({ type: 'asset', fileName: `LICENSE.${name}`, source })
+      }
+    },
+  }
+}
+
+/** Tells Node that what is below is CommonJS. */
+const commonJs = {
+  name: 'commonjs',
   generateBundle() {
-    const marker = `${JSON.stringify({ type: 'commonjs', sideEffects: false })}\n`
-    this.emitFile({ type: 'asset', fileName: 'package.json', source: marker })
-    for (const name of BUILT_IN) {
-      const license = readFileSync(`node_modules/${name}/LICENSE`)
-      this.emitFile({ type: 'asset', fileName: `LICENSE.${name}`, source: license })
-    }
+    const source = `${JSON.stringify({ type: 'commonjs', sideEffects: false })}\n`
+    this.emitFile({ type: 'asset', fileName: 'package.json', source })
   },
 }
 
@@ -70,15 +88,15 @@ export default defineConfig([
   {
     input: { ...entries, ...inputOf(bin) },
     platform: 'neutral',
-    external: /^[^./]/,
-    plugins: [declarations],
+    external: (id) => isExternal(id, SMALL),
+    plugins: [declarations, licencesOf(SMALL)],
     output: { ...shared, dir: 'dist', format: 'esm', codeSplitting: { groups: LAYERS } },
   },
   {
     input: entries,
     platform: 'node',
-    external: (id) => /^[^./]/.test(id) && !BUILT_IN.some((name) => id === name || id.startsWith(`${name}/`)),
-    plugins: [about],
+    external: (id) => isExternal(id, [...SMALL, ...ONLY_ESM]),
+    plugins: [commonJs, licencesOf([...SMALL, ...ONLY_ESM])],
     output: {
       ...shared,
       dir: 'dist/cjs',
