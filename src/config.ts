@@ -151,7 +151,7 @@ interface Throwing {
 interface Degrading {
   /** What a check outside a transaction answers if the database is away, overloaded or too slow. */
   readonly onError: 'allow' | 'deny'
-  /** Is told the error of each such answer. What it throws reaches the caller. */
+  /** Is told the error of each such answer. The answer stands even if this throws or rejects. */
   readonly onDegraded?: (error: RatelimitError) => void
 }
 

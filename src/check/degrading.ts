@@ -53,7 +53,7 @@ export function degraded(
   told: Set<Degrading['onDegraded']>,
 ): Answered {
   if (onError === 'throw' || !isOutage(error)) throw error
-  if (!told.has(onDegraded)) onDegraded?.(error)
+  if (!told.has(onDegraded)) tell(onDegraded, error)
   told.add(onDegraded)
   tellError(namespace.prefix, call, error)
   const { limiter, rate } = call
@@ -65,6 +65,13 @@ export function degraded(
   }
   const denied: Denied = { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
   return { answer: dryRun ? letPass(denied, call) : denied, paid }
+}
+
+/** A function that throws or rejects must not cost the answer, or end the process. */
+async function tell(onDegraded: Degrading['onDegraded'], error: RatelimitError): Promise<void> {
+  try {
+    await onDegraded?.(error)
+  } catch {}
 }
 
 function isOutage(error: unknown): error is RatelimitError {

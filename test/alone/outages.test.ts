@@ -308,6 +308,28 @@ describe('onError', () => {
     ])
   })
 
+  test.each(['throws', 'rejects'])('the answer stands if onDegraded %s', async (fails) => {
+    const unhandled: unknown[] = []
+    const listen = (error: unknown) => unhandled.push(error)
+    process.on('unhandledRejection', listen)
+    const told: RatelimitError[] = []
+    // A spy would handle the rejection.
+    const onDegraded = (error: RatelimitError) => {
+      told.push(error)
+      const broken = new Error('the logger is broken')
+      if (fails === 'throws') throw broken
+      return Promise.reject(broken)
+    }
+    const { ratelimit } = failing(away, { onError: 'allow', onDegraded })
+    expect(await ratelimit.limit('key')).toMatchObject({ success: true, degraded: true })
+    const all = await Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+    expect(all).toMatchObject({ success: true, results: [{ degraded: true }] })
+    await turns()
+    process.off('unhandledRejection', listen)
+    expect(told).toMatchObject([{ code: 'UNREACHABLE' }, { code: 'UNREACHABLE' }])
+    expect(unhandled).toEqual([])
+  })
+
   test('one limitAll hands it on once to each function', async () => {
     const [onDegraded, other] = [vi.fn(), vi.fn()]
     const { db } = watch(database.db, () => {
