@@ -4,7 +4,7 @@ import { RatelimitError } from '../errors.ts'
 import { compareText } from '../statements/calls.ts'
 import { type Answers, type Asked, type Asking, applies, askToLook, askToMake, askToTake } from './ask.ts'
 import { Blame } from './blame.ts'
-import type { Decider, Decision, Group } from './call.ts'
+import type { Decider, Decision, Group, Pending } from './call.ts'
 import { decideOne } from './decide-one.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
@@ -124,8 +124,16 @@ function halvesOf({ groups, periodMs }: Part): Part[] {
   return [groups.slice(0, half), groups.slice(half)].map((part) => ({ groups: part, periodMs }))
 }
 
+/** A call that cannot take its decision fails alone. If its error went on, the others would wait for ever. */
 function fulfil({ calls }: Group, decision: Decision): void {
-  for (let place = 0; place < calls.length; place++) calls[place]?.fulfil(decision, place)
+  for (let place = 0; place < calls.length; place++) {
+    const call = calls[place] as Pending
+    try {
+      call.fulfil(decision, place)
+    } catch (error) {
+      call.fail(toRatelimitError(error))
+    }
+  }
 }
 
 function failAll(groups: readonly Group[], error: RatelimitError, done: (group: Group) => void): void {

@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest'
+import { rateLimitEphemeral } from '../../schema/index.ts'
+import { connectionTo } from '../../src/database/connection.ts'
+import { TableSize } from '../../src/database/run.ts'
+import { Ratelimit } from '../../src/index.ts'
+import type { Group, Pending, Request } from '../../src/runtime/call.ts'
+import { AloneDecider } from '../../src/runtime/decide.ts'
+import { statementsOf } from '../../src/statements/statements.ts'
+import { useDatabase } from '../support/databases.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(10, '1h')
+
+function deciderOf(prefix: string): AloneDecider {
+  const table = rateLimitEphemeral
+  return new AloneDecider(
+    {
+      connection: connectionTo(database.db, { wish: undefined, refused: false }),
+      table: { table, statements: statementsOf(table), size: new TableSize() },
+      namespace: { prefix, clock: undefined },
+      commit: 'as the session',
+    },
+    undefined,
+  )
+}
+
+/** Groups of calls with these names, which note what they are told. The broken one cannot be fulfilled. */
+function groupsOf(...keys: readonly (readonly string[])[]) {
+  const told: string[] = []
+  const groups = keys.map((names, i): Group => {
+    const request: Request = {
+      ...{ key: `key ${i}`, rate: 1, limiter, purpose: 'take', atLeast: null, paidWindowStart: null },
+      reserved: 0,
+    }
+    const calls = names.map((name): Pending => {
+      const fulfil = () => {
+        if (name === 'broken') throw new TypeError('no such thing')
+        told.push(`${name} fulfilled`)
+      }
+      const fail: Pending['fail'] = ({ code, cause }) => void told.push(`${name} ${code} ${cause}`)
+      return { request, isOver: false, fulfil, fail }
+    })
+    return { request, calls }
+  })
+  return { groups, told }
+}
+
+const FAILED = 'broken OUTCOME_UNKNOWN TypeError: no such thing'
+
+test('a call that cannot take its decision fails, and those that share its statement do not', async () => {
+  const { groups, told } = groupsOf(['before'], ['equal', 'broken', 'equal too'], ['after'])
+  const done: Group[] = []
+  const held = await deciderOf('together').decideTogether(groups, (group) => done.push(group))
+  expect(told).toEqual([
+    'before fulfilled',
+    'equal fulfilled',
+    FAILED,
+    'equal too fulfilled',
+    'after fulfilled',
+  ])
+  expect(done).toEqual(groups)
+  expect(held).toEqual([])
+})
+
+test('nor do equal ones that waited for their row together', async () => {
+  const { groups, told } = groupsOf(['equal', 'broken', 'equal too'])
+  await deciderOf('alone').decideAlone(groups[0] as Group)
+  expect(told).toEqual(['equal fulfilled', FAILED, 'equal too fulfilled'])
+})
