@@ -30,9 +30,9 @@ const MIN_SHARE = 128
 /**
  * Lets calls that arrive while checks are under way share the next statement.
  *
- * No call waits for a timer. A call that finds room is sent at the end of this turn of the event loop, with
- * the other calls of the turn. Within a key first come is first served: statements can overtake each other,
- * so a key is in one statement at a time, unless nobody waits for that one any more.
+ * No call waits for others by a timer. A call that finds room is sent at the end of this turn of the event
+ * loop, with the other calls of the turn. Within a key first come is first served: statements can overtake each
+ * other, so a key is in one statement at a time, unless nobody waits for that one any more.
  */
 export class Coalescer implements Dispatcher {
   readonly #decider: Decider
@@ -46,7 +46,7 @@ export class Coalescer implements Dispatcher {
 
   constructor(decider: Decider, connections: number) {
     this.#decider = decider
-    this.#places = new Places(connections)
+    this.#places = new Places(connections, () => this.#start())
   }
 
   /** Decides the call in the next statement that has room for it. */
@@ -86,6 +86,7 @@ export class Coalescer implements Dispatcher {
   #remove(line: Line): void {
     this.#lines.delete(line.id)
     this.#ready.delete(line)
+    if (this.#ready.size === 0) this.#places.stopWaiting()
     this.#held?.remove(line)
   }
 

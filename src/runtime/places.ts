@@ -3,6 +3,9 @@ import type { Trip } from './call.ts'
 /** For how long no other place is freed after the first one. */
 const MIN_PAUSE_MS = 2_000
 
+/** The longest pause. A timer can be no longer than 24 days. */
+const MAX_PAUSE_MS = 86_400_000
+
 /**
  * The statements that may be under way at once.
  *
@@ -12,13 +15,18 @@ const MIN_PAUSE_MS = 2_000
  */
 export class Places {
   readonly #count: number
+  readonly #onRoom: () => void
   readonly #taken = new Set<Trip>()
   readonly #abandoned = new Set<Trip>()
   #freedAt = Number.NEGATIVE_INFINITY
   #pauseMs = MIN_PAUSE_MS
+  /** For the rest of the pause, if somebody waits for a place. */
+  #timer: ReturnType<typeof setTimeout> | undefined
 
-  constructor(count: number) {
+  /** @param onRoom Called at the end of a pause in which `hasRoom` was asked. */
+  constructor(count: number, onRoom: () => void) {
     this.#count = count
+    this.#onRoom = onRoom
   }
 
   get free(): number {
@@ -41,16 +49,32 @@ export class Places {
     if (this.#taken.has(trip)) this.#abandoned.add(trip)
   }
 
-  /** Whether a place is free. If none is, the place of an abandoned statement may be freed. */
+  /**
+   * Whether a place is free. If none is, the place of an abandoned statement may be freed. In the pause it is
+   * not, and `onRoom` is called at its end.
+   */
   hasRoom(): boolean {
+    this.stopWaiting()
     if (this.free > 0) return true
     const [stuck] = this.#abandoned
+    if (!stuck) return false
     const now = performance.now()
-    if (!stuck || now - this.#freedAt < this.#pauseMs) return false
+    const leftMs = this.#freedAt + this.#pauseMs - now
+    if (leftMs > 0) {
+      this.#timer = setTimeout(this.#onRoom, Math.ceil(leftMs))
+      // It keeps no process alive. In some runtimes it is a number.
+      this.#timer.unref?.()
+      return false
+    }
     this.#abandoned.delete(stuck)
     this.#taken.delete(stuck)
-    if (this.#freedAt > Number.NEGATIVE_INFINITY) this.#pauseMs *= 2
+    if (this.#freedAt > Number.NEGATIVE_INFINITY) this.#pauseMs = Math.min(this.#pauseMs * 2, MAX_PAUSE_MS)
     this.#freedAt = now
     return true
+  }
+
+  /** Nobody waits for a place any more. */
+  stopWaiting(): void {
+    clearTimeout(this.#timer)
   }
 }

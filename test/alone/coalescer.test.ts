@@ -561,6 +561,132 @@ describe('a statement that nobody waits for any more', () => {
   })
 })
 
+describe('a call that comes in the pause before the next place is freed', () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
+  afterEach(() => {
+    vi.restoreAllMocks()
+    vi.useRealTimers()
+  })
+
+  /** One place. It was freed now, and nobody waits for the statement that has it since then. */
+  async function inPause() {
+    const { add, coalescer, ...rest } = setUp(1)
+    /** Adds a call whose caller gives up as soon as it was sent or waits. */
+    const giveUp = async (key: string) => {
+      const call = add(key)
+      await turn()
+      coalescer.cancel(call)
+      await turn()
+    }
+    await giveUp('first')
+    await giveUp('second')
+    expect(rest.asked()).toEqual(['first x1', 'second x1'])
+    return { add, coalescer, giveUp, ...rest }
+  }
+
+  /** So many milliseconds pass, and then a turn. */
+  async function pass(ms: number) {
+    vi.advanceTimersByTime(ms)
+    await turn()
+  }
+
+  test('is sent at its end, though no other call comes and no statement ends', async () => {
+    const { add, asked } = await inPause()
+    await pass(500)
+    add('waits')
+    await turn()
+    await pass(1499)
+    expect(asked()).toHaveLength(2)
+    await pass(1)
+    expect(asked().slice(2)).toEqual(['waits x1'])
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test('shares one timer with others, which ends with the last of them that gives up', async () => {
+    const { add, coalescer } = await inPause()
+    expect(vi.getTimerCount()).toBe(0)
+    const calls: Pending[] = []
+    for (const key of ['a', 'b', 'c']) {
+      calls.push(add(key))
+      await turn()
+    }
+    for (const call of calls) {
+      expect(vi.getTimerCount()).toBe(1)
+      coalescer.cancel(call)
+    }
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test('needs no timer any more when a statement ends', async () => {
+    const { add, asked, sent } = await inPause()
+    add('waits')
+    await turn()
+    await sent[1]?.answer()
+    expect(asked().slice(2)).toEqual(['waits x1'])
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test('waits for a short pause again when a statement ends that has no place any more', async () => {
+    const { add, giveUp, asked, sent } = await inPause()
+    await pass(2000)
+    await giveUp('third')
+    add('waits')
+    await turn()
+    await pass(1000)
+    await sent[0]?.answer()
+    await pass(999)
+    expect(asked()).toHaveLength(3)
+    await pass(1)
+    expect(asked().slice(3)).toEqual(['waits x1'])
+  })
+
+  test('waits for a day at most', async () => {
+    const { add, coalescer, sent } = await inPause()
+    const pauses: number[] = []
+    for (let i = 0; i < 19; i++) {
+      const before = performance.now()
+      const call = add(`key ${i}`)
+      await turn()
+      vi.advanceTimersToNextTimer()
+      await turn()
+      pauses.push((performance.now() - before) / 1000)
+      coalescer.cancel(call)
+      await turn()
+    }
+    expect(pauses.slice(0, 4)).toEqual([2, 4, 8, 16])
+    expect(pauses.slice(-4)).toEqual([65_536, 86_400, 86_400, 86_400])
+    expect(sent).toHaveLength(2 + 19)
+  })
+
+  test('has no timer as long as somebody waits for the statements that are under way', async () => {
+    const { add, sent } = setUp(1)
+    add('a')
+    await turn()
+    add('b')
+    await turn()
+    expect(sent).toHaveLength(1)
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test('keeps no process alive by its timer', async () => {
+    const { add } = await inPause()
+    const timers = vi.spyOn(globalThis, 'setTimeout')
+    add('waits')
+    await turn()
+    expect(timers.mock.results.map(({ value }) => value.hasRef())).toEqual([false])
+  })
+
+  test('is sent in runtimes whose timers are numbers, too', async () => {
+    const { add, asked } = await inPause()
+    const set = setTimeout
+    vi.spyOn(globalThis, 'setTimeout').mockImplementation((...timer) => Number(set(...timer)) as never)
+    add('waits')
+    await turn()
+    await pass(2000)
+    expect(asked().slice(2)).toEqual(['waits x1'])
+  })
+})
+
 test('beyond 10,000 that wait a call is refused, until others are sent', async () => {
   const { add, answered, errors, sent } = setUp(1)
   for (let i = 0; i < 10_002; i++) add(i % 2 === 0 ? 'a' : 'b')
