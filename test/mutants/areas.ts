@@ -17,7 +17,14 @@ export const AREAS: readonly Area[] = [
     name: 'statements',
     files: /^statements\//,
     share: 0.25,
-    near: [...ARITHMETIC, 'statements/calls', 'drivers/clock', 'drivers/cleanup', 'quotas/usage'],
+    near: [
+      ...ARITHMETIC,
+      'statements/calls',
+      'drivers/clock',
+      'drivers/cleanup',
+      'quotas/usage',
+      'quotas/at-least',
+    ],
   },
   {
     name: 'calendar',
@@ -36,7 +43,14 @@ export const AREAS: readonly Area[] = [
     files: /^runtime\//,
     share: 0.08,
     near: [
-      ...['alone/coalescer', 'drivers/limiting', 'answers/calendar-window', 'quotas/force', 'quotas/reserve'],
+      ...[
+        'alone/coalescer',
+        'alone/direct',
+        'drivers/limiting',
+        'answers/calendar-window',
+        'quotas/force',
+        'quotas/reserve',
+      ],
       ...['outages/timeouts', 'transactions/limit-all', 'alone/outages', 'drivers/errors'],
     ],
   },
@@ -57,7 +71,10 @@ export const AREAS: readonly Area[] = [
     name: 'answers',
     files: /^check\//,
     share: 0.08,
-    near: ['answers/rules', 'answers/deny-cache', 'alone/outages', 'drivers/waiting', 'quotas/looking'],
+    near: [
+      ...['answers/rules', 'answers/deny-cache', 'alone/outages', 'drivers/waiting', 'quotas/looking'],
+      ...['quotas/at-least', 'quotas/spend', 'quotas/balance', 'quotas/close-periods', 'quotas/ended'],
+    ],
   },
   {
     name: 'database',
@@ -67,10 +84,23 @@ export const AREAS: readonly Area[] = [
   },
   {
     name: 'input',
-    files: /^(validate|duration|usage|kysely|ratelimit)/,
+    files: /^(validate|duration|usage|kysely|ratelimit|close-periods|row-numbers)/,
     share: 0.05,
-    near: ['alone/bad-input', 'quotas/usage', 'quotas/looking', 'drivers/kysely'],
+    near: [
+      ...['alone/bad-input', 'quotas/usage', 'quotas/looking', 'drivers/kysely'],
+      ...['quotas/close-periods', 'quotas/row-numbers'],
+    ],
   },
+  {
+    name: 'http',
+    files: /^http\//,
+    share: 0.1,
+    near: [
+      ...['http/headers', 'http/client-key', 'http/guard', 'http/express', 'http/fastify', 'http/hono'],
+      ...['http/trpc', 'http/better-auth', 'http/next-redirect'],
+    ],
+  },
+  { name: 'cli', files: /^cli\//, share: 0.1, near: ['package/cli'] },
 ]
 
 /** Slow tests, and the areas that they are about: mutants of others are not worth the time. */

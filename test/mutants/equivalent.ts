@@ -1,10 +1,11 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: they are source text, not templates.
 /** Mutants that no test can kill, by their ids: nobody could tell them from the source. */
 export const EQUIVALENT: Readonly<Record<string, { readonly change: string; readonly reason: string }>> = {
-  a4cf7ab: {
+  '0518abc': {
     change:
-      "runtime/coalescer.ts: lines.length === most || group.request.purpose === 'adjust' -> lines.length === most",
-    reason: 'canShare lets no other line into the statement of an adjustment. The break spares the search.',
+      'runtime/coalescer.ts: lines.length === most || isSure(group.request.purpose) -> lines.length === most',
+    reason:
+      'canShare lets no other line into the statement of an adjustment or a grant. The break spares the search.',
   },
   def0847: {
     change: 'runtime/ask.ts: asked[0]?.request.paidWindowStart ?? null -> null',
@@ -61,9 +62,17 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
       'algorithms/sliding-window.ts: >= to >: const ends = windowStart + (room >= 0 ? periodMs : 2 * periodMs)',
     reason: 'It is a guess at the time, from which the search finds the right one all the same.',
   },
-  '46cab0a': {
-    change: "runtime/coalescer.ts: one.purpose !== 'adjust' && reservedIn -> reservedIn",
-    reason: 'An adjustment ends the loop that asks canShare.',
+  '467d601': {
+    change: 'runtime/coalescer.ts: !isSure(one.purpose) && reservedIn -> reservedIn',
+    reason: 'An adjustment or a grant ends the loop that asks canShare.',
+  },
+  '55d8c99': {
+    change: 'runtime/room.ts: this.#waiting.size >= MAX_WAITING && ! -> !',
+    reason: 'What is lost is forgotten earlier. It is counted only when there is no more room.',
+  },
+  '0c6007f': {
+    change: 'http/client-key.ts: > to >=: const forwarded = trustedHops > 0 ? forwardedFor(request) : []',
+    reason: 'Without trusted hops only the last entry is believed, which is the address of the connection.',
   },
   '44f6bd4': {
     change:

@@ -9,6 +9,9 @@ const ON_SERVER = [
   'concurrency',
 ]
 
+/** What needs no server. */
+const ONCE = /^(alone|package)\//
+
 /** A server is several times as fast as PGlite, which has a code path of its own and so comes last. */
 const ON_PGLITE = ['drivers', 'tables', 'transactions']
 
@@ -83,7 +86,7 @@ export class Stages {
 }
 
 function onServer(path: string): Test {
-  return { project: path.startsWith('alone/') ? 'once' : 'node-postgres 1.0', path }
+  return { project: ONCE.test(path) ? 'once' : 'node-postgres 1.0', path }
 }
 
 function testsIn(folders: readonly string[]): string[] {
