@@ -4,14 +4,17 @@ import { ENTRIES } from './test/support/entries.ts'
 /** Run by a path or a name that is put together, or read by another tool. */
 const BY_NAME = ['@arethetypeswrong/cli', 'publint', 'jest', '@swc/core', 'drizzle-kit-v1', 'drizzle-orm-v1']
 
+/** Modules of a runtime. */
+const BUILT_IN = ['cloudflare']
+
 const config: KnipConfig = {
   entry: [
     ...ENTRIES.values(),
     'src/cli/main.ts',
-    ...['test/**/*.{ts,mjs,cjs,js,jsx}', 'bench/**/*.ts', 'examples/*.ts', 'rolldown.config.js'],
+    ...['test/**/*.{ts,mjs,cjs,js,jsx}', 'bench/**/*.ts', 'examples/*.ts'],
   ],
   project: ['{src,schema,test,bench,examples}/**/*.{ts,mjs,cjs,js,jsx}', '*.{ts,js}'],
-  ignoreDependencies: BY_NAME.map((name) => new RegExp(`^${name}$`)),
+  ignoreDependencies: [...BY_NAME, ...BUILT_IN].map((name) => new RegExp(`^${name}$`)),
   ignoreExportsUsedInFile: { interface: true, type: true },
 }
 

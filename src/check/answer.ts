@@ -175,7 +175,7 @@ function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefi
 }
 
 /** The snapshot after an amount was taken from it, and so much more of it is reserved. */
-export function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reserved = 0): Snapshot {
+function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reserved = 0): Snapshot {
   if (amount === 0 && reserved === 0) return snapshot
   const { state, now, params } = snapshot
   const next = algorithm.numbers.consume(state, now, amount, params, reserved)
