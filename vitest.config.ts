@@ -4,8 +4,8 @@ import { ENTRIES } from './test/support/entries.ts'
 type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
 type Drizzle = '0.45' | '1.0'
 
-/** Arithmetic, which is the same whatever is between the limiter and Postgres. */
-const ARITHMETIC = ['answers', 'quotas']
+/** Arithmetic and messages, which are the same whatever is between the limiter and Postgres. */
+const ARITHMETIC = ['answers', 'quotas', 'secrets']
 /** What every driver and each of Drizzle's versions must do alike. */
 const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
 /** What several connections do. PGlite has one: it proves SQL only. */
