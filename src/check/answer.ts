@@ -109,7 +109,8 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
 /** How much so many of the equal calls take together, by the rule of the statement that grants it. */
 function amountOf({ call, decision }: Pick<Outcome, 'call' | 'decision'>, calls: number): number {
   const { rate, atLeast, limiter } = call
-  if (atLeast === null) return calls * rate
+  // In debt, less than nothing is available.
+  if (atLeast === null || calls === 0) return calls * rate
   const { state, now, params } = decision
   return Math.min(calls * rate, limiter.algorithm.numbers.available(state, now, params))
 }

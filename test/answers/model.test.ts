@@ -154,7 +154,9 @@ describe('against the model', () => {
                     model.limit(plan, clock.ms, step.rate, { atLeast }),
                   ]
                 : [left(await ratelimit.getRemaining(key, options)), left(model.getRemaining(plan, clock.ms))]
-            expect({ place, step, ...answer }).toEqual({ place, step, ...expected })
+            // As text: a plan makes other plans without end, and Vitest would send them all.
+            const made = fc.stringify(step)
+            expect({ place, made, ...rounded(answer) }).toEqual({ place, made, ...rounded(expected) })
             if (Number.isFinite(answer.reset)) reset = answer.reset
           }
         }
@@ -199,13 +201,7 @@ describe('against the model', () => {
               return models[place]?.limit(plan, clock.ms, rate, { atLeast })
             }),
           )
-          // Fractions are not added in the same order.
-          const rounded = (all: readonly (readonly (object | undefined)[])[]) =>
-            all.flat().map((each) => {
-              const granted = each && 'granted' in each ? Number(each.granted).toFixed(6) : undefined
-              return { ...each, granted }
-            })
-          expect(rounded(answers)).toEqual(rounded(expected))
+          expect(answers.flat().map(rounded)).toEqual(expected.flat().map(rounded))
         }
       }),
       100,
@@ -265,6 +261,11 @@ test('retryAfter is exact to the millisecond, and a denial leaves the row as it 
 /** The first rate as often as the first run is long, and so on. */
 function inRuns(rates: readonly number[], runs: readonly number[]): readonly number[] {
   return runs.flatMap((length, place) => Array<number>(length).fill(rates[place % rates.length] as number))
+}
+
+/** An answer to compare: fractions are not added in the same order. */
+function rounded(answer: object | undefined): object {
+  return { ...answer, granted: answer && 'granted' in answer ? Number(answer.granted).toFixed(6) : undefined }
 }
 
 let keys = 0

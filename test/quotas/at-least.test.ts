@@ -37,6 +37,18 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: true })
   })
 
+  test('in debt it is denied until there is as much', async () => {
+    const { clock, quota } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 10 })
+    await quota.limit('key', { rate: 7, force: true })
+    const denied = await quota.limit('key', { rate: 6, atLeast: 2 })
+    expect(denied).toEqual(await quota.limit('key', { rate: 2 }))
+    clock.advance(denied.retryAfter - 1)
+    expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: false, retryAfter: 1 })
+    clock.advance(1)
+    expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: true })
+  })
+
   test('more than the limit takes all of it; a least above the limit is never granted', async () => {
     const { quota } = quotaOn(database, limiter)
     const never = await quota.limit('key', { rate: 400, atLeast: 11 })
