@@ -28,9 +28,6 @@ function database(
       ...common(`${driver} ${drizzle}`, folders.flat()),
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
       ...(hasServer ? { globalSetup: 'test/support/global-setup.ts' } : {}),
-      // Files share the modules of a process, for loading them, and starting PGlite, takes longer than most
-      // tests.
-      isolate: false,
     },
   }
 }
@@ -44,7 +41,8 @@ function once(): TestProjectConfiguration {
 
 function common(name: string, folders: readonly string[]) {
   const include = folders.map((folder) => `test/${folder}/**/*.test.ts`)
-  return { name, include, testTimeout: 120_000, hookTimeout: 60_000 }
+  // Files share the modules of a process: loading them, and starting PGlite, takes longer than most tests.
+  return { name, include, testTimeout: 120_000, hookTimeout: 60_000, isolate: false }
 }
 
 function resolved(drizzle: Drizzle) {

@@ -54,7 +54,7 @@ describe('no plan outlives the size of the table that it was made for', () => {
   const TABLE = 'rate_limit_ephemeral'
   // One statement by an outdated plan reads as many. The calls of a test read far fewer, but the server counts
   // late, and the reads of other sessions with them.
-  const ROWS = 60_000
+  const ROWS = 20_000
   // Each stands for a process.
   const processes: { db: Db; ratelimit: Ratelimit }[] = []
   let news = 0

@@ -9,7 +9,7 @@ import { useDatabase } from '../support/databases.ts'
 const CONNECTIONS = 24
 const TOKENS = 240
 const THRESHOLDS = [0.25, 0.5, 0.8, 1]
-const KEYS = ['a', 'b', 'c', 'd']
+const KEYS = ['a', 'b']
 const database = useDatabase()
 const UNDO = new Error('undo')
 
