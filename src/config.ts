@@ -60,6 +60,11 @@ interface CommonConfig {
    * Lists such as `usage` show the hashes. Default: `false`.
    */
   readonly hashKeys?: boolean
+  /**
+   * Signs the texts of reservations, `String(reservation)`, which `settle` takes in another process. At least
+   * 16 characters that nobody can guess. Default: none; reservations then have no text.
+   */
+  readonly reservationSecret?: string
 }
 
 interface EitherWay {

@@ -117,7 +117,8 @@ export class Ratelimit {
     options: Omit<LimitOptions, 'force'> & { readonly atLeast: number },
   ): Promise<ReservedPart>
   /**
-   * Charges an estimate, to be corrected when the cost is known: `commit(actual)` or `release()`.
+   * Charges an estimate, to be corrected when the cost is known: `commit(actual)` or `release()`. Another
+   * process may do that with `String(reservation)`: see {@link Ratelimit.settle}.
    *
    * A crash between the two leaves the estimate charged.
    *
@@ -145,6 +146,44 @@ export class Ratelimit {
     const { reserve } = await import('./check/reservation.ts')
     try {
       return await reserve(this.#checker, call, options.tx)
+    } catch (error) {
+      throw ownError(error)
+    }
+  }
+
+  /**
+   * Settles a reservation by its text, `String(reservation)`, as its `commit` does: in another process, from a
+   * queue, or when a webhook comes. It needs the option `reservationSecret` on both sides.
+   *
+   * Each call settles once more: it does not know that the text was settled before. Insert a row of your own
+   * with a hash of the text as its unique id in the same transaction. If that rolls back, it may be settled
+   * again.
+   *
+   * @param token The text of a reservation of this prefix, in this table.
+   * @param actual What it has cost; 0 gives all of it back.
+   * @param options A reservation that was made with a `limiter` needs one here too, of the same algorithm.
+   * @throws RatelimitError `INVALID_OPTION` for a text that was changed, or signed with another secret, and for
+   * one of another prefix, table or algorithm, before any SQL; and what {@link Reservation.commit} throws.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const tokens: Ratelimit
+   * declare const queue: { send(text: string): Promise<void> }
+   * const reserved = await tokens.reserve('org:1', { rate: 4000 })
+   * if (reserved.success) await queue.send(String(reserved))
+   *
+   * // In the process that learns the cost:
+   * export async function received(text: string, used: number) {
+   *   await tokens.settle(text, used)
+   * }
+   * ```
+   */
+  async settle(token: string, actual: number, options: CallOptions = {}): Promise<Allowed> {
+    const { settleToken } = await import('./check/reservation.ts')
+    try {
+      return await settleToken(this.#checker, token, actual, options)
     } catch (error) {
       throw ownError(error)
     }

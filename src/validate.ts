@@ -25,10 +25,21 @@ const MAX_CONNECTIONS = 100
 /** A denial takes about half a kilobyte, so more would be gigabytes. */
 const MAX_BLOCKED_KEYS = 10_000_000
 
+/** In characters. Shorter secrets can be found by trying. */
+const MIN_SECRET = 16
+
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {
   const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
-  const { keepEnded = false, thresholds = [], onError = 'throw', onDegraded, coalesce, waitUntil } = config
+  const {
+    keepEnded = false,
+    thresholds = [],
+    onError = 'throw',
+    onDegraded,
+    coalesce,
+    waitUntil,
+    reservationSecret,
+  } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkPrefix(prefix)
   checkLimiter(limiter)
@@ -59,6 +70,11 @@ export function checkConfig(config: RatelimitConfig): void {
     'connections means nothing with coalesce: false.',
   )
   checkOption(waitUntil === undefined || typeof waitUntil === 'function', 'waitUntil must be a function.')
+  checkOption(
+    reservationSecret === undefined ||
+      (typeof reservationSecret === 'string' && reservationSecret.length >= MIN_SECRET),
+    `reservationSecret must have at least ${MIN_SECRET} characters.`,
+  )
   checkOption(durable === true || !synchronousCommit, 'synchronousCommit needs durable: true.')
   checkOption(['throw', 'allow', 'deny'].includes(onError), "onError must be 'throw', 'allow' or 'deny'.")
   checkOption(

@@ -148,12 +148,12 @@ function crossedBetween(
 
 /** The thresholds that lie above one amount and not above the other. */
 export function crossedFrom(
-  { algorithm, params }: Limiter,
+  { algorithm, limit }: Pick<Limiter, 'algorithm' | 'limit'>,
   from: number,
   to: number,
   thresholds: readonly number[],
 ): number[] {
-  const share = (amount: number) => (amount + algorithm.tolerance) / params.limit
+  const share = (amount: number) => (amount + algorithm.tolerance) / limit
   return thresholds.filter((threshold) => share(from) < threshold && share(to) >= threshold)
 }
 

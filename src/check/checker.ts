@@ -45,6 +45,8 @@ export interface CheckerConfig {
   /** Whether a cleanup leaves windows that have ended. */
   readonly keepEnded: boolean
   readonly maxBlockedKeys: number | undefined
+  /** What the texts of reservations are signed with. */
+  readonly reservationSecret: string | undefined
   /** Waited for before the first statement. */
   readonly ensureTables: (() => Promise<void>) | undefined
   /** Is given what goes on after an answer. */

@@ -1,20 +1,14 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
+import { unlimited } from '../algorithms/unlimited.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
-import { type Call, reservedIn } from '../runtime/call.ts'
-import { callOf } from '../validate.ts'
-import {
-  allowanceOf,
-  crossedFrom,
-  type Outcome,
-  type Payment,
-  type Reporting,
-  withCrossed,
-} from './answer.ts'
+import type { Call } from '../runtime/call.ts'
+import { checkLimiter, checkOption } from '../validate.ts'
 import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
 import { combined, decideAll, type LimiterCall } from './limit-all.ts'
 import type { Allowed, Denied, Granted, LimitAllResult } from './results.ts'
+import { checkActual, type Estimate, rowsOf, settle } from './settlement.ts'
+import { readToken, tokenOf } from './token.ts'
 
 /** An estimate that is charged, and waits for the cost that it stands for. */
 export interface Reservation {
@@ -33,7 +27,17 @@ export interface Reservation {
   commit(actual: number, options?: CallOptions): Promise<Allowed>
   /** Gives all of it back: the same as `commit(0)`. */
   release(options?: CallOptions): Promise<Allowed>
+  /**
+   * A text that another process settles with `Ratelimit.settle`, signed with `reservationSecret`. It has the
+   * key in it, which is a hash with `hashKeys`. No two reservations have the same. It knows nothing of `commit`
+   * and `release`: settle by the text, or by these.
+   *
+   * @throws RatelimitError `INVALID_OPTION` without `reservationSecret`.
+   */
+  toString(): string
 }
+
+type Settling = Pick<Reservation, 'commit' | 'release'>
 
 /** The answer of `Ratelimit.reserve`. A denial needs no settling. */
 export type Reserved = (Allowed & Reservation) | Denied
@@ -57,7 +61,53 @@ export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx'
   checkReserved(call)
   const answered = await checker.answer(estimateOf(call), tx)
   const { answer } = answered
-  return answer.success ? { ...answer, ...reservationOf({ checker, call }, answered) } : answer
+  if (!answer.success) return answer
+  const token = await tokenFor(checker, call, chargedBy(call, answered))
+  const text = () => {
+    checkOption(token !== undefined, 'The text of a reservation needs the option reservationSecret.')
+    return token
+  }
+  return { ...answer, ...reservationOf({ checker, call }, answered), toString: text }
+}
+
+/** The text of a reservation, if there is a secret to sign it with. */
+async function tokenFor(
+  { config }: Checker,
+  { limiter }: Call,
+  estimate: Estimate,
+): Promise<string | undefined> {
+  const { reservationSecret } = config
+  if (reservationSecret === undefined) return undefined
+  return tokenOf(config, reservationSecret, {
+    estimate,
+    rows: rowsOf(limiter),
+    hasPlan: limiter !== config.limiter,
+  })
+}
+
+/** Settles the reservation that a token is of, as its `commit` does. */
+export async function settleToken(
+  checker: Checker,
+  token: string,
+  actual: number,
+  options: CallOptions,
+): Promise<Allowed> {
+  checkActual(actual)
+  const { config } = checker
+  const { limiter = config.limiter } = options
+  checkLimiter(limiter)
+  checkOption(config.reservationSecret !== undefined, 'settle needs the option reservationSecret.')
+  const { estimate, rows, hasPlan } = await readToken(config, config.reservationSecret, token)
+  checkOption(
+    options.limiter !== undefined || !hasPlan,
+    'The reservation has a limiter of its own. Give settle a limiter too.',
+  )
+  // What is unlimited has no rows to begin anew.
+  checkOption(
+    !limiter.stored || rows === '' || rows === rowsOf(limiter),
+    'The reservation was charged under another algorithm. Settle it with a limiter of that one.',
+  )
+  return settle(checker, estimate, rows === '' ? unlimited() : limiter, actual, { ...options, limiter })
 }
 
 /** Charges the rates of all calls or none, to be given back together. */
@@ -88,30 +138,17 @@ function checkReserved({ rate }: Call): void {
   if (rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
 }
 
-function reservationOf({ checker, call }: LimiterCall, { answer, paid }: Answered): Reservation {
-  const wasCharged = !(answer.success && answer.wouldDeny)
+function reservationOf({ checker, call }: LimiterCall, answered: Answered): Settling {
+  const estimate = chargedBy(call, answered)
   let isSettled = false
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
     if (isSettled) {
       throw new RatelimitError('ALREADY_SETTLED', 'The reservation was committed or released before.')
     }
-    if (!(actual >= 0)) {
-      throw new RatelimitError('INVALID_RATE', 'What a reservation has cost is a number from 0 on.')
-    }
+    checkActual(actual)
     isSettled = true
     try {
-      const unpaid = actual - paid.rate
-      // A dry run never charges a call that it would have denied. What may not have been charged is not given
-      // back.
-      const difference = !wasCharged || (answer.degraded && unpaid < 0) ? 0 : unpaid
-      const isCharged = wasCharged && !answer.degraded
-      const reserved = isCharged ? -paid.rate : 0
-      const settlement = settlementOf(checker, call, { ...paid, rate: difference, reserved }, options)
-      const outcome = await checker.decide(settlement, options.tx)
-      const settled = allowanceOf(outcome, checker.config.reporting)
-      return isCharged
-        ? withKept(settled, outcome, { call, paid, actual }, checker.config.reporting)
-        : settled
+      return await settle(checker, estimate, call.limiter, actual, options)
     } catch (error) {
       isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
       throw error
@@ -120,51 +157,8 @@ function reservationOf({ checker, call }: LimiterCall, { answer, paid }: Answere
   return { commit, release: (options) => commit(0, options) }
 }
 
-/** The call that charges what is missing, or gives the rest back to the window that paid. */
-function settlementOf(
-  { config }: Checker,
-  { key, limiter: paidLimiter }: Call,
-  missing: Payment & Pick<Call, 'reserved'>,
-  { limiter = paidLimiter }: CallOptions,
-): Call {
-  // Rows of another algorithm have not paid, so they give nothing back.
-  const isPayer = sharesRows(limiter, paidLimiter)
-  const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate
-  const settlement: Call = {
-    ...callOf(config.namespace.prefix, paidLimiter, key, { rate, limiter, force: true }),
-    paidWindowStart: missing.windowStart,
-    reserved: isPayer ? missing.reserved : 0,
-  }
-  // The row says what is reserved, so it changes even if the estimate was right.
-  return reservedIn(settlement) < 0 ? { ...settlement, purpose: 'adjust' } : settlement
-}
-
-/** A reservation that is settled. */
-interface Settled {
-  readonly call: Call
-  readonly paid: Payment
-  readonly actual: number
-}
-
-/**
- * The answer, and what the part of the estimate has crossed that is kept: what a plain call for it would have
- * crossed. A row that says what is settled knows better.
- */
-function withKept(
-  settled: Allowed,
-  { decision }: Outcome,
-  { call: { limiter }, paid, actual }: Settled,
-  { thresholds }: Reporting,
-): Allowed {
-  const { usedBefore, windowStart, rate } = paid
-  const isOver = windowStart !== null && windowStart !== decision.state.windowStart
-  if (limiter.algorithm.settled || usedBefore === null || isOver) return settled
-  const kept = crossedFrom(limiter, usedBefore, usedBefore + Math.min(actual, rate), thresholds)
-  const crossed = thresholds.filter((share) => kept.includes(share) || settled.crossed?.includes(share))
-  return withCrossed(settled, crossed)
-}
-
-/** Whether what one limiter writes is read by the other. */
-function sharesRows(one: Limiter, other: Limiter): boolean {
-  return one.stored && other.stored && one.algorithm.columns === other.algorithm.columns
+function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): Estimate {
+  const passed = answer.success && answer.wouldDeny
+  const how = passed ? 'passed' : answer.degraded ? 'degraded' : 'charged'
+  return { key, paid, how, limit: limiter.limit }
 }

@@ -34,7 +34,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
   } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded } = config
-  const { coalesce = !isWorkers(), waitUntil = () => {} } = config
+  const { coalesce = !isWorkers(), waitUntil = () => {}, reservationSecret } = config
   const table = durable ? tables.durable : tables.ephemeral
   // It is needed when something is wrong, and loading might fail then.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
@@ -52,6 +52,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
     cleanupProbability,
     keepEnded,
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
+    reservationSecret,
     ensureTables: migrates
       ? async () => (await import('../database/auto-migrate.ts')).ensureTables(db, tables)
       : undefined,

@@ -61,6 +61,11 @@ async function answersTo(path: string, key: string): Promise<LimitResult[]> {
       return [...(await Ratelimit.limitAll(requests)).results]
     })
   }
+  if (path === '/settled') {
+    const quota = new Ratelimit({ ...common, prefix: 'settled', reservationSecret: 'a secret of the Worker' })
+    const reserved = await quota.reserve(key, { rate: 20 })
+    return [reserved.success ? await quota.settle(String(reserved), 1) : reserved]
+  }
   const ratelimit = http[path]
   return ratelimit ? [await ratelimit.limit(key)] : []
 }

@@ -55,6 +55,11 @@ describe.each(DATES)('a Worker of compatibility date %s', (date) => {
     })
   })
 
+  test('a reservation is signed, and settled by its text', async () => {
+    expect(await statuses(1, '/settled?key=one')).toEqual({ 200: 1 })
+    expect(await statuses(1, '/settled?key=one')).toEqual({ 429: 1 })
+  })
+
   test('limitAll over tcp: all or none', async () => {
     expect(await statuses(25, '/all?key=one')).toEqual({ 200: 20, 429: 5 })
     expect(await statuses(25, '/all?key=other')).toEqual({ 200: 10, 429: 15 })

@@ -60,7 +60,12 @@ export const AREAS: readonly Area[] = [
     share: 0.3,
     near: ['transactions/limit-all', 'outages/limit-all', 'statements/calls'],
   },
-  { name: 'reservation', files: /^check\/reservation/, share: 0.5, near: ['quotas/reserve'] },
+  {
+    name: 'reservation',
+    files: /^check\/(reservation|settlement|token)/,
+    share: 0.5,
+    near: ['quotas/reserve', 'quotas/settle'],
+  },
   {
     name: 'errors',
     files: /^(errors|database\/(database-error|never-sent|retry))/,

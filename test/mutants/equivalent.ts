@@ -74,9 +74,13 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
     change: 'http/client-key.ts: > to >=: const forwarded = trustedHops > 0 ? forwardedFor(request) : []',
     reason: 'Without trusted hops only the last entry is believed, which is the address of the connection.',
   },
-  '44f6bd4': {
+  '4e0402a': {
     change:
-      'check/reservation.ts: < to <=: const difference = !wasCharged || (answer.degraded && unpaid < 0) ? 0 : unpaid',
-    reason: 'Where nothing is unpaid, both sides of the choice are 0.',
+      "check/token.ts: <= to <: checkOption(typeof token === 'string' && token.length <= MAX_LENGTH, NOT_SIGNED)",
+    reason: 'The longest token is shorter.',
+  },
+  '5fa4570': {
+    change: 'check/settlement.ts: < to <=: const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate',
+    reason: 'Where nothing is missing, both sides of the choice are 0.',
   },
 }

@@ -411,6 +411,38 @@ describe('the cookbook', () => {
     thinking.mockRestore()
   })
 
+  test('a cost that a webhook tells', async () => {
+    vi.stubEnv('RESERVATION_SECRET', 'a secret that only the application knows')
+    const { film, filmed } = await block<{
+      film(org: string, script: string): Promise<void>
+      filmed(told: { reference: string; length: number }): Promise<string>
+    }>('A cost that a webhook tells')
+    const filming = vi.spyOn(app.studio, 'film')
+    await film('org', 'x'.repeat(500))
+    const reference = filming.mock.calls[0]?.[1].reference ?? ''
+    expect(await stored('video-seconds', 'org')).toBe(500)
+
+    const forged = `${reference.slice(0, -9)}${reference.slice(0, 9)}`
+    await expect(filmed({ reference: forged, length: 1 })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(filmed({ reference, length: -1 })).rejects.toMatchObject({ code: 'INVALID_RATE' })
+    expect([await app.db.$count(app.settled), await stored('video-seconds', 'org')]).toEqual([0, 500])
+
+    const told = { reference, length: 120 }
+    const twice = await Promise.all([filmed(told), filmed(told)])
+    expect(twice.toSorted()).toEqual(['known', 'settled'])
+    expect(await filmed(told)).toBe('known')
+    expect(await stored('video-seconds', 'org')).toBe(120)
+    await expect(film('org', 'x'.repeat(3600))).rejects.toBeInstanceOf(app.QuotaExceeded)
+
+    filming.mockRejectedValueOnce(new Error('no answer'))
+    await expect(film('org', 'x'.repeat(500))).rejects.toThrow('no answer')
+    expect(await stored('video-seconds', 'org')).toBe(120)
+    const failed = filming.mock.lastCall?.[1].reference ?? ''
+    expect(await filmed({ reference: failed, length: 300 })).toBe('known')
+    filming.mockRestore()
+    vi.unstubAllEnvs()
+  })
+
   test('as many tokens as there are', async () => {
     const { write } = await block<{
       write(org: string, prompt: string): Promise<{ maxTokens: number; text: string }>

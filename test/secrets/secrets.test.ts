@@ -18,6 +18,15 @@ function expectNoSecret(error: unknown): void {
   }
 }
 
+/** Signs, and reads, the texts of reservations. */
+const reservations = { prefix: SECRET, reservationSecret: 'hunter2 hunter2 hunter2', cleanupProbability: 0 }
+
+async function reservedText(): Promise<string> {
+  return String(
+    await new Ratelimit({ db: database.db, limiter, ...reservations }).reserve(SECRET, { rate: 0 }),
+  )
+}
+
 /** Every call that takes a key or a number. */
 const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) => Promise<unknown>])[] = [
   ['limit', (ratelimit) => ratelimit.limit(SECRET, { rate: 4242 })],
@@ -28,6 +37,7 @@ const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) =>
   ['limit, a refund', (ratelimit) => ratelimit.limit(SECRET, { rate: -4242 })],
   ['limit, joined', (ratelimit, db) => ratelimit.limit(SECRET, { tx: { ...db, rollback: undefined } })],
   ['reserve', (ratelimit) => ratelimit.reserve(SECRET, { rate: 4242 })],
+  ['settle', async (ratelimit) => ratelimit.settle(await reservedText(), 4242)],
   ['getRemaining', (ratelimit) => ratelimit.getRemaining(SECRET)],
   ['blockUntilReady', (ratelimit) => ratelimit.blockUntilReady(SECRET, 4242)],
   ['resetUsedTokens', (ratelimit) => ratelimit.resetUsedTokens(SECRET)],
@@ -67,7 +77,7 @@ function fromDriver(code: string | undefined): Error {
 test.each(calls)('%s: no error of the database tells a key, a number or the connection', async (_, call) => {
   for (const code of codes) {
     const { db } = watch(database.db, () => Promise.reject(fromDriver(code)))
-    const ratelimit = new Ratelimit({ db, limiter, prefix: SECRET, cleanupProbability: 0 })
+    const ratelimit = new Ratelimit({ db, limiter, ...reservations })
     expectNoSecret(await call(ratelimit, db).catch((error: unknown) => error))
   }
 })
@@ -89,6 +99,9 @@ test('nor does what is refused before any SQL', async () => {
     () => ratelimit.limit(`${SECRET}\ud800`),
     () => ratelimit.limit(SECRET, { rate: 4242.5 }),
     () => ratelimit.reserve(SECRET, { rate: -4242 }),
+    () => ratelimit.settle(SECRET, 4242),
+    () => new Ratelimit({ db: database.db, limiter, ...reservations }).settle(SECRET, 4242),
+    async () => new Ratelimit({ db: database.db, limiter, ...reservations, reservationSecret: 'hunter2' }),
     () => ratelimit.limit(SECRET, { tx: database.db }),
     () => ratelimit.blockUntilReady(SECRET, -4242),
     () => ratelimit.getRemaining(bad),

@@ -25,6 +25,7 @@ await client.exec(`
   create table renders (id serial primary key, org text not null, cost integer not null, paid_until timestamptz not null,
     state text not null);
   create table events (id text primary key);
+  create table settled (id text primary key);
   create table sessions (email text not null);
   create table messages (org text not null);
   create table invoice_lines (org text, start timestamptz, "end" timestamptz not null, used integer not null,
@@ -72,6 +73,7 @@ export const renders: Table<{ id: Id; org: Text; cost: Amount; paidUntil: Time; 
   },
 )
 export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNull() })
+export const settled: Table<{ id: Text }> = pgTable('settled', { id: text().notNull() })
 export const sessions: Table<{ email: Text }> = pgTable('sessions', { email: text().notNull() })
 export const messages: Table<{ org: Text }> = pgTable('messages', { org: text().notNull() })
 export const mails: Table<{ org: Text; text: Text }> = pgTable('mails', {
@@ -102,6 +104,12 @@ export const llm = {
     text: prompt.toUpperCase(),
     tokens: prompt.length * 3,
   }),
+}
+
+/** It makes films, and tells later how many seconds they have. */
+export const studio = {
+  estimate: (script: string): number => script.length,
+  film: async (_script: string, _options: { reference: string }): Promise<void> => {},
 }
 
 /** Writes the session, then finds that the password is wrong. */

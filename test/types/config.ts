@@ -3,7 +3,14 @@ import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Duration, type LimitResult, Ratelimit, type Usage, usage } from '../../src/index.ts'
+import {
+  type Allowed,
+  type Duration,
+  type LimitResult,
+  Ratelimit,
+  type Usage,
+  usage,
+} from '../../src/index.ts'
 
 // Checked by the type checker: each line below a directive must not compile.
 
@@ -69,6 +76,9 @@ new Ratelimit({ ...common, coalesce: common.prefix === 'p', waitUntil: (work) =>
 // @ts-expect-error each call takes a connection, so a number of them means nothing
 new Ratelimit({ ...common, connections: 2, coalesce: false })
 new Ratelimit({ ...common, timeout: '250ms', hashKeys: true, onError: 'throw' })
+new Ratelimit({ ...common, reservationSecret: 'a secret of these types' })
+// @ts-expect-error a secret that may be missing
+new Ratelimit({ ...common, reservationSecret: process.env['SECRET'] })
 new Ratelimit({ ...common, onError: 'allow', onDegraded: ({ code }) => void code })
 // @ts-expect-error an error that is thrown is not told
 new Ratelimit({ ...common, onDegraded: () => {} })
@@ -96,6 +106,15 @@ export async function quotas(quota: Ratelimit): Promise<void> {
     const crossed: readonly number[] | undefined = (await reserved.commit(3)).success ? [] : undefined
     void crossed
   }
+  const text: string = String(reserved)
+  const settled: Allowed = await quota.settle(text, 3, { tx: db, limiter })
+  void settled
+  // @ts-expect-error its text settles a reservation
+  await quota.settle(reserved, 3)
+  // @ts-expect-error what it has cost is not optional
+  await quota.settle(text)
+  // @ts-expect-error the cost is not an option
+  await quota.settle(text, 3, { rate: 3 })
   // @ts-expect-error an estimate is not forced
   await quota.reserve('key', { force: true })
   // @ts-expect-error a limit is needed to read the rows by

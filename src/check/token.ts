@@ -1,0 +1,96 @@
+import { quotedName } from '../database/table-name.ts'
+import { checkOption } from '../validate.ts'
+import type { CheckerConfig } from './checker.ts'
+import type { Estimate } from './settlement.ts'
+
+// A token is `r1.<JSON>.<HMAC-SHA-256>`, both in base64url. The signature covers all that stands before it.
+
+/** What a token says. */
+export interface Told {
+  readonly estimate: Estimate
+  /** What tells the rows that were charged. */
+  readonly rows: string
+  /** Whether the call named a limiter of its own: a customer's plan. */
+  readonly hasPlan: boolean
+}
+
+/** The limiter that signs tokens, or reads them. */
+type Owner = Pick<CheckerConfig, 'namespace' | 'table'>
+
+/** The JSON of a token, as a list, which is shorter. The capacity is null if it is infinite. */
+type Fields = readonly [
+  id: string,
+  prefix: string,
+  table: string,
+  rows: string,
+  hasPlan: boolean,
+  key: string,
+  how: Estimate['how'],
+  rate: number,
+  windowStart: number | null,
+  usedBefore: number | null,
+  limit: number | null,
+]
+
+/** The longest prefix and key take 8,192 characters, if JSON has to escape each of their bytes. */
+const MAX_LENGTH = 10_000
+const PATTERN = /^(r1\.[\w-]+)\.([\w-]{43})$/
+const ID_BYTES = 12
+
+const utf8 = new TextEncoder()
+
+/** The token of an estimate. Two estimates that are alike have different ones. */
+export async function tokenOf(owner: Owner, secret: string, told: Told): Promise<string> {
+  const { estimate, rows, hasPlan } = told
+  const { key, how, limit, paid } = estimate
+  const id = toBase64Url(crypto.getRandomValues(new Uint8Array(ID_BYTES)))
+  const fields: Fields = [
+    ...([id, owner.namespace.prefix, quotedName(owner.table.table), rows, hasPlan, key, how] as const),
+    ...([paid.rate, paid.windowStart, paid.usedBefore, limit] as const),
+  ]
+  const signed = `r1.${toBase64Url(utf8.encode(JSON.stringify(fields)))}`
+  const signature = await crypto.subtle.sign('HMAC', await keyOf(secret), utf8.encode(signed))
+  return `${signed}.${toBase64Url(new Uint8Array(signature))}`
+}
+
+/**
+ * What a token of this limiter says.
+ *
+ * @throws RatelimitError `INVALID_OPTION` for a token that was not signed with its secret, or not for its rows
+ */
+export async function readToken(owner: Owner, secret: string, token: unknown): Promise<Told> {
+  checkOption(typeof token === 'string' && token.length <= MAX_LENGTH, NOT_SIGNED)
+  const [, signed = '', signature = ''] = PATTERN.exec(token) ?? []
+  checkOption(await isSignature(signature, signed, secret), NOT_SIGNED)
+  // The signature says that `tokenOf` wrote it.
+  const fields = JSON.parse(new TextDecoder().decode(fromBase64Url(signed.slice('r1.'.length)))) as Fields
+  const [, prefix, table, rows, hasPlan, key, how, rate, windowStart, usedBefore, limit] = fields
+  checkOption(prefix === owner.namespace.prefix, 'The reservation is of another prefix.')
+  checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')
+  const paid = { rate, windowStart, usedBefore }
+  return { estimate: { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY }, rows, hasPlan }
+}
+
+const NOT_SIGNED = 'This is not the text of a reservation that was signed with this reservationSecret.'
+
+async function isSignature(signature: string, signed: string, secret: string): Promise<boolean> {
+  const bytes = fromBase64Url(signature)
+  // The last character has two bits to spare. With others there, one token would have several texts.
+  if (toBase64Url(bytes) !== signature) return false
+  return crypto.subtle.verify('HMAC', await keyOf(secret), bytes, utf8.encode(signed))
+}
+
+function keyOf(secret: string): Promise<CryptoKey> {
+  const algorithm = { name: 'HMAC', hash: 'SHA-256' }
+  return crypto.subtle.importKey('raw', utf8.encode(secret), algorithm, false, ['sign', 'verify'])
+}
+
+function toBase64Url(bytes: Uint8Array): string {
+  const text = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))
+  return text.replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+}
+
+function fromBase64Url(text: string): Uint8Array<ArrayBuffer> {
+  const binary = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
+  return Uint8Array.from(binary, (character) => character.charCodeAt(0))
+}
