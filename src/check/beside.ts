@@ -2,15 +2,22 @@ import { RatelimitError } from '../errors.ts'
 import { timedOut, watchBounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
+/** What work is about to do when its time is over. */
+export interface Stage {
+  /** It may have an effect by then. */
+  mayCharge: boolean
+  /** It may wait for a row that others hold, which says nothing about the database. */
+  mayWait: boolean
+}
+
 /**
  * Runs work on the database beside the queue: so much at once, and within the limiter's time. When the time is
- * over, the call fails, and `isOver` says so to the work; `isCharging` says whether the work may have an effect
- * by then.
+ * over, the call fails, and `isOver` says so to the work.
  */
 export async function beside<T>(
   checker: Checker,
+  stage: Readonly<Stage>,
   work: (isOver: () => boolean) => Promise<T>,
-  isCharging: () => boolean = () => true,
 ): Promise<T> {
   const { bounds } = checker.config
   const refusal = checker.outage?.refusal()
@@ -25,7 +32,9 @@ export async function beside<T>(
   return new Promise((resolve, reject) => {
     const stopWatching = watchBounds(bounds, () => {
       isOver = true
-      reject(timedOut(isCharging()))
+      const error = timedOut(stage.mayCharge)
+      if (!stage.mayWait) checker.learnOf(error)
+      reject(error)
     })
     running.then(resolve, reject).finally(stopWatching)
   })
@@ -38,8 +47,9 @@ async function telling<T>(checker: Checker, work: Promise<T>): Promise<T> {
     checker.outage = undefined
     return result
   } catch (error) {
-    // Work that gives up because its time is over has waited for rows.
-    if (error instanceof RatelimitError && error.code !== 'TIMEOUT') checker.learnOf(error)
+    // Work that finds out that its time is over has had an answer by then.
+    if (error instanceof RatelimitError && error.code === 'TIMEOUT') checker.outage = undefined
+    else if (error instanceof RatelimitError) checker.learnOf(error)
     throw error
   }
 }

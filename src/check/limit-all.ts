@@ -7,7 +7,7 @@ import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, fits, found, takeAllOrNone } from './all-or-nothing.ts'
 import { answerOf, paymentOf } from './answer.ts'
-import { beside } from './beside.ts'
+import { beside, type Stage } from './beside.ts'
 import { timedOut } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 import type { Answered, Degrading } from './degrading.ts'
@@ -103,7 +103,7 @@ export async function decideAlone(
   const { home } = hastiest.config
   const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ config }) => config.commit))
-  let isTaking = false
+  const stage: Stage = { mayCharge: false, mayWait: false }
   const decide = async (isOver: () => boolean) => {
     // If nobody waits any more, the transaction is rolled back.
     const goOn = () => {
@@ -111,15 +111,16 @@ export async function decideAlone(
     }
     for (const { config } of checkers) await config.ensureTables?.()
     return inTransaction(home.db, async (tx) => {
-      isTaking = false
+      stage.mayCharge = false
+      stage.mayWait = true
       goOn()
       return take(connectionTo(tx, home.keeping), rows, commit, () => {
         goOn()
-        isTaking = true
+        stage.mayCharge = true
       })
     })
   }
-  const decisions = await beside(hastiest, decide, () => isTaking)
+  const decisions = await beside(hastiest, stage, decide)
   for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
   return decisions
 }

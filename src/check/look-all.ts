@@ -33,16 +33,10 @@ async function decisionsOn(
 ): Promise<ReadonlyMap<string, Decision>> {
   if (requests.length === 0) return new Map()
   if (joined) return look(requests, checker, joined)
-  // A look has no effect that could be unknown.
-  const isCharging = () => false
-  return beside(
-    checker,
-    async () => {
-      await checker.config.ensureTables?.()
-      return retrying(() => look(requests, checker, checker.config.home))
-    },
-    isCharging,
-  )
+  return beside(checker, { mayCharge: false, mayWait: false }, async () => {
+    await checker.config.ensureTables?.()
+    return retrying(() => look(requests, checker, checker.config.home))
+  })
 }
 
 async function look(

@@ -9,7 +9,7 @@ import { removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
 import { MAX_SWEPT } from '../statements/sweep.ts'
 import { checkOption } from '../validate.ts'
-import { beside } from './beside.ts'
+import { beside, type Stage } from './beside.ts'
 import { type Checker, isRequest } from './checker.ts'
 
 /** Makes the key's limit full again. */
@@ -22,7 +22,7 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   const values = { prefix: namespace.prefix, key: call.key }
   try {
-    await runOn(checker, tx, ({ db }) =>
+    await runOn(checker, tx, { mayCharge: true, mayWait: true }, ({ db }) =>
       timed({ prefix: namespace.prefix, statement: 'remove', keys: 1 }, () => runOnce(db, statement, values)),
     )
   } finally {
@@ -35,7 +35,7 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
 
 /** Deletes all expired rows of the prefix, some at a time; those that others have locked stay. */
 export function cleanUp(checker: Checker): Promise<number> {
-  return runOn(checker, undefined, async () => {
+  return runOn(checker, undefined, { mayCharge: true, mayWait: false }, async () => {
     const { home, table, namespace, keepEnded } = checker.config
     const sweeper = new Sweeper(home.db, table, namespace, keepEnded)
     const clock = namespace.clock?.() ?? null
@@ -52,11 +52,12 @@ export function cleanUp(checker: Checker): Promise<number> {
 function runOn<T>(
   checker: Checker,
   tx: Database | undefined,
+  stage: Stage,
   work: (connection: Connection) => Promise<T>,
 ): Promise<T> {
   const joined = checker.joined(tx)
   if (joined) return work(joined)
-  return beside(checker, async () => {
+  return beside(checker, stage, async () => {
     await checker.config.ensureTables?.()
     return retrying(() => work(checker.config.home))
   })

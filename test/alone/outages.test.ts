@@ -518,6 +518,99 @@ describe('a database that fails for a while', () => {
     expect(codes).toEqual([...Array(5).fill('TIMEOUT'), 'UNREACHABLE'])
   })
 
+  describe('one that is silent', () => {
+    const silence = () => new Promise<never>(() => {})
+
+    /** Calls, each after the time of the one before is over. */
+    async function callFor(times: number, call: () => Promise<unknown>) {
+      const calls: Promise<PromiseSettledResult<unknown>[]>[] = []
+      for (let i = 0; i < times; i++) {
+        calls.push(Promise.allSettled([call()]))
+        await turns()
+        vi.advanceTimersByTime(100)
+      }
+      return (await Promise.all(calls)).flat()
+    }
+
+    const ways: Record<string, (ratelimit: Ratelimit) => Promise<unknown>> = {
+      limitAll: (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: 'key' }]),
+      reserveAll: (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: 'key' }]),
+      spend: (ratelimit) => Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 1 }),
+      getRemainingAll: (ratelimit) => ratelimit.getRemainingAll(['key', 'other']),
+      cleanup: (ratelimit) => ratelimit.cleanup(),
+    }
+
+    test.each(Object.entries(ways))('to %s is tried by one call at a time, too', async (_, way) => {
+      const begin = vi.fn(silence)
+      const { db, statements } = watch(database.db, silence)
+      const name = `silent ${++prefix}`
+      const ratelimit = new Ratelimit({
+        db: { ...db, transaction: begin },
+        limiter,
+        prefix: name,
+        timeout: 100,
+      })
+      const sent = () => begin.mock.calls.length + statements.length
+      await callFor(5, () => way(ratelimit))
+      expect(sent()).toBe(5)
+      const calls = [way(ratelimit), way(ratelimit), ratelimit.limit('key')]
+      const codes = calls.map((call) => call.catch(({ code }: RatelimitError) => code))
+      await callFor(1, () => Promise.all(codes))
+      expect((await Promise.all(codes)).filter((code) => code === 'UNREACHABLE')).toHaveLength(2)
+      expect(sent()).toBe(6)
+    })
+
+    test('to limitAll is answered for by onError, without waiting', async () => {
+      const { db } = watch(database.db)
+      const common = { db: { ...db, transaction: silence }, limiter, prefix: `silent ${++prefix}` }
+      const onDegraded = vi.fn()
+      const ratelimit = new Ratelimit({ ...common, timeout: 100, onError: 'allow', onDegraded })
+      const all = () => Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+      await callFor(5, all)
+      const [both] = await callFor(1, () => Promise.all([all(), all()]))
+      const degraded = { success: true, results: [{ degraded: true }] }
+      expect(both).toMatchObject({ value: [degraded, degraded] })
+      const codes = onDegraded.mock.calls.map(([{ code }]) => code)
+      expect(codes).toEqual([...Array(5).fill('TIMEOUT'), 'UNREACHABLE', 'TIMEOUT'])
+    })
+
+    test('is not one whose rows others hold', async () => {
+      const stall = { from: 0 }
+      const { db, statements } = watch(database.db, () =>
+        statements.length > stall.from ? silence() : undefined,
+      )
+      const ratelimit = new Ratelimit({ db, limiter, prefix: `held ${++prefix}`, timeout: 100 })
+      await callFor(5, () => ratelimit.resetUsedTokens('key'))
+      // PGlite has one connection, which a transaction keeps.
+      const begun: typeof db = { ...db, transaction: (work) => work({ ...db, rollback: undefined }) }
+      const alone = new Ratelimit({ db: begun, limiter, prefix: ratelimit.prefix, timeout: 100 })
+      await callFor(5, () => Ratelimit.limitAll([{ ratelimit: alone, key: 'key' }]))
+      stall.from = Number.POSITIVE_INFINITY
+      for (const each of [ratelimit, alone]) {
+        const answers = Promise.all(['a', 'b'].map((key) => each.limit(key)))
+        expect(await answers).toMatchObject([{ success: true }, { success: true }])
+      }
+    })
+
+    test('is forgotten when its answer comes late', async () => {
+      const gates: (() => void)[] = []
+      const { db } = watch(database.db)
+      const late: typeof db = {
+        ...db,
+        transaction: async (...work) => {
+          await new Promise<void>((resolve) => gates.push(resolve))
+          return db.transaction(...work)
+        },
+      }
+      const ratelimit = new Ratelimit({ db: late, limiter, prefix: `late ${++prefix}`, timeout: 100 })
+      await callFor(5, () => Ratelimit.limitAll([{ ratelimit, key: 'key' }]))
+      for (const open of gates) open()
+      await turns(20)
+      const answers = Promise.all(['a', 'b'].map((key) => ratelimit.limit(key)))
+      expect(await answers).toMatchObject([{ success: true }, { success: true }])
+    })
+  })
+
   test('the calls of one statement fail once', async () => {
     const { db, statements } = watch(database.db, () => {
       throw new RatelimitError('UNREACHABLE', 'away')
