@@ -84,8 +84,10 @@ async function onPool<T>(pool: Pool, session: Session, work: Work<T>): Promise<T
     return result
   } catch (reason) {
     try {
-      await held.execute(sql`rollback`)
-      isOpen = false
+      if (!isLost(toRatelimitError(reason))) {
+        await held.execute(sql`rollback`)
+        isOpen = false
+      }
     } catch {}
     throw reason
   } finally {
@@ -93,6 +95,14 @@ async function onPool<T>(pool: Pool, session: Session, work: Work<T>): Promise<T
     // A client that is still in a transaction must not go back to the pool.
     client.release(isOpen || isBroken)
   }
+}
+
+/**
+ * Whether a statement failed without a word of the server: the driver gave it up, or the connection broke. A
+ * rollback would wait behind that statement, until the driver gives it up too.
+ */
+function isLost({ code, sqlState }: RatelimitError): boolean {
+  return sqlState === undefined && (code === 'OUTCOME_UNKNOWN' || code === 'UNREACHABLE')
 }
 
 /**

@@ -595,6 +595,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['client.release(isOpen || isBroken)', 'client.release(false)'],
     ["client.on('error', listen)\n", '\n'],
     ['begin isolation level read committed', 'begin'],
+    ['!isLost(toRatelimitError(reason))', 'true'],
   ],
   'validate.ts': [
     ["if (text.includes('\\0')) return 'must not contain NUL, which Postgres cannot store'", ''],
