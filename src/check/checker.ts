@@ -171,6 +171,7 @@ export class Checker {
       const pending: Pending = {
         request: call,
         isOver: false,
+        trip: undefined,
         fulfil: (decision, place) => {
           stopWatching?.()
           this.outage = undefined

@@ -63,6 +63,8 @@ export interface Pending {
   readonly request: Request
   /** Its caller has given up. */
   isOver: boolean
+  /** The statement that it is in. */
+  trip: Trip | undefined
   /** `place` is its place among the equal requests that were decided together; the first is 0. */
   fulfil(decision: Decision, place: number): void
   fail(error: RatelimitError): void
@@ -79,6 +81,10 @@ export interface Line {
   readonly id: string
   readonly key: string
   readonly groups: Group[]
+  /** How many of its calls are in no statement, and have a caller that waits for it. */
+  waiting: number
+  /** How many calls were taken back, and are still in its groups. */
+  takenBack: number
   /** The statement that its first group is in. */
   trip: Trip | undefined
   /** Whether others were found to hold its row. */

@@ -58,6 +58,7 @@ export class Coalescer implements Dispatcher {
     this.#waiting++
     const { request } = call
     const line = this.#lines.get(lineOf(request)) ?? this.#newLine(request)
+    line.waiting++
     const last = line.groups.at(-1)
     const isOpen = last !== undefined && !(line.trip && line.groups.length === 1)
     if (isOpen && sameRequest(last.request, request)) last.calls.push(call)
@@ -69,16 +70,16 @@ export class Coalescer implements Dispatcher {
   cancel(call: Pending): { readonly wasSent: boolean; readonly isHeld: boolean } {
     call.isOver = true
     const line = this.#lines.get(lineOf(call.request))
-    const place = line?.groups.findIndex(({ calls }) => calls.includes(call)) ?? -1
-    const group = line?.groups[place]
     const isHeld = line?.isHeld ?? false
-    if (!line || !group || (line.trip && place === 0)) {
-      if (group && line?.trip) this.#giveUp(line.trip, 1)
+    if (!line || call.trip) {
+      if (call.trip) this.#giveUp(call.trip, 1)
       return { wasSent: true, isHeld }
     }
-    group.calls.splice(group.calls.indexOf(call), 1)
     this.#waiting--
-    if (group.calls.length === 0) line.groups.splice(place, 1)
+    line.waiting--
+    line.takenBack++
+    // Looking for each of thousands that are taken back at once would take too long.
+    if (line.takenBack >= line.waiting) removeTakenBack(line)
     if (line.groups.length === 0) this.#remove(line)
     return { wasSent: false, isHeld }
   }
@@ -101,7 +102,10 @@ export class Coalescer implements Dispatcher {
   }
 
   #newLine(request: Request): Line {
-    const line = { id: lineOf(request), key: request.key, groups: [], trip: undefined, isHeld: false }
+    const line: Line = {
+      ...{ id: lineOf(request), key: request.key, groups: [] },
+      ...{ waiting: 0, takenBack: 0, trip: undefined, isHeld: false },
+    }
     this.#lines.set(line.id, line)
     this.#enqueue(line, request)
     return line
@@ -127,6 +131,7 @@ export class Coalescer implements Dispatcher {
     const lines: Line[] = []
     let first: Group | undefined
     for (const line of this.#ready) {
+      removeTakenBack(line)
       const [group] = line.groups
       if (!group || (first && !canShare(first, group))) continue
       first ??= group
@@ -153,8 +158,11 @@ export class Coalescer implements Dispatcher {
   #send(lines: readonly Line[]): Trip {
     const trip: Trip = { lines, waiting: 0 }
     for (const line of lines) {
+      const calls = line.groups[0]?.calls ?? []
+      for (const call of calls) call.trip = trip
       line.trip = trip
-      trip.waiting += line.groups[0]?.calls.length ?? 0
+      line.waiting -= calls.length
+      trip.waiting += calls.length
     }
     this.#waiting -= trip.waiting
     return trip
@@ -174,7 +182,9 @@ export class Coalescer implements Dispatcher {
       this.#goOn(line)
       return
     }
+    for (const call of calls) call.trip = undefined
     line.groups[0] = { request: group.request, calls }
+    line.waiting += calls.length
     this.#waiting += calls.length
     line.trip = undefined
     this.#held ??= new HeldLines({
@@ -191,6 +201,7 @@ export class Coalescer implements Dispatcher {
   }
 
   async #decideAlone(line: Line): Promise<void> {
+    removeTakenBack(line)
     const trip = this.#send([line])
     const group = line.groups[0] as Group
     await this.#decider.decideAlone(group)
@@ -228,6 +239,18 @@ export class Coalescer implements Dispatcher {
     if (next) this.#enqueue(line, next.request)
     else this.#lines.delete(line.id)
   }
+}
+
+/** Removes the calls that were taken back from the groups that are in no statement. */
+function removeTakenBack(line: Line): void {
+  if (line.takenBack === 0) return
+  const sent = line.trip ? 1 : 0
+  const groups = line.groups.splice(sent).flatMap(({ request, calls }) => {
+    const waiting = calls.filter(({ isOver }) => !isOver)
+    return waiting.length > 0 ? [{ request, calls: waiting }] : []
+  })
+  for (const group of groups) line.groups.push(group)
+  line.takenBack = 0
 }
 
 function lineOf({ key, purpose }: Request): string {

@@ -114,6 +114,7 @@ function setUp(connections = 2) {
     const call: Pending = {
       request,
       isOver: false,
+      trip: undefined,
       fulfil: () => void answered.push(name),
       fail: (error) => void errors.push(error),
     }
@@ -398,6 +399,26 @@ describe('after a key was held', () => {
     await sent[1]?.answer()
     await sent[2]?.answer()
     expect(answered).toEqual(['c 4', 'b 5', 'a 2'])
+  })
+
+  test('nor are those that were given up while they waited for a place to wait', async () => {
+    const { add, coalescer, asked, sent } = setUp()
+    const held = keysNamed('held', 4)
+    const calls = ['last', 'last', 'last'].map((key) => add(key))
+    await turn()
+    await sent[0]?.answer(['last'])
+    await sent[1]?.answer()
+    for (const key of held) add(key)
+    await turn()
+    await sent[2]?.answer(held)
+    expect(sent).toHaveLength(3 + 4)
+    const waiting = Array.from({ length: 3 }, () => add('last'))
+    await turn()
+    coalescer.cancel(waiting[0] as Pending)
+    await sent[3]?.answer()
+    expect(calls).toHaveLength(3)
+    expect(asked().at(-1)).toBe('last x2')
+    expect(sent.at(-1)?.kind).toBe('alone')
   })
 
   test('a call that is tried again is not known to be held any more', async () => {
@@ -707,4 +728,72 @@ test('a look waits for no call of its key', async () => {
   add('a', { rate: 0, purpose: 'look' })
   await turn()
   expect(asked()).toEqual(['a x1', 'a x1'])
+})
+
+describe('calls of one key that all give up at once', () => {
+  const WALKING = ['includes', 'indexOf', 'lastIndexOf', 'find', 'findIndex', 'filter', 'flatMap'] as const
+
+  /** What giving up tells, and how many members of lists are walked over for it. */
+  function cancelAll(coalescer: Coalescer, calls: readonly Pending[]) {
+    const own = WALKING.map((method) => [method, Array.prototype[method]] as const)
+    let steps = 0
+    for (const [method, walk] of own) {
+      function counted(this: unknown[], ...args: unknown[]): unknown {
+        steps += this.length
+        return Reflect.apply(walk, this, args)
+      }
+      Object.assign(Array.prototype, { [method]: counted })
+    }
+    const told = new Set<string>()
+    for (const call of calls) told.add(JSON.stringify(coalescer.cancel(call)))
+    Object.assign(Array.prototype, Object.fromEntries(own))
+    return { told: [...told], steps }
+  }
+
+  const orders: Record<string, (calls: Pending[]) => Pending[]> = {
+    'the first one first': (calls) => calls,
+    'the last one first': (calls) => calls.toReversed(),
+    'from the middle on': (calls) => [...calls.slice(calls.length / 2), ...calls.slice(0, calls.length / 2)],
+  }
+  const ratesOf = { 'equal calls': () => 1, 'different calls': (i: number) => 1 + (i % 2) }
+
+  describe.each(Object.entries(ratesOf))('%s', (_, rateOf) => {
+    test.each(Object.entries(orders))('%s: take a few steps each', async (_, inOrder) => {
+      const { add, coalescer, sent, asked, answered } = setUp(1)
+      add('key')
+      await turn()
+      const calls = Array.from({ length: 10_000 }, (_, i) => add('key', { rate: rateOf(i) }))
+      const { told, steps } = cancelAll(coalescer, inOrder(calls))
+      expect(told).toEqual(['{"wasSent":false,"isHeld":false}'])
+      expect(steps).toBeLessThan(10 * calls.length)
+      // None of them has a place or is sent.
+      for (let i = 0; i < 9_999; i++) add('another key')
+      add('key')
+      await sent[0]?.answer()
+      await sent[1]?.answer()
+      expect(asked()).toEqual(['key x1', 'another key x9999,key x1'])
+      expect(answered).toHaveLength(10_001)
+    })
+  })
+
+  test('that are in a statement take a few steps each', async () => {
+    const { add, coalescer } = setUp(1)
+    const calls = Array.from({ length: 10_000 }, () => add('key'))
+    await turn()
+    const { told, steps } = cancelAll(coalescer, calls)
+    expect(told).toEqual(['{"wasSent":true,"isHeld":false}'])
+    expect(steps).toBeLessThan(10 * calls.length)
+  })
+
+  test('those that still wait are sent without them, and in their order', async () => {
+    const { add, coalescer, sent, asked, answered } = setUp(1)
+    const calls = [1, 1, 1, 2, 3, 3, 1].map((rate) => add('key', { rate }))
+    for (const place of [0, 2, 3, 5]) coalescer.cancel(calls[place] as Pending)
+    for (let i = 0; i < 3; i++) {
+      await turn()
+      await sent[i]?.answer()
+    }
+    expect(asked()).toEqual(['key x1', 'key x1', 'key x1'])
+    expect(answered).toEqual(['key 2', 'key 5', 'key 7'])
+  })
 })

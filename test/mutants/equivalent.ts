@@ -66,6 +66,10 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
     change: 'runtime/coalescer.ts: !isSure(one.purpose) && reservedIn -> reservedIn',
     reason: 'An adjustment or a grant ends the loop that asks canShare.',
   },
+  '07a43d6': {
+    change: 'runtime/coalescer.ts: never: if (line.takenBack === 0) return',
+    reason: 'Nothing is found to remove. The return spares the search.',
+  },
   '55d8c99': {
     change: 'runtime/room.ts: this.#waiting.size >= MAX_WAITING && ! -> !',
     reason: 'What is lost is forgotten earlier. It is counted only when there is no more room.',
