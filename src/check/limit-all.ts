@@ -40,10 +40,11 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
   const charges = calls.flatMap(({ checker, call }) => (isRequest(call) ? [{ checker, request: call }] : []))
   const rowOf = addUp(charges)
   const rows = [...new Set(rowOf.values())]
+  const followUp = () => followUpAll(calls)
   try {
     const decisions = joined
       ? await takeAllOrNone(joined, rows, 'as the session')
-      : await decideAlone(checkers, rows, takeAllOrNone)
+      : await decideAlone(checkers, rows, takeAllOrNone, followUp)
     const answers = answersOf(charges, rowOf, decisions)
     return answerAll(calls, () => answers.shift() as Answered)
   } catch (error) {
@@ -55,8 +56,12 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
     )
     return answerAll(calls, () => degraded.shift() as Answered)
   } finally {
-    for (const { checker, call } of calls) checker.followUpJoined(call)
+    followUp()
   }
+}
+
+export function followUpAll(calls: readonly LimiterCall[]): void {
+  for (const { checker, call } of calls) checker.followUpJoined(call)
 }
 
 /** The limiters of calls that are decided in one transaction, and the transaction that they join. */
@@ -92,11 +97,15 @@ function answerAll(
   })
 }
 
-/** Decides in a transaction of its own. */
+/**
+ * Decides in a transaction of its own. `followUp` is called when it has ended, which may be after the time of
+ * the call is over.
+ */
 export async function decideAlone(
   checkers: readonly Checker[],
   rows: readonly RowRequest[],
   take: typeof takeAllOrNone,
+  followUp: () => void,
 ): Promise<Decisions> {
   if (rows.length === 0) return { looks: new Map(), taken: new Map() }
   const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
@@ -120,7 +129,7 @@ export async function decideAlone(
       })
     })
   }
-  const decisions = await beside(hastiest, stage, decide)
+  const decisions = await beside(hastiest, stage, (isOver) => decide(isOver).finally(followUp))
   for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
   return decisions
 }

@@ -5,7 +5,7 @@ import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, found, lockAndLook, takeAllOrNone, takeFrom } from './all-or-nothing.ts'
 import { answerOf, type Outcome, type Payment, paymentOf } from './answer.ts'
 import { isRequest, unlimitedOutcome } from './checker.ts'
-import { decideAlone, type LimiterCall, together } from './limit-all.ts'
+import { decideAlone, followUpAll, type LimiterCall, together } from './limit-all.ts'
 import type { LimitResult } from './results.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
 
@@ -65,12 +65,13 @@ export async function spend(
     outcome = { sources, shares, decisions }
     return decisions
   }
+  const followUp = () => followUpAll(calls)
   try {
     if (joined) await take(joined, rows, 'as the session')
-    else if (rows.length > 0) await decideAlone(checkers, rows, take)
+    else if (rows.length > 0) await decideAlone(checkers, rows, take, followUp)
     else await take(home, rows, 'as the session')
   } finally {
-    for (const { checker, call } of calls) checker.followUpJoined(call)
+    followUp()
   }
   return spentOf(calls, rate, outcome)
 }
@@ -142,7 +143,11 @@ async function giveBack(
   const rows = [...new Set(addUp(charges).values())]
   if (rows.length === 0) return
   const { checkers, joined } = together(calls, tx)
-  if (joined) await takeAllOrNone(joined, rows, 'as the session')
-  else await decideAlone(checkers, rows, takeAllOrNone)
-  for (const { checker, request } of charges) checker.followUpJoined(request)
+  const followUp = () => followUpAll(charges.map(({ checker, request }) => ({ checker, call: request })))
+  try {
+    if (joined) await takeAllOrNone(joined, rows, 'as the session')
+    else await decideAlone(checkers, rows, takeAllOrNone, followUp)
+  } finally {
+    followUp()
+  }
 }

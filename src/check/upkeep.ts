@@ -21,13 +21,12 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   const { table, namespace } = checker.config
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   const values = { prefix: namespace.prefix, key: call.key }
-  try {
-    await runOn(checker, tx, { mayCharge: true, mayWait: true }, ({ db }) =>
-      timed({ prefix: namespace.prefix, statement: 'remove', keys: 1 }, () => runOnce(db, statement, values)),
-    )
-  } finally {
-    checker.forgetDenials(call.key)
-  }
+  const forget = () => checker.forgetDenials(call.key)
+  const about = { prefix: namespace.prefix, statement: 'remove', keys: 1 } as const
+  // When its time is over, it may have had its effect, or have it later.
+  await runOn(checker, tx, { mayCharge: true, mayWait: true }, ({ db }) =>
+    timed(about, () => runOnce(db, statement, values)).finally(forget),
+  ).finally(forget)
   // Without a row such a limit starts with less.
   if (!isRequest(call) || call.limiter.startsFull) return
   await checker.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { afterEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Database, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -143,6 +143,74 @@ describe('a denial is forgotten when something is given back,', () => {
     deliver()
     expect(await next).toMatchObject({ success: true })
   })
+})
+
+describe('a denial is forgotten when something is given back after its time was over,', () => {
+  let stalls = false
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+  afterEach(() => void vi.useRealTimers())
+
+  test.each<[string, (one: Ratelimit) => Promise<unknown>]>([
+    ['by a refund', (one) => one.limit('key', { rate: -1 })],
+    ['by a reset', (one) => one.resetUsedTokens('key')],
+    ['by limitAll', (one) => Ratelimit.limitAll([{ ratelimit: one, key: 'key', rate: -1 }])],
+    [
+      'by the release of what was spent',
+      async (one) => {
+        const spent = await Ratelimit.spend([{ ratelimit: one, key: 'key' }], { rate: 1 })
+        stalls = true
+        await spent.release()
+      },
+    ],
+  ])('%s', async (way, giveBack) => {
+    const { caching, common, statements } = pair()
+    const gate: { open?: () => void } = {}
+    const { db } = watch(database.db, async (text) => {
+      if (stalls && /^delete|for update/.test(text))
+        await new Promise<void>((open) => Object.assign(gate, { open }))
+    })
+    // PGlite has one connection, which a transaction would keep.
+    const begun: Database = { ...db, transaction: (work) => work({ ...db, rollback: undefined }) }
+    const late = new Ratelimit({ ...common, db: begun, timeout: 60_000 })
+    stalls = false
+    await caching.limit('key', { rate: 6 })
+    const isSpend = way.includes('spent')
+    if (!isSpend) await caching.limit('key')
+    stalls = !isSpend
+    const given = giveBack(late).catch((error: unknown) => error)
+    await vi.waitUntil(() => gate.open, PATIENTLY)
+    vi.advanceTimersByTime(60_000)
+    expect(await given).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    expect(await caching.limit('key')).toMatchObject({ success: false })
+    const sent = statements.length
+    expect(await caching.limit('key')).toMatchObject({ success: false })
+    expect(statements).toHaveLength(sent)
+    gate.open?.()
+    await vi.waitUntil(async () => (await caching.limit('key')).success, PATIENTLY)
+  })
+})
+
+test('a denial is forgotten when the time of a reset is over, which may have had its effect', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  const { caching, common } = pair()
+  await caching.limit('key', { rate: 7 })
+  expect(await caching.limit('key')).toMatchObject({ success: false })
+  let isReset = false
+  const silent: Database = {
+    ...watch(database.db).db,
+    execute: async (query) => {
+      await database.db.execute(query)
+      isReset = true
+      return new Promise(() => {})
+    },
+  }
+  const late = new Ratelimit({ ...common, db: silent, timeout: 60_000 })
+  const reset = late.resetUsedTokens('key').catch((error: unknown) => error)
+  await vi.waitUntil(() => isReset, PATIENTLY)
+  vi.advanceTimersByTime(60_000)
+  vi.useRealTimers()
+  expect(await reset).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+  expect(await caching.limit('key')).toMatchObject({ success: true })
 })
 
 test('nothing is remembered from a transaction, which may be rolled back', async () => {
