@@ -1,4 +1,5 @@
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
+import Retried from './support/retried.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
 // `npm run test:history`, `npm run test:edge` in workerd, and `npm run test:package`, which builds the package
@@ -42,6 +43,7 @@ const packed: TestProjectConfiguration = {
 const config: ViteUserConfig = defineConfig({
   root,
   test: {
+    reporters: ['default', new Retried()],
     projects: [
       project('faults'),
       project('faults', '1.0'),
