@@ -29,7 +29,7 @@ export type RateLimitOptions = GuardOptions<Request> & {
  *
  * A request whose client went away before the response stays charged.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
  * @example
  * ```ts

@@ -37,8 +37,8 @@ export type Guard<Context> = (context: Context) => Promise<Passed | Refused>
  * The core of every adapter.
  *
  * @param routeOf The route of a request, for tables of rates.
- * @throws RatelimitError `INVALID_OPTION`. The guard throws what the application's functions throw,
- * `INVALID_KEY` and `INVALID_RATE`, and by `onError` what `Ratelimit.limit` throws.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`. The guard throws what the application's functions
+ * throw, `INVALID_KEY` and `INVALID_RATE`, and by `onError` what `Ratelimit.limit` throws.
  */
 export function guardOf<Context>(
   options: GuardOptions<Context>,

@@ -24,7 +24,7 @@ export type RateLimitOptions = GuardOptions<Context> & {
 /**
  * A middleware that limits requests. Handlers find the answer in `c.var.rateLimit`.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
  * @example
  * ```ts

@@ -23,7 +23,7 @@ export type ActionOptions<Args extends readonly unknown[], Result> = GuardOption
  *
  * For `count`, a call has failed if the action throws; a redirect is no failure.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
  * @example
  * ```ts

@@ -18,7 +18,7 @@ export type RateLimitOptions<Incoming extends Request = NextRequest> = GuardOpti
  * Limits requests in `proxy.ts`, which was `middleware.ts` before Next 16. The response to a denied request is
  * not `ok`, unless `onDenied` makes it so; any other is `NextResponse.next()` with the headers of the limit.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
  * @example
  * ```ts
@@ -47,7 +47,7 @@ export function rateLimit(
  * For `count`, a request has failed if its status is 400 or higher, or if the handler throws; a redirect is no
  * failure.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
  * @example
  * ```ts

@@ -1,6 +1,6 @@
 import { RatelimitError } from '../errors.ts'
 import type { LimitRequest } from '../ratelimit.ts'
-import { checkOption } from '../validate.ts'
+import { checkOption, checkRate } from '../validate.ts'
 import type { RouteLimit } from './options.ts'
 import { type Route, ratesOf } from './routes.ts'
 
@@ -10,7 +10,7 @@ export type ReadLimit<Context> = (context: Context) => Promise<LimitRequest | un
 /**
  * Reads the options of a limit once.
  *
- * @throws RatelimitError `INVALID_OPTION`; of a request `INVALID_KEY` and `INVALID_RATE`.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`; of a request `INVALID_KEY` and `INVALID_RATE`.
  */
 export function readLimit<Context>(
   { ratelimit, key: keyOf, limiter, rate = 1 }: RouteLimit<Context>,
@@ -18,11 +18,14 @@ export function readLimit<Context>(
 ): ReadLimit<Context> {
   checkOption(typeof ratelimit?.limit === 'function', 'ratelimit must be a Ratelimit.')
   checkOption(typeof keyOf === 'function', 'key must be a function.')
-  const rateOf = readRate(rate, routeOf)
+  const rateOf = readRate(rate, routeOf, (cost) => {
+    checkCost(cost)
+    // A limit that is chosen for each request may count fractions, or not.
+    if (typeof limiter !== 'function') checkRate(cost, limiter ?? ratelimit.limiter)
+  })
   return async (context) => {
     const cost = await rateOf(context)
-    // A request must not give back.
-    if (!(cost >= 0)) throw new RatelimitError('INVALID_RATE', 'What a request costs is a number from 0 on.')
+    checkCost(cost)
     if (cost === 0) return undefined
     const key = await keyOf(context)
     if (!key) {
@@ -33,12 +36,23 @@ export function readLimit<Context>(
   }
 }
 
+/** A request must not give back. */
+function checkCost(cost: unknown): void {
+  if (typeof cost === 'number' && cost >= 0) return
+  throw new RatelimitError('INVALID_RATE', 'What a request costs is a number from 0 on.')
+}
+
 function readRate<Context>(
   rate: NonNullable<RouteLimit<Context>['rate']>,
   routeOf: (context: Context) => Route,
+  check: (cost: unknown) => void,
 ): (context: Context) => number | Promise<number> {
   if (typeof rate === 'function') return rate
-  if (typeof rate === 'number') return () => rate
+  if (typeof rate !== 'object' || rate === null) {
+    check(rate)
+    return () => rate
+  }
+  for (const cost of Object.values(rate)) check(cost)
   const rates = ratesOf(rate)
   return (context) => rates(routeOf(context))
 }

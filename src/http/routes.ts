@@ -1,3 +1,5 @@
+import { checkOption } from '../validate.ts'
+
 /** The cost of each route, by `'POST /orders'` or, for all methods, `'/orders'`. Others cost 1. */
 export type RateTable = Readonly<Record<string, number>>
 
@@ -8,9 +10,14 @@ export interface Route {
   readonly path: string
 }
 
-/** The rates of a table. */
+/**
+ * The rates of a table.
+ *
+ * @throws RatelimitError `INVALID_OPTION` for a name that no route has, and for two names of one route.
+ */
 export function ratesOf(table: RateTable): (route: Route) => number {
   const rates = new Map(Object.entries(table).map(([name, rate]) => [namesOf(routeNamed(name))[0], rate]))
+  checkOption(rates.size === Object.keys(table).length, 'Two names in a table of rates are one route.')
   return (route) => {
     const [own, anyMethod] = namesOf(route)
     return rates.get(own) ?? rates.get(anyMethod) ?? 1
@@ -18,8 +25,9 @@ export function ratesOf(table: RateTable): (route: Route) => number {
 }
 
 function routeNamed(name: string): Route {
-  const [first = '', second] = name.split(' ')
-  return second === undefined ? { path: first } : { method: first, path: second }
+  const [, method, path = ''] = /^(?:([a-z]+) )?(\S+)$/i.exec(name) ?? []
+  checkOption(path !== '', "A name in a table of rates is 'POST /reports', or '/reports' for all methods.")
+  return { method, path }
 }
 
 /**

@@ -37,7 +37,7 @@ export interface RateLimitContext {
  *
  * For `count`, a call has failed if its resolver throws.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
  * @example
  * ```ts

@@ -320,4 +320,36 @@ describe('errors', () => {
     const options = { ratelimit: limitOf(1), key, ...wrong } as unknown as GuardOptions<Context>
     expect(() => guard(options)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
   })
+
+  test.each([
+    { rate: 'two' },
+    { rate: -1 },
+    { rate: Number.NaN },
+    { rate: Number.POSITIVE_INFINITY },
+    { rate: 0.5 },
+    { rate: { '/': -1 } },
+    { rate: { '/': Number.NaN } },
+    { rate: { '/': 1, 'POST /': '2' } },
+    { rate: { '/': 0.5 } },
+    { rate: { '/': 0.5 }, limiter: Ratelimit.slidingWindow(1, '1m') },
+  ])('refuses %o before any request', (wrong) => {
+    const options = { ratelimit: limitOf(1), key, ...wrong } as unknown as GuardOptions<Context>
+    expect(() => guard(options)).toThrow(expect.objectContaining({ code: 'INVALID_RATE' }))
+  })
+
+  test.each([['', '/'], ['GET  /'], ['GET / x'], ['/a b'], ['/A', '/a/'], ['GET /a', 'HEAD /a']])(
+    'refuses a table of rates with the names %j %j',
+    (...names) => {
+      const rate = Object.fromEntries(names.filter((name) => name !== undefined).map((name) => [name, 1]))
+      const options = { ratelimit: limitOf(1), key, rate }
+      expect(() => guard(options)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
+    },
+  )
+
+  test('fractions are right for limits that count them, and may be for those of each request', () => {
+    const bucket = Ratelimit.tokenBucket(1, '1s', 10)
+    const options = { ratelimit: limitOf(1), key, rate: { '/': 0.5 } }
+    expect(() => guard({ ...options, limiter: bucket })).not.toThrow()
+    expect(() => guard({ ...options, limiter: () => bucket })).not.toThrow()
+  })
 })
