@@ -352,4 +352,20 @@ describe('errors', () => {
     expect(() => guard({ ...options, limiter: bucket })).not.toThrow()
     expect(() => guard({ ...options, limiter: () => bucket })).not.toThrow()
   })
+
+  test.each(['k'.repeat(2000), 'a\0b', '\ud800'])('a key that no row can have is told: %j', async (own) => {
+    const options = { key: () => own, onError: () => 'allow' as const }
+    const refused = { code: 'INVALID_KEY' }
+    await expect(guard({ ...options, ratelimit: limitOf(1) })(ada)).rejects.toMatchObject(refused)
+    const { db } = database
+    const hashing = new Ratelimit({
+      db,
+      limiter: Ratelimit.fixedWindow(1, '1h'),
+      prefix: 'hashing',
+      hashKeys: true,
+    })
+    const hashed = guard({ ...options, ratelimit: hashing })(ada)
+    if (own.length > 1000) expect(await hashed).toMatchObject({ success: true })
+    else await expect(hashed).rejects.toMatchObject(refused)
+  })
 })
