@@ -52,7 +52,8 @@ async function findBin(): Promise<string> {
 
 /**
  * The configuration may be TypeScript, and each version of drizzle-kit has its own way to load that. So
- * drizzle-kit loads it: as a part of a configuration that prints what is in it.
+ * drizzle-kit loads it: as a part of a configuration that prints what is in it. It is named by its path,
+ * because they load it by `require`, which takes absolute paths of Windows too, and no file URLs.
  */
 async function folderOf(bin: string, config: string): Promise<string> {
   const temporary = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-'))

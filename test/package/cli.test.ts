@@ -1,6 +1,6 @@
 import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { cli } from '../../src/cli/cli.ts'
 import { redact } from '../../src/cli/output.ts'
 import { storageMigration } from '../../src/cli/storage.ts'
@@ -48,7 +48,9 @@ test.each<[string, string[], string]>([
   ['no URL', ['check'], 'DATABASE_URL'],
   ['two URLs', ['check', 'a://b', 'c://d'], 'one URL'],
   ['no URL at all', ['check', 'secret'], 'is not a URL'],
-  ['a URL with a slash in its password', ['check', 'postgres://u:secret/1@127.0.0.1/x'], 'is not a URL'],
+  ['a URL with a slash in its password', ['check', 'postgres://u:secret/1@127.0.0.1/x'], 'write / as %2F'],
+  ['a password that looks like a port', ['check', 'postgres://u:1/secret@127.0.0.1/x'], 'write / as %2F'],
+  ['the same with a hash', ['check', 'postgres://u:1#secret@127.0.0.1/x'], '# as %23'],
   ['nobody there', ['check', 'postgres://u:secret@127.0.0.1:1/x'], 'ECONNREFUSED'],
   ['equal names', ['storage', '--ephemeral', 'a', '--durable', 'a'], 'two different names'],
   ['no such configuration', ['storage', '--config', 'none.ts'], 'There is no none.ts'],
@@ -59,19 +61,41 @@ test.each<[string, string[], string]>([
   expect(error).not.toContain('secret')
 })
 
-test('a connection that breaks ends with 2', async () => {
+/** A server that logs everybody in, and then does this with the first query. */
+async function serverThat(meets: (socket: Socket) => void): Promise<string> {
   const AUTHENTICATION_OK = [...Buffer.from('R'), 0, 0, 0, 8, 0, 0, 0, 0]
   const READY_FOR_QUERY = [...Buffer.from('Z'), 0, 0, 0, 5, ...Buffer.from('I')]
   const server = createServer((socket) => {
     socket.once('data', () => {
       socket.write(Buffer.from([...AUTHENTICATION_OK, ...READY_FOR_QUERY]))
-      socket.once('data', () => socket.destroy())
+      socket.once('data', () => meets(socket))
     })
   })
+  onTestFinished(() => void server.close())
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const { port } = server.address() as AddressInfo
-  expect(await run('check', `postgres://u@127.0.0.1:${port}/x`)).toMatchObject({ code: 2, log: '' })
-  server.close()
+  return `postgres://u@127.0.0.1:${port}/x`
+}
+
+test('a connection that breaks ends with 2', async () => {
+  const url = await serverThat((socket) => socket.destroy())
+  expect(await run('check', url)).toMatchObject({ code: 2, log: '' })
+})
+
+test('a server that is silent ends with 2 after 30 seconds', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const asked = vi.fn()
+  const ended = vi.fn()
+  const running = run('check', await serverThat(asked)).then((end) => ended(end))
+  while (asked.mock.calls.length === 0) await new Promise(setImmediate)
+  vi.advanceTimersByTime(29_999)
+  await new Promise(setImmediate)
+  expect(ended).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(1)
+  await running
+  const error = expect.stringContaining('has not answered for 30 seconds')
+  expect(ended).toHaveBeenCalledWith({ code: 2, log: '', error })
 })
 
 test.each([
