@@ -4,12 +4,15 @@ import { ENTRIES } from './test/support/entries.ts'
 /** Run by a path or a name that is put together, or read by another tool. */
 const BY_NAME = ['@arethetypeswrong/cli', 'publint', 'jest', '@swc/core', 'drizzle-kit-v1', 'drizzle-orm-v1']
 
+/** drizzle.config.ts names it too. */
+const SCHEMA = 'schema/index.ts'
+
 /** Modules of a runtime. */
 const BUILT_IN = ['cloudflare']
 
 const config: KnipConfig = {
   entry: [
-    ...ENTRIES.values(),
+    ...[...ENTRIES.values()].filter((file) => file !== SCHEMA),
     'src/cli/main.ts',
     ...['test/**/*.{ts,mjs,cjs,js,jsx}', 'bench/**/*.ts', 'examples/*.ts'],
   ],
