@@ -60,7 +60,8 @@ export class Places {
     if (!stuck) return false
     const now = performance.now()
     const leftMs = this.#freedAt + this.#pauseMs - now
-    if (leftMs > 0) {
+    // Fake timers that end take the clock back.
+    if (leftMs > 0 && leftMs <= this.#pauseMs) {
       this.#timer = setTimeout(this.#onRoom, Math.ceil(leftMs))
       // It keeps no process alive. In some runtimes it is a number.
       this.#timer.unref?.()

@@ -638,6 +638,15 @@ describe('a call that comes in the pause before the next place is freed', () => 
     expect(vi.getTimerCount()).toBe(0)
   })
 
+  test('is sent at once if the clock was taken back, as by the end of fake timers', async () => {
+    const { add, asked } = await inPause()
+    vi.spyOn(performance, 'now').mockReturnValue(performance.now() - 40 * 86_400_000)
+    add('waits')
+    await turn()
+    expect(asked().slice(2)).toEqual(['waits x1'])
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
   test('needs no timer any more when a statement ends', async () => {
     const { add, asked, sent } = await inPause()
     add('waits')
