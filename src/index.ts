@@ -27,7 +27,7 @@ export { storageSql, tableSql } from './database/ddl.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
-export { type LimitRequest, Ratelimit, type SpendRequest } from './ratelimit.ts'
+export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
 export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './row-numbers.ts'
 export {
   type KeyUsage,

@@ -194,7 +194,8 @@ export class Ratelimit {
    *
    * Without `tx` it opens a transaction of its own, which needs a driver with interactive transactions. With
    * `tx` it joins yours. The rows are locked in one order, so it never deadlocks with itself or with single
-   * checks. Requests for the same row are added up.
+   * checks. Requests for the same row are added up: refunds count first, the others in their order. What one
+   * takes with `force` is gone for those after it.
    *
    * @throws RatelimitError `INVALID_OPTION` for no requests, for limiters of different databases, for one row
    * under different limits, and for a driver without interactive transactions; what {@link Ratelimit.limit}
@@ -243,9 +244,9 @@ export class Ratelimit {
    * ```
    */
   static async reserveAll(
-    requests: readonly LimitRequest[],
+    requests: readonly ReserveRequest[],
     options: Pick<CallOptions, 'tx'> = {},
-  ): Promise<ReservedAll<LimitRequest>> {
+  ): Promise<ReservedAll<ReserveRequest>> {
     const { reserveAll } = await import('./check/reservation.ts')
     return reserveAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
@@ -411,9 +412,9 @@ export class Ratelimit {
   }
 
   static #callsOf(requests: readonly LimitRequest[]): Promise<LimiterCall[]> {
-    const calls = requests.map(async ({ ratelimit, key, rate, limiter }) => {
+    const calls = requests.map(async ({ ratelimit, key, rate, limiter, force }) => {
       checkOption(#checker in ratelimit, 'limitAll needs limiters of one copy of this package.')
-      return { checker: ratelimit.#checker, call: await ratelimit.#call(key, { rate, limiter }) }
+      return { checker: ratelimit.#checker, call: await ratelimit.#call(key, { rate, limiter, force }) }
     })
     return Promise.all(calls)
   }
@@ -425,7 +426,10 @@ export class Ratelimit {
 }
 
 /** One of the limits of `Ratelimit.spend`. */
-export type SpendRequest = Omit<LimitRequest, 'rate'>
+export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>
+
+/** One of the calls of `Ratelimit.reserveAll`. */
+export type ReserveRequest = Omit<LimitRequest, 'force'>
 
 /** One of the calls of `Ratelimit.limitAll`. */
 export interface LimitRequest {
@@ -437,4 +441,9 @@ export interface LimitRequest {
   readonly rate?: number | undefined
   /** Another limit for this call. Default: the limiter's. */
   readonly limiter?: Limiter | undefined
+  /**
+   * Consume even if too little is left, for a cost known only afterwards. If another request is denied, this
+   * one is not charged either. Default: `false`.
+   */
+  readonly force?: boolean | undefined
 }

@@ -1,7 +1,7 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Namespace, Request, Table } from '../runtime/call.ts'
+import { isForced, type Namespace, type Request, type Table } from '../runtime/call.ts'
 import { checkRate, purposeOf } from '../validate.ts'
 import type { Reporting } from './answer.ts'
 import type { Checker } from './checker.ts'
@@ -11,6 +11,10 @@ export interface RowRequest extends Request {
   readonly table: Table
   readonly namespace: Namespace
   readonly reporting: Reporting
+  /** How much has to be there for all of the calls to be allowed. */
+  readonly needed: number
+  /** How much of the rate is taken by force. */
+  readonly forced: number
 }
 
 /** A request, and the checker whose table and prefix it is for. */
@@ -43,19 +47,40 @@ function sumOf(charges: readonly Charge[]): RowRequest {
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
   }
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
-  const rate = charges.reduce((sum, each) => sum + each.request.rate, 0)
-  const reserved = charges.reduce((sum, each) => sum + each.request.reserved, 0)
-  checkRate(rate, request.limiter)
+  const requests = charges.map((each) => each.request)
+  const rate = ratesOf(requests)
+  const forced = ratesOf(requests.filter(isForced))
+  for (const sum of [rate, forced]) checkRate(sum, request.limiter)
+  const reserved = requests.reduce((sum, each) => sum + each.reserved, 0)
   const { table, namespace } = checker.config
   return {
     ...request,
-    ...{ table, namespace, rate, reserved, purpose: purposeOf(rate) },
+    ...{ table, namespace, rate, reserved, forced, needed: ratesOf(asked(requests)) },
+    purpose: rate > 0 && forced > 0 ? 'adjust' : purposeOf(rate),
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),
       thresholds: [...new Set(reportings.flatMap(({ thresholds }) => thresholds))],
     },
   }
+}
+
+function ratesOf(requests: readonly Request[]): number {
+  return requests.reduce((sum, { rate }) => sum + rate, 0)
+}
+
+/**
+ * The requests whose rates have to fit together. Refunds count first, the others in their order: what is forced
+ * is gone for those after it, and does not ask what it leaves itself.
+ */
+function asked(requests: readonly Request[]): readonly Request[] {
+  const last = requests.findLastIndex((request) => request.rate > 0 && !isForced(request))
+  return requests.filter(({ rate }, place) => rate < 0 || place <= last)
+}
+
+/** What is taken from the row by force, and nothing else. */
+export function forcedPart(row: RowRequest): RowRequest {
+  return { ...row, rate: row.forced, needed: 0, purpose: 'adjust' }
 }
 
 /** The name of the table in SQL: the same for two declarations of one table. */

@@ -10,7 +10,7 @@ import { compareText, textArray } from '../statements/calls.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
-import { groupBy, quotedName, type RowRequest } from './add-up.ts'
+import { forcedPart, groupBy, quotedName, type RowRequest } from './add-up.ts'
 import { availableIn } from './answer.ts'
 
 /** What was decided on rows: the look at each, and the decision on those that were taken from. */
@@ -68,16 +68,8 @@ export async function takeFrom(
   { looks, inserted }: Locked,
 ): Promise<Decisions> {
   const taken = new Map<RowRequest, Decision>()
-  const fitting = rows.filter((row) => fits(row, found(looks, row)))
-  if (rows.every((row) => fitting.includes(row) || row.reporting.dryRun)) {
-    for (const group of groupsOf(rows)) {
-      await take(
-        tx,
-        group.filter((row) => fitting.includes(row)),
-        looks,
-        taken,
-      )
-    }
+  if (rows.every((row) => row.reporting.dryRun || fits(row, found(looks, row)))) {
+    for (const group of groupsOf(rows)) await take(tx, group, looks, taken)
   }
   for (const row of rows) if (!taken.has(row)) await beginToFill(tx, row, looks)
   if (!rows.every((row) => row.rate > 0 && taken.has(row))) await removeEmpty(tx, inserted)
@@ -85,8 +77,14 @@ export async function takeFrom(
 }
 
 /** Whether a row has as much as is asked of it. */
-export function fits({ rate, limiter }: RowRequest, look: Decision): boolean {
-  return rate <= 0 || rate <= availableIn(limiter, look)
+export function fits({ needed, limiter }: RowRequest, look: Decision): boolean {
+  return needed <= 0 || needed <= availableIn(limiter, look)
+}
+
+/** What of a request is taken: all of it, or in a dry run that would deny it only what is forced. */
+export function partOf(row: RowRequest, look: Decision): RowRequest | undefined {
+  if (fits(row, look)) return row
+  return row.reporting.dryRun && row.forced > 0 ? forcedPart(row) : undefined
 }
 
 /**
@@ -150,15 +148,21 @@ async function take(
   looks: ReadonlyMap<RowRequest, Decision>,
   taken: Map<RowRequest, Decision>,
 ): Promise<void> {
+  const parts = rows.flatMap((row) => {
+    const look = found(looks, row)
+    const part = partOf(row, look)
+    return part ? [{ row, part, look }] : []
+  })
   // Each at its own time: a row ahead of the clock must not take its neighbours into the future.
-  for (const sameTime of groupBy(rows, (row) => `${row.purpose} ${found(looks, row).now}`)) {
+  for (const sameTime of groupBy(parts, ({ part, look }) => `${part.purpose} ${look.now}`)) {
     const [first] = sameTime
     if (!first) continue
-    const asking = askingAt(tx, first, looks)
-    const answers = first.purpose === 'take' ? await askToTake(asking, sameTime.map(askedOnce)) : []
-    for (const [i, row] of sameTime.entries()) {
-      const isLook = row.purpose === 'look'
-      taken.set(row, isLook ? found(looks, row) : (answers[i] ?? (await decideOne(asking, askedOnce(row)))))
+    const asking = askingAt(tx, first.part, first.look)
+    const asked = sameTime.map(({ part }) => askedOnce(part))
+    const answers = first.part.purpose === 'take' ? await askToTake(asking, asked) : []
+    for (const [i, { row, part, look }] of sameTime.entries()) {
+      const isLook = part.purpose === 'look'
+      taken.set(row, isLook ? look : (answers[i] ?? (await decideOne(asking, asked[i] as Asked))))
     }
   }
 }
@@ -174,7 +178,7 @@ async function beginToFill(
 ): Promise<void> {
   if (row.limiter.startsFull || row.purpose === 'look') return
   const beyondReach: RowRequest = { ...row, rate: 2 * Number.MAX_SAFE_INTEGER, purpose: 'take' }
-  await decideOne(askingAt(tx, row, looks), askedOnce(beyondReach))
+  await decideOne(askingAt(tx, row, found(looks, row)), askedOnce(beyondReach))
 }
 
 /** Removes the rows that were inserted and have no state: nothing was taken from them. */
@@ -199,8 +203,8 @@ function askingIn(connection: Connection, { table, namespace }: RowRequest): Ask
 }
 
 /** At the time of the row's look. */
-function askingAt(tx: Connection, row: RowRequest, looks: ReadonlyMap<RowRequest, Decision>): Asking {
-  return { ...askingIn(tx, row), clockMs: found(looks, row).now }
+function askingAt(tx: Connection, row: RowRequest, { now }: Decision): Asking {
+  return { ...askingIn(tx, row), clockMs: now }
 }
 
 /** The value, which is there unless the database's answer had no row for a key. */

@@ -1,11 +1,11 @@
 import { type Connection, connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransaction } from '../database/transaction.ts'
-import type { Call } from '../runtime/call.ts'
+import { type Call, isForced } from '../runtime/call.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
-import { type Decisions, fits, found, takeAllOrNone } from './all-or-nothing.ts'
+import { type Decisions, fits, found, partOf, takeAllOrNone } from './all-or-nothing.ts'
 import { answerOf, paymentOf } from './answer.ts'
 import { beside, type Stage } from './beside.ts'
 import { timedOut } from './bounds.ts'
@@ -149,23 +149,27 @@ function answersOf(
   const told = new Set<RowRequest>()
   return charges.map((charge) => {
     const row = found(rowOf, charge)
+    const look = found(looks, row)
     const { dryRun, thresholds } = row.reporting
-    const isTold = told.has(row)
-    const reporting = { dryRun, thresholds: isTold ? [] : thresholds }
-    told.add(row)
+    const isSure = fits(row, look) || isForced(charge.request)
+    const part = isSure ? partOf(row, look) : undefined
     const took = taken.get(row)
-    if (took) {
+    if (part && took) {
+      const isTold = told.has(row)
+      told.add(row)
       const decision = isTold ? { ...took, ended: undefined } : took
       const paid = paymentOf({ call: charge.request, decision, place: 0 })
-      return { answer: answerOf({ call: row, decision, place: 0 }, reporting), paid }
+      const reporting = { dryRun, thresholds: isTold ? [] : thresholds }
+      return { answer: answerOf({ call: part, decision, place: 0 }, reporting), paid }
     }
     // Nothing was taken: a limit that would allow says what it has.
-    const look = found(looks, row)
-    const call: RowRequest = fits(row, look) ? { ...row, rate: 0, purpose: 'look' } : row
+    const call: RowRequest = isSure
+      ? { ...row, rate: 0, purpose: 'look' }
+      : { ...row, rate: row.needed, purpose: 'take' }
     // A check that takes nothing makes the row all the same, if the row has to fill.
     const isNew = look.isNew === true && row.purpose === 'look'
     const outcome = { call, decision: { ...look, granted: 0, isNew }, place: 0 }
-    return { answer: answerOf(outcome, reporting), paid: NOTHING }
+    return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
   })
 }
 

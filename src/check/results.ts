@@ -73,7 +73,7 @@ export interface LimitAllResult<Request> {
   readonly success: boolean
   /**
    * The answer of each limit, in the order of the calls. If another limit denies, a limit that would allow
-   * still has `success: true`, but nothing was taken from it.
+   * still has `success: true`, as a forced call has, but nothing was taken from it.
    */
   readonly results: readonly LimitResult[]
   /** The calls that deny, as they were given. */

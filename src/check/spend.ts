@@ -90,7 +90,7 @@ function isStored(call: LimiterCall | undefined): boolean {
 }
 
 function withRate(row: RowRequest, rate: number): RowRequest {
-  return { ...row, rate, purpose: purposeOf(rate) }
+  return { ...row, rate, needed: rate, purpose: purposeOf(rate) }
 }
 
 function spentOf(
