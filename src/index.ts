@@ -8,7 +8,8 @@ export {
 } from '../schema/index.ts'
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
-export type { Reservation, Reserved, ReservedAll, ReservedPart } from './check/reservation.ts'
+export type { Reservation, Reserved, ReservedPart } from './check/reservation.ts'
+export type { Reservations, ReservedAll } from './check/reserve-all.ts'
 export type {
   Allowed,
   Denied,

@@ -8,7 +8,8 @@ import { unlimited } from './algorithms/unlimited.ts'
 import { usageOf } from './check/answer.ts'
 import type { Checker } from './check/checker.ts'
 import type { LimiterCall } from './check/limit-all.ts'
-import type { Reserved, ReservedAll, ReservedPart } from './check/reservation.ts'
+import type { Reserved, ReservedPart } from './check/reservation.ts'
+import type { ReservedAll } from './check/reserve-all.ts'
 import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
 import type { Spent } from './check/spend.ts'
@@ -222,10 +223,10 @@ export class Ratelimit {
   }
 
   /**
-   * Charges several limits, or none, as {@link Ratelimit.limitAll} does, until it is known whether the work
-   * counts: `release()` gives everything back to the windows that paid.
+   * Charges estimates to several limits, or none, as {@link Ratelimit.limitAll} does, to be corrected when the
+   * costs are known: `commit(actuals)` or `release()`, all or none as well.
    *
-   * A crash before that leaves all charged.
+   * A crash between the two leaves the estimates charged.
    *
    * @throws RatelimitError what {@link Ratelimit.limitAll} throws; `INVALID_RATE` for a negative rate.
    *
@@ -241,13 +242,25 @@ export class Ratelimit {
    *   { ratelimit: perAccount, key: 'ada@example.com' },
    * ])
    * if (attempt.success && (await signIn())) await attempt.release() // only failures count
+   *
+   * declare const tokens: Ratelimit
+   * declare const spending: Ratelimit
+   * declare function complete(): Promise<{ used: number; cents: number }>
+   * const estimate = await Ratelimit.reserveAll([
+   *   { ratelimit: tokens, key: 'org:1', rate: 4000 },
+   *   { ratelimit: spending, key: 'org:1', rate: 12 },
+   * ])
+   * if (estimate.success) {
+   *   const { used, cents } = await complete()
+   *   await estimate.commit([used, cents])
+   * }
    * ```
    */
   static async reserveAll(
     requests: readonly ReserveRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<ReservedAll<ReserveRequest>> {
-    const { reserveAll } = await import('./check/reservation.ts')
+    const { reserveAll } = await import('./check/reserve-all.ts')
     return reserveAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
 

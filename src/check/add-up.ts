@@ -1,7 +1,7 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { RatelimitError } from '../errors.ts'
-import { isForced, type Namespace, type Request, type Table } from '../runtime/call.ts'
+import { isForced, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
 import { checkRate, purposeOf } from '../validate.ts'
 import type { Reporting } from './answer.ts'
 import type { Checker } from './checker.ts'
@@ -52,11 +52,13 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   const forced = ratesOf(requests.filter(isForced))
   for (const sum of [rate, forced]) checkRate(sum, request.limiter)
   const reserved = requests.reduce((sum, each) => sum + each.reserved, 0)
+  // A row that says what is reserved changes even if an estimate was right.
+  const isNeverDenied = (rate > 0 && forced > 0) || reservedIn({ ...request, reserved }) < 0
   const { table, namespace } = checker.config
   return {
     ...request,
     ...{ table, namespace, rate, reserved, forced, needed: ratesOf(asked(requests)) },
-    purpose: rate > 0 && forced > 0 ? 'adjust' : purposeOf(rate),
+    purpose: isNeverDenied ? 'adjust' : purposeOf(rate),
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),

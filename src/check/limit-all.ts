@@ -6,7 +6,7 @@ import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, fits, found, partOf, takeAllOrNone } from './all-or-nothing.ts'
-import { answerOf, paymentOf } from './answer.ts'
+import { answerOf, type Outcome, paymentOf, type Reporting } from './answer.ts'
 import { beside, type Stage } from './beside.ts'
 import { timedOut } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
@@ -36,32 +36,85 @@ export async function decideAll(
 }
 
 async function answerTogether(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
-  const { checkers, joined } = together(calls, tx)
-  const charges = calls.flatMap(({ checker, call }) => (isRequest(call) ? [{ checker, request: call }] : []))
-  const rowOf = addUp(charges)
-  const rows = [...new Set(rowOf.values())]
-  const followUp = () => followUpAll(calls)
+  const asked = askedOf(calls, tx)
   try {
-    const decisions = joined
-      ? await takeAllOrNone(joined, rows, 'as the session')
-      : await decideAlone(checkers, rows, takeAllOrNone, followUp)
-    const answers = answersOf(charges, rowOf, decisions)
+    const answers = answersOf(asked, await takeTogether(asked))
     return answerAll(calls, () => answers.shift() as Answered)
   } catch (error) {
     // If one of the limiters throws errors, an answer of the others would be worth nothing.
-    if (joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
+    if (asked.joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
     const told = new Set<Degrading['onDegraded']>()
     const degraded = await Promise.all(
-      charges.map(({ checker, request }) => checker.degrade(error, request, told)),
+      asked.charges.map(({ checker, request }) => checker.degrade(error, request, told)),
     )
     return answerAll(calls, () => degraded.shift() as Answered)
   } finally {
-    followUp()
+    followUpAll(calls)
   }
 }
 
 export function followUpAll(calls: readonly LimiterCall[]): void {
   for (const { checker, call } of calls) checker.followUpJoined(call)
+}
+
+/** What a call that nothing denies has done; the same for all calls of a row. */
+export interface Adjusted {
+  readonly outcome: Outcome
+  readonly reporting: Reporting
+}
+
+/**
+ * Makes calls that nothing denies, all or none, and says in their order what they did. It throws during an
+ * outage whatever `onError` says.
+ */
+export async function adjustAll(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+): Promise<Adjusted[]> {
+  const asked = askedOf(calls, tx)
+  try {
+    const { taken } = await takeTogether(asked)
+    const adjusted = new Map(
+      [...taken].map(([row, decision]) => [
+        row,
+        { outcome: { call: row, decision, place: 0 }, reporting: row.reporting },
+      ]),
+    )
+    const rows = asked.charges.map((charge) => found(asked.rowOf, charge))
+    return calls.map(({ checker, call }) => {
+      const { reporting } = checker.config
+      if (!isRequest(call)) return { outcome: unlimitedOutcome(call, checker.clockMs()), reporting }
+      return found(adjusted, rows.shift() as RowRequest)
+    })
+  } finally {
+    followUpAll(calls)
+  }
+}
+
+/** What calls ask of which rows, and where. */
+interface AskedTogether {
+  readonly calls: readonly LimiterCall[]
+  readonly checkers: readonly Checker[]
+  readonly joined: Connection | undefined
+  readonly charges: readonly Charge[]
+  readonly rowOf: ReadonlyMap<Charge, RowRequest>
+}
+
+function askedOf(calls: readonly LimiterCall[], tx: Database | undefined): AskedTogether {
+  const { checkers, joined } = together(calls, tx)
+  const charges = chargesOf(calls)
+  return { calls, checkers, joined, charges, rowOf: addUp(charges) }
+}
+
+/** The calls that the database decides. */
+export function chargesOf(calls: readonly LimiterCall[]): Charge[] {
+  return calls.flatMap(({ checker, call }) => (isRequest(call) ? [{ checker, request: call }] : []))
+}
+
+function takeTogether({ calls, checkers, joined, rowOf }: AskedTogether): Promise<Decisions> {
+  const rows = [...new Set(rowOf.values())]
+  if (joined) return takeAllOrNone(joined, rows, 'as the session')
+  return decideAlone(checkers, rows, takeAllOrNone, () => followUpAll(calls))
 }
 
 /** The limiters of calls that are decided in one transaction, and the transaction that they join. */
@@ -141,8 +194,7 @@ function commitTogether(commits: readonly Commit[]): Commit {
 
 /** The answers to the charges, in their order. */
 function answersOf(
-  charges: readonly Charge[],
-  rowOf: ReadonlyMap<Charge, RowRequest>,
+  { charges, rowOf }: Pick<AskedTogether, 'charges' | 'rowOf'>,
   { looks, taken }: Decisions,
 ): Answered[] {
   // Of calls that are added up, the first one tells which thresholds were crossed and which period has ended.

@@ -5,8 +5,8 @@ import type { Call } from '../runtime/call.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
-import { combined, decideAll, type LimiterCall } from './limit-all.ts'
-import type { Allowed, Denied, Granted, LimitAllResult } from './results.ts'
+import type { LimiterCall } from './limit-all.ts'
+import type { Allowed, Denied, Granted } from './results.ts'
 import { checkActual, type Estimate, rowsOf, settle } from './settlement.ts'
 import { readToken, tokenOf } from './token.ts'
 
@@ -44,17 +44,6 @@ export type Reserved = (Allowed & Reservation) | Denied
 
 /** The answer of `Ratelimit.reserve` with `atLeast`. */
 export type ReservedPart = (Allowed & Granted & Reservation) | Denied
-
-/** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
-export type ReservedAll<Request> = LimitAllResult<Request> & {
-  /**
-   * Gives everything back to the windows that paid, each limit by a statement of its own. If it throws, it may
-   * be called again, for what was not given back. Does nothing after a denial.
-   *
-   * @throws RatelimitError what {@link Reservation.release} throws.
-   */
-  release(): Promise<void>
-}
 
 /** Charges the call's rate, to be settled. */
 export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx']): Promise<Reserved> {
@@ -107,34 +96,15 @@ export async function settleToken(
     !limiter.stored || rows === '' || rows === rowsOf(limiter),
     'The reservation was charged under another algorithm. Settle it with a limiter of that one.',
   )
-  return settle(checker, estimate, rows === '' ? unlimited() : limiter, actual, { ...options, limiter })
+  const paidLimiter = rows === '' ? unlimited() : limiter
+  return settle(checker, { estimate, paidLimiter, actual }, { ...options, limiter })
 }
 
-/** Charges the rates of all calls or none, to be given back together. */
-export async function reserveAll<Request>(
-  requests: readonly Request[],
-  calls: readonly LimiterCall[],
-  tx: CallOptions['tx'],
-): Promise<ReservedAll<Request>> {
-  for (const { call } of calls) checkReserved(call)
-  const estimates = calls.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
-  const answered = await decideAll(estimates, tx)
-  const answer = combined(requests, answered)
-  const charged = answer.success ? calls : []
-  let unsettled = charged.map((call, place) => reservationOf(call, answered[place] as Answered))
-  const release = async () => {
-    const settled = await Promise.allSettled(unsettled.map((reservation) => reservation.release()))
-    unsettled = unsettled.filter((_, place) => settled[place]?.status === 'rejected')
-    for (const outcome of settled) if (outcome.status === 'rejected') throw outcome.reason
-  }
-  return { ...answer, release }
-}
-
-function estimateOf(call: Call): Call {
+export function estimateOf(call: Call): Call {
   return { ...call, reserved: call.rate }
 }
 
-function checkReserved({ rate }: Call): void {
+export function checkReserved({ rate }: Call): void {
   if (rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
 }
 
@@ -148,7 +118,7 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered): Sett
     checkActual(actual)
     isSettled = true
     try {
-      return await settle(checker, estimate, call.limiter, actual, options)
+      return await settle(checker, { estimate, paidLimiter: call.limiter, actual }, options)
     } catch (error) {
       isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
       throw error
@@ -157,7 +127,7 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered): Sett
   return { commit, release: (options) => commit(0, options) }
 }
 
-function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): Estimate {
+export function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): Estimate {
   const passed = answer.success && answer.wouldDeny
   const how = passed ? 'passed' : answer.degraded ? 'degraded' : 'charged'
   return { key, paid, how, limit: limiter.limit }

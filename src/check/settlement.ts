@@ -32,35 +32,37 @@ export function checkActual(actual: number): void {
   }
 }
 
-/** Settles the actual cost of an estimate that rows of the paid limiter's algorithm were charged. */
-export async function settle(
-  checker: Checker,
-  estimate: Estimate,
-  paidLimiter: Limiter,
-  actual: number,
-  options: CallOptions,
-): Promise<Allowed> {
-  const { paid, how } = estimate
-  const { reporting } = checker.config
+/** An estimate that rows of the paid limiter's algorithm were charged, and what it has cost. */
+export interface Settled {
+  readonly estimate: Estimate
+  readonly paidLimiter: Limiter
+  readonly actual: number
+}
+
+/** Settles the actual cost. */
+export async function settle(checker: Checker, settled: Settled, options: CallOptions): Promise<Allowed> {
+  const settlement = settlementOf(checker, settled, options)
+  const outcome = await checker.decide(settlement, options.tx)
+  return settledAnswer(outcome, settled, checker.config.reporting)
+}
+
+/** The answer of the call that has settled an estimate. */
+export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Reporting): Allowed {
+  const answer = allowanceOf(outcome, reporting)
+  return settled.estimate.how === 'charged' ? withKept(answer, outcome, settled, reporting) : answer
+}
+
+/** The call that charges what is missing, or gives the rest back to the window that paid. */
+export function settlementOf(
+  { config }: Checker,
+  { estimate: { key, paid, how }, paidLimiter, actual }: Settled,
+  { limiter = paidLimiter }: CallOptions,
+): Call {
   const unpaid = actual - paid.rate
   // A dry run never charges a call that it would have denied. What may not have been charged is not given back.
   const difference = how === 'passed' || (how === 'degraded' && unpaid < 0) ? 0 : unpaid
   const isCharged = how === 'charged'
   const missing = { ...paid, rate: difference, reserved: isCharged ? -paid.rate : 0 }
-  const settlement = settlementOf(checker, estimate.key, paidLimiter, missing, options)
-  const outcome = await checker.decide(settlement, options.tx)
-  const settled = allowanceOf(outcome, reporting)
-  return isCharged ? withKept(settled, outcome, { estimate, paidLimiter, actual }, reporting) : settled
-}
-
-/** The call that charges what is missing, or gives the rest back to the window that paid. */
-function settlementOf(
-  { config }: Checker,
-  key: string,
-  paidLimiter: Limiter,
-  missing: Payment & Pick<Call, 'reserved'>,
-  { limiter = paidLimiter }: CallOptions,
-): Call {
   // Rows of another algorithm have not paid, so they give nothing back.
   const isPayer = limiter.stored && paidLimiter.stored && rowsOf(limiter) === rowsOf(paidLimiter)
   const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate
@@ -71,13 +73,6 @@ function settlementOf(
   }
   // The row says what is reserved, so it changes even if the estimate was right.
   return reservedIn(settlement) < 0 ? { ...settlement, purpose: 'adjust' } : settlement
-}
-
-/** An estimate that is settled. */
-interface Settled {
-  readonly estimate: Estimate
-  readonly paidLimiter: Limiter
-  readonly actual: number
 }
 
 /**

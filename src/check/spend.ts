@@ -1,11 +1,11 @@
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, purposeOf } from '../validate.ts'
-import { addUp, type Charge, type RowRequest } from './add-up.ts'
-import { type Decisions, found, lockAndLook, takeAllOrNone, takeFrom } from './all-or-nothing.ts'
+import { addUp, type RowRequest } from './add-up.ts'
+import { type Decisions, found, lockAndLook, type takeAllOrNone, takeFrom } from './all-or-nothing.ts'
 import { answerOf, type Outcome, type Payment, paymentOf } from './answer.ts'
 import { isRequest, unlimitedOutcome } from './checker.ts'
-import { decideAlone, followUpAll, type LimiterCall, together } from './limit-all.ts'
+import { adjustAll, chargesOf, decideAlone, followUpAll, type LimiterCall, together } from './limit-all.ts'
 import type { LimitResult } from './results.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
 
@@ -38,7 +38,7 @@ export async function spend(
   const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
   checkOption(isEnforced, 'spend needs limits that are enforced, not a dryRun.')
   const { checkers, home, joined } = together(calls, tx)
-  const charges = calls.flatMap(({ checker, call }) => (isRequest(call) ? [{ checker, request: call }] : []))
+  const charges = chargesOf(calls)
   const rowOf = addUp(charges)
   const rows = [...new Set(rowOf.values())]
   checkOption(rows.length === charges.length, 'Two of the requests are for one row.')
@@ -135,19 +135,10 @@ async function giveBack(
   paid: readonly Payment[],
   tx: Database | undefined,
 ): Promise<void> {
-  const charges = calls.flatMap(({ checker, call }, place): Charge[] => {
+  const refunds = calls.flatMap(({ checker, call }, place): LimiterCall[] => {
     const { rate, windowStart } = paid[place] as Payment
-    if (!isRequest(call) || rate === 0) return []
-    return [{ checker, request: { ...call, rate: -rate, purpose: 'adjust', paidWindowStart: windowStart } }]
+    if (rate === 0) return []
+    return [{ checker, call: { ...call, rate: -rate, purpose: 'adjust', paidWindowStart: windowStart } }]
   })
-  const rows = [...new Set(addUp(charges).values())]
-  if (rows.length === 0) return
-  const { checkers, joined } = together(calls, tx)
-  const followUp = () => followUpAll(charges.map(({ checker, request }) => ({ checker, call: request })))
-  try {
-    if (joined) await takeAllOrNone(joined, rows, 'as the session')
-    else await decideAlone(checkers, rows, takeAllOrNone, followUp)
-  } finally {
-    followUp()
-  }
+  await adjustAll(refunds, tx)
 }

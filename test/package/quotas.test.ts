@@ -546,6 +546,24 @@ describe('the cookbook', () => {
     ])
   })
 
+  test('tokens and cents, settled together', async () => {
+    const { summarise, monthlyTokens, cents } = await block<{
+      summarise(org: string, run: () => Promise<{ tokens: number; cost: number }>): Promise<void>
+      monthlyTokens: Ratelimit
+      cents: Ratelimit
+    }>('Tokens and cents, settled together')
+    const used = () =>
+      Promise.all([monthlyTokens, cents].map(async (limit) => (await limit.getRemaining('org')).used))
+    const run = async () => ({ tokens: 5000, cost: 9 })
+    await expect(summarise('org', run)).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect(await used()).toEqual([0, 0])
+    await cents.grant('org', 30)
+    await summarise('org', run)
+    expect(await used()).toEqual([5000, 9])
+    await expect(summarise('org', () => Promise.reject(ROLLBACK))).rejects.toBe(ROLLBACK)
+    expect(await used()).toEqual([5000, 9])
+  })
+
   test('failed logins, outside the transaction', async () => {
     const { logIn, failures } = await block<{
       logIn(email: string, password: string): Promise<void>

@@ -265,12 +265,52 @@ describe.each([
     expect(await rows(`${way} look`)).toMatchObject([{ key: 'takes', count: expect.anything() }])
   })
 
+  test('what is forced goes into debt, or is not charged if another is denied', async () => {
+    const requests = four(`${way} forced`).map((request) => ({ ...request, rate: 3, force: true }))
+    const [second, month, minute, other] = requests
+    if (!second || !month || !minute || !other) throw new Error('no requests')
+    for (const used of [3, 6]) {
+      expect(await limitAll(requests)).toMatchObject({ success: true, denied: [], retryAfter: 0 })
+      for (const { ratelimit, key } of requests) {
+        expect(await ratelimit.getRemaining(key)).toMatchObject({ used })
+      }
+    }
+    const before = await rows(`${way} forced`)
+    const denying = { ...minute, force: false }
+    expect(await limitAll([second, denying, month, other])).toMatchObject({
+      ...{ success: false, denied: [denying] },
+      results: [{ success: true, remaining: 4 }, { success: false }, { remaining: 14 }, { remaining: 0 }],
+    })
+    expect(await rows(`${way} forced`)).toEqual(before)
+    const after = [minute, { ...minute, key: 'fits', force: false }]
+    expect(await limitAll(after)).toMatchObject({ success: true })
+    expect(await minute.ratelimit.getRemaining('ip')).toMatchObject({ used: 9 })
+  })
+
   test("a call's own limit", async () => {
     const limit = limitOf(`${way} plan`, Ratelimit.fixedWindow(5, '1m'))
     const limiter = Ratelimit.fixedWindow(100, '1m')
     const { results } = await limitAll([{ ratelimit: limit, key: 'key', rate: 50, limiter }])
     expect(results).toMatchObject([{ success: true, limit: 100, remaining: 50 }])
   })
+})
+
+test('what reserveAll has charged is settled by its costs, in a transaction too', async () => {
+  const requests = four('settled')
+  const usedNow = () =>
+    Promise.all(requests.map(async ({ ratelimit, key }) => (await ratelimit.getRemaining(key)).used))
+  const [one, other] = [await Ratelimit.reserveAll(requests), await Ratelimit.reserveAll(requests)]
+  if (!one.success || !other.success) throw new Error('denied')
+  expect(await usedNow()).toEqual([2, 10, 2, 2])
+  await one.commit([4, 0, 1, 9])
+  expect(await usedNow()).toEqual([5, 5, 2, 10])
+  const undo = new Error('undo')
+  const undone = database.db.transaction(async (tx) => {
+    expect(await other.release({ tx })).toMatchObject([{ remaining: 6 }, { remaining: 20 }, {}, {}])
+    throw undo
+  })
+  await expect(undone).rejects.toBe(undo)
+  expect(await usedNow()).toEqual([5, 5, 2, 10])
 })
 
 test('a look and a refund are never denied, even of a limit that is exceeded', async () => {

@@ -1,0 +1,110 @@
+import type { CallOptions } from '../config.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOption, checkRate } from '../validate.ts'
+import { allowanceOf } from './answer.ts'
+import type { Answered } from './degrading.ts'
+import { type Adjusted, adjustAll, combined, decideAll, type LimiterCall } from './limit-all.ts'
+import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
+import type { Allowed, LimitAllResult } from './results.ts'
+import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
+
+/** Estimates that are charged together, and wait for the costs that they stand for. */
+export interface Reservations {
+  /**
+   * Settles the actual costs, all or none: in the order of the requests, and in one transaction, its own or
+   * `tx`. What an estimate lacks is charged, into debt if necessary; the rest of a high estimate is given back
+   * to the window that paid. Estimates for one row are settled by their sums. It is never denied.
+   *
+   * It throws during an outage whatever `onError` says, so that no cost is lost.
+   *
+   * @returns The answer of each limit, in the order of the requests.
+   * @throws RatelimitError before any SQL `INVALID_OPTION` for another number of costs, `INVALID_RATE`,
+   * `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again after an error that says
+   * that nothing was charged. It cannot see a rollback of `tx`: another call is then refused.
+   */
+  commit(actuals: readonly number[], options?: Pick<CallOptions, 'tx'>): Promise<readonly Allowed[]>
+  /** Gives all of it back: the same as `commit` with a 0 for each. */
+  release(options?: Pick<CallOptions, 'tx'>): Promise<readonly Allowed[]>
+}
+
+/** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
+export type ReservedAll<Request> =
+  | (LimitAllResult<Request> & { readonly success: true } & Reservations)
+  | (LimitAllResult<Request> & { readonly success: false })
+
+/** Charges the rates of all calls or none, to be settled together. */
+export async function reserveAll<Request>(
+  requests: readonly Request[],
+  calls: readonly LimiterCall[],
+  tx: CallOptions['tx'],
+): Promise<ReservedAll<Request>> {
+  for (const { call } of calls) checkReserved(call)
+  const estimates = calls.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
+  const answered = await decideAll(estimates, tx)
+  const { success, ...answer } = combined(requests, answered)
+  return success ? { ...answer, success, ...reservationsOf(calls, answered) } : { ...answer, success }
+}
+
+function reservationsOf(calls: readonly LimiterCall[], answered: readonly Answered[]): Reservations {
+  let isSettled = false
+  const commit: Reservations['commit'] = async (actuals, { tx } = {}) => {
+    if (isSettled) {
+      throw new RatelimitError('ALREADY_SETTLED', 'The reservations were committed or released before.')
+    }
+    checkActuals(calls, actuals)
+    isSettled = true
+    try {
+      return await settleAll(calls, answered, actuals, tx)
+    } catch (error) {
+      isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
+      throw error
+    }
+  }
+  return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
+}
+
+function checkActuals(calls: readonly LimiterCall[], actuals: readonly number[]): void {
+  checkOption(
+    Array.isArray(actuals) && actuals.length === calls.length,
+    'commit takes as many costs as were reserved, in the order of the requests.',
+  )
+  for (const [place, { call }] of calls.entries()) {
+    const actual = actuals[place] as number
+    checkActual(actual)
+    checkRate(actual, call.limiter)
+  }
+}
+
+async function settleAll(
+  calls: readonly LimiterCall[],
+  answered: readonly Answered[],
+  actuals: readonly number[],
+  tx: CallOptions['tx'],
+): Promise<Allowed[]> {
+  const costs = calls.map(({ call }, place): Settled => {
+    const estimate = chargedBy(call, answered[place] as Answered)
+    return { estimate, paidLimiter: call.limiter, actual: actuals[place] as number }
+  })
+  const settlements = calls.map(({ checker }, place) => ({
+    ...{ checker, call: settlementOf(checker, costs[place] as Settled, {}) },
+  }))
+  const adjusted = await adjustAll(settlements, tx)
+  return costs.map((cost, place) => {
+    const own = adjusted[place] as Adjusted
+    const ofRow = costs.filter((_, other) => adjusted[other] === own)
+    const { outcome, reporting } = own
+    if (ofRow[0] === cost) return settledAnswer(outcome, sumOf(ofRow), reporting)
+    // The first one for a row has told what was crossed, and which period has ended.
+    const decision = { ...outcome.decision, ended: undefined }
+    return allowanceOf({ ...outcome, decision }, { ...reporting, thresholds: [] })
+  })
+}
+
+/** The costs of estimates for one row, as those of one. */
+function sumOf(costs: readonly Settled[]): Settled {
+  const [first] = costs as [Settled]
+  const { paid } = first.estimate
+  const rate = costs.reduce((sum, { estimate }) => sum + estimate.paid.rate, 0)
+  const actual = costs.reduce((sum, each) => sum + each.actual, 0)
+  return { ...first, actual, estimate: { ...first.estimate, paid: { ...paid, rate } } }
+}
