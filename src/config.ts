@@ -172,7 +172,9 @@ export type RatelimitConfig = CommonConfig &
 export interface CallOptions {
   /** A transaction of yours to join: the call commits or rolls back with it. Default: the limiter's `db`. */
   readonly tx?: Database | undefined
-  /** Another limit for this call: a customer's plan. Default: the limiter's. */
+  /**
+   * Another limit for this call: a customer's plan. A balance takes no other algorithm. Default: the limiter's.
+   */
   readonly limiter?: Limiter | undefined
 }
 

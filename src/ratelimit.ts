@@ -82,9 +82,9 @@ export class Ratelimit {
    * With `tx` it joins your transaction: the row stays locked until that ends, and a rollback undoes the
    * charge.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_OPTION`, `INVALID_CLOCK` before any SQL;
-   * from the database `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`, `SERIALIZATION_FAILURE`,
-   * `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`
+   * before any SQL; from the database `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`,
+   * `SERIALIZATION_FAILURE`, `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
    *
    * @example
    * ```ts

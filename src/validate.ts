@@ -95,12 +95,16 @@ function isFrom1To(max: number, value: number): boolean {
 /**
  * The call that the options ask for, of the limiter that they name or of the given one.
  *
- * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_RATE`
+ * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
 export function callOf(prefix: string, own: Limiter, key: string, options: LimitOptions): Call {
   const { rate = 1, limiter = own, force = false, atLeast = null } = options
   checkKey(key, prefix)
   checkLimiter(limiter)
+  // A call of another algorithm would begin the row anew, and what was paid for would be lost.
+  if (limiter.stored && isBalance(limiter) !== isBalance(own)) {
+    throw new RatelimitError('INVALID_LIMIT', 'A balance takes no other algorithm.')
+  }
   checkRate(rate, limiter)
   if (atLeast !== null) checkAtLeast(atLeast, rate, limiter, force)
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
@@ -191,6 +195,11 @@ export function checkLimiter(limiter: Limiter): void {
     limiter?.algorithm !== undefined,
     'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
   )
+}
+
+/** Whether it is prepaid: there is what was granted, and nothing comes back by itself. */
+export function isBalance({ algorithm }: Limiter): boolean {
+  return algorithm.numbers.grant !== undefined
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

@@ -65,6 +65,9 @@ const BALANCE: StoredLimiter = {
  * Prepaid credits, in whole units: `Ratelimit.grant` adds some, calls take them, and nothing comes back by
  * itself. A key without a grant has none. Rows never expire.
  *
+ * Its calls refuse a `limiter` of another algorithm with `INVALID_LIMIT`, because the credits would be lost.
+ * Give it a prefix of its own.
+ *
  * In answers `limit` is what was granted in all, `remaining` what is left of it. `reset` is `Infinity` once
  * something is used, and so is `retryAfter` of a denial.
  *

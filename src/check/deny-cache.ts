@@ -5,6 +5,7 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { type Decision, isSure, type Namespace, neededBy, type Request } from '../runtime/call.ts'
+import { isBalance } from '../validate.ts'
 import { afterCalls, remainingOf } from './answer.ts'
 import { type Denials, living, type Sent } from './denials.ts'
 
@@ -62,7 +63,7 @@ export class DenyCache implements Denials {
     if (purpose === 'look') return
     this.#denials.delete(key)
     // Another process may grant more at any time, and nothing else ends the denial.
-    if (limiter.algorithm.numbers.grant) return
+    if (isBalance(limiter)) return
     const granted = isSure(purpose) || place < decision.granted
     if (granted || sent.at <= this.#forgotAt) return
     const snapshot = afterCalls({ call, decision }, decision.granted)

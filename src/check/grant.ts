@@ -1,17 +1,14 @@
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
-import { checkOption } from '../validate.ts'
+import { checkOption, isBalance } from '../validate.ts'
 import { afterCalls, usageOf } from './answer.ts'
 import type { Checker } from './checker.ts'
 import type { Usage } from './results.ts'
 
 /** Adds the call's rate to a balance. It throws during an outage whatever `onError` says. */
 export async function grant(checker: Checker, call: Call, tx: Database | undefined): Promise<Usage> {
-  checkOption(
-    call.limiter.algorithm.numbers.grant !== undefined,
-    'grant needs a limiter of Ratelimit.balance.',
-  )
+  checkOption(isBalance(call.limiter), 'grant needs a limiter of Ratelimit.balance.')
   if (call.rate <= 0) throw new RatelimitError('INVALID_RATE', 'What is granted is a whole number above 0.')
   const outcome = await checker.decide({ ...call, purpose: 'grant' }, tx)
   return usageOf(call.limiter, afterCalls(outcome, outcome.place + 1))

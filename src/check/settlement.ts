@@ -67,7 +67,7 @@ export function settlementOf(
   const isPayer = limiter.stored && paidLimiter.stored && rowsOf(limiter) === rowsOf(paidLimiter)
   const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate
   const settlement: Call = {
-    ...callOf(config.namespace.prefix, paidLimiter, key, { rate, limiter, force: true }),
+    ...callOf(config.namespace.prefix, config.limiter, key, { rate, limiter, force: true }),
     paidWindowStart: missing.windowStart,
     reserved: isPayer ? missing.reserved : 0,
   }

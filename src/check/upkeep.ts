@@ -8,14 +8,14 @@ import { Sweeper } from '../runtime/sweep.ts'
 import { removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
 import { MAX_SWEPT } from '../statements/sweep.ts'
-import { checkOption } from '../validate.ts'
+import { checkOption, isBalance } from '../validate.ts'
 import { beside, type Stage } from './beside.ts'
 import { type Checker, isRequest } from './checker.ts'
 
 /** Makes the key's limit full again. */
 export async function reset(checker: Checker, call: Call, tx: Database | undefined): Promise<void> {
   checkOption(
-    call.limiter.algorithm.numbers.grant === undefined,
+    !isBalance(checker.config.limiter),
     'A balance cannot be reset: that would take away what was paid for, or give back what was used.',
   )
   const { table, namespace } = checker.config

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
+import { examples } from '../support/limits.ts'
 import { isTake, watch } from '../support/watch.ts'
 
 const database = useDatabase()
@@ -260,6 +261,21 @@ describe('a large count', () => {
     expect(await ratelimit.limit('key', { rate: most })).toMatchObject({ success: false, remaining: 1 })
     expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 0 })
   })
+})
+
+test('a balance refuses a limiter of another algorithm, and keeps its credits', async () => {
+  const options = { ...quiet, db: database.db, prefix: 'refusing', durable: true }
+  const credits = new Ratelimit({ ...options, limiter: Ratelimit.balance() })
+  await credits.grant('key', 10)
+  for (const { of } of examples) {
+    const { limiter } = of(5, '1h')
+    const one = { ratelimit: credits, key: 'key', limiter }
+    const calls = [credits.limit('key', { limiter }), Ratelimit.limitAll([one])]
+    for (const call of calls) await expect(call).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
+    await expect(credits.resetUsedTokens('key', { limiter })).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
+  }
+  expect(await credits.limit('key', { limiter: Ratelimit.unlimited() })).toMatchObject({ success: true })
+  expect(await credits.getRemaining('key')).toMatchObject({ limit: 10, remaining: 10 })
 })
 
 test('it takes what there is, and a balance has what was granted', async () => {

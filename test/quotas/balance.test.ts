@@ -1,11 +1,11 @@
 import { sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import fc from 'fast-check'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { Ratelimit, rateLimitEphemeral, remainingOf, resetOf, usage, usedOf } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
+import { kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const YEARS_MS = 50 * 365 * 86_400_000
@@ -146,6 +146,67 @@ test('a reset is refused, and so is a grant to another limit, before any SQL', a
     await expect(quota.grant('key', amount)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   }
   expect(statements).toEqual([])
+})
+
+describe('a limiter of another algorithm', () => {
+  const others = kinds.map(({ name, limiter }) => [name, limiter] as const)
+  const refusal = { code: 'INVALID_LIMIT' }
+
+  test.each(others)('is refused before any SQL, and the credits stay: %s', async (_, limiter) => {
+    const { db, statements } = watch(database.db)
+    const { quota } = quotaOn(database, Ratelimit.balance(), { db })
+    await quota.grant('key', 10)
+    statements.length = 0
+    const one = { ratelimit: quota, key: 'key', limiter }
+    for (const refused of [
+      quota.limit('key', { limiter }),
+      quota.limit('key', { limiter, rate: -1 }),
+      quota.limit('key', { limiter, force: true }),
+      quota.reserve('key', { limiter }),
+      quota.getRemaining('key', { limiter }),
+      quota.getRemainingAll(['key'], { limiter }),
+      quota.blockUntilReady('key', 0, { limiter }),
+      quota.resetUsedTokens('key', { limiter }),
+      quota.grant('key', 5, { limiter }),
+      Ratelimit.limitAll([one]),
+      Ratelimit.reserveAll([one]),
+      Ratelimit.spend([one], { rate: 1 }),
+    ]) {
+      await expect(refused).rejects.toMatchObject(refusal)
+    }
+    expect(statements).toEqual([])
+    expect(await quota.getRemaining('key')).toMatchObject({ remaining: 10 })
+  })
+
+  test.each([...others, ['unlimited', Ratelimit.unlimited()] as const])(
+    'takes no balance for a call: %s',
+    async (_, own) => {
+      const { quota } = quotaOn(database, own)
+      const limiter = Ratelimit.balance()
+      await expect(quota.limit('key', { limiter })).rejects.toMatchObject(refusal)
+      await expect(quota.grant('key', 5, { limiter })).rejects.toMatchObject(refusal)
+    },
+  )
+
+  test('cannot settle a reservation of credits', async () => {
+    const { quota } = await granted(10)
+    const reserved = await quota.reserve('key', { rate: 4 })
+    if (!reserved.success) throw new Error('denied')
+    const { 'fixed window': limiter } = TEN
+    await expect(reserved.commit(6, { limiter })).rejects.toMatchObject(refusal)
+    expect(await reserved.commit(6)).toMatchObject({ remaining: 4 })
+  })
+
+  test('without a limit is a plan that leaves the credits alone', async () => {
+    const { quota } = await granted(10)
+    const limiter = Ratelimit.unlimited()
+    const reserved = await quota.reserve('key', { rate: 40, limiter })
+    if (!reserved.success) throw new Error('denied')
+    await expect(quota.resetUsedTokens('key', { limiter })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 0, remaining: 10 })
+    // The plan has ended meanwhile.
+    expect(await reserved.commit(43, { limiter: Ratelimit.balance() })).toMatchObject({ remaining: 7 })
+  })
 })
 
 test('any sequence of calls keeps the books', async () => {
