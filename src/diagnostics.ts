@@ -9,7 +9,7 @@ export interface DecisionMessage {
   readonly prefix: string
   /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
-  /** What the call asked for. */
+  /** What the call asked for. Of `spend` what this limit gave, and after a denial the whole rate. */
   readonly rate: number
   /** Whether it was allowed. */
   readonly success: boolean

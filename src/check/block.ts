@@ -21,7 +21,7 @@ export async function blockUntilReady(
   checkOption(!checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
   const { watch } = await import('./watch.ts')
   const answered = answerInTime(checker, call, timeoutMs, signal)
-  return watch([checker.watched(call, undefined)], answered, (answer) => [answer])
+  return watch([checker.watched(call, undefined)], answered, (answer) => [{ answer }])
 }
 
 async function answerInTime(

@@ -82,7 +82,7 @@ export class Checker {
 
   async #answerWatched(call: Call, tx: Database | undefined): Promise<Answered> {
     const { watch } = await import('./watch.ts')
-    return watch([this.watched(call, tx)], this.#answer(call, tx), ({ answer }) => [answer])
+    return watch([this.watched(call, tx)], this.#answer(call, tx), (answered) => [answered])
   }
 
   /** The call, as those who watch see it. */

@@ -32,7 +32,7 @@ export async function decideAll(
 ): Promise<Answered[]> {
   const { watch } = await import('./watch.ts')
   const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
-  return watch(watched, answerTogether(calls, tx), (all) => all.map(({ answer }) => answer))
+  return watch(watched, answerTogether(calls, tx), (answered) => answered)
 }
 
 async function answerTogether(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {

@@ -8,6 +8,7 @@ import { isRequest, unlimitedOutcome } from './checker.ts'
 import { adjustAll, chargesOf, decideAlone, followUpAll, type LimiterCall, together } from './limit-all.ts'
 import type { LimitResult } from './results.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
+import { type Told, watch } from './watch.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {
@@ -30,6 +31,25 @@ export interface Spent {
 
 /** Takes one rate from several limits, the first first, or takes nothing. */
 export async function spend(
+  calls: readonly LimiterCall[],
+  rate: number,
+  tx: Database | undefined,
+): Promise<Spent> {
+  const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
+  return watch(watched, spendFrom(calls, rate, tx), toldOf)
+}
+
+/** What each limit gave of the rate; or that all of them denied it, as none does by itself. */
+function toldOf({ success, granted, results, retryAfter }: Spent): Told[] {
+  return results.map((answer, place) => {
+    const { limit, remaining, reset } = answer
+    return success
+      ? { answer, rate: granted[place] }
+      : { answer: { success, limit, remaining, reset, retryAfter } }
+  })
+}
+
+async function spendFrom(
   calls: readonly LimiterCall[],
   rate: number,
   tx: Database | undefined,

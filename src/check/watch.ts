@@ -11,19 +11,26 @@ export interface Watched {
   readonly joined: boolean
 }
 
+/** What is told of an answer. */
+export interface Told {
+  readonly answer: LimitResult
+  /** Default: what the call asked for. */
+  readonly rate?: number | undefined
+}
+
 /** Tells those who listen how calls were decided, or that they failed. */
 export async function watch<T>(
   calls: readonly Watched[],
   answered: Promise<T>,
-  answersOf: (answered: T) => readonly LimitResult[],
+  toldOf: (answered: T) => readonly Told[],
 ): Promise<T> {
   const startedAt = performance.now()
   try {
     const found = await answered
     const durationMs = performance.now() - startedAt
-    for (const [place, answer] of answersOf(found).entries()) {
+    for (const [place, told] of toldOf(found).entries()) {
       const each = calls[place]
-      if (each) tell(each, answer, durationMs)
+      if (each) tell(each, told, durationMs)
     }
     return found
   } catch (error) {
@@ -32,11 +39,15 @@ export async function watch<T>(
   }
 }
 
-function tell({ prefix, call, joined }: Watched, answer: LimitResult, durationMs: number): void {
+function tell(
+  { prefix, call, joined }: Watched,
+  { answer, rate = call.rate }: Told,
+  durationMs: number,
+): void {
   const { success, limit, remaining, retryAfter, degraded = false } = answer
   const wouldDeny = answer.success && answer.wouldDeny !== undefined
   channels.decision?.publish({
-    ...{ prefix, key: call.key, rate: call.rate, success, limit, remaining, retryAfter },
+    ...{ prefix, key: call.key, rate, success, limit, remaining, retryAfter },
     ...{ degraded, wouldDeny, joined, durationMs },
   })
 }

@@ -73,6 +73,41 @@ test('each decision is told, with what the answer says', async () => {
   for (const { durationMs } of decisions) expect(durationMs).toBeGreaterThan(0)
 })
 
+test('spend tells what each limit gave, or that all deny', async () => {
+  const decisions = messagesOn<DecisionMessage>('decision', 'month')
+  const [prepaid, errors] = [
+    messagesOn<DecisionMessage>('decision', 'prepaid'),
+    messagesOn<ErrorMessage>('error', 'prepaid'),
+  ]
+  const month = limitNamed('month')
+  const config = { db: database.db, limiter: Ratelimit.balance(), prefix: 'prepaid', cleanupProbability: 0 }
+  const credits = new Ratelimit(config)
+  await credits.grant('a', 10)
+  const requests = [month, credits].map((ratelimit) => ({ ratelimit, key: 'a' }))
+  await Ratelimit.spend(requests, { rate: 5 })
+  await Ratelimit.spend(requests, { rate: 8 })
+  const spent = await database.db.transaction((tx) => Ratelimit.spend(requests, { rate: 1, tx }))
+  await spent.release()
+  await errorOf(() => Ratelimit.spend(requests, { rate: 0 }))
+
+  const common = { key: 'a', degraded: false, wouldDeny: false, joined: false }
+  const denied = { ...common, rate: 8, success: false }
+  expect(decisions).toMatchObject([
+    { ...common, rate: 2, success: true, limit: 2, remaining: 0, retryAfter: 0 },
+    { ...denied, limit: 2, remaining: 0 },
+    { ...common, rate: 0, success: true, joined: true },
+  ])
+  expect(prepaid).toMatchObject([
+    { ...common, rate: 3, success: true, limit: 10, remaining: 7, retryAfter: 0 },
+    { ...denied, limit: 10, remaining: 7 },
+    { ...common, rate: 1, success: true, remaining: 6, joined: true },
+  ])
+  expect(decisions[1]?.retryAfter).toBeGreaterThan(3_500_000)
+  expect(decisions[1]?.retryAfter).toBe(prepaid[1]?.retryAfter)
+  for (const { durationMs } of [...decisions, ...prepaid]) expect(durationMs).toBeGreaterThan(0)
+  expect(errors).toMatchObject([{ key: 'a', error: { code: 'INVALID_RATE' } }])
+})
+
 test('a dry run tells what it would deny', async () => {
   const decisions = messagesOn<DecisionMessage>('decision', 'dry')
   await limitNamed('dry', { dryRun: true }).limit('a', { rate: 3 })
