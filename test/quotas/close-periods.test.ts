@@ -153,6 +153,28 @@ test('a row of another algorithm, one without a time and one ahead of the clock 
   expect(clock.ms).toBeLessThan(Date.UTC(2036, 0))
 })
 
+test('the row of a balance is neither handed out nor removed, whatever the clock says', async () => {
+  const balance = Ratelimit.balance()
+  const under = quotaOn(database, balance, { keepEnded: true })
+  const { clock, quota, rows } = under
+  for (const key of ['unused', 'used', 'spent', 'debt']) await quota.grant(key, 10)
+  await quota.limit('used', { rate: 4 })
+  await quota.limit('spent', { rate: 10 })
+  await quota.limit('debt', { rate: 25, force: true })
+  await quota.limit('never granted', { rate: 3, force: true })
+  const before = await rows()
+  const plans = [balance, month, TEN['fixed window'], calendarWindow(10, 'day')]
+  for (const years of [0, 1, 100, 7000]) {
+    clock.advance(years * 365 * 86_400_000)
+    for (const plan of plans) expect(await close(under, undefined, { limiterOf: () => plan })).toEqual([])
+    for (const plan of plans.slice(1)) expect(await close(under, plan)).toEqual([])
+    expect(await quota.cleanup()).toBe(0)
+    expect(await new Ratelimit({ ...under.config, keepEnded: false }).cleanup()).toBe(0)
+  }
+  expect(await rows()).toEqual(before)
+  expect(await quota.getRemaining('used')).toMatchObject({ limit: 10, used: 4 })
+})
+
 test('without an injected clock it goes by the time of the database', async () => {
   const { clock, prefix, quota } = quotaOn(database, month)
   await quota.limit('past')
@@ -168,6 +190,7 @@ test.each([
   ['without a plan', { limiter: undefined }],
   ['with two', { limiterOf: () => month }],
   ['with a plan without periods', { limiter: TEN['sliding window'] }],
+  ['with a balance', { limiter: Ratelimit.balance() }],
   ['with no limit at all', { limiter: Ratelimit.unlimited() }],
   ['for none', { limit: 0 }],
   ['for a part', { limit: 1.5 }],
