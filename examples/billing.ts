@@ -1,14 +1,15 @@
-// Simulates a quarter of three organisations and their plans in a few seconds. It prints every period and its
-// invoice, and draws what was used against what was bought.
+// Simulates a quarter of three organisations and their plans in a few seconds, and of one that buys credits on
+// top. It prints every period and its invoice, and draws what was used against what was bought.
 
 import { writeFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
-import { doublePrecision, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
+import { doublePrecision, integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { closePeriods, type EndedPeriod, type Limiter, Ratelimit, tableSql } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
-import { type EChartsOption, init } from 'echarts'
+import { type CreditLook, drawCredits } from './pictures/credits.ts'
+import { drawUsage, type Look } from './pictures/usage.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -32,12 +33,20 @@ const invoices = pgTable('invoices', {
   used: doublePrecision().notNull(),
   billedBy: text('billed_by').notNull(),
 })
+/** The primary key is the payment's own id: each payment is granted once. */
+const payments = pgTable('payments', {
+  id: text().primaryKey(),
+  org: text().notNull(),
+  credits: integer().notNull(),
+  paid: timestamp({ withTimezone: true }).notNull(),
+})
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
 await client.exec(`
   create table mails (org text not null, share double precision not null, queued timestamptz not null);
   create table invoices (org text, start timestamptz, "end" timestamptz not null, used double precision not null,
-    billed_by text not null, primary key (org, start))`)
+    billed_by text not null, primary key (org, start));
+  create table payments (id text primary key, org text not null, credits integer not null, paid timestamptz not null)`)
 const db = drizzle({ client })
 
 const quota = new Ratelimit({
@@ -50,11 +59,23 @@ const quota = new Ratelimit({
   clock: () => new Date(now),
 })
 
-interface Org {
+/** Bought on top of a quota. */
+const credits = new Ratelimit({
+  db,
+  limiter: Ratelimit.balance(),
+  prefix: 'billing-credits',
+  durable: true,
+  clock: () => new Date(now),
+})
+
+interface Customer {
   readonly name: string
   readonly about: string
   readonly timeZone: string
   plan(): Limiter
+}
+
+interface Org extends Customer {
   /** Does the work of some hours. Returns whether it was denied. */
   work(org: Org, busy: number): Promise<boolean>
 }
@@ -83,6 +104,14 @@ const orgs: readonly Org[] = [
     work: (org, busy) => prompt(org, Math.round(9000 * busy)),
   },
 ]
+
+const dahlia: Customer = {
+  name: 'Dahlia',
+  about:
+    'images; 3,000 a month are in the plan, and credits that were bought pay for the rest until they are used',
+  timeZone: 'UTC',
+  plan: () => calendarWindow(3000, 'month'),
+}
 
 /** Charges, bills the last period, and queues the mails for crossed thresholds in one transaction. */
 async function charge(org: Org, rate: number): Promise<boolean> {
@@ -118,6 +147,27 @@ async function prompt(org: Org, tokens: number): Promise<boolean> {
   return false
 }
 
+/** Takes what the month has, and the rest from the credits. Returns what each gave: nothing after a denial. */
+async function render({ name, plan }: Customer, images: number): Promise<readonly number[]> {
+  return db.transaction(async (tx) => {
+    const month = { ratelimit: quota, key: name, limiter: plan() }
+    const spent = await Ratelimit.spend([month, { ratelimit: credits, key: name }], { rate: images, tx })
+    const [ofMonth] = spent.results
+    if (spent.success && ofMonth?.success) await bill(tx, name, ofMonth.ended, 'the next call')
+    return spent.granted
+  })
+}
+
+/** What the payment provider calls, more than once if it is not sure that it was heard. */
+async function paid({ name }: Customer, payment: { id: string; credits: number }): Promise<boolean> {
+  return db.transaction(async (tx) => {
+    const row = { ...payment, org: name, paid: new Date(now) }
+    const inserted = await tx.insert(payments).values(row).onConflictDoNothing().returning()
+    if (inserted.length > 0) await credits.grant(name, payment.credits, { tx })
+    return inserted.length > 0
+  })
+}
+
 async function warn(tx: Pick<typeof db, 'insert'>, { name }: Org, crossed: readonly number[] = []) {
   for (const share of crossed) await tx.insert(mails).values({ org: name, share, queued: new Date(now) })
 }
@@ -135,11 +185,15 @@ async function bill(
 
 /** Bills the periods after which nobody has called. */
 async function closeAll() {
-  const limiterOf = (key: string) => orgs.find(({ name }) => name === key)?.plan() ?? Ratelimit.unlimited()
+  const limiterOf = (key: string) => customerOf(key)?.plan() ?? Ratelimit.unlimited()
   await db.transaction(async (tx) => {
     const closed = await closePeriods(tx, { prefix: quota.prefix, limiterOf, clock: () => new Date(now) })
     for (const { key, ...ended } of closed) await bill(tx, key, ended, 'closePeriods')
   })
+}
+
+function customerOf(key: string): Customer | undefined {
+  return [...orgs, dahlia].find(({ name }) => name === key)
 }
 
 /** The same random numbers in every run. */
@@ -149,32 +203,54 @@ function random(): number {
   return seed / 2_147_483_647
 }
 
-/** What one look found. */
-interface Look {
-  readonly time: number
-  readonly start: number
-  readonly end: number
-  readonly limit: number
-  readonly used: number
-  readonly denied: boolean
+/** Sets the clock to one working hour after the other. Says how busy the day is. */
+function* workingHours(): Generator<number> {
+  for (let day = QUARTER.from; day < QUARTER.to; day += DAY_MS) {
+    for (const hour of [10, 16]) {
+      now = day + hour * HOUR_MS
+      yield [0, 6].includes(new Date(day).getUTCDay()) ? 0.3 : 1
+    }
+  }
+}
+
+async function look({ name, plan }: Customer, denied: boolean): Promise<Look> {
+  const { start = 0, reset, limit, used } = await quota.getRemaining(name, { limiter: plan() })
+  return { time: now, start, end: reset, limit, used, denied }
 }
 
 const looks = new Map<Org, Look[]>(orgs.map((org) => [org, []]))
-for (let day = QUARTER.from; day < QUARTER.to; day += DAY_MS) {
-  const busy = [0, 6].includes(new Date(day).getUTCDay()) ? 0.3 : 1
-  for (const hour of [10, 16]) {
-    now = day + hour * HOUR_MS
-    for (const [org, found] of looks) {
-      const denied = await org.work(org, busy * (0.5 + random()))
-      const { start = 0, reset, limit, used } = await quota.getRemaining(org.name, { limiter: org.plan() })
-      found.push({ time: now, start, end: reset, limit, used, denied })
-    }
+for (const busy of workingHours()) {
+  for (const [org, found] of looks) {
+    const denied = await org.work(org, busy * (0.5 + random()))
+    found.push(await look(org, denied))
   }
+}
+
+const TOP_UPS = [
+  { id: 'payment-1', credits: 1000, at: Date.UTC(2026, 0, 20, 10) },
+  { id: 'payment-2', credits: 2000, at: Date.UTC(2026, 1, 24, 16) },
+]
+const creditLooks: CreditLook[] = []
+for (const busy of workingHours()) {
+  for (const { at, ...payment } of TOP_UPS) {
+    // The payment provider says it twice.
+    if (at === now) for (const _ of [1, 2]) await paid(dahlia, payment)
+  }
+  const granted = await render(dahlia, Math.round(90 * busy * (0.5 + random())))
+  const found = await look(
+    dahlia,
+    granted.every((units) => units === 0),
+  )
+  const before = creditLooks.at(-1)
+  const paidBefore = before?.start === found.start ? before.paidByCredits : 0
+  const { remaining } = await credits.getRemaining(dahlia.name)
+  creditLooks.push({ ...found, paidByCredits: paidBefore + (granted[1] ?? 0), credits: remaining })
 }
 now = Date.UTC(2026, 4, 1)
 await closeAll()
 const queued = await db.select().from(mails).orderBy(mails.queued)
 const billed = await db.select().from(invoices).orderBy(invoices.org, invoices.start)
+const topUps = await db.select().from(payments).orderBy(payments.paid)
 await client.close()
 
 const table = new Table({
@@ -205,135 +281,53 @@ const lines = new Table({
   style: { head: [], border: [] },
 })
 for (const { org, start, end, used, billedBy } of billed) {
-  const found = orgs.find(({ name }) => name === org)
+  const found = customerOf(org)
   if (!found) continue
   lines.push([org, `${local(+start, found)} to ${local(+end, found)}`, used.toLocaleString('en'), billedBy])
 }
 console.log(lines.toString())
-await writeFile(new URL('billing.svg', import.meta.url), picture())
-console.log('\nThe same as a picture: examples/billing.svg')
+const prepaid = new Table({
+  head: [dahlia.name, 'of the month', 'of the credits', 'denied', 'credits left', 'top-ups'],
+  colAligns: ['left', 'right', 'right', 'right', 'right', 'left'],
+  style: { head: [], border: [] },
+})
+for (const [place, found] of creditLooks.entries()) {
+  const { start, end, used, paidByCredits, credits } = found
+  if (creditLooks[place + 1]?.start === start) continue
+  prepaid.push([
+    `${local(start, dahlia)} to ${local(end, dahlia)}`,
+    ...[used, paidByCredits].map((units) => units.toLocaleString('en')),
+    creditLooks.filter((each) => each.start === start && each.denied).length,
+    credits.toLocaleString('en'),
+    topUps
+      .filter(({ paid }) => +paid >= start && +paid < end)
+      .map((each) => `${each.credits.toLocaleString('en')} on ${local(+each.paid, dahlia)}`)
+      .join('\n'),
+  ])
+}
+console.log(prepaid.toString())
+
+const usages = [...looks].map(([org, found]) => ({
+  ...{ name: org.name, about: org.about, looks: found, mails: mailsOf(org).map((mail) => +mail.queued) },
+  local: (time: number) => local(time, org),
+}))
+await writeFile(new URL('billing.svg', import.meta.url), drawUsage(usages, QUARTER.to))
+const creditUsage = {
+  ...{ about: dahlia.about, looks: creditLooks, local: (time: number) => local(time, dahlia) },
+  topUps: topUps.map(({ paid, credits }) => ({ time: +paid, credits })),
+}
+await writeFile(new URL('credits.svg', import.meta.url), drawCredits(creditUsage, QUARTER.to))
+console.log('\nThe same as pictures: examples/billing.svg and examples/credits.svg')
 
 function mailsOf({ name }: Org) {
   return queued.filter(({ org }) => org === name)
 }
 
-function local(time: number, { timeZone }: Org): string {
+function local(time: number, { timeZone }: Customer): string {
   const parts = { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' } as const
   return new Intl.DateTimeFormat('en-GB', { timeZone, ...parts }).format(time)
 }
 
 function percent(share: number): string {
   return `${Math.floor(share * 100)} %`
-}
-
-/** A panel for each organisation, drawn as SVG. */
-function picture(): string {
-  // Readable on white and on black.
-  const ink = '#768089'
-  const size = { width: 960, left: 52, right: 48, top: 124, panel: 128, gap: 88 }
-  const panels = [...looks].map(([org, found], place) => ({
-    ...{ org, found, place, top: size.top + place * (size.panel + size.gap) },
-    starts: [...new Set(found.map(({ start }) => start))],
-    limits: [...new Set(found.map(({ limit }) => limit))],
-  }))
-  const earliest = Math.min(...panels.flatMap(({ starts }) => starts))
-  const compact = new Intl.NumberFormat('en', { notation: 'compact' })
-  const option: EChartsOption = {
-    animation: false,
-    textStyle: { fontFamily: 'system-ui, sans-serif', color: ink },
-    title: [
-      {
-        ...{ text: 'Three organisations and what their plans allow', left: 0, top: 0, padding: [4, 0] },
-        textStyle: { color: ink, fontSize: 18, fontWeight: 600 },
-      },
-      ...panels.map(({ org, top }) => ({
-        ...{ text: org.name, subtext: org.about, left: 0, top: top - 52, padding: 0, itemGap: 5 },
-        textStyle: { color: ink, fontSize: 14, fontWeight: 600 },
-        subtextStyle: { color: ink, fontSize: 12 },
-      })),
-    ],
-    legend: {
-      ...{ left: 0, top: 36, padding: 0, itemGap: 22, itemWidth: 16, itemHeight: 10, selectedMode: false },
-      textStyle: { color: ink, fontSize: 12 },
-      data: [
-        { name: 'used', icon: 'rect' },
-        { name: 'debt', icon: 'rect' },
-        { name: 'quota', icon: 'path://M0 4h7v2h-7z M9 4h7v2h-7z' },
-        { name: 'denied', icon: 'path://M3 0h2v10h-2z M7 0h2v10h-2z M11 0h2v10h-2z' },
-        { name: 'mail queued', icon: 'diamond' },
-      ],
-    },
-    grid: panels.map(({ top }) => ({
-      ...{ left: size.left, right: size.right, top, height: size.panel, outerBoundsMode: 'none' },
-    })),
-    // The time axis has a tick where a period begins, in the organisation's time zone.
-    // The other axis has a tick for each quota.
-    xAxis: panels.map(({ org, starts }, gridIndex) => ({
-      ...{ gridIndex, type: 'time', min: earliest, max: QUARTER.to, splitLine: { show: false } },
-      axisTick: { customValues: starts },
-      axisLabel: { color: ink, customValues: starts, formatter: (time: number) => local(time, org) },
-      axisLine: { lineStyle: { color: ink, opacity: 0.4 } },
-    })),
-    yAxis: panels.map(({ found, limits }, gridIndex) => ({
-      ...{ gridIndex, type: 'value', min: 0, splitLine: { show: false } },
-      max: 1.2 * Math.max(...limits, ...found.map(({ used }) => used)),
-      axisLabel: {
-        color: ink,
-        customValues: [0, ...limits],
-        formatter: (used: number) => compact.format(used),
-      },
-    })),
-    series: panels.flatMap(({ org, found, place }) => {
-      const shown = found.flatMap(drawn)
-      const at = { xAxisIndex: place, yAxisIndex: place, silent: true } as const
-      const line = { ...at, type: 'line', showSymbol: false, lineStyle: { width: 1.5 } } as const
-      const marks = { ...at, type: 'scatter', itemStyle: { opacity: 1 } } as const
-      return [
-        {
-          ...{ ...line, name: 'used', stack: org.name, color: '#2f9e6e', areaStyle: { opacity: 0.25 } },
-          data: shown.map(({ time, used, limit }) => [time, Math.min(used, limit)]),
-        },
-        {
-          ...{ ...line, name: 'debt', stack: org.name, color: '#c8553d', areaStyle: { opacity: 0.8 } },
-          lineStyle: { width: 0 },
-          data: shown.map(({ time, used, limit }) => [time, Math.max(used - limit, 0)]),
-        },
-        {
-          ...{ ...line, name: 'quota', step: 'end', color: ink, lineStyle: { width: 1.5, type: 'dashed' } },
-          data: shown.map(({ time, limit }) => [time, limit]),
-        },
-        {
-          ...{ ...marks, name: 'denied', color: '#c8553d', symbol: 'rect', symbolSize: [2, 9] },
-          symbolOffset: [0, -7],
-          data: found.flatMap(({ time, used, limit, denied }) =>
-            denied ? [[time, Math.max(used, limit)]] : [],
-          ),
-        },
-        {
-          ...{ ...marks, name: 'mail queued', color: '#c19a3f', symbol: 'diamond', symbolSize: 11 },
-          data: mailsOf(org).map(({ queued }) => [
-            +queued,
-            found.find(({ time }) => time === +queued)?.used ?? 0,
-          ]),
-        },
-      ]
-    }),
-  }
-  const height = size.top + panels.length * (size.panel + size.gap) - size.gap + 32
-  const image = init(null, null, { renderer: 'svg', ssr: true, width: size.width, height })
-  image.setOption(option)
-  const svg = image.renderToSVGString()
-  // Without this, its timer would keep the process alive.
-  image.dispose()
-  return `${svg}\n`
-}
-
-/**
- * Adds two points where a period begins: the end of the period before, and the new one with nothing used.
- */
-function drawn(look: Look, i: number, found: readonly Look[]): Pick<Look, 'time' | 'used' | 'limit'>[] {
-  const before = found[i - 1]
-  if (before?.start === look.start) return [look]
-  const begins = { ...look, time: look.start, used: 0 }
-  return before ? [{ ...before, time: look.start - 1 }, begins, look] : [begins, look]
 }

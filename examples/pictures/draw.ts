@@ -1,12 +1,8 @@
-import { type EChartsOption, init } from 'echarts'
+import type { EChartsOption } from 'echarts'
+import { ALLOWED, DENIED, INK, svgOf, TICKS, WIDTH } from './svg.ts'
 import { allowedOf, firstWaitMs, mostWithin, type Run, type Scene } from './traffic.ts'
 
-/** Readable on white and on black. */
-const INK = '#768089'
-const ALLOWED = '#2f9e6e'
-const DENIED = '#c8553d'
-
-const SIZE = { width: 960, left: 34, right: 14, top: 130, panel: 84, gap: 50 }
+const SIZE = { left: 34, right: 14, top: 130, panel: 84, gap: 50 }
 
 /** A panel for each limiter, drawn as SVG: what was left, and below it each call. */
 export function draw(
@@ -16,8 +12,6 @@ export function draw(
   const topOf = (place: number) => SIZE.top + place * (SIZE.panel + SIZE.gap)
   const last = runs.length - 1
   const option: EChartsOption = {
-    animation: false,
-    textStyle: { fontFamily: 'system-ui, sans-serif', color: INK },
     title: [
       {
         ...{ text: title, subtext: about, left: 0, top: 4, padding: [4, 0], itemGap: 6 },
@@ -29,7 +23,7 @@ export function draw(
         textStyle: { color: INK, fontSize: 14, fontWeight: 600, fontFamily: 'ui-monospace, monospace' },
       })),
       ...runs.map((run, place) => ({
-        ...{ text: summary(run), left: SIZE.width - SIZE.right, top: topOf(place) - 25, padding: 0 },
+        ...{ text: summary(run), left: WIDTH - SIZE.right, top: topOf(place) - 25, padding: 0 },
         textAlign: 'right' as const,
         textStyle: { color: INK, fontSize: 12, fontWeight: 'normal' as const },
       })),
@@ -39,8 +33,8 @@ export function draw(
       textStyle: { color: INK, fontSize: 12 },
       data: [
         { name: 'what is left', icon: 'rect' },
-        { name: 'call allowed', icon: TICK },
-        { name: 'call denied', icon: TICK },
+        { name: 'call allowed', icon: TICKS },
+        { name: 'call denied', icon: TICKS },
       ],
     },
     grid: runs.map((_, place) => ({
@@ -82,13 +76,7 @@ export function draw(
       ]
     }),
   }
-  const height = topOf(last) + SIZE.panel + 34
-  const image = init(null, null, { renderer: 'svg', ssr: true, width: SIZE.width, height })
-  image.setOption(option)
-  const svg = image.renderToSVGString()
-  // Without this, its timer would keep the process alive.
-  image.dispose()
-  return `${svg}\n`
+  return svgOf(option, topOf(last) + SIZE.panel + 34)
 }
 
 /** Between two marks of the axis of time. */
@@ -96,8 +84,6 @@ function intervalOf(untilMs: number): number {
   if (untilMs > 60_000) return 10_000
   return untilMs % 5000 === 0 ? 5000 : 2000
 }
-
-const TICK = 'path://M3 0h2v10h-2z M7 0h2v10h-2z M11 0h2v10h-2z'
 
 function summary(run: Run): string {
   const wait = (firstWaitMs(run) / 1000).toLocaleString('en', { maximumFractionDigits: 3 })

@@ -40,8 +40,10 @@ test('an order that fails leaves the quota whole', async () => {
   ])
 })
 
-test('a quarter of plans: upgrades, anchors, debts and mails', async () => {
-  const picture = await readFile('examples/billing.svg', 'utf8')
+test('a quarter of plans: upgrades, anchors, debts, mails, invoices and credits', async () => {
+  const pictures = () =>
+    Promise.all(['billing', 'credits'].map((name) => readFile(`examples/${name}.svg`, 'utf8')))
+  const drawn = await pictures()
   const { stdout } = await run('node_modules/.bin/tsx', ['examples/billing.ts'])
   const cells = stdout.split('\n').map((line) => line.split('│').map((cell) => cell.trim()))
   expect(cells.filter(({ length }) => length > 1).map((line) => line.slice(1, -1).join(' | '))).toEqual([
@@ -69,9 +71,16 @@ test('a quarter of plans: upgrades, anchors, debts and mails', async () => {
     'Cedar | 1 Jan, 00:00 to 1 Feb, 00:00 | 998,760 | the next call',
     'Cedar | 1 Feb, 00:00 to 1 Mar, 00:00 | 1,106,204 | the next call',
     'Cedar | 1 Mar, 00:00 to 1 Apr, 00:00 | 1,129,849 | closePeriods',
+    'Dahlia | 1 Jan, 00:00 to 1 Feb, 00:00 | 3,000 | the next call',
+    'Dahlia | 1 Feb, 00:00 to 1 Mar, 00:00 | 3,000 | the next call',
+    'Dahlia | 1 Mar, 00:00 to 1 Apr, 00:00 | 3,000 | closePeriods',
+    'Dahlia | of the month | of the credits | denied | credits left | top-ups',
+    '1 Jan, 00:00 to 1 Feb, 00:00 | 3,000 | 998 | 7 | 2 | 1,000 on 20 Jan, 10:00',
+    '1 Feb, 00:00 to 1 Mar, 00:00 | 3,000 | 736 | 8 | 1,266 | 2,000 on 24 Feb, 16:00',
+    '1 Mar, 00:00 to 1 Apr, 00:00 | 3,000 | 1,210 | 3 | 56 | ',
   ])
-  expect(stdout).toContain('examples/billing.svg')
-  expect(await readFile('examples/billing.svg', 'utf8')).toBe(picture)
+  expect(stdout).toContain('examples/billing.svg and examples/credits.svg')
+  expect(await pictures()).toEqual(drawn)
 })
 
 /** Starts an example that serves, gives its address to the test, and ends it. */
