@@ -58,13 +58,16 @@ export const AREAS: readonly Area[] = [
     name: 'limitAll',
     files: /^check\/(add-up|all-or-nothing|limit-all)/,
     share: 0.3,
-    near: ['transactions/limit-all', 'outages/limit-all', 'statements/calls'],
+    near: [
+      ...['transactions/limit-all', 'outages/limit-all', 'statements/calls'],
+      ...['quotas/force-all', 'quotas/reserve-all'],
+    ],
   },
   {
     name: 'reservation',
-    files: /^check\/(reservation|settlement|token)/,
+    files: /^check\/(reservation|reserve-all|settlement|token)/,
     share: 0.5,
-    near: ['quotas/reserve', 'quotas/settle'],
+    near: ['quotas/reserve', 'quotas/reserve-all', 'quotas/settle'],
   },
   {
     name: 'errors',
