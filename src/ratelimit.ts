@@ -19,9 +19,6 @@ import { ownError } from './errors.ts'
 import type { Call } from './runtime/call.ts'
 import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
 
-/** How many keys one statement looks at. */
-const MAX_KEYS = 1_000
-
 // What not every application calls is imported when it is called, so that bundles and starts stay small.
 
 /**
@@ -218,8 +215,8 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
-    const { combined, decideAll } = await import('./check/limit-all.ts')
-    return combined(requests, await decideAll(await Ratelimit.#callsOf(requests), options.tx))
+    const { limitAll } = await import('./check/limit-all.ts')
+    return limitAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
 
   /**
@@ -334,12 +331,9 @@ export class Ratelimit {
    * ```
    */
   async getRemainingAll(keys: readonly string[], options: CallOptions = {}): Promise<Usage[]> {
-    checkOption(
-      Array.isArray(keys) && keys.length <= MAX_KEYS,
-      `getRemainingAll takes a list of at most ${MAX_KEYS} keys.`,
-    )
+    const { checkKeys, lookAll } = await import('./check/look-all.ts')
+    checkKeys(keys)
     const looks = await Promise.all(keys.map((key) => this.#call(key, { ...options, rate: 0 })))
-    const { lookAll } = await import('./check/look-all.ts')
     return lookAll(this.#checker, looks, options.tx)
   }
 

@@ -1,7 +1,7 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { RatelimitError } from '../errors.ts'
-import { isForced, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
+import { type Call, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
 import { checkRate, purposeOf } from '../validate.ts'
 import type { Reporting } from './answer.ts'
 import type { Checker } from './checker.ts'
@@ -65,6 +65,11 @@ function sumOf(charges: readonly Charge[]): RowRequest {
       thresholds: [...new Set(reportings.flatMap(({ thresholds }) => thresholds))],
     },
   }
+}
+
+/** Whether the call takes its rate even if there is less. */
+export function isForced({ rate, purpose }: Call): boolean {
+  return rate > 0 && purpose === 'adjust'
 }
 
 function ratesOf(requests: readonly Request[]): number {

@@ -1,10 +1,10 @@
 import { type Connection, connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransaction } from '../database/transaction.ts'
-import { type Call, isForced } from '../runtime/call.ts'
+import type { Call } from '../runtime/call.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
-import { addUp, type Charge, type RowRequest } from './add-up.ts'
+import { addUp, type Charge, isForced, type RowRequest } from './add-up.ts'
 import { type Decisions, fits, found, partOf, takeAllOrNone } from './all-or-nothing.ts'
 import { answerOf, type Outcome, paymentOf, type Reporting } from './answer.ts'
 import { beside, type Stage } from './beside.ts'
@@ -17,6 +17,15 @@ import type { LimitAllResult } from './results.ts'
 export interface LimiterCall {
   readonly checker: Checker
   readonly call: Call
+}
+
+/** The answer to calls of which all are consumed, or none is. */
+export async function limitAll<Request>(
+  requests: readonly Request[],
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+): Promise<LimitAllResult<Request>> {
+  return combined(requests, await decideAll(calls, tx))
 }
 
 /**

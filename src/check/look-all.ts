@@ -4,12 +4,24 @@ import { retrying } from '../database/retry.ts'
 import { applies, askToLook } from '../runtime/ask.ts'
 import type { Call, Decision, Request } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide-one.ts'
+import { checkOption } from '../validate.ts'
 import { usageOf } from './answer.ts'
 import { beside } from './beside.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 import type { Usage } from './results.ts'
 
 const ONCE = { length: 1 }
+
+/** How many keys one statement looks at. */
+const MAX_KEYS = 1_000
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkKeys(keys: readonly string[]): void {
+  checkOption(
+    Array.isArray(keys) && keys.length <= MAX_KEYS,
+    `getRemainingAll takes a list of at most ${MAX_KEYS} keys.`,
+  )
+}
 
 /** Looks at the keys of all calls, which have one limiter, in one statement. Answers in their order. */
 export async function lookAll(
