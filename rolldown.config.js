@@ -36,7 +36,7 @@ function reachedFrom(id, context, reached = new Set()) {
 const shared = { sourcemap: true, comments: { jsdoc: false }, chunkFileNames: 'chunks/[name].js' }
 
 /** Loading its own file would take a third of an import. */
-const SMALL = ['ms']
+const SMALL = ['@lukeed/ms']
 
 /** temporal-polyfill has no CommonJS, which Jest and others need. */
 const ONLY_ESM = ['temporal-polyfill', 'temporal-utils']
@@ -54,7 +54,7 @@ function licencesOf(builtIn) {
       for (const name of builtIn) {
         const file = readdirSync(`node_modules/${name}`).find((each) => /^licen[cs]e/i.test(each))
         const source = readFileSync(`node_modules/${name}/${file}`)
-        this.emitFile({ type: 'asset', fileName: `LICENSE.${name}`, source })
+        this.emitFile({ type: 'asset', fileName: `LICENSE.${name.replace('/', '.')}`, source })
       }
     },
   }

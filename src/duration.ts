@@ -1,4 +1,4 @@
-import ms from 'ms'
+import { parse } from '@lukeed/ms'
 import { RatelimitError } from './errors.ts'
 
 type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
@@ -10,7 +10,7 @@ type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
 export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
 
 /** A hundred years. A longer time may not fit a timestamp, and is probably a mistake. */
-export const MAX_MS: number = ms('100y')
+export const MAX_MS: number = 36_525 * 86_400_000
 
 const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
 
@@ -21,8 +21,9 @@ const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
  * outside `minMs` to a hundred years.
  */
 export function parseDuration(duration: Duration, what: string, minMs = 1): number {
+  // The library reads a length of 0 as none.
   const durationMs =
-    typeof duration === 'string' && WRITTEN.test(duration) ? ms(duration as ms.StringValue) : duration
+    typeof duration === 'string' && WRITTEN.test(duration) ? (parse(duration) ?? 0) : duration
   const wholeMs = Math.round(Number(durationMs))
   // '1.1h' is 3960000.0000000005 ms.
   const isWhole = typeof durationMs === 'number' && Math.abs(durationMs - wholeMs) < 1e-6

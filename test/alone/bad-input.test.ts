@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
+import { parseDuration } from '../../src/duration.ts'
 import { type Duration, Ratelimit, type RatelimitConfig, type RatelimitError } from '../../src/index.ts'
 import { errorOf } from '../support/errors.ts'
 
@@ -132,6 +133,7 @@ describe('durations', () => {
   })
 
   test('a timeout may be 0, and nothing else of these', async () => {
+    expect([parseDuration(0, 'It', 0), parseDuration('0s', 'It', 0)]).toEqual([0, 0])
     for (const duration of [...wrong, ...numbers].filter((each) => each !== 0 && each !== '0s')) {
       const error = await errorWithoutSql(() => ratelimit.blockUntilReady('key', untyped<Duration>(duration)))
       expect(error.code).toBe('INVALID_DURATION')
