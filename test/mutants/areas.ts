@@ -18,25 +18,25 @@ export const AREAS: readonly Area[] = [
     files: /^statements\//,
     share: 0.25,
     near: [
-      ...ARITHMETIC,
-      'statements/calls',
-      'drivers/clock',
-      'drivers/cleanup',
-      'quotas/usage',
-      'quotas/at-least',
+      ...[...ARITHMETIC, 'statements/calls', 'drivers/clock', 'drivers/cleanup', 'quotas/usage'],
+      ...['quotas/at-least', 'quotas/balance', 'quotas/reserve', 'quotas/ended', 'quotas/row-numbers'],
+      ...['quotas/close-periods', 'drivers/synchronous-commit', 'drivers/waiting', 'concurrency/held'],
     ],
   },
   {
     name: 'calendar',
     files: /^algorithms\/periods/,
     share: 0.5,
-    near: ['answers/calendar-window', 'alone/bad-input'],
+    near: ['answers/calendar-window', 'alone/bad-input', 'alone/calendar-periods'],
   },
   {
     name: 'algorithms',
     files: /^algorithms\//,
     share: 0.08,
-    near: [...ARITHMETIC, 'answers/calendar-window', 'quotas/force', 'alone/bad-input', 'alone/search'],
+    near: [
+      ...[...ARITHMETIC, 'answers/calendar-window', 'quotas/force', 'alone/bad-input', 'alone/search'],
+      ...['quotas/balance', 'quotas/ended', 'quotas/usage', 'quotas/row-numbers', 'drivers/cleanup'],
+    ],
   },
   {
     name: 'runtime',
@@ -52,6 +52,7 @@ export const AREAS: readonly Area[] = [
         'quotas/reserve',
       ],
       ...['outages/timeouts', 'transactions/limit-all', 'alone/outages', 'drivers/errors'],
+      ...['quotas/at-least', 'quotas/ended', 'alone/decide', 'concurrency/held', 'tables/auto-migrate'],
     ],
   },
   {
@@ -59,15 +60,18 @@ export const AREAS: readonly Area[] = [
     files: /^check\/(add-up|all-or-nothing|limit-all)/,
     share: 0.3,
     near: [
-      ...['transactions/limit-all', 'outages/limit-all', 'statements/calls'],
-      ...['quotas/force-all', 'quotas/reserve-all'],
+      ...['transactions/limit-all', 'outages/limit-all', 'statements/calls', 'quotas/reserve-all'],
+      ...['quotas/force-all', 'quotas/spend', 'alone/outages', 'concurrency/limit-all'],
     ],
   },
   {
     name: 'reservation',
     files: /^check\/(reservation|reserve-all|settlement|token)/,
     share: 0.5,
-    near: ['quotas/reserve', 'quotas/reserve-all', 'quotas/settle'],
+    near: [
+      ...['quotas/reserve', 'quotas/settle', 'quotas/reserve-all', 'quotas/settled', 'quotas/dry-run'],
+      'alone/outages',
+    ],
   },
   {
     name: 'errors',
@@ -82,13 +86,21 @@ export const AREAS: readonly Area[] = [
     near: [
       ...['answers/rules', 'answers/deny-cache', 'alone/outages', 'drivers/waiting', 'quotas/looking'],
       ...['quotas/at-least', 'quotas/spend', 'quotas/balance', 'quotas/close-periods', 'quotas/ended'],
+      ...['quotas/reserve', 'quotas/thresholds', 'quotas/settled', 'quotas/dry-run', 'drivers/cleanup'],
+      ...['alone/direct', 'transactions/transactions'],
     ],
   },
   {
     name: 'database',
     files: /^database\/(run|transaction|connection|statement|session)/,
     share: 0.1,
-    near: ['drivers/limiting', 'statements/named', 'outages/limit-all', 'tables/sql'],
+    near: [
+      'drivers/limiting',
+      'statements/named',
+      'outages/limit-all',
+      'tables/sql',
+      'transactions/transactions',
+    ],
   },
   {
     name: 'input',
@@ -96,7 +108,7 @@ export const AREAS: readonly Area[] = [
     share: 0.05,
     near: [
       ...['alone/bad-input', 'quotas/usage', 'quotas/looking', 'drivers/kysely'],
-      ...['quotas/close-periods', 'quotas/row-numbers'],
+      ...['quotas/close-periods', 'quotas/row-numbers', 'alone/hashed-keys'],
     ],
   },
   {

@@ -5,10 +5,10 @@ import type { Reporter, TestCase, TestModule, TestSpecification } from 'vitest/n
 import { createVitest } from 'vitest/node'
 import { nameOf, type Test } from './test.ts'
 
-/** What is asked: to run tests, in this order, on the source with a mistake in this file, or with none. */
+/** What is asked: to run tests, in this order, on the source with mistakes in these files, or with none. */
 export interface Ask {
   /** In src/. */
-  readonly changed: string
+  readonly changed: readonly string[]
   readonly tests: readonly Test[]
 }
 
@@ -62,8 +62,8 @@ class InOrder {
 }
 
 let watcher = new Watcher()
-/** The file that had the mistake in it the time before. */
-let changedBefore: string | undefined
+/** The files that had a mistake in them the time before. */
+let changedBefore: readonly string[] = []
 let stalled: NodeJS.Timeout | undefined
 function isAlive(): void {
   clearTimeout(stalled)
@@ -95,7 +95,7 @@ const specifications = new Map(
 
 process.on('message', async ({ changed, tests }: Ask) => {
   watcher = new Watcher()
-  for (const file of [changed, changedBefore ?? changed]) vitest.invalidateFile(resolve('src', file))
+  for (const file of [...changed, ...changedBefore]) vitest.invalidateFile(resolve('src', file))
   changedBefore = changed
   const chosen = tests.map((test) => specifications.get(nameOf(test)) ?? fail(`No test ${nameOf(test)}`))
   isAlive()

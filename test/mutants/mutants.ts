@@ -42,6 +42,11 @@ export function allMutants(): readonly Mutant[] {
   )
 }
 
+/** The mutant in one line. */
+export function describe({ id, file, line, change }: Mutant): string {
+  return `${id} src/${file}:${line} ${change}`
+}
+
 const ids = new Map<string, number>()
 
 /** A hash of the change; those that change equal lines in the same way are numbered. */

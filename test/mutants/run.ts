@@ -1,15 +1,17 @@
 // `npm run test:mutants` puts one mistake after the other into the source and runs the tests, which must fail.
 //
 // It works in copies of the repository. `--sample 20 --seed 7` tries some, `--only <id>` one, `--list` lists
-// them all, `--areas statements,runtime` those of some parts.
+// them all, `--areas statements,runtime` those of some parts. `--resume` goes on with a run that was stopped.
 import { createHash } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
 import Table from 'cli-table3'
 import { AREAS } from './areas.ts'
 import { EQUIVALENT } from './equivalent.ts'
-import { allMutants, lostChanges, type Mutant } from './mutants.ts'
-import { type Fate, SharedServer, Workshop } from './workshop.ts'
+import { Journal } from './journal.ts'
+import { allMutants, describe, lostChanges, type Mutant } from './mutants.ts'
+import { tryAll } from './rounds.ts'
+import type { Fate } from './trial.ts'
 
 type Kind = Fate['kind'] | 'equivalent'
 
@@ -20,6 +22,7 @@ const { values } = parseArgs({
     only: { type: 'string', multiple: true },
     areas: { type: 'string' },
     list: { type: 'boolean', default: false },
+    resume: { type: 'boolean', default: false },
     workers: { type: 'string', default: String(Math.min(availableParallelism(), 8)) },
   },
 })
@@ -37,9 +40,9 @@ if (outdated.length > 0) {
 }
 const chosen = choose(all)
 if (values.list) {
-  for (const mutant of chosen) console.log(lineOf(mutant))
+  for (const mutant of chosen) console.log(describe(mutant))
 } else {
-  process.exitCode = (await tryAll(chosen)) ? 0 : 1
+  process.exitCode = (await isEachKilled(chosen)) ? 0 : 1
 }
 
 /** Equivalent ones are tried only by their ids. */
@@ -55,36 +58,15 @@ function choose(mutants: readonly Mutant[]): readonly Mutant[] {
 }
 
 /** Whether all were killed but those that are listed as equivalent. */
-async function tryAll(mutants: readonly Mutant[]): Promise<boolean> {
-  const server = new SharedServer()
-  const fates = new Map<Mutant, Kind>()
-  const rest = mutants.filter((mutant) => {
-    const isListed = mutant.id in EQUIVALENT && !values.only
-    if (isListed) fates.set(mutant, 'equivalent')
-    return !isListed
-  })
-  const queue = rest.values()
-  const workshops: Workshop[] = []
-  const work = async () => {
-    const workshop = await Workshop.open(server)
-    workshops.push(workshop)
-    for (const mutant of queue) {
-      const startedAt = performance.now()
-      const { kind, by } = await workshop.try(mutant)
-      fates.set(mutant, kind)
-      const seconds = ((performance.now() - startedAt) / 1000).toFixed(1)
-      console.log(`${fates.size}/${mutants.length} ${kind} in ${seconds} s: ${lineOf(mutant)}`)
-      if (by) console.log(`    by ${by}`)
-    }
-  }
-  try {
-    await Promise.all(Array.from({ length: Number(values.workers) }, work))
-  } finally {
-    await Promise.all(workshops.map((workshop) => workshop.close()))
-    await server.stop()
-  }
-  report(fates)
-  return ![...fates.values()].includes('survives')
+async function isEachKilled(mutants: readonly Mutant[]): Promise<boolean> {
+  const startedAt = performance.now()
+  const isListed = ({ id }: Mutant) => id in EQUIVALENT && !values.only
+  const rest = mutants.filter((mutant) => !isListed(mutant))
+  const fates = await tryAll(rest, new Journal(values.resume), Number(values.workers))
+  const kinds = mutants.map((mutant) => [mutant, fates.get(mutant)?.kind ?? 'equivalent'] as const)
+  report(new Map(kinds))
+  console.log(`${((performance.now() - startedAt) / 60_000).toFixed(0)} minutes, ${values.workers} at a time`)
+  return !kinds.some(([, kind]) => kind === 'survives')
 }
 
 function report(fates: ReadonlyMap<Mutant, Kind>): void {
@@ -101,9 +83,5 @@ function report(fates: ReadonlyMap<Mutant, Kind>): void {
   for (const { name } of AREAS) table.push(rowOf(name, ({ area }) => area === name))
   table.push(rowOf('all', () => true))
   console.log(table.toString())
-  for (const [mutant, fate] of fates) if (fate === 'survives') console.log(`survived: ${lineOf(mutant)}`)
-}
-
-function lineOf({ id, file, line, change }: Mutant): string {
-  return `${id} src/${file}:${line} ${change}`
+  for (const [mutant, fate] of fates) if (fate === 'survives') console.log(`survived: ${describe(mutant)}`)
 }

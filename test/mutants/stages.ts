@@ -6,7 +6,7 @@ import { nameOf, type Test } from './test.ts'
 /** Snapshots of statements, in test/package, are left out: they show a change, and not whether it matters. */
 const ON_SERVER = [
   ...['statements', 'quotas', 'drivers', 'transactions', 'answers', 'tables', 'outages', 'secrets', 'alone'],
-  'concurrency',
+  ...['http', 'concurrency'],
 ]
 
 /** What needs no server. */
@@ -19,33 +19,55 @@ const ON_PGLITE = ['drivers', 'tables', 'transactions']
 const TIMED =
   /^(concurrency|outages)\/|^alone\/outages$|^drivers\/(cleanup|waiting)$|^tables\/auto-migrate-at/
 
+/** What takes longer is for the second round, in which several mutants share it. */
+const NEAR_MS = 8_000
+
+/** How long a test file takes that has not been run yet. */
+const USUAL_MS = 1_000
+
 /**
  * The tests that a mutant must get past: near and quick ones first, then all others. The order is learned:
- * tests that have killed mutants of the same file come first, then those of the same area. Slow tests come
- * last.
+ * tests that have killed mutants of the same file come first, then those of the same area, and quick tests
+ * before slow ones.
  */
 export class Stages {
   /** By test, then by file and area. */
   readonly #kills = new Map<string, Map<string, number>>()
   readonly #tookMs = new Map<string, number>()
   readonly #passed = new Set<string>()
+  /** By the mutant's id. */
+  readonly #past = new Map<string, readonly Test[]>()
 
-  /** Those that are listed for the area, and those that have killed one of its mutants. */
+  /** The best of those that are listed for the area, and of those that have killed one of its mutants. */
   near({ area, file }: Mutant): readonly Test[] {
     const listed = AREAS.find(({ name }) => name === area)?.near ?? []
     const killers = [...this.#kills.keys()].filter((path) => this.#killsOf(path, area) > 0)
-    const rank = (path: string) => 1000 * this.#killsOf(path, file) + this.#killsOf(path, area)
+    const worth = (path: string) => {
+      const kills = 100 * this.#killsOf(path, file) + this.#killsOf(path, area)
+      return (1 + kills) / this.#msOf(onServer(path))
+    }
+    let tookMs = 0
     return [...new Set([...listed, ...killers])]
-      .toSorted((one, other) => rank(other) - rank(one))
+      .toSorted((one, other) => worth(other) - worth(one))
       .map(onServer)
+      .filter((test) => {
+        tookMs += this.#msOf(test)
+        return tookMs <= NEAR_MS
+      })
   }
 
-  far(mutant: Mutant): readonly Test[] {
-    const near = new Set(this.near(mutant).map(({ path }) => path))
+  /** All that one of them has not got past: those first that have killed most, then the quick ones. */
+  far(mutants: readonly Mutant[]): readonly Test[] {
+    const areas = mutants.map(({ area }) => area)
+    const killsOf = ({ path }: Test) => areas.reduce((sum, area) => sum + this.#killsOf(path, area), 0)
     return testsIn(ON_SERVER)
-      .filter((path) => !near.has(path) && (SLOW[path]?.includes(mutant.area) ?? true))
+      .filter((path) => SLOW[path]?.some((area) => areas.includes(area)) ?? true)
       .map(onServer)
-      .toSorted((one, other) => this.#msOf(one) - this.#msOf(other))
+      .filter(
+        (test) =>
+          !mutants.every((mutant) => this.pastOf(mutant).some((past) => nameOf(past) === nameOf(test))),
+      )
+      .toSorted((one, other) => killsOf(other) - killsOf(one) || this.#msOf(one) - this.#msOf(other))
   }
 
   pglite(): readonly Test[] {
@@ -61,15 +83,25 @@ export class Stages {
     this.#passed.add(nameOf(test))
   }
 
+  /** A mutant need not be tried on these again. */
+  gotPast({ id }: Mutant, tests: readonly Test[]): void {
+    this.#past.set(id, tests)
+  }
+
+  pastOf({ id }: Mutant): readonly Test[] {
+    return this.#past.get(id) ?? []
+  }
+
   took(times: readonly { readonly test: Test; readonly ms: number }[]): void {
     for (const { test, ms } of times) this.#tookMs.set(nameOf(test), ms)
   }
 
-  killed({ area, file }: Mutant, { project, path }: Test): void {
-    if (project !== onServer(path).project) return
-    const kills = this.#kills.get(path) ?? new Map<string, number>()
+  /** Notes which test has killed a mutant, if one has. */
+  learn({ area, file }: Mutant, test: Test | undefined): void {
+    if (!test || test.project !== onServer(test.path).project) return
+    const kills = this.#kills.get(test.path) ?? new Map<string, number>()
     for (const each of [area, file]) kills.set(each, (kills.get(each) ?? 0) + 1)
-    this.#kills.set(path, kills)
+    this.#kills.set(test.path, kills)
   }
 
   dependsOnTime({ path }: Test): boolean {
@@ -81,7 +113,7 @@ export class Stages {
   }
 
   #msOf(test: Test): number {
-    return this.#tookMs.get(nameOf(test)) ?? 0
+    return this.#tookMs.get(nameOf(test)) ?? USUAL_MS
   }
 }
 

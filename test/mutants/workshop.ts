@@ -6,23 +6,14 @@ import { join, resolve } from 'node:path'
 import { FLEETING, startServer } from '../support/server.ts'
 import type { Ask, Told } from './host.ts'
 import type { Mutant } from './mutants.ts'
-import { Stages } from './stages.ts'
 import type { Test } from './test.ts'
-
-/** How a mutant ends: by a test, by a test that waits too long, by the type check alone, or not at all. */
-export interface Fate {
-  readonly kind: 'tests' | 'time' | 'compile' | 'survives'
-  /** The test that it failed, if there is one. */
-  readonly by: string
-}
 
 const COPIED = [
   ...['src', 'schema', 'test', 'drizzle'],
   ...['package.json', 'tsconfig.json', 'tsconfig.build.json', 'vitest.config.ts'],
 ]
 
-/** For one run of tests: of those that are near, and of others. */
-const NEAR_TIMEOUT_MS = 120_000
+/** For one run of tests. */
 const RUN_TIMEOUT_MS = 600_000
 
 /** The server that all workshops share. */
@@ -39,11 +30,10 @@ export class SharedServer {
   }
 }
 
-/** A copy of the repository, in which one mutant at a time is tried. */
+/** A copy of the repository, in which tests are run on mistakes. */
 export class Workshop {
   readonly #folder: string
   readonly #server: SharedServer
-  readonly #stages = new Stages()
   #host: ChildProcess | undefined
 
   private constructor(folder: string, server: SharedServer) {
@@ -63,56 +53,16 @@ export class Workshop {
     await rm(this.#folder, { recursive: true, force: true })
   }
 
-  async try(mutant: Mutant): Promise<Fate> {
-    return (
-      (await this.#failed(mutant, this.#stages.near(mutant), NEAR_TIMEOUT_MS)) ??
-      (await this.#failsToCompile(mutant)) ??
-      (await this.#failed(mutant, this.#stages.far(mutant), RUN_TIMEOUT_MS)) ??
-      (await this.#failed(mutant, this.#stages.pglite(), RUN_TIMEOUT_MS)) ?? { kind: 'survives', by: '' }
-    )
-  }
-
-  /** The fate of a mutant that fails one of the tests. */
-  async #failed(mutant: Mutant, tests: readonly Test[], timeoutMs: number): Promise<Fate | undefined> {
-    let left = tests
-    while (left.length > 0) {
-      const told = await this.#runOn(mutant, left, timeoutMs)
-      if (told === 'no end') return { kind: 'time', by: 'a run that did not end' }
-      this.#stages.took(told.tookMs)
-      const { failed } = told
-      if (!failed) return undefined
-      if (await this.#isToBlame(mutant, failed.test)) {
-        this.#stages.killed(mutant, failed.test)
-        const { test, name, isTimeout } = failed
-        return { kind: isTimeout ? 'time' : 'tests', by: `${test.path}: ${name}` }
-      }
-      left = left.slice(left.findIndex(({ path }) => path === failed.test.path) + 1)
-    }
-    return undefined
-  }
-
-  /** Whether a test has failed because of the mutant: neither by chance, nor without the mutant too. */
-  async #isToBlame(mutant: Mutant, test: Test): Promise<boolean> {
-    if (this.#stages.dependsOnTime(test) && passes(await this.#runOn(mutant, [test], RUN_TIMEOUT_MS))) {
-      return false
-    }
-    if (this.#stages.hasPassed(test)) return true
-    if (!passes(await this.#run({ changed: mutant.file, tests: [test] }, RUN_TIMEOUT_MS))) {
-      console.error(`${test.path} fails without a mutant. It counts for nothing.`)
-      return false
-    }
-    this.#stages.passed(test)
-    return true
-  }
-
-  async #runOn({ file, text }: Mutant, tests: readonly Test[], timeoutMs: number): Promise<Told | 'no end'> {
-    await writeFile(this.#file(file), text)
-    const told = await this.#run({ changed: file, tests }, timeoutMs)
-    await this.#restore(file)
+  /** Runs tests on the source with these mistakes in it. */
+  async run(mutants: readonly Mutant[], tests: readonly Test[]): Promise<Told | 'no end'> {
+    const changed = mutants.map(({ file }) => file)
+    for (const { file, text } of mutants) await writeFile(this.#file(file), text)
+    const told = await this.#ask({ changed, tests })
+    for (const file of changed) await this.#restore(file)
     return told
   }
 
-  async #failsToCompile({ file, text }: Mutant): Promise<Fate | undefined> {
+  async compiles({ file, text }: Mutant): Promise<boolean> {
     await writeFile(this.#file(file), text)
     const compiler = spawn(
       process.execPath,
@@ -121,7 +71,7 @@ export class Workshop {
     )
     const [code] = await once(compiler, 'exit')
     await this.#restore(file)
-    return code === 0 ? undefined : { kind: 'compile', by: 'the types' }
+    return code === 0
   }
 
   #file(changed: string): string {
@@ -133,10 +83,10 @@ export class Workshop {
   }
 
   /** No end: the time is over, or the process ended before the tests did. */
-  async #run(ask: Ask, timeoutMs: number): Promise<Told | 'no end'> {
+  async #ask(ask: Ask): Promise<Told | 'no end'> {
     const host = await this.#ready()
     host.send(ask)
-    const timer = setTimeout(() => endGroup(host), timeoutMs)
+    const timer = setTimeout(() => endGroup(host), RUN_TIMEOUT_MS)
     const told = await messageOf<Told>(host)
     clearTimeout(timer)
     if (told) return told
@@ -163,10 +113,6 @@ export class Workshop {
     if (this.#host) endGroup(this.#host)
     this.#host = undefined
   }
-}
-
-function passes(told: Told | 'no end'): boolean {
-  return told !== 'no end' && told.failed === undefined
 }
 
 /** The next thing that the process tells, unless it ends. */

@@ -1,0 +1,98 @@
+import type { Journal } from './journal.ts'
+import { describe, type Mutant } from './mutants.ts'
+import { Stages } from './stages.ts'
+import { type Fate, Trial } from './trial.ts'
+import { SharedServer, Workshop } from './workshop.ts'
+
+/** If more are tried together, one is likely to fail each test. */
+const MAX_TOGETHER = 6
+
+/**
+ * The fates of the mutants, by so many trials at a time. In the first round each has to get past the tests that
+ * are near. In the second round those that did are tried on all other tests.
+ */
+export async function tryAll(
+  mutants: readonly Mutant[],
+  journal: Journal,
+  workers: number,
+): Promise<ReadonlyMap<Mutant, Fate>> {
+  const startedAt = performance.now()
+  const fates = new Map<Mutant, Fate>()
+  const stages = new Stages()
+  for (const mutant of mutants) {
+    const known = journal.fateOf(mutant)
+    if (!known) continue
+    fates.set(mutant, known)
+    stages.learn(mutant, known.test)
+  }
+  const tell = (mutant: Mutant, fate: Fate) => {
+    fates.set(mutant, fate)
+    stages.learn(mutant, fate.test)
+    journal.add(mutant, { fate })
+    const minutes = ((performance.now() - startedAt) / 60_000).toFixed(1)
+    console.log(`${minutes} min, ${fates.size}/${mutants.length} ${fate.kind}: ${describe(mutant)}`)
+    if (fate.by) console.log(`    by ${fate.by}`)
+  }
+  await withTrials(stages, workers, async (trials) => {
+    const past: Mutant[] = []
+    await shareOut(
+      trials,
+      mutants.filter((mutant) => !fates.has(mutant)),
+      async (trial, mutant) => {
+        const tests = journal.pastOf(mutant)
+        if (tests) stages.gotPast(mutant, tests)
+        const fate = tests ? undefined : await trial.near(mutant)
+        if (fate) return tell(mutant, fate)
+        past.push(mutant)
+        if (!tests) journal.add(mutant, { past: stages.pastOf(mutant) })
+      },
+    )
+    console.log(`${past.length} got past the tests that are near`)
+    await shareOut(trials, inGroups(past), async (trial, group) => {
+      for (const [mutant, fate] of await trial.far(group)) tell(mutant, fate)
+    })
+  })
+  return fates
+}
+
+async function withTrials(
+  stages: Stages,
+  workers: number,
+  work: (trials: readonly Trial[]) => Promise<void>,
+): Promise<void> {
+  const server = new SharedServer()
+  const workshops: Workshop[] = []
+  try {
+    for (let i = 0; i < workers; i++) workshops.push(await Workshop.open(server))
+    await work(workshops.map((workshop) => new Trial(workshop, stages)))
+  } finally {
+    await Promise.all(workshops.map((workshop) => workshop.close()))
+    await server.stop()
+  }
+}
+
+async function shareOut<T>(
+  trials: readonly Trial[],
+  all: readonly T[],
+  work: (trial: Trial, one: T) => Promise<void>,
+): Promise<void> {
+  const queue = all.values()
+  await Promise.all(
+    trials.map(async (trial) => {
+      for (const one of queue) await work(trial, one)
+    }),
+  )
+}
+
+/** Mutants of different files, a few in each group. */
+function inGroups(mutants: readonly Mutant[]): readonly (readonly Mutant[])[] {
+  const groups: Mutant[][] = []
+  for (const mutant of mutants) {
+    const fits = (group: readonly Mutant[]) =>
+      group.length < MAX_TOGETHER && group.every(({ file }) => file !== mutant.file)
+    const group = groups.find(fits)
+    if (group) group.push(mutant)
+    else groups.push([mutant])
+  }
+  return groups
+}

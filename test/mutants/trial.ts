@@ -1,0 +1,121 @@
+import type { Told } from './host.ts'
+import type { Mutant } from './mutants.ts'
+import type { Stages } from './stages.ts'
+import type { Test } from './test.ts'
+import type { Workshop } from './workshop.ts'
+
+/** How a mutant ends: by a test, by a test that waits too long, by the type check alone, or not at all. */
+export interface Fate {
+  readonly kind: 'tests' | 'time' | 'compile' | 'survives'
+  /** What it failed, in words. */
+  readonly by: string
+  /** The test, if there is one. */
+  readonly test?: Test
+}
+
+/** Tries mutants in a workshop. */
+export class Trial {
+  readonly #workshop: Workshop
+  readonly #stages: Stages
+
+  constructor(workshop: Workshop, stages: Stages) {
+    this.#workshop = workshop
+    this.#stages = stages
+  }
+
+  /** The fate of a mutant by the tests that are near; undefined if it gets past them. */
+  async near(mutant: Mutant): Promise<Fate | undefined> {
+    const tests = this.#stages.near(mutant)
+    const fate = (await this.#tryTogether([mutant], tests)).get(mutant)
+    if (!fate) this.#stages.gotPast(mutant, tests)
+    return fate
+  }
+
+  /**
+   * The fates of mutants of different files by all other tests and by the types. They are in the source
+   * together: most that get so far survive, and one run shows it of all of them.
+   */
+  async far(mutants: readonly Mutant[]): Promise<ReadonlyMap<Mutant, Fate>> {
+    const fates = await this.#tryTogether(mutants, this.#stages.far(mutants))
+    const left = mutants.filter((mutant) => !fates.has(mutant))
+    const last = await this.#tryTogether(left, this.#stages.pglite())
+    for (const mutant of left) fates.set(mutant, last.get(mutant) ?? (await this.#byTypes(mutant)))
+    return fates
+  }
+
+  async #byTypes(mutant: Mutant): Promise<Fate> {
+    return (await this.#workshop.compiles(mutant))
+      ? { kind: 'survives', by: '' }
+      : { kind: 'compile', by: 'the types' }
+  }
+
+  /** The fates of those that fail a test. Each of them fails it alone. */
+  async #tryTogether(mutants: readonly Mutant[], tests: readonly Test[]): Promise<Map<Mutant, Fate>> {
+    const fates = new Map<Mutant, Fate>()
+    let [alive, left] = [mutants, tests]
+    while (alive.length > 0 && left.length > 0) {
+      const told = await this.#workshop.run(alive, left)
+      if (told === 'no end') return new Map([...fates, ...(await this.#endless(alive, left))])
+      this.#stages.took(told.tookMs)
+      const { failed } = told
+      if (!failed) return fates
+      for (const mutant of alive) {
+        const fate =
+          alive.length === 1 ? await this.#blame(mutant, failed) : await this.#tryOn(mutant, failed)
+        if (fate) fates.set(mutant, fate)
+      }
+      alive = mutants.filter((mutant) => !fates.has(mutant))
+      left = left.slice(left.findIndex(({ path }) => path === failed.test.path) + 1)
+    }
+    return fates
+  }
+
+  /** A run did not end: the mutant that is the cause is searched for in halves, and tried again. */
+  async #endless(
+    mutants: readonly Mutant[],
+    tests: readonly Test[],
+  ): Promise<readonly (readonly [Mutant, Fate])[]> {
+    const [only] = mutants
+    if (only && mutants.length === 1) {
+      const again = await this.#workshop.run(mutants, tests)
+      if (again === 'no end') return [[only, { kind: 'time', by: 'a run that did not end' }]]
+      const fate = again.failed ? await this.#blame(only, again.failed) : undefined
+      return fate ? [[only, fate]] : []
+    }
+    const half = Math.ceil(mutants.length / 2)
+    const first = await this.#tryTogether(mutants.slice(0, half), tests)
+    const second = await this.#tryTogether(mutants.slice(half), tests)
+    return [...first, ...second]
+  }
+
+  /** The fate of one of several, by the test that they fail together. */
+  async #tryOn(mutant: Mutant, { test }: Failed): Promise<Fate | undefined> {
+    const told = await this.#workshop.run([mutant], [test])
+    if (told === 'no end') return { kind: 'time', by: `${test.path}: it did not end` }
+    return told.failed ? this.#blame(mutant, told.failed) : undefined
+  }
+
+  /** The fate by a test, unless the test fails by chance or without the mutant too. */
+  async #blame(mutant: Mutant, { test, name, isTimeout }: Failed): Promise<Fate | undefined> {
+    if (
+      (isTimeout || this.#stages.dependsOnTime(test)) &&
+      passes(await this.#workshop.run([mutant], [test]))
+    ) {
+      return undefined
+    }
+    if (!this.#stages.hasPassed(test)) {
+      if (!passes(await this.#workshop.run([], [test]))) {
+        console.error(`${test.path} fails without a mutant. It counts for nothing.`)
+        return undefined
+      }
+      this.#stages.passed(test)
+    }
+    return { kind: isTimeout ? 'time' : 'tests', by: `${test.path}: ${name}`, test }
+  }
+}
+
+type Failed = NonNullable<Told['failed']>
+
+function passes(told: Told | 'no end'): boolean {
+  return told !== 'no end' && told.failed === undefined
+}
