@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import type { RatelimitError } from '../../src/errors.ts'
 import { Ratelimit } from '../../src/index.ts'
 import type { Decider, Decision, Group, Pending, Purpose, Request } from '../../src/runtime/call.ts'
@@ -6,6 +7,7 @@ import { Coalescer } from '../../src/runtime/coalescer.ts'
 import { keysNamed } from '../support/keys.ts'
 
 const limiter = Ratelimit.fixedWindow(1000, '1h')
+const month = calendarWindow(1000, 'month')
 
 /** A statement that was sent and has no answer yet. */
 interface Sent {
@@ -88,6 +90,9 @@ interface Asking {
   readonly rate?: number
   readonly purpose?: Purpose
   readonly limiter?: Request['limiter']
+  readonly atLeast?: number
+  readonly reserved?: number
+  readonly paidWindowStart?: number
 }
 
 function setUp(connections = 2) {
@@ -140,6 +145,14 @@ describe('calls of one turn', () => {
     ['of another rate', {}, { rate: 2 }],
     ['of another limit', {}, { limiter: Ratelimit.fixedWindow(5, '1h') }],
     ['of another algorithm', {}, { limiter: Ratelimit.slidingWindow(1000, '1h') }],
+    ['that takes less', { rate: 3 }, { rate: 3, atLeast: 1 }],
+    ['with another least', { rate: 3, atLeast: 2 }, { rate: 3, atLeast: 1 }],
+    ['that is an estimate', { limiter: month }, { limiter: month, reserved: 1 }],
+    [
+      'for another window',
+      { rate: -1, purpose: 'adjust', paidWindowStart: 1 },
+      { rate: -1, purpose: 'adjust', paidWindowStart: 2 },
+    ],
   ])('one of the same key %s waits for its turn', async (_, first, second) => {
     const { add, asked, answered, sent } = setUp()
     add('a', first)
@@ -163,6 +176,17 @@ describe('calls of one turn', () => {
     add('e', { rate: 3 })
     await turn()
     expect(asked()).toEqual(['a x1,b x1,e x1', 'c x1', 'd x1'])
+  })
+
+  test('share none with those that take less, nor with estimates', async () => {
+    const { add, asked } = setUp(4)
+    add('a', { limiter: month })
+    add('b', { limiter: month, atLeast: 1 })
+    add('c', { limiter: month, reserved: 1 })
+    add('d', { limiter: month, atLeast: 1, reserved: 1 })
+    add('e', { limiter: month })
+    await turn()
+    expect(asked()).toEqual(['a x1,e x1', 'b x1', 'c x1', 'd x1'])
   })
 
   test('that give back, or force, have statements of their own', async () => {

@@ -1,6 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index.ts'
+import type { Request } from '../../src/runtime/call.ts'
+import { Direct } from '../../src/runtime/direct.ts'
+import { Room } from '../../src/runtime/room.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import '../support/loaded.ts'
 import { isTake, watch } from '../support/watch.ts'
@@ -92,6 +95,21 @@ describe('calls share nothing but the database', () => {
     } finally {
       await empty.close()
     }
+  })
+
+  test('one that has ended makes room for another, however many there were', async () => {
+    const decider = { decideAlone: async () => {}, decideTogether: async () => [] }
+    const dispatcher = new Direct(decider, new Room(false))
+    const request: Request = {
+      ...{ key: 'key', rate: 1, limiter, purpose: 'take', atLeast: null, paidWindowStart: null },
+      reserved: 0,
+    }
+    const fail = vi.fn()
+    for (let i = 0; i < 10_001; i++) {
+      dispatcher.add({ request, isOver: false, trip: undefined, fulfil: () => {}, fail })
+      await turns(i % 5_000 === 0 ? 1 : 0)
+    }
+    expect(fail).not.toHaveBeenCalled()
   })
 
   test('what lost against another transaction is tried again', async () => {
@@ -229,6 +247,15 @@ describe('time', () => {
     await turns()
     expect(refused).toHaveLength(3)
     expect(statements).toHaveLength(10_001)
+  })
+
+  test.each([true, false])('calls count for a minute only if they may be cut off: %s', (cutsOff) => {
+    const room = new Room(cutsOff)
+    for (let i = 0; i < 10_000; i++) room.enter()
+    vi.advanceTimersByTime(60_000)
+    const isFull = expect.objectContaining({ code: 'OVERLOADED' })
+    if (cutsOff) room.enter()
+    else expect(() => room.enter()).toThrow(isFull)
   })
 
   test('a sweep that was cut off is followed by another after ten seconds', async () => {

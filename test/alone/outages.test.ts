@@ -136,6 +136,31 @@ describe('limitAll and resets', () => {
     expect(await used(ratelimit)).toBe(0)
   })
 
+  test('spend is rolled back before it takes, and may have been charged after that', async () => {
+    for (const [stalls, code, spent] of [
+      ['insert into', 'TIMEOUT', 0],
+      ['for update', 'OUTCOME_UNKNOWN', 3],
+    ] as const) {
+      let open: (() => void) | undefined
+      const { db } = watch(database.db, (text) => {
+        if (!text.includes(stalls)) return undefined
+        return new Promise<void>((resolve) => {
+          open = resolve
+        })
+      })
+      const ratelimit = new Ratelimit({ db, limiter, prefix: `spends ${++prefix}`, timeout: 100 })
+      const ends = Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 3 }).catch((error: unknown) => error)
+      while (!open) await turns(1)
+      vi.advanceTimersByTime(100)
+      expect(await ends).toMatchObject({ code })
+      open()
+      await turns(50)
+      vi.useRealTimers()
+      await expect.poll(() => used(ratelimit)).toBe(spent)
+      vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+    }
+  })
+
   test('limitAll whose time was over before its transaction began locks nothing', async () => {
     let begin = () => {}
     const begins = new Promise<void>((resolve) => {
@@ -271,6 +296,19 @@ describe('the end of a wait', () => {
     vi.advanceTimersByTime(10)
     expect(await waiting).toMatchObject({ success: false, retryAfter: 50 })
     expect(onDegraded).not.toHaveBeenCalled()
+  })
+
+  test('hides no error behind the denial before it', async () => {
+    let isAway = false
+    const { db } = watch(database.db, () => {
+      if (isAway) throw new RatelimitError('UNREACHABLE', 'away')
+    })
+    const { ratelimit } = await denied({ db })
+    const waiting = ratelimit.blockUntilReady('key', 60).catch((error: unknown) => error)
+    await turns(50)
+    isAway = true
+    vi.advanceTimersByTime(50)
+    expect(await waiting).toMatchObject({ code: 'UNREACHABLE' })
   })
 
   test('says nothing about the database', async () => {

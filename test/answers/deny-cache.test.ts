@@ -117,6 +117,15 @@ describe('a denial is forgotten when something is given back,', () => {
     }
   })
 
+  test.each([false, true])('by the release of what was spent, in a transaction: %s', async (joins) => {
+    const { caching } = pair()
+    const spent = await Ratelimit.spend([{ ratelimit: caching, key: 'key' }], { rate: 7 })
+    expect(await caching.limit('key')).toMatchObject({ success: false })
+    if (joins) await database.db.transaction((tx) => spent.release({ tx }))
+    else await spent.release()
+    expect(await caching.limit('key')).toMatchObject({ success: true })
+  })
+
   test('also by one that overtakes the denial on its way', async () => {
     let deliver = () => {}
     const late: Database = {
@@ -211,6 +220,16 @@ test('a denial is forgotten when the time of a reset is over, which may have had
   vi.useRealTimers()
   expect(await reset).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
   expect(await caching.limit('key')).toMatchObject({ success: true })
+})
+
+test('spend asks the database, whatever is remembered, and what it finds is not remembered', async () => {
+  const { caching, asking } = pair()
+  const spend = () => Ratelimit.spend([{ ratelimit: caching, key: 'key' }], { rate: 2 })
+  await caching.limit('key', { rate: 6 })
+  expect(await caching.limit('key', { rate: 2 })).toMatchObject({ success: false })
+  expect(await spend()).toMatchObject({ success: false })
+  await asking.limit('key', { rate: -1 })
+  expect(await spend()).toMatchObject({ success: true })
 })
 
 test('nothing is remembered from a transaction, which may be rolled back', async () => {

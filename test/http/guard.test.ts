@@ -92,6 +92,24 @@ describe('one limit', () => {
     await expect(check(ada)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   })
 
+  test('is checked by one statement, and tells what it crosses', async () => {
+    const { db, statements } = watch(database.db)
+    const limiter = Ratelimit.fixedWindow(2, '1m')
+    const ratelimit = new Ratelimit({
+      db,
+      limiter,
+      prefix: 'crosses',
+      clock: clock.now,
+      thresholds: [1],
+      cleanupProbability: 0,
+    })
+    const check = guard({ ratelimit, key })
+    await check(ada)
+    statements.length = 0
+    expect(await check(ada)).toMatchObject({ answer: { results: [{ crossed: [1] }] } })
+    expect(statements).toHaveLength(1)
+  })
+
   test('a limiter for each request, which the headers tell', async () => {
     const ratelimit = limitOf(1)
     const check = guard({ ratelimit, key, limiter: ({ plan }) => plan })

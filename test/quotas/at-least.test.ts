@@ -69,6 +69,14 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 10 })
   })
 
+  test('of equal calls at once none gets less than its least', async () => {
+    const { quota } = quotaOn(database, limiter)
+    const asked = Array.from({ length: 4 }, () => quota.limit('key', { rate: 4, atLeast: 3 }))
+    const answers = await Promise.all(asked)
+    expect(answers.map((answer) => (answer.success ? answer.granted : 0))).toEqual([4, 4, 0, 0])
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 8 })
+  })
+
   test('calls of many keys share a statement, and plain ones go beside them', async () => {
     const { quota } = quotaOn(database, limiter)
     for (const left of [10, 3, 1]) await quota.limit(`${left}`, { rate: 10 - left })

@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type ClosedPeriod, closePeriods, type Limiter, Ratelimit } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
 import { kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
@@ -41,6 +42,29 @@ describe.each(periodic)('$name', ({ limiter }) => {
     expect(await rows()).toHaveLength(1)
     expect(await close(under, limiter)).toEqual([])
     expect(await quota.limit('a')).not.toHaveProperty('ended')
+  })
+
+  test('leaves the rows of another prefix', async () => {
+    const other = quotaOn(database, limiter, { keepEnded: true })
+    await other.quota.limit('a', { rate: 3 })
+    await other.quota.limit('b')
+    under.clock.ms = period.end
+    expect(await close(under, limiter)).toMatchObject([{ used: 25 }, { used: 7 }])
+    other.clock.ms = period.end
+    expect(await close(other, limiter)).toMatchObject([{ used: 3 }, { used: 1 }])
+  })
+
+  test('leaves a row that is opened anew after it was found', async () => {
+    const { clock, prefix, quota } = under
+    clock.ms = period.end
+    const closed = await database.db.transaction((tx) => {
+      const { db } = watch(tx, async (text) => {
+        if (text.includes('delete from')) await quota.limit('a', { tx })
+      })
+      return closePeriods(db, { prefix, limiter, clock: clock.now, durable: false })
+    })
+    expect(closed).toEqual([{ key: 'b', ...period, used: 7 }])
+    expect(await quota.getRemaining('a')).toMatchObject({ used: 1 })
   })
 
   test('leaves what a call has told', async () => {
@@ -138,6 +162,15 @@ test('each key is read under its own plan, and a plan without periods leaves its
   expect(await close(under, undefined, { limiterOf })).toEqual([])
 })
 
+test('a plan of a key that is none is refused, and nothing is closed', async () => {
+  const under = quotaOn(database, month, { keepEnded: true })
+  await under.quota.limit('key')
+  under.clock.ms = Date.UTC(2026, 1, 1)
+  const none = close(under, undefined, { limiterOf: () => undefined as never })
+  await expect(none).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  expect(await close(under, month)).toHaveLength(1)
+})
+
 test('a row of another algorithm, one without a time and one ahead of the clock are left', async () => {
   const under = quotaOn(database, month)
   const { clock, prefix } = under
@@ -178,7 +211,7 @@ test('the row of a balance is neither handed out nor removed, whatever the clock
 test('without an injected clock it goes by the time of the database', async () => {
   const { clock, prefix, quota } = quotaOn(database, month)
   await quota.limit('past')
-  await new Ratelimit({ db: database.db, limiter: month, prefix }).limit('present')
+  await new Ratelimit({ db: database.db, limiter: month, prefix, cleanupProbability: 0 }).limit('present')
   const close = () =>
     database.db.transaction((tx) => closePeriods(tx, { prefix, limiter: month, durable: false }))
   expect(await close()).toMatchObject([{ key: 'past' }])

@@ -13,7 +13,7 @@ function endedIn(answer: LimitResult) {
   return answer.success ? answer.ended : undefined
 }
 
-describe.each(periodic)('$name', ({ limiter }) => {
+describe.each(periodic)('$name', ({ algorithm, limiter }) => {
   async function afterOnePeriod(used: number, options = {}) {
     const { clock, quota } = quotaOn(database, limiter, options)
     const opened = await quota.limit('key', { rate: used, force: true })
@@ -96,6 +96,15 @@ describe.each(periodic)('$name', ({ limiter }) => {
     const { quota, ended } = await afterOnePeriod(3, { dryRun: true })
     expect(endedIn(await quota.limit('key', { rate: 11 }))).toBeUndefined()
     expect(endedIn(await quota.limit('key', { rate: 10 }))).toEqual(ended)
+  })
+
+  test('a row of another algorithm is no period of this one', async () => {
+    for (const other of kinds.filter((each) => each.algorithm !== algorithm)) {
+      const { clock, quota } = quotaOn(database, other.limiter)
+      await quota.limit('key', { rate: 3 })
+      clock.advance(90 * 86_400_000)
+      expect(await quota.limit('key', { limiter })).not.toHaveProperty('ended')
+    }
   })
 
   test('a reset, a sweep and another algorithm leave nothing to tell', async () => {

@@ -1,10 +1,11 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Limiter, Ratelimit } from '../../src/index.ts'
+import { type Limiter, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { quotaOn, UNDO } from './ten.ts'
+import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
 const database = useDatabase()
 
@@ -66,6 +67,90 @@ test('release gives each back what it gave, once, and to the window that paid', 
   expect(await used()).toEqual([2, 0])
 })
 
+test('a second release gives nothing back of what others have spent', async () => {
+  const { requests, used } = await monthAndCredits(100)
+  const first = await Ratelimit.spend(requests, { rate: 8 })
+  await Ratelimit.spend(requests, { rate: 8 })
+  await first.release()
+  await first.release()
+  expect(await used()).toEqual([2, 6])
+})
+
+test('a release that failed may be called again', async () => {
+  let error: RatelimitError | undefined
+  const { db } = watch(database.db, () => {
+    if (error) throw error
+  })
+  const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'), { db })
+  const requests = [{ ratelimit: quota, key: 'key' }]
+  const spent = await Ratelimit.spend(requests, { rate: 4 })
+  await Ratelimit.spend(requests, { rate: 3 })
+  error = new RatelimitError('UNREACHABLE', 'away')
+  await expect(spent.release()).rejects.toMatchObject({ code: 'UNREACHABLE' })
+  error = undefined
+  await spent.release()
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 3 })
+})
+
+test('a release that may have happened is not repeated', async () => {
+  let isCut = false
+  const { db } = watch(database.db)
+  const cutting: typeof db = {
+    ...db,
+    transaction: async (...work) => {
+      const result = await db.transaction(...work)
+      if (isCut) throw Object.assign(new Error('cut'), { code: '08006' })
+      return result
+    },
+  }
+  const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'), { db: cutting })
+  const requests = [{ ratelimit: quota, key: 'key' }]
+  const spent = await Ratelimit.spend(requests, { rate: 4 })
+  await Ratelimit.spend(requests, { rate: 3 })
+  isCut = true
+  await expect(spent.release()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+  isCut = false
+  await spent.release()
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 3 })
+})
+
+test('two keys of one limiter, and one key of two, each give their own', async () => {
+  const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'))
+  const { quota: other } = quotaOn(database, Ratelimit.fixedWindow(5, '10h'))
+  const requests = [
+    { ratelimit: quota, key: 'a' },
+    { ratelimit: quota, key: 'b' },
+    { ratelimit: other, key: 'b' },
+  ]
+  const spent = await Ratelimit.spend(requests, { rate: 23 })
+  expect(spent).toMatchObject({
+    granted: [10, 10, 3],
+    results: [
+      { limit: 10, remaining: 0 },
+      { limit: 10, remaining: 0 },
+      { limit: 5, remaining: 2 },
+    ],
+  })
+  await Ratelimit.spend(requests, { rate: 1 })
+  await spent.release()
+  const left = requests.map(async ({ ratelimit, key }) => (await ratelimit.getRemaining(key)).used)
+  expect(await Promise.all(left)).toEqual([0, 0, 1])
+})
+
+test('the answer of each is to what was asked of it', async () => {
+  const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'))
+  const { quota: other } = quotaOn(database, Ratelimit.fixedWindow(5, '10h'))
+  const requests = [
+    { ratelimit: quota, key: 'a' },
+    { ratelimit: quota, key: 'b' },
+    { ratelimit: other, key: 'b' },
+  ]
+  expect(await Ratelimit.spend(requests, { rate: 12 })).toMatchObject({
+    granted: [10, 2, 0],
+    results: [{ remaining: 0 }, { remaining: 8 }, { remaining: 5 }],
+  })
+})
+
 test('in a transaction it is undone with it, and so is a release', async () => {
   const { requests, used } = await monthAndCredits(100)
   const undone = database.db.transaction(async (tx) => {
@@ -85,6 +170,34 @@ test('a bucket gives whole units beside a window, and an unlimited plan all the 
   const unlimited = quotaOn(database, Ratelimit.unlimited()).quota
   const all = [{ ratelimit: bucket, key: 'key' }, ...requests, { ratelimit: unlimited, key: 'key' }]
   expect(await Ratelimit.spend(all, { rate: 50 })).toMatchObject({ success: true, granted: [3, 10, 1, 36] })
+})
+
+test('a limit in debt gives nothing, and what it lacks is not added to the others', async () => {
+  const bucket = quotaOn(database, Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' }))
+  const { quota: other } = quotaOn(database, Ratelimit.tokenBucket(1, '1h', 10), { clock: bucket.clock.now })
+  await bucket.quota.limit('key', { rate: 12.5, force: true })
+  await other.limit('key', { rate: 4 })
+  const requests = [bucket.quota, other].map((ratelimit) => ({ ratelimit, key: 'key' }))
+  const denied = await Ratelimit.spend(requests, { rate: 7 })
+  // One of the other's comes back in an hour, while the debt is still there.
+  expect(denied).toMatchObject({ success: false, retryAfter: HOUR_MS })
+  expect(await Ratelimit.spend(requests, { rate: 6 })).toMatchObject({ success: true, granted: [0, 6] })
+})
+
+test('fractions of buckets add up to the rate, though doubles do not', async () => {
+  const clock = new TestClock()
+  const buckets = [0.7, 0.1].map((tokens) => {
+    const limiter = Ratelimit.tokenBucket(tokens, '1h', tokens)
+    return quotaOn(database, limiter, { clock: clock.now }).quota
+  })
+  const requests = buckets.map((ratelimit) => ({ ratelimit, key: 'key' }))
+  const spend = () => Ratelimit.spend(requests, { rate: 0.8 })
+  expect(await spend()).toMatchObject({ success: true })
+  expect(await spend()).toMatchObject({ success: false, retryAfter: HOUR_MS })
+  clock.advance(HOUR_MS - 1)
+  expect(await spend()).toMatchObject({ success: false, retryAfter: 1 })
+  clock.advance(1)
+  expect(await spend()).toMatchObject({ success: true })
 })
 
 test('refused before any SQL', async () => {

@@ -347,6 +347,28 @@ test('a look at such a bucket does not begin it, whether the others are allowed 
   }
 })
 
+test('such a bucket begins to fill when the others deny, and a look says that it does not yet', async () => {
+  const limiter = Ratelimit.tokenBucket(1, '1s', 5, { initialTokens: 2 })
+  const [filling, looked] = ['begins', 'not yet'].map((prefix) => limitOf(prefix, limiter)) as [
+    Ratelimit,
+    Ratelimit,
+  ]
+  const full = limitOf('full', Ratelimit.fixedWindow(0, '1m'))
+  const { results } = await Ratelimit.limitAll([
+    { ratelimit: filling, key: 'key' },
+    { ratelimit: looked, key: 'key', rate: 0 },
+    { ratelimit: full, key: 'key' },
+  ])
+  expect(results).toMatchObject([
+    { success: true, remaining: 2, reset: clock.ms + 3000 },
+    { success: true, remaining: 2, reset: Infinity },
+    { success: false },
+  ])
+  for (const [place, ratelimit] of [filling, looked].entries()) {
+    expect((await ratelimit.getRemaining('key')).reset).toBe(results[place]?.reset)
+  }
+})
+
 test('a row that is ahead of the clock is taken from at its own time, and the others at theirs', async () => {
   const limit = limitOf('ahead', Ratelimit.fixedWindow(5, '1h'))
   clock.advance(60_000)
