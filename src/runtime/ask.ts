@@ -178,8 +178,9 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
     rate: numberArray(rates),
     calls: numberArray(calls),
     at_least: numberArray(least),
-    paidWindowStart: asked[0]?.request.paidWindowStart ?? null,
-    reserved: asked[0]?.request.reserved ?? 0,
+    // For a row that is made: no window has paid for it, and nothing in it waits to be settled.
+    paidWindowStart: null,
+    reserved: 0,
   }
 }
 

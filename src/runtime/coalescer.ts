@@ -260,7 +260,6 @@ function lineOf({ key, purpose }: Request): string {
 function canShare({ request: one }: Group, { request: other }: Group): boolean {
   return (
     one.purpose === other.purpose &&
-    !isSure(one.purpose) &&
     reservedIn(one) > 0 === reservedIn(other) > 0 &&
     (one.atLeast === null) === (other.atLeast === null) &&
     sameLimiter(one.limiter, other.limiter)

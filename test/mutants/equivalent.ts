@@ -1,20 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: they are source text, not templates.
 /** Mutants that no test can kill, by their ids: nobody could tell them from the source. */
 export const EQUIVALENT: Readonly<Record<string, { readonly change: string; readonly reason: string }>> = {
-  '0518abc': {
-    change:
-      'runtime/coalescer.ts: lines.length === most || isSure(group.request.purpose) -> lines.length === most',
-    reason:
-      'canShare lets no other line into the statement of an adjustment or a grant. The break spares the search.',
-  },
-  def0847: {
-    change: 'runtime/ask.ts: asked[0]?.request.paidWindowStart ?? null -> null',
-    reason: 'Rows that are made have used nothing, so no window can give back.',
-  },
-  '84c388c': {
-    change: 'runtime/decide.ts: await this.#prepare?.() fulfil -> fulfil',
-    reason: 'A key is held only after a statement for many keys, which has waited for the tables.',
-  },
   '3198ae3': {
     change: 'statements/take.ts: ${guarding.fits ? sql`where ${guarding.fits}` : sql``}` -> `',
     reason: 'The update has the same guard, so nothing is written. The row is locked a moment longer.',
@@ -61,10 +47,6 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
     change:
       'algorithms/sliding-window.ts: >= to >: const ends = windowStart + (room >= 0 ? periodMs : 2 * periodMs)',
     reason: 'It is a guess at the time, from which the search finds the right one all the same.',
-  },
-  '467d601': {
-    change: 'runtime/coalescer.ts: !isSure(one.purpose) && reservedIn -> reservedIn',
-    reason: 'An adjustment or a grant ends the loop that asks canShare.',
   },
   '07a43d6': {
     change: 'runtime/coalescer.ts: never: if (line.takenBack === 0) return',
