@@ -126,6 +126,26 @@ describe('a denial is forgotten when something is given back,', () => {
     expect(await caching.limit('key')).toMatchObject({ success: true })
   })
 
+  test('by a release that may have happened', async () => {
+    const { common } = pair()
+    let isCut = false
+    const { db } = watch(database.db)
+    const cutting: typeof db = {
+      ...db,
+      transaction: async (...work) => {
+        const result = await db.transaction(...work)
+        if (isCut) throw Object.assign(new Error('cut'), { code: '08006' })
+        return result
+      },
+    }
+    const caching = new Ratelimit({ ...common, db: cutting, inMemoryBlock: true })
+    const spent = await Ratelimit.spend([{ ratelimit: caching, key: 'key' }], { rate: 7 })
+    expect(await caching.limit('key')).toMatchObject({ success: false })
+    isCut = true
+    await expect(spent.release()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    expect(await caching.limit('key')).toMatchObject({ success: true })
+  })
+
   test('also by one that overtakes the denial on its way', async () => {
     let deliver = () => {}
     const late: Database = {
