@@ -326,6 +326,43 @@ test('a look and a refund are never denied, even of a limit that is exceeded', a
   }
 })
 
+test('nor do they hold up what is charged beside them', async () => {
+  const debt = limitOf('in debt', Ratelimit.fixedWindow(10, '1m'))
+  const charged = limitOf('beside debt', Ratelimit.fixedWindow(10, '1m'))
+  await debt.limit('key', { rate: 25, force: true })
+  for (const [rate, used] of [
+    [0, 1],
+    [-1, 2],
+  ] as const) {
+    const requests = [
+      { ratelimit: debt, key: 'key', rate },
+      { ratelimit: charged, key: 'key' },
+    ]
+    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: true })
+    expect(await charged.getRemaining('key')).toMatchObject({ used })
+  }
+})
+
+test('a denial locks and looks, and no more; it writes no row that is there', async () => {
+  const { db, statements } = watch(database.db)
+  const common = { db, clock: clock.now, cleanupProbability: 0 }
+  const window = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(1, '1m'), prefix: 'denies 1' })
+  const empty = Ratelimit.tokenBucket(1, '1m', 5, { initialTokens: 3 })
+  const filling = new Ratelimit({ ...common, limiter: empty, prefix: 'denies 2' })
+  const [first, second] = [window, filling].map((ratelimit) => ({ ratelimit, key: 'key' })) as [
+    { ratelimit: Ratelimit; key: string },
+    { ratelimit: Ratelimit; key: string },
+  ]
+  expect(await Ratelimit.limitAll([first, second])).toMatchObject({ success: true })
+  const before = await rows('denies')
+  statements.length = 0
+  expect(await Ratelimit.limitAll([first])).toMatchObject({ success: false })
+  expect(statements).toHaveLength(2)
+  clock.advance(1_000)
+  expect(await Ratelimit.limitAll([first, second])).toMatchObject({ success: false })
+  expect(await rows('denies')).toEqual(before)
+})
+
 test('a bucket that starts with less than it holds fills from its first check on', async () => {
   const empty = limitOf('starts', Ratelimit.tokenBucket(1, '1s', 5, { initialTokens: 0 }))
   const requests = [{ ratelimit: empty, key: 'key' }]
