@@ -535,3 +535,17 @@ test('sweeps afterwards like a single check, and not inside a transaction', asyn
   await database.db.transaction((tx) => Ratelimit.limitAll([{ ratelimit: limit, key: 'key' }], { tx }))
   expect(statements.filter((text) => text.includes('delete from'))).toHaveLength(1)
 })
+
+test('each limiter sweeps by its own clock', async () => {
+  const sweeps: Promise<unknown>[] = []
+  const common = { db: database.db, limiter: Ratelimit.fixedWindow(5, '1m'), cleanupProbability: 1 }
+  const waitUntil = (work: Promise<unknown>) => void sweeps.push(work)
+  const requests = [() => new Date(), clock.now].map((now, place) => ({
+    ratelimit: new Ratelimit({ ...common, prefix: `own clock ${place}`, clock: now, waitUntil }),
+    key: 'key',
+  }))
+  await Ratelimit.limitAll(requests)
+  await Promise.all(sweeps)
+  expect(sweeps).toHaveLength(2)
+  expect(await rows('own clock')).toHaveLength(2)
+})
