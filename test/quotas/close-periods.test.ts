@@ -1,3 +1,4 @@
+import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type ClosedPeriod, closePeriods, type Limiter, Ratelimit } from '../../src/index.ts'
@@ -42,6 +43,17 @@ describe.each(periodic)('$name', ({ limiter }) => {
     expect(await rows()).toHaveLength(1)
     expect(await close(under, limiter)).toEqual([])
     expect(await quota.limit('a')).not.toHaveProperty('ended')
+  })
+
+  test('goes by the order of the keys, however Postgres finds them', async () => {
+    under.clock.ms = period.end
+    const closed = await database.db.transaction(async (tx) => {
+      for (const scan of ['indexscan', 'bitmapscan'])
+        await tx.execute(sql.raw(`set local enable_${scan} = off`))
+      const options = { prefix: under.prefix, limiter, clock: under.clock.now, durable: false }
+      return closePeriods(tx, { ...options, limit: 1 })
+    })
+    expect(closed.map(({ key }) => key)).toEqual(['a'])
   })
 
   test('leaves the rows of another prefix', async () => {
