@@ -77,7 +77,7 @@ export const AREAS: readonly Area[] = [
     name: 'errors',
     files: /^(errors|database\/(database-error|never-sent|retry))/,
     share: 0.3,
-    near: ['drivers/errors', 'outages/unreachable', 'outages/timeouts', 'tables/missing'],
+    near: ['drivers/errors', 'alone/errors', 'outages/unreachable', 'outages/timeouts', 'tables/missing'],
   },
   {
     name: 'answers',

@@ -61,7 +61,7 @@ const WHOLE_LINES: readonly Rule[] = [
 export const RULES: readonly Rule[] = [...IN_A_LINE, ...WHOLE_LINES]
 
 const IS_PROSE =
-  /^\s*(\*|\/\*|\/\/|import |} from |export type |type |readonly \w+\??: [A-Z<(]|throw |'|`|"|\| '|[?:] ['`])/
+  /^\s*(\*|\/\*|\/\/|import |} from |export type |type |readonly \w+\??: [A-Z<(]|throw |[A-Z_]+: ['`"]|'|`|"|\| '|[?:] ['`])/
 const OPENS_TYPES = /^(export )?(interface|type) .*[{=]$/
 const OPENS_IMPORT = /^import \{$/
 
