@@ -99,14 +99,26 @@ async function warm(ratelimit: Ratelimit): Promise<void> {
   for (let i = 0; i < 3; i++) await ratelimit.limit('key')
 }
 
+/**
+ * The names that postgres.js may give next. It counts them up after a text by chance, which may end in digits
+ * too.
+ */
+function namesAfter(name: string): Set<string> {
+  const digits = /\d+$/.exec(name)?.[0] ?? ''
+  const next = new Set<string>()
+  for (let length = 1; length <= digits.length; length++) {
+    const [text, count] = [name.slice(0, -length), Number(name.slice(-length))]
+    for (let i = 1; i < 40; i++) next.add(`${text}${count + i}`)
+  }
+  return next
+}
+
 /** Takes the names on the connection, which the driver believes not to be there. */
 async function occupyNames(db: Db): Promise<void> {
   const names = await namesOn(db)
   if (driver === 'postgres-js') {
-    // It counts its names up.
-    const [, id = '', count = ''] = /^(.*?)(\d+)$/.exec(names.at(-1) ?? '') ?? []
-    for (let i = 1; i < 40; i++) {
-      await db.execute(sql.raw(`prepare "${id}${Number(count) + i}" as select 1`)).catch(() => {})
+    for (const name of namesAfter(names.at(-1) ?? '')) {
+      await db.execute(sql.raw(`prepare "${name}" as select 1`)).catch(() => {})
     }
     return
   }
