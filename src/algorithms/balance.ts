@@ -26,11 +26,13 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'lastRefill', never> = {
     available: ({ count, prevCount }) => sql`${prevCount} - ${count}`,
     used: ({ count }) => count,
     consume: ({ count, prevCount }, now, _available, amount) => ({
-      ...{ count: countAfter(count, amount), prevCount },
+      count: countAfter(count, amount),
+      prevCount,
       lastRefill: now,
     }),
     grant: ({ count, prevCount }, now, amount) => ({
-      ...{ count, prevCount: countAfter(prevCount, amount) },
+      count,
+      prevCount: countAfter(prevCount, amount),
       lastRefill: now,
     }),
     capacity: ({ prevCount }) => prevCount,
@@ -42,11 +44,13 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'lastRefill', never> = {
     available: ({ count, prevCount }) => prevCount - count,
     used: ({ count }) => count,
     consume: ({ count, prevCount }, now, amount) => ({
-      ...{ count: countNumberAfter(count, amount), prevCount },
+      count: countNumberAfter(count, amount),
+      prevCount,
       lastRefill: now,
     }),
     grant: ({ count, prevCount }, now, amount) => ({
-      ...{ count, prevCount: countNumberAfter(prevCount, amount) },
+      count,
+      prevCount: countNumberAfter(prevCount, amount),
       lastRefill: now,
     }),
     capacity: ({ prevCount }) => prevCount,

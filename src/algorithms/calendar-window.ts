@@ -38,7 +38,9 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
     ended: ({ windowStart, prevCount, tokens }, _clock, { periodStart }) =>
       sql`${windowStart} < ${periodStart} and ${prevCount} is not null and ${tokens} is not null`,
     fresh: (_now, { periodStart }) => ({
-      ...{ count: sql`0`, prevCount: sql`0`, tokens: sql`0` },
+      count: sql`0`,
+      prevCount: sql`0`,
+      tokens: sql`0`,
       windowStart: periodStart,
     }),
     available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
@@ -49,7 +51,9 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
       // What is given back past the settled part is taken from the reserved one.
       const nextReserved = sql<number>`least(${countAfter(prevCount, reserved)}, ${next})`
       return {
-        ...{ count: next, prevCount: nextReserved, windowStart },
+        count: next,
+        prevCount: nextReserved,
+        windowStart,
         tokens: sql`greatest(${tokens}, ${next} - ${nextReserved})`,
       }
     },
@@ -63,7 +67,9 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
       const next = countNumberAfter(count, amount)
       const nextReserved = Math.min(countNumberAfter(prevCount, reserved), next)
       return {
-        ...{ count: next, prevCount: nextReserved, windowStart },
+        count: next,
+        prevCount: nextReserved,
+        windowStart,
         tokens: Math.max(tokens, next - nextReserved),
       }
     },

@@ -57,7 +57,12 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   const { table, namespace } = checker.config
   return {
     ...request,
-    ...{ table, namespace, rate, reserved, forced, needed: ratesOf(asked(requests)) },
+    table,
+    namespace,
+    rate,
+    reserved,
+    forced,
+    needed: ratesOf(asked(requests)),
     purpose: isNeverDenied ? 'adjust' : purposeOf(rate),
     reporting: {
       // If one of them enforces the limit, it is enforced for all.

@@ -75,7 +75,9 @@ export class DenyCache implements Denials {
     )
     const injected = sent.clock !== null
     this.#denials.set(key, {
-      ...{ needed, limiter, snapshot },
+      needed,
+      limiter,
+      snapshot,
       saidAt: injected ? snapshot.now : performance.now(),
       until: (injected ? snapshot.now : sent.at) + changesAt - snapshot.now,
     })

@@ -5,9 +5,9 @@ import type { Call } from '../runtime/call.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
-import type { LimiterCall } from './limit-all.ts'
 import type { Allowed, Denied, Granted } from './results.ts'
 import { checkActual, type Estimate, rowsOf, settle } from './settlement.ts'
+import type { LimiterCall } from './together.ts'
 import { readToken, tokenOf } from './token.ts'
 
 /** An estimate that is charged, and waits for the cost that it stands for. */

@@ -1,12 +1,14 @@
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, checkRate } from '../validate.ts'
+import { type Adjusted, adjustAll } from './adjust-all.ts'
 import { allowanceOf } from './answer.ts'
 import type { Answered } from './degrading.ts'
-import { type Adjusted, adjustAll, combined, decideAll, type LimiterCall } from './limit-all.ts'
+import { combined, decideAll } from './limit-all.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
 import type { Allowed, LimitAllResult } from './results.ts'
 import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
+import type { LimiterCall } from './together.ts'
 
 /** Estimates that are charged together, and wait for the costs that they stand for. */
 export interface Reservations {
@@ -86,7 +88,8 @@ async function settleAll(
     return { estimate, paidLimiter: call.limiter, actual: actuals[place] as number }
   })
   const settlements = calls.map(({ checker }, place) => ({
-    ...{ checker, call: settlementOf(checker, costs[place] as Settled, {}) },
+    checker,
+    call: settlementOf(checker, costs[place] as Settled, {}),
   }))
   const adjusted = await adjustAll(settlements, tx)
   return costs.map((cost, place) => {

@@ -45,8 +45,17 @@ export async function tokenOf(owner: Owner, secret: string, told: Told): Promise
   const { key, how, limit, paid } = estimate
   const id = toBase64Url(crypto.getRandomValues(new Uint8Array(ID_BYTES)))
   const fields: Fields = [
-    ...([id, owner.namespace.prefix, quotedName(owner.table.table), rows, hasPlan, key, how] as const),
-    ...([paid.rate, paid.windowStart, paid.usedBefore, limit] as const),
+    id,
+    owner.namespace.prefix,
+    quotedName(owner.table.table),
+    rows,
+    hasPlan,
+    key,
+    how,
+    paid.rate,
+    paid.windowStart,
+    paid.usedBefore,
+    limit,
   ]
   const signed = `r1.${toBase64Url(utf8.encode(JSON.stringify(fields)))}`
   const signature = await crypto.subtle.sign('HMAC', await keyOf(secret), utf8.encode(signed))

@@ -47,7 +47,16 @@ function tell(
   const { success, limit, remaining, retryAfter, degraded = false } = answer
   const wouldDeny = answer.success && answer.wouldDeny !== undefined
   channels.decision?.publish({
-    ...{ prefix, key: call.key, rate, success, limit, remaining, retryAfter },
-    ...{ degraded, wouldDeny, joined, durationMs },
+    prefix,
+    key: call.key,
+    rate,
+    success,
+    limit,
+    remaining,
+    retryAfter,
+    degraded,
+    wouldDeny,
+    joined,
+    durationMs,
   })
 }

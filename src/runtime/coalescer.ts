@@ -103,8 +103,13 @@ export class Coalescer implements Dispatcher {
 
   #newLine(request: Request): Line {
     const line: Line = {
-      ...{ id: lineOf(request), key: request.key, groups: [] },
-      ...{ waiting: 0, takenBack: 0, trip: undefined, isHeld: false },
+      id: lineOf(request),
+      key: request.key,
+      groups: [],
+      waiting: 0,
+      takenBack: 0,
+      trip: undefined,
+      isHeld: false,
     }
     this.#lines.set(line.id, line)
     this.#enqueue(line, request)

@@ -57,7 +57,7 @@ export const AREAS: readonly Area[] = [
   },
   {
     name: 'limitAll',
-    files: /^check\/(add-up|all-or-nothing|limit-all)/,
+    files: /^check\/(add-up|adjust-all|all-or-nothing|limit-all|together)/,
     share: 0.3,
     near: [
       ...['transactions/limit-all', 'outages/limit-all', 'statements/calls', 'quotas/reserve-all'],

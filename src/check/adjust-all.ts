@@ -1,0 +1,40 @@
+import type { Database } from '../database/database.ts'
+import type { RowRequest } from './add-up.ts'
+import { found } from './all-or-nothing.ts'
+import type { Outcome, Reporting } from './answer.ts'
+import { isRequest, unlimitedOutcome } from './checker.ts'
+import { askedOf, followUpAll, type LimiterCall, takeTogether } from './together.ts'
+
+/** What a call that nothing denies has done; the same for all calls of a row. */
+export interface Adjusted {
+  readonly outcome: Outcome
+  readonly reporting: Reporting
+}
+
+/**
+ * Makes calls that nothing denies, all or none, and says in their order what they did. It throws during an
+ * outage whatever `onError` says.
+ */
+export async function adjustAll(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+): Promise<Adjusted[]> {
+  const asked = askedOf(calls, tx)
+  try {
+    const { taken } = await takeTogether(asked)
+    const adjusted = new Map(
+      [...taken].map(([row, decision]) => [
+        row,
+        { outcome: { call: row, decision, place: 0 }, reporting: row.reporting },
+      ]),
+    )
+    const rows = asked.charges.map((charge) => found(asked.rowOf, charge))
+    return calls.map(({ checker, call }) => {
+      const { reporting } = checker.config
+      if (!isRequest(call)) return { outcome: unlimitedOutcome(call, checker.clockMs()), reporting }
+      return found(adjusted, rows.shift() as RowRequest)
+    })
+  } finally {
+    followUpAll(calls)
+  }
+}

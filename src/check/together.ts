@@ -1,0 +1,116 @@
+import { type Connection, connectionTo } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import { inTransaction } from '../database/transaction.ts'
+import type { Call } from '../runtime/call.ts'
+import type { Commit } from '../statements/setting.ts'
+import { checkOption } from '../validate.ts'
+import { addUp, type Charge, type RowRequest } from './add-up.ts'
+import { type Decisions, takeAllOrNone } from './all-or-nothing.ts'
+import { beside, type Stage } from './beside.ts'
+import { timedOut } from './bounds.ts'
+import { type Checker, isRequest } from './checker.ts'
+
+// Calls of several limiters that are decided in one transaction: the caller's, or their own.
+
+/** A valid call of a limiter. */
+export interface LimiterCall {
+  readonly checker: Checker
+  readonly call: Call
+}
+
+/** What calls ask of which rows, and where. */
+export interface AskedTogether {
+  readonly calls: readonly LimiterCall[]
+  readonly checkers: readonly Checker[]
+  readonly joined: Connection | undefined
+  readonly charges: readonly Charge[]
+  readonly rowOf: ReadonlyMap<Charge, RowRequest>
+}
+
+export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined): AskedTogether {
+  const { checkers, joined } = together(calls, tx)
+  const charges = chargesOf(calls)
+  return { calls, checkers, joined, charges, rowOf: addUp(charges) }
+}
+
+/** The calls that the database decides. */
+export function chargesOf(calls: readonly LimiterCall[]): Charge[] {
+  return calls.flatMap(({ checker, call }) => (isRequest(call) ? [{ checker, request: call }] : []))
+}
+
+export function takeTogether({ calls, checkers, joined, rowOf }: AskedTogether): Promise<Decisions> {
+  const rows = [...new Set(rowOf.values())]
+  if (joined) return takeAllOrNone(joined, rows, 'as the session')
+  return decideAlone(checkers, rows, takeAllOrNone, () => followUpAll(calls))
+}
+
+/** The limiters of calls that are decided in one transaction, and the transaction that they join. */
+export function together(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+): {
+  readonly checkers: readonly Checker[]
+  readonly home: Connection
+  readonly joined: Connection | undefined
+} {
+  const checkers = [...new Set(calls.map(({ checker }) => checker))]
+  const [first] = checkers
+  checkOption(first !== undefined, 'At least one request is needed.')
+  const { home } = first.config
+  checkOption(
+    checkers.every(({ config }) => config.home.db === home.db),
+    'The limiters of one call need one database.',
+  )
+  return { checkers, home, joined: first.joined(tx) }
+}
+
+/**
+ * Decides in a transaction of its own. `followUp` is called when it has ended, which may be after the time of
+ * the call is over.
+ */
+export async function decideAlone(
+  checkers: readonly Checker[],
+  rows: readonly RowRequest[],
+  take: typeof takeAllOrNone,
+  followUp: () => void,
+): Promise<Decisions> {
+  if (rows.length === 0) return { looks: new Map(), taken: new Map() }
+  const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
+  const { home } = hastiest.config
+  const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
+  const commit = commitTogether(checkers.map(({ config }) => config.commit))
+  const stage: Stage = { mayCharge: false, mayWait: false }
+  const decide = async (isOver: () => boolean) => {
+    // If nobody waits any more, the transaction is rolled back.
+    const goOn = () => {
+      if (isOver()) throw timedOut(false)
+    }
+    for (const { config } of checkers) await config.ensureTables?.()
+    return inTransaction(home.db, async (tx) => {
+      stage.mayCharge = false
+      stage.mayWait = true
+      goOn()
+      return take(connectionTo(tx, home.keeping), rows, commit, () => {
+        goOn()
+        stage.mayCharge = true
+      })
+    })
+  }
+  const decisions = await beside(hastiest, stage, (isOver) => decide(isOver).finally(followUp))
+  for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
+  return decisions
+}
+
+/** How a transaction commits in which several limiters charge: in the strictest way that one of them needs. */
+function commitTogether(commits: readonly Commit[]): Commit {
+  return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
+}
+
+/** Forgets what is remembered of rows that may hold more than before. */
+export function followUpAll(calls: readonly LimiterCall[]): void {
+  for (const { checker, call } of calls) checker.followUpJoined(call)
+}
+
+function timeoutOf({ config }: Checker): number {
+  return config.bounds?.timeoutMs ?? Number.POSITIVE_INFINITY
+}
