@@ -9,7 +9,7 @@ export {
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
 export type { Reservation, Reserved, ReservedPart } from './check/reservation.ts'
-export type { Reservations, ReservedAll } from './check/reserve-all.ts'
+export type { Reservations, ReservedAll, SettleAllOptions } from './check/reserve-all.ts'
 export type {
   Allowed,
   Denied,

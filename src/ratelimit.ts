@@ -159,9 +159,10 @@ export class Ratelimit {
    *
    * @param token The text of a reservation of this prefix, in this table.
    * @param actual What it has cost; 0 gives all of it back.
-   * @param options A reservation that was made with a `limiter` needs one here too, of the same algorithm.
+   * @param options A reservation that was made with a `limiter` needs one here too: the customer's present plan.
    * @throws RatelimitError `INVALID_OPTION` for a text that was changed, or signed with another secret, and for
-   * one of another prefix, table or algorithm, before any SQL; and what {@link Reservation.commit} throws.
+   * one of another prefix, table or, without `limiter`, algorithm, before any SQL; and what
+   * {@link Reservation.commit} throws.
    *
    * @example
    * ```ts

@@ -2,6 +2,7 @@ import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import type { Call } from '../runtime/call.ts'
 import { checkOption } from '../validate.ts'
+import { isForced } from './add-up.ts'
 import { answerOf, type Outcome, paymentOf } from './answer.ts'
 import type { Checker } from './checker.ts'
 import type { LimitResult } from './results.ts'
@@ -19,6 +20,7 @@ export async function blockUntilReady(
 ): Promise<LimitResult> {
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
   checkOption(!checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
+  checkOption(!isForced(call), 'blockUntilReady takes no force: a forced call has nothing to wait for.')
   const { watch } = await import('./watch.ts')
   const answered = answerInTime(checker, call, timeoutMs, signal)
   return watch([checker.watched(call, undefined)], answered, (answer) => [{ answer }])

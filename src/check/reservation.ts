@@ -1,8 +1,8 @@
-import { unlimited } from '../algorithms/unlimited.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
+import { isForced } from './add-up.ts'
 import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
 import type { Allowed, Denied, Granted } from './results.ts'
@@ -17,7 +17,8 @@ export interface Reservation {
    * estimate is given back to the window that paid. It is never denied.
    *
    * It throws during an outage whatever `onError` says, so that the cost is not lost. Without `tx` it runs
-   * outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation.
+   * outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation. If the
+   * customer's plan may have changed since, give the present one: under an outdated plan the row may begin anew.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be
    * called again after an error that says that nothing was charged. It cannot see a rollback of the transaction
@@ -67,11 +68,7 @@ async function tokenFor(
 ): Promise<string | undefined> {
   const { reservationSecret } = config
   if (reservationSecret === undefined) return undefined
-  return tokenOf(config, reservationSecret, {
-    estimate,
-    rows: rowsOf(limiter),
-    hasPlan: limiter !== config.limiter,
-  })
+  return tokenOf(config, reservationSecret, { estimate, hasPlan: limiter !== config.limiter })
 }
 
 /** Settles the reservation that a token is of, as its `commit` does. */
@@ -81,31 +78,32 @@ export async function settleToken(
   actual: number,
   options: CallOptions,
 ): Promise<Allowed> {
-  checkActual(actual)
   const { config } = checker
   const { limiter = config.limiter } = options
   checkLimiter(limiter)
+  checkActual(actual, limiter)
   checkOption(config.reservationSecret !== undefined, 'settle needs the option reservationSecret.')
-  const { estimate, rows, hasPlan } = await readToken(config, config.reservationSecret, token)
+  const { estimate, hasPlan } = await readToken(config, config.reservationSecret, token)
   checkOption(
     options.limiter !== undefined || !hasPlan,
     'The reservation has a limiter of its own. Give settle a limiter too.',
   )
-  // What is unlimited has no rows to begin anew.
+  const isOwn = !limiter.stored || estimate.rows === '' || estimate.rows === rowsOf(limiter)
   checkOption(
-    !limiter.stored || rows === '' || rows === rowsOf(limiter),
-    'The reservation was charged under another algorithm. Settle it with a limiter of that one.',
+    options.limiter !== undefined || isOwn,
+    'The reservation was charged under another algorithm. Give settle the present limiter.',
   )
-  const paidLimiter = rows === '' ? unlimited() : limiter
-  return settle(checker, { estimate, paidLimiter, actual }, { ...options, limiter })
+  return settle(checker, { estimate, actual, limiter }, options.tx)
 }
 
 export function estimateOf(call: Call): Call {
   return { ...call, reserved: call.rate }
 }
 
-export function checkReserved({ rate }: Call): void {
-  if (rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
+/** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
+export function checkReserved(call: Call): void {
+  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
+  checkOption(!isForced(call), 'An estimate may be denied: reserve takes no force.')
 }
 
 function reservationOf({ checker, call }: LimiterCall, answered: Answered): Settling {
@@ -115,10 +113,12 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered): Sett
     if (isSettled) {
       throw new RatelimitError('ALREADY_SETTLED', 'The reservation was committed or released before.')
     }
-    checkActual(actual)
+    const { limiter = call.limiter, tx } = options
+    checkLimiter(limiter)
+    checkActual(actual, limiter)
     isSettled = true
     try {
-      return await settle(checker, { estimate, paidLimiter: call.limiter, actual }, options)
+      return await settle(checker, { estimate, actual, limiter }, tx)
     } catch (error) {
       isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
       throw error
@@ -130,5 +130,5 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered): Sett
 export function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): Estimate {
   const passed = answer.success && answer.wouldDeny
   const how = passed ? 'passed' : answer.degraded ? 'degraded' : 'charged'
-  return { key, paid, how, limit: limiter.limit }
+  return { key, paid, how, limit: limiter.limit, rows: rowsOf(limiter) }
 }

@@ -1,6 +1,8 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
 import type { CallOptions } from '../config.ts'
+import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOption, checkRate } from '../validate.ts'
+import { checkLimiter, checkOption } from '../validate.ts'
 import { type Adjusted, adjustAll } from './adjust-all.ts'
 import { allowanceOf } from './answer.ts'
 import type { Answered } from './degrading.ts'
@@ -15,7 +17,8 @@ export interface Reservations {
   /**
    * Settles the actual costs, all or none: in the order of the requests, and in one transaction, its own or
    * `tx`. What an estimate lacks is charged, into debt if necessary; the rest of a high estimate is given back
-   * to the window that paid. Estimates for one row are settled by their sums. It is never denied.
+   * to the window that paid. Estimates for one row are settled by their sums. It is never denied. If a plan may
+   * have changed since, give the present ones: under an outdated plan the row may begin anew.
    *
    * It throws during an outage whatever `onError` says, so that no cost is lost.
    *
@@ -24,9 +27,20 @@ export interface Reservations {
    * `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again after an error that says
    * that nothing was charged. It cannot see a rollback of `tx`: another call is then refused.
    */
-  commit(actuals: readonly number[], options?: Pick<CallOptions, 'tx'>): Promise<readonly Allowed[]>
+  commit(actuals: readonly number[], options?: SettleAllOptions): Promise<readonly Allowed[]>
   /** Gives all of it back: the same as `commit` with a 0 for each. */
-  release(options?: Pick<CallOptions, 'tx'>): Promise<readonly Allowed[]>
+  release(options?: SettleAllOptions): Promise<readonly Allowed[]>
+}
+
+/** How reservations are settled together. */
+export interface SettleAllOptions {
+  /** The transaction to settle in. Default: one of its own. */
+  readonly tx?: Database | undefined
+  /**
+   * The present plans, in the order of the requests, where one may have changed since. Default: those of the
+   * reservations.
+   */
+  readonly limiters?: readonly (Limiter | undefined)[] | undefined
 }
 
 /** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
@@ -49,14 +63,14 @@ export async function reserveAll<Request>(
 
 function reservationsOf(calls: readonly LimiterCall[], answered: readonly Answered[]): Reservations {
   let isSettled = false
-  const commit: Reservations['commit'] = async (actuals, { tx } = {}) => {
+  const commit: Reservations['commit'] = async (actuals, { tx, limiters = [] } = {}) => {
     if (isSettled) {
       throw new RatelimitError('ALREADY_SETTLED', 'The reservations were committed or released before.')
     }
-    checkActuals(calls, actuals)
+    const costs = costsOf(calls, answered, actuals, limiters)
     isSettled = true
     try {
-      return await settleAll(calls, answered, actuals, tx)
+      return await settleAll(calls, costs, tx)
     } catch (error) {
       isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
       throw error
@@ -65,31 +79,34 @@ function reservationsOf(calls: readonly LimiterCall[], answered: readonly Answer
   return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
 }
 
-function checkActuals(calls: readonly LimiterCall[], actuals: readonly number[]): void {
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE` */
+function costsOf(
+  calls: readonly LimiterCall[],
+  answered: readonly Answered[],
+  actuals: readonly number[],
+  limiters: readonly (Limiter | undefined)[],
+): Settled[] {
   checkOption(
     Array.isArray(actuals) && actuals.length === calls.length,
     'commit takes as many costs as were reserved, in the order of the requests.',
   )
-  for (const [place, { call }] of calls.entries()) {
+  return calls.map(({ call }, place) => {
+    const limiter = limiters[place] ?? call.limiter
     const actual = actuals[place] as number
-    checkActual(actual)
-    checkRate(actual, call.limiter)
-  }
+    checkLimiter(limiter)
+    checkActual(actual, limiter)
+    return { estimate: chargedBy(call, answered[place] as Answered), actual, limiter }
+  })
 }
 
 async function settleAll(
   calls: readonly LimiterCall[],
-  answered: readonly Answered[],
-  actuals: readonly number[],
-  tx: CallOptions['tx'],
+  costs: readonly Settled[],
+  tx: Database | undefined,
 ): Promise<Allowed[]> {
-  const costs = calls.map(({ call }, place): Settled => {
-    const estimate = chargedBy(call, answered[place] as Answered)
-    return { estimate, paidLimiter: call.limiter, actual: actuals[place] as number }
-  })
   const settlements = calls.map(({ checker }, place) => ({
     checker,
-    call: settlementOf(checker, costs[place] as Settled, {}),
+    call: settlementOf(checker, costs[place] as Settled),
   }))
   const adjusted = await adjustAll(settlements, tx)
   return costs.map((cost, place) => {

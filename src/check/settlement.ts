@@ -2,7 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
-import { callOf } from '../validate.ts'
+import { callOf, checkRate } from '../validate.ts'
 import {
   allowanceOf,
   crossedFrom,
@@ -23,26 +23,29 @@ export interface Estimate {
   readonly how: 'charged' | 'passed' | 'degraded'
   /** The capacity of its limiter, of which thresholds are shares. */
   readonly limit: number
+  /** What tells the rows that were charged. */
+  readonly rows: string
 }
 
 /** @throws RatelimitError `INVALID_RATE` */
-export function checkActual(actual: number): void {
-  if (!(actual >= 0)) {
+export function checkActual(actual: unknown, limiter: Limiter): void {
+  checkRate(actual, limiter)
+  if (actual < 0) {
     throw new RatelimitError('INVALID_RATE', 'What a reservation has cost is a number from 0 on.')
   }
 }
 
-/** An estimate that rows of the paid limiter's algorithm were charged, and what it has cost. */
+/** An estimate, what it has cost, and the plan under which it is settled. */
 export interface Settled {
   readonly estimate: Estimate
-  readonly paidLimiter: Limiter
   readonly actual: number
+  readonly limiter: Limiter
 }
 
 /** Settles the actual cost. */
-export async function settle(checker: Checker, settled: Settled, options: CallOptions): Promise<Allowed> {
-  const settlement = settlementOf(checker, settled, options)
-  const outcome = await checker.decide(settlement, options.tx)
+export async function settle(checker: Checker, settled: Settled, tx: CallOptions['tx']): Promise<Allowed> {
+  const settlement = settlementOf(checker, settled)
+  const outcome = await checker.decide(settlement, tx)
   return settledAnswer(outcome, settled, checker.config.reporting)
 }
 
@@ -53,18 +56,15 @@ export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Rep
 }
 
 /** The call that charges what is missing, or gives the rest back to the window that paid. */
-export function settlementOf(
-  { config }: Checker,
-  { estimate: { key, paid, how }, paidLimiter, actual }: Settled,
-  { limiter = paidLimiter }: CallOptions,
-): Call {
+export function settlementOf({ config }: Checker, { estimate, actual, limiter }: Settled): Call {
+  const { key, paid, how } = estimate
   const unpaid = actual - paid.rate
   // A dry run never charges a call that it would have denied. What may not have been charged is not given back.
   const difference = how === 'passed' || (how === 'degraded' && unpaid < 0) ? 0 : unpaid
   const isCharged = how === 'charged'
   const missing = { ...paid, rate: difference, reserved: isCharged ? -paid.rate : 0 }
   // Rows of another algorithm have not paid, so they give nothing back.
-  const isPayer = limiter.stored && paidLimiter.stored && rowsOf(limiter) === rowsOf(paidLimiter)
+  const isPayer = hasPaid(limiter, estimate)
   const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate
   const settlement: Call = {
     ...callOf(config.namespace.prefix, config.limiter, key, { rate, limiter, force: true }),
@@ -82,17 +82,23 @@ export function settlementOf(
 function withKept(
   settled: Allowed,
   { decision }: Outcome,
-  { estimate, paidLimiter: { algorithm }, actual }: Settled,
+  { estimate, actual, limiter }: Settled,
   { thresholds }: Reporting,
 ): Allowed {
+  const { algorithm } = limiter
   const { limit, paid } = estimate
   const { usedBefore, windowStart, rate } = paid
   const isOver = windowStart !== null && windowStart !== decision.state.windowStart
-  if (algorithm.settled || usedBefore === null || isOver) return settled
+  if (!hasPaid(limiter, estimate) || algorithm.settled || usedBefore === null || isOver) return settled
   const to = usedBefore + Math.min(actual, rate)
   const kept = crossedFrom({ algorithm, limit }, usedBefore, to, thresholds)
   const crossed = thresholds.filter((share) => kept.includes(share) || settled.crossed?.includes(share))
   return withCrossed(settled, crossed)
+}
+
+/** Whether rows of this limiter's algorithm were charged the estimate. */
+function hasPaid(limiter: Limiter, { rows }: Estimate): boolean {
+  return limiter.stored && rows === rowsOf(limiter)
 }
 
 /**

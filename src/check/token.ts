@@ -8,8 +8,6 @@ import type { Estimate } from './settlement.ts'
 /** What a token says. */
 export interface Told {
   readonly estimate: Estimate
-  /** What tells the rows that were charged. */
-  readonly rows: string
   /** Whether the call named a limiter of its own: a customer's plan. */
   readonly hasPlan: boolean
 }
@@ -41,8 +39,8 @@ const utf8 = new TextEncoder()
 
 /** The token of an estimate. Two estimates that are alike have different ones. */
 export async function tokenOf(owner: Owner, secret: string, told: Told): Promise<string> {
-  const { estimate, rows, hasPlan } = told
-  const { key, how, limit, paid } = estimate
+  const { estimate, hasPlan } = told
+  const { key, how, limit, paid, rows } = estimate
   const id = toBase64Url(crypto.getRandomValues(new Uint8Array(ID_BYTES)))
   const fields: Fields = [
     id,
@@ -77,7 +75,7 @@ export async function readToken(owner: Owner, secret: string, token: unknown): P
   checkOption(prefix === owner.namespace.prefix, 'The reservation is of another prefix.')
   checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')
   const paid = { rate, windowStart, usedBefore }
-  return { estimate: { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY }, rows, hasPlan }
+  return { estimate: { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY, rows }, hasPlan }
 }
 
 const NOT_SIGNED = 'This is not the text of a reservation that was signed with this reservationSecret.'
