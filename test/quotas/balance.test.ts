@@ -158,21 +158,21 @@ describe('a limiter of another algorithm', () => {
     await quota.grant('key', 10)
     statements.length = 0
     const one = { ratelimit: quota, key: 'key', limiter }
-    for (const refused of [
-      quota.limit('key', { limiter }),
-      quota.limit('key', { limiter, rate: -1 }),
-      quota.limit('key', { limiter, force: true }),
-      quota.reserve('key', { limiter }),
-      quota.getRemaining('key', { limiter }),
-      quota.getRemainingAll(['key'], { limiter }),
-      quota.blockUntilReady('key', 0, { limiter }),
-      quota.resetUsedTokens('key', { limiter }),
-      quota.grant('key', 5, { limiter }),
-      Ratelimit.limitAll([one]),
-      Ratelimit.reserveAll([one]),
-      Ratelimit.spend([one], { rate: 1 }),
+    for (const refuse of [
+      () => quota.limit('key', { limiter }),
+      () => quota.limit('key', { limiter, rate: -1 }),
+      () => quota.limit('key', { limiter, force: true }),
+      () => quota.reserve('key', { limiter }),
+      () => quota.getRemaining('key', { limiter }),
+      () => quota.getRemainingAll(['key'], { limiter }),
+      () => quota.blockUntilReady('key', 0, { limiter }),
+      () => quota.resetUsedTokens('key', { limiter }),
+      () => quota.grant('key', 5, { limiter }),
+      () => Ratelimit.limitAll([one]),
+      () => Ratelimit.reserveAll([one]),
+      () => Ratelimit.spend([one], { rate: 1 }),
     ]) {
-      await expect(refused).rejects.toMatchObject(refusal)
+      await expect(refuse()).rejects.toMatchObject(refusal)
     }
     expect(statements).toEqual([])
     expect(await quota.getRemaining('key')).toMatchObject({ remaining: 10 })
