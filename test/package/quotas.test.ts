@@ -434,11 +434,20 @@ describe('the cookbook', () => {
     expect(await stored('video-seconds', 'org')).toBe(120)
     await expect(film('org', 'x'.repeat(3600))).rejects.toBeInstanceOf(app.QuotaExceeded)
 
-    filming.mockRejectedValueOnce(new Error('no answer'))
-    await expect(film('org', 'x'.repeat(500))).rejects.toThrow('no answer')
+    const failed = async (error: Error) => {
+      filming.mockRejectedValueOnce(error)
+      await expect(film('org', 'x'.repeat(500))).rejects.toBe(error)
+      return filming.mock.lastCall?.[1].reference ?? ''
+    }
+    const refused = await failed(new app.Refused('no such film'))
     expect(await stored('video-seconds', 'org')).toBe(120)
-    const failed = filming.mock.lastCall?.[1].reference ?? ''
-    expect(await filmed({ reference: failed, length: 300 })).toBe('known')
+    expect(await filmed({ reference: refused, length: 300 })).toBe('known')
+    expect(await stored('video-seconds', 'org')).toBe(120)
+
+    const unknown = await failed(new Error('no answer'))
+    expect(await stored('video-seconds', 'org')).toBe(620)
+    expect(await filmed({ reference: unknown, length: 300 })).toBe('settled')
+    expect(await stored('video-seconds', 'org')).toBe(420)
     filming.mockRestore()
     vi.unstubAllEnvs()
   })

@@ -112,6 +112,9 @@ export const studio = {
   film: async (_script: string, _options: { reference: string }): Promise<void> => {},
 }
 
+/** The studio said no: it makes no film. */
+export class Refused extends Error {}
+
 /** Writes the session, then finds that the password is wrong. */
 export async function signIn(tx: Tx, email: string, password: string): Promise<void> {
   await tx.insert(sessions).values({ email })
