@@ -126,8 +126,8 @@ async function charge(org: Org, rate: number): Promise<boolean> {
 }
 
 /**
- * Reserves an estimate, and settles the actual cost. On Fridays a batch takes far more than was estimated.
- * Sometimes the prompt fails, and the estimate is released.
+ * Reserves an estimate, and settles the actual cost. Either may be the first call of a month, so both bill the
+ * last one. An estimate crosses no threshold, so only the settling warns.
  */
 async function prompt(org: Org, tokens: number): Promise<boolean> {
   const isBatch = new Date(now).getUTCDay() === 5 && new Date(now).getUTCHours() > 12
@@ -138,13 +138,20 @@ async function prompt(org: Org, tokens: number): Promise<boolean> {
     return answer
   })
   if (!reserved.success) return true
-  await warn(db, org, reserved.crossed)
-  if (random() < 0.05) await reserved.release()
-  else {
-    const settled = await reserved.commit(isBatch ? 24 * tokens : Math.round(tokens * (0.5 + random())))
-    if (settled.success) await warn(db, org, settled.crossed)
-  }
+  const actual = run(tokens, isBatch)
+  await db.transaction(async (tx) => {
+    // The plan may have changed since.
+    const settled = await reserved.commit(actual, { limiter: org.plan(), tx })
+    await bill(tx, org.name, settled.ended, 'the next call')
+    await warn(tx, org, settled.crossed)
+  })
   return false
+}
+
+/** What a prompt takes. On Fridays a batch takes far more than was estimated. One that fails takes nothing. */
+function run(tokens: number, isBatch: boolean): number {
+  if (random() < 0.05) return 0
+  return isBatch ? 24 * tokens : Math.round(tokens * (0.5 + random()))
 }
 
 /** Takes what the month has, and the rest from the credits. Returns what each gave: nothing after a denial. */
