@@ -1,6 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { type Database, Ratelimit } from '../../src/index.ts'
+import { calendarWindow } from '../../src/calendar.ts'
+import { closePeriods, type Database, Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { examples } from '../support/limits.ts'
 import { watch } from '../support/watch.ts'
@@ -76,6 +78,46 @@ test('every method joins: what each does is undone with the transaction', async 
     expect(await limit.getRemaining('key', { tx })).toMatchObject({ remaining: 1 })
   })
   expect(await limit.getRemaining('key')).toMatchObject({ remaining: 1 })
+})
+
+test('another process settles a reservation by its text, or leaves it as it was with a rollback', async () => {
+  const limiter = calendarWindow(10, 'month')
+  const config = { db: database.db, limiter, prefix: 'text', durable: true, clock: new TestClock().now }
+  const signing = { ...config, reservationSecret: 'correct horse battery staple' } as const
+  const [limit, other] = [new Ratelimit(signing), new Ratelimit(signing)]
+  const text = String(await limit.reserve('key', { rate: 4 }))
+  await rolledBack(database.db, async (tx) => {
+    expect(await other.settle(text, 9, { tx })).toMatchObject({ success: true, remaining: 1 })
+    expect(await limit.getRemaining('key', { tx })).toMatchObject({ used: 9 })
+  })
+  expect(await limit.getRemaining('key')).toMatchObject({ used: 4 })
+  await database.db.transaction((tx) => other.settle(text, 1, { tx }))
+  expect(await limit.getRemaining('key')).toMatchObject({ used: 1 })
+})
+
+test('a period that is over is handed out with the transaction, and stays with a rollback', async () => {
+  const clock = new TestClock(Date.UTC(2026, 0, 31))
+  const [limiter, prefix] = [calendarWindow(10, 'month'), 'closed']
+  const config = {
+    db: database.db,
+    limiter,
+    prefix,
+    clock: clock.now,
+    durable: true,
+    keepEnded: true,
+  } as const
+  const limit = new Ratelimit(config)
+  await limit.limit('key', { rate: 7 })
+  clock.ms = Date.UTC(2026, 1, 1)
+  const close = (tx: Database) => closePeriods(tx, { prefix, limiter, clock: clock.now })
+  const january = { key: 'key', start: Date.UTC(2026, 0, 1), end: Date.UTC(2026, 1, 1), used: 7 }
+  await rolledBack(database.db, async (tx) => {
+    expect(await close(tx)).toEqual([january])
+    expect(await close(tx)).toEqual([])
+  })
+  expect(await database.db.transaction(close)).toEqual([january])
+  expect(await database.db.transaction(close)).toEqual([])
+  expect(await database.rows(`select * from rate_limit_durable where prefix = 'closed'`)).toEqual([])
 })
 
 test('a limiter that is built on a transaction joins it with every call', async () => {
