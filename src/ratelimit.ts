@@ -159,7 +159,8 @@ export class Ratelimit {
    *
    * @param token The text of a reservation of this prefix, in this table.
    * @param actual What it has cost; 0 gives all of it back.
-   * @param options A reservation that was made with a `limiter` needs one here too: the customer's present plan.
+   * @param options A reservation that was made with a `limiter` needs one here too: the customer's present
+   * plan.
    * @throws RatelimitError `INVALID_OPTION` for a text that was changed, or signed with another secret, and for
    * one of another prefix, table or, without `limiter`, algorithm, before any SQL; and what
    * {@link Reservation.commit} throws.

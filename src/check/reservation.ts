@@ -18,7 +18,8 @@ export interface Reservation {
    *
    * It throws during an outage whatever `onError` says, so that the cost is not lost. Without `tx` it runs
    * outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation. If the
-   * customer's plan may have changed since, give the present one: under an outdated plan the row may begin anew.
+   * customer's plan may have changed since, give the present one: under an outdated plan the row may begin
+   * anew.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be
    * called again after an error that says that nothing was charged. It cannot see a rollback of the transaction
