@@ -11,7 +11,9 @@ export interface RowRequest extends Request {
   readonly table: Table
   readonly namespace: Namespace
   readonly reporting: Reporting
-  /** How much has to be there for all of the calls to be allowed. */
+  /** What is given back before anything is taken: 0 or less. */
+  readonly refund: number
+  /** How much has to be there after the refund for all of the calls to be allowed. */
   readonly needed: number
   /** How much of the rate is taken by force. */
   readonly forced: number
@@ -48,17 +50,19 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   }
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
   const requests = charges.map((each) => each.request)
-  const rate = ratesOf(requests)
+  const refund = ratesOf(requests.filter(isRefund))
+  const rate = ratesOf(requests.filter((each) => !isRefund(each)))
   const forced = ratesOf(requests.filter(isForced))
-  for (const sum of [rate, forced]) checkRate(sum, request.limiter)
+  for (const sum of [refund, rate, forced]) checkRate(sum, request.limiter)
   const reserved = requests.reduce((sum, each) => sum + each.reserved, 0)
   // A row that says what is reserved changes even if an estimate was right.
-  const isNeverDenied = (rate > 0 && forced > 0) || reservedIn({ ...request, reserved }) < 0
+  const isNeverDenied = forced > 0 || reservedIn({ ...request, reserved }) < 0
   const { table, namespace } = checker.config
   return {
     ...request,
     table,
     namespace,
+    refund,
     rate,
     reserved,
     forced,
@@ -72,6 +76,11 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   }
 }
 
+/** What settles an estimate is no refund: another estimate of the row may need what it gives back. */
+function isRefund({ rate, reserved }: Call): boolean {
+  return rate < 0 && reserved === 0
+}
+
 /** Whether the call takes its rate even if there is less. */
 export function isForced({ rate, purpose }: Call): boolean {
   return rate > 0 && purpose === 'adjust'
@@ -82,17 +91,12 @@ function ratesOf(requests: readonly Request[]): number {
 }
 
 /**
- * The requests whose rates have to fit together. Refunds count first, the others in their order: what is forced
- * is gone for those after it, and does not ask what it leaves itself.
+ * The requests whose rates have to fit together. They count in their order: what is forced is gone for those
+ * after it, and does not ask what it leaves itself.
  */
 function asked(requests: readonly Request[]): readonly Request[] {
   const last = requests.findLastIndex((request) => request.rate > 0 && !isForced(request))
-  return requests.filter(({ rate }, place) => rate < 0 || place <= last)
-}
-
-/** What is taken from the row by force, and nothing else. */
-export function forcedPart(row: RowRequest): RowRequest {
-  return { ...row, rate: row.forced, needed: 0, purpose: 'adjust' }
+  return requests.filter(({ rate }, place) => rate > 0 && place <= last)
 }
 
 /** The name of the table in SQL: the same for two declarations of one table. */

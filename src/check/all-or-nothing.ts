@@ -10,8 +10,8 @@ import { compareText, textArray } from '../statements/calls.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
-import { forcedPart, groupBy, quotedName, type RowRequest } from './add-up.ts'
-import { availableIn } from './answer.ts'
+import { groupBy, quotedName, type RowRequest } from './add-up.ts'
+import { fits, isLook, partsOf } from './parts.ts'
 
 /** What was decided on rows: the look at each, and the decision on those that were taken from. */
 export interface Decisions {
@@ -72,19 +72,9 @@ export async function takeFrom(
     for (const group of groupsOf(rows)) await take(tx, group, looks, taken)
   }
   for (const row of rows) if (!taken.has(row)) await beginToFill(tx, row, looks)
-  if (!rows.every((row) => row.rate > 0 && taken.has(row))) await removeEmpty(tx, inserted)
+  const isCharged = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
+  if (!rows.every((row) => taken.has(row) && isCharged(row))) await removeEmpty(tx, inserted)
   return { looks, taken }
-}
-
-/** Whether a row has as much as is asked of it. */
-export function fits({ needed, limiter }: RowRequest, look: Decision): boolean {
-  return needed <= 0 || needed <= availableIn(limiter, look)
-}
-
-/** What of a request is taken: all of it, or in a dry run that would deny it only what is forced. */
-export function partOf(row: RowRequest, look: Decision): RowRequest | undefined {
-  if (fits(row, look)) return row
-  return row.reporting.dryRun && row.forced > 0 ? forcedPart(row) : undefined
 }
 
 /**
@@ -148,11 +138,14 @@ async function take(
   looks: ReadonlyMap<RowRequest, Decision>,
   taken: Map<RowRequest, Decision>,
 ): Promise<void> {
-  const parts = rows.flatMap((row) => {
+  const parts: { row: RowRequest; part: RowRequest; look: Decision }[] = []
+  for (const row of rows) {
     const look = found(looks, row)
-    const part = partOf(row, look)
-    return part ? [{ row, part, look }] : []
-  })
+    const [part, charge] = partsOf(row, look)
+    // A charge finds the row as the refund before it leaves it.
+    if (part && charge) await decideOne(askingAt(tx, part, look), askedOnce(part))
+    if (part) parts.push({ row, part: charge ?? part, look })
+  }
   // Each at its own time: a row ahead of the clock must not take its neighbours into the future.
   for (const sameTime of groupBy(parts, ({ part, look }) => `${part.purpose} ${look.now}`)) {
     const [first] = sameTime
@@ -176,7 +169,7 @@ async function beginToFill(
   row: RowRequest,
   looks: ReadonlyMap<RowRequest, Decision>,
 ): Promise<void> {
-  if (row.limiter.startsFull || row.purpose === 'look') return
+  if (row.limiter.startsFull || isLook(row)) return
   const beyondReach: RowRequest = { ...row, rate: 2 * Number.MAX_SAFE_INTEGER, purpose: 'take' }
   await decideOne(askingAt(tx, row, found(looks, row)), askedOnce(beyondReach))
 }

@@ -1,10 +1,13 @@
+import { whenAvailable } from '../algorithms/search.ts'
 import type { Database } from '../database/database.ts'
-import { isForced, type RowRequest } from './add-up.ts'
-import { type Decisions, fits, found, partOf } from './all-or-nothing.ts'
-import { answerOf, paymentOf } from './answer.ts'
+import type { Decision } from '../runtime/call.ts'
+import type { RowRequest } from './add-up.ts'
+import { type Decisions, found } from './all-or-nothing.ts'
+import { answerOf, capacityOf, crossedFrom, letPass, paymentOf, remainingOf } from './answer.ts'
 import { isRequest, unlimitedOutcome } from './checker.ts'
 import type { Answered, Degrading } from './degrading.ts'
-import type { LimitAllResult } from './results.ts'
+import { afterRefund, fits, isLook, partsOf } from './parts.ts'
+import type { Denied, LimitAllResult } from './results.ts'
 import { type AskedTogether, askedOf, followUpAll, type LimiterCall, takeTogether } from './together.ts'
 import { watch } from './watch.ts'
 
@@ -70,27 +73,50 @@ function answersOf(
   return charges.map((charge) => {
     const row = found(rowOf, charge)
     const look = found(looks, row)
-    const { dryRun, thresholds } = row.reporting
-    const isSure = fits(row, look) || isForced(charge.request)
-    const part = isSure ? partOf(row, look) : undefined
+    const { dryRun } = row.reporting
+    if (charge.request.purpose === 'take' && !fits(row, look)) {
+      const denied = denialOf(row, look)
+      return { answer: dryRun ? letPass(denied, charge.request) : denied, paid: NOTHING }
+    }
+    const part = partsOf(row, look).at(-1)
     const took = taken.get(row)
     if (part && took) {
       const isTold = told.has(row)
       told.add(row)
       const decision = isTold ? { ...took, ended: undefined } : took
       const paid = paymentOf({ call: charge.request, decision, place: 0 })
-      const reporting = { dryRun, thresholds: isTold ? [] : thresholds }
+      const reporting = { dryRun, thresholds: isTold ? [] : notReached(row, look) }
       return { answer: answerOf({ call: part, decision, place: 0 }, reporting), paid }
     }
     // Nothing was taken: a limit that would allow says what it has.
-    const call: RowRequest = isSure
-      ? { ...row, rate: 0, purpose: 'look' }
-      : { ...row, rate: row.needed, purpose: 'take' }
+    const call: RowRequest = { ...row, rate: 0, purpose: 'look' }
     // A check that takes nothing makes the row all the same, if the row has to fill.
-    const isNew = look.isNew === true && row.purpose === 'look'
+    const isNew = look.isNew === true && isLook(row)
     const outcome = { call, decision: { ...look, granted: 0, isNew }, place: 0 }
     return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
   })
+}
+
+/** A denial says what is there now, and when there is enough with the refunds. */
+function denialOf(row: RowRequest, look: Decision): Denied {
+  const { limiter, needed } = row
+  const reset = whenAvailable(limiter, afterRefund(row, look), needed)
+  return {
+    success: false,
+    limit: capacityOf(limiter, look),
+    remaining: remainingOf(limiter, look),
+    reset,
+    retryAfter: reset - look.now,
+  }
+}
+
+/** The thresholds that a charge may cross: none that was reached before the refund that is made first. */
+function notReached({ limiter, reporting: { thresholds } }: RowRequest, look: Decision): readonly number[] {
+  const { numbers, settled } = limiter.algorithm
+  // These rows know the most that was reached.
+  if (settled) return thresholds
+  const used = numbers.used(look.state, look.now, look.params)
+  return crossedFrom(limiter, used, Number.POSITIVE_INFINITY, thresholds)
 }
 
 const NOTHING = { rate: 0, windowStart: null, usedBefore: null }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { type LimitRequest, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { kinds, quotaOn, TEN, UNDO } from './ten.ts'
+import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const balance = { name: 'balance', limiter: Ratelimit.balance() }
@@ -95,6 +95,94 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     expect(await fits(6, '5', -5)).toBe(true)
     expect(await fits(10, '5', 0)).toBe(true)
   })
+
+  test('refunds count first: as one after the other, and what they give back too much is lost', async () => {
+    for (const [used, ...rates] of [
+      [2, -10, '5'],
+      [0, -5, '9'],
+      [0, -1000, 1000],
+      [0, -1000, '1000', 1],
+      [4, -3, 5, -3, '2'],
+      [9, 4, -6, 4, 3],
+      [9, 4, -6, 4, 4],
+      [25, -5, 3],
+      [25, -20, 6],
+      [25, -20, 5],
+      [25, -20, '4'],
+    ] as const) {
+      for (const agesMs of [[], [6 * HOUR_MS], [6 * HOUR_MS, 9 * HOUR_MS]]) {
+        const [one, other] = [await ten(limiter), await ten(limiter)]
+        for (const { quota, clock } of [one, other]) {
+          await quota.limit('key', { rate: used, force: true })
+          for (const ageMs of agesMs) {
+            clock.advance(ageMs)
+            await quota.limit('key', { rate: 1, force: true })
+          }
+        }
+        const before = await one.rows()
+        const answer = await one.all(...rates)
+        const isAllowed = await afterOneAnother(other.quota, rates)
+        expect({ used, rates, isAllowed: answer.success }).toEqual({ used, rates, isAllowed })
+        if (isAllowed) {
+          expect(await one.quota.getRemaining('key')).toEqual(await other.quota.getRemaining('key'))
+          continue
+        }
+        const { remaining } = await one.quota.getRemaining('key')
+        expect(answer.results.map((result) => result.remaining)).toEqual(rates.map(() => remaining))
+        expect(await one.rows()).toEqual(before)
+        if (answer.retryAfter === Number.POSITIVE_INFINITY) continue
+        one.clock.advance(answer.retryAfter - 1)
+        expect(await one.all(...rates)).toMatchObject({ success: false, retryAfter: 1 })
+        one.clock.advance(1)
+        expect(await one.all(...rates)).toMatchObject({ success: true })
+      }
+    }
+  })
+
+  test('if another is denied, a refund is not made either, and says what the limit has', async () => {
+    const { all, quota, rows } = await ten(limiter)
+    await quota.limit('key', { rate: 8 })
+    const before = await rows()
+    const { denied, results } = await all(-5, 0, 20)
+    expect(denied).toMatchObject([{ rate: 20 }])
+    expect(results).toMatchObject([
+      { success: true, remaining: 2, retryAfter: 0 },
+      { success: true, remaining: 2, retryAfter: 0 },
+      { success: false, remaining: 2, retryAfter: Number.POSITIVE_INFINITY },
+    ])
+    expect(await rows()).toEqual(before)
+  })
+})
+
+/** Makes the calls one after the other, refunds first; says whether all were allowed. */
+async function afterOneAnother(quota: Ratelimit, rates: readonly (number | `${number}`)[]) {
+  let isAllowed = true
+  for (const rate of rates.toSorted((one, other) => Number(Number(other) < 0) - Number(Number(one) < 0))) {
+    const { success } = await quota.limit('key', { rate: Number(rate), force: typeof rate === 'string' })
+    isAllowed &&= success
+  }
+  return isAllowed
+}
+
+test('what a refund gives back and a charge takes again crosses no threshold a second time', async () => {
+  const { all, quota } = await ten(window, { thresholds: [0.5, 0.8, 1] })
+  await quota.limit('key', { rate: 6 })
+  expect((await all(-4, 5)).results).toMatchObject([{ remaining: 3 }, { remaining: 3 }])
+  expect((await all(-4, 4)).results.some((result) => 'crossed' in result)).toBe(false)
+  expect((await all(-4, 5)).results[0]).toMatchObject({ crossed: [0.8] })
+})
+
+test('nor does an estimate keep a charge beside it from crossing one', async () => {
+  const { all, quota } = await ten(TEN['calendar month'], { thresholds: [0.2] })
+  await quota.reserve('key', { rate: 6 })
+  expect((await all(-1, 2)).results[0]).toMatchObject({ crossed: [0.2] })
+})
+
+test('refunds too large together are refused before any SQL', async () => {
+  const { db, statements } = watch(database.db)
+  const { all } = await ten(window, { db })
+  await expect(all(-Number.MAX_SAFE_INTEGER, -1, 1)).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  expect(statements).toEqual([])
 })
 
 test('of one row, those that are not forced are denied together, and wait for what they need', async () => {
@@ -126,6 +214,25 @@ test('a dry run charges what is forced, and not what it would deny', async () =>
   ])
   expect(results[1]).not.toHaveProperty('wouldDeny')
   expect(await used()).toBe(6)
+})
+
+test('a dry run makes refunds, and not what it would deny', async () => {
+  const { all, used, quota } = await ten(window, { dryRun: true })
+  await quota.limit('key', { rate: 8 })
+  const { success, results } = await all(-5, 20)
+  expect(success).toBe(true)
+  expect(results).toMatchObject([{ remaining: 7 }, { wouldDeny: { success: false, remaining: 2 } }])
+  expect(results[0]).not.toHaveProperty('wouldDeny')
+  expect(await used()).toBe(3)
+  const forced = await all(-2, 20, '3', 0)
+  expect(forced.results).toMatchObject([
+    { remaining: 6 },
+    { wouldDeny: {} },
+    { remaining: 6 },
+    { remaining: 6 },
+  ])
+  expect(forced.results.filter((result) => 'wouldDeny' in result)).toHaveLength(1)
+  expect(await used()).toBe(4)
 })
 
 test('the first answer of a row tells the thresholds, and the period that has ended', async () => {
@@ -180,4 +287,10 @@ test('forced, others and single checks at once: what is not forced never goes ov
   expect(taken).toBe(10)
   expect(await one.used()).toBe(forced)
   expect(await other.used()).toBe(10)
+})
+
+test('a dry run leaves no row for a refund to a new key', async () => {
+  const { all, rows } = await ten(window, { dryRun: true })
+  await all(-5, 20)
+  expect(await rows()).toEqual([])
 })

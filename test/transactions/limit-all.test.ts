@@ -234,7 +234,7 @@ describe.each([
     })
   })
 
-  test('a refund and a charge of one row are one amount', async () => {
+  test('a charge finds the row as a refund beside it leaves it', async () => {
     const limit = limitOf(`${way} sum`, Ratelimit.fixedWindow(5, '1m'))
     await limit.limit('key', { rate: 4 })
     const sum = (...rates: number[]) =>
@@ -246,6 +246,10 @@ describe.each([
     expect(await sum(3, -3)).toMatchObject({ success: true })
     expect(await sum(-1, 4)).toMatchObject({ success: false })
     expect(await limit.getRemaining('key')).toMatchObject({ used: 3 })
+    expect(await sum(-4, 6)).toMatchObject({ success: false })
+    expect(await limit.getRemaining('key')).toMatchObject({ used: 3 })
+    expect(await sum(-4, 5)).toMatchObject({ success: true })
+    expect(await limit.getRemaining('key')).toMatchObject({ used: 5 })
   })
 
   test('amounts whose sum is too large are refused before any SQL', async () => {
