@@ -106,6 +106,7 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Limit
     throw new RatelimitError('INVALID_LIMIT', 'A balance takes no other algorithm.')
   }
   checkRate(rate, limiter)
+  checkOption(typeof force === 'boolean', 'force must be true or false.')
   if (atLeast !== null) checkAtLeast(atLeast, rate, limiter, force)
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
   return { key, rate, limiter, purpose, atLeast, paidWindowStart: null, reserved: 0 }

@@ -90,6 +90,16 @@ describe('a rate that is not a cost', () => {
   )
 })
 
+test.each(['no', 1, null])('a force of %s', async (value) => {
+  const force = untyped<boolean>(value)
+  const calls = [
+    () => ratelimit.limit('key', { force }),
+    () => ratelimit.limit('key', { rate: -1, force }),
+    () => Ratelimit.limitAll([{ ratelimit, key: 'key', force }]),
+  ]
+  for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+})
+
 describe('limits', () => {
   const wrong = [-1, Number.NaN, Number.NEGATIVE_INFINITY, 2 ** 53, untyped<number>('5')]
   test.each([...wrong, 1.5])('a window of %s tokens', async (tokens) => {
