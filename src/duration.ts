@@ -22,11 +22,11 @@ const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
  */
 export function parseDuration(duration: Duration, what: string, minMs = 1): number {
   // The library reads a length of 0 as none.
-  const durationMs =
-    typeof duration === 'string' && WRITTEN.test(duration) ? (parse(duration) ?? 0) : duration
-  const wholeMs = Math.round(Number(durationMs))
+  const read = typeof duration === 'string' && WRITTEN.test(duration) ? (parse(duration) ?? 0) : duration
+  const durationMs = typeof read === 'number' ? read : Number.NaN
+  const wholeMs = Math.round(durationMs)
   // '1.1h' is 3960000.0000000005 ms.
-  const isWhole = typeof durationMs === 'number' && Math.abs(durationMs - wholeMs) < 1e-6
+  const isWhole = Math.abs(durationMs - wholeMs) < 1e-6
   if (!isWhole || wholeMs < minMs || wholeMs > MAX_MS) {
     throw new RatelimitError(
       'INVALID_DURATION',

@@ -128,8 +128,8 @@ describe('limits', () => {
 
 describe('durations', () => {
   const wrong = ['', '10', 's', '10 seconds', '1w', '-1s', '0s', '0.5ms', '1e3s', 'Infinityd', '40000d']
-  const numbers = [0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 4e12, null, {}]
-  test.each([...wrong, ...numbers])('%s', async (duration) => {
+  const numbers = [0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 4e12, null, {}, 5n, Symbol('1s')]
+  test.each([...wrong, ...numbers].map((each) => [each]))('%s', async (duration) => {
     const calls = [
       () => Ratelimit.fixedWindow(1, untyped<Duration>(duration)),
       () => Ratelimit.slidingWindow(1, untyped<Duration>(duration)),
