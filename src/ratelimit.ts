@@ -422,7 +422,7 @@ export class Ratelimit {
 
   static #callsOf(requests: readonly LimitRequest[]): Promise<LimiterCall[]> {
     const calls = requests.map(async ({ ratelimit, key, rate, limiter, force }) => {
-      checkOption(#checker in ratelimit, 'limitAll needs limiters of one copy of this package.')
+      checkOption(#checker in ratelimit, 'The limiters of one call need one copy of this package.')
       return { checker: ratelimit.#checker, call: await ratelimit.#call(key, { rate, limiter, force }) }
     })
     return Promise.all(calls)

@@ -22,7 +22,7 @@ export async function inTransaction<T>(db: Database, work: Work<T>): Promise<T> 
   if (session && kindsOf(session).some((kind) => WITHOUT_TRANSACTIONS.includes(kind))) {
     throw new RatelimitError(
       'INVALID_OPTION',
-      'limitAll needs a driver that has interactive transactions, and this one sends each statement by itself. ' +
+      'Several limits need a driver that has interactive transactions, and this one sends each statement by itself. ' +
         'Nothing was sent. Use a driver over TCP or WebSockets, or check the limits one by one with limit.',
     )
   }

@@ -100,6 +100,21 @@ test.each(['no', 1, null])('a force of %s', async (value) => {
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
 
+test('limiters of two copies of this package', async () => {
+  const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
+  const calls = [
+    () => Ratelimit.limitAll(requests),
+    () => Ratelimit.reserveAll(requests),
+    () => Ratelimit.spend(requests, { rate: 1 }),
+  ]
+  for (const call of calls) {
+    expect(await errorWithoutSql(call)).toMatchObject({
+      code: 'INVALID_OPTION',
+      message: 'The limiters of one call need one copy of this package.',
+    })
+  }
+})
+
 describe('limits', () => {
   const wrong = [-1, Number.NaN, Number.NEGATIVE_INFINITY, 2 ** 53, untyped<number>('5')]
   test.each([...wrong, 1.5])('a window of %s tokens', async (tokens) => {

@@ -50,7 +50,7 @@ test.each([
   await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
 })
 
-test('where there is no interactive transaction, as on neon-http: every method but limitAll', async () => {
+test('where there is no interactive transaction, as on neon-http: every method but those of several limits', async () => {
   const sent: string[] = []
   const db = drizzle(async (query, params, method) => {
     sent.push(query)
@@ -61,9 +61,17 @@ test('where there is no interactive transaction, as on neon-http: every method b
   expect(sent.filter((query) => /^(begin|commit|set)/i.test(query))).toEqual([])
   const ratelimit = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(3, '1h'), prefix: 'proxy' })
   const before = sent.length
-  await expect(Ratelimit.limitAll([{ ratelimit, key: 'key' }])).rejects.toMatchObject({
-    code: 'INVALID_OPTION',
-  })
+  const requests = [{ ratelimit, key: 'key' }]
+  for (const call of [
+    () => Ratelimit.limitAll(requests),
+    () => Ratelimit.reserveAll(requests),
+    () => Ratelimit.spend(requests, { rate: 1 }),
+  ]) {
+    await expect(call()).rejects.toMatchObject({
+      code: 'INVALID_OPTION',
+      message: expect.stringMatching(/^Several limits/),
+    })
+  }
   expect(sent).toHaveLength(before)
 })
 
