@@ -123,7 +123,7 @@ describe('no plan outlives the size of the table that it was made for', () => {
   }
 
   async function warm(): Promise<void> {
-    for (const { ratelimit } of processes) await check(ratelimit, 15)
+    for (const { ratelimit } of processes) await check(ratelimit, 8)
   }
 
   test.each(Object.entries(kinds))('when it grows, shrinks and grows again: %s', async (_, call) => {
