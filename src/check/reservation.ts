@@ -5,6 +5,7 @@ import { checkLimiter, checkOption } from '../validate.ts'
 import { isForced } from './add-up.ts'
 import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
+import { Once } from './once.ts'
 import type { Allowed, Denied, Granted } from './results.ts'
 import { checkActual, type Estimate, rowsOf, settle } from './settlement.ts'
 import type { LimiterCall } from './together.ts'
@@ -109,21 +110,15 @@ export function checkReserved(call: Call): void {
 
 function reservationOf({ checker, call }: LimiterCall, answered: Answered): Settling {
   const estimate = chargedBy(call, answered)
-  let isSettled = false
+  const settling = new Once()
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
-    if (isSettled) {
+    if (settling.isDone) {
       throw new RatelimitError('ALREADY_SETTLED', 'The reservation was committed or released before.')
     }
     const { limiter = call.limiter, tx } = options
     checkLimiter(limiter)
     checkActual(actual, limiter)
-    isSettled = true
-    try {
-      return await settle(checker, { estimate, actual, limiter }, tx)
-    } catch (error) {
-      isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
-      throw error
-    }
+    return settling.run(() => settle(checker, { estimate, actual, limiter }, tx))
   }
   return { commit, release: (options) => commit(0, options) }
 }

@@ -7,6 +7,7 @@ import { type Adjusted, adjustAll } from './adjust-all.ts'
 import { allowanceOf } from './answer.ts'
 import type { Answered } from './degrading.ts'
 import { combined, decideAll } from './limit-all.ts'
+import { Once } from './once.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
 import type { Allowed, LimitAllResult } from './results.ts'
 import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
@@ -62,19 +63,13 @@ export async function reserveAll<Request>(
 }
 
 function reservationsOf(calls: readonly LimiterCall[], answered: readonly Answered[]): Reservations {
-  let isSettled = false
+  const settling = new Once()
   const commit: Reservations['commit'] = async (actuals, { tx, limiters = [] } = {}) => {
-    if (isSettled) {
+    if (settling.isDone) {
       throw new RatelimitError('ALREADY_SETTLED', 'The reservations were committed or released before.')
     }
     const costs = costsOf(calls, answered, actuals, limiters)
-    isSettled = true
-    try {
-      return await settleAll(calls, costs, tx)
-    } catch (error) {
-      isSettled = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
-      throw error
-    }
+    return settling.run(() => settleAll(calls, costs, tx))
   }
   return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
 }

@@ -6,6 +6,7 @@ import { adjustAll } from './adjust-all.ts'
 import { type Decisions, found, lockAndLook, type takeAllOrNone, takeFrom } from './all-or-nothing.ts'
 import { answerOf, type Outcome, type Payment, paymentOf } from './answer.ts'
 import { isRequest, unlimitedOutcome } from './checker.ts'
+import { Once } from './once.ts'
 import type { LimitResult } from './results.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
 import { chargesOf, decideAlone, followUpAll, type LimiterCall, together } from './together.ts'
@@ -131,16 +132,9 @@ function spentOf(
     answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
   )
   const granted = calls.map((_, place) => shares?.[place] ?? 0)
-  let isReleased = shares === undefined
+  const releasing = new Once(shares === undefined)
   const release: Spent['release'] = async ({ tx } = {}) => {
-    if (isReleased) return
-    isReleased = true
-    try {
-      await giveBack(calls, outcomes.map(paymentOf), tx)
-    } catch (error) {
-      isReleased = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
-      throw error
-    }
+    if (!releasing.isDone) await releasing.run(() => giveBack(calls, outcomes.map(paymentOf), tx))
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }

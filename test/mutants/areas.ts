@@ -66,7 +66,7 @@ export const AREAS: readonly Area[] = [
   },
   {
     name: 'reservation',
-    files: /^check\/(reservation|reserve-all|settlement|token)/,
+    files: /^check\/(once|reservation|reserve-all|settlement|token)/,
     share: 0.5,
     near: [
       ...['quotas/reserve', 'quotas/settle', 'quotas/reserve-all', 'quotas/settled', 'quotas/dry-run'],
