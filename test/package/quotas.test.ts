@@ -382,9 +382,12 @@ describe('the cookbook', () => {
     expect(await complete('llm', prompt)).toBe('ok')
     expect([during, await stored('llm-tokens', 'llm'), await completions()]).toEqual([[4000], 2500, 1])
 
-    thinking.mockRejectedValueOnce(new Error('overloaded'))
+    thinking.mockRejectedValueOnce(new app.Refused('overloaded'))
     await expect(complete('llm', prompt)).rejects.toThrow('overloaded')
     expect(await stored('llm-tokens', 'llm')).toBe(2500)
+    thinking.mockRejectedValueOnce(new Error('no answer'))
+    await expect(complete('unanswered', prompt)).rejects.toThrow('no answer')
+    expect(await stored('llm-tokens', 'unanswered')).toBe(4000)
 
     // What it has cost beyond the estimate is charged, although so much is not left.
     thinking.mockResolvedValueOnce({ text: 'long', tokens: 120_000 })
@@ -462,8 +465,18 @@ describe('the cookbook', () => {
     expect(await write('org', 'prompt')).toMatchObject({ maxTokens: 4000 })
     thinking.mockImplementation(async (prompt) => ({ text: prompt, tokens: 2050 }))
     expect(await write('org', 'prompt')).toMatchObject({ maxTokens: 2100 })
+    expect(thinking).toHaveBeenLastCalledWith('prompt', { maxTokens: 2100 })
     await expect(write('org', 'prompt')).rejects.toBeInstanceOf(app.QuotaExceeded)
     expect(await stored('output-tokens', 'org')).toBe(9950)
+
+    for (const [error, left] of [
+      [new app.Refused('overloaded'), 0],
+      [new Error('no answer'), 4000],
+    ] as const) {
+      thinking.mockRejectedValueOnce(error)
+      await expect(write('another', 'prompt')).rejects.toBe(error)
+      expect(await stored('output-tokens', 'another')).toBe(left)
+    }
     thinking.mockRestore()
   })
 
@@ -569,8 +582,11 @@ describe('the cookbook', () => {
     await cents.grant('org', 30)
     await summarise('org', run)
     expect(await used()).toEqual([5000, 9])
-    await expect(summarise('org', () => Promise.reject(ROLLBACK))).rejects.toBe(ROLLBACK)
+    const refused = new app.Refused('overloaded')
+    await expect(summarise('org', () => Promise.reject(refused))).rejects.toBe(refused)
     expect(await used()).toEqual([5000, 9])
+    await expect(summarise('org', () => Promise.reject(ROLLBACK))).rejects.toBe(ROLLBACK)
+    expect(await used()).toEqual([9000, 21])
   })
 
   test('failed logins, outside the transaction', async () => {

@@ -100,7 +100,10 @@ export const job = { name: 'import' }
 /** A model, of whose answers only the model knows the price. */
 export const llm = {
   estimate: (prompt: string): number => prompt.length * 4,
-  complete: async (prompt: string): Promise<{ text: string; tokens: number }> => ({
+  complete: async (
+    prompt: string,
+    _options: { maxTokens?: number } = {},
+  ): Promise<{ text: string; tokens: number }> => ({
     text: prompt.toUpperCase(),
     tokens: prompt.length * 3,
   }),
@@ -112,7 +115,7 @@ export const studio = {
   film: async (_script: string, _options: { reference: string }): Promise<void> => {},
 }
 
-/** The studio said no: it makes no film. */
+/** The model or the studio said no: it makes nothing, which costs nothing. */
 export class Refused extends Error {}
 
 /** Writes the session, then finds that the password is wrong. */
