@@ -131,7 +131,7 @@ export class Ratelimit {
    * const reserved = await tokens.reserve('org:1', { rate: 4000 })
    * if (reserved.success) {
    *   const { used } = await complete().catch(async (error) => {
-   *     await reserved.release()
+   *     await reserved.release() // if a failure costs nothing
    *     throw error
    *   })
    *   await reserved.commit(used)

@@ -1,57 +1,23 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import type { RatelimitError } from '../errors.ts'
-import {
-  addsTo,
-  type Call,
-  type Dispatcher,
-  type Namespace,
-  type Pending,
-  type Request,
-  type Table,
-} from '../runtime/call.ts'
+import { addsTo, type Call, type Dispatcher, type Pending, type Request } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider } from '../runtime/decide.ts'
 import { decideOne } from '../runtime/decide-one.ts'
 import { Direct } from '../runtime/direct.ts'
 import { Outage } from '../runtime/outage.ts'
 import { Room } from '../runtime/room.ts'
-import type { Sweeper } from '../runtime/sweep.ts'
-import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
-import { answerOf, type Outcome, paymentOf, type Reporting } from './answer.ts'
+import { answerOf, type Outcome, paymentOf } from './answer.ts'
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
+import type { CheckerConfig } from './checker-config.ts'
 import type { Answered, Degrading } from './degrading.ts'
 import { type Denials, forgetDenials, type Sent } from './denials.ts'
+import { Sweeps } from './sweeps.ts'
 import type { Watched } from './watch.ts'
-
-/** How a checker is made. */
-export interface CheckerConfig {
-  readonly home: Connection
-  readonly table: Table
-  readonly namespace: Namespace
-  readonly limiter: Limiter
-  readonly reporting: Reporting
-  readonly degrading: Degrading
-  /** How long a call outside a transaction may take. */
-  readonly bounds: Bounds | undefined
-  readonly commit: Commit
-  /** How many shared statements may be under way; undefined if each call has a statement of its own. */
-  readonly connections: number | undefined
-  readonly cleanupProbability: number
-  /** Whether a cleanup leaves windows that have ended. */
-  readonly keepEnded: boolean
-  readonly maxBlockedKeys: number | undefined
-  /** What the texts of reservations are signed with. */
-  readonly reservationSecret: string | undefined
-  /** Waited for before the first statement. */
-  readonly ensureTables: (() => Promise<void>) | undefined
-  /** Is given what goes on after an answer. */
-  readonly waitUntil: (promise: Promise<unknown>) => void
-}
 
 /** Decides valid calls: in a transaction of the caller's, or alone, where they may share statements. */
 export class Checker {
@@ -63,13 +29,13 @@ export class Checker {
   readonly #dispatcher: Dispatcher
   /** Loaded before the first call that it could answer. */
   #denials: Denials | undefined
-  /** Loaded for the first sweep. */
-  #sweeper: Sweeper | undefined
+  readonly #sweeps: Sweeps
 
   constructor(config: CheckerConfig) {
     const { home, table, namespace, commit, connections } = config
     this.config = config
     this.room = new Room(connections === undefined)
+    this.#sweeps = new Sweeps(config)
     const decider = new AloneDecider({ connection: home, table, namespace, commit }, config.ensureTables)
     this.#dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, this.room)
   }
@@ -196,7 +162,7 @@ export class Checker {
             const settled = new Promise<void>((resolve) => {
               whenSettled = resolve
             })
-            this.#goOn(settled)
+            this.config.goOn(settled)
           }
           if (why !== 'timeout') return reject(why.aborted)
           const error = timedOut(wasSent && call.purpose !== 'look')
@@ -209,13 +175,7 @@ export class Checker {
       // It may fail at once.
       this.#dispatcher.add(pending)
     })
-    // Another request's statement may decide this call, and `waitUntil` has to be called from its own request.
-    if (this.#isToSweep()) {
-      decided.then(
-        () => this.#sweep(sent.clock),
-        () => {},
-      )
-    }
+    this.sweepAfter(decided, sent.clock)
     return decided
   }
 
@@ -241,31 +201,14 @@ export class Checker {
     forgetDenials(this.config.table.table, this.config.namespace.prefix, key)
   }
 
-  sweepSometimes(clock: number | null): void {
-    if (this.#isToSweep()) this.#sweep(clock)
-  }
-
-  #isToSweep(): boolean {
-    return Math.random() < this.config.cleanupProbability
-  }
-
-  #sweep(clock: number | null): void {
-    const sweep = this.#sweeper ? this.#sweeper.sweepBeside(clock) : this.#firstSweep(clock)
-    if (sweep) this.#goOn(sweep)
-  }
-
-  async #firstSweep(clock: number | null): Promise<void> {
-    const { Sweeper } = await import('../runtime/sweep.ts')
-    const { home, table, namespace, keepEnded } = this.config
-    this.#sweeper ??= new Sweeper(home.db, table, namespace, keepEnded)
-    await this.#sweeper.sweepBeside(clock)
-  }
-
-  /** Tells the runtime of work that goes on. The answer must not be lost if it takes no work then. */
-  #goOn(work: Promise<unknown>): void {
-    try {
-      this.config.waitUntil(work)
-    } catch {}
+  /** After some calls it sweeps when they are decided. `clock` is their injected time. */
+  sweepAfter(decided: Promise<unknown>, clock: number | null): void {
+    if (Math.random() >= this.config.cleanupProbability) return
+    // Another request's statement may decide this call, and `waitUntil` has to be called from its own request.
+    decided.then(
+      () => this.#sweeps.begin(clock),
+      () => {},
+    )
   }
 
   /** The injected time, or this machine's: for answers in which the time decides nothing. */

@@ -34,7 +34,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
   } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded } = config
-  const { coalesce = !isWorkers(), waitUntil = () => {}, reservationSecret } = config
+  const { coalesce = !isWorkers(), waitUntil, reservationSecret } = config
   const table = durable ? tables.durable : tables.ephemeral
   // It is needed when something is wrong, and loading might fail then.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
@@ -56,11 +56,18 @@ export function checkerOf(config: RatelimitConfig): Checker {
     ensureTables: migrates
       ? async () => (await import('../database/auto-migrate.ts')).ensureTables(db, tables)
       : undefined,
-    waitUntil,
+    goOn: (work) => goOn(work, waitUntil),
   })
 }
 
 /** Whether the environment forbids it, for deployments where only migrations may change the schema. */
 function autoMigrateForbidden(): boolean {
   return globalThis.process?.env['PG_RATELIMIT_DISABLE_AUTO_MIGRATE'] === 'true'
+}
+
+/** The answer must not be lost if the runtime takes no work then. */
+function goOn(work: Promise<unknown>, waitUntil: RatelimitConfig['waitUntil']): void {
+  try {
+    waitUntil?.(work)
+  } catch {}
 }

@@ -96,9 +96,9 @@ export async function decideAlone(
       })
     })
   }
-  const decisions = await beside(hastiest, stage, (isOver) => decide(isOver).finally(followUp))
-  for (const [i, checker] of checkers.entries()) checker.sweepSometimes(clocks[i] ?? null)
-  return decisions
+  const decided = beside(hastiest, stage, (isOver) => decide(isOver).finally(followUp))
+  for (const [i, checker] of checkers.entries()) checker.sweepAfter(decided, clocks[i] ?? null)
+  return decided
 }
 
 /** How a transaction commits in which several limiters charge: in the strictest way that one of them needs. */
