@@ -2,8 +2,8 @@ import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from
 import Retried from './support/retried.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
-// `npm run test:history`, `npm run test:edge` in workerd, and `npm run test:package`, which builds the package
-// and uses it as its users do.
+// `npm run test:history`, `npm run test:edge` in workerd, and `npm run test:package`, which builds the package,
+// uses it as its users do, and runs the examples.
 
 const root = new URL('..', import.meta.url).pathname
 
