@@ -10,10 +10,7 @@ with
     select
       "count" as "count",
       "window_start" as "window_start",
-      (
-        "rate_limit_ephemeral"."prev_count" is null
-        and "rate_limit_ephemeral"."tokens" is null
-      ) as "own"
+      "rate_limit_ephemeral"."prev_count" is null as "own"
     from
       "rate_limit_ephemeral"
     where
