@@ -129,6 +129,18 @@ describe('keys that others hold delay their own callers only', () => {
   })
 })
 
+test('a held row has more than a new one would have', async () => {
+  const { db } = database.connect(6)
+  const balance = Ratelimit.balance()
+  const ratelimit = new Ratelimit({ db, limiter: balance, prefix: 'filled', cleanupProbability: 0 })
+  await ratelimit.grant('held', 10)
+  const holder = await holding('filled', ['held'])
+  const answer = ratelimit.limit('held', { rate: 5 })
+  await untilWaiting(database, 1)
+  await holder.query('rollback')
+  expect(await answer).toMatchObject({ success: true, remaining: 5 })
+})
+
 test('without coalescing, held rows delay their own callers only, beyond their timeout too', async () => {
   // postgres.js queues statements behind busy ones when it has no connection left.
   const { db } = database.connect(20)

@@ -78,8 +78,11 @@ describe.each(plans)('$name', ({ limiter }) => {
       await quota.limit(`other ${place}`, { limiter: other.limiter, rate: 2 })
     }
     const others = oneOfEachKind.map((_, place) => `other ${place}`)
-    for (const laterMs of [0, 1, HOUR_MS / 2, 3 * HOUR_MS + 1, 11 * HOUR_MS, 800 * HOUR_MS]) {
-      clock.advance(laterMs)
+    const { reset } = await quota.getRemaining('all')
+    const edges = [reset - 1, reset].filter((time) => time > clock.ms && time < Number.POSITIVE_INFINITY)
+    const hours = [0, 1 / HOUR_MS, 0.5, 3.5, 15, 800].map((later) => clock.ms + later * HOUR_MS)
+    for (const time of [...hours, ...edges].toSorted((one, other) => one - other)) {
+      clock.ms = time
       for (const key of [...Object.keys(uses), ...others, NEW]) {
         expect([key, await joined(set, key, limiter)]).toEqual([key, await looked(quota, key, limiter)])
       }
@@ -195,6 +198,16 @@ test('of a calendar the periods beside the present one are known, and no others'
   } finally {
     Date.now = right
   }
+})
+
+test('of a row of a period after the next nothing is known', async () => {
+  const limiter = calendarWindow(10, 'month')
+  const set = quotaOn(database, limiter)
+  await database.script(`insert into rate_limit_ephemeral
+    (prefix, key, count, prev_count, tokens, window_start, expires_at)
+    values ('${set.prefix}', 'ahead', 3, 0, 0, '2026-03-01Z', '2026-04-01Z')`)
+  set.clock.ms = Date.UTC(2026, 0, 31)
+  expect(await joined(set, 'ahead', limiter)).toMatchObject({ used: null, remaining: null, reset: null })
 })
 
 test.each([

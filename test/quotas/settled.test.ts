@@ -50,6 +50,14 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ op: 'next period' as const }) },
 )
 
+/** An estimate that was too low is settled in the next period, in which another one is open. */
+const OVER_AFTER_ITS_PERIOD: Step[] = [
+  { op: 'reserve', rate: 30, plan: 'small' },
+  { op: 'next period' },
+  { op: 'reserve', rate: 40, plan: 'small' },
+  { op: 'settle', which: 0, share: 1.5, plan: 'small' },
+]
+
 /** The key's period: what is charged, which part of it is reserved, and the most that was settled. */
 class Period {
   used = 0
@@ -126,7 +134,7 @@ test('an answer tells what is settled for the first time, whatever is reserved b
         crossings += expected.length
       }
     }),
-    { numRuns: 100 },
+    { numRuns: 100, examples: [[OVER_AFTER_ITS_PERIOD]] },
   )
   expect(crossings).toBeGreaterThan(100)
 })
