@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { checkTables, Ratelimit, rateLimitTables, usage } from '../../src/index.ts'
+import { checkTables, closePeriods, Ratelimit, rateLimitTables, usage } from '../../src/index.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import {
   endPools,
@@ -38,7 +38,15 @@ async function openAs(privileges: readonly Privilege[]): Promise<Pool> {
 }
 
 function make({ db }: Pool, durable: boolean): Ratelimit {
-  return new Ratelimit({ db, limiter, prefix: 'privileges', durable, cleanupProbability: 0 })
+  const reservationSecret = 'sixteen letters!'
+  return new Ratelimit({
+    ...{ db, limiter, prefix: 'privileges', durable, cleanupProbability: 0, reservationSecret },
+  })
+}
+
+/** Prepaid credits of the role's. */
+function creditsOf({ db }: Pool): Ratelimit {
+  return new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', cleanupProbability: 0 })
 }
 
 /** What each method needs of the tables: the list in docs/guarantees.md. */
@@ -61,6 +69,14 @@ const methods: Record<
       if (reserved.success) await reserved.commit(2)
     },
   ],
+  settle: [
+    ['select', 'insert', 'update'],
+    async (ratelimit) => {
+      const reserved = await ratelimit.reserve(randomUUID(), { rate: 5 })
+      if (reserved.success) await ratelimit.settle(String(reserved), 2)
+    },
+  ],
+  grant: [['select', 'insert', 'update'], (_, opened) => creditsOf(opened).grant(randomUUID(), 5)],
   blockUntilReady: [
     ['select', 'insert', 'update'],
     (ratelimit) => ratelimit.blockUntilReady(randomUUID(), 0),
@@ -76,6 +92,26 @@ const methods: Record<
   'limitAll that denies a new key': [
     ['select', 'insert', 'update', 'delete'],
     (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
+  ],
+  'reserveAll that denies a new key': [
+    ['select', 'insert', 'update', 'delete'],
+    (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
+  ],
+  'spend that takes nothing from a new key': [
+    ['select', 'insert', 'update', 'delete'],
+    (ratelimit) =>
+      Ratelimit.spend(
+        ['known', randomUUID()].map((key) => ({ ratelimit, key })),
+        { rate: 1 },
+      ),
+  ],
+  closePeriods: [
+    ['select', 'update', 'delete'],
+    async (_, { db }) => {
+      await database.script(`insert into rate_limit_durable (prefix, key, count, window_start, expires_at)
+        values ('ended', '${randomUUID()}', 5, now() - interval '2 hours', now() - interval '1 hour')`)
+      return db.transaction((tx) => closePeriods(tx, { prefix: 'ended', limiter }))
+    },
   ],
   getRemaining: [['select'], (ratelimit) => ratelimit.getRemaining('known')],
   usage: [['select'], (_, { db }) => usage(db, { prefix: 'privileges', limiter, top: 3 })],

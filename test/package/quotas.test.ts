@@ -560,7 +560,10 @@ describe('the cookbook', () => {
     const done = async () => {}
     await bought.grant('org', 500)
     expect(await draw('org', 900, done)).toEqual({ ofMonth: 900, ofCredits: 0 })
-    await expect(draw('org', 300, () => Promise.reject(ROLLBACK))).rejects.toBe(ROLLBACK)
+    const refused = new app.Refused('no such image')
+    await expect(draw('org', 300, () => Promise.reject(refused))).rejects.toBe(refused)
+    await expect(draw('lost', 300, () => Promise.reject(ROLLBACK))).rejects.toBe(ROLLBACK)
+    expect(await stored('included-images', 'lost')).toBe(300)
     expect(await draw('org', 300, done)).toEqual({ ofMonth: 100, ofCredits: 200 })
     await expect(draw('org', 301, done)).rejects.toBeInstanceOf(app.QuotaExceeded)
     expect([await stored('included-images', 'org'), await stored('bought-images', 'org')]).toEqual([
