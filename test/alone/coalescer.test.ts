@@ -763,6 +763,31 @@ test('a look waits for no call of its key', async () => {
   expect(asked()).toEqual(['a x1', 'a x1'])
 })
 
+describe('calls that give up before they are sent', () => {
+  test('are not sent with the equal ones that still wait', async () => {
+    const { add, coalescer, sent, asked, answered } = setUp(1)
+    const [first] = [1, 1, 1].map(() => add('key'))
+    coalescer.cancel(first as Pending)
+    await turn()
+    await sent[0]?.answer()
+    expect(asked()).toEqual(['key x2'])
+    expect(answered).toEqual(['key 2', 'key 3'])
+  })
+
+  test('leave the place in the line to those that are in a statement', async () => {
+    const { add, coalescer, sent, asked } = setUp(1)
+    const first = add('a')
+    add('b')
+    await turn()
+    coalescer.cancel(first)
+    const second = add('a', { rate: 2 })
+    add('a', { rate: 3 })
+    coalescer.cancel(second)
+    await sent[0]?.answer()
+    expect(asked()).toEqual(['a x1,b x1', 'a x1'])
+  })
+})
+
 describe('calls of one key that all give up at once', () => {
   const WALKING = ['includes', 'indexOf', 'lastIndexOf', 'find', 'findIndex', 'filter', 'flatMap'] as const
 

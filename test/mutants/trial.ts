@@ -1,7 +1,7 @@
 import type { Told } from './host.ts'
 import type { Mutant } from './mutants.ts'
 import type { Stages } from './stages.ts'
-import type { Test } from './test.ts'
+import { nameOf, type Test } from './test.ts'
 import type { Workshop } from './workshop.ts'
 
 /** How a mutant ends: by a test, by a test that waits too long, by the type check alone, or not at all. */
@@ -65,7 +65,9 @@ export class Trial {
         if (fate) fates.set(mutant, fate)
       }
       alive = mutants.filter((mutant) => !fates.has(mutant))
-      left = left.slice(left.findIndex(({ path }) => path === failed.test.path) + 1)
+      // Vitest runs one project after the other, whatever the order is.
+      const ended = new Set([failed, ...told.tookMs].map(({ test }) => nameOf(test)))
+      left = left.filter((test) => !ended.has(nameOf(test)))
     }
     return fates
   }
