@@ -342,8 +342,8 @@ export class Ratelimit {
   /**
    * Waits until the call is allowed. If `timeout` is too short for that, it returns the last denial at once.
    *
-   * It holds no connection while it waits. The timeout and the signal also end a check that is under way; what
-   * that check is granted afterwards is given back.
+   * It holds no connection while it waits. The timeout and the signal also end a check that is under way. What
+   * that check is granted afterwards is given back, unless `onError` has let the call pass.
    *
    * @param timeout Milliseconds, or a string like `'30s'`; 0 tries once.
    * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`, `INVALID_OPTION` on a
@@ -365,7 +365,7 @@ export class Ratelimit {
     try {
       return await blockUntilReady(this.#checker, call, timeout, signal)
     } catch (error) {
-      throw ownError(error)
+      throw signal?.aborted && error === signal.reason ? error : ownError(error)
     }
   }
 

@@ -28,6 +28,12 @@ const MAX_BLOCKED_KEYS = 10_000_000
 /** In characters. Shorter secrets can be found by trying. */
 const MIN_SECRET = 16
 
+/** Options that are on or off. */
+const SWITCHES = [
+  ...['durable', 'synchronousCommit', 'inMemoryBlock', 'keepEnded', 'coalesce'],
+  ...['dryRun', 'hashKeys', 'autoMigrate', 'preparedStatements'],
+] as readonly (keyof RatelimitConfig)[]
+
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {
   const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
@@ -43,6 +49,9 @@ export function checkConfig(config: RatelimitConfig): void {
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkPrefix(prefix)
   checkLimiter(limiter)
+  for (const name of SWITCHES) {
+    checkOption(['boolean', 'undefined'].includes(typeof config[name]), `${name} must be true or false.`)
+  }
   checkOption(
     Array.isArray(thresholds) && thresholds.every((share) => share > 0 && Number.isFinite(share)),
     'thresholds must be shares of the limit, above 0.',
@@ -55,7 +64,6 @@ export function checkConfig(config: RatelimitConfig): void {
     'tables must come from rateLimitTables.',
   )
   checkOption(cleanupProbability >= 0 && cleanupProbability <= 1, 'cleanupProbability must lie from 0 to 1.')
-  checkOption(typeof keepEnded === 'boolean', 'keepEnded must be true or false.')
   checkOption(
     !keepEnded || cleanupProbability === 0,
     'With keepEnded: true calls sweep nothing, so cleanupProbability can only be 0.',
@@ -64,7 +72,6 @@ export function checkConfig(config: RatelimitConfig): void {
     isFrom1To(MAX_CONNECTIONS, connections),
     `connections must be a whole number from 1 to ${MAX_CONNECTIONS}.`,
   )
-  checkOption(coalesce === undefined || typeof coalesce === 'boolean', 'coalesce must be true or false.')
   checkOption(
     coalesce !== false || config.connections === undefined,
     'connections means nothing with coalesce: false.',

@@ -60,15 +60,27 @@ async function answerWithin(
   const endsWait = () => {
     isOver = true
   }
+  let tellPassed = (_hasPassed: boolean) => {}
+  const passed = new Promise<boolean>((resolve) => {
+    tellPassed = resolve
+  })
+  // What is granted too late pays for a call that `onError` has let pass.
+  const giveBack = async (outcome: Outcome) => {
+    if (!(await passed)) await refund(checker, outcome)
+  }
   try {
     const onWaitOver = leftMs < ownMs ? endsWait : undefined
-    const giveBack = (outcome: Outcome) => refund(checker, outcome)
     const within = { timeoutMs: Math.min(leftMs, ownMs), signal, onWaitOver, giveBack }
     return answerOf(await checker.decide(call, undefined, within), reporting)
   } catch (error) {
+    signal?.throwIfAborted()
     // What is granted too late is given back, so the last answer still stands.
     if (denial && isOver) return denial
-    return (await checker.degrade(error, call)).answer
+    const { answer } = await checker.degrade(error, call)
+    tellPassed(answer.success)
+    return answer
+  } finally {
+    tellPassed(false)
   }
 }
 

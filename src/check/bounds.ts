@@ -18,7 +18,7 @@ export interface Bounds {
    * database.
    */
   readonly onWaitOver?: (() => void) | undefined
-  /** Gives back what is granted after the wait has ended. It never rejects. */
+  /** Is given what is granted after the wait has ended, to give it back. It never rejects. */
   readonly giveBack?: (outcome: Outcome) => Promise<void>
 }
 

@@ -48,7 +48,8 @@ export class Checker {
 
   async #answerWatched(call: Call, tx: Database | undefined): Promise<Answered> {
     const { watch } = await import('./watch.ts')
-    return watch([this.watched(call, tx)], this.#answer(call, tx), (answered) => [answered])
+    const answered = (async () => this.#answer(call, tx))()
+    return watch([this.watched(call, tx)], answered, (each) => [each])
   }
 
   /** The call, as those who watch see it. */
@@ -91,7 +92,10 @@ export class Checker {
     if (joined) return this.#decideIn(joined, call)
     const { maxBlockedKeys } = this.config
     if (maxBlockedKeys && !this.#denials) {
-      return this.#loadDenials(maxBlockedKeys).then(() => this.decide(call, tx, bounds))
+      return this.#loadDenials(maxBlockedKeys).then(() => {
+        bounds?.signal?.throwIfAborted()
+        return this.decide(call, tx, bounds)
+      })
     }
     const known = this.#denials?.decide(call)
     return known ? Promise.resolve({ call, decision: known, place: 0 }) : this.#decideAlone(call, bounds)

@@ -57,7 +57,7 @@ export function degraded(
   told.add(onDegraded)
   tellError(namespace.prefix, call, error)
   const { limiter, rate } = call
-  const common = { limit: limiter.params.limit, remaining: 0, degraded: true } as const
+  const common = { limit: limiter.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
   if (onError === 'allow') {
     const granted = grantedIn(call, rate)

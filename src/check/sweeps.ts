@@ -18,9 +18,14 @@ export class Sweeps {
   }
 
   async #first(clock: number | null): Promise<void> {
-    const { Sweeper } = await import('../runtime/sweep.ts')
-    const { home, table, namespace, keepEnded } = this.#config
-    this.#sweeper ??= new Sweeper(home.db, table, namespace, keepEnded)
+    try {
+      const { Sweeper } = await import('../runtime/sweep.ts')
+      const { home, table, namespace, keepEnded } = this.#config
+      this.#sweeper ??= new Sweeper(home.db, table, namespace, keepEnded)
+    } catch {
+      // A deployment may have removed the code from under the process, which must not end by that.
+      return
+    }
     await this.#sweeper.sweepBeside(clock)
   }
 }

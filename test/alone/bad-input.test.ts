@@ -166,11 +166,14 @@ describe('durations', () => {
   })
 })
 
-test.each<[string, object]>([
+test.each<readonly [string, object]>([
   ['cleanupProbability above 1', { cleanupProbability: 1.1 }],
   ['cleanupProbability below 0', { cleanupProbability: -0.1 }],
   ['cleanupProbability NaN', { cleanupProbability: Number.NaN }],
-  ['keepEnded that is neither true nor false', { keepEnded: 'yes' }],
+  ...[
+    ...['durable', 'synchronousCommit', 'inMemoryBlock', 'keepEnded', 'coalesce'],
+    ...['dryRun', 'hashKeys', 'autoMigrate', 'preparedStatements'],
+  ].map((name) => [`${name} that is neither true nor false`, { durable: true, [name]: 'false' }] as const),
   ['keepEnded with sweeps', { keepEnded: true, cleanupProbability: 0.1 }],
   ['synchronousCommit without durable', { synchronousCommit: true }],
   ['maxBlockedKeys without inMemoryBlock', { maxBlockedKeys: 5 }],

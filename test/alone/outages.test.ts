@@ -267,6 +267,46 @@ describe('blockUntilReady ends while a check is under way', () => {
     // It was charged and given back: the row is there.
     expect(statements.length).toBeGreaterThan(2)
   })
+
+  test.each([
+    { onError: 'allow', success: true, charged: 1 },
+    { onError: 'deny', success: false, charged: 0 },
+  ] as const)('and what is granted too late pays for a call that passed: $onError', async (expected) => {
+    const { onError, success, charged } = expected
+    const work: Promise<unknown>[] = []
+    const { ratelimit, open } = stalling({ onError, waitUntil: (promise) => work.push(promise) })
+    const waiting = ratelimit.blockUntilReady('key', 100)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await waiting).toMatchObject({ success, degraded: true })
+    open()
+    vi.useRealTimers()
+    await Promise.all(work)
+    expect(await used(ratelimit)).toBe(charged)
+  })
+
+  test.each(['throw', 'allow'] as const)('by its signal, whatever the reason is: %s', async (onError) => {
+    const { ratelimit } = stalling({ onError })
+    const controller = new AbortController()
+    const { signal } = controller
+    const waiting = ratelimit.blockUntilReady('key', '1m', { signal }).catch((error: unknown) => error)
+    await turns()
+    const reason = new RatelimitError('UNREACHABLE', 'The other database is away.')
+    controller.abort(reason)
+    expect(await waiting).toBe(reason)
+  })
+
+  test('by its signal, though the code for denials is still loading', async () => {
+    const { ratelimit, statements } = stalling({ inMemoryBlock: true })
+    const controller = new AbortController()
+    const { signal } = controller
+    vi.spyOn(signal, 'throwIfAborted').mockImplementationOnce(() => {
+      queueMicrotask(() => controller.abort(new Error('enough')))
+    })
+    const waiting = ratelimit.blockUntilReady('key', '1m', { signal })
+    await expect(waiting).rejects.toThrow('enough')
+    expect(statements).toEqual([])
+  })
 })
 
 describe('the end of a wait', () => {
@@ -344,6 +384,11 @@ describe('onError', () => {
       { code: 'UNREACHABLE' },
       { code: 'UNREACHABLE' },
     ])
+  })
+
+  test('a balance has no limit then, either', async () => {
+    const { ratelimit } = failing(away, { onError: 'allow', limiter: Ratelimit.balance() })
+    expect(await ratelimit.limit('key')).toMatchObject({ limit: Number.POSITIVE_INFINITY, degraded: true })
   })
 
   test.each(['throws', 'rejects'])('the answer stands if onDegraded %s', async (fails) => {

@@ -158,6 +158,14 @@ test('each statement is told, with how many keys share it', async () => {
   ])
 })
 
+test('a clock that has no time is told, too', async () => {
+  const errors = messagesOn<ErrorMessage>('error', 'clock')
+  const clock = () => new Date(Number.NaN)
+  const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'clock', clock })
+  await errorOf(() => ratelimit.limit('a'))
+  expect(errors).toMatchObject([{ key: 'a', error: { code: 'INVALID_CLOCK' } }])
+})
+
 test('calls that share a failed statement have errors of their own, whose stacks lead to them', async () => {
   const ratelimit = brokenLimit('stacks')
   async function firstCaller() {
