@@ -334,3 +334,13 @@ test('what is not asked for is not remembered', async () => {
   for (let i = 0; i < 3; i++) await plain.limit('key')
   expect(statements).toHaveLength(2 + 3)
 })
+
+test('what limitAll gives back in a transaction is not denied from memory', async () => {
+  const { caching } = pair()
+  await caching.limit('key', { rate: 7 })
+  expect(await caching.limit('key')).toMatchObject({ success: false })
+  await database.db.transaction((tx) =>
+    Ratelimit.limitAll([{ ratelimit: caching, key: 'key', rate: -2 }], { tx }),
+  )
+  expect(await caching.limit('key')).toMatchObject({ success: true, remaining: 1 })
+})

@@ -151,10 +151,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['limiter.stored && limiter.algorithm.sql.ended !== undefined', 'limiter.stored'],
     ['periodAt ? periodAt(start).end : start + params.periodMs', 'start + params.periodMs'],
   ],
-  'algorithms/fixed-window.ts': [
-    ["emptyColumns: ['prevCount', 'tokens']", "emptyColumns: ['prevCount']"],
-    ["emptyColumns: ['prevCount', 'tokens']", "emptyColumns: ['tokens']"],
-  ],
+  'algorithms/fixed-window.ts': [["emptyColumns: ['prevCount']", 'emptyColumns: []']],
   'algorithms/gcra.ts': [["emptyColumns: ['count']", 'emptyColumns: []']],
   'algorithms/sliding-window.ts': [
     ['limiterOf(isLarge ? large : ordinary', 'limiterOf(ordinary'],
@@ -650,7 +647,9 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['if (denial && isOver)', 'if (denial)'],
     ["call.purpose !== 'take' || place >= decision.granted", "call.purpose !== 'take'"],
     ['paidWindowStart: windowStart }', 'paidWindowStart: null }'],
-    ['signal?.throwIfAborted()', ''],
+    ['    signal?.throwIfAborted()\n    const leftMs', '    const leftMs'],
+    ['    signal?.throwIfAborted()\n    // What', '    // What'],
+    ['if (!(await passed)) await', 'await'],
   ],
   'check/setup.ts': [
     [

@@ -65,6 +65,20 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
       "check/token.ts: <= to <: checkOption(typeof token === 'string' && token.length <= MAX_LENGTH, NOT_SIGNED)",
     reason: 'The longest token is shorter.',
   },
+  '5f2692b': {
+    change: 'algorithms/periods.ts: > to >=: while (startOf(n) > time) n--',
+    reason: 'If it goes back one period too many, the next line goes forward again.',
+  },
+  '130f38b': {
+    change:
+      'statements/row.ts: offset 0 to nothing: source: sql`(select ${sql.join(list, sql`, `)} offset 0) as stored`,',
+    reason: 'The arithmetic is the same. Postgres works expressions out more than once, which takes longer.',
+  },
+  '0767c4c': {
+    change:
+      'runtime/decide.ts: > to >=: return again.length > 0 ? { groups: again, periodMs: rightMs } : undefined',
+    reason: 'A statement for no groups fails before it is sent, and there is nobody to tell.',
+  },
   '5fa4570': {
     change: 'check/settlement.ts: < to <=: const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate',
     reason: 'Where nothing is missing, both sides of the choice are 0.',

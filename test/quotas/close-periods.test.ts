@@ -1,7 +1,14 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type ClosedPeriod, closePeriods, type Limiter, Ratelimit } from '../../src/index.ts'
+import {
+  type ClosedPeriod,
+  closePeriods,
+  type Limiter,
+  Ratelimit,
+  type RatelimitConfig,
+  rateLimitTables,
+} from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 import { kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
@@ -247,4 +254,15 @@ test.each([
     ? closePeriods(database.db, wrong)
     : database.db.transaction((tx) => closePeriods(tx, wrong))
   await expect(refused).rejects.toMatchObject({ code })
+})
+
+test('what one limiter sweeps, another of the same tables may keep', async () => {
+  // The statements of these tables have not been built yet.
+  const tables = rateLimitTables()
+  const { clock, config, quota } = quotaOn(database, month, { tables })
+  expect(await quota.cleanup()).toBe(0)
+  await quota.limit('key')
+  clock.advance(90 * 86_400_000)
+  expect(await new Ratelimit({ ...config, keepEnded: true } as RatelimitConfig).cleanup()).toBe(0)
+  expect(await quota.cleanup()).toBe(1)
 })

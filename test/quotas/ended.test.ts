@@ -107,6 +107,19 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     }
   })
 
+  test('nor is a row whose start is no time', async () => {
+    const { prefix, quota } = quotaOn(database, limiter)
+    await database.script(`insert into rate_limit_ephemeral
+      (prefix, key, count, prev_count, tokens, window_start, expires_at)
+      select '${prefix}', 'key ' || n, 3, case n when 1 then 0 end, case n when 1 then 0 end, '-infinity', now()
+      from generate_series(1, 2) as n`)
+    for (const key of ['key 1', 'key 2']) {
+      const answer = await quota.limit(key)
+      expect(answer).toMatchObject({ success: true, remaining: 9 })
+      expect(answer).not.toHaveProperty('ended')
+    }
+  })
+
   test('a reset, a sweep and another algorithm leave nothing to tell', async () => {
     const [reset, swept, other] = [await afterOnePeriod(3), await afterOnePeriod(3), await afterOnePeriod(3)]
     await reset.quota.resetUsedTokens('key')

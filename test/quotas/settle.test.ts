@@ -508,6 +508,14 @@ test.each(['', 'fifteen letters', 5, null, {}])('a secret of %j is refused', asy
   expect(await errorOf(() => processes(TEN['fixed window'], options))).toMatchObject(REFUSED)
 })
 
+test('a limiter that counts nothing any more settles what it charged before', async () => {
+  const { quota, config } = processes(TEN['fixed window'])
+  const text = textOf(await quota.reserve('key', { rate: 4 }))
+  const unlimited = new Ratelimit({ ...config, limiter: Ratelimit.unlimited() })
+  expect(await unlimited.settle(text, 1)).toMatchObject({ success: true })
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
+})
+
 test('a secret of sixteen characters is enough', async () => {
   const { quota, other } = processes(TEN['fixed window'], { reservationSecret: 'sixteen letters!' })
   expect(await other.settle(textOf(await quota.reserve('key')), 0)).toMatchObject({ remaining: 10 })
