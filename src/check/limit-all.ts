@@ -92,7 +92,7 @@ function answersOf(
     const call: RowRequest = { ...row, rate: 0, purpose: 'look' }
     // A check that takes nothing makes the row all the same, if the row has to fill.
     const isNew = look.isNew === true && isLook(row)
-    const outcome = { call, decision: { ...look, granted: 0, isNew }, place: 0 }
+    const outcome = { call, decision: { ...look, isNew }, place: 0 }
     return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
   })
 }

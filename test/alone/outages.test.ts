@@ -28,7 +28,7 @@ function stalling(config: Partial<RatelimitConfig> = {}) {
     isOpen = true
     for (const gate of gates) gate()
   }
-  return { ratelimit, open, statements }
+  return { db, ratelimit, open, statements }
 }
 
 async function turns(count = 3): Promise<void> {
@@ -134,6 +134,20 @@ describe('limitAll and resets', () => {
     await turns(50)
     vi.useRealTimers()
     expect(await used(ratelimit)).toBe(0)
+  })
+
+  test('of limiters with several timeouts the shortest counts', async () => {
+    const { db, ratelimit, open } = stalling({ timeout: '1m' })
+    const hasty = new Ratelimit({ db, limiter, prefix: `hasty ${++prefix}`, timeout: 100 })
+    const requests = [ratelimit, hasty].map((one) => ({ ratelimit: one, key: 'key' }))
+    const all = Ratelimit.limitAll(requests).catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    await turns()
+    expect(vi.getTimerCount()).toBe(0)
+    expect(await all).toMatchObject({ code: 'TIMEOUT' })
+    open()
+    await turns(50)
   })
 
   test('spend is rolled back before it takes, and may have been charged after that', async () => {

@@ -516,6 +516,14 @@ test('a limiter that counts nothing any more settles what it charged before', as
   expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
 })
 
+test('nor does one that counts again settle what was never charged', async () => {
+  const { quota, config } = processes(TEN['fixed window'])
+  const unlimited = new Ratelimit({ ...config, limiter: Ratelimit.unlimited() })
+  const text = textOf(await unlimited.reserve('key', { rate: 4 }))
+  expect(await quota.settle(text, 4)).toMatchObject({ success: true })
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
+})
+
 test('a secret of sixteen characters is enough', async () => {
   const { quota, other } = processes(TEN['fixed window'], { reservationSecret: 'sixteen letters!' })
   expect(await other.settle(textOf(await quota.reserve('key')), 0)).toMatchObject({ remaining: 10 })
