@@ -56,23 +56,29 @@ export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Rep
 }
 
 /** The call that charges what is missing, or gives the rest back to the window that paid. */
-export function settlementOf({ config }: Checker, { estimate, actual, limiter }: Settled): Call {
+export function settlementOf({ config }: Checker, settled: Settled): Call {
+  const { estimate, limiter } = settled
   const { key, paid, how } = estimate
-  const unpaid = actual - paid.rate
-  // A dry run never charges a call that it would have denied. What may not have been charged is not given back.
-  const difference = how === 'passed' || (how === 'degraded' && unpaid < 0) ? 0 : unpaid
-  const isCharged = how === 'charged'
-  const missing = { ...paid, rate: difference, reserved: isCharged ? -paid.rate : 0 }
-  // Rows of another algorithm have not paid, so they give nothing back.
-  const isPayer = hasPaid(limiter, estimate)
-  const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate
+  const rate = differenceOf(settled)
   const settlement: Call = {
     ...callOf(config.namespace.prefix, config.limiter, key, { rate, limiter, force: true }),
-    paidWindowStart: missing.windowStart,
-    reserved: isPayer ? missing.reserved : 0,
+    paidWindowStart: paid.windowStart,
+    reserved: how === 'charged' && hasPaid(limiter, estimate) ? -paid.rate : 0,
   }
   // The row says what is reserved, so it changes even if the estimate was right.
   return reservedIn(settlement) < 0 ? { ...settlement, purpose: 'adjust' } : settlement
+}
+
+/** What the estimate lacks; below 0 if some of it is given back. */
+function differenceOf({ estimate, actual, limiter }: Settled): number {
+  const { paid, how } = estimate
+  const unpaid = actual - paid.rate
+  // A dry run never charges a call that it would have denied.
+  if (how === 'passed') return 0
+  // What may not have been charged is not given back. Rows of another algorithm have not paid.
+  if (unpaid < 0 && (how === 'degraded' || !hasPaid(limiter, estimate))) return 0
+  // A bucket may have paid a fraction, and the plan may count whole units by now.
+  return limiter.algorithm.integersOnly ? Math.ceil(unpaid) : unpaid
 }
 
 /**

@@ -79,8 +79,4 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
       'runtime/decide.ts: > to >=: return again.length > 0 ? { groups: again, periodMs: rightMs } : undefined',
     reason: 'A statement for no groups fails before it is sent, and there is nobody to tell.',
   },
-  '5fa4570': {
-    change: 'check/settlement.ts: < to <=: const rate = missing.rate < 0 && !isPayer ? 0 : missing.rate',
-    reason: 'Where nothing is missing, both sides of the choice are 0.',
-  },
 }

@@ -65,6 +65,21 @@ test('what an estimate lacked becomes a debt', async () => {
   expect(await used()).toEqual([7, 1, 0])
 })
 
+test('a fraction that a plan of whole units settles keeps no other cost from being settled', async () => {
+  const { quota: tokens, clock } = quotaOn(database, Ratelimit.tokenBucket(10, '1h', 10))
+  const { quota: cents } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
+  await cents.grant('key', 100)
+  const reserved = await reserve([
+    { ratelimit: tokens, key: 'key', rate: 2.5 },
+    { ratelimit: cents, key: 'key', rate: 12 },
+  ])
+  const plan = calendarWindow(100, 'month')
+  expect(await reserved.commit([4, 20], { limiters: [plan] })).toMatchObject([
+    { limit: 100, remaining: 98 },
+    { remaining: 80 },
+  ])
+})
+
 test('they are settled once', async () => {
   const { requests, used } = limitsOf()
   const reserved = await reserve(requests)

@@ -15,8 +15,9 @@ import {
 } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { errorOf } from '../support/errors.ts'
+import { uncounted } from '../support/limits.ts'
 import { watch } from '../support/watch.ts'
-import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
+import { HOUR_MS, JANUARY, kinds, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 // Reservations that are settled by their text. What settling does is tested in reserve.test.ts; here it has to
 // do the same.
@@ -163,6 +164,27 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
   })
 })
 
+/** What settles an estimate in each way, under a plan. */
+const ways: readonly ((
+  each: Processes,
+  rate: number,
+  plan: Limiter,
+) => Promise<(actual: number) => Promise<unknown>>)[] = [
+  async ({ quota }, rate, limiter) => {
+    const reserved = allowed(await quota.reserve('key', { rate }))
+    return (actual) => reserved.commit(actual, { limiter })
+  },
+  async ({ quota, other }, rate, limiter) => {
+    const text = textOf(await quota.reserve('key', { rate }))
+    return (actual) => other.settle(text, actual, { limiter })
+  },
+  async ({ quota: ratelimit }, rate, limiter) => {
+    const reserved = await Ratelimit.reserveAll([{ ratelimit, key: 'key', rate }])
+    if (!reserved.success) throw new Error('denied')
+    return (actual) => reserved.commit([actual], { limiters: [limiter] })
+  },
+]
+
 describe('after a change of plan, under the present one', () => {
   const changes = [
     { from: calendarWindow(10, 'day'), to: calendarWindow(1000, 'month'), passes: '1d' },
@@ -172,27 +194,10 @@ describe('after a change of plan, under the present one', () => {
   ] as const
 
   test.each(changes)('$from.algorithm.name to $to.algorithm.name', async ({ from, to, passes }) => {
-    const settlements: ((
-      quota: Ratelimit,
-      other: Ratelimit,
-    ) => Promise<(actual: number) => Promise<unknown>>)[] = [
-      async (quota) => {
-        const reserved = allowed(await quota.reserve('key', { rate: 4 }))
-        return (actual) => reserved.commit(actual, { limiter: to })
-      },
-      async (quota, other) => {
-        const text = textOf(await quota.reserve('key', { rate: 4 }))
-        return (actual) => other.settle(text, actual, { limiter: to })
-      },
-      async (ratelimit) => {
-        const reserved = await Ratelimit.reserveAll([{ ratelimit, key: 'key', rate: 4 }])
-        if (!reserved.success) throw new Error('denied')
-        return (actual) => reserved.commit([actual], { limiters: [to] })
-      },
-    ]
-    for (const reserve of settlements) {
-      const { clock, quota, other } = processes(from)
-      const settle = await reserve(quota, other)
+    for (const reserve of ways) {
+      const each = processes(from)
+      const { clock, quota } = each
+      const settle = await reserve(each, 4, to)
       await quota.limit('key', { rate: 500, limiter: to })
       clock.advance(parseDuration(passes, 'It'))
       const { used } = await quota.getRemaining('key', { limiter: to })
@@ -200,6 +205,34 @@ describe('after a change of plan, under the present one', () => {
       expect(await quota.getRemaining('key', { limiter: to })).toMatchObject({ used: used + 2 })
     }
   })
+
+  const fractions = [...kinds.filter(({ takesFractions }) => takesFractions), ...uncounted]
+  const wholes = oneOfEachKind.filter(({ takesFractions }) => !takesFractions)
+  const roundings = fractions.flatMap((from) =>
+    wholes.map((to) => ({ from, to, change: `${from.name}, then ${to.name}` })),
+  )
+
+  test.each(roundings)(
+    'what a fraction lacks is rounded up for whole units, $change',
+    async ({ from, to }) => {
+      for (const reserve of ways) {
+        for (const [actual, more] of [
+          [4, 2],
+          [3, 1],
+          [2, 0],
+          [0, 0],
+        ] as const) {
+          const each = processes(from.limiter)
+          const settle = await reserve(each, 2.7, to.limiter)
+          await each.quota.limit('key', { rate: 3, limiter: to.limiter })
+          await settle(actual)
+          expect(await each.quota.getRemaining('key', { limiter: to.limiter })).toMatchObject({
+            used: 3 + more,
+          })
+        }
+      }
+    },
+  )
 })
 
 test('thresholds are told by what is settled, once', async () => {
