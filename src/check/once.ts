@@ -2,23 +2,18 @@ import { RatelimitError } from '../errors.ts'
 
 /** Work that is done once. It may be tried again after an error that says that nothing was charged. */
 export class Once {
-  #isDone: boolean
+  #isOpen = true
 
-  constructor(isDone = false) {
-    this.#isDone = isDone
-  }
-
-  /** Whether it is done, under way, or may have been done. */
-  get isDone(): boolean {
-    return this.#isDone
-  }
-
+  /** @throws RatelimitError `ALREADY_SETTLED` if the work was done, is under way, or may have been done. */
   async run<T>(work: () => Promise<T>): Promise<T> {
-    this.#isDone = true
+    if (!this.#isOpen) {
+      throw new RatelimitError('ALREADY_SETTLED', 'This was committed or released before, or may have been.')
+    }
+    this.#isOpen = false
     try {
       return await work()
     } catch (error) {
-      this.#isDone = error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN'
+      this.#isOpen = !(error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN')
       throw error
     }
   }

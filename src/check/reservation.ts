@@ -112,9 +112,6 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered): Sett
   const estimate = chargedBy(call, answered)
   const settling = new Once()
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
-    if (settling.isDone) {
-      throw new RatelimitError('ALREADY_SETTLED', 'The reservation was committed or released before.')
-    }
     const { limiter = call.limiter, tx } = options
     checkLimiter(limiter)
     checkActual(actual, limiter)

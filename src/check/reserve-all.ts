@@ -1,7 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { CallOptions } from '../config.ts'
 import type { Database } from '../database/database.ts'
-import { RatelimitError } from '../errors.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import { type Adjusted, adjustAll } from './adjust-all.ts'
 import { allowanceOf } from './answer.ts'
@@ -65,9 +64,6 @@ export async function reserveAll<Request>(
 function reservationsOf(calls: readonly LimiterCall[], answered: readonly Answered[]): Reservations {
   const settling = new Once()
   const commit: Reservations['commit'] = async (actuals, { tx, limiters = [] } = {}) => {
-    if (settling.isDone) {
-      throw new RatelimitError('ALREADY_SETTLED', 'The reservations were committed or released before.')
-    }
     const costs = costsOf(calls, answered, actuals, limiters)
     return settling.run(() => settleAll(calls, costs, tx))
   }

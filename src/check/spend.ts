@@ -24,9 +24,10 @@ export interface Spent {
   readonly retryAfter: number
   /**
    * Gives everything back to the windows that paid, in one transaction: its own, or `tx`. Does nothing after a
-   * denial or another release. If it throws, it may be called again.
+   * denial. It cannot see a rollback of `tx`: another call is then refused.
    *
-   * @throws RatelimitError what `Ratelimit.limitAll` throws.
+   * @throws RatelimitError `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again
+   * after an error that says that nothing was charged.
    */
   release(options?: { readonly tx?: Database | undefined }): Promise<void>
 }
@@ -132,9 +133,9 @@ function spentOf(
     answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
   )
   const granted = calls.map((_, place) => shares?.[place] ?? 0)
-  const releasing = new Once(shares === undefined)
+  const releasing = new Once()
   const release: Spent['release'] = async ({ tx } = {}) => {
-    if (!releasing.isDone) await releasing.run(() => giveBack(calls, outcomes.map(paymentOf), tx))
+    if (shares) await releasing.run(() => giveBack(calls, outcomes.map(paymentOf), tx))
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }

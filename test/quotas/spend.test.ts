@@ -8,6 +8,7 @@ import { watch } from '../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
 const database = useDatabase()
+const RELEASED = { code: 'ALREADY_SETTLED' }
 
 async function monthAndCredits(credits: number, month: Limiter = calendarWindow(10, 'month')) {
   const { quota: monthly, clock } = quotaOn(database, month)
@@ -58,7 +59,7 @@ test('release gives each back what it gave, once, and to the window that paid', 
   const { requests, used, clock } = await monthAndCredits(100)
   const spent = await Ratelimit.spend(requests, { rate: 15 })
   await spent.release()
-  await spent.release()
+  await expect(spent.release()).rejects.toMatchObject(RELEASED)
   expect(await used()).toEqual([0, 0])
   const late = await Ratelimit.spend(requests, { rate: 15 })
   clock.ms = Date.UTC(2026, 1, 1)
@@ -72,8 +73,28 @@ test('a second release gives nothing back of what others have spent', async () =
   const first = await Ratelimit.spend(requests, { rate: 8 })
   await Ratelimit.spend(requests, { rate: 8 })
   await first.release()
-  await first.release()
+  await expect(first.release()).rejects.toMatchObject(RELEASED)
   expect(await used()).toEqual([2, 6])
+})
+
+test('of two releases at once the second is refused', async () => {
+  const { requests, used } = await monthAndCredits(100)
+  const spent = await Ratelimit.spend(requests, { rate: 15 })
+  await Ratelimit.spend(requests, { rate: 2 })
+  expect(await Promise.allSettled([spent.release(), spent.release()])).toMatchObject([
+    { status: 'fulfilled' },
+    { status: 'rejected', reason: RELEASED },
+  ])
+  expect(await used()).toEqual([0, 2])
+})
+
+test('after a denial there is nothing to release, however often', async () => {
+  const { requests, used } = await monthAndCredits(4)
+  await Ratelimit.spend(requests, { rate: 12 })
+  const denied = await Ratelimit.spend(requests, { rate: 3 })
+  await Promise.all([denied.release(), denied.release()])
+  await denied.release()
+  expect(await used()).toEqual([10, 2])
 })
 
 test('a release that failed may be called again', async () => {
@@ -92,7 +113,7 @@ test('a release that failed may be called again', async () => {
   expect(await quota.getRemaining('key')).toMatchObject({ used: 3 })
 })
 
-test('a release that may have happened is not repeated', async () => {
+test('a release that may have happened is refused', async () => {
   let isCut = false
   const { db } = watch(database.db)
   const cutting: typeof db = {
@@ -110,7 +131,7 @@ test('a release that may have happened is not repeated', async () => {
   isCut = true
   await expect(spent.release()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
   isCut = false
-  await spent.release()
+  await expect(spent.release()).rejects.toMatchObject(RELEASED)
   expect(await quota.getRemaining('key')).toMatchObject({ used: 3 })
 })
 
