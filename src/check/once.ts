@@ -1,6 +1,6 @@
 import { RatelimitError } from '../errors.ts'
 
-/** Work that is done once. It may be tried again after an error that says that nothing was charged. */
+/** Work that is done once. It may be tried again only after an error that says that nothing was charged. */
 export class Once {
   #isOpen = true
 
@@ -13,8 +13,16 @@ export class Once {
     try {
       return await work()
     } catch (error) {
-      this.#isOpen = !(error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN')
+      this.#isOpen = !mayHaveCharged(error)
       throw error
     }
   }
+}
+
+/** Whether the error leaves open that the charge was made. docs/guarantees.md says the same of each code. */
+function mayHaveCharged(error: unknown): boolean {
+  if (!(error instanceof RatelimitError)) return true
+  const { code, sqlState } = error
+  // With a state, Postgres refused the statement. Without one, its answer could not be read.
+  return code === 'OUTCOME_UNKNOWN' || (code === 'DATABASE' && sqlState === undefined)
 }

@@ -172,6 +172,35 @@ test('if one cannot be settled, none is, and another call settles them', async (
   }
 })
 
+test('an error of another kind, after they were charged, leaves them settled', async () => {
+  let [breaks, isBroken] = [false, false]
+  const { db } = watch(database.db)
+  const breaking: typeof db = {
+    ...db,
+    transaction: async (...work) => {
+      const result = await db.transaction(...work)
+      isBroken = breaks
+      return result
+    },
+  }
+  const { quota, clock } = quotaOn(database, TEN['fixed window'], { db: breaking })
+  const ownClock = () => {
+    if (isBroken) throw new Error('no clock')
+    return clock.now()
+  }
+  const { quota: free } = quotaOn(database, Ratelimit.unlimited(), { db: breaking, clock: ownClock })
+  await quota.limit('key', { rate: 5 })
+  const reserved = await reserve([
+    { ratelimit: quota, key: 'key', rate: 3 },
+    { ratelimit: free, key: 'key' },
+  ])
+  breaks = true
+  await expect(reserved.commit([1, 1])).rejects.toThrow('no clock')
+  breaks = isBroken = false
+  await expect(reserved.commit([1, 1])).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
+})
+
 test('it is settled in a transaction, and a rollback leaves the estimates charged', async () => {
   const { requests, used } = limitsOf()
   const [kept, undone] = [await reserve(requests), await reserve(requests)]

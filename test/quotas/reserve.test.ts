@@ -215,6 +215,39 @@ describe('an error', () => {
     },
   )
 
+  test('of the database leaves it open if it says why', async () => {
+    const { quota, reserved } = await failing('42501')
+    await expect(reserved.commit(1)).rejects.toMatchObject({ code: 'DATABASE', sqlState: '42501' })
+    await reserved.commit(1)
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 1 })
+  })
+
+  test.each(settlings)(
+    'of an answer that lacks a column does not: it was charged, $how',
+    async ({ settle }) => {
+      const lacking = { isOn: false }
+      const { db } = watch(database.db)
+      const strange: typeof db = {
+        ...db,
+        execute: async (query) => {
+          const answer = (await db.execute(query)) as { rows: object[] } | object[]
+          if (!lacking.isOn) return answer
+          return (Array.isArray(answer) ? answer : answer.rows).map((row) => ({ ...row, now: undefined }))
+        },
+      }
+      const { quota } = quotaOn(database, TEN['fixed window'], { db: strange })
+      await quota.limit('key', { rate: 5 })
+      const reserved = allowed(await quota.reserve('key', { rate: 3 }))
+      lacking.isOn = true
+      await expect(settle(reserved)).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
+      lacking.isOn = false
+      const { used } = await quota.getRemaining('key')
+      expect(used).toBeLessThan(8)
+      await expect(settle(reserved)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+      expect(await quota.getRemaining('key')).toMatchObject({ used })
+    },
+  )
+
   test('with a tx that is not a transaction leaves it open', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
