@@ -126,7 +126,8 @@ function spentOf(
     const share = shares?.[place] ?? 0
     const asked = { ...call, rate: share, purpose: purposeOf(share) }
     const decision = taken.find(([row]) => isRow(row, calls[place] as LimiterCall))?.[1]
-    const looked = { ...(sources[place] as Source).snapshot, granted: 1 }
+    // A denial makes the row of a bucket that has to fill, so the look is not of a new one any more.
+    const looked = { ...(sources[place] as Source).snapshot, granted: 1, isNew: false }
     return { call: asked, decision: decision ?? looked, place: 0 }
   })
   const results = outcomes.map((each, place) =>

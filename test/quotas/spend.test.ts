@@ -205,6 +205,30 @@ test('a limit in debt gives nothing, and what it lacks is not added to the other
   expect(await Ratelimit.spend(requests, { rate: 6 })).toMatchObject({ success: true, granted: [0, 6] })
 })
 
+test('a denial says when a bucket is whole that it has just made', async () => {
+  const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 2 })
+  const { quota, clock } = quotaOn(database, limiter)
+  const denied = await Ratelimit.spend([{ ratelimit: quota, key: 'key' }], { rate: 5 })
+  const reset = clock.ms + 8 * HOUR_MS
+  expect(denied).toMatchObject({
+    ...{ success: false, retryAfter: 3 * HOUR_MS },
+    results: [{ remaining: 2, reset }],
+  })
+  expect(await quota.getRemaining('key')).toMatchObject({ remaining: 2, reset })
+})
+
+test('of a bucket that gives nothing, and is not made, nobody knows when it is whole', async () => {
+  const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 0 })
+  const { quota: empty } = quotaOn(database, limiter)
+  const { quota: full } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'))
+  const requests = [empty, full].map((ratelimit) => ({ ratelimit, key: 'key' }))
+  expect(await Ratelimit.spend(requests, { rate: 5 })).toMatchObject({
+    ...{ success: true, granted: [0, 5] },
+    results: [{ reset: Infinity }, {}],
+  })
+  expect(await empty.getRemaining('key')).toMatchObject({ reset: Infinity })
+})
+
 test('fractions of buckets add up to the rate, though doubles do not', async () => {
   const clock = new TestClock()
   const buckets = [0.7, 0.1].map((tokens) => {
