@@ -7,7 +7,7 @@ import type { Checker } from './checker.ts'
 import type { Answered } from './degrading.ts'
 import { Once } from './once.ts'
 import type { Allowed, Denied, Granted } from './results.ts'
-import { checkActual, type Estimate, rowsOf, settle } from './settlement.ts'
+import { checkActual, type Estimate, layoutOf, settle } from './settlement.ts'
 import type { LimiterCall } from './together.ts'
 import { readToken, tokenOf } from './token.ts'
 
@@ -90,7 +90,7 @@ export async function settleToken(
     options.limiter !== undefined || !hasPlan,
     'The reservation has a limiter of its own. Give settle a limiter too.',
   )
-  const isOwn = !limiter.stored || estimate.rows === '' || estimate.rows === rowsOf(limiter)
+  const isOwn = !limiter.stored || estimate.layout === '' || estimate.layout === layoutOf(limiter)
   checkOption(
     options.limiter !== undefined || isOwn,
     'The reservation was charged under another algorithm. Give settle the present limiter.',
@@ -123,5 +123,5 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered): Sett
 export function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): Estimate {
   const passed = answer.success && answer.wouldDeny
   const how = passed ? 'passed' : answer.degraded ? 'degraded' : 'charged'
-  return { key, paid, how, limit: limiter.limit, rows: rowsOf(limiter) }
+  return { key, paid, how, limit: limiter.limit, layout: layoutOf(limiter) }
 }

@@ -23,8 +23,8 @@ export interface Estimate {
   readonly how: 'charged' | 'passed' | 'degraded'
   /** The capacity of its limiter, of which thresholds are shares. */
   readonly limit: number
-  /** What tells the rows that were charged. */
-  readonly rows: string
+  /** The layout of the rows that were charged. */
+  readonly layout: string
 }
 
 /** @throws RatelimitError `INVALID_RATE` */
@@ -103,14 +103,15 @@ function withKept(
 }
 
 /** Whether rows of this limiter's algorithm were charged the estimate. */
-function hasPaid(limiter: Limiter, { rows }: Estimate): boolean {
-  return limiter.stored && rows === rowsOf(limiter)
+function hasPaid(limiter: Limiter, { layout }: Estimate): boolean {
+  return limiter.stored && layout === layoutOf(limiter)
 }
 
 /**
- * What tells the rows that a limiter reads and writes: those of another algorithm fill other columns. Empty
- * for one that has no rows.
+ * Tells the rows that a limiter reads and writes: those of another algorithm fill other columns. Empty for one
+ * that has no rows. The texts of reservations hold it and do not expire, so it is sorted: the order of the
+ * columns in the source must not matter.
  */
-export function rowsOf(limiter: Limiter): string {
-  return limiter.stored ? limiter.algorithm.columns.join() : ''
+export function layoutOf(limiter: Limiter): string {
+  return limiter.stored ? limiter.algorithm.columns.toSorted().join() : ''
 }

@@ -20,7 +20,7 @@ type Fields = readonly [
   id: string,
   prefix: string,
   table: string,
-  rows: string,
+  layout: string,
   hasPlan: boolean,
   key: string,
   how: Estimate['how'],
@@ -40,13 +40,13 @@ const utf8 = new TextEncoder()
 /** The token of an estimate. Two estimates that are alike have different ones. */
 export async function tokenOf(owner: Owner, secret: string, told: Told): Promise<string> {
   const { estimate, hasPlan } = told
-  const { key, how, limit, paid, rows } = estimate
+  const { key, how, limit, paid, layout } = estimate
   const id = toBase64Url(crypto.getRandomValues(new Uint8Array(ID_BYTES)))
   const fields: Fields = [
     id,
     owner.namespace.prefix,
     quotedName(owner.table.table),
-    rows,
+    layout,
     hasPlan,
     key,
     how,
@@ -71,11 +71,11 @@ export async function readToken(owner: Owner, secret: string, token: unknown): P
   checkOption(await isSignature(signature, signed, secret), NOT_SIGNED)
   // The signature says that `tokenOf` wrote it.
   const fields = JSON.parse(new TextDecoder().decode(fromBase64Url(signed.slice('r1.'.length)))) as Fields
-  const [, prefix, table, rows, hasPlan, key, how, rate, windowStart, usedBefore, limit] = fields
+  const [, prefix, table, layout, hasPlan, key, how, rate, windowStart, usedBefore, limit] = fields
   checkOption(prefix === owner.namespace.prefix, 'The reservation is of another prefix.')
   checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')
   const paid = { rate, windowStart, usedBefore }
-  return { estimate: { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY, rows }, hasPlan }
+  return { estimate: { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY, layout }, hasPlan }
 }
 
 const NOT_SIGNED = 'This is not the text of a reservation that was signed with this reservationSecret.'

@@ -330,6 +330,33 @@ test('two that are alike, in one millisecond, have two texts', async () => {
   expect(first?.slice(1)).toEqual(second?.slice(1))
 })
 
+/** So many that its arithmetic is another one. */
+const LARGE = Ratelimit.slidingWindow(Number.MAX_SAFE_INTEGER, '10h')
+
+// Texts are valid for as long as their secret. If one of these has to change, it is a breaking change.
+test.each([
+  { limiter: Ratelimit.tokenBucket(1, '1h', 10), layout: 'lastRefill,tokens' },
+  { limiter: Ratelimit.gcra(10, '1h'), layout: 'tokens,windowStart' },
+  { limiter: Ratelimit.fixedWindow(10, '1h'), layout: 'count,windowStart' },
+  { limiter: Ratelimit.slidingWindow(10, '1h'), layout: 'count,prevCount,windowStart' },
+  { limiter: LARGE, layout: 'count,prevCount,windowStart' },
+  { limiter: calendarWindow(10, 'month'), layout: 'count,prevCount,tokens,windowStart' },
+  { limiter: Ratelimit.balance(), layout: 'count,lastRefill,prevCount' },
+  { limiter: Ratelimit.unlimited(), layout: '' },
+])('the text of $limiter.algorithm.name names the layout of its rows', async ({ limiter, layout }) => {
+  const { quota } = processes(limiter)
+  if (limiter === Ratelimit.balance()) await quota.grant('key', 10)
+  const [, , , named] = JSON.parse(insideOf(textOf(await quota.reserve('key')))) as unknown[]
+  expect(named).toBe(layout)
+})
+
+test('a sliding window of many settles what a small one has charged', async () => {
+  const { quota, config } = processes(TEN['sliding window'])
+  const text = textOf(await quota.reserve('key', { rate: 4 }))
+  await new Ratelimit({ ...config, limiter: LARGE } as RatelimitConfig).settle(text, 1)
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 1 })
+})
+
 test('the text is the same each time, can stand in a URL, and is short', async () => {
   const { quota } = processes(TEN['calendar month'])
   const reserved = allowed(await quota.reserve('org:1', { rate: 4 }))
