@@ -9,7 +9,7 @@ import { type Reading, usageByPlan } from './check/usage-by-plan.ts'
 import type { Database } from './database/database.ts'
 import { runOnce } from './database/run.ts'
 import { RatelimitError } from './errors.ts'
-import { stateIn } from './runtime/ask.ts'
+import { mustHave, stateIn } from './runtime/ask.ts'
 import { kept, statementsOf } from './statements/statements.ts'
 import { usageStatement } from './statements/usage.ts'
 import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts'
@@ -126,16 +126,16 @@ async function usageUnder(
     const rows = await runOnce(db, statement, { prefix, top, clock, previousStart }, params)
     const read = () =>
       rows.map((row): KeyUsage | OtherUsage => {
-        const key = String(row['key'])
-        if (row['like'] !== true) return { key, used: Number(row['used']), isOther: true }
-        const snapshot = { now: Number(row['now']), state: stateIn(row, limiter), params }
+        const key = String(mustHave(row['key']))
+        if (row['like'] !== true) return { key, used: Number(mustHave(row['used'])), isOther: true }
+        const snapshot = { now: Number(mustHave(row['now'])), state: stateIn(row, limiter), params }
         return { key, ...usageOf(limiter, snapshot) }
       })
     if (!limiter.periodAt) return read()
     // Rows of other periods than the guessed one are not found. If none is found, ask the database for its
     // time.
     const [first] = rows
-    const now = first ? Number(first['now']) : (clock ?? (await databaseClock(db)))
+    const now = first ? Number(mustHave(first['now'])) : (clock ?? (await databaseClock(db)))
     if (limiter.periodAt(now).start === periodStart) return read()
     time = now
   }

@@ -3,9 +3,9 @@ import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorith
 import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
 import { type Row, runOnce } from '../database/run.ts'
+import { columnIn, mustHave } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { closeStatement, MAX_PAGE, windowsStatement } from '../statements/close.ts'
-import { SQL_NAMES } from '../statements/columns.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { checkLimiter } from '../validate.ts'
 
@@ -41,7 +41,7 @@ export async function closeEnded(closing: Closing): Promise<Ended[]> {
     }
     const last = rows.at(-1)
     if (!last || rows.length < MAX_PAGE || closed.length >= closing.limit) return closed
-    after = String(last['key'])
+    after = keyIn(last)
   }
 }
 
@@ -52,11 +52,11 @@ function windowsAfter({ tx, table, prefix, latestStart }: Closing, after: string
 
 /** The period of a row, if it is over under the limit of its key. */
 function endedIn(row: Row, { limiterOf, now }: Closing): Omit<Ended, 'used'>[] {
-  const key = String(row['key'])
+  const key = keyIn(row)
   const limiter = limiterOf(key)
   checkLimiter(limiter)
   if (!hasPeriods(limiter) || !isOwn(row, limiter)) return []
-  const start = Number(row[SQL_NAMES.windowStart])
+  const start = Number(columnIn(row, 'windowStart'))
   // Others may write to the table too, and infinity is no time.
   if (!Number.isFinite(start)) return []
   const period = periodFrom(limiter, start)
@@ -66,8 +66,8 @@ function endedIn(row: Row, { limiterOf, now }: Closing): Omit<Ended, 'used'>[] {
 /** Whether the limit's algorithm has written the row. */
 function isOwn(row: Row, { algorithm: { columns, emptyColumns } }: StoredLimiter): boolean {
   return (
-    columns.every((column) => row[SQL_NAMES[column]] !== null) &&
-    emptyColumns.every((column) => row[SQL_NAMES[column]] === null)
+    columns.every((column) => columnIn(row, column) !== null) &&
+    emptyColumns.every((column) => columnIn(row, column) === null)
   )
 }
 
@@ -81,9 +81,13 @@ async function close(
     key: textArray(ended.map(({ key }) => key)),
     start: numberArray(ended.map(({ start }) => start)),
   })
-  const usedBy = new Map(rows.map((row) => [String(row['key']), Number(row['used'])]))
+  const usedBy = new Map(rows.map((row) => [keyIn(row), Number(mustHave(row['used']))]))
   return ended.flatMap((each) => {
     const used = usedBy.get(each.key)
     return used === undefined ? [] : [{ ...each, used }]
   })
+}
+
+function keyIn(row: Row): string {
+  return String(mustHave(row['key']))
 }

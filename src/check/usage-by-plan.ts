@@ -4,7 +4,7 @@ import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
 import { runOnce } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
-import { stateIn } from '../runtime/ask.ts'
+import { mustHave, stateIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { keysStatement, lookEachStatement, lookParams, MAX_PAGE } from '../statements/usage.ts'
@@ -66,7 +66,7 @@ function byUse(one: Used, other: Used): number {
 
 async function keysAfter({ db, table, prefix }: Reading, after: string): Promise<string[]> {
   const statement = kept(statementsOf(table), 'keys', () => keysStatement(table))
-  return (await runOnce(db, statement, { prefix, after })).map((row) => String(row['key']))
+  return (await runOnce(db, statement, { prefix, after })).map((row) => String(mustHave(row['key'])))
 }
 
 /** The calendar period of a key may end meanwhile, but not again and again. */
@@ -80,8 +80,8 @@ async function lookAtEach(reading: Reading, planned: readonly Planned[]): Promis
     const asked = rest.map((each) => ({ ...each, params: paramsAt(each.limiter, time) }))
     const again: Planned[] = []
     for (const row of await rowsOf(reading, asked)) {
-      const one = asked[Number(row['place']) - 1] as (typeof asked)[number]
-      const now = Number(row['now'])
+      const one = mustHave(asked[Number(row['place']) - 1])
+      const now = Number(mustHave(row['now']))
       if (one.limiter.periodAt && !appliesAt(one.params, now)) {
         time = now
         again.push(one)

@@ -194,7 +194,7 @@ function divisible(rate: number): number {
 function answersOf(rows: readonly Row[], asked: readonly Asked[], params: Params): Answers {
   const answers: (Decision | undefined)[] = new Array(asked.length)
   for (const row of rows) {
-    if (known(row['now']) === null || row['decided'] === false) continue
+    if (mustHave(row['now']) === null || row['decided'] === false) continue
     const place = row['place'] === undefined ? 0 : Number(row['place']) - 1
     const one = asked[place]
     if (one) answers[place] = decisionOf(row, one, params)
@@ -223,22 +223,29 @@ function endedIn(row: Row, limiter: StoredLimiter): EndedPeriod | undefined {
   return Number.isFinite(start) && Number.isFinite(used) ? { ...periodFrom(limiter, start), used } : undefined
 }
 
-/**
- * The state that a row of an answer holds. postgres.js' `transform: postgres.camel` and Kysely's
- * CamelCasePlugin rename the columns of every answer.
- */
+/** The state that a row of an answer holds. */
 export function stateIn(row: Row, { algorithm }: StoredLimiter): Numbers<StateColumn> {
   const state: Record<string, number> = {}
-  for (const column of algorithm.columns) {
-    const name = SQL_NAMES[column]
-    state[column] = Number(known(name in row ? row[name] : row[column]))
-  }
+  for (const column of algorithm.columns) state[column] = Number(columnIn(row, column))
   // An algorithm reads its own columns only.
   return state as Numbers<StateColumn>
 }
 
-/** The value of a column that every row of an answer has. */
-function known(value: unknown): unknown {
+/**
+ * A column of the state in a row of an answer. postgres.js' `transform: postgres.camel` and Kysely's
+ * CamelCasePlugin rename the columns of every answer. All others have names of one word, which those leave.
+ */
+export function columnIn(row: Row, column: StateColumn): unknown {
+  const name = SQL_NAMES[column]
+  return mustHave(name in row ? row[name] : row[column])
+}
+
+/**
+ * The value of a column that every row of an answer must have.
+ *
+ * @throws RatelimitError `DATABASE` if it is absent: a number would be made up, or a row overlooked.
+ */
+export function mustHave<T>(value: T | undefined): T {
   if (value !== undefined) return value
   throw new RatelimitError(
     'DATABASE',

@@ -3,6 +3,7 @@ import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
 import { kept } from '../statements/statements.ts'
 import { MAX_SWEPT, sweepStatement } from '../statements/sweep.ts'
+import { mustHave } from './ask.ts'
 import type { Namespace, Table } from './call.ts'
 
 /** How long no sweep runs after one that left nothing. */
@@ -52,6 +53,6 @@ export class Sweeper {
     const [row] = await timed({ prefix, statement: 'sweep', keys: undefined }, () =>
       runOnce(this.#db, statement, { prefix, clock }),
     )
-    return Number(row?.['deleted'])
+    return Number(mustHave(row?.['deleted']))
   }
 }

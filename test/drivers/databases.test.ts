@@ -4,51 +4,9 @@ import { drizzle } from 'drizzle-orm/pg-proxy'
 import { expect, test } from 'vitest'
 import { type Database, Ratelimit, rateLimitEphemeral } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { worksOn } from './works-on.ts'
 
 const database = useDatabase()
-
-/** Each method once, on the given database. */
-async function worksOn(db: Database, prefix: string): Promise<void> {
-  const limiter = Ratelimit.fixedWindow(3, '1h')
-  const ratelimit = new Ratelimit({ db, limiter, prefix, durable: true, cleanupProbability: 1 })
-  const answers = []
-  for (let i = 0; i < 4; i++) answers.push(await ratelimit.limit('key'))
-  expect(answers.map(({ success, remaining }) => [success, remaining])).toEqual([
-    [true, 2],
-    [true, 1],
-    [true, 0],
-    [false, 0],
-  ])
-  expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 0 })
-  await ratelimit.resetUsedTokens('key')
-  expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 3 })
-  const many = await Promise.all(['key', 'other', 'key'].map((key) => ratelimit.limit(key)))
-  expect(many.map(({ remaining }) => remaining)).toEqual([2, 2, 1])
-  expect(await ratelimit.cleanup()).toBe(0)
-}
-
-/** A database whose driver gives the columns of its answers other names. */
-function renaming(rename: (name: string) => string): Database {
-  return drizzle(async (query, params) => {
-    const renamed = (row: object) => Object.entries(row).map(([name, value]) => [rename(name), value])
-    const rows = await database.rows(query, params)
-    return { rows: rows.map((row) => Object.fromEntries(renamed(row))) }
-  })
-}
-
-test('on drivers that rename columns as postgres.camel and the CamelCasePlugin do', async () => {
-  const db = renaming((name) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()))
-  await worksOn(db, 'camel')
-})
-
-test.each([
-  ['one word', (name: string) => name.toUpperCase()],
-  ['several words', (name: string) => name.replaceAll('_', '-')],
-])('no number is made up where a driver renames %s in another way', async (name, rename) => {
-  const limiter = Ratelimit.fixedWindow(3, '1h')
-  const ratelimit = new Ratelimit({ db: renaming(rename), limiter, prefix: name, cleanupProbability: 0 })
-  await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
-})
 
 test('where there is no interactive transaction, as on neon-http: every method but those of several limits', async () => {
   const sent: string[] = []
@@ -57,7 +15,7 @@ test('where there is no interactive transaction, as on neon-http: every method b
     const rows = await database.rows(query, params)
     return { rows: method === 'execute' ? rows : rows.map((row) => Object.values(row)) }
   })
-  await worksOn(db, 'proxy')
+  await worksOn(db, 'proxy', { transactions: false })
   expect(sent.filter((query) => /^(begin|commit|set)/i.test(query))).toEqual([])
   const ratelimit = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(3, '1h'), prefix: 'proxy' })
   const before = sent.length
