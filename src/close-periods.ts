@@ -1,11 +1,11 @@
 import type { RateLimitTables } from '../schema/index.ts'
 import type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 import { hasPeriods, latestEndedStart } from './algorithms/limiter.ts'
+import { timeOf } from './check/clock.ts'
 import { closeEnded } from './check/close-ended.ts'
-import { databaseClock } from './check/database-clock.ts'
 import { SHIPPED_TABLES } from './check/setup.ts'
 import { type Database, isTransaction } from './database/database.ts'
-import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts'
+import { checkLimiter, checkOption, checkPrefix } from './validate.ts'
 
 interface CommonOptions {
   /** The prefix of the limiter whose periods are closed. */
@@ -82,6 +82,7 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
   const table = durable ? tables.durable : tables.ephemeral
   if (limiterOf) {
     checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
+    // A period that is over now is over at all later times, so the time need not wait for the locks.
     const now = await timeOf(tx, clock)
     return closeEnded({ tx, table, prefix, limit, limiterOf, now, latestStart: now })
   }
@@ -90,9 +91,4 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
   const now = await timeOf(tx, clock)
   const latestStart = latestEndedStart(limiter, now)
   return closeEnded({ tx, table, prefix, limit, limiterOf: () => limiter, now, latestStart })
-}
-
-/** A period that is over at this time is over at all later ones, so the time need not wait for the locks. */
-async function timeOf(tx: Database, clock: (() => Date) | undefined): Promise<number> {
-  return clock ? readClock(clock) : databaseClock(tx)
 }

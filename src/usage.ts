@@ -2,17 +2,16 @@ import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter, StoredLimiter } from './algorithms/algorithm.ts'
 import { paramsAt } from './algorithms/limiter.ts'
 import { usageOf } from './check/answer.ts'
-import { databaseClock } from './check/database-clock.ts'
+import { timeOf } from './check/clock.ts'
 import type { Usage } from './check/results.ts'
 import { SHIPPED_TABLES } from './check/setup.ts'
 import { type Reading, usageByPlan } from './check/usage-by-plan.ts'
 import type { Database } from './database/database.ts'
 import { runOnce } from './database/run.ts'
-import { RatelimitError } from './errors.ts'
 import { mustHave, stateIn } from './runtime/ask.ts'
 import { kept, statementsOf } from './statements/statements.ts'
 import { usageStatement } from './statements/usage.ts'
-import { checkLimiter, checkOption, checkPrefix, readClock } from './validate.ts'
+import { checkLimiter, checkOption, checkPrefix } from './validate.ts'
 
 /** What to look for. */
 export interface UsageOptions {
@@ -101,7 +100,7 @@ export async function usage(
   checkPrefix(prefix)
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
-  const reading = { db, table, prefix, top, clock: clock ? readClock(clock) : null }
+  const reading = { db, table, prefix, top, clock }
   if (limiterOf === undefined) {
     checkLimiter(limiter)
     checkOption(limiter.stored, 'usage needs a limit to read the rows by.')
@@ -116,31 +115,17 @@ async function usageUnder(
   { db, table, prefix, top, clock }: Reading,
   limiter: StoredLimiter,
 ): Promise<(KeyUsage | OtherUsage)[]> {
-  const name = `usage ${limiter.algorithm.name} ${limiter.startsFull} ${clock !== null}`
-  const statement = kept(statementsOf(table), name, () => usageStatement(table, limiter, clock !== null))
-  let time = clock ?? Date.now()
-  for (let tries = 0; tries < MAX_TRIES; tries++) {
-    const params = paramsAt(limiter, time)
-    const { periodStart = 0 } = params
-    const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
-    const rows = await runOnce(db, statement, { prefix, top, clock, previousStart }, params)
-    const read = () =>
-      rows.map((row): KeyUsage | OtherUsage => {
-        const key = String(mustHave(row['key']))
-        if (row['like'] !== true) return { key, used: Number(mustHave(row['used'])), isOther: true }
-        const snapshot = { now: Number(mustHave(row['now'])), state: stateIn(row, limiter), params }
-        return { key, ...usageOf(limiter, snapshot) }
-      })
-    if (!limiter.periodAt) return read()
-    // Rows of other periods than the guessed one are not found. If none is found, ask the database for its
-    // time.
-    const [first] = rows
-    const now = first ? Number(mustHave(first['now'])) : (clock ?? (await databaseClock(db)))
-    if (limiter.periodAt(now).start === periodStart) return read()
-    time = now
-  }
-  throw new RatelimitError('DATABASE', "The database's clock jumped from one period to another and back.")
+  const name = `usage ${limiter.algorithm.name}`
+  const statement = kept(statementsOf(table), name, () => usageStatement(table, limiter))
+  const time = await timeOf(db, clock)
+  const params = paramsAt(limiter, time)
+  const { periodStart = 0 } = params
+  const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
+  const rows = await runOnce(db, statement, { prefix, top, clock: time, previousStart }, params)
+  return rows.map((row) => {
+    const key = String(mustHave(row['key']))
+    if (row['like'] !== true) return { key, used: Number(mustHave(row['used'])), isOther: true }
+    const snapshot = { now: Number(mustHave(row['now'])), state: stateIn(row, limiter), params }
+    return { key, ...usageOf(limiter, snapshot) }
+  })
 }
-
-/** The period may end while the rows are read, but not again and again. */
-const MAX_TRIES = 10

@@ -3,7 +3,6 @@ import type { Limiter, Params, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
 import { runOnce } from '../database/run.ts'
-import { RatelimitError } from '../errors.ts'
 import { mustHave, stateIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
@@ -11,6 +10,7 @@ import { keysStatement, lookEachStatement, lookParams, MAX_PAGE } from '../state
 import { checkLimiter } from '../validate.ts'
 import { groupBy } from './add-up.ts'
 import { usageOf } from './answer.ts'
+import { timeOf } from './clock.ts'
 import type { Usage } from './results.ts'
 
 /** Which rows are read, and by which time. */
@@ -19,8 +19,8 @@ export interface Reading {
   readonly table: RateLimitTable
   readonly prefix: string
   readonly top: number
-  /** The injected time; null for the database's. */
-  readonly clock: number | null
+  /** Undefined for the database's. */
+  readonly clock: (() => Date) | undefined
 }
 
 /** A key and what it has used. */
@@ -39,25 +39,23 @@ export async function usageByPlan(reading: Reading, limiterOf: (key: string) => 
   let most: Used[] = []
   let after = ''
   for (;;) {
+    // One for each page: a row that changes long after it would count as written by a wrong clock.
+    const time = await timeOf(reading.db, reading.clock)
     const keys = await keysAfter(reading, after)
     const planned = keys.flatMap((key): Planned[] => {
       const limiter = limiterOf(key)
       checkLimiter(limiter)
       return limiter.stored ? [{ key, limiter }] : []
     })
-    for (const alike of groupBy(planned, ({ limiter }) => variantOf(limiter))) {
-      most.push(...(await lookAtEach(reading, alike)))
+    // The limits of one statement differ in their numbers only.
+    for (const alike of groupBy(planned, ({ limiter }) => limiter.algorithm.name)) {
+      most.push(...(await lookAtEach(reading, alike, time)))
     }
     most = most.toSorted(byUse).slice(0, reading.top)
     const last = keys.at(-1)
     if (last === undefined || keys.length < MAX_PAGE) return most
     after = last
   }
-}
-
-/** The limits of one statement: they differ in their numbers only. */
-function variantOf({ algorithm, startsFull }: StoredLimiter): string {
-  return `${algorithm.name} ${startsFull}`
 }
 
 function byUse(one: Used, other: Used): number {
@@ -69,40 +67,41 @@ async function keysAfter({ db, table, prefix }: Reading, after: string): Promise
   return (await runOnce(db, statement, { prefix, after })).map((row) => String(mustHave(row['key'])))
 }
 
-/** The calendar period of a key may end meanwhile, but not again and again. */
-const MAX_TRIES = 10
+/** A key, and the time by which its calendar period is chosen. */
+interface Placed extends Planned {
+  readonly placedAt: number
+}
 
-async function lookAtEach(reading: Reading, planned: readonly Planned[]): Promise<Used[]> {
+async function lookAtEach(reading: Reading, planned: readonly Planned[], time: number): Promise<Used[]> {
   const used: Used[] = []
-  let rest = planned
-  let time = reading.clock ?? Date.now()
-  for (let tries = 0; tries < MAX_TRIES && rest.length > 0; tries++) {
-    const asked = rest.map((each) => ({ ...each, params: paramsAt(each.limiter, time) }))
-    const again: Planned[] = []
-    for (const row of await rowsOf(reading, asked)) {
+  let rest: readonly Placed[] = planned.map((each) => ({ ...each, placedAt: time }))
+  while (rest.length > 0) {
+    const asked = rest.map((each) => ({ ...each, params: paramsAt(each.limiter, each.placedAt) }))
+    const ahead: Placed[] = []
+    for (const row of await rowsOf(reading, asked, time)) {
       const one = mustHave(asked[Number(row['place']) - 1])
       const now = Number(mustHave(row['now']))
+      // A row of the next period, written by a clock that is ahead, is read at its own time.
       if (one.limiter.periodAt && !appliesAt(one.params, now)) {
-        time = now
-        again.push(one)
+        ahead.push({ ...one, placedAt: now })
       } else if (row['holds'] === true) {
         const found = usageOf(one.limiter, { now, state: stateIn(row, one.limiter), params: one.params })
         if (found.used > one.limiter.algorithm.tolerance) used.push({ key: one.key, ...found })
       }
     }
-    rest = again
+    rest = ahead
   }
-  if (rest.length === 0) return used
-  throw new RatelimitError('DATABASE', "The database's clock jumped from one period to another and back.")
+  return used
 }
 
 function rowsOf(
-  { db, table, prefix, clock }: Reading,
+  { db, table, prefix }: Reading,
   asked: readonly (Planned & { readonly params: Params })[],
+  clock: number,
 ): ReturnType<typeof runOnce> {
   const { limiter } = asked[0] as Planned
-  const name = `look each ${variantOf(limiter)} ${clock !== null}`
-  const statement = kept(statementsOf(table), name, () => lookEachStatement(table, limiter, clock !== null))
+  const name = `look each ${limiter.algorithm.name}`
+  const statement = kept(statementsOf(table), name, () => lookEachStatement(table, limiter))
   const columns = lookParams(limiter).map((param) => [
     param,
     numberArray(asked.map(({ params }) => params[param] as number)),

@@ -5,7 +5,7 @@ import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters, RowParameters } from './builder.ts'
 import { forEach, fromColumn, rowColumns, STATE_COLUMNS } from './columns.ts'
 import { answerColumns, onGrid } from './decided.ts'
-import { advanced, BY_ITSELF, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
+import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
 
 /** How many keys of a prefix are read at once under limits of their own. */
 export const MAX_PAGE = 1_000
@@ -15,7 +15,7 @@ export const MAX_PAGE = 1_000
  *
  * It also finds rows of other algorithms and periods until they expire. They rank by their counts.
  */
-export function usageStatement(table: RateLimitTable, rules: Rules, injectedClock: boolean): Statement {
+export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const { algorithm } = rules
   const parameters = new Parameters()
   const columns = {
@@ -30,8 +30,7 @@ export function usageStatement(table: RateLimitTable, rules: Rules, injectedCloc
     .from(table)
     .where(eq(table.prefix, parameters.text('prefix')))
   const rows: Level = { source: sql`(${stored.getSQL()}) as stored`, columns: Object.keys(columns) }
-  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = advanced(rules, rows, clock, parameters, { keepHolds: true })
+  const states = advanced(rules, rows, parameters.number('clock'), parameters, { keepHolds: true })
   const used = algorithm.sql.used(stateOf(), name('now'), paramsOf(algorithm, parameters))
   const { source } = level('used', states, {
     used: sql`case when ${name('like')} then ${used} else coalesce(counted, 0) end`,
@@ -84,7 +83,7 @@ export function lookParams({ algorithm }: Rules): readonly string[] {
 }
 
 /** The statement that looks at keys whose limiters have one algorithm and different numbers. */
-export function lookEachStatement(table: RateLimitTable, rules: Rules, injectedClock: boolean): Statement {
+export function lookEachStatement(table: RateLimitTable, rules: Rules): Statement {
   const numbers = lookParams(rules)
   const parameters = new RowParameters(numbers)
   const columns = rowColumns(table, rules.algorithm)
@@ -99,8 +98,7 @@ export function lookEachStatement(table: RateLimitTable, rules: Rules, injectedC
       cross join lateral (${row.getSQL()} ${BY_ITSELF}) as stored`,
     columns: ['place', ...numbers, ...Object.keys(columns)],
   }
-  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = advanced(rules, rows, clock, parameters, { keepHolds: true })
+  const states = advanced(rules, rows, parameters.number('clock'), parameters, { keepHolds: true })
   const answer = ['place', 'holds', ...stateColumns(rules)]
   return parameters.render(sql`select ${listed(answer)} from ${states.source}`)
 }

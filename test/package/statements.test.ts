@@ -59,7 +59,7 @@ function everyStatement(rules: Rules): [string, Statement][] {
     ['adjust-make', makeStatement({ ...source, intent: 'adjust', waits: false })],
     ['look', lookStatement(source)],
     ['look-guarded', lookStatement({ ...source, guarded: true })],
-    ['usage', usageStatement(table, rules, false)],
+    ['usage', usageStatement(table, rules)],
   ]
 }
 

@@ -69,10 +69,12 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
   })
 })
 
-test('of an empty prefix one statement says so', async () => {
+test.each(kinds)('of an empty prefix one statement says so, and one the time, $name', async ({ limiter }) => {
   const { db, statements } = watch(database.db)
-  expect(await usage(db, { prefix: 'empty', limiter: TEN['fixed window'] })).toEqual([])
+  expect(await usage(db, { prefix: 'empty', limiter, clock: () => new Date() })).toEqual([])
   expect(statements).toHaveLength(1)
+  expect(await usage(db, { prefix: 'empty', limiter })).toEqual([])
+  expect(statements).toHaveLength(3)
 })
 
 test('ten are found unless more are asked for', async () => {
@@ -146,6 +148,22 @@ test('rows of another period are marked', async () => {
   ])
 })
 
+test('a row of the next period, written by a clock that is ahead, hides no other', async () => {
+  const limiter = calendarWindow(10, 'day')
+  const { clock, config, find, keys, quota } = await usedBy({ a: 3, b: 5, c: 4 }, limiter)
+  const ahead = new Date(clock.ms + 14 * HOUR_MS)
+  await new Ratelimit({ ...config, clock: () => ahead }).limit('ahead', { rate: 9 })
+  const others = [
+    { key: 'b', ...(await quota.getRemaining('b')) },
+    { key: 'c', ...(await quota.getRemaining('c')) },
+    { key: 'a', ...(await quota.getRemaining('a')) },
+  ]
+  expect(await find()).toEqual([{ key: 'ahead', used: 9, isOther: true }, ...others])
+  expect(await keys({ top: 2 })).toEqual(['ahead', 'b'])
+  clock.ms = ahead.getTime()
+  expect(await find()).toEqual([{ key: 'ahead', ...(await quota.getRemaining('ahead')) }])
+})
+
 test('a bucket that starts partly filled has used nothing of the rows that are not its own', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 })
   const { quota, find, prefix } = await usedBy({ a: 1 }, limiter)
@@ -206,6 +224,24 @@ describe('limiterOf', () => {
     expect(await under(TEN['calendar month'])).toEqual([])
     clock.advance(10 * HOUR_MS)
     expect(await under(TEN['fixed window'])).toEqual([])
+  })
+
+  test('reads rows of next periods at their own times, however many there are', async () => {
+    const { clock, config, prefix, quota } = await usedBy({})
+    const now = clock.ms
+    // The next period begins so many minutes before the hour is over.
+    const planOf = (key: string) =>
+      calendarWindow(100, 'month', { anchor: new Date(now + HOUR_MS - 60_000 * Number(key)) })
+    const ahead = new Ratelimit({ ...config, clock: () => new Date(now + HOUR_MS) })
+    const expected = []
+    for (let minutes = 10; minutes < 30; minutes++) {
+      const [key, limiter] = [String(minutes), planOf(String(minutes))]
+      await ahead.limit(key, { limiter, rate: minutes })
+      expected.unshift({ key, ...(await quota.getRemaining(key, { limiter })) })
+    }
+    expect(expected[0]).toMatchObject({ key: '29', used: 29 })
+    const options = { prefix, limiterOf: planOf, clock: clock.now, top: 100 }
+    expect(await usage(database.db, options)).toEqual(expected)
   })
 
   test('reads all pages', async () => {
@@ -318,9 +354,9 @@ test.each(kinds)("without a clock the time is the database's, $name", async ({ l
   const { clock, ...timed } = config
   const quota = new Ratelimit(timed as RatelimitConfig)
   await quota.limit('key', { rate: 3 })
-  expect(await usage(database.db, { prefix, limiter })).toMatchObject([
-    { key: 'key', remaining: 7, limit: 10 },
-  ])
+  const found = [{ key: 'key', remaining: 7, limit: 10 }]
+  expect(await usage(database.db, { prefix, limiter })).toMatchObject(found)
+  expect(await usage(database.db, { prefix, limiterOf: () => limiter })).toMatchObject(found)
 })
 
 // Where the database is another process: PGlite has the clock that is moved here.

@@ -1,11 +1,12 @@
 -- $1: prefix
--- $2: periodMs
--- $3: initialTokens
--- $4: limit
--- $5: refillRate
--- $6: intervalMs
--- $7: tickMs
--- $8: top
+-- $2: clock
+-- $3: periodMs
+-- $4: initialTokens
+-- $5: limit
+-- $6: refillRate
+-- $7: intervalMs
+-- $8: tickMs
+-- $9: top
 select
   "key",
   "used",
@@ -25,9 +26,9 @@ from
       "tokens",
       "last_refill",
       case
-        when "like" then $4::float8 - least(
-          "tokens" + floor(("now" - "last_refill") / $7::float8) * $7::float8 * $5::float8 / $6::float8,
-          $4::float8
+        when "like" then $5::float8 - least(
+          "tokens" + floor(("now" - "last_refill") / $8::float8) * $8::float8 * $6::float8 / $7::float8,
+          $5::float8
         )
         else coalesce(counted, 0)
       end as "used"
@@ -45,7 +46,7 @@ from
           end as "now",
           case
             when holds then "tokens"
-            else $3::float8
+            else $4::float8
           end as "tokens",
           case
             when holds then "last_refill"
@@ -61,7 +62,7 @@ from
               "tokens",
               "last_refill",
               "clock",
-              "last_refill" - "clock" <= $2::float8
+              "last_refill" - "clock" <= $3::float8
               and "last_refill" > -1e14
               and abs("tokens") < 1e100 as "holds"
             from
@@ -73,7 +74,7 @@ from
                   "like",
                   "tokens" as "tokens",
                   round(date_part('epoch', "last_refill") * 1000) as "last_refill",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                  $2::float8 as "clock"
                 from
                   (
                     select
@@ -119,4 +120,4 @@ order by
   used desc,
   key asc
 limit
-  $8::float8::bigint
+  $9::float8::bigint
