@@ -5,6 +5,7 @@ import { type Call, type Namespace, type Request, reservedIn, type Table } from 
 import { checkRate, purposeOf } from '../validate.ts'
 import type { Reporting } from './answer.ts'
 import type { Checker } from './checker.ts'
+import { groupBy } from './group-by.ts'
 
 /** What is taken from one row: by one call, or by several that are added up. */
 export interface RowRequest extends Request {
@@ -102,15 +103,4 @@ function asked(requests: readonly Request[]): readonly Request[] {
 /** The name of the table in SQL: the same for two declarations of one table. */
 export function quotedName({ table }: { readonly table: Table }): string {
   return shapeOf(table.table).quoted
-}
-
-export function groupBy<T>(all: readonly T[], keyOf: (each: T) => string): T[][] {
-  const groups = new Map<string, T[]>()
-  for (const each of all) {
-    const key = keyOf(each)
-    const group = groups.get(key)
-    if (group) group.push(each)
-    else groups.set(key, [each])
-  }
-  return [...groups.values()]
 }

@@ -10,7 +10,8 @@ import { compareText, textArray } from '../statements/calls.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
-import { groupBy, quotedName, type RowRequest } from './add-up.ts'
+import { quotedName, type RowRequest } from './add-up.ts'
+import { groupBy } from './group-by.ts'
 import { fits, isLook, partsOf } from './parts.ts'
 
 /** What was decided on rows: the look at each, and the decision on those that were taken from. */

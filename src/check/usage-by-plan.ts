@@ -8,9 +8,9 @@ import { numberArray, textArray } from '../statements/calls.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { keysStatement, lookEachStatement, lookParams, MAX_PAGE } from '../statements/usage.ts'
 import { checkLimiter } from '../validate.ts'
-import { groupBy } from './add-up.ts'
 import { usageOf } from './answer.ts'
 import { timeOf } from './clock.ts'
+import { groupBy } from './group-by.ts'
 import type { Usage } from './results.ts'
 
 /** Which rows are read, and by which time. */

@@ -61,6 +61,13 @@ test('what nothing imports is left out', async () => {
   expect(calendar).toContain('Temporal')
 })
 
+test('what adds up several limits is loaded when they are called', async () => {
+  const chunks = await bundled("export * from 'drizzle-ratelimit'")
+  const addsUp = ({ code }: OutputChunk) => code.includes('are for one row and have different limits')
+  expect(chunks.some(addsUp)).toBe(true)
+  expect(fromTheStart(chunks).some(addsUp)).toBe(false)
+})
+
 /** The CPU time in milliseconds that an import takes in a new process, after those of Drizzle that it needs. */
 function importMs(entry: string | undefined): number {
   const script = `
