@@ -18,8 +18,11 @@ declare global {
 
 /** How a route is limited. */
 export type RateLimitOptions = GuardOptions<Request> & {
-  /** Whether a request has failed, for `count`. Default: its status is 400 or higher. */
-  readonly failed?: (response: Response) => boolean
+  /**
+   * Whether a request has failed, for `count`. If it throws, the request stays charged, and `onError` is told.
+   * Default: its status is 400 or higher.
+   */
+  readonly failed?: (response: Response) => boolean | Promise<boolean>
   /** Answers a denied request; status and headers are set. Default: sends a problem document. */
   readonly onDenied?: (denied: RequestDenied, req: Request, res: Response, next: NextFunction) => unknown
 }
@@ -59,7 +62,7 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
         else res.type(PROBLEM_TYPE).send(JSON.stringify(problem))
         return
       }
-      res.once('finish', () => decided.settle(failed(res)))
+      res.once('finish', () => decided.settle(() => failed(res)))
     } catch (error) {
       next(error)
       return

@@ -2,7 +2,7 @@ import type { Denied, LimitResult } from '../check/results.ts'
 import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
 import { checkOption } from '../validate.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
-import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import type { Eventually, GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { tightest } from './policy.ts'
 import { type Problem, problemOf } from './problem.ts'
 import { readLimit } from './read-limit.ts'
@@ -17,9 +17,9 @@ export interface Passed {
   readonly headers: RateLimitHeaders
   /**
    * To be called when it is known whether the request failed, and not if that is never known. Gives back what
-   * does not count. Never rejects.
+   * does not count. If `hasFailed` throws, the request stays charged. Never rejects.
    */
-  settle(failed: boolean): Promise<void>
+  settle(hasFailed: () => Eventually<boolean>): Promise<void>
 }
 
 /** The request is to be answered with the problem. */
@@ -51,7 +51,6 @@ export function guardOf<Context>(
     ['all', 'failures', 'successes'].includes(count),
     "count must be 'all', 'failures' or 'successes'.",
   )
-  const counts = (failed: boolean) => count === 'all' || failed === (count === 'failures')
 
   return async (context) => {
     const isSkipped = (await skip?.(context)) ?? false
@@ -73,10 +72,14 @@ export function guardOf<Context>(
       const violated = checks.flatMap(([{ success }, { prefix }]) => (success ? [] : [prefix]))
       return { success: false, answer: { ...shown, results }, headers, problem: problemOf(shown, violated) }
     }
-    const settle = async (failed: boolean) => {
-      if (counts(failed)) return
+    const settleBy = async (hasFailed: () => Eventually<boolean>) => {
+      const isCounted = Boolean(await hasFailed()) === (count === 'failures')
+      if (!isCounted) await release?.()
+    }
+    const settle = async (hasFailed: () => Eventually<boolean>) => {
+      if (count === 'all') return
       try {
-        await release?.().catch((error: unknown) => onError?.(error, context))
+        await settleBy(hasFailed).catch((error: unknown) => onError?.(error, context))
       } catch {
         // There is nobody to tell: the response has been sent.
       }

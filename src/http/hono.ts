@@ -15,8 +15,11 @@ declare module 'hono' {
 
 /** How a route is limited. */
 export type RateLimitOptions = GuardOptions<Context> & {
-  /** Whether a request has failed, for `count`. Default: its status is 400 or higher. */
-  readonly failed?: (c: Context) => boolean
+  /**
+   * Whether a request has failed, for `count`. If it throws, the request stays charged, and `onError` is told.
+   * Default: its status is 400 or higher.
+   */
+  readonly failed?: (c: Context) => boolean | Promise<boolean>
   /** Answers a denied request, by a response of its own. Default: a problem document. */
   readonly onDenied?: (denied: RequestDenied, c: Context) => Response | Promise<Response>
 }
@@ -59,7 +62,7 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
       if (!c.res.headers.has(name)) c.header(name, value)
     }
     // Workers end what a response does not wait for.
-    if (decided.success) await decided.settle(failed(c))
+    if (decided.success) await decided.settle(() => failed(c))
     return undefined
   }
 }

@@ -58,7 +58,7 @@ export function limitedAction<Args extends readonly unknown[], Done, Refused>(
       failed = !isRedirect(error)
       throw error
     } finally {
-      await decided.settle(failed)
+      await decided.settle(() => failed)
     }
   }
 }

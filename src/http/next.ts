@@ -82,7 +82,7 @@ export function limitedRoute<Incoming extends Request = NextRequest, Context ext
       throw error
     } finally {
       // A function may end with its response, so the response waits.
-      await decided.settle(failed)
+      await decided.settle(() => failed)
     }
   }
 }

@@ -5,7 +5,7 @@ import type { RateTable } from './routes.ts'
 import type { HeaderStandard } from './standards.ts'
 
 /** What a function of the application may return. */
-type Eventually<T> = T | Promise<T>
+export type Eventually<T> = T | Promise<T>
 
 /** One limit of a route. `Context` is what the framework gives its handlers: a request, or a context. */
 export interface RouteLimit<Context> {
@@ -45,8 +45,9 @@ interface EachRequest<Context> {
   /** How headers are spelled; `false` sends none but `Retry-After`. Default: `'draft-8'`. */
   readonly headers?: HeaderStandard | false
   /**
-   * Is told each error of the database, also of giving back; returns what becomes of the request. It is not
-   * asked about mistakes in the options. Default: `'throw'`, the framework's own error handling.
+   * Is told each error of the database, also of giving back, and what `failed` throws; returns what becomes of
+   * the request, if that is still open. It is not asked about mistakes in the options. Default: `'throw'`, the
+   * framework's own error handling.
    */
   readonly onError?: (error: unknown, context: Context) => 'throw' | 'allow' | 'deny'
 }

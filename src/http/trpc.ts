@@ -65,7 +65,7 @@ export function rateLimit<Context, Input = unknown>(
       throw new TRPCError({ code, message: problem.title, cause: problem })
     }
     const result = await next({ ctx: { rateLimit: decided.answer } })
-    await decided.settle(!result.ok)
+    await decided.settle(() => !result.ok)
     return result
   }
 }

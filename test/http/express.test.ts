@@ -145,6 +145,27 @@ describe('a login', () => {
     }
   })
 
+  test.each(['failures', 'successes'] as const)(
+    'a failed that throws ends nothing: the request stays charged, and onError is told; %s',
+    async (count) => {
+      const ratelimit = perHour(database.db, 2)
+      const told: unknown[] = []
+      const onError: RateLimitOptions['onError'] = (error, req) => {
+        told.push((error as Error).message, req.path)
+        return 'throw'
+      }
+      const failed: RateLimitOptions['failed'] = () => {
+        throw new TypeError('no user')
+      }
+      const options: RateLimitOptions = { ratelimit, key: () => 'all', count, failed }
+      expect((await fetch(await serve(limited({ ...options, onError })))).status).toBe(200)
+      await vi.waitFor(() => expect(told).toEqual(['no user', '/']))
+      expect((await fetch(await serve(limited(options)))).status).toBe(200)
+      await new Promise(setImmediate)
+      expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 2 })
+    },
+  )
+
   test('a client that goes away before the response stays charged', async () => {
     const ratelimit = perHour(database.db, 2)
     const client = new AbortController()

@@ -205,7 +205,7 @@ describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
   }
   const settled = async (check: ReturnType<typeof guard>, failed: boolean) => {
     const passed = await check(ada)
-    if (passed.success) await passed.settle(failed)
+    if (passed.success) await passed.settle(() => failed)
     return passed.success
   }
 
@@ -227,7 +227,7 @@ describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
     const { check, left, all } = setup('failures', 5)
     const passed = await Promise.all(Array.from({ length: 20 }, () => check(ada)))
     expect(passed.filter(({ success }) => success)).toHaveLength(5)
-    await Promise.all(passed.map((each) => each.success && each.settle(false)))
+    await Promise.all(passed.map((each) => each.success && each.settle(() => false)))
     expect(await left()).toEqual(all(5))
   })
 
@@ -236,9 +236,42 @@ describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
     const slow = await check(ada)
     clock.advance(60_000)
     expect(await settled(check, true)).toBe(true)
-    if (slow.success) await slow.settle(false)
+    if (slow.success) await slow.settle(() => false)
     expect(await left()).toEqual(all(1))
   })
+
+  test('whether it has failed may be known later', async () => {
+    const { check, left, all } = setup('failures', 3)
+    for (const failed of [true, false]) {
+      const passed = await check(ada)
+      if (passed.success) await passed.settle(async () => failed)
+    }
+    expect(await left()).toEqual(all(2))
+  })
+
+  test('whether it has failed is read as JavaScript reads it', async () => {
+    const { check, left, all } = setup('failures', 3)
+    for (const failed of ['no user', undefined]) {
+      const passed = await check(ada)
+      if (passed.success) await passed.settle(() => failed as unknown as boolean)
+    }
+    expect(await left()).toEqual(all(2))
+  })
+
+  test.each(['failures', 'successes'] as const)(
+    'what cannot be told stays charged, with %s only',
+    async (count) => {
+      const { check, left, all } = setup(count, 3)
+      const fail = () => {
+        throw new Error('unknown')
+      }
+      for (const hasFailed of [fail, async () => fail()]) {
+        const passed = await check(ada)
+        if (passed.success) expect(await passed.settle(hasFailed)).toBeUndefined()
+      }
+      expect(await left()).toEqual(all(1))
+    },
+  )
 
   test('what is never settled stays charged', async () => {
     const { check, left, all } = setup('failures', 2)
@@ -294,8 +327,8 @@ describe('errors', () => {
     const passed = await guard({ ratelimit, key, count: 'failures', onError })(ada)
     const untold = await guard({ ratelimit, key, count: 'failures' })(ada)
     isAway = true
-    if (passed.success) await passed.settle(false)
-    if (untold.success) await untold.settle(false)
+    if (passed.success) await passed.settle(() => false)
+    if (untold.success) await untold.settle(() => false)
     expect(told).toEqual([expect.any(RatelimitError)])
     isAway = false
     expect(await ratelimit.getRemaining('ada')).toMatchObject({ remaining: 0 })
@@ -315,7 +348,7 @@ describe('errors', () => {
     const passed = await check(ada)
     isAway = true
     if (!passed.success) throw new Error('denied')
-    expect(await passed.settle(false)).toBeUndefined()
+    expect(await passed.settle(() => false)).toBeUndefined()
     await expect(check(ada)).rejects.toBe(own)
   })
 

@@ -95,6 +95,22 @@ test('a route has its own rate, by its pattern or by its path', async () => {
   expect(await used()).toBe(31)
 })
 
+test('a failed that throws costs no response: the request stays charged, and onError is told', async () => {
+  const ratelimit = perHour(database.db, 2)
+  const told: unknown[] = []
+  const onError: RateLimitOptions['onError'] = (error) => {
+    told.push((error as Error).message)
+    return 'throw'
+  }
+  const failed: RateLimitOptions['failed'] = () => {
+    throw new TypeError('no user')
+  }
+  const url = await start(limited({ ratelimit, key, count: 'failures', failed, onError }))
+  expect((await fetch(url)).status).toBe(200)
+  expect(told).toEqual(['no user'])
+  expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 1 })
+})
+
 test('a request without a key is an error, not a request of everybody', async () => {
   const url = await start(
     limited({ ratelimit: perHour(database.db, 5), key: (c) => c.req.header('x-api-key') }),
