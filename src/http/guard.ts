@@ -1,4 +1,5 @@
 import type { Denied, LimitResult } from '../check/results.ts'
+import { RatelimitError } from '../errors.ts'
 import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
 import { checkOption } from '../validate.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
@@ -56,11 +57,15 @@ export function guardOf<Context>(
     const isSkipped = (await skip?.(context)) ?? false
     const asked = isSkipped ? [] : await Promise.all(limits.map((limit) => limit(context)))
     const requests = asked.filter((request) => request !== undefined)
-    const charged = await charge(requests, count === 'all').catch((error: unknown): Charged => {
-      const verdict = isMistake(error) ? 'throw' : (onError?.(error, context) ?? 'throw')
-      if (verdict === 'throw') throw error
-      return verdict === 'deny' ? { results: requests.map(unavailable) } : { results: [] }
-    })
+    const charged = await charge(requests, count === 'all').catch(
+      async (error: unknown): Promise<Charged> => {
+        const verdict = isMistake(error) ? 'throw' : await onError?.(error, context)
+        if (verdict === 'allow') return { results: [] }
+        if (verdict === 'deny') return { results: requests.map(unavailable) }
+        // A verdict that is not known must not let requests pass.
+        throw error
+      },
+    )
     const { results, release } = charged
     const [first, ...others] = results
     if (!first) return { success: true, answer: undefined, headers: {}, settle: async () => {} }
@@ -106,13 +111,8 @@ async function charge(requests: readonly LimitRequest[], isFinal: boolean): Prom
   return { results: [answer], release: () => release() }
 }
 
-/** By its name: in one process there can be two copies of the class, of ESM and of CommonJS. */
 function isMistake(error: unknown): boolean {
-  return error instanceof Error && error.name === 'RatelimitError' && /^INVALID_/.test(codeOf(error))
-}
-
-function codeOf(error: Error): string {
-  return 'code' in error ? String(error.code) : ''
+  return error instanceof RatelimitError && error.code.startsWith('INVALID_')
 }
 
 function policyOf({ ratelimit, limiter = ratelimit.limiter }: LimitRequest): Check[1] {

@@ -46,10 +46,10 @@ interface EachRequest<Context> {
   readonly headers?: HeaderStandard | false
   /**
    * Is told each error of the database, also of giving back, and what `failed` throws; returns what becomes of
-   * the request, if that is still open. It is not asked about mistakes in the options. Default: `'throw'`, the
-   * framework's own error handling.
+   * the request, if that is still open. Whatever is none of the three throws the error. It is not asked about
+   * mistakes in the options. Default: `'throw'`, the framework's own error handling.
    */
-  readonly onError?: (error: unknown, context: Context) => 'throw' | 'allow' | 'deny'
+  readonly onError?: (error: unknown, context: Context) => Eventually<'throw' | 'allow' | 'deny'>
 }
 
 /** What every adapter can be told. */

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { guardOf } from '../../src/http/guard.ts'
 import type { GuardOptions } from '../../src/http/options.ts'
 import { type Limiter, Ratelimit, RatelimitError } from '../../src/index.ts'
@@ -311,6 +311,38 @@ describe('errors', () => {
       expect(new Set(told)).toEqual(new Set([code, 'ada']))
     },
   )
+
+  test.each([undefined, null, 'denied', 'Allow', true, {}])(
+    'a verdict of onError that nobody knows is an error: %j',
+    async (verdict) => {
+      const options = { ratelimit: failing('UNREACHABLE'), key, onError: () => verdict }
+      const check = guard(options as unknown as GuardOptions<Context>)
+      await expect(check(ada)).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    },
+  )
+
+  test('a mistake that another copy of the package tells is one, which onError is not asked about', async () => {
+    vi.resetModules()
+    const copy = await import('../../src/errors.ts')
+    expect(copy.RatelimitError).not.toBe(RatelimitError)
+    const throwing = (code: 'INVALID_KEY' | 'UNREACHABLE') => {
+      const limit = () => Promise.reject(new copy.RatelimitError(code, ''))
+      const ratelimit = Object.assign(limitOf(1), { limit })
+      return guard({ ratelimit, key, onError: () => 'allow' })(ada)
+    }
+    await expect(throwing('INVALID_KEY')).rejects.toMatchObject({ code: 'INVALID_KEY' })
+    expect(await throwing('UNREACHABLE')).toMatchObject({ success: true })
+  })
+
+  test('onError may decide later', async () => {
+    const later = (onError: () => Promise<'throw' | 'allow' | 'deny'>) =>
+      guard({ ratelimit: failing('UNREACHABLE'), key, onError })(ada)
+    await expect(later(async () => 'throw')).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    expect(await later(async () => 'deny')).toMatchObject({ success: false, problem: { status: 503 } })
+    expect(await later(async () => 'allow')).toMatchObject({ success: true, answer: undefined })
+    const own = new Error('503')
+    await expect(later(() => Promise.reject(own))).rejects.toBe(own)
+  })
 
   test('onError is told if nothing could be given back, and the charge stays', async () => {
     let isAway = false
