@@ -107,7 +107,8 @@ async function charge(requests: readonly LimitRequest[], isFinal: boolean): Prom
   if (isFinal) return { results: [await ratelimit.limit(key, options)] }
   const reserved = await ratelimit.reserve(key, options)
   if (!reserved.success) return { results: [reserved] }
-  const { commit, release, ...answer } = reserved
+  // The text settles the request, and has the key in it.
+  const { commit, release, toString: text, ...answer } = reserved
   return { results: [answer], release: () => release() }
 }
 

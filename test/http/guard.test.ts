@@ -273,6 +273,17 @@ describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
     },
   )
 
+  test('the answer is data: it settles nothing, and can be cloned and logged', async () => {
+    const { db } = database
+    const limiter = Ratelimit.fixedWindow(2, '1h')
+    const ratelimit = new Ratelimit({ db, limiter, prefix: 'data', reservationSecret: 's'.repeat(16) })
+    const limits = [ratelimit, limitOf(2)].slice(0, number === 'one limit' ? 1 : 2)
+    const check = guard({ limits: limits.map((each) => ({ ratelimit: each, key })), count: 'failures' })
+    const { answer } = await check({ user: `${number}'s key` })
+    expect(structuredClone(answer)).toEqual(answer)
+    expect(String(answer)).toBe('[object Object]')
+  })
+
   test('what is never settled stays charged', async () => {
     const { check, left, all } = setup('failures', 2)
     await check(ada)
