@@ -1,7 +1,8 @@
-import type { Denied, LimitResult } from '../check/results.ts'
+import type { Denied } from '../check/results.ts'
 import { RatelimitError } from '../errors.ts'
-import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
+import type { LimitRequest } from '../ratelimit.ts'
 import { checkOption } from '../validate.ts'
+import { type Charged, charge, reserve } from './charge.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
 import type { Eventually, GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { tightest } from './policy.ts'
@@ -18,7 +19,7 @@ export interface Passed {
   readonly headers: RateLimitHeaders
   /**
    * To be called when it is known whether the request failed, and not if that is never known. Gives back what
-   * does not count. If `hasFailed` throws, the request stays charged. Never rejects.
+   * does not count, and settles what does. If `hasFailed` throws, the request stays charged. Never rejects.
    */
   settle(hasFailed: () => Eventually<boolean>): Promise<void>
 }
@@ -52,21 +53,20 @@ export function guardOf<Context>(
     ['all', 'failures', 'successes'].includes(count),
     "count must be 'all', 'failures' or 'successes'.",
   )
+  const take = count === 'all' ? charge : reserve
 
   return async (context) => {
     const isSkipped = (await skip?.(context)) ?? false
     const asked = isSkipped ? [] : await Promise.all(limits.map((limit) => limit(context)))
     const requests = asked.filter((request) => request !== undefined)
-    const charged = await charge(requests, count === 'all').catch(
-      async (error: unknown): Promise<Charged> => {
-        const verdict = isMistake(error) ? 'throw' : await onError?.(error, context)
-        if (verdict === 'allow') return { results: [] }
-        if (verdict === 'deny') return { results: requests.map(unavailable) }
-        // A verdict that is not known must not let requests pass.
-        throw error
-      },
-    )
-    const { results, release } = charged
+    const charged = await take(requests).catch(async (error: unknown): Promise<Charged> => {
+      const verdict = isMistake(error) ? 'throw' : await onError?.(error, context)
+      if (verdict === 'allow') return { results: [] }
+      if (verdict === 'deny') return { results: requests.map(unavailable) }
+      // A verdict that is not known must not let requests pass.
+      throw error
+    })
+    const { results, commit, release } = charged
     const [first, ...others] = results
     if (!first) return { success: true, answer: undefined, headers: {}, settle: async () => {} }
 
@@ -79,7 +79,7 @@ export function guardOf<Context>(
     }
     const settleBy = async (hasFailed: () => Eventually<boolean>) => {
       const isCounted = Boolean(await hasFailed()) === (count === 'failures')
-      if (!isCounted) await release?.()
+      await (isCounted ? commit?.() : release?.())
     }
     const settle = async (hasFailed: () => Eventually<boolean>) => {
       if (count === 'all') return
@@ -91,25 +91,6 @@ export function guardOf<Context>(
     }
     return { success: true, answer: { ...shown, results }, headers, settle }
   }
-}
-
-/** The answers to a request's checks, and how to give back what they have charged. */
-interface Charged {
-  readonly results: readonly LimitResult[]
-  release?(): Promise<unknown>
-}
-
-async function charge(requests: readonly LimitRequest[], isFinal: boolean): Promise<Charged> {
-  const [request, ...others] = requests
-  if (!request) return { results: [] }
-  if (others.length > 0) return isFinal ? Ratelimit.limitAll(requests) : Ratelimit.reserveAll(requests)
-  const { ratelimit, key, ...options } = request
-  if (isFinal) return { results: [await ratelimit.limit(key, options)] }
-  const reserved = await ratelimit.reserve(key, options)
-  if (!reserved.success) return { results: [reserved] }
-  // The text settles the request, and has the key in it.
-  const { commit, release, toString: text, ...answer } = reserved
-  return { results: [answer], release: () => release() }
 }
 
 function isMistake(error: unknown): boolean {

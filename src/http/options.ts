@@ -39,7 +39,8 @@ interface EachRequest<Context> {
   readonly skip?: (context: Context) => Eventually<boolean>
   /**
    * Which requests count. All are charged first, so that requests at the same time cannot pass together. What
-   * does not count is given back to the window that paid when the response is known. Default: `'all'`.
+   * does not count is given back to the window that paid when the response is known. The answers then have no
+   * `crossed`. In a calendar window what counts is settled by one more statement. Default: `'all'`.
    */
   readonly count?: 'all' | 'failures' | 'successes'
   /** How headers are spelled; `false` sends none but `Retry-After`. Default: `'draft-8'`. */

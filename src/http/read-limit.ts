@@ -4,8 +4,11 @@ import { checkOption, checkRate } from '../validate.ts'
 import type { RouteLimit } from './options.ts'
 import { type Route, ratesOf } from './routes.ts'
 
+/** What a limit asks of a request that costs something. */
+export type CostingRequest = LimitRequest & { readonly rate: number }
+
 /** What a limit asks of a request; undefined if the request costs nothing. */
-export type ReadLimit<Context> = (context: Context) => Promise<LimitRequest | undefined>
+export type ReadLimit<Context> = (context: Context) => Promise<CostingRequest | undefined>
 
 /**
  * Reads the options of a limit once.

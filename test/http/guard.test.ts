@@ -1,7 +1,8 @@
 import { describe, expect, test, vi } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { guardOf } from '../../src/http/guard.ts'
 import type { GuardOptions } from '../../src/http/options.ts'
-import { type Limiter, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { type RatelimitConfig as Config, type Limiter, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
@@ -288,6 +289,68 @@ describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
     const { check, left, all } = setup('failures', 2)
     await check(ada)
     expect(await left()).toEqual(all(1))
+  })
+})
+
+describe('thresholds beside what counts', () => {
+  const monthly = (db: Config['db'], options: Partial<Pick<Config, 'onError'>> = {}) =>
+    new Ratelimit({
+      db,
+      limiter: calendarWindow(10, 'month'),
+      prefix: `guard ${prefixes++}`,
+      clock: clock.now,
+      thresholds: [0.3, 0.5],
+      cleanupProbability: 0,
+      ...options,
+    } as Config)
+  const failing = (limits: readonly Ratelimit[]) => {
+    const check = guard({ limits: limits.map((ratelimit) => ({ ratelimit, key })), count: 'failures' })
+    return async (...failures: boolean[]) => {
+      const answers: unknown[] = []
+      for (const failed of failures) {
+        const passed = await check(ada)
+        answers.push(passed.answer)
+        if (passed.success) await passed.settle(() => failed)
+      }
+      return answers
+    }
+  }
+
+  test.each([1, 2])('are not kept from direct calls in a calendar window, of %d limits', async (number) => {
+    const ratelimit = monthly(database.db)
+    const send = failing([ratelimit, limitOf(10)].slice(0, number))
+    for (const answer of await send(true, false, true, true)) expect(answer).not.toHaveProperty('crossed')
+    expect(await ratelimit.limit('ada')).toMatchObject({ remaining: 6 })
+    expect(await ratelimit.limit('ada')).toMatchObject({ remaining: 5, crossed: [0.5] })
+  })
+
+  test('so what counts takes one more statement there, and only there', async () => {
+    const taken = async (ratelimit: (db: Config['db']) => Ratelimit, failed: boolean) => {
+      const { db, statements } = watch(database.db)
+      const send = failing([ratelimit(db)])
+      await send(true)
+      statements.length = 0
+      await send(failed)
+      return statements.length
+    }
+    const inWindow = (db: Config['db']) => limitOf(10, db)
+    expect([await taken(monthly, true), await taken(monthly, false)]).toEqual([2, 2])
+    expect([await taken(inWindow, true), await taken(inWindow, false)]).toEqual([1, 2])
+  })
+
+  test.each([1, 2])('what passed in an outage is not charged afterwards, by %d limits', async (number) => {
+    let isAway = true
+    const { db } = watch(
+      database.db,
+      () => isAway && Promise.reject(Object.assign(new Error('away'), AWAY.UNREACHABLE)),
+    )
+    const limits = [monthly(db, { onError: 'allow' }), monthly(db, { onError: 'allow' })].slice(0, number)
+    const check = guard({ limits: limits.map((ratelimit) => ({ ratelimit, key })), count: 'failures' })
+    const passed = await check(ada)
+    expect(passed).toMatchObject({ success: true, answer: { degraded: true } })
+    isAway = false
+    if (passed.success) await passed.settle(() => true)
+    for (const each of limits) expect(await each.getRemaining('ada')).toMatchObject({ used: 0 })
   })
 })
 
