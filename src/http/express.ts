@@ -48,7 +48,7 @@ export type RateLimitOptions = GuardOptions<Request> & {
 export function rateLimit(options: RateLimitOptions): RequestHandler {
   const { failed = ({ statusCode }) => statusCode >= 400, onDenied } = options
   const guard = guardOf<Request>(options, ({ method, baseUrl, path, route }) => {
-    return { method, path: baseUrl + (typeof route?.path === 'string' ? route.path : path) }
+    return { method, paths: [baseUrl + (typeof route?.path === 'string' ? route.path : path)] }
   })
   return async (req, res, next) => {
     try {

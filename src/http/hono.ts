@@ -1,5 +1,5 @@
 import type { Context, MiddlewareHandler } from 'hono'
-import { routePath } from 'hono/route'
+import { matchedRoutes } from 'hono/route'
 import { guardOf } from './guard.ts'
 import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { problemResponse } from './problem.ts'
@@ -41,11 +41,7 @@ export type RateLimitOptions = GuardOptions<Context> & {
  */
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
   const { failed = (c) => c.res.status >= 400, onDenied } = options
-  const guard = guardOf<Context>(options, (c) => {
-    // The handler's pattern is the last one that matches. Without a handler only a middleware's matches.
-    const pattern = routePath(c, -1)
-    return { method: c.req.method, path: pattern.includes('*') ? c.req.path : pattern }
-  })
+  const guard = guardOf<Context>(options, (c) => ({ method: c.req.method, paths: pathsOf(c) }))
   return async (c, next) => {
     const decided = await guard(c)
     c.set('rateLimit', decided.answer)
@@ -65,4 +61,16 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
     if (decided.success) await decided.settle(() => failed(c))
     return undefined
   }
+}
+
+/**
+ * The patterns that match, of middlewares too, because Hono does not say which one is the handler's; and the
+ * path. Those without a `*` come in the order in which Hono runs them. The path comes after them: a client may
+ * spell it as a cheaper route. Those with a `*` come last, and the longest of them first, which says most.
+ */
+function pathsOf(c: Context): string[] {
+  const patterns = matchedRoutes(c).map(({ path }) => path)
+  const isWide = (pattern: string) => pattern.includes('*')
+  const wide = patterns.filter(isWide).sort((one, other) => other.length - one.length)
+  return [...patterns.filter((pattern) => !isWide(pattern)), c.req.path, ...wide]
 }

@@ -45,7 +45,7 @@ export function limitedAction<Args extends readonly unknown[], Done, Refused>(
   options: ActionOptions<Args, Refused>,
   action: (...args: Args) => Promise<Done>,
 ): (...args: Args) => Promise<Done | Refused> {
-  const guard = guardOf<ActionCall<Args>>(options, () => ({ path: '/' }))
+  const guard = guardOf<ActionCall<Args>>(options, () => ({ paths: ['/'] }))
   return async (...args) => {
     const decided = await guard({ headers: await headers(), args })
     if (!decided.success) return options.onDenied(decided.answer)

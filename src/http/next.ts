@@ -97,7 +97,7 @@ async function deny<Incoming extends Request>(
 }
 
 function routeOf({ method, url }: Request): Route {
-  return { method, path: new URL(url).pathname }
+  return { method, paths: [new URL(url).pathname] }
 }
 
 /** The headers of a response that was fetched cannot be changed. */

@@ -6,8 +6,8 @@ export type RateTable = Readonly<Record<string, number>>
 /** A request's route as a framework tells it. */
 export interface Route {
   readonly method?: string | undefined
-  /** The path, or the pattern that the route was declared with. */
-  readonly path: string
+  /** Paths, and patterns that routes were declared with. The first one that a table names has its rate. */
+  readonly paths: readonly string[]
 }
 
 /**
@@ -16,18 +16,18 @@ export interface Route {
  * @throws RatelimitError `INVALID_OPTION` for a name that no route has, and for two names of one route.
  */
 export function ratesOf(table: RateTable): (route: Route) => number {
-  const rates = new Map(Object.entries(table).map(([name, rate]) => [namesOf(routeNamed(name))[0], rate]))
+  const rates = new Map(Object.entries(table).map(([name, rate]) => [ownName(name), rate]))
   checkOption(rates.size === Object.keys(table).length, 'Two names in a table of rates are one route.')
-  return (route) => {
-    const [own, anyMethod] = namesOf(route)
-    return rates.get(own) ?? rates.get(anyMethod) ?? 1
+  return ({ method, paths }) => {
+    const names = paths.flatMap((path) => namesOf(path, method))
+    return names.map((name) => rates.get(name)).find((rate) => rate !== undefined) ?? 1
   }
 }
 
-function routeNamed(name: string): Route {
+function ownName(name: string): string {
   const [, method, path = ''] = /^(?:([a-z]+) )?(\S+)$/i.exec(name) ?? []
   checkOption(path !== '', "A name in a table of rates is 'POST /reports', or '/reports' for all methods.")
-  return { method, path }
+  return namesOf(path, method)[0]
 }
 
 /**
@@ -35,7 +35,7 @@ function routeNamed(name: string): Route {
  * be cheaper: routers decode, most ignore case and a last slash, and answer HEAD with what answers GET. An
  * encoded slash stays one, because to routers it is a part of a name.
  */
-function namesOf({ method, path }: Route): [own: string, anyMethod: string] {
+function namesOf(path: string, method: string | undefined): [own: string, anyMethod: string] {
   const decoded = path.split('/').map(decode).join('/').toLowerCase().replace(/\/+$/, '') || '/'
   const verb = method?.toUpperCase() === 'HEAD' ? 'GET' : method?.toUpperCase()
   return [verb ? `${verb} ${decoded}` : decoded, decoded]

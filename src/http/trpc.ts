@@ -53,7 +53,7 @@ export function rateLimit<Context, Input = unknown>(
   options: RateLimitOptions<Context, Input>,
 ): TRPCMiddlewareFunction<Context, unknown, object, RateLimitContext, Input> {
   const { onDenied } = options
-  const guard = guardOf<ProcedureCall<Context, Input>>(options, ({ path }) => ({ path }))
+  const guard = guardOf<ProcedureCall<Context, Input>>(options, ({ path }) => ({ paths: [path] }))
   return async ({ ctx, path, type, input, next }) => {
     // Nothing before this middleware has changed what the type says of the context.
     const call = { ctx: ctx as Context, path, type, input }

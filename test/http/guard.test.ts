@@ -37,7 +37,7 @@ function limitOf(
 }
 
 function guard(options: GuardOptions<Context>) {
-  return guardOf(options, ({ method, path = '/' }) => ({ method, path }))
+  return guardOf(options, ({ method, path = '/' }) => ({ method, paths: [path] }))
 }
 
 const AWAY = {

@@ -2,7 +2,7 @@ import { getRequestListener } from '@hono/node-server'
 import { getConnInfo } from '@hono/node-server/conninfo'
 import { type RateLimitOptions, rateLimit } from 'drizzle-ratelimit/hono'
 import { clientKey } from 'drizzle-ratelimit/http'
-import { Hono } from 'hono'
+import { type Handler, Hono, type MiddlewareHandler } from 'hono'
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../support/databases.ts'
 import { away, perHour, serve, statusesOf } from './serve.ts'
@@ -93,6 +93,65 @@ test('a route has its own rate, by its pattern or by its path', async () => {
   expect(await used()).toBe(31)
   expect(await (await fetch(`${url}/free`)).json()).toBeNull()
   expect(await used()).toBe(31)
+})
+
+describe('a table of rates', () => {
+  const rate = {
+    'GET /orders/:id': 10,
+    'GET /orders/latest': 2,
+    '/files/:name': 30,
+    '/files/*': 20,
+    'POST /proxied': 40,
+    '/*': 3,
+  }
+  const text: Handler = (c) => c.text('')
+  const next: MiddlewareHandler = (_c, next) => next()
+
+  const cost = async (routed: (app: Hono) => unknown, path: string, init: RequestInit, table = rate) => {
+    const ratelimit = perHour(database.db, 100)
+    const app = new Hono()
+    app.use(rateLimit({ ratelimit, key, rate: table }))
+    routed(app)
+    await app.request(path, init)
+    return (await ratelimit.getRemaining('all')).used
+  }
+
+  test.each<[string, (app: Hono) => unknown, string, number, RequestInit?]>([
+    ['before a catch-all', (app) => app.get('/orders/:id', text).get('*', text), '/orders/7', 10],
+    ['behind a catch-all', (app) => app.use('*', next).get('/orders/:id', text), '/orders/7', 10],
+    [
+      'behind its own middleware',
+      (app) => app.use('/files/*', next).get('/files/:name', text),
+      '/files/a',
+      30,
+    ],
+    [
+      'of two, the one that answers',
+      (app) => app.get('/orders/latest', text).get('/orders/:id', text),
+      '/orders/latest',
+      2,
+    ],
+    [
+      'of two, the one that answers first',
+      (app) => app.get('/orders/:id', text).get('/orders/latest', text),
+      '/orders/latest',
+      10,
+    ],
+    ['in another spelling', (app) => app.get('/orders/:id', text), '/orders/LATEST', 10],
+    ['with a *', (app) => app.get('/files/*', text).get('*', text), '/files/a/b', 20],
+    ['of an app in an app', (app) => app.route('/orders', new Hono().get('/:id', text)), '/orders/7', 10],
+    ['of HEAD', (app) => app.get('/orders/:id', text), '/orders/7', 10, { method: 'HEAD' }],
+    ['that only a catch-all answers', (app) => app.all('*', text), '/proxied', 40, { method: 'POST' }],
+    ['whose pattern is not named', (app) => app.post('/:any', text), '/proxied', 40, { method: 'POST' }],
+    ['that only a catch-all names', (app) => app.get('/others', text), '/others', 3],
+  ])('a route %s', async (_name, routed, path, used, init = {}) => {
+    expect(await cost(routed, path, init)).toBe(used)
+  })
+
+  test('a route that the table does not name costs 1', async () => {
+    const routed = (app: Hono) => app.get('/others/:id', text).get('*', text)
+    expect(await cost(routed, '/others/7', {}, { ...rate, '/*': 1 })).toBe(1)
+  })
 })
 
 test('a failed that throws costs no response: the request stays charged, and onError is told', async () => {
