@@ -74,6 +74,15 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
       'statements/row.ts: offset 0 to nothing: source: sql`(select ${sql.join(list, sql`, `)} offset 0) as stored`,',
     reason: 'The arithmetic is the same. Postgres works expressions out more than once, which takes longer.',
   },
+  '37249b3': {
+    change: 'check/add-up.ts: < to <=: return rate < 0 && reserved === 0',
+    reason: 'A look gives back 0.',
+  },
+  '18c0afb': {
+    change:
+      'check/add-up.ts: > to >=: return requests.filter(({ rate }, place) => rate > 0 && place <= last)',
+    reason: 'A look adds 0 to what has to fit.',
+  },
   '0767c4c': {
     change:
       'runtime/decide.ts: > to >=: return again.length > 0 ? { groups: again, periodMs: rightMs } : undefined',

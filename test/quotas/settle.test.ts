@@ -584,6 +584,13 @@ test('nor does one that counts again settle what was never charged', async () =>
   expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
 })
 
+test('of an estimate that rows of another algorithm have paid, nothing is told', async () => {
+  const { quota, other } = processes(TEN['interval bucket'], { thresholds: [0.5] })
+  const text = textOf(await quota.reserve('key', { rate: 6 }))
+  const settled = await other.settle(text, 6, { limiter: TEN['fixed window'] })
+  expect(settled).not.toHaveProperty('crossed')
+})
+
 test('a secret of sixteen characters is enough', async () => {
   const { quota, other } = processes(TEN['fixed window'], { reservationSecret: 'sixteen letters!' })
   expect(await other.settle(textOf(await quota.reserve('key')), 0)).toMatchObject({ remaining: 10 })

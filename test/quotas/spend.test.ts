@@ -251,7 +251,7 @@ test('refused before any SQL', async () => {
   const dry = quotaOn(database, Ratelimit.balance(), { db, dryRun: true }).quota
   const one = { ratelimit: quota, key: 'key' }
   const spend = (requests: (typeof one)[], rate: number) => Ratelimit.spend(requests, { rate })
-  for (const rate of [0, -1, 0.5])
+  for (const rate of [0, -1, 0.5, undefined as never])
     await expect(spend([one], rate)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   const invalid = { code: 'INVALID_OPTION' }
   await expect(spend([], 1)).rejects.toMatchObject(invalid)
