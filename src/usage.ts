@@ -47,7 +47,7 @@ export interface KeyUsage extends Usage {
   readonly isOther?: never
 }
 
-/** A key whose row is of another algorithm or period than the limiter's: the limiter cannot read it. */
+/** A key whose row is of another algorithm than the limiter's, or of another period than the list's. */
 export interface OtherUsage {
   /** As it is stored: with `hashKeys`, the hash. */
   readonly key: string

@@ -23,6 +23,6 @@ export class Once {
 function mayHaveCharged(error: unknown): boolean {
   if (!(error instanceof RatelimitError)) return true
   const { code, sqlState } = error
-  // With a state, Postgres refused the statement. Without one, its answer could not be read.
+  // With a state, Postgres refused the statement. Without one, its answer may not have been readable.
   return code === 'OUTCOME_UNKNOWN' || (code === 'DATABASE' && sqlState === undefined)
 }

@@ -1,4 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
+import { TOLERANCE } from '../algorithms/bucket.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
@@ -78,7 +79,7 @@ function differenceOf({ estimate, actual, limiter }: Settled): number {
   // What may not have been charged is not given back. Rows of another algorithm have not paid.
   if (unpaid < 0 && (how === 'degraded' || !hasPaid(limiter, estimate))) return 0
   // A bucket may have paid a fraction, and the plan may count whole units by now.
-  return limiter.algorithm.integersOnly ? Math.ceil(unpaid) : unpaid
+  return limiter.algorithm.integersOnly ? Math.ceil(unpaid - TOLERANCE) : unpaid
 }
 
 /**

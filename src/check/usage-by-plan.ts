@@ -39,14 +39,14 @@ export async function usageByPlan(reading: Reading, limiterOf: (key: string) => 
   let most: Used[] = []
   let after = ''
   for (;;) {
-    // One for each page: a row that changes long after it would count as written by a wrong clock.
-    const time = await timeOf(reading.db, reading.clock)
     const keys = await keysAfter(reading, after)
     const planned = keys.flatMap((key): Planned[] => {
       const limiter = limiterOf(key)
       checkLimiter(limiter)
       return limiter.stored ? [{ key, limiter }] : []
     })
+    // One for each page: a row that changes long after it would count as written by a wrong clock.
+    const time = await timeOf(reading.db, reading.clock)
     // The limits of one statement differ in their numbers only.
     for (const alike of groupBy(planned, ({ limiter }) => limiter.algorithm.name)) {
       most.push(...(await lookAtEach(reading, alike, time)))

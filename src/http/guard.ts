@@ -78,8 +78,12 @@ export function guardOf<Context>(
       return { success: false, answer: { ...shown, results }, headers, problem: problemOf(shown, violated) }
     }
     const settleBy = async (hasFailed: () => Eventually<boolean>) => {
-      const isCounted = Boolean(await hasFailed()) === (count === 'failures')
-      await (isCounted ? commit?.() : release?.())
+      let isCounted = true
+      try {
+        isCounted = Boolean(await hasFailed()) === (count === 'failures')
+      } finally {
+        await (isCounted ? commit?.() : release?.())
+      }
     }
     const settle = async (hasFailed: () => Eventually<boolean>) => {
       if (count === 'all') return

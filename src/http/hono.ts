@@ -64,13 +64,18 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
 }
 
 /**
- * The patterns that match, of middlewares too, because Hono does not say which one is the handler's; and the
- * path. Those without a `*` come in the order in which Hono runs them. The path comes after them: a client may
- * spell it as a cheaper route. Those with a `*` come last, and the longest of them first, which says most.
+ * The patterns that match, and the path. Those of the verb are a handler's. Those of all methods may be a
+ * middleware's, which says less. The path comes after the handlers' patterns: a client may spell it as a
+ * cheaper route.
  */
 function pathsOf(c: Context): string[] {
-  const patterns = matchedRoutes(c).map(({ path }) => path)
-  const isWide = (pattern: string) => pattern.includes('*')
-  const wide = patterns.filter(isWide).sort((one, other) => other.length - one.length)
-  return [...patterns.filter((pattern) => !isWide(pattern)), c.req.path, ...wide]
+  const matched = matchedRoutes(c)
+  const patterns = (ofHandlers: boolean, isWide: boolean) =>
+    matched
+      .filter(({ method, path }) => (method !== 'ALL') === ofHandlers && path.includes('*') === isWide)
+      .map(({ path }) => path)
+  return [
+    ...[...patterns(true, false), ...patterns(false, false), ...patterns(true, true)],
+    ...[c.req.path, ...patterns(false, true)],
+  ]
 }

@@ -46,7 +46,7 @@ interface EachRequest<Context> {
   /** How headers are spelled; `false` sends none but `Retry-After`. Default: `'draft-8'`. */
   readonly headers?: HeaderStandard | false
   /**
-   * Is told each error of the database, also of giving back, and what `failed` throws; returns what becomes of
+   * Is told each error of the database, also of settling, and what `failed` throws; returns what becomes of
    * the request, if that is still open. Whatever is none of the three throws the error. It is not asked about
    * mistakes in the options. Default: `'throw'`, the framework's own error handling.
    */

@@ -324,6 +324,16 @@ describe('thresholds beside what counts', () => {
     expect(await ratelimit.limit('ada')).toMatchObject({ remaining: 5, crossed: [0.5] })
   })
 
+  test('nor if nobody can tell whether the requests have failed', async () => {
+    const ratelimit = monthly(database.db)
+    const check = guard({ limits: [{ ratelimit, key }], count: 'failures' })
+    for (let i = 0; i < 4; i++) {
+      const passed = await check(ada)
+      if (passed.success) await passed.settle(() => Promise.reject(new Error('unknown')))
+    }
+    expect(await ratelimit.limit('ada')).toMatchObject({ remaining: 5, crossed: [0.5] })
+  })
+
   test('so what counts takes one more statement there, and only there', async () => {
     const taken = async (ratelimit: (db: Config['db']) => Ratelimit, failed: boolean) => {
       const { db, statements } = watch(database.db)

@@ -148,6 +148,26 @@ describe('a table of rates', () => {
     expect(await cost(routed, path, init)).toBe(used)
   })
 
+  test.each<[string, (app: Hono) => unknown, string, number, Record<string, number>]>([
+    [
+      'a handler before a middleware that is cheaper',
+      (app) => app.use('/users/:id', next).get('/users/me', text),
+      ...(['/users/me', 10, { '/users/:id': 2, 'GET /users/me': 10 }] as const),
+    ],
+    [
+      'what answers before a path that is spelled as a cheaper one',
+      (app) => app.get('/files/cheap', text).get('/files/*', text),
+      ...(['/files/CHEAP', 20, { '/files/*': 20, '/files/cheap': 0 }] as const),
+    ],
+    [
+      'of two with a *, the one that answers',
+      (app) => app.get('/api/*', text).get('/:anything/*', text),
+      ...(['/api/x', 10, { '/api/*': 10, '/:anything/*': 1 }] as const),
+    ],
+  ])('%s', async (_name, routed, path, used, table) => {
+    expect(await cost(routed, path, {}, table as never)).toBe(used)
+  })
+
   test('a route that the table does not name costs 1', async () => {
     const routed = (app: Hono) => app.get('/others/:id', text).get('*', text)
     expect(await cost(routed, '/others/7', {}, { ...rate, '/*': 1 })).toBe(1)

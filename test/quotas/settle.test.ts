@@ -591,6 +591,17 @@ test('of an estimate that rows of another algorithm have paid, nothing is told',
   expect(settled).not.toHaveProperty('crossed')
 })
 
+test('what a bucket has paid but for its tolerance is paid, whatever counts now', async () => {
+  const { quota, other } = processes(Ratelimit.tokenBucket(1, '1h', 3))
+  await quota.limit('key', { rate: 4e-10 })
+  await quota.limit('key', { rate: 4e-10 })
+  const reserved = await quota.reserve('key', { rate: 3, atLeast: 1 })
+  expect(allowed(reserved).granted).toBeLessThan(3)
+  expect(await other.settle(textOf(reserved), 3, { limiter: TEN['fixed window'] })).toMatchObject({
+    remaining: 10,
+  })
+})
+
 test('a secret of sixteen characters is enough', async () => {
   const { quota, other } = processes(TEN['fixed window'], { reservationSecret: 'sixteen letters!' })
   expect(await other.settle(textOf(await quota.reserve('key')), 0)).toMatchObject({ remaining: 10 })
