@@ -29,10 +29,17 @@ const MAX_BLOCKED_KEYS = 10_000_000
 const MIN_SECRET = 16
 
 /** Options that are on or off. */
-const SWITCHES = [
-  ...['durable', 'synchronousCommit', 'inMemoryBlock', 'keepEnded', 'coalesce'],
-  ...['dryRun', 'hashKeys', 'autoMigrate', 'preparedStatements'],
-] as readonly (keyof RatelimitConfig)[]
+const SWITCHES: readonly (keyof RatelimitConfig)[] = [
+  'durable',
+  'synchronousCommit',
+  'inMemoryBlock',
+  'keepEnded',
+  'coalesce',
+  'dryRun',
+  'hashKeys',
+  'autoMigrate',
+  'preparedStatements',
+]
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {

@@ -124,7 +124,11 @@ function grantedTo(outcome: Outcome): number {
 
 function denialOf(call: Call, snapshot: Snapshot): Denied {
   const { limiter } = call
-  const reset = whenAvailable(limiter, snapshot, neededBy(call))
+  return denialUntil(limiter, snapshot, whenAvailable(limiter, snapshot, neededBy(call)))
+}
+
+/** A denial: what there is, and the time at which there is enough. */
+export function denialUntil(limiter: Limiter, snapshot: Snapshot, reset: number): Denied {
   return {
     success: false,
     limit: capacityOf(limiter, snapshot),

@@ -3,7 +3,7 @@ import type { Database } from '../database/database.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
-import { answerOf, capacityOf, crossedFrom, letPass, paymentOf, remainingOf } from './answer.ts'
+import { answerOf, crossedFrom, denialUntil, letPass, paymentOf } from './answer.ts'
 import { isRequest, unlimitedOutcome } from './checker.ts'
 import type { Answered, Degrading } from './degrading.ts'
 import { afterRefund, fits, isLook, partsOf } from './parts.ts'
@@ -100,14 +100,7 @@ function answersOf(
 /** A denial says what is there now, and when there is enough with the refunds. */
 function denialOf(row: RowRequest, look: Decision): Denied {
   const { limiter, needed } = row
-  const reset = whenAvailable(limiter, afterRefund(row, look), needed)
-  return {
-    success: false,
-    limit: capacityOf(limiter, look),
-    remaining: remainingOf(limiter, look),
-    reset,
-    retryAfter: reset - look.now,
-  }
+  return denialUntil(limiter, look, whenAvailable(limiter, afterRefund(row, look), needed))
 }
 
 /** The thresholds that a charge may cross: none that was reached before the refund that is made first. */

@@ -75,7 +75,10 @@ function pathsOf(c: Context): string[] {
       .filter(({ method, path }) => (method !== 'ALL') === ofHandlers && path.includes('*') === isWide)
       .map(({ path }) => path)
   return [
-    ...[...patterns(true, false), ...patterns(false, false), ...patterns(true, true)],
-    ...[c.req.path, ...patterns(false, true)],
+    ...patterns(true, false),
+    ...patterns(false, false),
+    ...patterns(true, true),
+    c.req.path,
+    ...patterns(false, true),
   ]
 }

@@ -70,6 +70,9 @@ export const BY_ITSELF: SQL = sql.raw('offset 0')
 /** The database's clock at millisecond precision. */
 export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000)`
 
+/** Asks for it alone: `now`. */
+export const CLOCK: SQL = sql`select ${CLOCK_MS} as now`
+
 interface AdvancedOptions {
   readonly keepHolds?: boolean
   /** Whether to hand on what the period used that is over. */
