@@ -3,7 +3,7 @@ import Retried from './support/retried.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
 // `npm run test:history`, `npm run test:edge` in workerd, and `npm run test:package`, which builds the package,
-// uses it as its users do, and runs the examples.
+// uses it as its users do, runs the examples, and asks the type checker and drizzle-kit about the sources.
 
 const root = new URL('..', import.meta.url).pathname
 
@@ -40,6 +40,18 @@ const packed: TestProjectConfiguration = {
   },
 }
 
+/** What the type checker and drizzle-kit say of the sources. */
+const tools: TestProjectConfiguration = {
+  root,
+  test: {
+    name: 'tools',
+    include: ['test/tools/**/*.test.ts'],
+    provide: { driver: 'pglite', serverUrl: '' },
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+  },
+}
+
 const config: ViteUserConfig = defineConfig({
   root,
   test: {
@@ -50,6 +62,7 @@ const config: ViteUserConfig = defineConfig({
       project('history'),
       project('history', '1.0'),
       packed,
+      tools,
       project('edge'),
     ],
   },

@@ -10,7 +10,7 @@ import type { VercelPgDatabase } from 'drizzle-orm/vercel-postgres'
 import { Ratelimit, rateLimitEphemeral, rateLimitTables } from 'drizzle-ratelimit'
 
 // Compiled against the sources and the emitted declarations, with Drizzle 0.45 and 1.0: see
-// test/package/types.test.ts.
+// test/tools/types.test.ts.
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
 
