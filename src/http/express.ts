@@ -1,6 +1,6 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express'
-import { guardOf } from './guard.ts'
-import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import { guardOf, type Passed } from './guard.ts'
+import type { Eventually, GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { PROBLEM_TYPE } from './problem.ts'
 
 export { type Hits, RateLimitStore } from './express-store.ts'
@@ -30,7 +30,7 @@ export type RateLimitOptions = GuardOptions<Request> & {
 /**
  * A middleware that limits requests. Handlers find the answer in `res.locals.rateLimit`.
  *
- * A request whose client went away before the response stays charged.
+ * A request whose client goes away before the response stays charged.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
@@ -62,11 +62,30 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
         else res.type(PROBLEM_TYPE).send(JSON.stringify(problem))
         return
       }
-      res.once('finish', () => decided.settle(() => failed(res)))
+      settleAtEnd(res, decided, { finished: () => failed(res), left: () => options.count === 'failures' })
     } catch (error) {
       next(error)
       return
     }
     next()
   }
+}
+
+/** Whether a request has failed whose response was sent, and one whose client left before. */
+interface Failed {
+  finished(): Eventually<boolean>
+  left(): boolean
+}
+
+function settleAtEnd(res: Response, { settle }: Passed, { finished, left }: Failed): void {
+  const onFinish = () => {
+    res.off('close', onLeave)
+    void settle(finished)
+  }
+  const onLeave = () => {
+    res.off('finish', onFinish)
+    void settle(left)
+  }
+  res.once('finish', onFinish)
+  res.once('close', onLeave)
 }

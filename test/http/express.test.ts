@@ -1,9 +1,11 @@
+import { eq } from 'drizzle-orm'
 import { type RateLimitOptions, RateLimitStore, rateLimit, type StoreConfig } from 'drizzle-ratelimit/express'
 import { clientKey } from 'drizzle-ratelimit/http'
 import express, { type ErrorRequestHandler, type Express, type RequestHandler, type Response } from 'express'
 import { rateLimit as expressRateLimit, type Options, type Store } from 'express-rate-limit'
 import { describe, expect, expectTypeOf, test, vi } from 'vitest'
-import { Ratelimit, type RatelimitError } from '../../src/index.ts'
+import { calendarWindow } from '../../src/calendar.ts'
+import { Ratelimit, type RatelimitError, rateLimitEphemeral } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { away, newPrefix, perHour, serve, statusesOf } from './serve.ts'
@@ -166,8 +168,10 @@ describe('a login', () => {
     },
   )
 
-  test('a client that goes away before the response stays charged', async () => {
-    const ratelimit = perHour(database.db, 2)
+  test('a client that goes away before the response stays charged, and leaves nothing reserved', async () => {
+    const ratelimit = new Ratelimit({
+      ...{ db: database.db, limiter: calendarWindow(4, 'month'), prefix: newPrefix(), thresholds: [0.5] },
+    })
     const client = new AbortController()
     const responses: Response[] = []
     const handler: RequestHandler = (_req, res) => {
@@ -179,8 +183,13 @@ describe('a login', () => {
     const [res] = responses
     await vi.waitFor(() => expect(res?.closed).toBe(true))
     res?.sendStatus(200)
-    await new Promise(setImmediate)
+    await vi.waitFor(async () => {
+      const isOurs = eq(rateLimitEphemeral.prefix, ratelimit.prefix)
+      const rows = await database.db.select().from(rateLimitEphemeral).where(isOurs)
+      expect(rows).toMatchObject([{ count: 1, prevCount: 0 }])
+    })
     expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 1 })
+    expect(await ratelimit.limit('all')).toMatchObject({ remaining: 2, crossed: [0.5] })
   })
 })
 
