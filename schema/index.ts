@@ -1,5 +1,6 @@
 import type { PgSchema } from 'drizzle-orm/pg-core'
 import { RatelimitError } from '../src/errors.ts'
+import { checkOptions } from '../src/options.ts'
 import { type RateLimitTable, rateLimitTable } from './table.ts'
 
 export type { RateLimitTable } from './table.ts'
@@ -50,17 +51,20 @@ export interface RateLimitTablesOptions {
  * ```
  */
 export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimitTables {
+  checkOptions(options)
   const { schema, ephemeral = EPHEMERAL, durable = DURABLE } = options
-  if (
-    ephemeral === durable ||
-    [ephemeral, durable].some((name) => name === '' || new TextEncoder().encode(name).length > MAX_NAME_BYTES)
-  ) {
+  if (ephemeral === durable || ![ephemeral, durable].every(isName)) {
     throw new RatelimitError(
       'INVALID_OPTION',
       `The tables need two different names of at most ${MAX_NAME_BYTES} bytes: the names of their keys and indexes are longer.`,
     )
   }
   return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }
+}
+
+function isName(name: unknown): boolean {
+  if (typeof name !== 'string' || name === '') return false
+  return new TextEncoder().encode(name).length <= MAX_NAME_BYTES
 }
 
 /** The UNLOGGED table `rate_limit_ephemeral`. */

@@ -5,7 +5,7 @@ import { timeOf } from './check/clock.ts'
 import { closeEnded } from './check/close-ended.ts'
 import { SHIPPED_TABLES } from './check/setup.ts'
 import { type Database, isTransaction } from './database/database.ts'
-import { checkLimiter, checkOption, checkPrefix } from './validate.ts'
+import { checkLimiter, checkOption, checkRows } from './validate.ts'
 
 interface CommonOptions {
   /** The prefix of the limiter whose periods are closed. */
@@ -71,8 +71,8 @@ export interface ClosedPeriod extends EndedPeriod {
  * ```
  */
 export async function closePeriods(tx: Database, options: ClosePeriodsOptions): Promise<ClosedPeriod[]> {
+  checkRows(options)
   const { prefix, limiter, limiterOf, limit = 100, durable = true, tables = SHIPPED_TABLES, clock } = options
-  checkPrefix(prefix)
   checkOption(isTransaction(tx), 'closePeriods needs a transaction of Drizzle.')
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(

@@ -16,6 +16,7 @@ import type { LimiterCall } from './check/together.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
+import { checkOptions } from './options.ts'
 import type { Call } from './runtime/call.ts'
 import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
 
@@ -217,6 +218,7 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
+    checkOptions(options)
     const { limitAll } = await import('./check/limit-all.ts')
     return limitAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
@@ -259,6 +261,7 @@ export class Ratelimit {
     requests: readonly ReserveRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<ReservedAll<ReserveRequest>> {
+    checkOptions(options)
     const { reserveAll } = await import('./check/reserve-all.ts')
     return reserveAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
@@ -294,11 +297,12 @@ export class Ratelimit {
    */
   static async spend(
     requests: readonly SpendRequest[],
-    { rate, tx }: Pick<CallOptions, 'tx'> & { readonly rate: number },
+    options: Pick<CallOptions, 'tx'> & { readonly rate: number },
   ): Promise<Spent> {
+    checkOptions(options)
     const { spend } = await import('./check/spend.ts')
-    const calls = await Ratelimit.#callsOf(requests.map((request) => ({ ...request, rate })))
-    return spend(calls, rate, tx)
+    const { rate, tx } = options
+    return spend(await Ratelimit.#callsOf(requests, rate), rate, tx)
   }
 
   /**
@@ -308,6 +312,7 @@ export class Ratelimit {
    * throws from the database.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
+    checkOptions(options)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
       const { call, decision } = await this.#checker.decide(look, options.tx)
@@ -335,6 +340,7 @@ export class Ratelimit {
   async getRemainingAll(keys: readonly string[], options: CallOptions = {}): Promise<Usage[]> {
     const { checkKeys, lookAll } = await import('./check/look-all.ts')
     checkKeys(keys)
+    checkOptions(options)
     const looks = await Promise.all(keys.map((key) => this.#call(key, { ...options, rate: 0 })))
     return lookAll(this.#checker, looks, options.tx)
   }
@@ -359,6 +365,7 @@ export class Ratelimit {
    * ```
    */
   async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
+    checkOptions(options)
     const { signal, ...limitOptions } = options
     const call = await this.#call(key, limitOptions)
     const { blockUntilReady } = await import('./check/block.ts')
@@ -388,7 +395,8 @@ export class Ratelimit {
    * ```
    */
   async grant(key: string, amount: number, options: CallOptions = {}): Promise<Usage> {
-    const call = await this.#call(key, { ...options, rate: amount })
+    checkOptions(options)
+    const call = await this.#call(key, { ...options, rate: amount ?? 0 })
     const { grant } = await import('./check/grant.ts')
     try {
       return await grant(this.#checker, call, options.tx)
@@ -420,9 +428,17 @@ export class Ratelimit {
     return cleanUp(this.#checker)
   }
 
-  static #callsOf(requests: readonly LimitRequest[]): Promise<LimiterCall[]> {
-    const calls = requests.map(async ({ ratelimit, key, rate, limiter, force }) => {
-      checkOption(#checker in ratelimit, 'The limiters of one call need one copy of this package.')
+  /** @param rateOfEach Default: each request's own. */
+  static async #callsOf(requests: readonly LimitRequest[], rateOfEach?: number): Promise<LimiterCall[]> {
+    checkOption(Array.isArray(requests), 'The requests must be a list.')
+    const calls = requests.map(async (request: LimitRequest) => {
+      checkOptions(request)
+      const { ratelimit, key, limiter, force } = request
+      const rate = rateOfEach ?? request.rate
+      checkOption(
+        #checker in Object(ratelimit),
+        'Each ratelimit must be a Ratelimit, and all of one copy of this package.',
+      )
       return { checker: ratelimit.#checker, call: await ratelimit.#call(key, { rate, limiter, force }) }
     })
     return Promise.all(calls)

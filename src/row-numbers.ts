@@ -1,7 +1,8 @@
 import type { SQL } from 'drizzle-orm'
 import type { Limiter } from './algorithms/algorithm.ts'
+import { checkOptions } from './options.ts'
 import { type RowColumns, rowNumber, type Saying } from './statements/row.ts'
-import { checkLimiter, checkOption, readClock } from './validate.ts'
+import { checkClock, checkLimiter, checkOption, readClock } from './validate.ts'
 
 export type { RowColumns }
 
@@ -55,8 +56,15 @@ export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions
   return numberOf(table, limiter, options, 'reset')
 }
 
-function numberOf(table: RowColumns, limiter: Limiter, { clock }: RowOptions, saying: Saying): SQL<number> {
+function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, saying: Saying): SQL<number> {
+  checkOptions(options)
+  const { clock } = options
+  checkClock(clock)
   checkLimiter(limiter)
   checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
+  checkOption(
+    limiter.algorithm.columns.every((column) => column in Object(table)),
+    'The table must be one of rateLimitTables, or an alias of it.',
+  )
   return rowNumber(table, limiter, clock ? readClock(clock) : null, saying).mapWith(Number)
 }

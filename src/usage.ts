@@ -7,11 +7,12 @@ import type { Usage } from './check/results.ts'
 import { SHIPPED_TABLES } from './check/setup.ts'
 import { type Reading, usageByPlan } from './check/usage-by-plan.ts'
 import type { Database } from './database/database.ts'
+import { checkDatabase } from './database/given.ts'
 import { runOnce } from './database/run.ts'
 import { mustHave, stateIn } from './runtime/ask.ts'
 import { kept, statementsOf } from './statements/statements.ts'
 import { usageStatement } from './statements/usage.ts'
-import { checkLimiter, checkOption, checkPrefix } from './validate.ts'
+import { checkLimiter, checkOption, checkRows } from './validate.ts'
 
 /** What to look for. */
 export interface UsageOptions {
@@ -96,8 +97,9 @@ export async function usage(
   db: Database,
   options: UsageOptions | PlanUsageOptions,
 ): Promise<(KeyUsage | OtherUsage)[]> {
+  checkDatabase(db)
+  checkRows(options)
   const { prefix, limiter, limiterOf, top = 10, durable = true, tables = SHIPPED_TABLES, clock } = options
-  checkPrefix(prefix)
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
   const reading = { db, table, prefix, top, clock }

@@ -1,10 +1,9 @@
-import { is } from 'drizzle-orm'
-import { PgTable } from 'drizzle-orm/pg-core'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { LimitOptions, RatelimitConfig } from './config.ts'
 import { sha256 } from './database/digest.ts'
-import { lacksClient } from './database/session.ts'
+import { checkDatabase, checkTablesGiven } from './database/given.ts'
 import { RatelimitError } from './errors.ts'
+import { checkOptions } from './options.ts'
 import type { Call, Purpose } from './runtime/call.ts'
 
 // Checks before any SQL. No message holds the refused value, because keys may be people's addresses.
@@ -43,7 +42,8 @@ const SWITCHES: readonly (keyof RatelimitConfig)[] = [
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {
-  const { db, limiter, prefix, clock, tables, durable, synchronousCommit } = config
+  checkRows(config)
+  const { db, limiter, durable, synchronousCommit } = config
   const {
     keepEnded = false,
     thresholds = [],
@@ -54,23 +54,19 @@ export function checkConfig(config: RatelimitConfig): void {
     reservationSecret,
   } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
-  checkPrefix(prefix)
+  checkDatabase(db)
   checkLimiter(limiter)
   for (const name of SWITCHES) {
     checkOption(['boolean', 'undefined'].includes(typeof config[name]), `${name} must be true or false.`)
   }
   checkOption(
-    Array.isArray(thresholds) && thresholds.every((share) => share > 0 && Number.isFinite(share)),
+    Array.isArray(thresholds) && thresholds.every((share) => Number.isFinite(share) && share > 0),
     'thresholds must be shares of the limit, above 0.',
   )
-  checkOption(typeof db?.execute === 'function', 'db must be a Drizzle Postgres database or transaction.')
-  checkOption(!lacksClient(db), 'db has no client: drizzle was called with undefined.')
-  checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
   checkOption(
-    tables === undefined || (is(tables?.ephemeral, PgTable) && is(tables?.durable, PgTable)),
-    'tables must come from rateLimitTables.',
+    Number.isFinite(cleanupProbability) && cleanupProbability >= 0 && cleanupProbability <= 1,
+    'cleanupProbability must lie from 0 to 1.',
   )
-  checkOption(cleanupProbability >= 0 && cleanupProbability <= 1, 'cleanupProbability must lie from 0 to 1.')
   checkOption(
     !keepEnded || cleanupProbability === 0,
     'With keepEnded: true calls sweep nothing, so cleanupProbability can only be 0.',
@@ -102,6 +98,23 @@ export function checkConfig(config: RatelimitConfig): void {
   )
 }
 
+/** Which rows are meant, and by which time they are read. */
+type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock'>
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX` */
+export function checkRows(options: Rows): void {
+  checkOptions(options)
+  const { prefix, tables, clock } = options
+  checkPrefix(prefix)
+  checkClock(clock)
+  if (tables !== undefined) checkTablesGiven(tables)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkClock(clock: unknown): void {
+  checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
+}
+
 function isFrom1To(max: number, value: number): boolean {
   return Number.isSafeInteger(value) && value > 0 && value <= max
 }
@@ -112,6 +125,7 @@ function isFrom1To(max: number, value: number): boolean {
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
 export function callOf(prefix: string, own: Limiter, key: string, options: LimitOptions): Call {
+  checkOptions(options)
   const { rate = 1, limiter = own, force = false, atLeast = null } = options
   checkKey(key, prefix)
   checkLimiter(limiter)
@@ -145,7 +159,7 @@ export function purposeOf(rate: number): Purpose {
 }
 
 /** @throws RatelimitError `INVALID_PREFIX` */
-export function checkPrefix(prefix: unknown): asserts prefix is string {
+function checkPrefix(prefix: unknown): asserts prefix is string {
   refuse('prefix', faultOf(prefix, ''))
 }
 

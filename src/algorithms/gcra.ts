@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
+import { checkOptions } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
 import { checkAmounts, fillingMs, isPlausible, TOLERANCE } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
@@ -83,8 +84,10 @@ function availableNumber(
 export function gcra(
   limit: number,
   period: Duration,
-  { burst = limit }: { readonly burst?: number } = {},
+  options: { readonly burst?: number } = {},
 ): StoredLimiter {
+  checkOptions(options)
+  const { burst = limit } = options
   checkAmounts({ limit, burst })
   const unitMs = parseDuration(period, 'The period') / limit
   const periodMs = fillingMs(Math.ceil((burst - TOLERANCE) * unitMs))

@@ -2,6 +2,7 @@ import { Temporal } from 'temporal-polyfill'
 import { lru } from 'tiny-lru'
 import { MAX_MS } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
 import type { Period, PeriodAt } from './algorithm.ts'
 
 /** The periods of the calendar. Weeks begin on Monday. */
@@ -33,9 +34,11 @@ const known = lru<PeriodAt>(1000)
  */
 export function periodsOf(
   period: CalendarPeriod,
-  { timeZone = 'UTC', anchor }: CalendarOptions,
+  options: CalendarOptions,
 ): { readonly periodAt: PeriodAt; readonly name: string } {
-  if (!Object.hasOwn(UNITS, period) && !Object.hasOwn(LENGTHS_MS, period)) {
+  checkOptions(options)
+  const { timeZone = 'UTC', anchor } = options
+  if (typeof period !== 'string' || !(Object.hasOwn(UNITS, period) || Object.hasOwn(LENGTHS_MS, period))) {
     throw invalid("The period must be 'minute', 'hour', 'day', 'week', 'month' or 'year'.")
   }
   if (typeof timeZone !== 'string') throw invalid('timeZone must be a known IANA time zone.')

@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
 import { checkAmounts, fillingMs, isPlausible, TOLERANCE } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
@@ -101,8 +102,10 @@ export function tokenBucket(
   refillRate: number,
   interval: Duration,
   maxTokens: number,
-  { refill = 'interval', initialTokens = maxTokens }: TokenBucketOptions = {},
+  options: TokenBucketOptions = {},
 ): StoredLimiter {
+  checkOptions(options)
+  const { refill = 'interval', initialTokens = maxTokens } = options
   const intervalMs = parseDuration(interval, 'The interval')
   if (refill !== 'interval' && refill !== 'continuous') {
     throw new RatelimitError('INVALID_OPTION', "refill must be 'interval' or 'continuous'.")

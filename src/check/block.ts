@@ -19,6 +19,8 @@ export async function blockUntilReady(
   signal: AbortSignal | undefined,
 ): Promise<LimitResult> {
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
+  const canStop = signal === undefined || typeof signal?.throwIfAborted === 'function'
+  checkOption(canStop, 'signal must be an AbortSignal.')
   checkOption(!checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
   checkOption(!isForced(call), 'blockUntilReady takes no force: a forced call has nothing to wait for.')
   const { watch } = await import('./watch.ts')

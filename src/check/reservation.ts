@@ -1,5 +1,6 @@
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
 import type { Call } from '../runtime/call.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import { isForced } from './add-up.ts'
@@ -80,6 +81,7 @@ export async function settleToken(
   actual: number,
   options: CallOptions,
 ): Promise<Allowed> {
+  checkOptions(options)
   const { config } = checker
   const { limiter = config.limiter } = options
   checkLimiter(limiter)
@@ -112,6 +114,7 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered): Sett
   const estimate = chargedBy(call, answered)
   const settling = new Once()
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
+    checkOptions(options)
     const { limiter = call.limiter, tx } = options
     checkLimiter(limiter)
     checkActual(actual, limiter)

@@ -1,6 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { CallOptions } from '../config.ts'
 import type { Database } from '../database/database.ts'
+import { checkOptions } from '../options.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import { type Adjusted, adjustAll } from './adjust-all.ts'
 import { allowanceOf } from './answer.ts'
@@ -63,7 +64,10 @@ export async function reserveAll<Request>(
 
 function reservationsOf(calls: readonly LimiterCall[], answered: readonly Answered[]): Reservations {
   const settling = new Once()
-  const commit: Reservations['commit'] = async (actuals, { tx, limiters = [] } = {}) => {
+  const commit: Reservations['commit'] = async (actuals, options = {}) => {
+    checkOptions(options)
+    const { tx, limiters = [] } = options
+    checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)
     return settling.run(() => settleAll(calls, costs, tx))
   }

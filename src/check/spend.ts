@@ -1,5 +1,6 @@
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
 import { checkOption, purposeOf } from '../validate.ts'
 import { addUp, type RowRequest } from './add-up.ts'
 import { adjustAll } from './adjust-all.ts'
@@ -136,8 +137,9 @@ function spentOf(
   )
   const granted = calls.map((_, place) => shares?.[place] ?? 0)
   const releasing = new Once()
-  const release: Spent['release'] = async ({ tx } = {}) => {
-    if (shares) await releasing.run(() => giveBack(calls, outcomes.map(paymentOf), tx))
+  const release: Spent['release'] = async (options = {}) => {
+    checkOptions(options)
+    if (shares) await releasing.run(() => giveBack(calls, outcomes.map(paymentOf), options.tx))
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }

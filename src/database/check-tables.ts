@@ -14,6 +14,7 @@ import {
   shapeOf,
   storageStatements,
 } from './ddl.ts'
+import { checkDatabase, checkTablesGiven } from './given.ts'
 import { quote } from './table-name.ts'
 
 /** One thing in the database that is not as the limiter expects it. */
@@ -47,6 +48,8 @@ export async function checkTables(
   db: Database,
   tables: RateLimitTables = SHIPPED,
 ): Promise<TableDifference[]> {
+  checkDatabase(db)
+  checkTablesGiven(tables)
   return [
     ...(await differences(db, tables.ephemeral, 'ephemeral')),
     ...(await differences(db, tables.durable, 'durable')),

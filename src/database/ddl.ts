@@ -5,6 +5,7 @@ import {
   rateLimitDurable,
   rateLimitEphemeral,
 } from '../../schema/index.ts'
+import { checkTablesGiven } from './given.ts'
 import { literal, quote, quotedName } from './table-name.ts'
 
 export const SHIPPED: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
@@ -140,6 +141,7 @@ export function setStatistics(table: RateLimitTable): string {
  * ```
  */
 export function tableSql(tables: RateLimitTables = SHIPPED): string[] {
+  checkTablesGiven(tables)
   return [...new Set([tables.ephemeral, tables.durable].flatMap(createStatements))]
 }
 
@@ -150,6 +152,7 @@ export function tableSql(tables: RateLimitTables = SHIPPED): string[] {
  * @param tables Default: the shipped two.
  */
 export function storageSql(tables: RateLimitTables = SHIPPED): string[] {
+  checkTablesGiven(tables)
   return [
     ...storageStatements(tables.ephemeral, 'ephemeral'),
     ...storageStatements(tables.durable, 'durable'),

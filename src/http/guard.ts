@@ -1,5 +1,6 @@
 import type { Denied } from '../check/results.ts'
 import { RatelimitError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
 import type { LimitRequest } from '../ratelimit.ts'
 import { checkOption } from '../validate.ts'
 import { type Charged, charge, reserve } from './charge.ts'
@@ -46,6 +47,7 @@ export function guardOf<Context>(
   options: GuardOptions<Context>,
   routeOf: (context: Context) => Route,
 ): Guard<Context> {
+  checkOptions(options)
   const { skip, count = 'all', headers: standard = 'draft-8', onError } = options
   const limits = (options.limits ?? [options]).map((limit) => readLimit(limit, routeOf))
   checkOption(limits.length > 0, 'limits must not be empty.')

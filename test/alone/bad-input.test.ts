@@ -100,6 +100,16 @@ test.each(['no', 1, null])('a force of %s', async (value) => {
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
 
+test.each([5, 'x', null])('options that are %s are not ignored', async (value) => {
+  const options = untyped<object>(value)
+  const calls = [
+    () => ratelimit.limit('key', options),
+    () => ratelimit.getRemaining('key', options),
+    () => Ratelimit.limitAll([{ ratelimit, key: 'key' }], options),
+  ]
+  for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+})
+
 test('limiters of two copies of this package', async () => {
   const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
   const calls = [
@@ -110,7 +120,7 @@ test('limiters of two copies of this package', async () => {
   for (const call of calls) {
     expect(await errorWithoutSql(call)).toMatchObject({
       code: 'INVALID_OPTION',
-      message: 'The limiters of one call need one copy of this package.',
+      message: 'Each ratelimit must be a Ratelimit, and all of one copy of this package.',
     })
   }
 })

@@ -142,7 +142,8 @@ test('a reset is refused, and so is a grant to another limit, before any SQL', a
   await expect(quota.resetUsedTokens('key')).rejects.toMatchObject(invalid)
   await expect(other.grant('key', 5)).rejects.toMatchObject(invalid)
   await expect(unlimited.grant('key', 5)).rejects.toMatchObject(invalid)
-  for (const amount of [0, -5, 0.5, Number.NaN, Number.POSITIVE_INFINITY]) {
+  const missing = undefined as unknown as number
+  for (const amount of [0, -5, 0.5, Number.NaN, Number.POSITIVE_INFINITY, missing]) {
     await expect(quota.grant('key', amount)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   }
   expect(statements).toEqual([])
