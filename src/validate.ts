@@ -242,9 +242,17 @@ export function checkOption(valid: boolean, what: string): asserts valid {
  * @throws RatelimitError `INVALID_CLOCK`
  */
 export function readClock(clock: () => Date): number {
-  const time = clock()
+  const time = timeOn(clock)
   const ms = time instanceof Date ? time.getTime() : Number.NaN
   if (!(Math.abs(ms) < MAX_TIME_MS))
     throw new RatelimitError('INVALID_CLOCK', 'The clock must return a valid Date before the year 10,000.')
   return ms
+}
+
+function timeOn(clock: () => unknown): unknown {
+  try {
+    return clock()
+  } catch (cause) {
+    throw new RatelimitError('INVALID_CLOCK', 'The clock has thrown.', { cause })
+  }
 }

@@ -2,7 +2,7 @@ import type { Database } from '../database/database.ts'
 import type { RowRequest } from './add-up.ts'
 import { found } from './all-or-nothing.ts'
 import type { Outcome, Reporting } from './answer.ts'
-import { isRequest, unlimitedOutcome } from './checker.ts'
+import { isRequest } from './checker.ts'
 import { askedOf, followUpAll, type LimiterCall, takeTogether } from './together.ts'
 
 /** What a call that nothing denies has done; the same for all calls of a row. */
@@ -29,10 +29,9 @@ export async function adjustAll(
       ]),
     )
     const rows = asked.charges.map((charge) => found(asked.rowOf, charge))
-    return calls.map(({ checker, call }) => {
-      const { reporting } = checker.config
-      if (!isRequest(call)) return { outcome: unlimitedOutcome(call, checker.clockMs()), reporting }
-      return found(adjusted, rows.shift() as RowRequest)
+    return calls.map((each) => {
+      if (isRequest(each.call)) return found(adjusted, rows.shift() as RowRequest)
+      return { outcome: found(asked.unlimited, each), reporting: each.checker.config.reporting }
     })
   } finally {
     followUpAll(calls)

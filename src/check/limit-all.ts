@@ -4,7 +4,7 @@ import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
 import { answerOf, crossedFrom, denialUntil, letPass, paymentOf } from './answer.ts'
-import { isRequest, unlimitedOutcome } from './checker.ts'
+import { isRequest } from './checker.ts'
 import type { Answered, Degrading } from './degrading.ts'
 import { afterRefund, fits, isLook, partsOf } from './parts.ts'
 import type { Denied, LimitAllResult } from './results.ts'
@@ -36,7 +36,7 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
   const asked = askedOf(calls, tx)
   try {
     const answers = answersOf(asked, await takeTogether(asked))
-    return answerAll(calls, () => answers.shift() as Answered)
+    return answerAll(asked, () => answers.shift() as Answered)
   } catch (error) {
     // If one of the limiters throws errors, an answer of the others would be worth nothing.
     if (asked.joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
@@ -44,7 +44,7 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
     const degraded = await Promise.all(
       asked.charges.map(({ checker, request }) => checker.degrade(error, request, told)),
     )
-    return answerAll(calls, () => degraded.shift() as Answered)
+    return answerAll(asked, () => degraded.shift() as Answered)
   } finally {
     followUpAll(calls)
   }
@@ -52,14 +52,13 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
 
 /** The answers in the order of the calls. Those without a limit are answered here. */
 function answerAll(
-  calls: readonly LimiterCall[],
+  { calls, unlimited }: AskedTogether,
   answerLimited: (call: LimiterCall) => Answered,
 ): Answered[] {
   return calls.map((each) => {
-    const { checker, call } = each
-    if (isRequest(call)) return answerLimited(each)
-    const outcome = unlimitedOutcome(call, checker.clockMs())
-    return { answer: answerOf(outcome, checker.config.reporting), paid: paymentOf(outcome) }
+    if (isRequest(each.call)) return answerLimited(each)
+    const outcome = found(unlimited, each)
+    return { answer: answerOf(outcome, each.checker.config.reporting), paid: paymentOf(outcome) }
   })
 }
 

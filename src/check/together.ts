@@ -6,9 +6,10 @@ import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, takeAllOrNone } from './all-or-nothing.ts'
+import type { Outcome } from './answer.ts'
 import { beside, type Stage } from './beside.ts'
 import { timedOut } from './bounds.ts'
-import { type Checker, isRequest } from './checker.ts'
+import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 
 // Calls of several limiters that are decided in one transaction: the caller's, or their own.
 
@@ -25,12 +26,19 @@ export interface AskedTogether {
   readonly joined: Connection | undefined
   readonly charges: readonly Charge[]
   readonly rowOf: ReadonlyMap<Charge, RowRequest>
+  /** What the calls without a limit do. Their clocks, which may fail, are read before anything is charged. */
+  readonly unlimited: ReadonlyMap<LimiterCall, Outcome>
 }
 
 export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined): AskedTogether {
   const { checkers, joined } = together(calls, tx)
   const charges = chargesOf(calls)
-  return { calls, checkers, joined, charges, rowOf: addUp(charges) }
+  const unlimited = new Map(
+    calls
+      .filter(({ call }) => !isRequest(call))
+      .map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())]),
+  )
+  return { calls, checkers, joined, charges, rowOf: addUp(charges), unlimited }
 }
 
 /** The calls that the database decides. */

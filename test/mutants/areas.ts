@@ -70,7 +70,7 @@ export const AREAS: readonly Area[] = [
     share: 0.5,
     near: [
       ...['quotas/reserve', 'quotas/settle', 'quotas/reserve-all', 'quotas/settled', 'quotas/dry-run'],
-      'alone/outages',
+      ...['alone/outages', 'alone/once'],
     ],
   },
   {

@@ -381,8 +381,8 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
   ],
   'check/limit-all.ts': [
     [
-      'return answerAll(calls, () => degraded.shift() as Answered)\n  } finally {',
-      'return answerAll(calls, () => degraded.shift() as Answered)\n  } finally {\n    if (true) {} else',
+      'return answerAll(asked, () => degraded.shift() as Answered)\n  } finally {',
+      'return answerAll(asked, () => degraded.shift() as Answered)\n  } finally {\n    if (true) {} else',
     ],
     ['isTold ? [] : notReached(row, look)', 'notReached(row, look)'],
     ['isTold ? [] : notReached(row, look)', 'isTold ? [] : row.reporting.thresholds'],
@@ -426,10 +426,10 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
   ],
   'check/adjust-all.ts': [
     [
-      'rows.shift() as RowRequest)\n    })\n  } finally {',
-      'rows.shift() as RowRequest)\n    })\n  } finally {\n    if (true) {} else',
+      'each.checker.config.reporting }\n    })\n  } finally {',
+      'each.checker.config.reporting }\n    })\n  } finally {\n    if (true) {} else',
     ],
-    ['if (!isRequest(call)) return { outcome', 'if (false) return { outcome'],
+    ['if (isRequest(each.call)) return', 'return'],
   ],
   'check/once.ts': [
     ['    this.#isOpen = false\n', ''],
@@ -451,7 +451,10 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['row.key === call.key && row.namespace', 'row.namespace'],
     ['    beforeTaking?.()\n', ''],
     ['paidWindowStart: windowStart } }', 'paidWindowStart: null } }'],
-    ['giveBack(calls, outcomes.map(paymentOf), tx)', 'giveBack(calls, outcomes.map(paymentOf), undefined)'],
+    [
+      'giveBack(calls, outcomes.map(paymentOf), options.tx)',
+      'giveBack(calls, outcomes.map(paymentOf), undefined)',
+    ],
   ],
   'check/reserve-all.ts': [
     ['for (const { call } of calls) checkReserved(call)', ''],

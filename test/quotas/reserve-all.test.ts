@@ -172,34 +172,40 @@ test('if one cannot be settled, none is, and another call settles them', async (
   }
 })
 
-test('an error of another kind, after they were charged, leaves them settled', async () => {
-  let [breaks, isBroken] = [false, false]
-  const { db } = watch(database.db)
-  const breaking: typeof db = {
-    ...db,
-    transaction: async (...work) => {
-      const result = await db.transaction(...work)
-      isBroken = breaks
-      return result
-    },
-  }
-  const { quota, clock } = quotaOn(database, TEN['fixed window'], { db: breaking })
-  const ownClock = () => {
-    if (isBroken) throw new Error('no clock')
-    return clock.now()
-  }
-  const { quota: free } = quotaOn(database, Ratelimit.unlimited(), { db: breaking, clock: ownClock })
-  await quota.limit('key', { rate: 5 })
-  const reserved = await reserve([
-    { ratelimit: quota, key: 'key', rate: 3 },
-    { ratelimit: free, key: 'key' },
-  ])
-  breaks = true
-  await expect(reserved.commit([1, 1])).rejects.toThrow('no clock')
-  breaks = isBroken = false
-  await expect(reserved.commit([1, 1])).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
-  expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
-})
+test.each([0, 1, 2])(
+  'the clock of limit %d fails: nothing is charged, and another call settles them',
+  async (place) => {
+    let fails = false
+    const clock = new TestClock()
+    const failing = () => {
+      if (fails) throw new Error('no time')
+      return clock.now()
+    }
+    const limiters = [
+      Ratelimit.fixedWindow(5, '1m'),
+      Ratelimit.tokenBucket(1, '1h', 5),
+      Ratelimit.unlimited(),
+    ]
+    const limits = limiters.map((limiter, index) => {
+      const common = { db: database.db, limiter, prefix: `all ${prefixes++}`, cleanupProbability: 0 }
+      return new Ratelimit({ ...common, clock: index === place ? failing : clock.now })
+    })
+    const requests = limits.map((ratelimit) => ({ ratelimit, key: 'key' }))
+    const used = async () => {
+      fails = false
+      return Promise.all(limits.map(async (limit) => (await limit.getRemaining('key')).used))
+    }
+    const reserved = await reserve(requests)
+    const noTime = { code: 'INVALID_CLOCK', cause: { message: 'no time' } }
+    for (const call of [() => reserved.commit([3, 3, 3]), () => Ratelimit.limitAll(requests)]) {
+      fails = true
+      await expect(call()).rejects.toMatchObject(noTime)
+      expect(await used()).toEqual([1, 1, 0])
+    }
+    await reserved.commit([3, 3, 3])
+    expect(await used()).toEqual([3, 3, 0])
+  },
+)
 
 test('it is settled in a transaction, and a rollback leaves the estimates charged', async () => {
   const { requests, used } = limitsOf()

@@ -248,6 +248,21 @@ describe('an error', () => {
     },
   )
 
+  test('of a clock that throws leaves it open', async () => {
+    let fails = false
+    const clock = () => {
+      if (fails) throw new Error('no time')
+      return new Date(0)
+    }
+    const { quota } = quotaOn(database, TEN['calendar month'], { clock })
+    const reserved = await quota.reserve('key', { rate: 3 })
+    if (!reserved.success) throw new Error('denied')
+    fails = true
+    await expect(reserved.commit(5)).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
+    fails = false
+    expect(await reserved.commit(5)).toMatchObject({ remaining: 5 })
+  })
+
   test('with a tx that is not a transaction leaves it open', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
