@@ -1,6 +1,7 @@
 import type { Journal } from './journal.ts'
 import { describe, type Mutant } from './mutants.ts'
 import { Stages } from './stages.ts'
+import type { Test } from './test.ts'
 import { type Fate, Trial } from './trial.ts'
 import { SharedServer, Workshop } from './workshop.ts'
 
@@ -9,7 +10,7 @@ const MAX_TOGETHER = 6
 
 /**
  * The fates of the mutants, by so many trials at a time. In the first round each has to get past the tests that
- * are near. In the second round those that did are tried on all other tests.
+ * are near and quick, in the second past the others that are near. Those that did are tried on all other tests.
  */
 export async function tryAll(
   mutants: readonly Mutant[],
@@ -34,21 +35,20 @@ export async function tryAll(
     if (fate.by) console.log(`    by ${fate.by}`)
   }
   await withTrials(stages, workers, async (trials) => {
-    const past: Mutant[] = []
-    await shareOut(
-      trials,
-      mutants.filter((mutant) => !fates.has(mutant)),
-      async (trial, mutant) => {
-        const tests = journal.pastOf(mutant)
-        if (tests) stages.gotPast(mutant, tests)
-        const fate = tests ? undefined : await trial.near(mutant)
-        if (fate) return tell(mutant, fate)
-        past.push(mutant)
-        if (!tests) journal.add(mutant, { past: stages.pastOf(mutant) })
-      },
-    )
-    console.log(`${past.length} got past the tests that are near`)
-    await shareOut(trials, inGroups(past), async (trial, group) => {
+    for (const mutant of mutants) stages.gotPast(mutant, journal.pastOf(mutant) ?? [])
+    const isOpen = (mutant: Mutant) => !fates.has(mutant)
+    const round = async (some: readonly Mutant[], testsOf: (mutant: Mutant) => readonly Test[]) => {
+      await shareOut(trials, some, async (trial, mutant) => {
+        const fate = await trial.alone(mutant, testsOf(mutant))
+        if (fate) tell(mutant, fate)
+        else journal.add(mutant, { past: stages.pastOf(mutant) })
+      })
+      console.log(`${some.filter(isOpen).length} of ${some.length} got past these tests`)
+    }
+    const isNew = (mutant: Mutant) => isOpen(mutant) && stages.pastOf(mutant).length === 0
+    await round(mutants.filter(isNew), (mutant) => stages.near(mutant))
+    await round(mutants.filter(isOpen), (mutant) => stages.ofArea(mutant))
+    await shareOut(trials, inGroups(mutants.filter(isOpen)), async (trial, group) => {
       for (const [mutant, fate] of await trial.far(group)) tell(mutant, fate)
     })
   })

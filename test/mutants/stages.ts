@@ -19,7 +19,7 @@ const ON_PGLITE = ['drivers', 'tables', 'transactions']
 const TIMED =
   /^(concurrency|outages)\/|^alone\/outages$|^drivers\/(cleanup|waiting)$|^tables\/auto-migrate-at/
 
-/** What takes longer is for the second round, in which several mutants share it. */
+/** What takes longer is for the second round, when most mutants are killed. */
 const NEAR_MS = 8_000
 
 /** How long a test file takes that has not been run yet. */
@@ -38,22 +38,32 @@ export class Stages {
   /** By the mutant's id. */
   readonly #past = new Map<string, readonly Test[]>()
 
-  /** The best of those that are listed for the area, and of those that have killed one of its mutants. */
-  near({ area, file }: Mutant): readonly Test[] {
+  /** The best of those of the area. */
+  near(mutant: Mutant): readonly Test[] {
+    let tookMs = 0
+    return this.ofArea(mutant).filter((test) => {
+      tookMs += this.#msOf(test)
+      return tookMs <= NEAR_MS
+    })
+  }
+
+  /**
+   * Those that are listed for the area, and those that have killed one of its mutants, the best first, without
+   * those that it has got past.
+   */
+  ofArea(mutant: Mutant): readonly Test[] {
+    const { area, file } = mutant
     const listed = AREAS.find(({ name }) => name === area)?.near ?? []
     const killers = [...this.#kills.keys()].filter((path) => this.#killsOf(path, area) > 0)
     const worth = (path: string) => {
       const kills = 100 * this.#killsOf(path, file) + this.#killsOf(path, area)
       return (1 + kills) / this.#msOf(onServer(path))
     }
-    let tookMs = 0
+    const past = new Set(this.pastOf(mutant).map(nameOf))
     return [...new Set([...listed, ...killers])]
       .toSorted((one, other) => worth(other) - worth(one))
       .map(onServer)
-      .filter((test) => {
-        tookMs += this.#msOf(test)
-        return tookMs <= NEAR_MS
-      })
+      .filter((test) => !past.has(nameOf(test)))
   }
 
   /** All that one of them has not got past: those first that have killed most, then the quick ones. */
@@ -85,7 +95,7 @@ export class Stages {
 
   /** A mutant need not be tried on these again. */
   gotPast({ id }: Mutant, tests: readonly Test[]): void {
-    this.#past.set(id, tests)
+    this.#past.set(id, [...(this.#past.get(id) ?? []), ...tests])
   }
 
   pastOf({ id }: Mutant): readonly Test[] {

@@ -23,9 +23,8 @@ export class Trial {
     this.#stages = stages
   }
 
-  /** The fate of a mutant by the tests that are near; undefined if it gets past them. */
-  async near(mutant: Mutant): Promise<Fate | undefined> {
-    const tests = this.#stages.near(mutant)
+  /** The fate of a mutant by these tests; undefined if it gets past them. */
+  async alone(mutant: Mutant, tests: readonly Test[]): Promise<Fate | undefined> {
     const fate = (await this.#tryTogether([mutant], tests)).get(mutant)
     if (!fate) this.#stages.gotPast(mutant, tests)
     return fate
