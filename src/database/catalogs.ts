@@ -1,4 +1,5 @@
 import { sql } from 'drizzle-orm'
+import { RatelimitError } from '../errors.ts'
 import type { Database } from './database.ts'
 import { execute } from './run.ts'
 
@@ -27,7 +28,11 @@ export interface FoundIndex {
   readonly columns: readonly string[]
 }
 
-/** The catalogs are read as one JSON text, which every driver passes on unchanged. */
+/**
+ * The catalogs are read as one JSON text, which every driver passes on unchanged.
+ *
+ * @throws RatelimitError `DATABASE`, also if the driver gives the text another name.
+ */
 export async function readCatalogs(db: Database, quoted: string): Promise<Found | undefined> {
   const [row] = await execute(
     db,
@@ -52,5 +57,8 @@ export async function readCatalogs(db: Database, quoted: string): Promise<Found 
       )::text as found
       from pg_class c where c.oid = to_regclass(${quoted}::text)`,
   )
-  return row && JSON.parse(String(row['found']))
+  if (!row) return undefined
+  const text = row['found']
+  if (typeof text === 'string') return JSON.parse(text)
+  throw new RatelimitError('DATABASE', 'The answer about the tables could not be read.')
 }

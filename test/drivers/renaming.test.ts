@@ -3,7 +3,7 @@ import { fromKysely } from 'drizzle-ratelimit/kysely'
 import { CamelCasePlugin } from 'kysely'
 import postgres from 'postgres'
 import { describe, expect, inject, test } from 'vitest'
-import { closePeriods, type Database, Ratelimit, usage } from '../../src/index.ts'
+import { checkTables, closePeriods, type Database, Ratelimit, usage } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { kyselyOf } from '../support/kysely.ts'
 import { worksOn } from './works-on.ts'
@@ -73,6 +73,11 @@ describe.each([
     await expect(close(renaming(rename))).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
     expect(await close(database.db as Database)).toMatchObject([{ key: 'key', used: 1 }])
   })
+})
+
+test('checkTables says that it cannot read the catalogs', async () => {
+  const renamed = renaming((name) => name.toUpperCase())
+  await expect(checkTables(renamed)).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
 })
 
 test('a cleanup that cannot read how much it deleted ends', async () => {
