@@ -18,7 +18,8 @@ import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
 import { checkOptions } from './options.ts'
 import type { Call } from './runtime/call.ts'
-import { callOf, checkConfig, checkOption, hashedKey } from './validate.ts'
+import { callOf, checkOption, hashedKey } from './validate.ts'
+import { checkConfig } from './validate-config.ts'
 
 // What not every application calls is imported when it is called, so that bundles and starts stay small.
 

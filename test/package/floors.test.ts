@@ -11,7 +11,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/algorithms'],
   ['src/statements'],
   ['src/runtime'],
-  ['src/config.ts', 'src/validate.ts'],
+  ['src/config.ts', 'src/validate.ts', 'src/validate-config.ts'],
   ['src/check'],
   ['src/ratelimit.ts', 'src/usage.ts', 'src/close-periods.ts', 'src/row-numbers.ts'],
   ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
