@@ -3,8 +3,8 @@ import type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 import { hasPeriods, latestEndedStart } from './algorithms/limiter.ts'
 import { timeOf } from './check/clock.ts'
 import { closeEnded } from './check/close-ended.ts'
-import { SHIPPED_TABLES } from './check/setup.ts'
 import { type Database, isTransaction } from './database/database.ts'
+import { SHIPPED } from './database/shipped.ts'
 import { checkLimiter, checkOption, checkRows } from './validate.ts'
 
 interface CommonOptions {
@@ -72,7 +72,7 @@ export interface ClosedPeriod extends EndedPeriod {
  */
 export async function closePeriods(tx: Database, options: ClosePeriodsOptions): Promise<ClosedPeriod[]> {
   checkRows(options)
-  const { prefix, limiter, limiterOf, limit = 100, durable = true, tables = SHIPPED_TABLES, clock } = options
+  const { prefix, limiter, limiterOf, limit = 100, durable = true, tables = SHIPPED, clock } = options
   checkOption(isTransaction(tx), 'closePeriods needs a transaction of Drizzle.')
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(

@@ -4,7 +4,8 @@ import { type ColumnType, CompiledQuery, type Migration, type RawBuilder, sql } 
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
-import { SHIPPED, shapeOf, storageSql, tableSql } from './database/ddl.ts'
+import { shapeOf, storageSql, tableSql } from './database/ddl.ts'
+import { SHIPPED } from './database/shipped.ts'
 import * as rowNumbers from './row-numbers.ts'
 import { columnsOf } from './statements/row.ts'
 

@@ -4,11 +4,11 @@ import { paramsAt } from './algorithms/limiter.ts'
 import { usageOf } from './check/answer.ts'
 import { timeOf } from './check/clock.ts'
 import type { Usage } from './check/results.ts'
-import { SHIPPED_TABLES } from './check/setup.ts'
 import { type Reading, usageByPlan } from './check/usage-by-plan.ts'
 import type { Database } from './database/database.ts'
 import { checkDatabase } from './database/given.ts'
 import { runOnce } from './database/run.ts'
+import { SHIPPED } from './database/shipped.ts'
 import { mustHave, stateIn } from './runtime/ask.ts'
 import { kept, statementsOf } from './statements/statements.ts'
 import { usageStatement } from './statements/usage.ts'
@@ -99,7 +99,7 @@ export async function usage(
 ): Promise<(KeyUsage | OtherUsage)[]> {
   checkDatabase(db)
   checkRows(options)
-  const { prefix, limiter, limiterOf, top = 10, durable = true, tables = SHIPPED_TABLES, clock } = options
+  const { prefix, limiter, limiterOf, top = 10, durable = true, tables = SHIPPED, clock } = options
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
   const reading = { db, table, prefix, top, clock }

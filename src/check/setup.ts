@@ -1,7 +1,7 @@
-import { type RateLimitTables, rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 import type { RatelimitConfig } from '../config.ts'
 import { connectionTo } from '../database/connection.ts'
 import { TableSize } from '../database/run.ts'
+import { SHIPPED } from '../database/shipped.ts'
 import { parseDuration } from '../duration.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { readClock } from '../validate.ts'
@@ -18,9 +18,6 @@ function isWorkers(): boolean {
 /** How many denied keys are remembered by default. */
 const BLOCKED_KEYS = 10_000
 
-/** The tables that the package declares. */
-export const SHIPPED_TABLES: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
-
 /** The checker of a valid configuration, with its defaults. */
 export function checkerOf(config: RatelimitConfig): Checker {
   const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
@@ -29,7 +26,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
     keepEnded = false,
     cleanupProbability = keepEnded ? 0 : 0.1,
     clock,
-    tables = SHIPPED_TABLES,
+    tables = SHIPPED,
     autoMigrate = false,
   } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config

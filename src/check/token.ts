@@ -6,7 +6,7 @@ import type { Estimate } from './settlement.ts'
 // A token is `r1.<JSON>.<HMAC-SHA-256>`, both in base64url. The signature covers all that stands before it.
 
 /** What a token says. */
-export interface Told {
+export interface Content {
   readonly estimate: Estimate
   /** Whether the call named a limiter of its own: a customer's plan. */
   readonly hasPlan: boolean
@@ -38,8 +38,8 @@ const ID_BYTES = 12
 const utf8 = new TextEncoder()
 
 /** The token of an estimate. Two estimates that are alike have different ones. */
-export async function tokenOf(owner: Owner, secret: string, told: Told): Promise<string> {
-  const { estimate, hasPlan } = told
+export async function tokenOf(owner: Owner, secret: string, content: Content): Promise<string> {
+  const { estimate, hasPlan } = content
   const { key, how, limit, paid, layout } = estimate
   const id = toBase64Url(crypto.getRandomValues(new Uint8Array(ID_BYTES)))
   const fields: Fields = [
@@ -65,7 +65,7 @@ export async function tokenOf(owner: Owner, secret: string, told: Told): Promise
  *
  * @throws RatelimitError `INVALID_OPTION` for a token that was not signed with its secret, or not for its rows
  */
-export async function readToken(owner: Owner, secret: string, token: unknown): Promise<Told> {
+export async function readToken(owner: Owner, secret: string, token: unknown): Promise<Content> {
   checkOption(typeof token === 'string' && token.length <= MAX_LENGTH, NOT_SIGNED)
   const [, signed = '', signature = ''] = PATTERN.exec(token) ?? []
   checkOption(await isSignature(signature, signed, secret), NOT_SIGNED)

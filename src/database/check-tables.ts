@@ -6,7 +6,6 @@ import {
   createIndex,
   createStatements,
   primaryKeyDefinition,
-  SHIPPED,
   STORAGE_PARAMETERS,
   setParameters,
   setPersistence,
@@ -15,6 +14,7 @@ import {
   storageStatements,
 } from './ddl.ts'
 import { checkDatabase, checkTablesGiven } from './given.ts'
+import { SHIPPED } from './shipped.ts'
 import { quote } from './table-name.ts'
 
 /** One thing in the database that is not as the limiter expects it. */

@@ -1,14 +1,8 @@
 import { getTableConfig } from 'drizzle-orm/pg-core'
-import {
-  type RateLimitTable,
-  type RateLimitTables,
-  rateLimitDurable,
-  rateLimitEphemeral,
-} from '../../schema/index.ts'
+import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import { checkTablesGiven } from './given.ts'
+import { SHIPPED } from './shipped.ts'
 import { literal, quote, quotedName } from './table-name.ts'
-
-export const SHIPPED: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }
 
 /** Room in each page for updated rows (HOT), and a vacuum that keeps up with rows that change all day. */
 export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {

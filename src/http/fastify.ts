@@ -59,7 +59,7 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
 
     // A route begins with its method. So no client's key can name one.
     constructor(options: RouteOptions, route = ' ') {
-      checkOptions(options)
+      checkRouteOptions(options)
       this.#route = route
     }
 
@@ -97,7 +97,7 @@ function answer(result: Promise<{ current: number; ttl: number }>, callback: Cal
   result.then((found) => callback(null, found), callback)
 }
 
-function checkOptions({ ban = -1, continueExceeding, exponentialBackoff }: RouteOptions): void {
+function checkRouteOptions({ ban = -1, continueExceeding, exponentialBackoff }: RouteOptions): void {
   if (ban <= 0 && !continueExceeding && !exponentialBackoff) return
   const what = 'ban, continueExceeding and exponentialBackoff need denied requests to be counted.'
   throw new RatelimitError('INVALID_OPTION', what)
