@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto'
-import { appendFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, rmSync } from 'node:fs'
 import type { Mutant } from './mutants.ts'
 import type { Test } from './test.ts'
+import { hashOf, treeHash } from './tree.ts'
 import type { Fate } from './trial.ts'
 
 /** What has been found of a mutant. */
@@ -20,11 +20,7 @@ const FILE = 'mutants.jsonl'
 
 /** The results as they come, in a file, so that a run that was stopped can go on. */
 export class Journal {
-  readonly #tree = hashOf(
-    filesIn(['src', 'schema', 'test'])
-      .map((file) => readFileSync(file, 'utf8'))
-      .join('\0'),
-  )
+  readonly #tree = treeHash()
   readonly #entries = new Map<string, Entry>()
 
   /** @param goesOn Whether to take what is in the file. Otherwise it begins anew. */
@@ -61,17 +57,4 @@ export class Journal {
     const entry = this.#entries.get(id)
     return entry?.text === hashOf(text) ? entry : undefined
   }
-}
-
-function filesIn(folders: readonly string[]): string[] {
-  return folders.flatMap((folder) =>
-    readdirSync(folder, { recursive: true, encoding: 'utf8' })
-      .map((file) => `${folder}/${file}`)
-      .filter((file) => statSync(file).isFile() && !file.startsWith('test/mutants/'))
-      .toSorted(),
-  )
-}
-
-function hashOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex')
 }

@@ -13,6 +13,8 @@ export interface Mutant {
   readonly file: string
   /** From 1. */
   readonly line: number
+  /** The last one that is changed. */
+  readonly lastLine: number
   readonly change: string
   /** The whole file. */
   readonly text: string
@@ -82,7 +84,8 @@ function byHand(file: string, text: string): Draft[] {
     const at = text.indexOf(find)
     const line = text.slice(0, at).split('\n').length
     const changed = text.slice(0, at) + replace + text.slice(at + find.length)
-    return { file, line, change: `${oneLine(find)} -> ${oneLine(replace)}`, text: changed }
+    const lastLine = line + find.split('\n').length - 1
+    return { file, line, lastLine, change: `${oneLine(find)} -> ${oneLine(replace)}`, text: changed }
   })
 }
 
@@ -95,7 +98,7 @@ function ruled(file: string, text: string): Draft[] {
         const changed = line.slice(0, match.index) + replace + line.slice(match.index + match[0].length)
         const place = nth > 0 ? ` (${nth + 1})` : ''
         return {
-          ...{ file, line: at + 1, change: `${name}${place}: ${line.trim()}` },
+          ...{ file, line: at + 1, lastLine: at + 1, change: `${name}${place}: ${line.trim()}` },
           text: lines.with(at, changed).join('\n'),
         }
       }),

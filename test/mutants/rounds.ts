@@ -1,7 +1,7 @@
+import { Coverage } from './coverage.ts'
 import type { Journal } from './journal.ts'
 import { describe, type Mutant } from './mutants.ts'
-import { Stages } from './stages.ts'
-import type { Test } from './test.ts'
+import { Stages, testsOnServer } from './stages.ts'
 import { type Fate, Trial } from './trial.ts'
 import { SharedServer, Workshop } from './workshop.ts'
 
@@ -9,17 +9,32 @@ import { SharedServer, Workshop } from './workshop.ts'
 const MAX_TOGETHER = 6
 
 /**
- * The fates of the mutants, by so many trials at a time. In the first round each has to get past the tests that
- * are near and quick, in the second past the others that are near. Those that did are tried on all other tests.
+ * The fates of the mutants, by so many trials at a time. In the first round each has to get past the best of the
+ * tests that execute its line. In the second round those that did are tried on all others that do.
  */
 export async function tryAll(
   mutants: readonly Mutant[],
   journal: Journal,
   workers: number,
 ): Promise<ReadonlyMap<Mutant, Fate>> {
+  const server = new SharedServer()
+  try {
+    const coverage = await Coverage.of(testsOnServer(), await server.url(), workers)
+    return await tryOn(server, new Stages(coverage), mutants, journal, workers)
+  } finally {
+    await server.stop()
+  }
+}
+
+async function tryOn(
+  server: SharedServer,
+  stages: Stages,
+  mutants: readonly Mutant[],
+  journal: Journal,
+  workers: number,
+): Promise<ReadonlyMap<Mutant, Fate>> {
   const startedAt = performance.now()
   const fates = new Map<Mutant, Fate>()
-  const stages = new Stages()
   for (const mutant of mutants) {
     const known = journal.fateOf(mutant)
     if (!known) continue
@@ -34,21 +49,18 @@ export async function tryAll(
     console.log(`${minutes} min, ${fates.size}/${mutants.length} ${fate.kind}: ${describe(mutant)}`)
     if (fate.by) console.log(`    by ${fate.by}`)
   }
-  await withTrials(stages, workers, async (trials) => {
-    for (const mutant of mutants) stages.gotPast(mutant, journal.pastOf(mutant) ?? [])
+  await withTrials(server, stages, workers, async (trials) => {
     const isOpen = (mutant: Mutant) => !fates.has(mutant)
-    const round = async (some: readonly Mutant[], testsOf: (mutant: Mutant) => readonly Test[]) => {
-      await shareOut(trials, some, async (trial, mutant) => {
-        const fate = await trial.alone(mutant, testsOf(mutant))
-        if (fate) tell(mutant, fate)
-        else journal.add(mutant, { past: stages.pastOf(mutant) })
-      })
-      console.log(`${some.filter(isOpen).length} of ${some.length} got past these tests`)
-    }
-    const isNew = (mutant: Mutant) => isOpen(mutant) && stages.pastOf(mutant).length === 0
-    await round(mutants.filter(isNew), (mutant) => stages.near(mutant))
-    await round(mutants.filter(isOpen), (mutant) => stages.ofArea(mutant))
-    await shareOut(trials, inGroups(mutants.filter(isOpen)), async (trial, group) => {
+    await shareOut(trials, mutants.filter(isOpen), async (trial, mutant) => {
+      const past = journal.pastOf(mutant)
+      if (past) return stages.gotPast(mutant, past)
+      const found = await trial.near(mutant)
+      if ('kind' in found) tell(mutant, found)
+      else journal.add(mutant, { past: found })
+    })
+    const rest = mutants.filter(isOpen)
+    console.log(`${rest.length} got past the tests that are near`)
+    await shareOut(trials, inGroups(rest), async (trial, group) => {
       for (const [mutant, fate] of await trial.far(group)) tell(mutant, fate)
     })
   })
@@ -56,18 +68,17 @@ export async function tryAll(
 }
 
 async function withTrials(
+  server: SharedServer,
   stages: Stages,
   workers: number,
   work: (trials: readonly Trial[]) => Promise<void>,
 ): Promise<void> {
-  const server = new SharedServer()
   const workshops: Workshop[] = []
   try {
     for (let i = 0; i < workers; i++) workshops.push(await Workshop.open(server))
     await work(workshops.map((workshop) => new Trial(workshop, stages)))
   } finally {
     await Promise.all(workshops.map((workshop) => workshop.close()))
-    await server.stop()
   }
 }
 

@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs'
-import { AREAS, SLOW } from './areas.ts'
+import { SLOW } from './areas.ts'
+import type { Coverage } from './coverage.ts'
 import type { Mutant } from './mutants.ts'
 import { nameOf, type Test } from './test.ts'
 
@@ -19,65 +20,65 @@ const ON_PGLITE = ['drivers', 'tables', 'transactions']
 const TIMED =
   /^(concurrency|outages)\/|^alone\/outages$|^drivers\/(cleanup|waiting)$|^tables\/auto-migrate-at/
 
-/** What takes longer is for the second round, when most mutants are killed. */
+/** What takes longer is for the second round, in which several mutants share it. */
 const NEAR_MS = 8_000
 
 /** How long a test file takes that has not been run yet. */
 const USUAL_MS = 1_000
 
+/** All tests that mutants are tried on first. */
+export function testsOnServer(): readonly Test[] {
+  return [...testsIn(ON_SERVER), 'package/cli'].map((path) => ({
+    project: ONCE.test(path) ? 'once' : 'node-postgres 1.0',
+    path,
+  }))
+}
+
 /**
- * The tests that a mutant must get past: near and quick ones first, then all others. The order is learned:
- * tests that have killed mutants of the same file come first, then those of the same area, and quick tests
- * before slow ones.
+ * The tests that a mutant must get past: those that execute its line. The order is learned: tests that have
+ * killed mutants of the same file come first, then those of the same area, and quick tests before slow ones.
  */
 export class Stages {
+  readonly #coverage: Coverage
+  readonly #all = testsOnServer()
   /** By test, then by file and area. */
   readonly #kills = new Map<string, Map<string, number>>()
   readonly #tookMs = new Map<string, number>()
   readonly #passed = new Set<string>()
   /** By the mutant's id. */
-  readonly #past = new Map<string, readonly Test[]>()
+  readonly #past = new Map<string, ReadonlySet<string>>()
 
-  /** The best of those of the area. */
+  constructor(coverage: Coverage) {
+    this.#coverage = coverage
+  }
+
+  /** The best ones, for a few seconds. */
   near(mutant: Mutant): readonly Test[] {
     let tookMs = 0
-    return this.ofArea(mutant).filter((test) => {
+    return this.far([mutant]).filter((test) => {
       tookMs += this.#msOf(test)
       return tookMs <= NEAR_MS
     })
   }
 
-  /**
-   * Those that are listed for the area, and those that have killed one of its mutants, the best first, without
-   * those that it has got past.
-   */
-  ofArea(mutant: Mutant): readonly Test[] {
-    const { area, file } = mutant
-    const listed = AREAS.find(({ name }) => name === area)?.near ?? []
-    const killers = [...this.#kills.keys()].filter((path) => this.#killsOf(path, area) > 0)
-    const worth = (path: string) => {
-      const kills = 100 * this.#killsOf(path, file) + this.#killsOf(path, area)
-      return (1 + kills) / this.#msOf(onServer(path))
+  /** All that one of them has not got past, the best first. */
+  far(mutants: readonly Mutant[]): readonly Test[] {
+    const worth = (test: Test) => {
+      const kills = mutants.map(
+        ({ file, area }) => 100 * this.#killsOf(test, file) + this.#killsOf(test, area),
+      )
+      return (1 + Math.max(...kills)) / this.#msOf(test)
     }
-    const past = new Set(this.pastOf(mutant).map(nameOf))
-    return [...new Set([...listed, ...killers])]
+    const isWorthIt = (test: Test, mutant: Mutant) =>
+      SLOW[test.path]?.includes(mutant.area) !== false && this.mayFail(test, mutant)
+    return this.#all
+      .filter((test) => mutants.some((mutant) => isWorthIt(test, mutant)))
       .toSorted((one, other) => worth(other) - worth(one))
-      .map(onServer)
-      .filter((test) => !past.has(nameOf(test)))
   }
 
-  /** All that one of them has not got past: those first that have killed most, then the quick ones. */
-  far(mutants: readonly Mutant[]): readonly Test[] {
-    const areas = mutants.map(({ area }) => area)
-    const killsOf = ({ path }: Test) => areas.reduce((sum, area) => sum + this.#killsOf(path, area), 0)
-    return testsIn(ON_SERVER)
-      .filter((path) => SLOW[path]?.some((area) => areas.includes(area)) ?? true)
-      .map(onServer)
-      .filter(
-        (test) =>
-          !mutants.every((mutant) => this.pastOf(mutant).some((past) => nameOf(past) === nameOf(test))),
-      )
-      .toSorted((one, other) => killsOf(other) - killsOf(one) || this.#msOf(one) - this.#msOf(other))
+  /** Whether the test executes the mutant's line, and the mutant has not got past it. */
+  mayFail(test: Test, mutant: Mutant): boolean {
+    return this.#coverage.covers(test, mutant) && !this.#past.get(mutant.id)?.has(nameOf(test))
   }
 
   pglite(): readonly Test[] {
@@ -95,11 +96,7 @@ export class Stages {
 
   /** A mutant need not be tried on these again. */
   gotPast({ id }: Mutant, tests: readonly Test[]): void {
-    this.#past.set(id, [...(this.#past.get(id) ?? []), ...tests])
-  }
-
-  pastOf({ id }: Mutant): readonly Test[] {
-    return this.#past.get(id) ?? []
+    this.#past.set(id, new Set([...(this.#past.get(id) ?? []), ...tests.map(nameOf)]))
   }
 
   took(times: readonly { readonly test: Test; readonly ms: number }[]): void {
@@ -108,27 +105,23 @@ export class Stages {
 
   /** Notes which test has killed a mutant, if one has. */
   learn({ area, file }: Mutant, test: Test | undefined): void {
-    if (!test || test.project !== onServer(test.path).project) return
-    const kills = this.#kills.get(test.path) ?? new Map<string, number>()
+    if (!test) return
+    const kills = this.#kills.get(nameOf(test)) ?? new Map<string, number>()
     for (const each of [area, file]) kills.set(each, (kills.get(each) ?? 0) + 1)
-    this.#kills.set(test.path, kills)
+    this.#kills.set(nameOf(test), kills)
   }
 
   dependsOnTime({ path }: Test): boolean {
     return TIMED.test(path)
   }
 
-  #killsOf(path: string, areaOrFile: string): number {
-    return this.#kills.get(path)?.get(areaOrFile) ?? 0
+  #killsOf(test: Test, areaOrFile: string): number {
+    return this.#kills.get(nameOf(test))?.get(areaOrFile) ?? 0
   }
 
   #msOf(test: Test): number {
     return this.#tookMs.get(nameOf(test)) ?? USUAL_MS
   }
-}
-
-function onServer(path: string): Test {
-  return { project: ONCE.test(path) ? 'once' : 'node-postgres 1.0', path }
 }
 
 function testsIn(folders: readonly string[]): string[] {

@@ -23,11 +23,12 @@ export class Trial {
     this.#stages = stages
   }
 
-  /** The fate of a mutant by these tests; undefined if it gets past them. */
-  async alone(mutant: Mutant, tests: readonly Test[]): Promise<Fate | undefined> {
+  /** The fate of a mutant by the tests that are near; otherwise those tests, which it got past. */
+  async near(mutant: Mutant): Promise<Fate | readonly Test[]> {
+    const tests = this.#stages.near(mutant)
     const fate = (await this.#tryTogether([mutant], tests)).get(mutant)
     if (!fate) this.#stages.gotPast(mutant, tests)
-    return fate
+    return fate ?? tests
   }
 
   /**
@@ -59,6 +60,7 @@ export class Trial {
       const { failed } = told
       if (!failed) return fates
       for (const mutant of alive) {
+        if (!this.#stages.mayFail(failed.test, mutant)) continue
         const fate =
           alive.length === 1 ? await this.#blame(mutant, failed) : await this.#tryOn(mutant, failed)
         if (fate) fates.set(mutant, fate)
