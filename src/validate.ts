@@ -41,7 +41,8 @@ export function checkClock(clock: unknown): void {
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
 export function callOf(prefix: string, own: Limiter, key: string, options: LimitOptions): Call {
-  checkOptions(options)
+  // Nearly all are plain objects, which need no further look.
+  if (options?.constructor !== Object) checkOptions(options)
   const { rate = 1, limiter = own, force = false, atLeast = null } = options
   checkKey(key, prefix)
   checkLimiter(limiter)
