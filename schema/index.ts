@@ -39,7 +39,8 @@ export interface RateLimitTablesOptions {
  *
  * drizzle-kit finds exported tables only: export both, and the schema they are in.
  *
- * @throws RatelimitError `INVALID_OPTION` for names that are equal or too long.
+ * @throws RatelimitError `INVALID_OPTION` for names that are equal, empty or too long, and for a schema that is
+ * none.
  *
  * @example
  * ```ts
@@ -53,6 +54,9 @@ export interface RateLimitTablesOptions {
 export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimitTables {
   checkOptions(options)
   const { schema, ephemeral = EPHEMERAL, durable = DURABLE } = options
+  if (schema !== undefined && typeof schema?.table !== 'function') {
+    throw new RatelimitError('INVALID_OPTION', 'The schema must be made by pgSchema.')
+  }
   if (ephemeral === durable || ![ephemeral, durable].every(isName)) {
     throw new RatelimitError(
       'INVALID_OPTION',

@@ -5,9 +5,11 @@ import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
 import { shapeOf, storageSql, tableSql } from './database/ddl.ts'
+import { checkTablesGiven } from './database/given.ts'
 import { SHIPPED } from './database/shipped.ts'
 import * as rowNumbers from './row-numbers.ts'
 import { columnsOf } from './statements/row.ts'
+import { checkOption } from './validate.ts'
 
 /** What a driver gives for `bigint`: pg and postgres.js a string, PGlite a number. */
 type Count = ColumnType<string | number | bigint | null, number | bigint | string | null | undefined>
@@ -57,6 +59,7 @@ export type RateLimitDatabase<
  * leaves a Postgres schema where it is.
  *
  * @param tables Default: the shipped two.
+ * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
  * ```ts
@@ -68,6 +71,7 @@ export type RateLimitDatabase<
  * ```
  */
 export function rateLimitMigration(tables: RateLimitTables = SHIPPED): Required<Migration> {
+  checkTablesGiven(tables)
   const names = [tables.ephemeral, tables.durable].map((table) => shapeOf(table).quoted)
   return {
     up: (db) => runAll(db, [...tableSql(tables), ...storageSql(tables)]),
@@ -102,6 +106,8 @@ export interface KyselyDatabase {
 /**
  * A Kysely database or transaction as the limiter's `db` or `tx`.
  *
+ * @throws RatelimitError `INVALID_OPTION`
+ *
  * @example
  * ```ts
  * import { Ratelimit } from 'drizzle-ratelimit'
@@ -116,6 +122,10 @@ export interface KyselyDatabase {
  * ```
  */
 export function fromKysely(kysely: KyselyDatabase): Database {
+  checkOption(
+    typeof kysely?.executeQuery === 'function',
+    'fromKysely needs a database or transaction of Kysely.',
+  )
   const known = databases.get(kysely) ?? databaseOf(kysely)
   databases.set(kysely, known)
   return known
@@ -167,7 +177,7 @@ function databaseOf(kysely: KyselyDatabase): Database {
  * ```
  */
 export function usedOf(table: string, limiter: Limiter, options?: rowNumbers.RowOptions): RawBuilder<number> {
-  return inKysely(rowNumbers.usedOf(columnsOf(table), limiter, options))
+  return inKysely(rowNumbers.usedOf(columnsIn(table), limiter, options))
 }
 
 /** The whole units that a row has left under the limit; see {@link usedOf}. */
@@ -176,7 +186,7 @@ export function remainingOf(
   limiter: Limiter,
   options?: rowNumbers.RowOptions,
 ): RawBuilder<number> {
-  return inKysely(rowNumbers.remainingOf(columnsOf(table), limiter, options))
+  return inKysely(rowNumbers.remainingOf(columnsIn(table), limiter, options))
 }
 
 /** The Unix milliseconds at which the limit of a row is whole again; see {@link usedOf}. */
@@ -185,7 +195,12 @@ export function resetOf(
   limiter: Limiter,
   options?: rowNumbers.RowOptions,
 ): RawBuilder<number> {
-  return inKysely(rowNumbers.resetOf(columnsOf(table), limiter, options))
+  return inKysely(rowNumbers.resetOf(columnsIn(table), limiter, options))
+}
+
+function columnsIn(table: unknown): rowNumbers.RowColumns {
+  checkOption(typeof table === 'string', 'The table must be the name of a table in the query, or its alias.')
+  return columnsOf(table)
 }
 
 /** The numbers are written into the text. */

@@ -1,7 +1,8 @@
 import { RatelimitError } from './errors.ts'
 
 /**
- * Untyped callers may give null, or a rate where options belong: it would be ignored without a word.
+ * Untyped callers may give a rate where options belong, which would be ignored, or null, which would end in a
+ * TypeError.
  *
  * @throws RatelimitError `INVALID_OPTION`
  */

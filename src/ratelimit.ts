@@ -397,6 +397,7 @@ export class Ratelimit {
    */
   async grant(key: string, amount: number, options: CallOptions = {}): Promise<Usage> {
     checkOptions(options)
+    // Undefined would be the default rate of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
     const { grant } = await import('./check/grant.ts')
     try {
@@ -438,7 +439,7 @@ export class Ratelimit {
       const rate = rateOfEach ?? request.rate
       checkOption(
         #checker in Object(ratelimit),
-        'Each ratelimit must be a Ratelimit, and all of one copy of this package.',
+        'Each ratelimit must be a Ratelimit, and all must come from one copy of this package.',
       )
       return { checker: ratelimit.#checker, call: await ratelimit.#call(key, { rate, limiter, force }) }
     })

@@ -63,8 +63,8 @@ function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, sayi
   checkLimiter(limiter)
   checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
   checkOption(
-    limiter.algorithm.columns.every((column) => column in Object(table)),
-    'The table must be one of rateLimitTables, or an alias of it.',
+    limiter.algorithm.columns.every((column) => typeof Object(table)[column]?.getSQL === 'function'),
+    'The table must have the columns of a table of rateLimitTables.',
   )
   return rowNumber(table, limiter, clock ? readClock(clock) : null, saying).mapWith(Number)
 }

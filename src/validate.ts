@@ -138,7 +138,7 @@ export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate i
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkLimiter(limiter: Limiter): void {
   checkOption(
-    limiter?.algorithm !== undefined,
+    typeof limiter?.algorithm?.numbers?.available === 'function',
     'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
   )
 }
@@ -170,6 +170,6 @@ function timeOn(clock: () => unknown): unknown {
   try {
     return clock()
   } catch (cause) {
-    throw new RatelimitError('INVALID_CLOCK', 'The clock has thrown.', { cause })
+    throw new RatelimitError('INVALID_CLOCK', 'The clock threw an error: see the cause.', { cause })
   }
 }

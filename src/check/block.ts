@@ -19,13 +19,18 @@ export async function blockUntilReady(
   signal: AbortSignal | undefined,
 ): Promise<LimitResult> {
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
-  const canStop = signal === undefined || typeof signal?.throwIfAborted === 'function'
-  checkOption(canStop, 'signal must be an AbortSignal.')
+  const isLeftOut = signal === undefined || signal === null
+  checkOption(isLeftOut || isSignal(signal), 'signal must be an AbortSignal.')
   checkOption(!checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
   checkOption(!isForced(call), 'blockUntilReady takes no force: a forced call has nothing to wait for.')
   const { watch } = await import('./watch.ts')
   const answered = answerInTime(checker, call, timeoutMs, signal)
   return watch([checker.watched(call, undefined)], answered, (answer) => [{ answer }])
+}
+
+/** One of another realm is no instance of this one's. */
+function isSignal({ throwIfAborted, addEventListener }: AbortSignal): boolean {
+  return typeof throwIfAborted === 'function' && typeof addEventListener === 'function'
 }
 
 async function answerInTime(

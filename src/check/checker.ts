@@ -78,7 +78,7 @@ export class Checker {
     told: Set<Degrading['onDegraded']> = new Set(),
   ): Promise<Answered> {
     const { degraded } = await import('./degrading.ts')
-    return degraded(error, call, this.config, this.clockMs(), told)
+    return degraded(error, call, this.config, told)
   }
 
   /** Decides the call: without the database, in the caller's transaction, or together with others. */

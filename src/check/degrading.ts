@@ -49,7 +49,6 @@ export function degraded(
   error: unknown,
   call: Call,
   { namespace, degrading: { onError, onDegraded }, reporting: { dryRun } }: Source,
-  now: number,
   told: Set<Degrading['onDegraded']>,
 ): Answered {
   if (onError === 'throw' || !isOutage(error)) throw error
@@ -57,6 +56,7 @@ export function degraded(
   told.add(onDegraded)
   tellError(namespace.prefix, call, error)
   const { limiter, rate } = call
+  const now = timeIn(namespace)
   const common = { limit: limiter.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
   if (onError === 'allow') {
@@ -65,6 +65,15 @@ export function degraded(
   }
   const denied: Denied = { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
   return { answer: dryRun ? letPass(denied, call) : denied, paid }
+}
+
+/** A clock that fails must not hide what became of the call. */
+function timeIn({ clock }: Namespace): number {
+  try {
+    return clock?.() ?? Date.now()
+  } catch {
+    return Date.now()
+  }
 }
 
 /** A function that throws or rejects must not cost the answer, or end the process. */

@@ -69,6 +69,8 @@ export function together(
     checkers.every(({ config }) => config.home.db === home.db),
     'The limiters of one call need one database.',
   )
+  // A clock that fails does so before any SQL.
+  for (const { config } of checkers) config.namespace.clock?.()
   return { checkers, home, joined: first.joined(tx) }
 }
 

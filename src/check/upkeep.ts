@@ -19,6 +19,8 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
     'A balance cannot be reset: that would take away what was paid for, or give back what was used.',
   )
   const { table, namespace } = checker.config
+  // If it fails, nothing is removed.
+  namespace.clock?.()
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   const values = { prefix: namespace.prefix, key: call.key }
   const forget = () => checker.forgetDenials(call.key)

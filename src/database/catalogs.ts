@@ -60,5 +60,8 @@ export async function readCatalogs(db: Database, quoted: string): Promise<Found 
   if (!row) return undefined
   const text = row['found']
   if (typeof text === 'string') return JSON.parse(text)
-  throw new RatelimitError('DATABASE', 'The answer about the tables could not be read.')
+  throw new RatelimitError(
+    'DATABASE',
+    "The database's answer lacks a column: the driver gives it another name.",
+  )
 }

@@ -33,7 +33,7 @@ export interface TableDifference {
  *
  * @param tables Default: the shipped two.
  * @returns Every difference, with the SQL that mends it; empty if there is none. Mend them in their order.
- * @throws RatelimitError `DATABASE` if the catalogs cannot be read.
+ * @throws RatelimitError `INVALID_OPTION`; `DATABASE` if the catalogs cannot be read.
  *
  * @example
  * ```ts

@@ -125,6 +125,7 @@ export function setStatistics(table: RateLimitTable): string {
  * take one at a time.
  *
  * @param tables Default: the shipped two.
+ * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
  * ```ts
@@ -144,6 +145,7 @@ export function tableSql(tables: RateLimitTables = SHIPPED): string[] {
  * custom migration does that `npx drizzle-ratelimit storage` writes. Each is safe to run again.
  *
  * @param tables Default: the shipped two.
+ * @throws RatelimitError `INVALID_OPTION`
  */
 export function storageSql(tables: RateLimitTables = SHIPPED): string[] {
   checkTablesGiven(tables)

@@ -30,7 +30,7 @@ export type RateLimitOptions = GuardOptions<Request> & {
 /**
  * A middleware that limits requests. Handlers find the answer in `res.locals.rateLimit`.
  *
- * A request whose client goes away before the response stays charged.
+ * A request whose client goes away before the response counts, as a failure or as a success.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
@@ -46,14 +46,19 @@ export type RateLimitOptions = GuardOptions<Request> & {
  * ```
  */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
-  const { failed = ({ statusCode }) => statusCode >= 400, onDenied } = options
   const guard = guardOf<Request>(options, ({ method, baseUrl, path, route }) => {
     return { method, paths: [baseUrl + (typeof route?.path === 'string' ? route.path : path)] }
   })
+  const { failed = ({ statusCode }) => statusCode >= 400, count, onDenied } = options
+  // Nobody knows whether a request has failed whose client left. It counts in any case.
+  const leftCounts = () => count === 'failures'
   return async (req, res, next) => {
     try {
       const decided = await guard(req)
-      res.set(decided.headers)
+      if (decided.success) settleAtEnd(res, decided, { finished: () => failed(res), left: leftCounts })
+      // Somebody else has answered meanwhile, such as a middleware that ends what takes too long.
+      if (res.writableEnded) return
+      if (!res.headersSent) res.set(decided.headers)
       if (decided.answer) res.locals.rateLimit = decided.answer
       if (!decided.success) {
         const { answer, problem } = decided
@@ -62,7 +67,6 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
         else res.type(PROBLEM_TYPE).send(JSON.stringify(problem))
         return
       }
-      settleAtEnd(res, decided, { finished: () => failed(res), left: () => options.count === 'failures' })
     } catch (error) {
       next(error)
       return
@@ -71,13 +75,14 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
   }
 }
 
-/** Whether a request has failed whose response was sent, and one whose client left before. */
-interface Failed {
+/** Whether a request has failed, by how it ended. */
+interface FailedWhen {
   finished(): Eventually<boolean>
   left(): boolean
 }
 
-function settleAtEnd(res: Response, { settle }: Passed, { finished, left }: Failed): void {
+/** Settles once: the response was sent, or the client left before. Either may have happened by now. */
+function settleAtEnd(res: Response, { settle }: Passed, { finished, left }: FailedWhen): void {
   const onFinish = () => {
     res.off('close', onLeave)
     void settle(finished)
@@ -86,6 +91,7 @@ function settleAtEnd(res: Response, { settle }: Passed, { finished, left }: Fail
     res.off('finish', onFinish)
     void settle(left)
   }
-  res.once('finish', onFinish)
-  res.once('close', onLeave)
+  if (res.writableFinished) void settle(finished)
+  else if (res.destroyed) void settle(left)
+  else res.once('finish', onFinish).once('close', onLeave)
 }

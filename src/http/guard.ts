@@ -5,7 +5,7 @@ import type { LimitRequest } from '../ratelimit.ts'
 import { checkOption } from '../validate.ts'
 import { type Charged, charge, reserve } from './charge.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
-import type { Eventually, GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import type { Eventually, GuardOptions, RequestAnswer, RequestDenied, RouteLimit } from './options.ts'
 import { tightest } from './policy.ts'
 import { type Problem, problemOf } from './problem.ts'
 import { readLimit } from './read-limit.ts'
@@ -19,8 +19,8 @@ export interface Passed {
   readonly answer: RequestAnswer | undefined
   readonly headers: RateLimitHeaders
   /**
-   * To be called when it is known whether the request failed, and not if that is never known. Gives back what
-   * does not count, and settles what does. If `hasFailed` throws, the request stays charged. Never rejects.
+   * To be called when the request is over. Gives back what does not count, and settles what does. If `hasFailed`
+   * throws, the request stays charged. Never rejects.
    */
   settle(hasFailed: () => Eventually<boolean>): Promise<void>
 }
@@ -49,8 +49,9 @@ export function guardOf<Context>(
 ): Guard<Context> {
   checkOptions(options)
   const { skip, count = 'all', headers: standard = 'draft-8', onError } = options
-  const limits = (options.limits ?? [options]).map((limit) => readLimit(limit, routeOf))
-  checkOption(limits.length > 0, 'limits must not be empty.')
+  const several = options.limits ?? [options]
+  checkOption(Array.isArray(several) && several.length > 0, 'limits must be a list of at least one.')
+  const limits = several.map((limit: RouteLimit<Context>) => readLimit(limit, routeOf))
   checkOption(
     ['all', 'failures', 'successes'].includes(count),
     "count must be 'all', 'failures' or 'successes'.",

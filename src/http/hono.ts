@@ -40,8 +40,8 @@ export type RateLimitOptions = GuardOptions<Context> & {
  * ```
  */
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
-  const { failed = (c) => c.res.status >= 400, onDenied } = options
   const guard = guardOf<Context>(options, (c) => ({ method: c.req.method, paths: pathsOf(c) }))
+  const { failed = (c) => c.res.status >= 400, onDenied } = options
   return async (c, next) => {
     const decided = await guard(c)
     c.set('rateLimit', decided.answer)

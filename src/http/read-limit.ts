@@ -1,4 +1,5 @@
 import { RatelimitError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
 import type { LimitRequest } from '../ratelimit.ts'
 import { checkOption, checkRate } from '../validate.ts'
 import type { RouteLimit } from './options.ts'
@@ -16,9 +17,11 @@ export type ReadLimit<Context> = (context: Context) => Promise<CostingRequest | 
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`; of a request `INVALID_KEY` and `INVALID_RATE`.
  */
 export function readLimit<Context>(
-  { ratelimit, key: keyOf, limiter, rate = 1 }: RouteLimit<Context>,
+  limit: RouteLimit<Context>,
   routeOf: (context: Context) => Route,
 ): ReadLimit<Context> {
+  checkOptions(limit)
+  const { ratelimit, key: keyOf, limiter, rate = 1 } = limit
   checkOption(typeof ratelimit?.limit === 'function', 'ratelimit must be a Ratelimit.')
   checkOption(typeof keyOf === 'function', 'key must be a function.')
   const rateOf = readRate(rate, routeOf, (cost) => {

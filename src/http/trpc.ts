@@ -52,8 +52,8 @@ export interface RateLimitContext {
 export function rateLimit<Context, Input = unknown>(
   options: RateLimitOptions<Context, Input>,
 ): TRPCMiddlewareFunction<Context, unknown, object, RateLimitContext, Input> {
-  const { onDenied } = options
   const guard = guardOf<ProcedureCall<Context, Input>>(options, ({ path }) => ({ paths: [path] }))
+  const { onDenied } = options
   return async ({ ctx, path, type, input, next }) => {
     // Nothing before this middleware has changed what the type says of the context.
     const call = { ctx: ctx as Context, path, type, input }

@@ -1,7 +1,14 @@
+import type { pgSchema } from 'drizzle-orm/pg-core'
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { parseDuration } from '../../src/duration.ts'
-import { type Duration, Ratelimit, type RatelimitConfig, type RatelimitError } from '../../src/index.ts'
+import {
+  type Duration,
+  Ratelimit,
+  type RatelimitConfig,
+  type RatelimitError,
+  rateLimitTables,
+} from '../../src/index.ts'
 import { errorOf } from '../support/errors.ts'
 
 // No database: each of these is refused before any SQL, and a query would fail the test.
@@ -110,6 +117,23 @@ test.each([5, 'x', null])('options that are %s are not ignored', async (value) =
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
 
+test.each([{}, { algorithm: {} }, { stored: true, algorithm: { numbers: {}, columns: [] } }])(
+  'limiters that no function of the package has made: %o',
+  async (forged) => {
+    const made = untyped<typeof limiter>(forged)
+    const calls = [
+      () => new Ratelimit({ db, limiter: made, prefix: 'p' }),
+      () => ratelimit.limit('key', { limiter: made }),
+    ]
+    for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+  },
+)
+
+test('a Postgres schema that pgSchema has not made', async () => {
+  const schema = untyped<ReturnType<typeof pgSchema>>('limits')
+  expect((await errorWithoutSql(() => rateLimitTables({ schema }))).code).toBe('INVALID_OPTION')
+})
+
 test('limiters of two copies of this package', async () => {
   const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
   const calls = [
@@ -120,7 +144,7 @@ test('limiters of two copies of this package', async () => {
   for (const call of calls) {
     expect(await errorWithoutSql(call)).toMatchObject({
       code: 'INVALID_OPTION',
-      message: 'Each ratelimit must be a Ratelimit, and all of one copy of this package.',
+      message: 'Each ratelimit must be a Ratelimit, and all must come from one copy of this package.',
     })
   }
 })

@@ -89,7 +89,9 @@ describe('calls share nothing but the database', () => {
         isFirst = false
         return new Promise(() => {})
       })
-      const migrating = new Ratelimit({ db, limiter, prefix: 'first', autoMigrate: true, coalesce: false })
+      const migrating = new Ratelimit({
+        ...{ db, limiter, prefix: 'first', autoMigrate: true, coalesce: false, cleanupProbability: 0 },
+      })
       migrating.limit('key')
       expect(await migrating.limit('key')).toMatchObject({ success: true, remaining: 9 })
     } finally {

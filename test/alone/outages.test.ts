@@ -400,6 +400,22 @@ describe('onError', () => {
     ])
   })
 
+  test('a clock that fails hides no outage', async () => {
+    const onDegraded = vi.fn()
+    let isAway = false
+    const clock = () => {
+      if (isAway) throw new Error('no time')
+      return new Date(0)
+    }
+    const error = () => {
+      isAway = true
+      return away()
+    }
+    const { ratelimit } = failing(error, { onError: 'deny', onDegraded, clock })
+    expect(await ratelimit.limit('key')).toMatchObject({ degraded: true, reset: expect.any(Number) })
+    expect(onDegraded.mock.calls).toMatchObject([[{ code: 'UNREACHABLE' }]])
+  })
+
   test('a balance has no limit then, either', async () => {
     const { ratelimit } = failing(away, { onError: 'allow', limiter: Ratelimit.balance() })
     expect(await ratelimit.limit('key')).toMatchObject({ limit: Number.POSITIVE_INFINITY, degraded: true })

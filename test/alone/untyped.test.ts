@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
+import * as express from '../../src/http/express.ts'
+import * as hono from '../../src/http/hono.ts'
+import * as trpc from '../../src/http/trpc.ts'
 import {
   checkTables,
   closePeriods,
@@ -14,6 +17,7 @@ import {
   usage,
   usedOf,
 } from '../../src/index.ts'
+import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../src/kysely.ts'
 import { useDatabase } from '../support/databases.ts'
 
 // Callers without types. Whatever they give, an entry answers or throws an error of the package, at once.
@@ -59,10 +63,13 @@ describe('whatever is given instead of what the types say', () => {
   const config = (options: object = {}) =>
     ({ db: database.db, limiter, prefix: 'untyped', ...options }) as RatelimitConfig
   const ours = (options: object = {}): Untyped => new Ratelimit(config(options))
+  let keys = 0
   const secret = { reservationSecret: 'sixteen or longer' }
   const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })
   const reserved = () => ours().reserve('reserved', { limiter: Ratelimit.unlimited() })
-  const request = () => ({ ratelimit: ours(), key: 'key' })
+  // Each has a key of its own, so that none is denied.
+  const request = () => ({ ratelimit: ours(), key: `key ${keys++}` })
+  const reservedAll = () => all.reserveAll([request()])
   const all: Untyped = Ratelimit
   const month: Untyped = calendarWindow
   const inTransaction = (work: (tx: Untyped) => Promise<unknown>) => database.db.transaction(work)
@@ -108,10 +115,10 @@ describe('whatever is given instead of what the types say', () => {
     ['commit options', async (value) => (await reserved()).commit(1, value)],
     ['release options', async (value) => (await reserved()).release(value)],
     ...together,
-    ['commit of all', async (value) => (await all.reserveAll([request()])).commit?.(value)],
-    ['commit of all, options', async (value) => (await all.reserveAll([request()])).commit?.([1], value)],
+    ['commit of all', async (value) => (await reservedAll()).commit(value)],
+    ['commit of all, options', async (value) => (await reservedAll()).commit([1], value)],
     ...eachOf('commit of all', ['tx', 'limiters'], async (options) =>
-      (await all.reserveAll([request()])).commit?.([1], options),
+      (await reservedAll()).commit([1], options),
     ),
     [
       'release of spent, options',
@@ -148,7 +155,17 @@ describe('whatever is given instead of what the types say', () => {
     ['storageSql tables', (value) => storageSql(value)],
     ['checkTables db', (value) => checkTables(value)],
     ['checkTables tables', (value) => checkTables(database.db, value)],
-  ])('%s', async (_, call) => {
+    ['fromKysely', (value) => fromKysely(value)],
+    ['rateLimitMigration tables', (value) => rateLimitMigration(value)],
+    ['usedOf of Kysely, table', (value) => usedInKysely(value, limiter)],
+    ['rateLimit of Express, options', (value) => express.rateLimit(value)],
+    ['rateLimit of Hono, options', (value) => hono.rateLimit(value)],
+    ['rateLimit of tRPC, options', (value) => trpc.rateLimit(value)],
+    ...eachOf('rateLimit', ['ratelimit', 'key', 'limits', 'count', 'rate'], (options) =>
+      express.rateLimit({ ratelimit: ours(), key: () => 'key', ...options }),
+    ),
+    ['rateLimit limits', (value) => hono.rateLimit({ limits: value } as Untyped)],
+  ])('%s', async (what, call) => {
     for (const [name, value] of Object.entries(VALUES)) {
       const error = await Promise.resolve(value)
         .then(call)
@@ -156,7 +173,12 @@ describe('whatever is given instead of what the types say', () => {
           () => undefined,
           (thrown: unknown) => thrown,
         )
-      if (error === undefined) continue
+      if (error === undefined) {
+        // What is no object says nothing as options, and must not be ignored.
+        const isNone = value !== undefined && (typeof value !== 'object' || value === null)
+        expect(what.endsWith('options') && isNone, name).toBe(false)
+        continue
+      }
       expect(error, name).toBeInstanceOf(RatelimitError)
       expect((error as RatelimitError).code, name).toMatch(/^INVALID_|^ALREADY_SETTLED$/)
     }

@@ -508,6 +508,23 @@ describe('expires_at', () => {
   )
 })
 
+test('a clock that fails lets a reset of a partly filled bucket change nothing', async () => {
+  const clock = new TestClock()
+  let fails = false
+  const limiter = Ratelimit.tokenBucket(1, '1s', 10, { initialTokens: 2 })
+  const failing = () => {
+    if (fails) throw new Error('no time')
+    return clock.now()
+  }
+  const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'no time', clock: failing })
+  await ratelimit.limit('key')
+  clock.advance(10_000)
+  fails = true
+  await expect(ratelimit.resetUsedTokens('key')).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
+  fails = false
+  expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 10 })
+})
+
 let prefixes = 0
 
 /** One key of a limiter of its own. */

@@ -168,28 +168,84 @@ describe('a login', () => {
     },
   )
 
-  test('a client that goes away before the response stays charged, and leaves nothing reserved', async () => {
-    const ratelimit = new Ratelimit({
-      ...{ db: database.db, limiter: calendarWindow(4, 'month'), prefix: newPrefix(), thresholds: [0.5] },
-    })
-    const client = new AbortController()
-    const responses: Response[] = []
-    const handler: RequestHandler = (_req, res) => {
-      responses.push(res)
-      client.abort()
+  describe.each(['failures', 'successes'] as const)('of which %s count', (count) => {
+    /** What is charged, and what of it is still reserved. */
+    const stored = async ({ prefix }: Ratelimit) => {
+      const { count: charged, prevCount: reserved } = rateLimitEphemeral
+      const isOurs = eq(rateLimitEphemeral.prefix, prefix)
+      return database.db.select({ charged, reserved }).from(rateLimitEphemeral).where(isOurs)
     }
-    const url = await serve(limited({ ratelimit, key: () => 'all', count: 'failures' }, handler))
-    await expect(fetch(url, { signal: client.signal })).rejects.toThrow()
-    const [res] = responses
-    await vi.waitFor(() => expect(res?.closed).toBe(true))
-    res?.sendStatus(200)
-    await vi.waitFor(async () => {
-      const isOurs = eq(rateLimitEphemeral.prefix, ratelimit.prefix)
-      const rows = await database.db.select().from(rateLimitEphemeral).where(isOurs)
-      expect(rows).toMatchObject([{ count: 1, prevCount: 0 }])
+    const setup = (options: Partial<RateLimitOptions> = {}) => {
+      const limiter = calendarWindow(4, 'month')
+      const config = { db: database.db, limiter, prefix: newPrefix(), thresholds: [0.5] }
+      const ratelimit = new Ratelimit(config)
+      const told: unknown[] = []
+      const onError = (error: unknown) => {
+        told.push(error)
+        return 'throw' as const
+      }
+      const common = { ratelimit, key: () => 'all', count, onError }
+      return { ratelimit, told, options: { ...common, ...options } as RateLimitOptions }
+    }
+    /** It counts, nothing is reserved any more, and nothing is settled twice. */
+    const expectSettled = async ({ ratelimit, told }: ReturnType<typeof setup>) => {
+      await vi.waitFor(async () => expect(await stored(ratelimit)).toEqual([{ charged: 1, reserved: 0 }]))
+      expect(await ratelimit.limit('all')).toMatchObject({ remaining: 2, crossed: [0.5] })
+      expect(told).toEqual([])
+    }
+
+    test('one whose client goes away before the response counts', async () => {
+      const set = setup()
+      const client = new AbortController()
+      const responses: Response[] = []
+      const handler: RequestHandler = (_req, res) => {
+        responses.push(res)
+        client.abort()
+      }
+      const url = await serve(limited(set.options, handler))
+      await expect(fetch(url, { signal: client.signal })).rejects.toThrow()
+      const [res] = responses
+      await vi.waitFor(() => expect(res?.closed).toBe(true))
+      res?.sendStatus(200)
+      await expectSettled(set)
     })
-    expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 1 })
-    expect(await ratelimit.limit('all')).toMatchObject({ remaining: 2, crossed: [0.5] })
+
+    test('one whose client goes away during the check counts', async () => {
+      const client = new AbortController()
+      const set = setup({
+        key: async (req) => {
+          const gone = new Promise((resolve) => req.res?.once('close', resolve))
+          client.abort()
+          await gone
+          return 'all'
+        },
+      })
+      const url = await serve(limited(set.options))
+      await expect(fetch(url, { signal: client.signal })).rejects.toThrow()
+      await expectSettled(set)
+    })
+
+    test('one that another middleware answers during the check is settled by that answer', async () => {
+      const set = setup({
+        key: async (req) => {
+          const sent = new Promise((resolve) => req.res?.once('finish', resolve))
+          req.res?.sendStatus(count === 'failures' ? 503 : 204)
+          await sent
+          return 'all'
+        },
+      })
+      const handler = vi.fn()
+      await fetch(await serve(limited(set.options, handler)))
+      await expectSettled(set)
+      expect(handler).not.toHaveBeenCalled()
+    })
+
+    test('one that is answered is settled once', async () => {
+      const set = setup()
+      const handler: RequestHandler = (_req, res) => void res.sendStatus(count === 'failures' ? 401 : 200)
+      await fetch(await serve(limited(set.options, handler)))
+      await expectSettled(set)
+    })
   })
 })
 

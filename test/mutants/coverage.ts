@@ -59,20 +59,16 @@ export class Coverage {
 async function missedBy({ project, path }: Test, serverUrl: string): Promise<Lines> {
   const folder = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-coverage-'))
   try {
-    const options = [
-      '--coverage.enabled',
-      '--coverage.reporter=json',
-      `--coverage.reportsDirectory=${folder}`,
-    ]
+    const options = ['enabled', 'reporter=json', `reportsDirectory=${folder}`, 'reportOnFailure']
     await promisify(execFile)(
       process.execPath,
       [
         resolve('node_modules/vitest/vitest.mjs'),
         ...['run', '--project', project, `test/${path}.test.ts`],
-        ...options,
+        ...options.map((option) => `--coverage.${option}`),
       ],
       { env: { ...process.env, FC_SEED: '1', DATABASE_URL: serverUrl }, maxBuffer: 2 ** 26 },
-    )
+    ).catch(() => console.error(`${path} fails without a mutant.`))
     const report: Report = JSON.parse(await readFile(join(folder, 'coverage-final.json'), 'utf8'))
     return Object.fromEntries(
       Object.entries(report).map(([file, { statementMap, s }]) => [

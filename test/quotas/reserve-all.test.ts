@@ -1,6 +1,13 @@
+import { eq } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type Database, Ratelimit, type RatelimitConfig, type ReserveRequest } from '../../src/index.ts'
+import {
+  type Database,
+  Ratelimit,
+  type RatelimitConfig,
+  type ReserveRequest,
+  rateLimitEphemeral,
+} from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
@@ -197,11 +204,22 @@ test.each([0, 1, 2])(
     }
     const reserved = await reserve(requests)
     const noTime = { code: 'INVALID_CLOCK', cause: { message: 'no time' } }
-    for (const call of [() => reserved.commit([3, 3, 3]), () => Ratelimit.limitAll(requests)]) {
+    const fresh = requests.map((request) => ({ ...request, key: 'fresh' }))
+    const calls = [
+      () => reserved.commit([3, 3, 3]),
+      () => Ratelimit.limitAll(requests),
+      () => Ratelimit.spend(fresh, { rate: 1 }),
+      () => database.db.transaction((tx) => Ratelimit.limitAll(fresh, { tx }).catch((error) => error)),
+    ]
+    for (const call of calls) {
       fails = true
-      await expect(call()).rejects.toMatchObject(noTime)
+      const error = await call().catch((thrown: unknown) => thrown)
+      expect(error).toMatchObject(noTime)
       expect(await used()).toEqual([1, 1, 0])
     }
+    const isFresh = eq(rateLimitEphemeral.key, 'fresh')
+    const rows = await database.db.select().from(rateLimitEphemeral).where(isFresh)
+    expect(rows).toEqual([])
     await reserved.commit([3, 3, 3])
     expect(await used()).toEqual([3, 3, 0])
   },

@@ -1,5 +1,5 @@
 import { and, asc, desc, eq, sql } from 'drizzle-orm'
-import { alias, pgTable, text } from 'drizzle-orm/pg-core'
+import { alias, pgTable, pgView, text } from 'drizzle-orm/pg-core'
 import fc from 'fast-check'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
@@ -7,6 +7,7 @@ import {
   type Limiter,
   type RateLimitTable,
   Ratelimit,
+  type RowColumns,
   type RowOptions,
   rateLimitEphemeral,
   rateLimitTables,
@@ -169,6 +170,30 @@ test('tables of your own, and a query of the table alone', async () => {
   const used = usedOf(table, TEN['fixed window'], { clock: set.clock.now })
   const rows = await database.db.select({ key: table.key, used }).from(table).where(sql`${used} > 3`)
   expect(rows).toEqual([{ key: 'own', used: 4 }])
+})
+
+test('of a subquery, a CTE and a view', async () => {
+  const limiter = TEN['fixed window']
+  const { quota, prefix, clock } = quotaOn(database, limiter)
+  await quota.limit('key', { rate: 4 })
+  await database.script('create view limited as select * from rate_limit_ephemeral')
+  const { db } = database
+  const rows = db.select().from(rateLimitEphemeral).where(eq(rateLimitEphemeral.prefix, prefix))
+  const subquery = rows.as('rows')
+  const cte = db.$with('rows').as(rows)
+  const view = pgView('limited').as((query) => query.select().from(rateLimitEphemeral))
+  const used = (source: RowColumns) => usedOf(source, limiter, { clock: clock.now })
+  expect([
+    ...(await db.select({ used: used(subquery) }).from(subquery)),
+    ...(await db
+      .with(cte)
+      .select({ used: used(cte) })
+      .from(cte)),
+    ...(await db
+      .select({ used: used(view) })
+      .from(view)
+      .where(eq(view.prefix, prefix))),
+  ]).toEqual([{ used: 4 }, { used: 4 }, { used: 4 }])
 })
 
 test('of a calendar the periods beside the present one are known, and no others', async () => {

@@ -434,8 +434,8 @@ test('it takes at the time of its look, even if the clock goes back meanwhile', 
     return new Ratelimit({ db: database.db, limiter, prefix, clock: timed, cleanupProbability: 0 })
   })
   for (const limit of limits) await limit.limit('key')
-  // A look at each, and nothing else reads it.
-  times.push(later, later)
+  // Before any SQL, and at the look at each. Nothing else reads it.
+  times.push(later, later, later, later)
   const requests = limits.map((ratelimit) => ({ ratelimit, key: 'key' }))
   const taken = await database.db.transaction((tx) => Ratelimit.limitAll(requests, { tx }))
   expect(taken.results.map(({ success, reset }) => [success, reset])).toEqual(
