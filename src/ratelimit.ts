@@ -309,8 +309,8 @@ export class Ratelimit {
   /**
    * Looks: takes no lock, writes nothing.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_CLOCK` before any SQL; and what {@link Ratelimit.limit}
-   * throws from the database.
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK` before any SQL;
+   * and what {@link Ratelimit.limit} throws from the database.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
     checkOptions(options)
@@ -353,9 +353,9 @@ export class Ratelimit {
    * that check is granted afterwards is given back, unless `onError` has let the call pass.
    *
    * @param timeout Milliseconds, or a string like `'30s'`; 0 tries once.
-   * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`, `INVALID_OPTION` on a
-   * limiter that is built on a transaction (locks would be held all the while), and what {@link
-   * Ratelimit.limit} throws.
+   * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`, `INVALID_OPTION` for a
+   * signal that is none and on a limiter that is built on a transaction (locks would be held all the while),
+   * and what {@link Ratelimit.limit} throws.
    *
    * @example
    * ```ts
@@ -410,8 +410,8 @@ export class Ratelimit {
   /**
    * Makes the key's limit full again. A balance cannot be reset.
    *
-   * @throws RatelimitError `INVALID_KEY`, and `INVALID_OPTION` for a balance, before any SQL; and what
-   * {@link Ratelimit.limit} throws from the database.
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_CLOCK` before any SQL, `INVALID_OPTION`
+   * also for a balance; and what {@link Ratelimit.limit} throws from the database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     const call = await this.#call(key, options)

@@ -19,8 +19,8 @@ export interface Passed {
   readonly answer: RequestAnswer | undefined
   readonly headers: RateLimitHeaders
   /**
-   * To be called when the request is over. Gives back what does not count, and settles what does. If `hasFailed`
-   * throws, the request stays charged. Never rejects.
+   * To be called when the request is over. Gives back what does not count, and settles what does. If
+   * `hasFailed` throws, the request stays charged. Never rejects.
    */
   settle(hasFailed: () => Eventually<boolean>): Promise<void>
 }

@@ -9,8 +9,8 @@ import { SharedServer, Workshop } from './workshop.ts'
 const MAX_TOGETHER = 6
 
 /**
- * The fates of the mutants, by so many trials at a time. In the first round each has to get past the best of the
- * tests that execute its line. In the second round those that did are tried on all others that do.
+ * The fates of the mutants, by so many trials at a time. In the first round each has to get past the best of
+ * the tests that execute its line. In the second round those that did are tried on all others that do.
  */
 export async function tryAll(
   mutants: readonly Mutant[],
