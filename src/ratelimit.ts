@@ -378,7 +378,8 @@ export class Ratelimit {
   }
 
   /**
-   * Adds credits to a balance, in whole units.
+   * Adds credits to a balance, in whole units. What was granted in all stays at most 2^53 - 1: nothing above it
+   * is added.
    *
    * Two grants are two, even if they are for one payment. Insert a row of your own with the payment's unique id
    * in the same transaction.

@@ -22,6 +22,12 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'lastRefill', never> = {
     // Whatever the clock says: credits do not end.
     holds: ({ count, prevCount, lastRefill }) =>
       sql`${count} is not null and ${prevCount} is not null and ${lastRefill} is not null`,
+    // A call writes one of the two back as it was read. Others may have written more than a double can hold.
+    advance: ({ count, prevCount, lastRefill }) => ({
+      count: countAfter(count, sql`0`),
+      prevCount: countAfter(prevCount, sql`0`),
+      lastRefill,
+    }),
     fresh: (now) => ({ count: sql`0`, prevCount: sql`0`, lastRefill: now }),
     available: ({ count, prevCount }) => sql`${prevCount} - ${count}`,
     used: ({ count }) => count,

@@ -170,6 +170,8 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['integersOnly: true', 'integersOnly: false'],
     ['expiresAt: () => sql`8e15`', 'expiresAt: () => sql`0`'],
     ["wholeAt: () => sql`'Infinity'::float8`", 'wholeAt: () => sql`8e15`'],
+    ['count: countAfter(count, sql`0`)', 'count'],
+    ['prevCount: countAfter(prevCount, sql`0`)', 'prevCount'],
   ],
   'algorithms/bucket.ts': [
     ['and abs(${tokens}) < 1e100', ''],

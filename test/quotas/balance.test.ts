@@ -115,6 +115,46 @@ test('no denial is remembered: another process may grant', async () => {
   expect(await quota.limit('key')).toMatchObject({ success: true, remaining: 4 })
 })
 
+const MOST = Number.MAX_SAFE_INTEGER
+
+test.each([
+  ['0', '9223372036854775807', { limit: MOST, used: 0, remaining: MOST }],
+  ['5', '9223372036854775807', { limit: MOST, used: 5, remaining: MOST - 5 }],
+  ['9007199254740993', '9223372036854774784', { limit: MOST, used: MOST, remaining: 0 }],
+  ['9223372036854775807', '-9223372036854775808', { limit: 0, used: MOST, remaining: 0 }],
+  ['-9223372036854775808', '10', { limit: 10, used: 0, remaining: 10 }],
+])('a row that others wrote is read within 2^53 - 1: %s of %s', async (used, granted, expected) => {
+  const calls: readonly ((quota: Ratelimit) => Promise<object>)[] = [
+    (quota) => quota.getRemaining('key'),
+    (quota) => quota.limit('key', { rate: 0 }),
+    (quota) => quota.limit('key'),
+    (quota) => quota.limit('key', { rate: -1 }),
+    (quota) => quota.limit('key', { rate: MOST, force: true }),
+    (quota) => quota.grant('key', 5),
+    (quota) => quota.grant('key', MOST),
+  ]
+  for (const call of calls) {
+    const { config, quota } = quotaOn(database, Ratelimit.balance())
+    await database.rows(
+      `insert into rate_limit_ephemeral (prefix, key, count, prev_count, last_refill, expires_at)
+        values ($1, 'key', $2, $3, now(), now())`,
+      [config.prefix, used, granted],
+    )
+    expect(await quota.getRemaining('key')).toMatchObject(expected)
+    await call(quota)
+    const left = await quota.getRemaining('key')
+    expect(left.limit).toBeLessThanOrEqual(MOST)
+    expect(left.remaining).toBe(Math.max(left.limit - left.used, 0))
+  }
+})
+
+test('what was granted in all ends at 2^53 - 1', async () => {
+  const { quota } = await granted(10)
+  await quota.limit('key', { rate: 4 })
+  expect(await quota.grant('key', MOST)).toMatchObject({ limit: MOST, used: 4, remaining: MOST - 4 })
+  expect(await quota.grant('key', 1)).toMatchObject({ limit: MOST, used: 4, remaining: MOST - 4 })
+})
+
 test('lists and queries of your own read it', async () => {
   const { prefix, quota, clock } = await granted(10)
   await quota.limit('key', { rate: 4 })
