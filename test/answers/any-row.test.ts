@@ -1,10 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import type { StoredLimiter } from '../../src/algorithms/algorithm.ts'
 import { calendarWindow } from '../../src/calendar.ts'
-import { Ratelimit, RatelimitError } from '../../src/index.ts'
+import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { allExamples } from '../support/limits.ts'
+import { anySteps, checkNumbers, type Ground, groundOf, type Step, type Taken } from './row-calls.ts'
 
 // Others can write to the tables too, and rows of older versions may be there.
 
@@ -39,7 +41,7 @@ const anyTokens = fc.constantFrom(
 )
 const anyTime = fc.oneof(
   fc.constantFrom('infinity', '-infinity', '4713-01-01 BC', '294276-12-31', null),
-  fc.integer({ min: -100_000_000, max: 100_000_000 }).map((ms) => ms),
+  fc.integer({ min: -100_000_000, max: 100_000_000 }),
 )
 const anyRow = fc.record({
   count: anyCount,
@@ -47,63 +49,92 @@ const anyRow = fc.record({
   windowStart: anyTime,
   tokens: anyTokens,
   lastRefill: anyTime,
+  expiresAt: anyTime.filter((time) => time !== null),
 })
-const anyRates = fc.array(fc.constantFrom(1, 5, 0, -1, 6, -(2 ** 53 - 1), 2 ** 53 - 1), {
-  minLength: 1,
-  maxLength: 6,
+type Row = typeof anyRow extends fc.Arbitrary<infer T> ? T : never
+/** What only some limiters take. */
+const anyOptions = fc.record({
+  thresholds: fc.constantFrom([], [0.5, 1]),
+  keepEnded: fc.boolean(),
+  coalesce: fc.boolean(),
 })
 
 let rows = 0
 
+/** A key of the limiter that has this row. */
+async function groundWith(row: Row, limiter: StoredLimiter, options: Partial<RatelimitConfig>) {
+  const clock = new TestClock()
+  const time = (value: string | number | null) =>
+    typeof value === 'number' ? `to_timestamp(${(clock.ms + value) / 1000})` : quoted(value)
+  const prefix = `any row ${rows++}`
+  await database.script(`insert into rate_limit_ephemeral values ('${prefix}', 'key', ${row.count}, ${row.prevCount},
+    ${time(row.windowStart)}, ${quoted(row.tokens)}, ${time(row.lastRefill)}, ${time(row.expiresAt)})`)
+  return groundOf({ db: database.db, clock, prefix, key: 'key', limiter }, options)
+}
+
+function quoted(value: string | null): string {
+  return value === null ? 'null' : `'${value}'`
+}
+
+/** Makes the calls, each of which has to answer, and none of which may take what the limit does not have. */
+async function makeAll(steps: readonly Step[], ground: Ground, limit: number): Promise<void> {
+  let [held, most] = [0, limit]
+  for (const step of steps) {
+    const done = await step.call(ground, step.rate).catch((error: unknown): Taken => {
+      if (!(error instanceof RatelimitError)) throw error
+      expect(error.code).toMatch(/^INVALID_|^ALREADY_SETTLED$/)
+      return { most: 0, kept: 0 }
+    })
+    if (done.most > 0) expect(held + done.most).toBeLessThanOrEqual(most + 1e-6)
+    held = Math.max(held + done.kept, 0)
+    most += done.granted ?? 0
+    const left = await ground.quota.getRemaining(ground.key)
+    checkNumbers(left)
+    expect(left.remaining).toBeLessThanOrEqual(most)
+    expect(left.used).not.toBeNaN()
+  }
+}
+
+function times(numRuns: number): fc.Parameters<unknown> {
+  const { FC_SEED, FC_TIMES } = process.env
+  return { numRuns: numRuns * Number(FC_TIMES ?? 1), ...(FC_SEED ? { seed: Number(FC_SEED) } : {}) }
+}
+
 describe.each(allExamples)('$name', ({ of, debtsEnd }) => {
   test('answers every call on a row of any content, and is whole again by itself', async () => {
     await fc.assert(
-      fc.asyncProperty(anyRow, anyRates, fc.boolean(), async (row, rates, force) => {
-        const clock = new TestClock()
-        const key = `key ${rows++}`
+      fc.asyncProperty(anyRow, anySteps, anyOptions, async (row, steps, options) => {
         const { limiter } = of(LIMIT, '1s')
-        const ratelimit = new Ratelimit({
-          db: database.db,
-          limiter,
-          prefix: 'any row',
-          clock: clock.now,
-          cleanupProbability: 0,
-        })
-        const time = (value: string | number | null) =>
-          value === null
-            ? 'null'
-            : typeof value === 'string'
-              ? `'${value}'`
-              : `to_timestamp(${(clock.ms + value) / 1000})`
-        await database.script(`insert into rate_limit_ephemeral values ('any row', '${key}', ${row.count}, ${row.prevCount},
-          ${time(row.windowStart)}, ${row.tokens === null ? 'null' : `'${row.tokens}'`}, ${time(row.lastRefill)}, now())`)
+        const ground = await groundWith(row, limiter, options)
+        const { clock, quota, key } = ground
+        await makeAll(steps, ground, LIMIT)
 
-        let granted = 0
-        for (const rate of rates) {
-          const answer = await ratelimit.limit(key, { rate })
-          expect(Number.isNaN(answer.reset) || Number.isNaN(answer.remaining)).toBe(false)
-          if (answer.success && rate > 0) granted += rate
-          const { remaining, used } = await ratelimit.getRemaining(key)
-          expect(remaining).toBeGreaterThanOrEqual(0)
-          expect(remaining).toBeLessThanOrEqual(LIMIT)
-          expect(used).not.toBeNaN()
-        }
-        if (rates.every((rate) => rate >= 0)) expect(granted).toBeLessThanOrEqual(LIMIT)
-
-        // A call into debt is also an answer.
-        if (force) expect(await ratelimit.limit(key, { rate: 3, force })).toMatchObject({ success: true })
-        const isDebt = debtsEnd === 'by refills' && Math.abs(Number(row.tokens)) > LIMIT
+        const mayOwe =
+          debtsEnd === 'by refills' &&
+          (Math.abs(Number(row.tokens)) > LIMIT || steps.some(({ name }) => name === 'limit force'))
         clock.advance(2 * limiter.params.periodMs)
-        if (!isDebt && !force) expect((await ratelimit.getRemaining(key)).remaining).toBeGreaterThan(0)
+        if (!mayOwe) expect((await quota.getRemaining(key)).remaining).toBeGreaterThan(0)
         // A row ahead of the clock counts for a period at most, and a window fades in two.
         clock.advance(2 * limiter.params.periodMs)
-        const { remaining: whatNewKeysHave } = await ratelimit.getRemaining('new key')
-        const { remaining } = await ratelimit.getRemaining(key)
-        if (!isDebt) expect(remaining).toBeGreaterThanOrEqual(whatNewKeysHave)
+        const { remaining: whatNewKeysHave } = await quota.getRemaining('new key')
+        const { remaining } = await quota.getRemaining(key)
+        if (!mayOwe) expect(remaining).toBeGreaterThanOrEqual(whatNewKeysHave)
       }),
-      { numRuns: 30, ...(process.env['FC_SEED'] ? { seed: Number(process.env['FC_SEED']) } : {}) },
+      times(30),
     )
   })
+})
+
+test('a balance answers every call on a row of any content', async () => {
+  await fc.assert(
+    fc.asyncProperty(anyRow, anySteps, anyOptions, async (row, steps, { coalesce }) => {
+      const ground = await groundWith(row, Ratelimit.balance(), { coalesce })
+      const isWhole = row.count !== null && row.prevCount !== null && row.lastRefill !== null
+      const limit = Math.min(Math.max(Number(row.prevCount), 0), Number.MAX_SAFE_INTEGER)
+      await makeAll(steps, ground, isWhole ? limit : 0)
+    }),
+    times(60),
+  )
 })
 
 test.each([
@@ -161,45 +192,3 @@ test.each([
     expect(row).toEqual({ start: String(startMs) })
   },
 )
-
-test('any key, any rate and any option ends in an answer or in an error of the package', async () => {
-  const ratelimit = new Ratelimit({
-    db: database.db,
-    limiter: Ratelimit.slidingWindow(LIMIT, '1s'),
-    prefix: 'any call',
-  })
-  const bucket = Ratelimit.tokenBucket(1, '1s', LIMIT)
-  const options = fc.record(
-    {
-      rate: fc.oneof(fc.integer(), fc.double(), fc.anything()),
-      force: fc.oneof(fc.boolean(), fc.anything()),
-      limiter: fc.oneof(fc.constant(bucket), fc.constant(Ratelimit.unlimited()), fc.anything()),
-    },
-    { requiredKeys: [] },
-  )
-  const calls: ((key: never, given: never) => Promise<unknown>)[] = [
-    (key, given) => ratelimit.limit(key, given),
-    (key, given) => ratelimit.getRemaining(key, given),
-    (key, given) => ratelimit.resetUsedTokens(key, given),
-    (key, given) => ratelimit.blockUntilReady(key, 0, given),
-    async (key, given: { rate: never }) => {
-      const reserved = await ratelimit.reserve(key, given)
-      if (reserved.success) await reserved.commit(given.rate)
-    },
-    (key, given: object) => Ratelimit.limitAll([{ ratelimit, key, ...given }]),
-  ]
-  await fc.assert(
-    fc.asyncProperty(
-      fc.oneof(fc.string({ unit: 'binary' }), fc.string(), fc.anything()),
-      options,
-      fc.constantFrom(...calls),
-      async (key, given, call) => {
-        await call(key as never, given as never).catch((error: unknown) => {
-          if (!(error instanceof RatelimitError)) throw error
-          expect(error.code).toMatch(/^INVALID_|^ALREADY_SETTLED$/)
-        })
-      },
-    ),
-    { numRuns: 300, ...(process.env['FC_SEED'] ? { seed: Number(process.env['FC_SEED']) } : {}) },
-  )
-})
