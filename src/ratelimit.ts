@@ -342,8 +342,9 @@ export class Ratelimit {
     const { checkKeys, lookAll } = await import('./check/look-all.ts')
     checkKeys(keys)
     checkOptions(options)
-    const looks = await Promise.all(keys.map((key) => this.#call(key, { ...options, rate: 0 })))
-    return lookAll(this.#checker, looks, options.tx)
+    // Unlike `map`, it does not leave out the holes of a list.
+    const looks = Array.from(keys, async (key) => this.#call(key, { ...options, rate: 0 }))
+    return lookAll(this.#checker, await Promise.all(looks), options.tx)
   }
 
   /**
@@ -434,7 +435,7 @@ export class Ratelimit {
   /** @param rateOfEach Default: each request's own. */
   static async #callsOf(requests: readonly LimitRequest[], rateOfEach?: number): Promise<LimiterCall[]> {
     checkOption(Array.isArray(requests), 'The requests must be a list.')
-    const calls = requests.map(async (request: LimitRequest) => {
+    const calls = Array.from(requests, async (request: LimitRequest) => {
       checkOptions(request)
       const { ratelimit, key, limiter, force } = request
       const rate = rateOfEach ?? request.rate

@@ -1,6 +1,6 @@
-import { is } from 'drizzle-orm'
+import { getTableColumns, is } from 'drizzle-orm'
 import { PgTable } from 'drizzle-orm/pg-core'
-import type { RateLimitTables } from '../../schema/index.ts'
+import { type RateLimitTables, rateLimitDurable } from '../../schema/index.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Database } from './database.ts'
 import { lacksClient } from './session.ts'
@@ -17,7 +17,14 @@ export function checkDatabase(db: Database): void {
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkTablesGiven(tables: RateLimitTables): void {
-  if (!is(tables?.ephemeral, PgTable) || !is(tables?.durable, PgTable)) {
+  if (!isTable(tables?.ephemeral) || !isTable(tables?.durable)) {
     throw new RatelimitError('INVALID_OPTION', 'tables must come from rateLimitTables.')
   }
+}
+
+/** Whether it is a table that has the columns. */
+function isTable(table: unknown): boolean {
+  // Drizzle's `is` fails on an object without a prototype.
+  if (typeof table !== 'object' || table === null || Object.getPrototypeOf(table) === null) return false
+  return is(table, PgTable) && Object.keys(getTableColumns(rateLimitDurable)).every((name) => name in table)
 }

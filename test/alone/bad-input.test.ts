@@ -1,4 +1,4 @@
-import type { pgSchema } from 'drizzle-orm/pg-core'
+import { type pgSchema, pgTable, text as textColumn } from 'drizzle-orm/pg-core'
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { parseDuration } from '../../src/duration.ts'
@@ -34,6 +34,8 @@ async function errorWithoutSql(call: () => unknown): Promise<RatelimitError> {
 
 const SECRET = 'alice@example.com'
 const limiter = Ratelimit.fixedWindow(10, '1m')
+/** A table of the application. */
+const orgs = pgTable('orgs', { key: textColumn('key') })
 const ratelimit = new Ratelimit({ db, limiter, prefix: 'p' })
 const bucket = new Ratelimit({ db, limiter: Ratelimit.tokenBucket(1, '1s', 10), prefix: 'p' })
 
@@ -134,6 +136,17 @@ test('a Postgres schema that pgSchema has not made', async () => {
   expect((await errorWithoutSql(() => rateLimitTables({ schema }))).code).toBe('INVALID_OPTION')
 })
 
+test('lists with holes', async () => {
+  const hole = new Array(1)
+  expect((await errorWithoutSql(() => ratelimit.getRemainingAll(hole))).code).toBe('INVALID_KEY')
+  const calls = [
+    () => Ratelimit.limitAll(hole),
+    () => Ratelimit.reserveAll(hole),
+    () => Ratelimit.spend(hole, { rate: 1 }),
+  ]
+  for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+})
+
 test('limiters of two copies of this package', async () => {
   const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
   const calls = [
@@ -218,6 +231,12 @@ test.each<readonly [string, object]>([
   ['no limiter', { limiter: undefined }],
   ['a clock that is not a function', { clock: new Date() }],
   ['tables that are none', { tables: {} }],
+  ['tables that are others', { tables: { ephemeral: orgs, durable: orgs } }],
+  ['a table that is another', { tables: { ...rateLimitTables(), durable: orgs } }],
+  [
+    'tables without a prototype',
+    { tables: { ephemeral: Object.create(null), durable: Object.create(null) } },
+  ],
 ])('%s is refused', async (_, options) => {
   const config = untyped<RatelimitConfig>({ db, limiter, prefix: 'p', ...options })
   expect((await errorWithoutSql(() => new Ratelimit(config))).code).toBe('INVALID_OPTION')
