@@ -1,7 +1,14 @@
 import type { Tested } from './limits.ts'
 import type { Recorded } from './record.ts'
 
-/** The sums of a key's calls. */
+/** What a row says. */
+export interface Row {
+  readonly used: number
+  /** What was added to a balance. */
+  readonly credited: number
+}
+
+/** The sums of a key's calls, or of the credits that were added to it. */
 class Sums {
   granted = 0
   /** What unknown calls may have taken, and given back. */
@@ -25,8 +32,8 @@ export class Checker {
     this.#limits = limits
   }
 
-  add({ limit, key, outcome, rate, used, reset }: Recorded): void {
-    const sums = this.#sumsOf(limit, key)
+  add({ limit, key, isCredit, outcome, rate, used, reset }: Recorded): void {
+    const sums = this.#sumsOf(limit, key, isCredit)
     if (outcome === 'granted') {
       sums.granted += rate
       if (this.#limits[limit]?.kind === 'counted') return
@@ -40,15 +47,18 @@ export class Checker {
     }
   }
 
-  /** @param used What the rows of a limit say was used, by key. */
-  check(limit: number, used: ReadonlyMap<string, number>, elapsedMs: number): void {
+  /** @param rows The rows of a limit, by key. */
+  check(limit: number, rows: ReadonlyMap<string, Row>, elapsedMs: number): void {
     const tested = this.#limits[limit] as Tested
     for (let key = 0; key < tested.keys; key++) {
       const say = (problem: string) => this.problems.push(`${tested.prefix}, key ${key}: ${problem}`)
       const sums = this.#sumsOf(limit, key)
-      if (tested.kind === 'counted')
-        this.#checkCount(tested, sums, used.get(`key ${key}`) ?? 0, elapsedMs, say)
-      else this.#checkWindows(tested, sums, say)
+      const row = rows.get(`key ${key}`) ?? { used: 0, credited: 0 }
+      if (tested.kind === 'counted') {
+        this.#checkCount(tested, row, elapsedMs, say)
+        this.#compare(sums, 'used', row.used, say)
+        this.#compare(this.#sumsOf(limit, key, true), 'added', row.credited, say)
+      } else this.#checkWindows(tested, sums, say)
       const most = tested.most + (tested.refillPerMs ?? 0) * elapsedMs
       if (tested.kind === 'rate' && sums.granted > most) say(`granted ${sums.granted}, at most ${most}`)
     }
@@ -56,19 +66,26 @@ export class Checker {
 
   #checkCount(
     { most, refillPerMs = 0 }: Tested,
-    { granted, maybeTaken, maybeGivenBack }: Sums,
-    used: number,
+    { used, credited }: Row,
     elapsedMs: number,
     say: (problem: string) => void,
   ): void {
     const refilled = refillPerMs * elapsedMs
     if (refilled > 0.5) say(`the test took too long: ${refilled} came back`)
+    if (used > most + credited) say(`the row has ${used} used of ${most + credited}`)
+  }
+
+  #compare(
+    { granted, maybeTaken, maybeGivenBack }: Sums,
+    what: 'used' | 'added',
+    inRow: number,
+    say: (problem: string) => void,
+  ): void {
     const [least, atMost] = [granted - maybeGivenBack, granted + maybeTaken]
-    const units = Math.ceil(used - 1e-6)
+    const units = Math.ceil(inRow - 1e-6)
     if (units < least || units > atMost) {
-      say(`the row has ${used} used, the callers know of ${least} to ${atMost}`)
+      say(`the row has ${inRow} ${what}, the callers know of ${least} to ${atMost}`)
     }
-    if (used > most) say(`the row has ${used} used of ${most}`)
     this.unknown += maybeTaken + maybeGivenBack
     this.unknownTaken += units - granted + maybeGivenBack
   }
@@ -86,8 +103,8 @@ export class Checker {
     }
   }
 
-  #sumsOf(limit: number, key: number): Sums {
-    const name = `${limit} ${key}`
+  #sumsOf(limit: number, key: number, ofCredits = false): Sums {
+    const name = `${limit} ${key} ${ofCredits}`
     const sums = this.#keys.get(name) ?? new Sums()
     this.#keys.set(name, sums)
     return sums

@@ -11,9 +11,11 @@ import { emptyDatabase, migrate, type TestDatabase } from '../support/databases.
 import { type Fault, FaultyProxy } from '../support/proxy.ts'
 import { randomFrom } from '../support/random.ts'
 import { Checker } from './check.ts'
-import type { Done, Job } from './child.ts'
+import type { Done, Message } from './child.ts'
+import type { Job } from './kit.ts'
 import { limitsFrom } from './limits.ts'
 import { recordedIn } from './record.ts'
+import type { Handed } from './reservations.ts'
 
 const CALLS = Number(process.env['HISTORY_CALLS'] ?? 300_000)
 const SEED = Number(process.env['HISTORY_SEED'] ?? Date.now() % 1_000_000)
@@ -66,14 +68,21 @@ function start(job: Job): ChildProcess {
 }
 
 /** What a process tells when it is done. Those that die before tell nothing. */
-async function doneBy(child: ChildProcess): Promise<Done> {
+async function doneBy(child: ChildProcess, _: number, children: readonly ChildProcess[]): Promise<Done> {
   let done: Done | undefined
-  child.on('message', (message: Done) => {
-    done = message
+  child.on('message', (message: Message) => {
+    if ('done' in message) done = message.done
+    else handOver(message.handed, children)
   })
   await once(child, 'exit')
   if (!done) throw new Error('A process ended before its work was done.')
   return done
+}
+
+/** Gives a reservation to any process. One that has ended leaves it unsettled. */
+function handOver(reservation: Handed, children: readonly ChildProcess[]): void {
+  const receiver = children[Math.floor(random() * children.length)]
+  if (receiver?.connected) receiver.send(reservation, () => {})
 }
 
 test(`${CALLS} calls of ${PROCESSES} processes, ${CONNECTIONS} connections, seed ${SEED}`, async () => {
@@ -112,13 +121,16 @@ test(`${CALLS} calls of ${PROCESSES} processes, ${CONNECTIONS} connections, seed
   const checker = new Checker(limits)
   for (const { file } of jobs) for await (const recorded of recordedIn(file)) checker.add(recorded)
   const elapsedMs = Date.now() - started
-  for (const [limit, { prefix, used = '0', options }] of limits.entries()) {
+  for (const [limit, { prefix, used = '0', credited = '0', options }] of limits.entries()) {
     const table = options?.durable ? 'rate_limit_durable' : 'rate_limit_ephemeral'
     const rows = await database.rows(
-      `select key, (${used})::float8 as used from ${table} where prefix = $1`,
+      `select key, (${used})::float8 as used, (${credited})::float8 as credited from ${table} where prefix = $1`,
       [prefix],
     )
-    checker.check(limit, new Map(rows.map(({ key, used }) => [String(key), Number(used)])), elapsedMs)
+    const byKey = rows.map(
+      ({ key, used, credited }) => [String(key), { used: Number(used), credited: Number(credited) }] as const,
+    )
+    checker.check(limit, new Map(byKey), elapsedMs)
   }
   const sum = (of: (each: Done) => number) => done.reduce((total, each) => total + of(each), 0)
   const { windows, unknown, unknownTaken, problems } = checker
@@ -126,6 +138,7 @@ test(`${CALLS} calls of ${PROCESSES} processes, ${CONNECTIONS} connections, seed
   console.log(
     [
       `seed ${SEED}: ${sum(({ calls }) => calls)} calls in ${Math.round(elapsedMs / 1000)} s`,
+      `actions: ${JSON.stringify(added(done.map(({ actions }) => actions)))}`,
       `answers: ${JSON.stringify(added(done.map(({ counts }) => counts)))}`,
       `errors: ${JSON.stringify(errors)}`,
       `requests through the proxy: ${JSON.stringify(did.faults)}`,

@@ -15,17 +15,21 @@ export interface Tested {
   readonly prefix: string
   readonly kind: Kind
   readonly limiter: Limiter
-  /** The most that a key can have used at a time, under any plan. */
+  /** The most that a key can have used at a time, under any plan, besides credits. */
   readonly most: number
   readonly keys: number
   /** Another limit for the same rows: a customer's plan. */
   readonly plan?: Limiter
   /** In SQL, what a row says was used. */
   readonly used?: string
+  /** In SQL, what a row of a balance says was added to it. */
+  readonly credited?: string
   /** How much comes back in a millisecond, at most. */
   readonly refillPerMs?: number
   /** Whether the keys are given their whole limit again now and then. */
   readonly isReset?: boolean
+  /** Whether `closePeriods` may hand out its windows. */
+  readonly hasPeriods?: boolean
   /** Options of the limiter. */
   readonly options?: {
     readonly inMemoryBlock?: true
@@ -76,9 +80,11 @@ export function limitsFrom(started: number): readonly Tested[] {
       (intervalMs) => tokenBucket(LARGE, intervalMs, 2 * LARGE, { initialTokens: LARGE }),
       LARGE,
     ),
+    balanceOf('balance', undefined),
+    balanceOf('durable balance', DURABLE),
     { ...inWindows('reset', fixedWindow(300, YEAR), 300, IN_MEMORY), isReset: true },
-    inWindows('short', fixedWindow(20, 150), 20),
-    inWindows('short and durable', fixedWindow(20, 400), 20, DURABLE),
+    { ...inWindows('short', fixedWindow(20, 150), 20), hasPeriods: true },
+    { ...inWindows('short and durable', fixedWindow(20, 400), 20, DURABLE), hasPeriods: true },
     { ...inWindows('short and sliding', slidingWindow(20, 250), 20), kind: 'rate', refillPerMs: 20 / 250 },
     refilled('refilled', tokenBucket(5, 50, 20), 5 / 50),
     refilled('refilled, gcra', gcra(20, 200), 20 / 200),
@@ -104,6 +110,14 @@ function countedBucket(prefix: string, limiter: (intervalMs: number) => Limiter,
   return {
     ...{ prefix, kind: 'counted', limiter: limiter(CENTURY / 2), keys: 5, used: `${tokens} - tokens` },
     ...{ plan: limiter(CENTURY / 3), most: tokens },
+  }
+}
+
+function balanceOf(prefix: string, options: Tested['options']): Tested {
+  return {
+    ...{ prefix, kind: 'counted', limiter: Ratelimit.balance(), keys: 5, most: 0 },
+    ...{ used: 'count', credited: 'prev_count' },
+    ...(options ? { options } : {}),
   }
 }
 

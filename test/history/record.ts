@@ -5,13 +5,19 @@ import { type LimitResult, RatelimitError } from '../../src/index.ts'
 /** What a caller was told: `failed` says that nothing was charged, `unknown` that something may have been. */
 export type Outcome = 'granted' | 'denied' | 'unknown' | 'failed'
 
-/** One call. A rate below 0 gives back. */
-export interface Recorded {
+/** What a call has taken, or has tried to take. A rate below 0 gives back. */
+interface Charge {
   /** The place of the limit in the list. */
   readonly limit: number
   readonly key: number
-  readonly outcome: Outcome
   readonly rate: number
+  /** Whether it has added credits to a balance, and has taken none. */
+  readonly isCredit?: boolean
+}
+
+/** One call. */
+export interface Recorded extends Charge {
+  readonly outcome: Outcome
   /** Of an answer: how much of the limit is used after the call, and its `reset`. */
   readonly used: number
   readonly reset: number
@@ -27,17 +33,17 @@ export class Recorder {
     this.#file = createWriteStream(path)
   }
 
-  answer(limit: number, key: number, rate: number, answer: LimitResult): void {
+  answer(charge: Charge, answer: Pick<LimitResult, 'success' | 'limit' | 'remaining' | 'reset'>): void {
     const used = answer.limit - answer.remaining
-    this.#add({ limit, key, rate, used, outcome: answer.success ? 'granted' : 'denied', reset: answer.reset })
+    this.#add({ ...charge, used, outcome: answer.success ? 'granted' : 'denied', reset: answer.reset })
   }
 
   /** Any error but `OUTCOME_UNKNOWN` promises that nothing was charged. */
-  error(limit: number, key: number, rate: number, error: unknown): void {
+  error(charge: Charge, error: unknown): void {
     this.note(error)
     const isKnown = error instanceof RatelimitError && error.code !== 'OUTCOME_UNKNOWN'
-    if (isKnown) this.#add({ limit, key, rate, outcome: 'failed', used: 0, reset: 0 })
-    else this.unknown(limit, key, rate)
+    if (isKnown) this.#add({ ...charge, outcome: 'failed', used: 0, reset: 0 })
+    else this.unknown(charge)
   }
 
   /** Counts an error. */
@@ -46,17 +52,17 @@ export class Recorder {
     this.errors[name] = (this.errors[name] ?? 0) + 1
   }
 
-  unknown(limit: number, key: number, rate: number): void {
-    this.#add({ limit, key, rate, outcome: 'unknown', used: 0, reset: 0 })
+  unknown(charge: Charge): void {
+    this.#add({ ...charge, outcome: 'unknown', used: 0, reset: 0 })
   }
 
   close(): Promise<void> {
     return new Promise((resolve) => this.#file.end(resolve))
   }
 
-  #add({ limit, key, outcome, rate, used, reset }: Recorded): void {
+  #add({ limit, key, isCredit = false, outcome, rate, used, reset }: Recorded): void {
     this.counts[outcome]++
-    this.#file.write(`${limit} ${key} ${outcome} ${rate} ${used} ${reset}\n`)
+    this.#file.write(`${limit} ${key} ${isCredit} ${outcome} ${rate} ${used} ${reset}\n`)
   }
 }
 
@@ -64,9 +70,14 @@ export class Recorder {
 export async function* recordedIn(path: string): AsyncGenerator<Recorded> {
   const file = await open(path)
   for await (const line of file.readLines()) {
-    const [limit, key, outcome, rate, used, reset] = line.split(' ')
+    const [limit, key, isCredit, outcome, rate, used, reset] = line.split(' ')
     yield {
-      ...{ limit: Number(limit), key: Number(key), outcome: outcome as Outcome },
+      ...{
+        limit: Number(limit),
+        key: Number(key),
+        isCredit: isCredit === 'true',
+        outcome: outcome as Outcome,
+      },
       ...{ rate: Number(rate), used: Number(used), reset: Number(reset) },
     }
   }

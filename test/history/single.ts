@@ -1,0 +1,63 @@
+import {
+  ALL,
+  below,
+  COUNTED,
+  callAt,
+  inPart,
+  keyOf,
+  placesOf,
+  random,
+  ratelimitOf,
+  record,
+  tested,
+} from './kit.ts'
+
+// Calls of one key.
+
+/** Calls of one limiter at once, which share statements: most are equal but for the key. */
+export async function burst(): Promise<void> {
+  const chosen = callAt(ALL)
+  const first = random() < 0.2 ? inPart(chosen) : chosen
+  await Promise.all(
+    Array.from({ length: 1 + below(100) }, () => {
+      const other = callAt([first.limit])
+      const call = random() < 0.95 ? { ...first, key: other.key } : other
+      return record(call, ratelimitOf(call).limit(keyOf(call), call))
+    }),
+  )
+}
+
+export async function refund(): Promise<void> {
+  const chosen = callAt(COUNTED)
+  const call = random() < 0.2 ? inPart(chosen) : chosen
+  // Only a large limit is never exceeded by force.
+  const force = call.atLeast === undefined && tested(call.limit).most > 1000 && random() < 0.3
+  const taken = await record(call, ratelimitOf(call).limit(keyOf(call), { ...call, force }))
+  if (taken === 0) return
+  const back = { ...call, rate: -taken, atLeast: undefined }
+  await record(back, ratelimitOf(call).limit(keyOf(call), back))
+}
+
+/**
+ * Not on windows that end, whose units are told apart: a check that was granted too late for its caller takes
+ * one, and gives it back.
+ */
+const WAITING = placesOf('counted', 'rate')
+
+/** Some of these waits end while their check is under way. */
+export async function block(): Promise<void> {
+  const call = callAt(WAITING)
+  await record(call, ratelimitOf(call).blockUntilReady(keyOf(call), 1 + below(100), call))
+}
+
+const BALANCES = ALL.filter((limit) => tested(limit).credited !== undefined)
+
+/** Adds credits to a balance. */
+export async function grant(): Promise<void> {
+  const call = { ...callAt(BALANCES), rate: 1 + below(100), isCredit: true }
+  const granting = ratelimitOf(call).grant(keyOf(call), call.rate)
+  await record(
+    call,
+    granting.then((usage) => ({ ...usage, success: true })),
+  )
+}
