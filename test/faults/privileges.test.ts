@@ -1,7 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { checkTables, closePeriods, Ratelimit, rateLimitTables, usage } from '../../src/index.ts'
+import {
+  checkTables,
+  closePeriods,
+  Ratelimit,
+  rateLimitTables,
+  type SpendRequest,
+  usage,
+} from '../../src/index.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import {
   endPools,
@@ -49,6 +56,11 @@ function creditsOf({ db }: Pool): Ratelimit {
   return new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', cleanupProbability: 0 })
 }
 
+/** A key that has a row, and one that has none. */
+function requestsOf(ratelimit: Ratelimit): SpendRequest[] {
+  return ['known', randomUUID()].map((key) => ({ ratelimit, key }))
+}
+
 /** What each method needs of the tables: the list in docs/guarantees.md. */
 const methods: Record<
   string,
@@ -69,6 +81,13 @@ const methods: Record<
       if (reserved.success) await reserved.commit(2)
     },
   ],
+  'release of a reservation': [
+    ['select', 'insert', 'update'],
+    async (ratelimit) => {
+      const reserved = await ratelimit.reserve(randomUUID(), { rate: 5 })
+      if (reserved.success) await reserved.release()
+    },
+  ],
   settle: [
     ['select', 'insert', 'update'],
     async (ratelimit) => {
@@ -85,25 +104,43 @@ const methods: Record<
     ['select', 'insert', 'update'],
     (ratelimit, { db }) => db.transaction((tx) => ratelimit.limit(randomUUID(), { tx })),
   ],
-  limitAll: [
-    ['select', 'insert', 'update'],
-    (ratelimit) => Ratelimit.limitAll(['known', randomUUID()].map((key) => ({ ratelimit, key }))),
-  ],
+  limitAll: [['select', 'insert', 'update'], (ratelimit) => Ratelimit.limitAll(requestsOf(ratelimit))],
   'limitAll that denies a new key': [
     ['select', 'insert', 'update', 'delete'],
     (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
+  ],
+  'reserveAll, and commit of what it reserved': [
+    ['select', 'insert', 'update'],
+    async (ratelimit) => {
+      const reserved = await Ratelimit.reserveAll(requestsOf(ratelimit))
+      if (reserved.success) await reserved.commit([0, 1])
+    },
+  ],
+  'release of what reserveAll reserved': [
+    ['select', 'insert', 'update'],
+    async (ratelimit) => {
+      const reserved = await Ratelimit.reserveAll(requestsOf(ratelimit))
+      if (reserved.success) await reserved.release()
+    },
   ],
   'reserveAll that denies a new key': [
     ['select', 'insert', 'update', 'delete'],
     (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
   ],
+  'spend, and its release': [
+    ['select', 'insert', 'update'],
+    async (ratelimit) => {
+      const keys = [randomUUID(), randomUUID()]
+      const spent = await Ratelimit.spend(
+        keys.map((key) => ({ ratelimit, key })),
+        { rate: 150 },
+      )
+      await spent.release()
+    },
+  ],
   'spend that takes nothing from a new key': [
     ['select', 'insert', 'update', 'delete'],
-    (ratelimit) =>
-      Ratelimit.spend(
-        ['known', randomUUID()].map((key) => ({ ratelimit, key })),
-        { rate: 1 },
-      ),
+    (ratelimit) => Ratelimit.spend(requestsOf(ratelimit), { rate: 1 }),
   ],
   closePeriods: [
     ['select', 'update', 'delete'],
@@ -114,6 +151,7 @@ const methods: Record<
     },
   ],
   getRemaining: [['select'], (ratelimit) => ratelimit.getRemaining('known')],
+  getRemainingAll: [['select'], (ratelimit) => ratelimit.getRemainingAll(['known', randomUUID()])],
   usage: [['select'], (_, { db }) => usage(db, { prefix: 'privileges', limiter, top: 3 })],
   resetUsedTokens: [['select', 'delete'], (ratelimit) => ratelimit.resetUsedTokens(randomUUID())],
   'resetUsedTokens of a bucket that starts with less': [
