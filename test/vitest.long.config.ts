@@ -1,5 +1,6 @@
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
 import Retried from './support/retried.ts'
+import Summary from './support/summary.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
 // `npm run test:history`, `npm run test:edge` in workerd, and `npm run test:package`, which builds the package,
@@ -21,6 +22,7 @@ function project(
       provide: { driver: 'node-postgres' },
       env: { DRIZZLE: drizzle },
       globalSetup: 'test/support/global-setup.ts',
+      setupFiles: folder === 'faults' ? 'test/faults/setup.ts' : [],
       testTimeout: 120_000,
       hookTimeout: 120_000,
     },
@@ -55,7 +57,7 @@ const tools: TestProjectConfiguration = {
 const config: ViteUserConfig = defineConfig({
   root,
   test: {
-    reporters: ['default', new Retried()],
+    reporters: ['default', new Retried(), new Summary()],
     projects: [
       project('faults'),
       project('faults', '1.0'),

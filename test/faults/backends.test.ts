@@ -3,6 +3,7 @@ import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import {
   count,
+  endBackends,
   endPools,
   expectExact,
   expectQuiet,
@@ -27,12 +28,12 @@ async function open(max = 4): Promise<Pool> {
   return openPool(url.href, { max })
 }
 
-const VICTIMS = `from pg_stat_activity where application_name = 'victim' and datname = current_database()`
+const VICTIMS = `pg_stat_activity where application_name = 'victim' and datname = current_database()`
 
 /** Ends one connection that waits for a lock, as soon as one does. */
 async function killWaiting(): Promise<void> {
-  const kill = `select pg_terminate_backend(pid) ${VICTIMS} and wait_event_type = 'Lock' limit 1`
-  await expect.poll(async () => (await database.rows(kill)).length).toBe(1)
+  const waiting = `${VICTIMS} and wait_event_type = 'Lock' limit 1`
+  await expect.poll(() => endBackends(database, waiting)).toBe(1)
 }
 
 /** A transaction that holds a key's row until it is told to let go. */
@@ -54,7 +55,7 @@ test('backends are ended in a burst: granted <= used <= granted + unknown, for e
   const uncaught = await uncaughtBy(async () => {
     for (let round = 0; round < 30; round++) {
       const calls = [...outcomes].map(async ([key, told]) => told.push(await outcomeOf(ratelimit.limit(key))))
-      kills += (await database.rows(`select pg_terminate_backend(pid) ${VICTIMS} limit 1`)).length
+      kills += await endBackends(database, `${VICTIMS} limit 1`)
       await Promise.all(calls)
     }
   })
@@ -104,7 +105,7 @@ test('an idle connection is ended: the next call takes another, and charges once
   const ratelimit = limiterOn(opened, 'idle')
   await ratelimit.limit(SECRET)
   const uncaught = await uncaughtBy(async () => {
-    await database.rows(`select pg_terminate_backend(pid) ${VICTIMS}`)
+    await endBackends(database, VICTIMS)
     await expect.poll(() => opened.pool.totalCount).toBe(0)
   })
   expect(uncaught).toEqual([])
@@ -119,7 +120,7 @@ test('more callers than the limit, while backends are ended: never over it', asy
   // What is unknown may not have been charged.
   for (let round = 0; round < 20 || count(outcomes, 'denied') === 0; round++) {
     const calls = Array.from({ length: 10 }, () => outcomeOf(ratelimit.limit(SECRET)))
-    await database.rows(`select pg_terminate_backend(pid) ${VICTIMS} limit 1`)
+    await endBackends(database, `${VICTIMS} limit 1`)
     outcomes.push(...(await Promise.all(calls)))
   }
   expectExact(outcomes, await usedOf(database, 'limit', SECRET))

@@ -3,6 +3,7 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { Cluster } from '../support/cluster.ts'
+import { tell } from '../support/happened.ts'
 import {
   count,
   endPools,
@@ -83,6 +84,7 @@ const events: Record<string, () => Promise<unknown>> = {
       `select pid from pg_stat_activity where backend_type = 'checkpointer'`,
     )
     process.kill(rows[0].pid, 'SIGKILL')
+    tell('servers', 'with one process killed')
     await ended
   },
   'an immediate shutdown': async () => {

@@ -10,6 +10,7 @@ import {
   type RatelimitErrorCode,
 } from '../../src/index.ts'
 import type { TestDatabase } from '../support/databases.ts'
+import { tell } from '../support/happened.ts'
 
 /** No message may tell this. */
 export const SECRET = 'alice@example.com'
@@ -40,6 +41,18 @@ export async function urlOf(database: TestDatabase): Promise<string> {
   const url = new URL(inject('serverUrl'))
   url.pathname = `/${row?.['name']}`
   return url.href
+}
+
+/**
+ * Ends backends.
+ *
+ * @param which What follows `from` in a query for their `pid`.
+ * @returns How many there were.
+ */
+export async function endBackends(database: TestDatabase, which: string): Promise<number> {
+  const { length } = await database.rows(`select pg_terminate_backend(pid) from ${which}`)
+  tell('backends', 'ended', length)
+  return length
 }
 
 /** How much of a key is used, by its row. */
@@ -120,6 +133,7 @@ export async function expectQuiet({ pool }: Pool): Promise<void> {
   await expect
     .poll(() => [pool.totalCount - pool.idleCount, pool.waitingCount], { timeout: 3000 })
     .toEqual([0, 0])
+  tell('pools', 'that have lost no connection')
 }
 
 /** Errors that would have ended the process while `work` was done. */

@@ -6,6 +6,7 @@ import { useDatabase } from '../support/databases.ts'
 import { FaultyProxy } from '../support/proxy.ts'
 import {
   count,
+  endBackends,
   expectExact,
   limit,
   limitAll,
@@ -22,7 +23,7 @@ import {
 // The same network for another driver, which reconnects by itself and has no pool to look into.
 
 const database = useDatabase()
-const OWN = `from pg_stat_activity where application_name = 'postgres.js' and datname = current_database()`
+const OWN = `pg_stat_activity where application_name = 'postgres.js' and datname = current_database()`
 const clients: postgres.Sql[] = []
 let proxy: FaultyProxy
 let url: string
@@ -94,7 +95,7 @@ test('backends are ended: granted <= used <= granted + unknown, and by itself it
   const uncaught = await uncaughtBy(async () => {
     for (let round = 0; round < 8; round++) {
       const calls = Array.from({ length: 8 }, () => outcomeOf(limit(ratelimit)))
-      await database.rows(`select pg_terminate_backend(pid) ${OWN} limit 1`)
+      await endBackends(database, `${OWN} limit 1`)
       outcomes.push(...(await Promise.all(calls)))
     }
   })
@@ -111,8 +112,7 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
   await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'all' for update`)
   const uncaught = await uncaughtBy(async () => {
     const call = outcomeOf(limitAll(ratelimit))
-    const kill = `select pg_terminate_backend(pid) ${OWN} and wait_event_type = 'Lock'`
-    await expect.poll(async () => (await database.rows(kill)).length).toBe(1)
+    await expect.poll(() => endBackends(database, `${OWN} and wait_event_type = 'Lock'`)).toBe(1)
     expect(await call).toBe('UNREACHABLE')
   })
   await holder.query('rollback')

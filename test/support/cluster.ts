@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { tell } from './happened.ts'
 
 const run = promisify(execFile)
 const modules = fileURLToPath(new URL('../../node_modules', import.meta.url))
@@ -59,19 +60,21 @@ export class Cluster {
         () => undefined,
         (error: unknown) => error,
       )
-      if (failure === undefined) return
+      if (failure === undefined) return tell('servers', 'started')
       if (tries === 20) throw failure
     }
   }
 
   async stop(mode: 'fast' | 'immediate' = 'fast'): Promise<void> {
     await this.#native('pg_ctl', '-D', this.#data, '-m', mode, '-w', 'stop')
+    tell('servers', `stopped (${mode})`)
   }
 
   /** kill -9 of the server itself. Its processes for connections end when they notice. */
   async kill(): Promise<void> {
     const [pid] = (await readFile(join(this.#data, 'postmaster.pid'), 'utf8')).split('\n')
     process.kill(Number(pid), 'SIGKILL')
+    tell('servers', 'killed')
   }
 
   /** A copy that follows this server and refuses to write. This server is stopped meanwhile. */
@@ -92,6 +95,7 @@ export class Cluster {
 
   async promote(): Promise<void> {
     await this.#native('pg_ctl', '-D', this.#data, '-w', 'promote')
+    tell('servers', 'promoted')
   }
 
   async remove(): Promise<void> {

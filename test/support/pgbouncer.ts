@@ -6,6 +6,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { freePort, unprivileged } from './cluster.ts'
+import { tell } from './happened.ts'
 
 const PROGRAM = ['/usr/sbin/pgbouncer', '/usr/bin/pgbouncer', '/usr/local/bin/pgbouncer'].find(existsSync)
 
@@ -50,6 +51,7 @@ export class PgBouncer {
     while (!(await answers(port))) {
       if (child.exitCode !== null) throw new Error(`PgBouncer ended with ${child.exitCode}.`)
     }
+    tell('poolers', 'started')
     return bouncer
   }
 

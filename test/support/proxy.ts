@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, createServer, type Server, type Socket } from 'node:net'
+import { tell } from './happened.ts'
 
 /**
  * What happens to a request: to what a client sends in one piece.
@@ -62,11 +63,13 @@ export class FaultyProxy {
 
   /** Breaks all connections, on both sides. */
   cutAll(): void {
+    tell('connections', 'broken', this.#connections.size)
     for (const connection of this.#connections) connection.cut()
   }
 
   /** The server's side of all connections is gone, and nobody tells the clients. */
   halfOpenAll(): void {
+    tell('connections', 'half open', this.#connections.size)
     for (const connection of this.#connections) connection.loseServer()
   }
 
@@ -77,15 +80,22 @@ export class FaultyProxy {
   #listening(): Server {
     return createServer({ noDelay: true }, (near) => {
       if (this.#welcome !== 'accept') {
+        tell('connections', 'reset while they were made')
         near.on('error', () => {})
         near.resetAndDestroy()
         return
       }
       const far = connect({ ...this.#target, noDelay: true })
-      const connection = new Connection(near, far, (request) => this.fault(request))
+      const connection = new Connection(near, far, (request) => this.#faultOf(request))
       this.#connections.add(connection)
       near.once('close', () => this.#connections.delete(connection))
     })
+  }
+
+  #faultOf(request: Buffer): Fault {
+    const fault = this.fault(request)
+    if (fault !== 'pass') tell('requests', typeof fault === 'number' ? 'late' : fault)
+    return fault
   }
 
   async #listen(): Promise<void> {

@@ -1,0 +1,17 @@
+import { channel } from 'node:diagnostics_channel'
+import { afterAll } from 'vitest'
+import type { DecisionMessage, ErrorMessage } from '../../src/index.ts'
+import { happened, tell } from '../support/happened.ts'
+
+// Counts what every check of a test file was told, and hands that to the reporter, with what else was counted.
+
+channel('drizzle-ratelimit:decision').subscribe((message) => {
+  tell('checks', (message as DecisionMessage).success ? 'allowed' : 'denied')
+})
+channel('drizzle-ratelimit:error').subscribe((message) => {
+  tell('checks', (message as ErrorMessage).error.code)
+})
+// biome-ignore lint/correctness/noEmptyPattern: Vitest wants a pattern of fixtures here.
+afterAll(({}, file) => {
+  file.meta.happened = happened
+})
