@@ -1,5 +1,12 @@
 import { expect, test } from 'vitest'
-import { type Database, Ratelimit, RatelimitError } from '../../src/index.ts'
+import {
+  checkTables,
+  closePeriods,
+  type Database,
+  Ratelimit,
+  RatelimitError,
+  usage,
+} from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
@@ -27,7 +34,11 @@ async function reservedText(): Promise<string> {
   )
 }
 
-/** Every call that takes a key or a number. */
+function balanceOn(db: Database): Ratelimit {
+  return new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: SECRET, cleanupProbability: 0 })
+}
+
+/** Every call that asks the database. */
 const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) => Promise<unknown>])[] = [
   ['limit', (ratelimit) => ratelimit.limit(SECRET, { rate: 4242 })],
   [
@@ -39,6 +50,8 @@ const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) =>
   ['reserve', (ratelimit) => ratelimit.reserve(SECRET, { rate: 4242 })],
   ['settle', async (ratelimit) => ratelimit.settle(await reservedText(), 4242)],
   ['getRemaining', (ratelimit) => ratelimit.getRemaining(SECRET)],
+  ['getRemainingAll', (ratelimit) => ratelimit.getRemainingAll([SECRET, `${SECRET} 2`])],
+  ['grant', (_, db) => balanceOn(db).grant(SECRET, 4242)],
   ['blockUntilReady', (ratelimit) => ratelimit.blockUntilReady(SECRET, 4242)],
   ['resetUsedTokens', (ratelimit) => ratelimit.resetUsedTokens(SECRET)],
   ['cleanup', (ratelimit) => ratelimit.cleanup()],
@@ -48,6 +61,14 @@ const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) =>
     (ratelimit, db) =>
       Ratelimit.limitAll([{ ratelimit, key: SECRET }], { tx: { ...db, rollback: undefined } }),
   ],
+  ['reserveAll', (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: SECRET, rate: 4242 }])],
+  ['spend', (ratelimit) => Ratelimit.spend([{ ratelimit, key: SECRET }], { rate: 4242 })],
+  ['usage', (_, db) => usage(db, { prefix: SECRET, limiter, top: 4242 })],
+  [
+    'closePeriods',
+    (_, db) => closePeriods({ ...db, rollback: undefined }, { prefix: SECRET, limiter, limit: 4242 }),
+  ],
+  ['checkTables', (_, db) => checkTables(db)],
 ]
 
 const codes = [
@@ -78,7 +99,10 @@ test.each(calls)('%s: no error of the database tells a key, a number or the conn
   for (const code of codes) {
     const { db } = watch(database.db, () => Promise.reject(fromDriver(code)))
     const ratelimit = new Ratelimit({ db, limiter, ...reservations })
-    expectNoSecret(await call(ratelimit, db).catch((error: unknown) => error))
+    const error = await call(ratelimit, db).catch((reason: unknown) => reason)
+    expectNoSecret(error)
+    // It was not refused before it reached the database.
+    expect((error as RatelimitError).code).not.toMatch(/^INVALID/)
   }
 })
 
