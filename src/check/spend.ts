@@ -59,7 +59,9 @@ async function spendFrom(
   tx: Database | undefined,
 ): Promise<Spent> {
   // Untyped callers may leave it out, or give what is no number.
-  if (!Number.isFinite(rate) || rate <= 0) throw new RatelimitError('INVALID_RATE', 'What is spent is a rate above 0.')
+  if (!Number.isFinite(rate) || rate <= 0) {
+    throw new RatelimitError('INVALID_RATE', 'What is spent is a rate above 0.')
+  }
   const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
   checkOption(isEnforced, 'spend needs limits that are enforced, not a dryRun.')
   const { checkers, home, joined } = together(calls, tx)

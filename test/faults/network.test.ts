@@ -151,7 +151,7 @@ test('a connection that breaks while it is made: UNREACHABLE', async () => {
 test('statements that never end, on a driver that never gives up: the limiter goes on without them', async () => {
   const opened = openPool(url, { max: 10 })
   const common = { db: opened.db, limiter, prefix: 'for ever', cleanupProbability: 0 }
-  const ratelimit = new Ratelimit({ ...common, timeout: 100, connections: 1 })
+  const ratelimit = new Ratelimit({ ...common, timeout: 500, connections: 1 })
   await ratelimit.limit(SECRET)
   once('stall after')
   expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('OUTCOME_UNKNOWN')

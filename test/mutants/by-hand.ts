@@ -445,7 +445,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
   'check/spend.ts': [
     ['if (shares) await releasing', 'await releasing'],
     ['granted: 1, isNew: false }', 'granted: 1 }'],
-    ['rate <= 0) throw', 'rate < 0) throw'],
+    ['rate <= 0) {', 'rate < 0) {'],
     ['checkOption(isEnforced,', 'checkOption(true,'],
     ['rows.length === charges.length', 'true'],
     ['shares ? 0 : msUntilEnough', 'msUntilEnough'],
