@@ -175,6 +175,32 @@ describe('limitAll and resets', () => {
     }
   })
 
+  test('limitAll that begins anew after a deadlock has charged nothing until it takes again', async () => {
+    let hasLost = false
+    let open: (() => void) | undefined
+    const { db } = watch(database.db, (text) => {
+      if (text.includes('for update') && !hasLost) {
+        hasLost = true
+        throw Object.assign(new Error('deadlock'), { code: '40P01' })
+      }
+      if (!hasLost || !text.includes('insert into')) return undefined
+      return new Promise<void>((resolve) => {
+        open = resolve
+      })
+    })
+    const ratelimit = new Ratelimit({ db, limiter, prefix: `lost ${++prefix}`, timeout: 100 })
+    const ends = Ratelimit.limitAll([{ ratelimit, key: 'key' }]).catch((error: unknown) => error)
+    while (!open) {
+      await turns(1)
+      // It waits a moment before it begins again.
+      if (hasLost) vi.advanceTimersByTime(1)
+    }
+    vi.advanceTimersByTime(100)
+    expect(await ends).toMatchObject({ code: 'TIMEOUT' })
+    open()
+    await turns(50)
+  })
+
   test('limitAll whose time was over before its transaction began locks nothing', async () => {
     let begin = () => {}
     const begins = new Promise<void>((resolve) => {
