@@ -8,8 +8,13 @@ import type { Mutant } from './mutants.ts'
 import { nameOf, type Test } from './test.ts'
 import { treeHash } from './tree.ts'
 
-/** The lines of a test's run that were not executed, by the files of src/ that it loaded. */
-type Lines = Readonly<Record<string, readonly number[]>>
+/** What a test has executed. */
+interface Executed {
+  /** How many statements. */
+  readonly statements: number
+  /** The lines that were not executed, by the files of src/ that it loaded. */
+  readonly missed: Readonly<Record<string, readonly number[]>>
+}
 
 /** A statement in the report of Vitest. */
 interface Report {
@@ -23,40 +28,45 @@ const FILE = 'mutants-coverage.json'
 
 /** Which lines of the source each test executes. A test cannot kill a mutant whose line it does not execute. */
 export class Coverage {
-  readonly #missed: ReadonlyMap<string, Lines>
+  readonly #executed: ReadonlyMap<string, Executed>
 
-  private constructor(missed: ReadonlyMap<string, Lines>) {
-    this.#missed = missed
+  private constructor(executed: ReadonlyMap<string, Executed>) {
+    this.#executed = executed
   }
 
   /** Runs each of the tests by itself, so many at a time, unless a file has what they executed. */
   static async of(tests: readonly Test[], serverUrl: string, workers: number): Promise<Coverage> {
     const tree = treeHash()
     const known = existsSync(FILE) ? JSON.parse(readFileSync(FILE, 'utf8')) : {}
-    if (known.tree === tree) return new Coverage(new Map(Object.entries(known.missed)))
-    const missed = new Map<string, Lines>()
+    if (known.tree === tree) return new Coverage(new Map(Object.entries(known.executed)))
+    const executed = new Map<string, Executed>()
     const queue = tests.values()
     const work = async () => {
-      for (const test of queue) missed.set(nameOf(test), await missedBy(test, serverUrl))
+      for (const test of queue) executed.set(nameOf(test), await executedBy(test, serverUrl))
     }
     await Promise.all(Array.from({ length: workers }, work))
-    writeFileSync(FILE, JSON.stringify({ tree, missed: Object.fromEntries(missed) }))
-    return new Coverage(missed)
+    writeFileSync(FILE, JSON.stringify({ tree, executed: Object.fromEntries(executed) }))
+    return new Coverage(executed)
   }
 
   covers(test: Test, { file, line, lastLine }: Mutant): boolean {
-    const lines = this.#missed.get(nameOf(test))
-    if (!lines) return true
-    const missed = lines[file]
+    const executed = this.#executed.get(nameOf(test))
+    if (!executed) return true
+    const missed = executed.missed[file]
     // A file that is not in the report was not loaded.
     if (!missed) return false
     return Array.from({ length: lastLine - line + 1 }, (_, i) => line + i).some(
       (each) => !missed.includes(each),
     )
   }
+
+  /** How few statements a test executes: the fewer they are, the more it is about each of them. */
+  focus(test: Test): number {
+    return 1 / (this.#executed.get(nameOf(test))?.statements ?? 1)
+  }
 }
 
-async function missedBy({ project, path }: Test, serverUrl: string): Promise<Lines> {
+async function executedBy({ project, path }: Test, serverUrl: string): Promise<Executed> {
   const folder = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-coverage-'))
   try {
     const options = ['enabled', 'reporter=json', `reportsDirectory=${folder}`, 'reportOnFailure']
@@ -70,12 +80,16 @@ async function missedBy({ project, path }: Test, serverUrl: string): Promise<Lin
       { env: { ...process.env, FC_SEED: '1', DATABASE_URL: serverUrl }, maxBuffer: 2 ** 26 },
     ).catch(() => console.error(`${path} fails without a mutant.`))
     const report: Report = JSON.parse(await readFile(join(folder, 'coverage-final.json'), 'utf8'))
-    return Object.fromEntries(
-      Object.entries(report).map(([file, { statementMap, s }]) => [
-        relative('src', file),
-        missedLines(Object.entries(statementMap).map(([id, at]) => ({ ...at, count: s[id] ?? 0 }))),
-      ]),
-    )
+    const files = Object.entries(report).flatMap(([path, { statementMap, s }]) => {
+      const file = relative('src', path)
+      const statements = Object.entries(statementMap).map(([id, at]) => ({ ...at, count: s[id] ?? 0 }))
+      return file.startsWith('..') ? [] : [[file, statements] as const]
+    })
+    const all = files.flatMap(([, statements]) => statements)
+    return {
+      statements: all.filter(({ count }) => count > 0).length,
+      missed: Object.fromEntries(files.map(([file, statements]) => [file, missedLines(statements)])),
+    }
   } finally {
     await rm(folder, { recursive: true, force: true })
   }

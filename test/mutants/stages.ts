@@ -36,7 +36,8 @@ export function testsOnServer(): readonly Test[] {
 
 /**
  * The tests that a mutant must get past: those that execute its line. The order is learned: tests that have
- * killed mutants of the same file come first, then those of the same area, and quick tests before slow ones.
+ * killed mutants of the same file come first, then those of the same area, and tests that are quick and about
+ * little else before others.
  */
 export class Stages {
   readonly #coverage: Coverage
@@ -67,7 +68,8 @@ export class Stages {
       const kills = mutants.map(
         ({ file, area }) => 100 * this.#killsOf(test, file) + this.#killsOf(test, area),
       )
-      return (1 + Math.max(...kills)) / this.#msOf(test)
+      // A test that executes a thousand statements counts like one that has killed once in the area.
+      return (1_000 * this.#coverage.focus(test) + Math.max(...kills)) / this.#msOf(test)
     }
     const isWorthIt = (test: Test, mutant: Mutant) =>
       SLOW[test.path]?.includes(mutant.area) !== false && this.mayFail(test, mutant)
