@@ -16,6 +16,7 @@ import {
   usedOf,
 } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { runs } from '../support/runs.ts'
 import {
   any,
   anyClock,
@@ -307,13 +308,8 @@ describe('an answer, or a documented error, in time', () => {
         }
         expect(performance.now() - startMs).toBeLessThan(TIMEOUT_MS + 1000)
       })
-      const { FC_SEED, FC_TIMES } = process.env
-      await fc.assert(property, {
-        numRuns: 40 * Number(FC_TIMES ?? 1),
-        // One that never ends.
-        timeout: 2 * TIMEOUT_MS,
-        ...(FC_SEED ? { seed: Number(FC_SEED) } : {}),
-      })
+      // The timeout is for one that never ends.
+      await fc.assert(property, { ...runs(40), timeout: 2 * TIMEOUT_MS })
     },
   )
 })

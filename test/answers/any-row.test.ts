@@ -6,6 +6,7 @@ import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { allExamples } from '../support/limits.ts'
+import { runs } from '../support/runs.ts'
 import { anySteps, checkNumbers, type Ground, groundOf, type Step, type Taken } from './row-calls.ts'
 
 // Others can write to the tables too, and rows of older versions may be there.
@@ -95,11 +96,6 @@ async function makeAll(steps: readonly Step[], ground: Ground, limit: number): P
   }
 }
 
-function times(numRuns: number): fc.Parameters<unknown> {
-  const { FC_SEED, FC_TIMES } = process.env
-  return { numRuns: numRuns * Number(FC_TIMES ?? 1), ...(FC_SEED ? { seed: Number(FC_SEED) } : {}) }
-}
-
 describe.each(allExamples)('$name', ({ of, debtsEnd }) => {
   test('answers every call on a row of any content, and is whole again by itself', async () => {
     await fc.assert(
@@ -120,7 +116,7 @@ describe.each(allExamples)('$name', ({ of, debtsEnd }) => {
         const { remaining } = await quota.getRemaining(key)
         if (!mayOwe) expect(remaining).toBeGreaterThanOrEqual(whatNewKeysHave)
       }),
-      times(30),
+      runs(30),
     )
   })
 })
@@ -133,7 +129,7 @@ test('a balance answers every call on a row of any content', async () => {
       const limit = Math.min(Math.max(Number(row.prevCount), 0), Number.MAX_SAFE_INTEGER)
       await makeAll(steps, ground, isWhole ? limit : 0)
     }),
-    times(60),
+    runs(60),
   )
 })
 

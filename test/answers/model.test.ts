@@ -12,6 +12,7 @@ import {
   type VectorLimiter,
 } from '../support/limits.ts'
 import { Model, type ModelAnswer, type ModelRemaining } from '../support/model.ts'
+import { runs } from '../support/runs.ts'
 import vectorsFile from '../vectors.json' with { type: 'json' }
 
 // Slow: thousands of calls, and each depends on those before it.
@@ -291,17 +292,9 @@ function storedRow(key: string): Promise<unknown> {
   )
 }
 
-/**
- * Checks a property. To see a failure again, as small as it can be: `FC_SEED=<the reported seed>`. For a long
- * run: `FC_TIMES=1000`.
- */
-async function holds<T>(property: fc.IAsyncProperty<T>, numRuns: number): Promise<void> {
-  const { FC_SEED: seed, FC_TIMES: times } = process.env
-  await fc.assert(property, {
-    numRuns: numRuns * Number(times ?? 1),
-    // Shrinking a failure takes longer than a test may, so it is done for a given seed only.
-    ...(seed === undefined ? { endOnFailure: true } : { seed: Number(seed) }),
-  })
+async function holds<T>(property: fc.IAsyncProperty<T>, onServer: number): Promise<void> {
+  // Shrinking a failure takes longer than a test may, so it is done for a given seed only.
+  await fc.assert(property, { endOnFailure: process.env['FC_SEED'] === undefined, ...runs(onServer) })
 }
 
 function writeNever(answer: unknown): unknown {

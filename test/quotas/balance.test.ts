@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Ratelimit, rateLimitEphemeral, remainingOf, resetOf, usage, usedOf } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { runs } from '../support/runs.ts'
 import { watch } from '../support/watch.ts'
 import { kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
@@ -285,5 +286,5 @@ test('any sequence of calls keeps the books', async () => {
       expect(await quota.getRemaining('key')).toEqual({ limit: given, remaining, reset, used })
     }
   })
-  await fc.assert(property, { numRuns: 60 })
+  await fc.assert(property, runs(60))
 })

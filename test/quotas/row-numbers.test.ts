@@ -17,6 +17,7 @@ import {
 } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { allExamples, similarPlans } from '../support/limits.ts'
+import { runs } from '../support/runs.ts'
 import { HOUR_MS, kinds, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN } from './ten.ts'
 
 // Rows of the tables in queries of one's own say what a look says.
@@ -129,7 +130,7 @@ test('of any row under any plan it says what a look says', async () => {
         }
       }
     }),
-    { numRuns: 60 },
+    runs(60),
   )
 })
 

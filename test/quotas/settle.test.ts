@@ -16,6 +16,7 @@ import {
 import { useDatabase } from '../support/databases.ts'
 import { errorOf } from '../support/errors.ts'
 import { uncounted } from '../support/limits.ts'
+import { runs } from '../support/runs.ts'
 import { watch } from '../support/watch.ts'
 import { HOUR_MS, JANUARY, kinds, oneOfEachKind, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
@@ -160,7 +161,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
         expect(one).toEqual(two)
       }
     }
-    await fc.assert(fc.asyncProperty(steps, fc.boolean(), both), { numRuns: 10 })
+    await fc.assert(fc.asyncProperty(steps, fc.boolean(), both), runs(10))
   })
 })
 
@@ -523,7 +524,7 @@ describe('refused before any SQL', () => {
       fc.asyncProperty(any, async (garbage) => {
         expect(await errorOf(() => stranger.settle(garbage as string, 1))).toMatchObject(REFUSED)
       }),
-      { numRuns: 300 },
+      runs(300),
     )
     const reserved = await foreign().then(({ quota }) => quota.reserve('key'))
     for (const bad of ['', 'r1', 'r1..', `r1.${'A'.repeat(1_000_000)}`, undefined, null, reserved]) {

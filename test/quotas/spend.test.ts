@@ -4,6 +4,7 @@ import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
+import { runs } from '../support/runs.ts'
 import { watch } from '../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
@@ -301,5 +302,5 @@ test('any spends keep the books of both', async () => {
     }
     expect(await used()).toEqual([10 - month, credits - prepaid])
   })
-  await fc.assert(property, { numRuns: 25 })
+  await fc.assert(property, runs(25))
 })

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Allowed, type Limiter, type LimitResult, Ratelimit, type Reservation } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { runs } from '../support/runs.ts'
 import { watch } from '../support/watch.ts'
 import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
@@ -264,7 +265,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
         }
         expect(told.toSorted()).toEqual(shares.filter((share) => Math.round(share * 10) <= used).toSorted())
       }),
-      { numRuns: 30 },
+      runs(30),
     )
   })
 })
