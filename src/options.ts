@@ -6,8 +6,8 @@ import { RatelimitError } from './errors.ts'
  *
  * @throws RatelimitError `INVALID_OPTION`
  */
-export function checkOptions(options: unknown): void {
+export function checkOptions(options: unknown, what = 'Options'): void {
   if (typeof options !== 'object' || options === null) {
-    throw new RatelimitError('INVALID_OPTION', 'Options must be an object.')
+    throw new RatelimitError('INVALID_OPTION', `${what} must be an object.`)
   }
 }

@@ -436,7 +436,7 @@ export class Ratelimit {
   static async #callsOf(requests: readonly LimitRequest[], rateOfEach?: number): Promise<LimiterCall[]> {
     checkOption(Array.isArray(requests), 'The requests must be a list.')
     const calls = Array.from(requests, async (request: LimitRequest) => {
-      checkOptions(request)
+      checkOptions(request, 'Each request')
       const { ratelimit, key, limiter, force } = request
       const rate = rateOfEach ?? request.rate
       checkOption(

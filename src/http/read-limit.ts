@@ -20,7 +20,7 @@ export function readLimit<Context>(
   limit: RouteLimit<Context>,
   routeOf: (context: Context) => Route,
 ): ReadLimit<Context> {
-  checkOptions(limit)
+  checkOptions(limit, 'Each limit')
   const { ratelimit, key: keyOf, limiter, rate = 1 } = limit
   checkOption(typeof ratelimit?.limit === 'function', 'ratelimit must be a Ratelimit.')
   checkOption(typeof keyOf === 'function', 'key must be a function.')

@@ -18,7 +18,6 @@ import {
 import { useDatabase } from '../support/databases.ts'
 import { runs } from '../support/runs.ts'
 import {
-  any,
   anyClock,
   anyKey,
   anyLimiter,
@@ -31,6 +30,7 @@ import {
   LIMITERS,
   list,
   options,
+  usually,
 } from './anything.ts'
 
 // Whatever an entry is given, it answers or throws a documented error of the package, within its timeout.
@@ -56,10 +56,10 @@ function inTransaction(work: (tx: Untyped) => Promise<unknown>): Promise<unknown
   return database.db.transaction(work)
 }
 
-const CALL = { tx: any(undefined), limiter: anyLimiter }
-const CHECK = { ...CALL, rate: anyNumber, atLeast: any(undefined, 1), force: anySwitch }
+const CALL = { tx: usually(undefined), limiter: anyLimiter }
+const CHECK = { ...CALL, rate: anyNumber, atLeast: usually(undefined, 1), force: anySwitch }
 // Another would be a long wait.
-const noTime = any(0, '0s').map((time) => (typeof time === 'number' ? Math.min(time, 0) : time))
+const noTime = usually(0, '0s').map((time) => (typeof time === 'number' ? Math.min(time, 0) : time))
 
 const oneKey: readonly Entry[] = [
   ['limit', [anyKey, options(CHECK)], (key, given) => ours().limit(key, given)],
@@ -74,7 +74,7 @@ const oneKey: readonly Entry[] = [
   ['resetUsedTokens', [anyKey, options(CALL)], (key, given) => ours().resetUsedTokens(key, given)],
   [
     'blockUntilReady',
-    [anyKey, noTime, options({ ...CHECK, signal: any(AbortSignal.timeout(1e6)) })],
+    [anyKey, noTime, options({ ...CHECK, signal: usually(AbortSignal.timeout(1e6)) })],
     (key, time, given) => ours().blockUntilReady(key, time, given),
   ],
   [
@@ -130,12 +130,12 @@ function withOurs(requests: Untyped): Untyped {
 const together: readonly Entry[] = [
   [
     'limitAll',
-    [anyRequests, options({ tx: any(undefined) })],
+    [anyRequests, options({ tx: usually(undefined) })],
     (requests, given) => all.limitAll(withOurs(requests), given),
   ],
   [
     'reserveAll and commit',
-    [anyRequests, list(anyNumber), options({ tx: any(undefined), limiters: list(anyLimiter) })],
+    [anyRequests, list(anyNumber), options({ tx: usually(undefined), limiters: list(anyLimiter) })],
     async (requests, actuals, given) => {
       const reserved = await all.reserveAll(withOurs(requests))
       return reserved.success ? reserved.commit(actuals, given) : undefined
@@ -143,24 +143,24 @@ const together: readonly Entry[] = [
   ],
   [
     'reserveAll and release',
-    [anyRequests, options({ tx: any(undefined) })],
+    [anyRequests, options({ tx: usually(undefined) })],
     async (requests, given) => (await all.reserveAll(withOurs(requests), given)).release?.(given),
   ],
   [
     'spend and release',
-    [anyRequests, anyNumber, options({ tx: any(undefined) })],
+    [anyRequests, anyNumber, options({ tx: usually(undefined) })],
     async (requests, rate, given) => (await all.spend(withOurs(requests), { rate })).release(given),
   ],
   [
     'spend by any options',
-    [anyRequests, options({ rate: anyNumber, tx: any(undefined) })],
+    [anyRequests, options({ rate: anyNumber, tx: usually(undefined) })],
     (requests, given) => all.spend(withOurs(requests), given),
   ],
 ]
 
 const LIMITS_OF_ROWS = { limiter: anyLimiter, limiterOf: functionTo(...LIMITERS) }
 const ROWS: Record<string, fc.Arbitrary<unknown>> = {
-  prefix: any(PREFIX),
+  prefix: usually(PREFIX),
   durable: anySwitch,
   tables: anyTables,
   clock: anyClock,
@@ -218,7 +218,7 @@ const functions: readonly Entry[] = [
   ['checkTables of any database', [anything], (db) => checkTables(db)],
 ]
 
-const DURATION = any('1s', '1m', 1000)
+const DURATION = usually('1s', '1m', 1000)
 const limiters: readonly Entry[] = [
   ...['fixedWindow', 'slidingWindow'].map(
     (name): Entry => [
@@ -233,7 +233,7 @@ const limiters: readonly Entry[] = [
       anyNumber,
       DURATION,
       anyNumber,
-      options({ refill: any('interval', 'continuous'), initialTokens: anyNumber }),
+      options({ refill: usually('interval', 'continuous'), initialTokens: anyNumber }),
     ],
     (...given) => ours({ limiter: all.tokenBucket(...given), prefix: 'bucket' }).limit('key'),
   ],
@@ -246,8 +246,8 @@ const limiters: readonly Entry[] = [
     'calendarWindow',
     [
       anyNumber,
-      any('hour', 'month'),
-      options({ timeZone: any('UTC', 'Asia/Kathmandu'), anchor: any(new Date()) }),
+      usually('hour', 'month'),
+      options({ timeZone: usually('UTC', 'Asia/Kathmandu'), anchor: usually(new Date()) }),
     ],
     (tokens, period, given) =>
       ours({ limiter: (calendarWindow as Untyped)(tokens, period, given), prefix: 'calendar' }).limit('key'),
@@ -258,23 +258,23 @@ const CONFIG = {
   ...{ limiter: anyLimiter, prefix: anyKey, clock: anyClock, tables: anyTables, thresholds: list(anyNumber) },
   durable: anySwitch,
   synchronousCommit: anySwitch,
-  cleanupProbability: any(0, 0.5, 1),
+  cleanupProbability: usually(0, 0.5, 1),
   keepEnded: anySwitch,
   inMemoryBlock: anySwitch,
-  maxBlockedKeys: any(1, 10),
+  maxBlockedKeys: usually(1, 10),
   autoMigrate: anySwitch,
   waitUntil: functionTo(undefined),
   preparedStatements: anySwitch,
   dryRun: anySwitch,
   // A short one would be over before the answer.
-  timeout: any(TIMEOUT_MS, '5s').filter(
+  timeout: usually(TIMEOUT_MS, '5s').filter(
     (time) => typeof time !== 'number' || time >= TIMEOUT_MS || time <= 0,
   ),
   hashKeys: anySwitch,
-  reservationSecret: any('sixteen or longer'),
+  reservationSecret: usually('sixteen or longer'),
   coalesce: anySwitch,
-  connections: any(1, 2),
-  onError: any('throw', 'allow', 'deny'),
+  connections: usually(1, 2),
+  onError: usually('throw', 'allow', 'deny'),
   onDegraded: functionTo(undefined),
 }
 const names = Object.keys(CONFIG) as (keyof typeof CONFIG)[]

@@ -24,7 +24,7 @@ export const anything: fc.Arbitrary<unknown> = fc.anything({
 })
 
 /** One of these, or anything. */
-export function any(...right: readonly unknown[]): fc.Arbitrary<unknown> {
+export function usually(...right: readonly unknown[]): fc.Arbitrary<unknown> {
   return fc.oneof({ arbitrary: fc.constantFrom(...right), weight: 12 }, anything)
 }
 
@@ -41,7 +41,7 @@ export function list(each: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> {
 
 /** A function that returns one of these, or anything; or no function. */
 export function functionTo(...right: readonly unknown[]): fc.Arbitrary<unknown> {
-  return fc.oneof({ arbitrary: any(...right).map((value) => () => value), weight: 9 }, anything)
+  return fc.oneof({ arbitrary: usually(...right).map((value) => () => value), weight: 9 }, anything)
 }
 
 export const anyKey: fc.Arbitrary<unknown> = fc.oneof(
@@ -56,7 +56,7 @@ export const anyNumber: fc.Arbitrary<unknown> = fc.oneof(
   fc.double(),
   anything,
 )
-export const anySwitch: fc.Arbitrary<unknown> = any(true, false)
+export const anySwitch: fc.Arbitrary<unknown> = usually(true, false)
 
 /** A limit of five that refills within seconds, of each kind. */
 export const LIMITERS: readonly Limiter[] = [
@@ -69,12 +69,12 @@ export const LIMITERS: readonly Limiter[] = [
   Ratelimit.balance(),
 ]
 export const anyLimiter: fc.Arbitrary<unknown> = fc.oneof(
-  { arbitrary: any(...LIMITERS), weight: 20 },
-  fc.record({ algorithm: anything, stored: any(true) }),
+  { arbitrary: usually(...LIMITERS), weight: 20 },
+  fc.record({ algorithm: anything, stored: usually(true) }),
 )
 
 const otherTable = pgTable('orgs', { id: text('id'), key: text('key') })
-export const anyTable: fc.Arbitrary<unknown> = any(rateLimitEphemeral, rateLimitDurable, otherTable)
+export const anyTable: fc.Arbitrary<unknown> = usually(rateLimitEphemeral, rateLimitDurable, otherTable)
 export const anyTables: fc.Arbitrary<unknown> = fc.oneof(
   { arbitrary: fc.constant(rateLimitTables()), weight: 6 },
   { arbitrary: fc.record({ ephemeral: anyTable, durable: anyTable }), weight: 3 },
