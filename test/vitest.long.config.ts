@@ -4,7 +4,8 @@ import Summary from './support/summary.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
 // `npm run test:history`, `npm run test:edge` in workerd, and `npm run test:package`, which builds the package,
-// uses it as its users do, runs the examples, and asks the type checker and drizzle-kit about the sources.
+// uses it as its users do, runs the examples, draws the pictures, and asks the type checker and drizzle-kit
+// about the sources and the documents.
 
 const root = new URL('..', import.meta.url).pathname
 
@@ -42,7 +43,7 @@ const packed: TestProjectConfiguration = {
   },
 }
 
-/** What the type checker and drizzle-kit say of the sources. */
+/** What the type checker and drizzle-kit say of the sources, and of the examples in the documents. */
 const tools: TestProjectConfiguration = {
   root,
   test: {

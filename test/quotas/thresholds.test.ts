@@ -303,8 +303,8 @@ test('in a calendar they are crossed in each period: the month, and the next one
 })
 
 describe('a share that no number says exactly', () => {
-  // 0.07 * 100 is more than 7, and 0.55 * 1e8 more than 55,000,000.
-  const shares = Array.from({ length: 99 }, (_, i) => (i + 1) / 100)
+  // 0.07 * 100 is more than 7, and 0.55 * 1e8 more than 55,000,000. Every such share of these limits is here.
+  const percents = [1, 7, 14, 27, 28, 29, 54, 55, 56, 57, 58, 67]
 
   test.each([100, 1e8, 1e12, 9e15])('is crossed by the unit that it means, of %d', async (tokens) => {
     const windows = kinds.filter(({ debtsEnd }) => debtsEnd === 'with the window')
@@ -313,11 +313,12 @@ describe('a share that no number says exactly', () => {
       Ratelimit.tokenBucket(tokens, '10h', tokens),
     ]
     for (const limiter of limiters) {
-      const { quota } = quotaOn(database, limiter, { thresholds: shares })
-      const percent = tokens / 100
-      expect(await crossings({ quota }, [percent - 1, 1])).toEqual([[], [0.01]])
-      for (const share of shares.slice(1)) {
-        expect(await crossings({ quota }, [percent - 1, 1])).toEqual([[], [share]])
+      const { quota } = quotaOn(database, limiter, { thresholds: percents.map((percent) => percent / 100) })
+      let used = 0
+      for (const percent of percents) {
+        const units = (tokens / 100) * percent
+        expect(await crossings({ quota }, [units - 1 - used, 1])).toEqual([[], [percent / 100]])
+        used = units
       }
     }
   })
