@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type Limiter, type RateLimitTables, Ratelimit, rateLimitTables } from '../../src/index.ts'
+import { type Limiter, Ratelimit, type RatelimitConfig, rateLimitTables } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import { examples } from '../support/limits.ts'
@@ -66,10 +66,11 @@ describe('large and small', () => {
     // In doubles, limit * leftMs / periodMs is a whole number; in truth it is a little more.
     const leftMs = 1_123_250_261
     const used = 3_084_345_261
-    // The statements of these tables have not been built yet. The small one's come first.
-    const tables = rateLimitTables()
-    await setUp(Ratelimit.slidingWindow(10, '1m'), tables).limit()
-    const { clock, limit: take, ratelimit } = setUp(Ratelimit.slidingWindow(limit, periodMs), tables)
+    // The statements of these tables have not been built yet. The small one's come first. Prepared, there would
+    // be two of each kind, for how long ago the size of the table was seen.
+    const own = { tables: rateLimitTables(), preparedStatements: false }
+    await setUp(Ratelimit.slidingWindow(10, '1m'), own).limit()
+    const { clock, limit: take, ratelimit } = setUp(Ratelimit.slidingWindow(limit, periodMs), own)
     await take({ rate: limit })
     clock.advance(2 * periodMs - leftMs)
     expect(await ratelimit.getRemaining('key')).toMatchObject({ used, remaining: limit - used })
@@ -528,11 +529,10 @@ test('a clock that fails lets a reset of a partly filled bucket change nothing',
 let prefixes = 0
 
 /** One key of a limiter of its own. */
-function setUp(limiter: Limiter, tables?: RateLimitTables) {
+function setUp(limiter: Limiter, own: Pick<RatelimitConfig, 'tables' | 'preparedStatements'> = {}) {
   const prefix = `rules ${prefixes++}`
   const clock = new TestClock()
-  const common = { db: database.db, limiter, prefix, cleanupProbability: 0, clock: clock.now }
-  const config = tables ? { ...common, tables } : common
+  const config = { db: database.db, limiter, prefix, cleanupProbability: 0, clock: clock.now, ...own }
   const ratelimit = new Ratelimit(config)
   // With the version of each row, so that even writing the same again would show.
   const rows = () =>

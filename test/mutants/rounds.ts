@@ -5,8 +5,8 @@ import { Stages, testsOnServer } from './stages.ts'
 import { type Fate, Trial } from './trial.ts'
 import { SharedServer, Workshop } from './workshop.ts'
 
-/** If more are tried together, one is likely to fail each test. */
-const MAX_TOGETHER = 6
+/** Together they run the tests once. If there are many more, each test that one fails takes longer. */
+const MAX_TOGETHER = 14
 
 /**
  * The fates of the mutants, by so many trials at a time. In the first round each has to get past the best of

@@ -49,7 +49,7 @@ export class Trial {
       : { kind: 'compile', by: 'the types' }
   }
 
-  /** The fates of those that fail a test. Each of them fails it alone. */
+  /** The fates of those that fail a test. */
   async #tryTogether(mutants: readonly Mutant[], tests: readonly Test[]): Promise<Map<Mutant, Fate>> {
     const fates = new Map<Mutant, Fate>()
     let [alive, left] = [mutants, tests]
@@ -59,15 +59,14 @@ export class Trial {
       this.#stages.took(told.tookMs)
       const { failed } = told
       if (!failed) return fates
-      for (const mutant of alive) {
-        if (!this.#stages.mayFail(failed.test, mutant)) continue
-        const fate =
-          alive.length === 1 ? await this.#blame(mutant, failed) : await this.#tryOn(mutant, failed)
-        if (fate) fates.set(mutant, fate)
-      }
-      alive = mutants.filter((mutant) => !fates.has(mutant))
+      const found = await this.#culprit(alive, failed)
+      if (found) fates.set(...found)
+      alive = alive.filter((mutant) => !fates.has(mutant))
       // Vitest runs one project after the other, whatever the order is.
-      const ended = new Set([failed, ...told.tookMs].map(({ test }) => nameOf(test)))
+      const ended = new Set(told.tookMs.map(({ test }) => nameOf(test)))
+      // Another one may fail the same test.
+      if (found) ended.delete(nameOf(failed.test))
+      else ended.add(nameOf(failed.test))
       left = left.filter((test) => !ended.has(nameOf(test)))
     }
     return fates
@@ -89,6 +88,20 @@ export class Trial {
     const first = await this.#tryTogether(mutants.slice(0, half), tests)
     const second = await this.#tryTogether(mutants.slice(half), tests)
     return [...first, ...second]
+  }
+
+  /** One of several that fail a test together, which fails it alone too. It is searched for in halves. */
+  async #culprit(mutants: readonly Mutant[], failed: Failed): Promise<readonly [Mutant, Fate] | undefined> {
+    let among = mutants.filter((mutant) => this.#stages.mayFail(failed.test, mutant))
+    while (among.length > 1) {
+      const half = Math.ceil(among.length / 2)
+      const first = among.slice(0, half)
+      among = passes(await this.#workshop.run(first, [failed.test])) ? among.slice(half) : first
+    }
+    const [mutant] = among
+    if (!mutant) return undefined
+    const fate = mutants.length === 1 ? await this.#blame(mutant, failed) : await this.#tryOn(mutant, failed)
+    return fate && [mutant, fate]
   }
 
   /** The fate of one of several, by the test that they fail together. */
