@@ -95,23 +95,30 @@ function fromDriver(code: string | undefined): Error {
   return new Error(`Failed query\nparams: ${SECRET},4242`, { cause })
 }
 
-test.each(calls)('%s: no error of the database tells a key, a number or the connection', async (_, call) => {
-  for (const code of codes) {
+/** At the same time: what may be tried again waits a little before that. */
+async function forEachCode(check: (code: string | undefined) => Promise<void>): Promise<void> {
+  await Promise.all(codes.map(check))
+}
+
+const NO_SECRET = '%s: no error of the database tells a key, a number or the connection'
+
+test.concurrent.each(calls)(NO_SECRET, async (_, call) => {
+  await forEachCode(async (code) => {
     const { db } = watch(database.db, () => Promise.reject(fromDriver(code)))
     const ratelimit = new Ratelimit({ db, limiter, ...reservations })
     const error = await call(ratelimit, db).catch((reason: unknown) => reason)
     expectNoSecret(error)
     // It was not refused before it reached the database.
     expect((error as RatelimitError).code).not.toMatch(/^INVALID/)
-  }
+  })
 })
 
 test('nor one of a driver that cannot begin a transaction', async () => {
-  for (const code of codes) {
+  await forEachCode(async (code) => {
     const db: Database = { ...watch(database.db).db, transaction: () => Promise.reject(fromDriver(code)) }
     const ratelimit = new Ratelimit({ db, limiter, prefix: SECRET })
     expectNoSecret(await Ratelimit.limitAll([{ ratelimit, key: SECRET }]).catch((error: unknown) => error))
-  }
+  })
 })
 
 test('nor does what is refused before any SQL', async () => {
