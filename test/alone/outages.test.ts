@@ -241,6 +241,17 @@ describe('limitAll and resets', () => {
     }
   })
 
+  test('one that has ended makes room for another, however many there were', async () => {
+    const missing = Object.assign(new Error('no table'), { code: '42P01' })
+    const { db } = watch(database.db, () => Promise.reject(missing))
+    const ratelimit = new Ratelimit({ db, limiter, prefix: 'room' })
+    const codes = new Set<string>()
+    for (let i = 0; i < 10_001; i++) {
+      await ratelimit.getRemainingAll(['key']).catch(({ code }: RatelimitError) => codes.add(code))
+    }
+    expect([...codes]).toEqual(['MISSING_TABLE'])
+  })
+
   test('limitAll answers by onError if all of its limiters do', async () => {
     const away = () => Promise.reject(new RatelimitError('UNREACHABLE', 'away'))
     const { db } = watch(database.db, away)
