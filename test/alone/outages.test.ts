@@ -319,6 +319,25 @@ describe('blockUntilReady ends while a check is under way', () => {
     expect(statements.length).toBeGreaterThan(2)
   })
 
+  test('and gives nothing back of what is denied too late', async () => {
+    const work: Promise<unknown>[] = []
+    const { ratelimit, open, statements } = stalling({ waitUntil: (promise) => work.push(promise) })
+    // It has a row, all of which is used.
+    const { prefix } = ratelimit
+    await new Ratelimit({ db: database.db, limiter, prefix, cleanupProbability: 0 }).limit('key', {
+      rate: 10,
+    })
+    const waiting = ratelimit.blockUntilReady('key', 100).catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await waiting).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    open()
+    vi.useRealTimers()
+    await Promise.all(work)
+    expect(statements).toHaveLength(1)
+    expect(await used(ratelimit)).toBe(10)
+  })
+
   test.each([
     { onError: 'allow', success: true, charged: 1 },
     { onError: 'deny', success: false, charged: 0 },
