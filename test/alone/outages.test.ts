@@ -338,6 +338,37 @@ describe('blockUntilReady ends while a check is under way', () => {
     expect(await used(ratelimit)).toBe(10)
   })
 
+  test('and gives nothing back to the next window', async () => {
+    const work: Promise<unknown>[] = []
+    let nowMs = 0
+    const common = {
+      limiter,
+      prefix: `waits ${++prefix}`,
+      clock: () => new Date(nowMs),
+      cleanupProbability: 0,
+    }
+    const other = new Ratelimit({ ...common, db: database.db })
+    await other.limit('key')
+    let answer = () => {}
+    const sent = vi
+      .fn()
+      .mockImplementationOnce(() => new Promise<void>((resolve) => (answer = resolve)))
+      // Before it is given back, somebody else opens the next window.
+      .mockImplementationOnce(() => other.limit('key', { rate: 3 }))
+    const waitUntil = (promise: Promise<unknown>) => work.push(promise)
+    const ratelimit = new Ratelimit({ ...common, db: watch(database.db, sent).db, waitUntil })
+    const waiting = ratelimit.blockUntilReady('key', 100).catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await waiting).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    nowMs = 3_600_000
+    answer()
+    vi.useRealTimers()
+    await Promise.all(work)
+    expect(sent).toHaveBeenCalledTimes(2)
+    expect(await other.getRemaining('key')).toMatchObject({ used: 3 })
+  })
+
   test.each([
     { onError: 'allow', success: true, charged: 1 },
     { onError: 'deny', success: false, charged: 0 },
