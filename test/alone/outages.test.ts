@@ -241,6 +241,15 @@ describe('limitAll and resets', () => {
     }
   })
 
+  test('one that has ended leaves no timer', async () => {
+    const { ratelimit, open } = stalling({ timeout: 100 })
+    open()
+    expect(await Ratelimit.limitAll([{ ratelimit, key: 'key' }])).toMatchObject({ success: true })
+    await ratelimit.getRemainingAll(['key'])
+    await ratelimit.resetUsedTokens('key')
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
   test('one that has ended makes room for another, however many there were', async () => {
     const missing = Object.assign(new Error('no table'), { code: '42P01' })
     const { db } = watch(database.db, () => Promise.reject(missing))

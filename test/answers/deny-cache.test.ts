@@ -131,6 +131,27 @@ describe('a denial is forgotten when something is given back,', () => {
     expect(await caching.limit('key')).toMatchObject({ success: true })
   })
 
+  test('by a refund that may have happened', async () => {
+    const { common } = pair()
+    let isCut = false
+    const { db } = watch(database.db)
+    const cutting: Database = {
+      ...db,
+      execute: async (query) => {
+        const result = await db.execute(query)
+        if (isCut) throw Object.assign(new Error('cut'), { code: '08006' })
+        return result
+      },
+    }
+    const caching = new Ratelimit({ ...common, db: cutting, inMemoryBlock: true })
+    await caching.limit('key', { rate: 7 })
+    expect(await caching.limit('key')).toMatchObject({ success: false })
+    isCut = true
+    await expect(caching.limit('key', { rate: -1 })).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    isCut = false
+    expect(await caching.limit('key')).toMatchObject({ success: true })
+  })
+
   test('by a release that may have happened', async () => {
     const { common } = pair()
     let isCut = false
