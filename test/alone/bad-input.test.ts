@@ -213,6 +213,12 @@ describe('durations', () => {
   })
 })
 
+test.each(['throwIfAborted', 'addEventListener'])('a signal that has %s only is none', async (name) => {
+  const signal = untyped<AbortSignal>({ [name]: () => {} })
+  const error = await errorWithoutSql(() => ratelimit.blockUntilReady('key', 0, { signal }))
+  expect(error.code).toBe('INVALID_OPTION')
+})
+
 test.each<readonly [string, object]>([
   ['cleanupProbability above 1', { cleanupProbability: 1.1 }],
   ['cleanupProbability below 0', { cleanupProbability: -0.1 }],

@@ -88,4 +88,8 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
       'runtime/decide.ts: > to >=: return again.length > 0 ? { groups: again, periodMs: rightMs } : undefined',
     reason: 'A statement for no groups fails before it is sent, and there is nobody to tell.',
   },
+  '088e2b4': {
+    change: 'check/shares.ts: floor( to ceil(: const middle = low + Math.floor((high - low) / 2)',
+    reason: 'Either middle is between the two, so the search ends at the same time.',
+  },
 }
