@@ -14,49 +14,36 @@ const SECRETS = ['secrets']
 const CONCURRENCY = ['concurrency']
 /** Limited routes of the frameworks. */
 const ROUTES = ['http']
-/** What needs no database of a driver: single modules, and what is shipped and written. */
+/** What is the same on every database, so that one is enough: single modules, and what is shipped and written. */
 const ONCE = ['alone', 'package']
 
-/** The folders that are run on a database. */
-function database(
+function project(
   driver: Driver,
   drizzle: Drizzle,
   ...folders: readonly string[][]
 ): TestProjectConfiguration {
   const hasServer = driver !== 'pglite'
   return {
-    ...resolved(drizzle),
+    resolve: { alias: aliases(drizzle) },
     test: {
-      ...common(`${driver} ${drizzle}`, folders.flat()),
+      name: `${driver} ${drizzle}`,
+      include: folders.flat().map((folder) => `test/${folder}/**/*.test.ts`),
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
       ...(hasServer ? { globalSetup: 'test/support/global-setup.ts' } : {}),
+      ...{ testTimeout: 120_000, hookTimeout: 60_000 },
+      // Files share the modules of a process: loading them, and starting PGlite, takes longer than most tests.
+      isolate: false,
     },
   }
 }
 
-function once(): TestProjectConfiguration {
-  return {
-    ...resolved('0.45'),
-    test: { ...common('once', ONCE), provide: { driver: 'pglite', serverUrl: '' } },
-  }
-}
-
-function common(name: string, folders: readonly string[]) {
-  const include = folders.map((folder) => `test/${folder}/**/*.test.ts`)
-  // Files share the modules of a process: loading them, and starting PGlite, takes longer than most tests.
-  return { name, include, testTimeout: 120_000, hookTimeout: 60_000, isolate: false }
-}
-
-function resolved(drizzle: Drizzle) {
+function aliases(drizzle: Drizzle) {
   const sources = [...ENTRIES].map(([entry, file]) => ({
     find: new RegExp(`^${entry}$`),
     replacement: new URL(file, import.meta.url).pathname,
   }))
-  const alias = [
-    ...sources,
-    ...(drizzle === '1.0' ? [{ find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }] : []),
-  ]
-  return { resolve: { alias } }
+  const versioned = { find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }
+  return drizzle === '1.0' ? [...sources, versioned] : sources
 }
 
 const config: ViteUserConfig = defineConfig({
@@ -64,13 +51,12 @@ const config: ViteUserConfig = defineConfig({
     // For two cores: tests wait for Postgres about half as long as they work.
     maxWorkers: 3,
     projects: [
-      once(),
-      database('pglite', '0.45', CONTRACT, ARITHMETIC, ROUTES),
-      database('pglite', '1.0', CONTRACT),
-      database('node-postgres', '0.45', CONTRACT),
-      database('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES),
-      database('postgres-js', '0.45', CONTRACT, CONCURRENCY),
-      database('postgres-js', '1.0', CONTRACT),
+      project('pglite', '0.45', CONTRACT, ARITHMETIC, ROUTES, ONCE),
+      project('pglite', '1.0', CONTRACT),
+      project('node-postgres', '0.45', CONTRACT),
+      project('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES),
+      project('postgres-js', '0.45', CONTRACT, CONCURRENCY),
+      project('postgres-js', '1.0', CONTRACT),
     ],
   },
 })

@@ -29,7 +29,7 @@ const USUAL_MS = 1_000
 /** All tests that mutants are tried on first. */
 export function testsOnServer(): readonly Test[] {
   return [...testsIn(ON_SERVER), 'package/cli'].map((path) => ({
-    project: ONCE.test(path) ? 'once' : 'node-postgres 1.0',
+    project: ONCE.test(path) ? 'pglite 0.45' : 'node-postgres 1.0',
     path,
   }))
 }
