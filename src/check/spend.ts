@@ -147,8 +147,9 @@ function spentOf(
   return { success: shares !== undefined, granted, results, retryAfter, release }
 }
 
-function isRow(row: RowRequest, { checker: { config }, call }: LimiterCall): boolean {
-  return row.key === call.key && row.namespace === config.namespace && row.table === config.table
+/** A limiter has a namespace object of its own. */
+function isRow(row: RowRequest, { checker, call }: LimiterCall): boolean {
+  return row.key === call.key && row.namespace === checker.config.namespace
 }
 
 /** Gives back what was paid, to the windows that paid. */

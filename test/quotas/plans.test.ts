@@ -242,6 +242,12 @@ describe('an unlimited plan', () => {
     await expectUntouched()
   })
 
+  test('needs no transaction in limitAll', async () => {
+    const transaction = () => Promise.reject(new Error('away'))
+    const { quota } = quotaOn(database, limiter, { db: { ...watch(database.db).db, transaction } })
+    expect(await Ratelimit.limitAll([{ ratelimit: quota, key: 'key' }])).toMatchObject({ success: true })
+  })
+
   test('is allowed beside a limit that denies', async () => {
     const { quota } = quotaOn(database, limiter)
     const requests = [
