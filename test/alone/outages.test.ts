@@ -496,6 +496,12 @@ describe('onError', () => {
     ])
   })
 
+  test('also answers for what finds no room', async () => {
+    const { ratelimit } = stalling({ onError: 'allow' })
+    const calls = Array.from({ length: 10_002 }, (_, i) => ratelimit.limit(`key ${i}`))
+    expect(await Promise.race(calls)).toMatchObject({ success: true, degraded: true })
+  })
+
   test('a clock that fails hides no outage', async () => {
     const onDegraded = vi.fn()
     let isAway = false

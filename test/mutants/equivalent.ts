@@ -92,4 +92,14 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
     change: 'check/shares.ts: floor( to ceil(: const middle = low + Math.floor((high - low) / 2)',
     reason: 'Either middle is between the two, so the search ends at the same time.',
   },
+  '259f14a': {
+    change:
+      'check/together.ts: < to <=: const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))',
+    reason: 'Of two limiters with the same timeout either may stand for both.',
+  },
+  fe21864: {
+    change:
+      'database/run.ts: own[name] !== undefined ? own[name] : params[name] -> params[name] ?? own[name]',
+    reason: "No parameter has the name of a call's own value.",
+  },
 }

@@ -155,8 +155,13 @@ test('two keys of one limiter, and one key of two, each give their own', async (
   })
   await Ratelimit.spend(requests, { rate: 1 })
   await spent.release()
+  await quota.limit('b', { rate: 2 })
+  expect(await Ratelimit.spend(requests.slice(0, 2), { rate: 14 })).toMatchObject({
+    granted: [10, 4],
+    results: [{ remaining: 0 }, { remaining: 4 }],
+  })
   const left = requests.map(async ({ ratelimit, key }) => (await ratelimit.getRemaining(key)).used)
-  expect(await Promise.all(left)).toEqual([0, 0, 1])
+  expect(await Promise.all(left)).toEqual([10, 6, 1])
 })
 
 test('the answer of each is to what was asked of it', async () => {
