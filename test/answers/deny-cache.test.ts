@@ -74,6 +74,17 @@ test('repeated denials need no database, other keys and other limits do', async 
   expect(statements).toHaveLength(3 + 1 + 2)
 })
 
+test('what is given back under another prefix leaves it', async () => {
+  const { caching, statements, common } = pair()
+  await caching.limit('key', { rate: 7 })
+  await caching.limit('key')
+  const other = new Ratelimit({ ...common, db: database.db, prefix: `${caching.prefix}, other` })
+  await other.limit('key', { rate: -1 })
+  const before = statements.length
+  expect(await caching.limit('key')).toMatchObject({ success: false })
+  expect(statements).toHaveLength(before)
+})
+
 test("a plan's denial is remembered, too", async () => {
   const { caching, statements } = pair()
   const limiter = Ratelimit.fixedWindow(3, '1h')

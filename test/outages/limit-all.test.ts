@@ -1,7 +1,10 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Ratelimit, type RatelimitConfig } from '../../src/index.ts'
+import { drizzle } from 'drizzle-orm/node-postgres'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test, vi } from 'vitest'
+import { type Database, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { type Db, hasServer, open, useDatabase } from '../support/databases.ts'
 import { FaultyProxy } from '../support/proxy.ts'
+import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(5, '1h')
@@ -12,7 +15,7 @@ afterEach(() => {
   expect(uncaught).not.toHaveBeenCalled()
 })
 
-function requests(db: Db, prefix: string) {
+function requests(db: Database, prefix: string) {
   const ratelimit = new Ratelimit({ db, limiter, prefix, cleanupProbability: 0 })
   return [
     { ratelimit, key: 'a' },
@@ -77,6 +80,22 @@ describe.runIf(hasServer())('alone, on a server', () => {
     await end()
   })
 
+  test.runIf(inject('driver') === 'node-postgres')(
+    'a client that gives up waiting for a row is closed, with its transaction',
+    async () => {
+      const pool = new pg.Pool({ connectionString: database.url, max: 1, query_timeout: 200 })
+      pool.on('error', () => {})
+      const all = requests(drizzle({ client: pool }), 'gives up')
+      await Ratelimit.limitAll(all)
+      const holder = await database.client()
+      await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'gives up' for update`)
+      await expect(Ratelimit.limitAll(all)).rejects.toMatchObject({ code: 'UNREACHABLE' })
+      expect(pool.totalCount).toBe(0)
+      await holder.query('rollback')
+      await pool.end()
+    },
+  )
+
   test('it opens its transaction on the connection that it charges on', async () => {
     const { db, end } = open(database.url, 4)
     const all = requests(db, 'together')
@@ -85,6 +104,21 @@ describe.runIf(hasServer())('alone, on a server', () => {
     expect(await charged('together')).toEqual([5, 5])
     await end()
   })
+})
+
+test('whatever error ends the transaction after its work, nobody knows whether it was charged', async () => {
+  const { db } = watch(database.db)
+  const cut: Database = {
+    ...db,
+    transaction: async (...work) => {
+      await db.transaction(...work)
+      throw Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })
+    },
+  }
+  const ratelimit = new Ratelimit({ db: cut, limiter, prefix: 'cut', cleanupProbability: 0 })
+  const all = Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+  await expect(all).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+  expect(await charged('cut')).toEqual([1])
 })
 
 describe('what its transaction is set to', () => {

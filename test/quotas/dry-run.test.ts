@@ -101,6 +101,15 @@ describe.each(kinds)('$name', ({ limiter }) => {
 })
 
 describe('limitAll', () => {
+  test('what would be denied is not written', async () => {
+    const { quota, rows } = quotaOn(database, TEN['fixed window'], DRY)
+    await quota.limit('key', { rate: 8 })
+    const before = await rows()
+    const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate: 3 }])
+    expect(results).toMatchObject([{ success: true, wouldDeny: { remaining: 2 } }])
+    expect(await rows()).toEqual(before)
+  })
+
   test('a dry run that would deny does not deny the others, which are consumed', async () => {
     const { dry, plain } = both(TEN['fixed window'])
     const other = quotaOn(database, TEN['sliding window'])
