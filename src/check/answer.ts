@@ -16,7 +16,7 @@ export interface Payment {
   readonly rate: number
   /** The start of the window that paid; null if no window paid. */
   readonly windowStart: number | null
-  /** What had been used before it; null if nobody knows. */
+  /** What had been used before an estimate was charged; null of other calls. */
   readonly usedBefore: number | null
 }
 
@@ -24,11 +24,12 @@ export interface Payment {
 export function paymentOf(outcome: Outcome): Payment {
   const { call, decision, place } = outcome
   const { kind, numbers } = call.limiter.algorithm
-  const { state, now, params } = afterCalls(outcome, place)
+  // Each check comes here, and only estimates are settled.
+  const before = call.reserved > 0 ? afterCalls(outcome, place) : undefined
   return {
     rate: grantedTo(outcome),
     windowStart: kind === 'window' ? decision.state.windowStart : null,
-    usedBefore: numbers.used(state, now, params),
+    usedBefore: before ? numbers.used(before.state, before.now, before.params) : null,
   }
 }
 

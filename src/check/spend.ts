@@ -147,7 +147,7 @@ function spentOf(
   return { success: shares !== undefined, granted, results, retryAfter, release }
 }
 
-/** A limiter has a namespace object of its own. */
+/** A limiter has a namespace object of its own, so its table need not be compared. */
 function isRow(row: RowRequest, { checker, call }: LimiterCall): boolean {
   return row.key === call.key && row.namespace === checker.config.namespace
 }

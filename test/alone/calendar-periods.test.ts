@@ -222,6 +222,7 @@ describe.each([
         expect(periodAt(start - 1).end).toBe(start)
         expect(periodAt(start)).toEqual(found)
       }),
+      // A third of these, because this is run with PGlite.
       runs(1500),
     )
   })

@@ -31,7 +31,7 @@ async function sentBy(names: readonly string[], keys: readonly string[]): Promis
     const ratelimit = new Ratelimit({ db, limiter, prefix: name, tables, cleanupProbability: 0 })
     // What needs a row ends in an error at last.
     await Promise.allSettled(keys.map((key) => calls[name]?.(ratelimit, key)))
-    written.push([...new Set(statements)])
+    written.push([...new Set(statements)].toSorted())
   }
   return written
 }

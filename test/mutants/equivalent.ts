@@ -90,16 +90,21 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
   },
   '088e2b4': {
     change: 'check/shares.ts: floor( to ceil(: const middle = low + Math.floor((high - low) / 2)',
-    reason: 'Either middle is between the two, so the search ends at the same time.',
+    reason: 'Times are whole milliseconds: either middle is between the two, and what there is only grows.',
   },
   '259f14a': {
     change:
       'check/together.ts: < to <=: const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))',
-    reason: 'Of two limiters with the same timeout either may stand for both.',
+    reason: 'Whose outage it counts as, of two limiters with the same timeout, is promised nowhere.',
   },
   fe21864: {
     change:
       'database/run.ts: own[name] !== undefined ? own[name] : params[name] -> params[name] ?? own[name]',
     reason: "No parameter has the name of a call's own value.",
+  },
+  '0b13a34': {
+    change:
+      'check/answer.ts: > to >=: const before = call.reserved > 0 ? afterCalls(outcome, place) : undefined',
+    reason: 'What was used before a call that reserves nothing is worked out, and never asked for.',
   },
 }

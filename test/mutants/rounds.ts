@@ -5,7 +5,7 @@ import { Stages, testsOnServer } from './stages.ts'
 import { type Fate, Trial } from './trial.ts'
 import { SharedServer, Workshop } from './workshop.ts'
 
-/** Together they run the tests once. If there are many more, each test that one fails takes longer. */
+/** They share one run of the tests. With more of them, it takes more runs to find the one that fails a test. */
 const MAX_TOGETHER = 14
 
 /**

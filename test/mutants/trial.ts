@@ -49,7 +49,10 @@ export class Trial {
       : { kind: 'compile', by: 'the types' }
   }
 
-  /** The fates of those that fail a test. */
+  /**
+   * The fates of those that fail a test. One that does is taken out of the source, and the others run the same
+   * test again.
+   */
   async #tryTogether(mutants: readonly Mutant[], tests: readonly Test[]): Promise<Map<Mutant, Fate>> {
     const fates = new Map<Mutant, Fate>()
     let [alive, left] = [mutants, tests]
@@ -59,7 +62,7 @@ export class Trial {
       this.#stages.took(told.tookMs)
       const { failed } = told
       if (!failed) return fates
-      const found = await this.#culprit(alive, failed)
+      const found = (await this.#culprit(alive, failed)) ?? (await this.#anyCulprit(alive, failed))
       if (found) fates.set(...found)
       alive = alive.filter((mutant) => !fates.has(mutant))
       // Vitest runs one project after the other, whatever the order is.
@@ -90,9 +93,12 @@ export class Trial {
     return [...first, ...second]
   }
 
-  /** One of several that fail a test together, which fails it alone too. It is searched for in halves. */
+  /**
+   * One of several that fail a test together, which fails it alone too. It is searched for in halves; a half
+   * that fails by chance can mislead the search.
+   */
   async #culprit(mutants: readonly Mutant[], failed: Failed): Promise<readonly [Mutant, Fate] | undefined> {
-    let among = mutants.filter((mutant) => this.#stages.mayFail(failed.test, mutant))
+    let among = this.#covering(mutants, failed)
     while (among.length > 1) {
       const half = Math.ceil(among.length / 2)
       const first = among.slice(0, half)
@@ -102,6 +108,23 @@ export class Trial {
     if (!mutant) return undefined
     const fate = mutants.length === 1 ? await this.#blame(mutant, failed) : await this.#tryOn(mutant, failed)
     return fate && [mutant, fate]
+  }
+
+  /** The same, by trying each. */
+  async #anyCulprit(
+    mutants: readonly Mutant[],
+    failed: Failed,
+  ): Promise<readonly [Mutant, Fate] | undefined> {
+    if (mutants.length === 1) return undefined
+    for (const mutant of this.#covering(mutants, failed)) {
+      const fate = await this.#tryOn(mutant, failed)
+      if (fate) return [mutant, fate]
+    }
+    return undefined
+  }
+
+  #covering(mutants: readonly Mutant[], { test }: Failed): readonly Mutant[] {
+    return mutants.filter((mutant) => this.#stages.mayFail(test, mutant))
   }
 
   /** The fate of one of several, by the test that they fail together. */

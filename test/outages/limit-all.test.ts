@@ -89,8 +89,12 @@ describe.runIf(hasServer())('alone, on a server', () => {
       await Ratelimit.limitAll(all)
       const holder = await database.client()
       await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'gives up' for update`)
+      const sent = vi.spyOn(pg.Client.prototype, 'query')
       await expect(Ratelimit.limitAll(all)).rejects.toMatchObject({ code: 'UNREACHABLE' })
       expect(pool.totalCount).toBe(0)
+      // A rollback would wait behind the statement that was given up.
+      expect(JSON.stringify(sent.mock.calls.map(([query]) => query))).not.toContain('rollback')
+      sent.mockRestore()
       await holder.query('rollback')
       await pool.end()
     },

@@ -95,7 +95,7 @@ function fromDriver(code: string | undefined): Error {
   return new Error(`Failed query\nparams: ${SECRET},4242`, { cause })
 }
 
-/** At the same time: what may be tried again waits a little before that. */
+/** All at the same time, because a retry waits a little. */
 async function forEachCode(check: (code: string | undefined) => Promise<void>): Promise<void> {
   await Promise.all(codes.map(check))
 }
