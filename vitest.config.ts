@@ -10,7 +10,7 @@ const ARITHMETIC = ['answers', 'quotas']
 const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
 /** What errors say, with all that a driver and a server add to them. */
 const SECRETS = ['secrets']
-/** What several connections do. PGlite has one: it proves SQL only. */
+/** What several connections do. PGlite has one: it proves SQL only. `npm run test:concurrency` is for postgres.js. */
 const CONCURRENCY = ['concurrency']
 /** Limited routes of the frameworks. */
 const ROUTES = ['http']
@@ -55,7 +55,7 @@ const config: ViteUserConfig = defineConfig({
       project('pglite', '1.0', CONTRACT),
       project('node-postgres', '0.45', CONTRACT),
       project('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES),
-      project('postgres-js', '0.45', CONTRACT, CONCURRENCY),
+      project('postgres-js', '0.45', CONTRACT),
       project('postgres-js', '1.0', CONTRACT),
     ],
   },

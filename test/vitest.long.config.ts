@@ -3,9 +3,9 @@ import Retried from './support/retried.ts'
 import Summary from './support/summary.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
-// `npm run test:history`, `npm run test:edge` in workerd, and `npm run test:package`, which builds the package,
-// uses it as its users do, runs the examples, draws the pictures, and asks the type checker and drizzle-kit
-// about the sources and the documents.
+// `npm run test:history`, `npm run test:edge` in workerd, `npm run test:concurrency` on postgres.js, and
+// `npm run test:package`, which builds the package, uses it as its users do, runs the examples, draws the
+// pictures, and asks the type checker and drizzle-kit about the sources and the documents.
 
 const root = new URL('..', import.meta.url).pathname
 
@@ -28,6 +28,20 @@ function project(
       hookTimeout: 120_000,
     },
   }
+}
+
+/** What several connections do, on the driver that `npm test` leaves out. */
+const concurrency: TestProjectConfiguration = {
+  root,
+  test: {
+    name: 'concurrency',
+    include: ['test/concurrency/**/*.test.ts'],
+    provide: { driver: 'postgres-js' },
+    globalSetup: 'test/support/global-setup.ts',
+    testTimeout: 120_000,
+    hookTimeout: 60_000,
+    isolate: false,
+  },
 }
 
 /** The package as it is published. */
@@ -64,6 +78,7 @@ const config: ViteUserConfig = defineConfig({
       project('faults', '1.0'),
       project('history'),
       project('history', '1.0'),
+      concurrency,
       packed,
       tools,
       project('edge'),
