@@ -1,4 +1,4 @@
-import type { Tested } from './limits.ts'
+import { type Tested, WAITED_FOR } from './limits.ts'
 import type { Recorded } from './record.ts'
 
 /** What a row says. */
@@ -58,7 +58,7 @@ export class Checker {
         this.#checkCount(tested, row, elapsedMs, say)
         this.#compare(sums, 'used', row.used, say)
         this.#compare(this.#sumsOf(limit, key, true), 'added', row.credited, say)
-      } else this.#checkWindows(tested, sums, say)
+      } else if (tested.kind === 'windows' || key !== WAITED_FOR) this.#checkWindows(tested, sums, say)
       const most = tested.most + (tested.refillPerMs ?? 0) * elapsedMs
       if (tested.kind === 'rate' && sums.granted > most) say(`granted ${sums.granted}, at most ${most}`)
     }

@@ -10,6 +10,12 @@ import { type Limiter, Ratelimit } from '../../src/index.ts'
  */
 export type Kind = 'counted' | 'windows' | 'rate'
 
+/**
+ * The key of a `rate` limit on which checks may be granted too late for their callers. What they took may have
+ * come back when they give it back. Then more than the limit is granted with one `reset`.
+ */
+export const WAITED_FOR = 0
+
 /** A limit of the test. */
 export interface Tested {
   readonly prefix: string

@@ -11,6 +11,7 @@ import {
   record,
   tested,
 } from './kit.ts'
+import { WAITED_FOR } from './limits.ts'
 
 // Calls of one key.
 
@@ -40,13 +41,14 @@ export async function refund(): Promise<void> {
 
 /**
  * Not on windows that end, whose units are told apart: a check that was granted too late for its caller takes
- * one, and gives it back.
+ * one, and gives it back. On limits that refill, on one key only.
  */
 const WAITING = placesOf('counted', 'rate')
 
 /** Some of these waits end while their check is under way. */
 export async function block(): Promise<void> {
-  const call = callAt(WAITING)
+  const chosen = callAt(WAITING)
+  const call = tested(chosen.limit).kind === 'rate' ? { ...chosen, key: WAITED_FOR } : chosen
   await record(call, ratelimitOf(call).blockUntilReady(keyOf(call), 1 + below(100), call))
 }
 
