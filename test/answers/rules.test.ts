@@ -66,8 +66,8 @@ describe('large and small', () => {
     // In doubles, limit * leftMs / periodMs is a whole number; in truth it is a little more.
     const leftMs = 1_123_250_261
     const used = 3_084_345_261
-    // The statements of these tables have not been built yet. The small one's come first. If they were prepared,
-    // there would be two of each kind, with and without a guard, and the second one might not be used again.
+    // No statement of these tables has been built yet, and the small one's come first. If they were prepared,
+    // there would be two of each kind, with and without a guard, and another one might be used.
     const own = { tables: rateLimitTables(), preparedStatements: false }
     await setUp(Ratelimit.slidingWindow(10, '1m'), own).limit()
     const { clock, limit: take, ratelimit } = setUp(Ratelimit.slidingWindow(limit, periodMs), own)
