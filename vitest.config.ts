@@ -10,7 +10,7 @@ const ARITHMETIC = ['answers', 'quotas']
 const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
 /** What errors say, with all that a driver and a server add to them. */
 const SECRETS = ['secrets']
-/** What several connections do. PGlite has one: it proves SQL only. `npm run test:concurrency` is for postgres.js. */
+/** What several connections do. PGlite has one: it proves SQL only. postgres.js has `npm run test:concurrency`. */
 const CONCURRENCY = ['concurrency']
 /** Limited routes of the frameworks. */
 const ROUTES = ['http']
