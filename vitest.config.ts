@@ -10,11 +10,11 @@ const ARITHMETIC = ['answers', 'quotas']
 const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
 /** What errors say, with all that a driver and a server add to them. */
 const SECRETS = ['secrets']
-/** What several connections do. PGlite has one: it proves SQL only. postgres.js has `npm run test:concurrency`. */
+/** What several connections do. PGlite has one. For postgres.js there is `npm run test:concurrency`. */
 const CONCURRENCY = ['concurrency']
 /** Limited routes of the frameworks. */
 const ROUTES = ['http']
-/** What is the same on every database, so that one is enough: single modules, and what is shipped and written. */
+/** What is the same on every database: single modules, and what is shipped and written. */
 const ONCE = ['alone', 'package']
 
 function project(
