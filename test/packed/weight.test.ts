@@ -7,7 +7,8 @@ const consumer = inject('consumer')
 
 /** The target is 18,000: see docs/decisions.md. */
 const MAX_BYTES = 20_300
-const MAX_IMPORT_MS = 10
+/** An eighth was measured: 8.5 ms where Drizzle takes 70. */
+const MAX_SHARE_OF_DRIZZLE = 1 / 5
 
 /** The files that a bundler makes of an import. Drizzle is not counted, for the application has it anyway. */
 async function bundled(source: string): Promise<readonly OutputChunk[]> {
@@ -68,26 +69,37 @@ test('what adds up several limits is loaded when they are called', async () => {
   expect(fromTheStart(chunks).some(addsUp)).toBe(false)
 })
 
-/** The CPU time in milliseconds that an import takes in a new process, after those of Drizzle that it needs. */
-function importMs(entry: string | undefined): number {
+interface ImportCost {
+  /** The CPU time that the parts of Drizzle take that the package needs, in milliseconds. */
+  readonly drizzleMs: number
+  /** What the package takes after them. */
+  readonly ownMs: number
+}
+
+/** What importing an entry costs in a new process, or what nothing costs there. */
+function importCost(entry?: string): ImportCost {
   const script = `
+    const cpuMs = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1000 }
+    const start = cpuMs()
     for (const path of ['', '/pg-core', '/pg-proxy']) await import('drizzle-orm' + path)
-    const before = process.cpuUsage()
+    const between = cpuMs()
     ${entry ? `await import('${entry}')` : ''}
-    const { user, system } = process.cpuUsage(before)
-    console.log((user + system) / 1000)`
+    console.log(JSON.stringify({ drizzleMs: between - start, ownMs: cpuMs() - between }))`
   const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
     cwd: consumer,
     encoding: 'utf8',
   })
   if (stdout === '') throw new Error(stderr)
-  return Number(stdout)
+  return JSON.parse(stdout)
 }
 
-test(`importing it takes at most ${MAX_IMPORT_MS} ms`, () => {
-  // Other processes make an import take longer, and none makes it take less.
-  const best = (entry?: string) => Math.min(...Array.from({ length: 10 }, () => importMs(entry)))
-  const own = best('drizzle-ratelimit') - best()
-  console.log(`importing drizzle-ratelimit: ${own.toFixed(1)} ms beyond Drizzle`)
-  expect(own).toBeLessThanOrEqual(MAX_IMPORT_MS)
+test('importing it takes at most a fifth of what importing Drizzle takes', () => {
+  // Machines differ in speed, so the two are compared. Other processes make an import take longer, and none
+  // makes it take less: the least counts.
+  const runs = Array.from({ length: 10 }, () => [importCost('drizzle-ratelimit'), importCost()] as const)
+  const least = (costs: readonly number[]) => Math.min(...costs)
+  const drizzle = least(runs.flatMap((pair) => pair.map(({ drizzleMs }) => drizzleMs)))
+  const own = least(runs.map(([full]) => full.ownMs)) - least(runs.map(([, empty]) => empty.ownMs))
+  console.log(`importing drizzle-ratelimit: ${own.toFixed(1)} ms beyond ${drizzle.toFixed(1)} ms of Drizzle`)
+  expect(own / drizzle).toBeLessThanOrEqual(MAX_SHARE_OF_DRIZZLE)
 })
