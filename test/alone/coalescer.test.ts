@@ -5,6 +5,7 @@ import { Ratelimit } from '../../src/index.ts'
 import type { Decider, Decision, Group, Pending, Purpose, Request } from '../../src/runtime/call.ts'
 import { Coalescer } from '../../src/runtime/coalescer.ts'
 import { keysNamed } from '../support/keys.ts'
+import { fakeTime, ownTimers } from '../support/timers.ts'
 
 const limiter = Ratelimit.fixedWindow(1000, '1h')
 const month = calendarWindow(1000, 'month')
@@ -607,7 +608,7 @@ describe('a statement that nobody waits for any more', () => {
 })
 
 describe('a call that comes in the pause before the next place is freed', () => {
-  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
+  beforeEach(fakeTime)
   afterEach(() => {
     vi.restoreAllMocks()
     vi.useRealTimers()
@@ -644,22 +645,22 @@ describe('a call that comes in the pause before the next place is freed', () => 
     expect(asked()).toHaveLength(2)
     await pass(1)
     expect(asked().slice(2)).toEqual(['waits x1'])
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('shares one timer with others, which ends with the last of them that gives up', async () => {
     const { add, coalescer } = await inPause()
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
     const calls: Pending[] = []
     for (const key of ['a', 'b', 'c']) {
       calls.push(add(key))
       await turn()
     }
     for (const call of calls) {
-      expect(vi.getTimerCount()).toBe(1)
+      expect(ownTimers()).toHaveLength(1)
       coalescer.cancel(call)
     }
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('is sent at once if the clock was taken back, as by the end of fake timers', async () => {
@@ -668,7 +669,7 @@ describe('a call that comes in the pause before the next place is freed', () => 
     add('waits')
     await turn()
     expect(asked().slice(2)).toEqual(['waits x1'])
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('needs no timer any more when a statement ends', async () => {
@@ -677,7 +678,7 @@ describe('a call that comes in the pause before the next place is freed', () => 
     await turn()
     await sent[1]?.answer()
     expect(asked().slice(2)).toEqual(['waits x1'])
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('waits for a short pause again when a statement ends that has no place any more', async () => {
@@ -719,7 +720,7 @@ describe('a call that comes in the pause before the next place is freed', () => 
     add('b')
     await turn()
     expect(sent).toHaveLength(1)
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('keeps no process alive by its timer', async () => {

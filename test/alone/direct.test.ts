@@ -6,6 +6,7 @@ import { Direct } from '../../src/runtime/direct.ts'
 import { Room } from '../../src/runtime/room.ts'
 import { emptyDatabase, useDatabase } from '../support/databases.ts'
 import '../support/loaded.ts'
+import { fakeTime, ownTimers } from '../support/timers.ts'
 import { isTake, watch } from '../support/watch.ts'
 
 // `coalesce: false`: what calls must not share, and what must hold all the same.
@@ -162,7 +163,7 @@ test.each([
 })
 
 describe('time', () => {
-  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
+  beforeEach(fakeTime)
 
   test('a check that the timeout ends may have been charged, and a look never is', async () => {
     const { ratelimit } = direct({ timeout: 100 }, () => new Promise(() => {}))
@@ -173,7 +174,7 @@ describe('time', () => {
       { reason: { code: 'OUTCOME_UNKNOWN' } },
       { reason: { code: 'TIMEOUT' } },
     ])
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('checks that it ends may have waited for rows, so they say nothing about the database', async () => {

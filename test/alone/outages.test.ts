@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import '../support/loaded.ts'
+import { fakeTime, ownTimers } from '../support/timers.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
@@ -9,7 +10,7 @@ const limiter = Ratelimit.fixedWindow(10, '1h')
 let prefix = 0
 
 // The timers are the test's; the driver keeps its own.
-beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
+beforeEach(fakeTime)
 afterEach(() => void vi.useRealTimers())
 
 /** A limiter whose statements wait until the test lets them through. */
@@ -83,14 +84,14 @@ describe('timeout', () => {
     vi.advanceTimersByTime(99)
     open()
     expect(await answer).toMatchObject({ success: true })
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('a time that is too long for a timer never ends it', async () => {
     const { ratelimit, open } = stalling()
     const waiting = ratelimit.blockUntilReady('key', '365d')
     await turns()
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
     open()
     expect(await waiting).toMatchObject({ success: true })
   })
@@ -144,7 +145,7 @@ describe('limitAll and resets', () => {
     await turns()
     vi.advanceTimersByTime(100)
     await turns()
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
     expect(await all).toMatchObject({ code: 'TIMEOUT' })
     open()
     await turns(50)
@@ -171,7 +172,7 @@ describe('limitAll and resets', () => {
       await turns(50)
       vi.useRealTimers()
       await expect.poll(() => used(ratelimit)).toBe(spent)
-      vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+      fakeTime()
     }
   })
 
@@ -247,7 +248,7 @@ describe('limitAll and resets', () => {
     expect(await Ratelimit.limitAll([{ ratelimit, key: 'key' }])).toMatchObject({ success: true })
     await ratelimit.getRemainingAll(['key'])
     await ratelimit.resetUsedTokens('key')
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('one that has ended makes room for another, however many there were', async () => {
@@ -319,7 +320,7 @@ describe('blockUntilReady ends while a check is under way', () => {
     await turns()
     controller.abort(new Error('enough'))
     expect(await waiting).toMatchObject({ message: 'enough' })
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
     open()
     await turns(50)
     vi.useRealTimers()
@@ -715,10 +716,10 @@ describe('a database that fails for a while', () => {
     const calls = Array.from({ length: 10_000 }, () => ratelimit.limit('key'))
     await turns()
     await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'OVERLOADED' })
-    expect(vi.getTimerCount()).toBe(10_001)
+    expect(ownTimers()).toHaveLength(10_001)
     open()
     await Promise.all([first, ...calls])
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('one that has not answered five looks in time is tried by one call at a time, too', async () => {

@@ -2,18 +2,15 @@ import { sql } from 'drizzle-orm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Database, Ratelimit } from '../../src/index.ts'
 import { type Db, hasServer, useDatabase } from '../support/databases.ts'
+import { fakeTime, ownTimers } from '../support/timers.ts'
 
 const database = useDatabase()
 const start = Date.UTC(2026, 0, 1)
-// Timers and the monotonic clock are the test's, and the limiter's clock follows them; the driver keeps its
-// own.
-const FAKED = { toFake: ['setTimeout', 'clearTimeout', 'performance'] } satisfies Parameters<
-  typeof vi.useFakeTimers
->[0]
+// The limiter's clock follows the monotonic one, which is the test's. The driver keeps its own.
 const clock = () => new Date(start + performance.now())
 // Before that every connection is made: making one takes timers.
 beforeAll(() => makeConnections(database.db, 4))
-beforeEach(() => void vi.useFakeTimers(FAKED))
+beforeEach(fakeTime)
 afterEach(() => void vi.useRealTimers())
 
 async function makeConnections(db: Db, connections: number): Promise<void> {
@@ -56,7 +53,7 @@ async function letWait<T>(call: Promise<T>, steps = { count: 0 }): Promise<T> {
   call.then(ended, ended)
   while (!done) {
     await new Promise(setImmediate)
-    if (underWay === 0 && vi.getTimerCount() > 0) {
+    if (underWay === 0 && ownTimers().length > 0) {
       steps.count++
       vi.advanceTimersToNextTimer()
     }
@@ -114,10 +111,10 @@ describe('a signal', () => {
     const controller = new AbortController()
     const waiting = ratelimit.blockUntilReady('key', '2m', { signal: controller.signal })
     const refused = expect(waiting).rejects.toThrow('enough')
-    while (vi.getTimerCount() === 0) await new Promise(setImmediate)
+    while (ownTimers().length === 0) await new Promise(setImmediate)
     controller.abort(new Error('enough'))
     await refused
-    expect(vi.getTimerCount()).toBe(0)
+    expect(ownTimers()).toEqual([])
   })
 
   test('that has aborted keeps the call from being made', async () => {
@@ -132,14 +129,14 @@ test.runIf(hasServer())('holds no connection while it waits', async () => {
   const { db } = database.connect(1)
   vi.useRealTimers()
   await makeConnections(db, 1)
-  vi.useFakeTimers(FAKED)
+  fakeTime()
   const limiter = Ratelimit.fixedWindow(1, 60_000)
   const common = { limiter, prefix: 'no connection', clock, cleanupProbability: 0 }
   const ratelimit = new Ratelimit({ ...common, db: counting(db) })
   await ratelimit.limit('key')
   const waiting = ratelimit.blockUntilReady('key', '2m')
   do await new Promise(setImmediate)
-  while (underWay > 0 || vi.getTimerCount() === 0)
+  while (underWay > 0 || ownTimers().length === 0)
   await db.execute(sql`select 1`)
   await letWait(waiting)
 })

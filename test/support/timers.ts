@@ -1,0 +1,42 @@
+import { resolve } from 'node:path'
+import { vi } from 'vitest'
+
+const SOURCE = resolve('src')
+
+/** Where the package set each timer that has neither ended nor been cleared. */
+const places = new Map<unknown, string>()
+
+/**
+ * Gives the test the timers and the monotonic clock, until `vi.useRealTimers()`. `ownTimers` says which timers
+ * the package has set since then.
+ */
+export function fakeTime(): void {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+  places.clear()
+  const { setTimeout: set, clearTimeout: clear } = globalThis
+  const setting = (work: (...values: unknown[]) => void, ms?: number, ...values: unknown[]) => {
+    const ended = () => {
+      places.delete(timer)
+      work(...values)
+    }
+    const timer = set(ended, ms)
+    const [, , caller = ''] = new Error('Who sets it').stack?.split('\n') ?? []
+    if (caller.includes(SOURCE)) places.set(timer, caller.trim())
+    return timer
+  }
+  const clearing = (timer: Parameters<typeof clear>[0]) => {
+    places.delete(timer)
+    clear(timer)
+  }
+  // What the fake ones say about themselves is how the real ones are put back.
+  globalThis.setTimeout = Object.assign(setting, set)
+  globalThis.clearTimeout = Object.assign(clearing, clear)
+}
+
+/**
+ * Where the package set the timers that have not ended. Drivers, PGlite and what earlier test files have left in
+ * the process set others.
+ */
+export function ownTimers(): readonly string[] {
+  return [...places.values()]
+}
