@@ -30,6 +30,9 @@ const FILE = 'mutants-coverage.json'
 export class Coverage {
   readonly #executed: ReadonlyMap<string, Executed>
 
+  /** Any test may execute any line. */
+  static readonly UNKNOWN: Coverage = new Coverage(new Map())
+
   private constructor(executed: ReadonlyMap<string, Executed>) {
     this.#executed = executed
   }

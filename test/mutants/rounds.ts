@@ -1,5 +1,5 @@
 import { Coverage } from './coverage.ts'
-import type { Journal } from './journal.ts'
+import type { Killers } from './killers.ts'
 import { describe, type Mutant } from './mutants.ts'
 import { Stages, testsOnServer } from './stages.ts'
 import { type Fate, Trial } from './trial.ts'
@@ -9,61 +9,50 @@ import { SharedServer, Workshop } from './workshop.ts'
 const MAX_TOGETHER = 14
 
 /**
- * The fates of the mutants, by so many trials at a time. In the first round each has to get past the best of
- * the tests that execute its line. In the second round those that did are tried on all others that do.
+ * The fates of the mutants, by so many trials at a time. What killed a mutant before is tried first. The others
+ * have to get past the best of the tests that execute their lines, and then, in a third round, past all others
+ * that do.
  */
 export async function tryAll(
   mutants: readonly Mutant[],
-  journal: Journal,
-  workers: number,
-): Promise<ReadonlyMap<Mutant, Fate>> {
-  const server = new SharedServer()
-  try {
-    const coverage = await Coverage.of(testsOnServer(), await server.url(), workers)
-    return await tryOn(server, new Stages(coverage), mutants, journal, workers)
-  } finally {
-    await server.stop()
-  }
-}
-
-async function tryOn(
-  server: SharedServer,
-  stages: Stages,
-  mutants: readonly Mutant[],
-  journal: Journal,
+  killers: Killers,
   workers: number,
 ): Promise<ReadonlyMap<Mutant, Fate>> {
   const startedAt = performance.now()
   const fates = new Map<Mutant, Fate>()
-  for (const mutant of mutants) {
-    const known = journal.fateOf(mutant)
-    if (!known) continue
-    fates.set(mutant, known)
-    stages.learn(mutant, known.test)
-  }
+  const stages = new Stages()
+  for (const mutant of mutants) stages.learn(mutant, killers.of(mutant))
   const tell = (mutant: Mutant, fate: Fate) => {
     fates.set(mutant, fate)
     stages.learn(mutant, fate.test)
-    journal.add(mutant, { fate })
+    killers.add(mutant, fate)
     const minutes = ((performance.now() - startedAt) / 60_000).toFixed(1)
     console.log(`${minutes} min, ${fates.size}/${mutants.length} ${fate.kind}: ${describe(mutant)}`)
     if (fate.by) console.log(`    by ${fate.by}`)
   }
-  await withTrials(server, stages, workers, async (trials) => {
-    const isOpen = (mutant: Mutant) => !fates.has(mutant)
-    await shareOut(trials, mutants.filter(isOpen), async (trial, mutant) => {
-      const past = journal.pastOf(mutant)
-      if (past) return stages.gotPast(mutant, past)
-      const found = await trial.near(mutant)
-      if ('kind' in found) tell(mutant, found)
-      else journal.add(mutant, { past: found })
+  const open = () => mutants.filter((mutant) => !fates.has(mutant))
+  const server = new SharedServer()
+  try {
+    await withTrials(server, stages, workers, async (trials) => {
+      await shareOut(trials, mutants, async (trial, mutant) => {
+        const fate = await trial.by(mutant, killers.of(mutant))
+        if (fate) tell(mutant, fate)
+      })
+      if (open().length === 0) return
+      console.log(`${open().length} are not killed by what killed them before`)
+      stages.know(await Coverage.of(testsOnServer(), await server.url(), workers))
+      await shareOut(trials, open(), async (trial, mutant) => {
+        const fate = await trial.near(mutant)
+        if (fate) tell(mutant, fate)
+      })
+      console.log(`${open().length} got past the tests that are near`)
+      await shareOut(trials, inGroups(open()), async (trial, group) => {
+        for (const [mutant, fate] of await trial.far(group)) tell(mutant, fate)
+      })
     })
-    const rest = mutants.filter(isOpen)
-    console.log(`${rest.length} got past the tests that are near`)
-    await shareOut(trials, inGroups(rest), async (trial, group) => {
-      for (const [mutant, fate] of await trial.far(group)) tell(mutant, fate)
-    })
-  })
+  } finally {
+    await server.stop()
+  }
   return fates
 }
 

@@ -1,14 +1,15 @@
 // `npm run test:mutants` puts one mistake after the other into the source and runs the tests, which must fail.
 //
-// It works in copies of the repository. `--sample 20 --seed 7` tries some, `--only <id>` one, `--list` lists
-// them all, `--areas statements,runtime` those of some parts. `--resume` goes on with a run that was stopped.
-import { createHash } from 'node:crypto'
+// It works in copies of the repository, and keeps what killed each in killers.json. `--sample 20 --seed 7` tries
+// some, `--known` those that were killed before, `--only <id>` one, `--areas statements,runtime` those of some
+// parts. `--list` only lists them.
+import { createHash, randomInt } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
 import Table from 'cli-table3'
 import { AREAS } from './areas.ts'
 import { EQUIVALENT } from './equivalent.ts'
-import { Journal } from './journal.ts'
+import { Killers } from './killers.ts'
 import { allMutants, describe, lostChanges, type Mutant } from './mutants.ts'
 import { tryAll } from './rounds.ts'
 import type { Fate } from './trial.ts'
@@ -18,11 +19,11 @@ type Kind = Fate['kind'] | 'equivalent'
 const { values } = parseArgs({
   options: {
     sample: { type: 'string' },
-    seed: { type: 'string', default: '1' },
+    seed: { type: 'string', default: String(randomInt(2 ** 31)) },
+    known: { type: 'boolean', default: false },
     only: { type: 'string', multiple: true },
     areas: { type: 'string' },
     list: { type: 'boolean', default: false },
-    resume: { type: 'boolean', default: false },
     workers: { type: 'string', default: String(Math.min(availableParallelism(), 8)) },
   },
 })
@@ -38,6 +39,7 @@ if (outdated.length > 0) {
   console.error(outdated.join('\n'))
   process.exit(2)
 }
+const killers = new Killers()
 const chosen = choose(all)
 if (values.list) {
   for (const mutant of chosen) console.log(describe(mutant))
@@ -47,11 +49,14 @@ if (values.list) {
 
 /** Equivalent ones are tried only by their ids. */
 function choose(mutants: readonly Mutant[]): readonly Mutant[] {
-  const { only, areas, sample, seed } = values
+  const { only, areas, known, sample, seed } = values
   if (only) return mutants.filter(({ id }) => only.includes(id))
   const names = areas?.split(',')
-  const found = mutants.filter(({ area }) => names?.includes(area) ?? true)
+  const found = mutants.filter(
+    (mutant) => (names?.includes(mutant.area) ?? true) && (!known || killers.of(mutant)),
+  )
   if (sample === undefined) return found
+  console.log(`${sample} of ${found.length}, with --seed ${seed}`)
   const place = ({ id }: Mutant) => createHash('sha256').update(`${seed} ${id}`).digest('hex')
   const tried = found.filter(({ id }) => !(id in EQUIVALENT))
   return tried.toSorted((one, other) => place(one).localeCompare(place(other))).slice(0, Number(sample))
@@ -62,7 +67,8 @@ async function isEachKilled(mutants: readonly Mutant[]): Promise<boolean> {
   const startedAt = performance.now()
   const isListed = ({ id }: Mutant) => id in EQUIVALENT && !values.only
   const rest = mutants.filter((mutant) => !isListed(mutant))
-  const fates = await tryAll(rest, new Journal(values.resume), Number(values.workers))
+  killers.keepOnly(all)
+  const fates = await tryAll(rest, killers, Number(values.workers))
   const kinds = mutants.map((mutant) => [mutant, fates.get(mutant)?.kind ?? 'equivalent'] as const)
   report(new Map(kinds))
   console.log(`${((performance.now() - startedAt) / 60_000).toFixed(0)} minutes, ${values.workers} at a time`)

@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { SLOW } from './areas.ts'
-import type { Coverage } from './coverage.ts'
+import { Coverage } from './coverage.ts'
 import type { Mutant } from './mutants.ts'
 import { nameOf, type Test } from './test.ts'
 
@@ -40,7 +40,7 @@ export function testsOnServer(): readonly Test[] {
  * little else before others.
  */
 export class Stages {
-  readonly #coverage: Coverage
+  #coverage: Coverage = Coverage.UNKNOWN
   readonly #all = testsOnServer()
   /** By test, then by file and area. */
   readonly #kills = new Map<string, Map<string, number>>()
@@ -49,7 +49,8 @@ export class Stages {
   /** By the mutant's id. */
   readonly #past = new Map<string, ReadonlySet<string>>()
 
-  constructor(coverage: Coverage) {
+  /** Which tests execute which lines. */
+  know(coverage: Coverage): void {
     this.#coverage = coverage
   }
 
@@ -106,11 +107,11 @@ export class Stages {
   }
 
   /** Notes which test has killed a mutant, if one has. */
-  learn({ area, file }: Mutant, test: Test | undefined): void {
-    if (!test) return
-    const kills = this.#kills.get(nameOf(test)) ?? new Map<string, number>()
+  learn({ area, file }: Mutant, killer: Test | 'types' | undefined): void {
+    if (killer === undefined || killer === 'types') return
+    const kills = this.#kills.get(nameOf(killer)) ?? new Map<string, number>()
     for (const each of [area, file]) kills.set(each, (kills.get(each) ?? 0) + 1)
-    this.#kills.set(nameOf(test), kills)
+    this.#kills.set(nameOf(killer), kills)
   }
 
   dependsOnTime({ path }: Test): boolean {

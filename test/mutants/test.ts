@@ -10,3 +10,8 @@ export interface Test {
 export function nameOf({ project, path }: Test): string {
   return `${project}: ${path}`
 }
+
+export function testNamed(name: string): Test {
+  const [project = '', path = ''] = name.split(': ')
+  return { project, path }
+}

@@ -23,12 +23,19 @@ export class Trial {
     this.#stages = stages
   }
 
-  /** The fate of a mutant by the tests that are near; otherwise those tests, which it got past. */
-  async near(mutant: Mutant): Promise<Fate | readonly Test[]> {
+  /** The fate of a mutant by what killed it before. */
+  async by(mutant: Mutant, killer: Test | 'types' | undefined): Promise<Fate | undefined> {
+    if (killer === undefined) return undefined
+    const fate = killer === 'types' ? await this.#byTypes(mutant) : await this.#tryOn(mutant, killer)
+    return fate?.kind === 'survives' ? undefined : fate
+  }
+
+  /** The fate of a mutant by the tests that are near. */
+  async near(mutant: Mutant): Promise<Fate | undefined> {
     const tests = this.#stages.near(mutant)
     const fate = (await this.#tryTogether([mutant], tests)).get(mutant)
     if (!fate) this.#stages.gotPast(mutant, tests)
-    return fate ?? tests
+    return fate
   }
 
   /**
@@ -106,7 +113,8 @@ export class Trial {
     }
     const [mutant] = among
     if (!mutant) return undefined
-    const fate = mutants.length === 1 ? await this.#blame(mutant, failed) : await this.#tryOn(mutant, failed)
+    const fate =
+      mutants.length === 1 ? await this.#blame(mutant, failed) : await this.#tryOn(mutant, failed.test)
     return fate && [mutant, fate]
   }
 
@@ -117,7 +125,7 @@ export class Trial {
   ): Promise<readonly [Mutant, Fate] | undefined> {
     if (mutants.length === 1) return undefined
     for (const mutant of this.#covering(mutants, failed)) {
-      const fate = await this.#tryOn(mutant, failed)
+      const fate = await this.#tryOn(mutant, failed.test)
       if (fate) return [mutant, fate]
     }
     return undefined
@@ -127,10 +135,10 @@ export class Trial {
     return mutants.filter((mutant) => this.#stages.mayFail(test, mutant))
   }
 
-  /** The fate of one of several, by the test that they fail together. */
-  async #tryOn(mutant: Mutant, { test }: Failed): Promise<Fate | undefined> {
+  /** The fate of one mutant by one test. */
+  async #tryOn(mutant: Mutant, test: Test): Promise<Fate | undefined> {
     const told = await this.#workshop.run([mutant], [test])
-    if (told === 'no end') return { kind: 'time', by: `${test.path}: it did not end` }
+    if (told === 'no end') return { kind: 'time', by: `${test.path}: it did not end`, test }
     return told.failed ? this.#blame(mutant, told.failed) : undefined
   }
 
