@@ -8,8 +8,6 @@ export {
 } from '../schema/index.ts'
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
-export type { Reservation, Reserved, ReservedPart } from './check/reservation.ts'
-export type { Reservations, ReservedAll, SettleAllOptions } from './check/reserve-all.ts'
 export type {
   Allowed,
   Denied,
@@ -19,8 +17,6 @@ export type {
   Remaining,
   Usage,
 } from './check/results.ts'
-export type { Spent } from './check/spend.ts'
-export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './close-periods.ts'
 export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 export { checkTables, type TableDifference } from './database/check-tables.ts'
 export type { Database } from './database/database.ts'
@@ -29,11 +25,15 @@ export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } fro
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
 export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
-export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './row-numbers.ts'
+export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
+export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'
+export type { Spent } from './several/spend.ts'
+export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './usage/close-periods.ts'
+export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './usage/row-numbers.ts'
 export {
   type KeyUsage,
   type OtherUsage,
   type PlanUsageOptions,
   type UsageOptions,
   usage,
-} from './usage.ts'
+} from './usage/usage.ts'

@@ -7,8 +7,8 @@ import type { Database } from './database/database.ts'
 import { shapeOf, storageSql, tableSql } from './database/ddl.ts'
 import { checkTablesGiven } from './database/given.ts'
 import { SHIPPED } from './database/shipped.ts'
-import * as rowNumbers from './row-numbers.ts'
 import { columnsOf } from './statements/row.ts'
+import * as rowNumbers from './usage/row-numbers.ts'
 import { checkOption } from './validate.ts'
 
 /** What a driver gives for `bigint`: pg and postgres.js a string, PGlite a number. */

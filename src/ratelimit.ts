@@ -7,17 +7,17 @@ import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
 import { usageOf } from './check/answer.ts'
 import type { Checker } from './check/checker.ts'
-import type { Reserved, ReservedPart } from './check/reservation.ts'
-import type { ReservedAll } from './check/reserve-all.ts'
 import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
-import type { Spent } from './check/spend.ts'
-import type { LimiterCall } from './check/together.ts'
 import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
 import { checkOptions } from './options.ts'
+import type { Reserved, ReservedPart } from './reservations/reservation.ts'
+import type { ReservedAll } from './reservations/reserve-all.ts'
 import type { Call } from './runtime/call.ts'
+import type { Spent } from './several/spend.ts'
+import type { LimiterCall } from './several/together.ts'
 import { callOf, checkOption, hashedKey } from './validate.ts'
 import { checkConfig } from './validate-config.ts'
 
@@ -143,7 +143,7 @@ export class Ratelimit {
   reserve(key: string, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
     const call = await this.#call(key, options)
-    const { reserve } = await import('./check/reservation.ts')
+    const { reserve } = await import('./reservations/reservation.ts')
     try {
       return await reserve(this.#checker, call, options.tx)
     } catch (error) {
@@ -183,7 +183,7 @@ export class Ratelimit {
    * ```
    */
   async settle(token: string, actual: number, options: CallOptions = {}): Promise<Allowed> {
-    const { settleToken } = await import('./check/reservation.ts')
+    const { settleToken } = await import('./reservations/reservation.ts')
     try {
       return await settleToken(this.#checker, token, actual, options)
     } catch (error) {
@@ -220,7 +220,7 @@ export class Ratelimit {
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
     checkOptions(options)
-    const { limitAll } = await import('./check/limit-all.ts')
+    const { limitAll } = await import('./several/limit-all.ts')
     return limitAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
 
@@ -263,7 +263,7 @@ export class Ratelimit {
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<ReservedAll<ReserveRequest>> {
     checkOptions(options)
-    const { reserveAll } = await import('./check/reserve-all.ts')
+    const { reserveAll } = await import('./reservations/reserve-all.ts')
     return reserveAll(requests, await Ratelimit.#callsOf(requests), options.tx)
   }
 
@@ -301,7 +301,7 @@ export class Ratelimit {
     options: Pick<CallOptions, 'tx'> & { readonly rate: number },
   ): Promise<Spent> {
     checkOptions(options)
-    const { spend } = await import('./check/spend.ts')
+    const { spend } = await import('./several/spend.ts')
     const { rate, tx } = options
     return spend(await Ratelimit.#callsOf(requests, rate), rate, tx)
   }

@@ -128,6 +128,11 @@ export function isSure(purpose: Purpose): boolean {
   return purpose === 'adjust' || purpose === 'grant'
 }
 
+/** Whether the call takes its rate even if there is less. */
+export function isForced({ rate, purpose }: Call): boolean {
+  return rate > 0 && purpose === 'adjust'
+}
+
 /** Whether there is more after the call than before. */
 export function addsTo({ rate, purpose }: Call): boolean {
   return rate < 0 || purpose === 'grant'

@@ -30,13 +30,13 @@ export const AREAS: readonly Area[] = [
     share: 0.08,
   },
   {
-    name: 'limitAll',
-    files: /^check\/(add-up|adjust-all|all-or-nothing|limit-all|together)/,
+    name: 'several',
+    files: /^several\//,
     share: 0.3,
   },
   {
-    name: 'reservation',
-    files: /^check\/(once|reservation|reserve-all|settlement|token)/,
+    name: 'reservations',
+    files: /^(reservations\/|check\/once)/,
     share: 0.5,
   },
   {
@@ -50,13 +50,18 @@ export const AREAS: readonly Area[] = [
     share: 0.08,
   },
   {
+    name: 'usage',
+    files: /^usage\//,
+    share: 0.1,
+  },
+  {
     name: 'database',
     files: /^database\/(run|transaction|connection|statement|session)/,
     share: 0.1,
   },
   {
     name: 'input',
-    files: /^(validate|options|duration|usage|kysely|ratelimit|close-periods|row-numbers)/,
+    files: /^(validate|options|duration|kysely|ratelimit)/,
     share: 0.05,
   },
   {

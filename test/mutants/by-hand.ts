@@ -313,7 +313,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['`sweep ${this.#keepEnded}`', '`sweep`'],
     ['.then(endWith, () => endWith(MAX_SWEPT))', '.then(endWith)'],
   ],
-  'check/add-up.ts': [
+  'several/add-up.ts': [
     ['[quotedName(config), config.namespace.prefix, request.key]', '[config.namespace.prefix, request.key]'],
     ['[quotedName(config), config.namespace.prefix, request.key]', '[quotedName(config), request.key]'],
     [
@@ -341,7 +341,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['rate > 0 && place <= last', 'place <= last'],
     ['request.rate > 0 && !isForced(request)', '!isForced(request)'],
   ],
-  'check/parts.ts': [
+  'several/parts.ts': [
     ['row.needed <= 0 || row.needed <=', 'row.needed <='],
     ['availableIn(row.limiter, afterRefund(row, look))', 'availableIn(row.limiter, look)'],
     ['fits(row, look) ? row : forcedPart(row)', 'row'],
@@ -352,7 +352,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['rate: row.forced, needed: 0', 'needed: 0'],
     ["row.forced > 0 ? 'adjust' : 'look'", "'adjust'"],
   ],
-  'check/all-or-nothing.ts': [
+  'several/all-or-nothing.ts': [
     [
       '[quotedName(row), row.namespace.prefix, row.limiter.signature]',
       '[row.namespace.prefix, row.limiter.signature]',
@@ -381,7 +381,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['row.limiter.startsFull || isLook(row)', 'row.limiter.startsFull'],
     ['return { ...askingIn(tx, row), clockMs: now }', 'return askingIn(tx, row)'],
   ],
-  'check/limit-all.ts': [
+  'several/limit-all.ts': [
     [
       'return answerAll(asked, () => degraded.shift() as Answered)\n  } finally {',
       'return answerAll(asked, () => degraded.shift() as Answered)\n  } finally {\n    if (true) {} else',
@@ -405,7 +405,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ],
     ['isTold ? { ...took, ended: undefined } : took', 'took'],
   ],
-  'check/together.ts': [
+  'several/together.ts': [
     ['config.home.db === home.db', 'true'],
     [
       "takeAllOrNone(joined, rows, 'as the session')",
@@ -426,7 +426,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['      goOn()\n      return take', '      return take'],
     ['        goOn()\n        stage.mayCharge', '        stage.mayCharge'],
   ],
-  'check/adjust-all.ts': [
+  'several/adjust-all.ts': [
     [
       'each.checker.config.reporting }\n    })\n  } finally {',
       'each.checker.config.reporting }\n    })\n  } finally {\n    if (true) {} else',
@@ -442,7 +442,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['instanceof RatelimitError)) return true', 'instanceof RatelimitError)) return false'],
     ['  if (!(error instanceof RatelimitError)) return true\n', ''],
   ],
-  'check/spend.ts': [
+  'several/spend.ts': [
     ['if (shares) await releasing', 'await releasing'],
     ['granted: 1, isNew: false }', 'granted: 1 }'],
     ['rate <= 0) {', 'rate < 0) {'],
@@ -458,7 +458,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
       'giveBack(calls, outcomes.map(paymentOf), undefined)',
     ],
   ],
-  'check/reserve-all.ts': [
+  'reservations/reserve-all.ts': [
     ['for (const { call } of calls) checkReserved(call)', ''],
     ['actuals.length === calls.length', 'true'],
     ['checkActual(actual, limiter)', ''],
@@ -468,7 +468,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['{ ...outcome.decision, ended: undefined }', 'outcome.decision'],
     ['{ ...reporting, thresholds: [] }', 'reporting'],
   ],
-  'check/shares.ts': [
+  'several/shares.ts': [
     ['return rest === 0 ? shares : undefined', 'return shares'],
     ['sources.some(({ call })', 'sources.every(({ call })'],
     ['sum + each, TOLERANCE)', 'sum + each, 0)'],
@@ -485,13 +485,13 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['outcome.place + 1', 'outcome.place'],
     ['outcome.place + 1', '1'],
   ],
-  'check/clock.ts': [['if (clock) return readClock(clock)', '']],
-  'check/usage-by-plan.ts': [
+  'usage/clock.ts': [['if (clock) return readClock(clock)', '']],
+  'usage/usage-by-plan.ts': [
     ['placedAt: now', 'placedAt: time'],
     ['({ limiter }) => limiter.algorithm.name', "() => ''"],
     ['`look each ${limiter.algorithm.name}`', '`look each`'],
   ],
-  'check/close-ended.ts': [
+  'usage/close-ended.ts': [
     ['  checkLimiter(limiter)\n', ''],
     ['period.end <= now', 'period.end < now'],
     ['period.end <= now', 'true'],
@@ -511,7 +511,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ["new Intl.DateTimeFormat('en', { timeZone })\n", '\n'],
     ['    localTime(0, timeZone)\n', ''],
   ],
-  'check/reservation.ts': [
+  'reservations/reservation.ts': [
     ['commit(0, options)', 'commit(0)'],
     ["answer.degraded ? 'degraded' : 'charged'", "'charged'"],
     ["passed ? 'passed' : ", ''],
@@ -525,7 +525,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['{ limiter = call.limiter, tx } = options', '{ limiter = checker.config.limiter, tx } = options'],
     ['checkOption(!isForced(call)', 'checkOption(true'],
   ],
-  'check/settlement.ts': [
+  'reservations/settlement.ts': [
     ["if (how === 'passed') return 0", ''],
     ["how === 'degraded' || ", ''],
     [' || !hasPaid(limiter, estimate))) return 0', ')) return 0'],
@@ -543,7 +543,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['!hasPaid(limiter, estimate) || algorithm.settled', 'algorithm.settled'],
     ['crossedFrom({ algorithm, limit }', 'crossedFrom(limiter'],
   ],
-  'check/token.ts': [
+  'reservations/token.ts': [
     ['if (toBase64Url(bytes) !== signature) return false', ''],
     ["return crypto.subtle.verify('HMAC', await keyOf(secret), bytes, utf8.encode(signed))", 'return true'],
     ["checkOption(prefix === owner.namespace.prefix, 'The reservation is of another prefix.')", ''],
@@ -703,11 +703,11 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
     ['MAX_BYTES = 1024', 'MAX_BYTES = 1025'],
     ['Math.abs(ms) < MAX_TIME_MS', 'true'],
   ],
-  'usage.ts': [
+  'usage/usage.ts': [
     ['durable ? tables.durable : tables.ephemeral', 'tables.durable'],
     ['`usage ${limiter.algorithm.name}`', '`usage`'],
   ],
-  'close-periods.ts': [
+  'usage/close-periods.ts': [
     ['durable ? tables.durable : tables.ephemeral', 'tables.durable'],
     ['checkOption(isTransaction(tx),', 'checkOption(true,'],
     ['checkOption(hasPeriods(limiter),', 'checkOption(true,'],

@@ -60,9 +60,9 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
     change: 'http/client-key.ts: > to >=: const forwarded = trustedHops > 0 ? forwardedFor(request) : []',
     reason: 'Without trusted hops only the last entry is believed, which is the address of the connection.',
   },
-  '4e0402a': {
+  '111148a': {
     change:
-      "check/token.ts: <= to <: checkOption(typeof token === 'string' && token.length <= MAX_LENGTH, NOT_SIGNED)",
+      "reservations/token.ts: <= to <: checkOption(typeof token === 'string' && token.length <= MAX_LENGTH, NOT_SIGNED)",
     reason: 'The longest token is shorter.',
   },
   '5f2692b': {
@@ -74,28 +74,10 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
       'statements/row.ts: offset 0 to nothing: source: sql`(select ${sql.join(list, sql`, `)} offset 0) as stored`,',
     reason: 'The arithmetic is the same. Postgres works expressions out more than once, which takes longer.',
   },
-  '37249b3': {
-    change: 'check/add-up.ts: < to <=: return rate < 0 && reserved === 0',
-    reason: 'A look gives back 0.',
-  },
-  '18c0afb': {
-    change:
-      'check/add-up.ts: > to >=: return requests.filter(({ rate }, place) => rate > 0 && place <= last)',
-    reason: 'A look adds 0 to what has to fit.',
-  },
   '0767c4c': {
     change:
       'runtime/decide.ts: > to >=: return again.length > 0 ? { groups: again, periodMs: rightMs } : undefined',
     reason: 'A statement for no groups fails before it is sent, and there is nobody to tell.',
-  },
-  '088e2b4': {
-    change: 'check/shares.ts: floor( to ceil(: const middle = low + Math.floor((high - low) / 2)',
-    reason: 'Times are whole milliseconds: either middle is between the two, and what there is only grows.',
-  },
-  '259f14a': {
-    change:
-      'check/together.ts: < to <=: const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))',
-    reason: 'Whose outage it counts as, of two limiters with the same timeout, is promised nowhere.',
   },
   fe21864: {
     change:

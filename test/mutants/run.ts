@@ -1,8 +1,8 @@
 // `npm run test:mutants` puts one mistake after the other into the source and runs the tests, which must fail.
 //
-// It works in copies of the repository, and keeps what killed each in killers.json. `--sample 20 --seed 7` tries
-// some, `--known` those that were killed before, `--only <id>` one, `--areas statements,runtime` those of some
-// parts. `--list` only lists them.
+// It works in copies of the repository, and keeps what killed each in killers.json. `--sample 20 --seed 7`
+// tries some, `--known` those that were killed before, `--only <id>` one, `--areas statements,runtime` those of
+// some parts. `--list` only lists them.
 import { createHash, randomInt } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'

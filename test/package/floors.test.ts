@@ -13,7 +13,9 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/runtime'],
   ['src/config.ts', 'src/validate.ts', 'src/validate-config.ts'],
   ['src/check'],
-  ['src/ratelimit.ts', 'src/usage.ts', 'src/close-periods.ts', 'src/row-numbers.ts'],
+  ['src/several', 'src/usage'],
+  ['src/reservations'],
+  ['src/ratelimit.ts'],
   ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
   ['src/http', 'src/cli'],
 ]

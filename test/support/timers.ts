@@ -34,8 +34,8 @@ export function fakeTime(): void {
 }
 
 /**
- * Where the package set the timers that have not ended. Drivers, PGlite and what earlier test files have left in
- * the process set others.
+ * Where the package set the timers that have not ended. Drivers, PGlite and what earlier test files have left
+ * in the process set others.
  */
 export function ownTimers(): readonly string[] {
   return [...places.values()]

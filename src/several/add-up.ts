@@ -1,11 +1,11 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
+import type { Reporting } from '../check/answer.ts'
+import type { Checker } from '../check/checker.ts'
+import { groupBy } from '../check/group-by.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { RatelimitError } from '../errors.ts'
-import { type Call, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
+import { type Call, isForced, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
 import { checkRate, purposeOf } from '../validate.ts'
-import type { Reporting } from './answer.ts'
-import type { Checker } from './checker.ts'
-import { groupBy } from './group-by.ts'
 
 /** What is taken from one row: by one call, or by several that are added up. */
 export interface RowRequest extends Request {
@@ -80,11 +80,6 @@ function sumOf(charges: readonly Charge[]): RowRequest {
 /** What settles an estimate is no refund: another estimate of the row may need what it gives back. */
 function isRefund({ rate, reserved }: Call): boolean {
   return rate < 0 && reserved === 0
-}
-
-/** Whether the call takes its rate even if there is less. */
-export function isForced({ rate, purpose }: Call): boolean {
-  return rate > 0 && purpose === 'adjust'
 }
 
 function ratesOf(requests: readonly Request[]): number {

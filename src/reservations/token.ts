@@ -1,6 +1,6 @@
+import type { CheckerConfig } from '../check/checker-config.ts'
 import { quotedName } from '../database/table-name.ts'
 import { checkOption } from '../validate.ts'
-import type { CheckerConfig } from './checker-config.ts'
 import type { Estimate } from './settlement.ts'
 
 // A token is `r1.<JSON>.<HMAC-SHA-256>`, both in base64url. The signature covers all that stands before it.

@@ -1,15 +1,15 @@
 import { whenAvailable } from '../algorithms/search.ts'
+import { answerOf, crossedFrom, denialUntil, letPass, paymentOf } from '../check/answer.ts'
+import { isRequest } from '../check/checker.ts'
+import type { Answered, Degrading } from '../check/degrading.ts'
+import type { Denied, LimitAllResult } from '../check/results.ts'
+import { watch } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
-import { answerOf, crossedFrom, denialUntil, letPass, paymentOf } from './answer.ts'
-import { isRequest } from './checker.ts'
-import type { Answered, Degrading } from './degrading.ts'
 import { afterRefund, fits, isLook, partsOf } from './parts.ts'
-import type { Denied, LimitAllResult } from './results.ts'
 import { type AskedTogether, askedOf, followUpAll, type LimiterCall, takeTogether } from './together.ts'
-import { watch } from './watch.ts'
 
 /** The answer to calls of which all are consumed, or none is. */
 export async function limitAll<Request>(

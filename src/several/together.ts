@@ -1,3 +1,7 @@
+import type { Outcome } from '../check/answer.ts'
+import { beside, type Stage } from '../check/beside.ts'
+import { timedOut } from '../check/bounds.ts'
+import { type Checker, isRequest, unlimitedOutcome } from '../check/checker.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransaction } from '../database/transaction.ts'
@@ -6,10 +10,6 @@ import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, takeAllOrNone } from './all-or-nothing.ts'
-import type { Outcome } from './answer.ts'
-import { beside, type Stage } from './beside.ts'
-import { timedOut } from './bounds.ts'
-import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 
 // Calls of several limiters that are decided in one transaction: the caller's, or their own.
 

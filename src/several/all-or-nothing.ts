@@ -1,3 +1,4 @@
+import { groupBy } from '../check/group-by.ts'
 import type { Connection } from '../database/connection.ts'
 import { runKept, runOnce } from '../database/run.ts'
 import type { Values } from '../database/statement.ts'
@@ -11,7 +12,6 @@ import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
 import { quotedName, type RowRequest } from './add-up.ts'
-import { groupBy } from './group-by.ts'
 import { fits, isLook, partsOf } from './parts.ts'
 
 /** What was decided on rows: the look at each, and the decision on those that were taken from. */

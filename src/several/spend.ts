@@ -1,3 +1,8 @@
+import { answerOf, type Outcome, type Payment, paymentOf } from '../check/answer.ts'
+import { isRequest, unlimitedOutcome } from '../check/checker.ts'
+import { Once } from '../check/once.ts'
+import type { LimitResult } from '../check/results.ts'
+import { type Told, watch } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
@@ -5,13 +10,8 @@ import { checkOption, purposeOf } from '../validate.ts'
 import { addUp, type RowRequest } from './add-up.ts'
 import { adjustAll } from './adjust-all.ts'
 import { type Decisions, found, lockAndLook, type takeAllOrNone, takeFrom } from './all-or-nothing.ts'
-import { answerOf, type Outcome, type Payment, paymentOf } from './answer.ts'
-import { isRequest, unlimitedOutcome } from './checker.ts'
-import { Once } from './once.ts'
-import type { LimitResult } from './results.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
 import { chargesOf, decideAlone, followUpAll, type LimiterCall, together } from './together.ts'
-import { type Told, watch } from './watch.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {

@@ -1,11 +1,11 @@
-import type { RateLimitTables } from '../schema/index.ts'
-import type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
-import { hasPeriods, latestEndedStart } from './algorithms/limiter.ts'
-import { timeOf } from './check/clock.ts'
-import { closeEnded } from './check/close-ended.ts'
-import { type Database, isTransaction } from './database/database.ts'
-import { SHIPPED } from './database/shipped.ts'
-import { checkLimiter, checkOption, checkRows } from './validate.ts'
+import type { RateLimitTables } from '../../schema/index.ts'
+import type { EndedPeriod, Limiter } from '../algorithms/algorithm.ts'
+import { hasPeriods, latestEndedStart } from '../algorithms/limiter.ts'
+import { type Database, isTransaction } from '../database/database.ts'
+import { SHIPPED } from '../database/shipped.ts'
+import { checkLimiter, checkOption, checkRows } from '../validate.ts'
+import { timeOf } from './clock.ts'
+import { closeEnded } from './close-ended.ts'
 
 interface CommonOptions {
   /** The prefix of the limiter whose periods are closed. */

@@ -1,9 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
-import type { CallOptions } from '../config.ts'
-import { RatelimitError } from '../errors.ts'
-import { type Call, reservedIn } from '../runtime/call.ts'
-import { callOf, checkRate } from '../validate.ts'
 import {
   allowanceOf,
   crossedFrom,
@@ -11,9 +7,13 @@ import {
   type Payment,
   type Reporting,
   withCrossed,
-} from './answer.ts'
-import type { Checker } from './checker.ts'
-import type { Allowed } from './results.ts'
+} from '../check/answer.ts'
+import type { Checker } from '../check/checker.ts'
+import type { Allowed } from '../check/results.ts'
+import type { CallOptions } from '../config.ts'
+import { RatelimitError } from '../errors.ts'
+import { type Call, reservedIn } from '../runtime/call.ts'
+import { callOf, checkRate } from '../validate.ts'
 
 /** What has to be known of an estimate to settle it. A token holds it. */
 export interface Estimate {

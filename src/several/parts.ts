@@ -1,8 +1,8 @@
 import type { Snapshot } from '../algorithms/search.ts'
+import { afterCalls, availableIn } from '../check/answer.ts'
 import type { Decision } from '../runtime/call.ts'
 import { purposeOf } from '../validate.ts'
 import type { RowRequest } from './add-up.ts'
-import { afterCalls, availableIn } from './answer.ts'
 
 // What of a row's calls is done: first what is given back, then what is taken.
 

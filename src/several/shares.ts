@@ -1,7 +1,7 @@
 import { TOLERANCE } from '../algorithms/bucket.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
+import { availableIn, capacityOf, remainingOf } from '../check/answer.ts'
 import type { Call } from '../runtime/call.ts'
-import { availableIn, capacityOf, remainingOf } from './answer.ts'
 
 /** A limit that is spent from, and what it has. */
 export interface Source {

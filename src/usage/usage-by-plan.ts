@@ -1,6 +1,9 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Limiter, Params, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
+import { usageOf } from '../check/answer.ts'
+import { groupBy } from '../check/group-by.ts'
+import type { Usage } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
 import { runOnce } from '../database/run.ts'
 import { mustHave, stateIn } from '../runtime/ask.ts'
@@ -8,10 +11,7 @@ import { numberArray, textArray } from '../statements/calls.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { keysStatement, lookEachStatement, lookParams, MAX_PAGE } from '../statements/usage.ts'
 import { checkLimiter } from '../validate.ts'
-import { usageOf } from './answer.ts'
 import { timeOf } from './clock.ts'
-import { groupBy } from './group-by.ts'
-import type { Usage } from './results.ts'
 
 /** Which rows are read, and by which time. */
 export interface Reading {
