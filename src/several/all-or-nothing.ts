@@ -1,17 +1,12 @@
 import { groupBy } from '../check/group-by.ts'
 import type { Connection } from '../database/connection.ts'
-import { runKept, runOnce } from '../database/run.ts'
-import type { Values } from '../database/statement.ts'
-import { timed } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Asked, type Asking, applies, askToLook, askToTake } from '../runtime/ask.ts'
-import type { Decision, Table } from '../runtime/call.ts'
+import type { Decision } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide-one.ts'
-import { compareText, textArray } from '../statements/calls.ts'
-import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import type { Commit } from '../statements/setting.ts'
-import { kept } from '../statements/statements.ts'
 import { quotedName, type RowRequest } from './add-up.ts'
+import { type Inserted, lockRows, removeEmpty } from './lock-rows.ts'
 import { fits, isLook, partsOf } from './parts.ts'
 
 /** What was decided on rows: the look at each, and the decision on those that were taken from. */
@@ -41,7 +36,7 @@ export async function takeAllOrNone(
 /** Rows that are locked, and what was found in them. */
 export interface Locked {
   readonly looks: ReadonlyMap<RowRequest, Decision>
-  readonly inserted: readonly { readonly table: Table; readonly names: Values }[]
+  readonly inserted: readonly Inserted[]
 }
 
 /** Inserts missing rows, locks all rows in one order, and looks at them. */
@@ -50,7 +45,7 @@ export async function lockAndLook(
   rows: readonly RowRequest[],
   commit: Commit,
 ): Promise<Locked> {
-  const inserted = await lockAll(tx, rows, commit)
+  const inserted = await lockRows(tx, rows, commit)
   const looks = new Map<RowRequest, Decision>()
   for (const group of groupsOf(rows)) await look(tx, group, looks)
   return { looks, inserted }
@@ -76,45 +71,6 @@ export async function takeFrom(
   const isCharged = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
   if (!rows.every((row) => taken.has(row) && isCharged(row))) await removeEmpty(tx, inserted)
   return { looks, taken }
-}
-
-/**
- * Inserts the rows that are missing and locks all. Returns the names of each table's rows if it inserted some.
- */
-async function lockAll(
-  tx: Connection,
-  rows: readonly RowRequest[],
-  commit: Commit,
-): Promise<readonly { readonly table: Table; readonly names: Values }[]> {
-  const inserted: { table: Table; names: Values }[] = []
-  const tables = groupBy(rows, quotedName)
-  for (const ofTable of tables.toSorted(([one], [other]) => compareText(nameOf(one), nameOf(other)))) {
-    const { table } = ofTable[0] as RowRequest
-    const names = namesOf(ofTable)
-    const statement = kept(table.statements, `lock ${commit}`, () => lockStatement(table.table, commit))
-    const about = { prefix: undefined, statement: 'lock', keys: ofTable.length } as const
-    const made = await timed(about, () => runKept(tx, statement, ANY_SIZE, names))
-    if (made.length > 0) inserted.push({ table, names })
-  }
-  return inserted
-}
-
-/** An insert finds its conflict by the primary key, however large the table is. */
-const ANY_SIZE = 'any size'
-
-function nameOf(row: RowRequest | undefined): string {
-  return row ? quotedName(row) : ''
-}
-
-function namesOf(rows: readonly RowRequest[]): Values {
-  const sorted = rows.toSorted(
-    (one, other) =>
-      compareText(one.namespace.prefix, other.namespace.prefix) || compareText(one.key, other.key),
-  )
-  return {
-    prefix: textArray(sorted.map(({ namespace }) => namespace.prefix)),
-    key: textArray(sorted.map(({ key }) => key)),
-  }
 }
 
 /** Looks at rows of one limiter. */
@@ -173,17 +129,6 @@ async function beginToFill(
   if (row.limiter.startsFull || isLook(row)) return
   const beyondReach: RowRequest = { ...row, rate: 2 * Number.MAX_SAFE_INTEGER, purpose: 'take' }
   await decideOne(askingAt(tx, row, found(looks, row)), askedOnce(beyondReach))
-}
-
-/** Removes the rows that were inserted and have no state: nothing was taken from them. */
-async function removeEmpty(
-  tx: Connection,
-  inserted: readonly { readonly table: Table; readonly names: Values }[],
-): Promise<void> {
-  for (const { table, names } of inserted) {
-    const statement = kept(table.statements, 'remove empty', () => removeEmptyStatement(table.table))
-    await runOnce(tx.db, statement, names)
-  }
 }
 
 function askedOnce(request: RowRequest): Asked {
