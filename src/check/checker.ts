@@ -19,6 +19,12 @@ import { type Denials, forgetDenials, type Sent } from './denials.ts'
 import { Sweeps } from './sweeps.ts'
 import type { Watched } from './watch.ts'
 
+/** A valid call of a limiter. */
+export interface LimiterCall {
+  readonly checker: Checker
+  readonly call: Call
+}
+
 /** Decides valid calls: in a transaction of the caller's, or alone, where they may share statements. */
 export class Checker {
   readonly config: CheckerConfig

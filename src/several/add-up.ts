@@ -1,9 +1,9 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Reporting } from '../check/answer.ts'
 import type { Checker } from '../check/checker.ts'
-import { groupBy } from '../check/group-by.ts'
 import { shapeOf } from '../database/ddl.ts'
 import { RatelimitError } from '../errors.ts'
+import { groupBy } from '../group-by.ts'
 import { type Call, isForced, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
 import { checkRate, purposeOf } from '../validate.ts'
 
@@ -35,7 +35,7 @@ export interface Charge {
 export function addUp(charges: readonly Charge[]): ReadonlyMap<Charge, RowRequest> {
   const rows = new Map<Charge, RowRequest>()
   const byRow = groupBy(charges, ({ checker: { config }, request }) =>
-    JSON.stringify([quotedName(config), config.namespace.prefix, request.key]),
+    JSON.stringify([tableNameOf(config), config.namespace.prefix, request.key]),
   )
   for (const ofRow of byRow) {
     const row = sumOf(ofRow)
@@ -96,6 +96,6 @@ function asked(requests: readonly Request[]): readonly Request[] {
 }
 
 /** The name of the table in SQL: the same for two declarations of one table. */
-export function quotedName({ table }: { readonly table: Table }): string {
+export function tableNameOf({ table }: { readonly table: Table }): string {
   return shapeOf(table.table).quoted
 }

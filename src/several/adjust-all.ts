@@ -1,9 +1,9 @@
 import type { Outcome, Reporting } from '../check/answer.ts'
-import { isRequest } from '../check/checker.ts'
+import { isRequest, type LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
 import type { RowRequest } from './add-up.ts'
 import { found } from './all-or-nothing.ts'
-import { askedOf, followUpAll, type LimiterCall, takeTogether } from './together.ts'
+import { askedOf, followUpAll, takeTogether } from './together.ts'
 
 /** What a call that nothing denies has done; the same for all calls of a row. */
 export interface Adjusted {

@@ -1,11 +1,11 @@
-import { groupBy } from '../check/group-by.ts'
 import type { Connection } from '../database/connection.ts'
 import { RatelimitError } from '../errors.ts'
+import { groupBy } from '../group-by.ts'
 import { type Asked, type Asking, applies, askToLook, askToTake } from '../runtime/ask.ts'
 import type { Decision } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide-one.ts'
 import type { Commit } from '../statements/setting.ts'
-import { quotedName, type RowRequest } from './add-up.ts'
+import { type RowRequest, tableNameOf } from './add-up.ts'
 import { type Inserted, lockRows, removeEmpty } from './lock-rows.ts'
 import { fits, isLook, partsOf } from './parts.ts'
 
@@ -53,7 +53,7 @@ export async function lockAndLook(
 
 function groupsOf(rows: readonly RowRequest[]): RowRequest[][] {
   return groupBy(rows, (row) =>
-    JSON.stringify([quotedName(row), row.namespace.prefix, row.limiter.signature]),
+    JSON.stringify([tableNameOf(row), row.namespace.prefix, row.limiter.signature]),
   )
 }
 

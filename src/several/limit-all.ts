@@ -1,6 +1,6 @@
 import { whenAvailable } from '../algorithms/search.ts'
 import { answerOf, crossedFrom, denialUntil, letPass, paymentOf } from '../check/answer.ts'
-import { isRequest } from '../check/checker.ts'
+import { isRequest, type LimiterCall } from '../check/checker.ts'
 import type { Answered, Degrading } from '../check/degrading.ts'
 import type { Denied, LimitAllResult } from '../check/results.ts'
 import { watch } from '../check/watch.ts'
@@ -9,7 +9,7 @@ import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
 import { afterRefund, fits, isLook, partsOf } from './parts.ts'
-import { type AskedTogether, askedOf, followUpAll, type LimiterCall, takeTogether } from './together.ts'
+import { type AskedTogether, askedOf, followUpAll, takeTogether } from './together.ts'
 
 /** The answer to calls of which all are consumed, or none is. */
 export async function limitAll<Request>(

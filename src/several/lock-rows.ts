@@ -1,14 +1,14 @@
-import { groupBy } from '../check/group-by.ts'
 import type { Connection } from '../database/connection.ts'
 import { runKept, runOnce } from '../database/run.ts'
 import type { Values } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
+import { groupBy } from '../group-by.ts'
 import type { Table } from '../runtime/call.ts'
 import { compareText, textArray } from '../statements/calls.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
-import { quotedName, type RowRequest } from './add-up.ts'
+import { type RowRequest, tableNameOf } from './add-up.ts'
 
 /** Rows of a table, of which some were inserted. */
 export interface Inserted {
@@ -16,14 +16,17 @@ export interface Inserted {
   readonly names: Values
 }
 
-/** Inserts the rows that are missing and locks all, in the order of table, prefix and key. */
+/**
+ * Inserts the rows that are missing and locks all, in the order of table, prefix and key. Returns the rows of
+ * the tables in which it inserted some.
+ */
 export async function lockRows(
   tx: Connection,
   rows: readonly RowRequest[],
   commit: Commit,
 ): Promise<readonly Inserted[]> {
   const inserted: Inserted[] = []
-  const tables = groupBy(rows, quotedName)
+  const tables = groupBy(rows, tableNameOf)
   for (const ofTable of tables.toSorted(([one], [other]) => compareText(nameOf(one), nameOf(other)))) {
     const { table } = ofTable[0] as RowRequest
     const names = namesOf(ofTable)
@@ -39,7 +42,7 @@ export async function lockRows(
 const ANY_SIZE = 'any size'
 
 function nameOf(row: RowRequest | undefined): string {
-  return row ? quotedName(row) : ''
+  return row ? tableNameOf(row) : ''
 }
 
 function namesOf(rows: readonly RowRequest[]): Values {

@@ -1,6 +1,5 @@
 import { answerOf, type Outcome, type Payment, paymentOf } from '../check/answer.ts'
-import { isRequest, unlimitedOutcome } from '../check/checker.ts'
-import { Once } from '../check/once.ts'
+import { isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
 import { type Told, watch } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
@@ -10,8 +9,9 @@ import { checkOption, purposeOf } from '../validate.ts'
 import { addUp, type RowRequest } from './add-up.ts'
 import { adjustAll } from './adjust-all.ts'
 import { type Decisions, found, lockAndLook, type takeAllOrNone, takeFrom } from './all-or-nothing.ts'
+import { Once } from './once.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
-import { chargesOf, decideAlone, followUpAll, type LimiterCall, together } from './together.ts'
+import { chargesOf, decideAlone, followUpAll, together } from './together.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {

@@ -1,23 +1,16 @@
 import type { Outcome } from '../check/answer.ts'
 import { beside, type Stage } from '../check/beside.ts'
 import { timedOut } from '../check/bounds.ts'
-import { type Checker, isRequest, unlimitedOutcome } from '../check/checker.ts'
+import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransaction } from '../database/transaction.ts'
-import type { Call } from '../runtime/call.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { type Decisions, takeAllOrNone } from './all-or-nothing.ts'
 
 // Calls of several limiters that are decided in one transaction: the caller's, or their own.
-
-/** A valid call of a limiter. */
-export interface LimiterCall {
-  readonly checker: Checker
-  readonly call: Call
-}
 
 /** What calls ask of which rows, and where. */
 export interface AskedTogether {

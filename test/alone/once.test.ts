@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { Once } from '../../src/check/once.ts'
 import { RatelimitError } from '../../src/index.ts'
+import { Once } from '../../src/several/once.ts'
 
 const fails = (error: unknown) => () => Promise.reject(error)
 

@@ -36,7 +36,7 @@ export const AREAS: readonly Area[] = [
   },
   {
     name: 'reservations',
-    files: /^(reservations\/|check\/once)/,
+    files: /^reservations\//,
     share: 0.5,
   },
   {

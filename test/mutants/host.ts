@@ -97,8 +97,7 @@ process.on('message', async ({ changed, tests }: Ask) => {
   watcher = new Watcher()
   for (const file of [...changed, ...changedBefore]) vitest.invalidateFile(resolve('src', file))
   changedBefore = changed
-  // A test that killed a mutant once may be gone.
-  const chosen = tests.flatMap((test) => specifications.get(nameOf(test)) ?? [])
+  const chosen = tests.map((test) => specifications.get(nameOf(test)) ?? fail(`No test ${nameOf(test)}`))
   isAlive()
   const { unhandledErrors } = await vitest.runTestSpecifications(chosen)
   clearTimeout(stalled)
@@ -115,4 +114,8 @@ process.send?.('ready')
 function testOf({ project, moduleId }: { project: { name: string }; moduleId: string }): Test {
   const path = moduleId.slice(resolve('test').length + 1).replace(/\.test\.ts$/, '')
   return { project: project.name, path }
+}
+
+function fail(message: string): never {
+  throw new Error(message)
 }

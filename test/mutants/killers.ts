@@ -1,6 +1,6 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import type { Mutant } from './mutants.ts'
-import { nameOf, type Test, testNamed } from './test.ts'
+import { fileOf, nameOf, type Test, testNamed } from './test.ts'
 import type { Fate } from './trial.ts'
 
 const FILE = 'test/mutants/killers.json'
@@ -8,32 +8,44 @@ const TYPES = 'the types'
 
 /** What killed each mutant in earlier runs: a test, or the types alone. A file in the repository keeps it. */
 export class Killers {
-  readonly #byId: Map<string, string> = new Map(Object.entries(JSON.parse(readFileSync(FILE, 'utf8'))))
+  #byId: Map<string, string> = read()
 
+  /** Undefined for a new mutant, and for one whose test is gone. */
   of({ id }: Mutant): Test | 'types' | undefined {
     const name = this.#byId.get(id)
     if (name === undefined) return undefined
-    return name === TYPES ? 'types' : testNamed(name)
+    if (name === TYPES) return 'types'
+    const test = testNamed(name)
+    return existsSync(fileOf(test)) ? test : undefined
   }
 
-  /** Writes it to the file at once, so that a run that is stopped has lost nothing. */
-  add({ id }: Mutant, { kind, test }: Fate): void {
+  /** Writes down what killed a mutant, at once: a run that is stopped loses nothing. */
+  note({ id }: Mutant, { kind, test }: Fate): void {
     const name = kind === 'compile' ? TYPES : test && nameOf(test)
-    if (name === this.#byId.get(id)) return
-    if (name === undefined) this.#byId.delete(id)
-    else this.#byId.set(id, name)
-    this.#save()
+    if (name !== undefined && name !== this.#byId.get(id)) this.#change((byId) => byId.set(id, name))
   }
 
-  /** Forgets those that are made no more. */
+  /** Forgets mutants that are made no more. */
   keepOnly(mutants: readonly Mutant[]): void {
     const made = new Set(mutants.map(({ id }) => id))
-    for (const id of [...this.#byId.keys()]) if (!made.has(id)) this.#byId.delete(id)
-    this.#save()
+    const isGone = (id: string) => !made.has(id)
+    if (![...this.#byId.keys()].some(isGone)) return
+    this.#change((byId) => {
+      for (const id of [...byId.keys()].filter(isGone)) byId.delete(id)
+    })
   }
 
-  #save(): void {
+  /** Another run may have written to the file in the meantime. */
+  #change(change: (byId: Map<string, string>) => void): void {
+    this.#byId = read()
+    change(this.#byId)
     const sorted = [...this.#byId].toSorted(([one], [other]) => (one < other ? -1 : 1))
-    writeFileSync(FILE, `${JSON.stringify(Object.fromEntries(sorted), null, 2)}\n`)
+    const draft = `${FILE}.${process.pid}`
+    writeFileSync(draft, `${JSON.stringify(Object.fromEntries(sorted), null, 2)}\n`)
+    renameSync(draft, FILE)
   }
+}
+
+function read(): Map<string, string> {
+  return new Map(Object.entries(JSON.parse(readFileSync(FILE, 'utf8'))))
 }

@@ -8,27 +8,34 @@ import { SharedServer, Workshop } from './workshop.ts'
 /** They share one run of the tests. With more of them, it takes more runs to find the one that fails a test. */
 const MAX_TOGETHER = 14
 
+/** What to try: some of all mutants. */
+export interface Trying {
+  readonly mutants: readonly Mutant[]
+  readonly all: readonly Mutant[]
+  readonly killers: Killers
+  /** How many at a time. */
+  readonly workers: number
+}
+
 /**
- * The fates of the mutants, by so many trials at a time. What killed a mutant before is tried first. The others
- * have to get past the best of the tests that execute their lines, and then, in a third round, past all others
- * that do.
+ * The fates of mutants, in three rounds. First comes what killed a mutant before, then the best of the tests
+ * that execute its lines, then all others that do.
  */
-export async function tryAll(
-  mutants: readonly Mutant[],
-  killers: Killers,
-  workers: number,
-): Promise<ReadonlyMap<Mutant, Fate>> {
+export async function tryAll({ mutants, all, killers, workers }: Trying): Promise<ReadonlyMap<Mutant, Fate>> {
   const startedAt = performance.now()
   const fates = new Map<Mutant, Fate>()
   const stages = new Stages()
-  for (const mutant of mutants) stages.learn(mutant, killers.of(mutant))
+  for (const mutant of all) stages.learn(mutant, killers.of(mutant))
   const tell = (mutant: Mutant, fate: Fate) => {
     fates.set(mutant, fate)
-    stages.learn(mutant, fate.test)
-    killers.add(mutant, fate)
+    killers.note(mutant, fate)
     const minutes = ((performance.now() - startedAt) / 60_000).toFixed(1)
     console.log(`${minutes} min, ${fates.size}/${mutants.length} ${fate.kind}: ${describe(mutant)}`)
     if (fate.by) console.log(`    by ${fate.by}`)
+  }
+  const tellNew = (mutant: Mutant, fate: Fate) => {
+    tell(mutant, fate)
+    stages.learn(mutant, fate.test)
   }
   const open = () => mutants.filter((mutant) => !fates.has(mutant))
   const server = new SharedServer()
@@ -39,15 +46,15 @@ export async function tryAll(
         if (fate) tell(mutant, fate)
       })
       if (open().length === 0) return
-      console.log(`${open().length} are not killed by what killed them before`)
+      console.log(`${open().length} are new, or got past what killed them before`)
       stages.know(await Coverage.of(testsOnServer(), await server.url(), workers))
       await shareOut(trials, open(), async (trial, mutant) => {
         const fate = await trial.near(mutant)
-        if (fate) tell(mutant, fate)
+        if (fate) tellNew(mutant, fate)
       })
       console.log(`${open().length} got past the tests that are near`)
       await shareOut(trials, inGroups(open()), async (trial, group) => {
-        for (const [mutant, fate] of await trial.far(group)) tell(mutant, fate)
+        for (const [mutant, fate] of await trial.far(group)) tellNew(mutant, fate)
       })
     })
   } finally {
@@ -65,7 +72,9 @@ async function withTrials(
   const workshops: Workshop[] = []
   try {
     for (let i = 0; i < workers; i++) workshops.push(await Workshop.open(server))
-    await work(workshops.map((workshop) => new Trial(workshop, stages)))
+    const trials = workshops.map((workshop) => new Trial(workshop, stages))
+    await work(trials)
+    for (const trial of trials) await trial.checkItself()
   } finally {
     await Promise.all(workshops.map((workshop) => workshop.close()))
   }

@@ -20,7 +20,7 @@ const ON_PGLITE = ['drivers', 'tables', 'transactions']
 const TIMED =
   /^(concurrency|outages)\/|^alone\/outages$|^drivers\/(cleanup|waiting)$|^tables\/auto-migrate-at/
 
-/** What takes longer is for the second round, in which several mutants share it. */
+/** What takes longer is for the last round, in which several mutants share it. */
 const NEAR_MS = 8_000
 
 /** How long a test file takes that has not been run yet. */

@@ -11,6 +11,11 @@ export function nameOf({ project, path }: Test): string {
   return `${project}: ${path}`
 }
 
+/** Its path in the repository. */
+export function fileOf({ path }: Test): string {
+  return `test/${path}.test.ts`
+}
+
 export function testNamed(name: string): Test {
   const [project = '', path = ''] = name.split(': ')
   return { project, path }

@@ -7,7 +7,7 @@ export function treeHash(): string {
   return hashOf(files.map((file) => readFileSync(file, 'utf8')).join('\0'))
 }
 
-export function hashOf(text: string): string {
+function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex')
 }
 

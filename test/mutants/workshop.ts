@@ -1,6 +1,6 @@
 import { type ChildProcess, fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { FLEETING, startServer } from '../support/server.ts'
@@ -54,37 +54,38 @@ export class Workshop {
   }
 
   /** Runs tests on the source with these mistakes in it. */
-  async run(mutants: readonly Mutant[], tests: readonly Test[]): Promise<Told | 'no end'> {
-    const changed = mutants.map(({ file }) => file)
-    for (const { file, text } of mutants) await writeFile(this.#file(file), text)
-    const told = await this.#ask({ changed, tests })
-    for (const file of changed) await this.#restore(file)
-    return told
+  run(mutants: readonly Mutant[], tests: readonly Test[]): Promise<Told | 'no end'> {
+    return this.#with(mutants, () => this.#ask({ changed: mutants.map(({ file }) => file), tests }))
   }
 
-  async compiles({ file, text }: Mutant): Promise<boolean> {
-    await writeFile(this.#file(file), text)
-    const compiler = spawn(
-      process.execPath,
-      [resolve('node_modules/typescript/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json'],
-      { cwd: this.#folder, stdio: 'ignore' },
-    )
-    const [code] = await once(compiler, 'exit')
-    await this.#restore(file)
-    return code === 0
+  compiles(mutant: Mutant): Promise<boolean> {
+    return this.#with([mutant], async () => {
+      const compiler = spawn(
+        process.execPath,
+        [resolve('node_modules/typescript/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json'],
+        { cwd: this.#folder, stdio: 'ignore' },
+      )
+      const [code] = await once(compiler, 'exit')
+      if (code === null) throw new Error('The compiler was ended.')
+      return code === 0
+    })
   }
 
-  #file(changed: string): string {
-    return join(this.#folder, 'src', changed)
-  }
-
-  async #restore(changed: string): Promise<void> {
-    await cp(join('src', changed), this.#file(changed))
+  async #with<T>(mutants: readonly Mutant[], work: () => Promise<T>): Promise<T> {
+    const places = mutants.map(({ file }) => join(this.#folder, 'src', file))
+    const texts = await Promise.all(places.map((place) => readFile(place, 'utf8')))
+    for (const [i, { text }] of mutants.entries()) await writeFile(places[i] as string, text)
+    try {
+      return await work()
+    } finally {
+      for (const [i, text] of texts.entries()) await writeFile(places[i] as string, text)
+    }
   }
 
   /** No end: the time is over, or the process ended before the tests did. */
   async #ask(ask: Ask): Promise<Told | 'no end'> {
-    const host = await this.#ready()
+    this.#host ??= await this.#start()
+    const host = this.#host
     host.send(ask)
     const timer = setTimeout(() => endGroup(host), RUN_TIMEOUT_MS)
     const told = await messageOf<Told>(host)
@@ -94,9 +95,8 @@ export class Workshop {
     return 'no end'
   }
 
-  async #ready(): Promise<ChildProcess> {
-    if (this.#host) return this.#host
-    this.#host = fork(join(this.#folder, 'test/mutants/host.ts'), {
+  async #start(): Promise<ChildProcess> {
+    const host = fork(join(this.#folder, 'test/mutants/host.ts'), {
       cwd: this.#folder,
       execArgv: ['--import', 'tsx'],
       // The same random calls for every mutant.
@@ -105,8 +105,11 @@ export class Workshop {
       // A group of its own, so that the workers of a run that does not end can be ended with it.
       detached: true,
     })
-    await messageOf(this.#host)
-    return this.#host
+    host.once('exit', () => {
+      if (this.#host === host) this.#endHost()
+    })
+    if (!(await messageOf(host))) throw new Error('Vitest did not start.')
+    return host
   }
 
   #endHost(): void {

@@ -7,8 +7,8 @@ const consumer = inject('consumer')
 
 /** The target is 18,000: see docs/decisions.md. */
 const MAX_BYTES = 20_300
-/** An eighth was measured: 8.5 ms where Drizzle takes 70. */
-const MAX_SHARE_OF_DRIZZLE = 1 / 5
+/** Of what importing Drizzle takes. An eighth was measured: 8.5 ms where Drizzle takes 70. */
+const MAX_IMPORT_PERCENT = 17
 
 /** The files that a bundler makes of an import. Drizzle is not counted, for the application has it anyway. */
 async function bundled(source: string): Promise<readonly OutputChunk[]> {
@@ -76,7 +76,7 @@ interface ImportCost {
   readonly ownMs: number
 }
 
-/** What importing an entry costs in a new process, or what nothing costs there. */
+/** What importing an entry costs in a new process. Without an entry: what measuring it costs. */
 function importCost(entry?: string): ImportCost {
   const script = `
     const cpuMs = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1000 }
@@ -93,13 +93,15 @@ function importCost(entry?: string): ImportCost {
   return JSON.parse(stdout)
 }
 
-test('importing it takes at most a fifth of what importing Drizzle takes', () => {
+test(`importing it takes at most ${MAX_IMPORT_PERCENT} % of what importing Drizzle takes`, () => {
   // Machines differ in speed, so the two are compared. Other processes make an import take longer, and none
   // makes it take less: the least counts.
   const runs = Array.from({ length: 10 }, () => [importCost('drizzle-ratelimit'), importCost()] as const)
-  const least = (costs: readonly number[]) => Math.min(...costs)
-  const drizzle = least(runs.flatMap((pair) => pair.map(({ drizzleMs }) => drizzleMs)))
-  const own = least(runs.map(([full]) => full.ownMs)) - least(runs.map(([, empty]) => empty.ownMs))
-  console.log(`importing drizzle-ratelimit: ${own.toFixed(1)} ms beyond ${drizzle.toFixed(1)} ms of Drizzle`)
-  expect(own / drizzle).toBeLessThanOrEqual(MAX_SHARE_OF_DRIZZLE)
+  const leastOf = (costs: readonly number[]) => Math.min(...costs)
+  const drizzleMs = leastOf(runs.flatMap((pair) => pair.map((cost) => cost.drizzleMs)))
+  const ownMs = leastOf(runs.map(([full]) => full.ownMs)) - leastOf(runs.map(([, empty]) => empty.ownMs))
+  console.log(
+    `importing drizzle-ratelimit: ${ownMs.toFixed(1)} ms beyond ${drizzleMs.toFixed(1)} ms of Drizzle`,
+  )
+  expect((100 * ownMs) / drizzleMs).toBeLessThanOrEqual(MAX_IMPORT_PERCENT)
 })

@@ -28,14 +28,14 @@ export function fakeTime(): void {
     places.delete(timer)
     clear(timer)
   }
-  // What the fake ones say about themselves is how the real ones are put back.
+  // Vitest puts the real ones back only if these have the properties of its fakes.
   globalThis.setTimeout = Object.assign(setting, set)
   globalThis.clearTimeout = Object.assign(clearing, clear)
 }
 
 /**
- * Where the package set the timers that have not ended. Drivers, PGlite and what earlier test files have left
- * in the process set others.
+ * Where the package set the timers that have not ended. Those of drivers, of PGlite, and of what earlier test
+ * files have left in the process do not count.
  */
 export function ownTimers(): readonly string[] {
   return [...places.values()]
