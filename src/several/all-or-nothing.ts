@@ -117,6 +117,9 @@ async function take(
   }
 }
 
+/** More than any row has. */
+export const BEYOND_REACH: number = 2 * Number.MAX_SAFE_INTEGER
+
 /**
  * If new keys have less than the limit, even a denied check inserts the row; otherwise the key would never
  * begin to fill. A call for more than any limit inserts it.
@@ -127,8 +130,8 @@ async function beginToFill(
   looks: ReadonlyMap<RowRequest, Decision>,
 ): Promise<void> {
   if (row.limiter.startsFull || isLook(row)) return
-  const beyondReach: RowRequest = { ...row, rate: 2 * Number.MAX_SAFE_INTEGER, purpose: 'take' }
-  await decideOne(askingAt(tx, row, found(looks, row)), askedOnce(beyondReach))
+  const asked = askedOnce({ ...row, rate: BEYOND_REACH, purpose: 'take' })
+  await decideOne(askingAt(tx, row, found(looks, row)), asked)
 }
 
 function askedOnce(request: RowRequest): Asked {

@@ -8,7 +8,14 @@ import { checkOptions } from '../options.ts'
 import { checkOption, purposeOf } from '../validate.ts'
 import { addUp, type RowRequest } from './add-up.ts'
 import { adjustAll } from './adjust-all.ts'
-import { type Decisions, found, lockAndLook, type takeAllOrNone, takeFrom } from './all-or-nothing.ts'
+import {
+  BEYOND_REACH,
+  type Decisions,
+  found,
+  lockAndLook,
+  type takeAllOrNone,
+  takeFrom,
+} from './all-or-nothing.ts'
 import { Once } from './once.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
 import { chargesOf, decideAlone, followUpAll, together } from './together.ts'
@@ -109,8 +116,6 @@ interface Outcomes {
   readonly shares: readonly number[] | undefined
   readonly decisions: Decisions
 }
-
-const BEYOND_REACH = 2 * Number.MAX_SAFE_INTEGER
 
 function isStored(call: LimiterCall | undefined): boolean {
   return call !== undefined && isRequest(call.call)

@@ -94,17 +94,18 @@ export class Trial {
     return fates
   }
 
-  /** A run did not end: the mutant that is the cause is searched for in halves, and tried again. */
+  /** A run did not end: the mutant that is the cause is searched for in halves, and its test one by one. */
   async #endless(
     mutants: readonly Mutant[],
     tests: readonly Test[],
   ): Promise<readonly (readonly [Mutant, Fate])[]> {
     const [only] = mutants
     if (only && mutants.length === 1) {
-      const again = await this.#workshop.run(mutants, tests)
-      if (again === 'no end') return [[only, { kind: 'time', by: 'a run that did not end' }]]
-      const fate = again.failed && (await this.#blame(only, again.failed))
-      return fate ? [[only, fate]] : []
+      for (const test of tests) {
+        const fate = await this.#tryOn(only, test)
+        if (fate) return [[only, fate]]
+      }
+      return []
     }
     const half = Math.ceil(mutants.length / 2)
     const first = await this.#tryTogether(mutants.slice(0, half), tests)

@@ -56,6 +56,24 @@ test('with too little together nothing is taken, until the month has enough', as
   })
 })
 
+test('with too little together nothing is written', async () => {
+  const { requests, monthly, balance } = await monthAndCredits(4)
+  await monthly.limit('key', { rate: 9 })
+  const written = async () => {
+    const prefixes = `'${monthly.prefix}', '${balance.prefix}'`
+    const inTables = ['ephemeral', 'durable'].map((name) =>
+      database.rows(
+        `select xmin::text, * from rate_limit_${name} where prefix in (${prefixes}) order by prefix`,
+      ),
+    )
+    return (await Promise.all(inTables)).flat()
+  }
+  const before = await written()
+  expect(before).toHaveLength(2)
+  expect(await Ratelimit.spend(requests, { rate: 6 })).toMatchObject({ success: false })
+  expect(await written()).toEqual(before)
+})
+
 test('release gives each back what it gave, once, and to the window that paid', async () => {
   const { requests, used, clock } = await monthAndCredits(100)
   const spent = await Ratelimit.spend(requests, { rate: 15 })
