@@ -8,7 +8,7 @@ const database = useDatabase()
 const start = Date.UTC(2026, 0, 1)
 // The limiter's clock follows the monotonic one, which is the test's.
 const clock = () => new Date(start + performance.now())
-// Before that every connection is made: making one takes timers.
+// Connections are made before time is faked: making one takes timers.
 beforeAll(() => makeConnections(database.db, 4))
 beforeEach(fakeTime)
 afterEach(() => void vi.useRealTimers())

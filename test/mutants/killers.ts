@@ -9,6 +9,7 @@ const TYPES = 'the types'
 /** What killed each mutant in earlier runs: a test, or the types alone. A file in the repository keeps it. */
 export class Killers {
   #byId: Map<string, string> = read()
+  readonly #atFirst: ReadonlySet<string> = new Set(this.#byId.keys())
 
   /** Undefined for a new mutant, and for one whose test is gone. */
   of({ id }: Mutant): Test | 'types' | undefined {
@@ -25,13 +26,13 @@ export class Killers {
     if (name !== undefined && name !== this.#byId.get(id)) this.#change((byId) => byId.set(id, name))
   }
 
-  /** Forgets mutants that are made no more. */
+  /** Forgets the mutants of before that are made no more. */
   keepOnly(mutants: readonly Mutant[]): void {
     const made = new Set(mutants.map(({ id }) => id))
-    const isGone = (id: string) => !made.has(id)
-    if (![...this.#byId.keys()].some(isGone)) return
+    const gone = [...this.#atFirst].filter((id) => !made.has(id))
+    if (gone.length === 0) return
     this.#change((byId) => {
-      for (const id of [...byId.keys()].filter(isGone)) byId.delete(id)
+      for (const id of gone) byId.delete(id)
     })
   }
 

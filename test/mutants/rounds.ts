@@ -86,11 +86,13 @@ async function shareOut<T>(
   work: (trial: Trial, one: T) => Promise<void>,
 ): Promise<void> {
   const queue = all.values()
-  await Promise.all(
+  const ended = await Promise.allSettled(
     trials.map(async (trial) => {
       for (const one of queue) await work(trial, one)
     }),
   )
+  // Only now does nobody use the workshops any more.
+  for (const each of ended) if (each.status === 'rejected') throw each.reason
 }
 
 /** Mutants of different files, a few in each group. */

@@ -1,7 +1,7 @@
 // `npm run test:mutants` puts one mistake after the other into the source and runs the tests, which must fail.
 //
 // It works in copies of the repository, and keeps what killed each in killers.json. `--sample 20 --seed 7`
-// tries some, `--new` those that no run has killed, `--known` the others, `--only <id>` one, and
+// tries some, `--known` those of which it is known what kills them, `--new` the others, `--only <id>` one, and
 // `--areas statements,runtime` those of some parts. `--list` only lists them.
 import { randomInt } from 'node:crypto'
 import { availableParallelism } from 'node:os'
@@ -40,34 +40,53 @@ if (outdated.length > 0) {
   process.exit(2)
 }
 const { known, new: isNew, only, areas, sample, seed } = values
+const workers = Number(values.workers)
 const killers = new Killers()
-const chosen = choose(all, killers, {
-  ...{ known, new: isNew },
-  ...(only ? { only } : {}),
-  ...(areas ? { areas: areas.split(',') } : {}),
-  ...(sample ? { sample: { size: Number(sample), seed } } : {}),
-})
+const chosen = chosenMutants()
 console.log(`${chosen.length} of ${all.length} mutants${sample ? `, with --seed ${seed}` : ''}`)
 if (values.list) {
   for (const mutant of chosen) console.log(describe(mutant))
-} else {
+} else if (chosen.length > 0) {
   process.exitCode = (await isEachKilled(chosen)) ? 0 : 1
+}
+
+function chosenMutants(): readonly Mutant[] {
+  try {
+    if (!Number.isInteger(workers) || workers < 1) throw new Error('--workers needs a whole number from 1.')
+    return choose(all, killers, {
+      ...{ known, new: isNew },
+      ...(only === undefined ? {} : { only }),
+      ...(areas === undefined ? {} : { areas: areas.split(',') }),
+      ...(sample === undefined ? {} : { sample: { size: Number(sample), seed } }),
+    })
+  } catch (error) {
+    console.error((error as Error).message)
+    process.exit(2)
+  }
 }
 
 async function isEachKilled(mutants: readonly Mutant[]): Promise<boolean> {
   const startedAt = performance.now()
-  const fates = await tryAll({ mutants, all, killers, workers: Number(values.workers) })
-  const isWhole = !(only || areas || sample || known || isNew)
+  const fates = await tryAll({ mutants, all, killers, workers })
+  const isWhole = !known && !isNew && [only, areas, sample].every((each) => each === undefined)
   if (isWhole) killers.keepOnly(all)
   report(fates)
-  console.log(`${((performance.now() - startedAt) / 60_000).toFixed(0)} minutes, ${values.workers} at a time`)
-  return ![...fates.values()].some(({ kind }) => kind === 'survives')
+  console.log(`${((performance.now() - startedAt) / 60_000).toFixed(0)} minutes, ${workers} at a time`)
+  return mutants.every((mutant) => (fates.get(mutant)?.kind ?? 'survives') !== 'survives')
 }
 
 function report(fates: ReadonlyMap<Mutant, Fate>): void {
   const kinds = ['tests', 'time', 'compile', 'survives'] as const
   const table = new Table({
-    head: ['area', 'tried', 'killed by tests', 'by time', 'by types only', 'survived', 'equivalent'],
+    head: [
+      'area',
+      'tried',
+      'killed by tests',
+      'by time',
+      'by types only',
+      'survived',
+      'listed as equivalent',
+    ],
     style: { head: [], border: [] },
   })
   const rowOf = (name: string, isIn: (mutant: Mutant) => boolean) => {

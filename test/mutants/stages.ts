@@ -93,8 +93,9 @@ export class Stages {
     return this.#passed.has(nameOf(test))
   }
 
-  passed(test: Test): void {
-    this.#passed.add(nameOf(test))
+  passed(test: Test, hasPassed: boolean): void {
+    if (hasPassed) this.#passed.add(nameOf(test))
+    else this.#passed.delete(nameOf(test))
   }
 
   /** A mutant need not be tried on these again. */

@@ -17,7 +17,9 @@ export interface Fate {
 export class Trial {
   readonly #workshop: Workshop
   readonly #stages: Stages
-  #lastKiller: Test | undefined
+  /** By project. */
+  readonly #lastKillers = new Map<string, Test>()
+  #areTypesRight: Promise<boolean> | undefined
 
   constructor(workshop: Workshop, stages: Stages) {
     this.#workshop = workshop
@@ -28,19 +30,24 @@ export class Trial {
   async by(mutant: Mutant, killer: Test | 'types' | undefined): Promise<Fate | undefined> {
     if (killer === undefined) return undefined
     if (killer === 'types') return this.#byTypes(mutant)
-    // A test that depends on the moment may miss it once.
+    // A test may miss it once by chance. To search for another takes longer.
     const fate = (await this.#tryOn(mutant, killer)) ?? (await this.#tryOn(mutant, killer))
     if (!fate) this.#stages.gotPast(mutant, [killer])
     return fate
   }
 
-  /** Fails if the last test that killed fails without a mutant, as it does if the server has gone away. */
+  /**
+   * Fails if tests that killed now fail without a mutant, as they do if the server has gone away. The last one
+   * of each project is tried.
+   */
   async checkItself(): Promise<void> {
-    const test = this.#lastKiller
-    if (!test) return
-    const isRight = async () => passes(await this.#workshop.run([], [test]))
-    if ((await isRight()) || (await isRight())) return
-    throw new Error(`${test.path} fails without a mutant by now. This run counts for nothing.`)
+    for (const test of this.#lastKillers.values()) {
+      const isRight = async () => passes(await this.#workshop.run([], [test]))
+      if ((await isRight()) || (await isRight())) continue
+      throw new Error(
+        `${test.path} now fails without a mutant. Restore killers.json, for this may be all wrong.`,
+      )
+    }
   }
 
   /** The fate of a mutant by the tests that are near. */
@@ -67,7 +74,9 @@ export class Trial {
   }
 
   async #byTypes(mutant: Mutant): Promise<Fate | undefined> {
-    return (await this.#workshop.compiles(mutant)) ? undefined : { kind: 'compile', by: 'the types' }
+    if (await this.#workshop.compiles([mutant])) return undefined
+    this.#areTypesRight ??= this.#workshop.compiles([])
+    return (await this.#areTypesRight) ? { kind: 'compile', by: 'the types' } : undefined
   }
 
   /**
@@ -103,7 +112,7 @@ export class Trial {
   ): Promise<readonly (readonly [Mutant, Fate])[]> {
     const [only] = mutants
     if (only && mutants.length === 1) {
-      for (const test of tests) {
+      for (const test of tests.filter((each) => this.#stages.mayFail(each, only))) {
         const fate = await this.#tryOn(only, test)
         if (fate) return [[only, fate]]
       }
@@ -154,6 +163,8 @@ export class Trial {
   async #tryOn(mutant: Mutant, test: Test): Promise<Fate | undefined> {
     const told = await this.#workshop.run([mutant], [test])
     if (told !== 'no end') return told.failed && this.#blame(mutant, told.failed)
+    // Whatever ends the process may end it without the mutant by now.
+    this.#stages.passed(test, false)
     return this.#blame(mutant, { test, name: 'it did not end', isTimeout: true })
   }
 
@@ -166,9 +177,9 @@ export class Trial {
         console.error(`${test.path} fails without a mutant. It counts for nothing.`)
         return undefined
       }
-      this.#stages.passed(test)
+      this.#stages.passed(test, true)
     }
-    this.#lastKiller = test
+    this.#lastKillers.set(test.project, test)
     return { kind: isTimeout ? 'time' : 'tests', by: `${test.path}: ${name}`, test }
   }
 }

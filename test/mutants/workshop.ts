@@ -1,8 +1,8 @@
 import { type ChildProcess, fork, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { FLEETING, startServer } from '../support/server.ts'
 import type { Ask, Told } from './host.ts'
 import type { Mutant } from './mutants.ts'
@@ -58,27 +58,28 @@ export class Workshop {
     return this.#with(mutants, () => this.#ask({ changed: mutants.map(({ file }) => file), tests }))
   }
 
-  compiles(mutant: Mutant): Promise<boolean> {
-    return this.#with([mutant], async () => {
+  /** Whether the type checker has nothing to say. */
+  compiles(mutants: readonly Mutant[]): Promise<boolean> {
+    return this.#with(mutants, async () => {
       const compiler = spawn(
         process.execPath,
         [resolve('node_modules/typescript/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json'],
-        { cwd: this.#folder, stdio: 'ignore' },
+        { cwd: this.#folder, stdio: ['ignore', 'pipe', 'inherit'] },
       )
-      const [code] = await once(compiler, 'exit')
-      if (code === null) throw new Error('The compiler was ended.')
-      return code === 0
+      // What ends it from outside is no error of the types.
+      const said = await text(compiler.stdout)
+      return !/error TS\d/.test(said)
     })
   }
 
   async #with<T>(mutants: readonly Mutant[], work: () => Promise<T>): Promise<T> {
     const places = mutants.map(({ file }) => join(this.#folder, 'src', file))
     const texts = await Promise.all(places.map((place) => readFile(place, 'utf8')))
-    for (const [i, { text }] of mutants.entries()) await writeFile(places[i] as string, text)
+    for (const [i, mutant] of mutants.entries()) await writeFile(places[i] as string, mutant.text)
     try {
       return await work()
     } finally {
-      for (const [i, text] of texts.entries()) await writeFile(places[i] as string, text)
+      for (const [i, before] of texts.entries()) await writeFile(places[i] as string, before)
     }
   }
 
@@ -86,7 +87,8 @@ export class Workshop {
   async #ask(ask: Ask): Promise<Told | 'no end'> {
     this.#host ??= await this.#start()
     const host = this.#host
-    host.send(ask)
+    // If it cannot be sent, the process has ended, which is seen below.
+    host.send(ask, () => {})
     const timer = setTimeout(() => endGroup(host), RUN_TIMEOUT_MS)
     const told = await messageOf<Told>(host)
     clearTimeout(timer)
@@ -121,12 +123,12 @@ export class Workshop {
 /** The next thing that the process tells, unless it ends. */
 function messageOf<T>(child: ChildProcess): Promise<T | undefined> {
   return new Promise((done) => {
-    const onEnd = () => done(undefined)
-    child.once('exit', onEnd)
-    child.once('message', (message) => {
-      child.off('exit', onEnd)
-      done(message as T)
-    })
+    const end = (message?: unknown) => {
+      child.off('exit', onEnd).off('error', onEnd).off('message', end)
+      done(message as T | undefined)
+    }
+    const onEnd = () => end()
+    child.once('exit', onEnd).once('error', onEnd).once('message', end)
   })
 }
 
