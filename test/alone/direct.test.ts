@@ -1,10 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../src/index.ts'
+import { Ratelimit, type RatelimitConfig, RatelimitError, rateLimitTables } from '../../src/index.ts'
 import type { Request } from '../../src/runtime/call.ts'
 import { Direct } from '../../src/runtime/direct.ts'
 import { Room } from '../../src/runtime/room.ts'
-import { emptyDatabase, useDatabase } from '../support/databases.ts'
+import { useDatabase } from '../support/databases.ts'
 import '../support/loaded.ts'
 import { fakeTime, ownTimers } from '../support/timers.ts'
 import { isTake, watch } from '../support/watch.ts'
@@ -82,22 +83,18 @@ describe('calls share nothing but the database', () => {
   })
 
   test('nor does one that creates the tables and never ends', async () => {
-    const empty = await emptyDatabase()
-    try {
-      let isFirst = true
-      const { db } = watch(empty.db, () => {
-        if (!isFirst) return undefined
-        isFirst = false
-        return new Promise(() => {})
-      })
-      const migrating = new Ratelimit({
-        ...{ db, limiter, prefix: 'first', autoMigrate: true, coalesce: false, cleanupProbability: 0 },
-      })
-      migrating.limit('key')
-      expect(await migrating.limit('key')).toMatchObject({ success: true, remaining: 9 })
-    } finally {
-      await empty.close()
-    }
+    let isFirst = true
+    const { db } = watch(database.db, () => {
+      if (!isFirst) return undefined
+      isFirst = false
+      return new Promise(() => {})
+    })
+    const migrating = new Ratelimit({
+      ...{ db, limiter, prefix: 'first', autoMigrate: true, coalesce: false, cleanupProbability: 0 },
+      tables: rateLimitTables({ schema: pgSchema('not made yet') }),
+    })
+    migrating.limit('key')
+    expect(await migrating.limit('key')).toMatchObject({ success: true, remaining: 9 })
   })
 
   test('one that has ended makes room for another, however many there were', async () => {

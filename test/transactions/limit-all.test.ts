@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Limiter, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
-import { emptyDatabase, useDatabase } from '../support/databases.ts'
+import { useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
@@ -495,11 +495,9 @@ describe('is refused', () => {
     await expect(Ratelimit.limitAll([])).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
   test('with limiters of different databases', async () => {
-    const other = await emptyDatabase()
-    const elsewhere = new Ratelimit({ db: other.db, limiter, prefix: 'refused' })
+    const elsewhere = new Ratelimit({ db: watch(database.db).db, limiter, prefix: 'refused' })
     const requests = [refused(), elsewhere].map((ratelimit) => ({ ratelimit, key: 'key' }))
     await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
-    await other.close()
   })
   test('with one row under two limits', async () => {
     const requests = [refused(), limitOf('refused', Ratelimit.fixedWindow(6, '1m'))].map((ratelimit) => ({
