@@ -9,7 +9,9 @@ const start = Date.UTC(2026, 0, 1)
 // The limiter's clock follows the monotonic one, which is the test's.
 const clock = () => new Date(start + performance.now())
 // Connections are made before time is faked: making one takes timers.
-beforeAll(() => makeConnections(database.db, 4))
+beforeAll(async () => {
+  if (hasServer()) await makeConnections(database.db, 4)
+})
 beforeEach(fakeTime)
 afterEach(() => void vi.useRealTimers())
 
