@@ -67,6 +67,8 @@ beforeEach(() => {
   at('2026-03-10T12:00:00Z')
 })
 afterAll(async () => {
+  // Files share a process.
+  vi.useRealTimers()
   await rm(folder, { recursive: true })
   await app.db.$client.close()
 })
