@@ -3,14 +3,14 @@ import Retried from './support/retried.ts'
 import Summary from './support/summary.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
-// `npm run test:history`, `npm run test:edge` in workerd, `npm run test:concurrency` on postgres.js, and
-// `npm run test:package`, which builds the package, uses it as its users do, runs the examples, draws the
-// pictures, and asks the type checker and drizzle-kit about the sources and the documents.
+// `npm run test:history`, `npm run test:attack`, `npm run test:edge` in workerd, `npm run test:concurrency` on
+// postgres.js, and `npm run test:package`, which builds the package, uses it as its users do, runs the examples,
+// draws the pictures, and asks the type checker and drizzle-kit about the sources and the documents.
 
 const root = new URL('..', import.meta.url).pathname
 
 function project(
-  folder: 'faults' | 'history' | 'edge',
+  folder: 'faults' | 'history' | 'attack' | 'edge',
   drizzle: '0.45' | '1.0' = '0.45',
 ): TestProjectConfiguration {
   const alias = { find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }
@@ -23,7 +23,7 @@ function project(
       provide: { driver: 'node-postgres' },
       env: { DRIZZLE: drizzle },
       globalSetup: 'test/support/global-setup.ts',
-      setupFiles: folder === 'faults' ? 'test/faults/setup.ts' : [],
+      setupFiles: folder === 'faults' || folder === 'attack' ? 'test/support/count-checks.ts' : [],
       testTimeout: 120_000,
       hookTimeout: 120_000,
     },
@@ -78,6 +78,7 @@ const config: ViteUserConfig = defineConfig({
       project('faults', '1.0'),
       project('history'),
       project('history', '1.0'),
+      project('attack'),
       concurrency,
       packed,
       tools,

@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import { afterAll } from 'vitest'
 import type { DecisionMessage, ErrorMessage } from '../../src/index.ts'
-import { happened, tell } from '../support/happened.ts'
+import { happened, tell } from './happened.ts'
 
 // Counts what every check of a test file was told, and hands that to the reporter, with what else was counted.
 
