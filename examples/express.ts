@@ -31,7 +31,7 @@ app.post(
   },
   rateLimit({
     limits: [
-      { ratelimit: perAddress, key: (req) => clientKey(req) },
+      { ratelimit: perAddress, key: (req) => clientKey(req, { trustedHops: 0 }) },
       { ratelimit: perAccount, key: (req) => req.body.email.toLowerCase() },
     ],
     count: 'failures',

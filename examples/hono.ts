@@ -22,7 +22,8 @@ const requests = new Ratelimit({
 const reports = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(3, '1h'), prefix: 'reports' })
 const PAID = Ratelimit.fixedWindow(100, '1h')
 
-const address = (c: Context) => clientKey(c.req.raw, { address: getConnInfo(c).remote.address })
+const address = (c: Context) =>
+  clientKey(c.req.raw, { address: getConnInfo(c).remote.address, trustedHops: 0 })
 const isPaid = (c: Context) => c.req.header('x-plan') === 'paid'
 
 const app = new Hono()

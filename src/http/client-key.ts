@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../validate.ts'
+import { warnOnce } from '../warn.ts'
 
 /** What is read of a request: one of Node's servers, or one of Fetch. */
 export interface AddressedRequest {
@@ -16,7 +17,8 @@ export interface AddressedRequest {
 export interface ClientKeyOptions {
   /**
    * How many proxies stand between the client and this server; each adds the address that it sees to
-   * `X-Forwarded-For`. Nobody may be able to reach the server past them. Default: `0`, the header is ignored.
+   * `X-Forwarded-For`. Nobody may be able to reach the server past them. `0` says that there is none. Default:
+   * the header is ignored, with a warning once in the process.
    */
   readonly trustedHops?: number
   /**
@@ -59,6 +61,7 @@ export function clientKey(request: AddressedRequest, options: ClientKeyOptions =
     Number.isInteger(ipv6Subnet) && ipv6Subnet >= 1 && ipv6Subnet <= 128,
     'ipv6Subnet must be a whole number from 1 to 128.',
   )
+  if (options.trustedHops === undefined) warnOfProxies(request)
   const forwarded = trustedHops > 0 ? forwardedFor(request) : []
   // The last entry is the one that the nearest proxy has written.
   const believed = [...forwarded, address].slice(-trustedHops - 1)
@@ -69,10 +72,27 @@ export function clientKey(request: AddressedRequest, options: ClientKeyOptions =
   throw new RatelimitError('INVALID_KEY', 'The request has no address.')
 }
 
-function forwardedFor({ headers }: AddressedRequest): string[] {
-  const name = 'x-forwarded-for'
-  const value = isFetch(headers) ? headers.get(name) : headers[name]
-  return (value ?? []).toString().split(',')
+/** Behind a proxy that nobody has counted, one limit denies everybody. */
+function warnOfProxies(request: AddressedRequest): void {
+  const header = ['X-Forwarded-For', 'Forwarded'].find((name) => headerOf(request, name.toLowerCase()))
+  if (header === undefined) return
+  warnOnce(
+    'FORWARDED_IGNORED',
+    `A request has the header ${header}, and clientKey has no trustedHops. If a proxy sent it, all clients ` +
+      'share one key. Set trustedHops to the number of proxies that add to X-Forwarded-For, or to 0 if there ' +
+      'is none. See docs/http.md, "Behind proxies".',
+  )
+}
+
+function forwardedFor(request: AddressedRequest): string[] {
+  return (headerOf(request, 'x-forwarded-for') ?? []).toString().split(',')
+}
+
+function headerOf(
+  { headers }: AddressedRequest,
+  name: string,
+): string | readonly string[] | null | undefined {
+  return isFetch(headers) ? headers.get(name) : headers[name]
 }
 
 function isFetch(headers: AddressedRequest['headers']): headers is { get(name: string): string | null } {

@@ -42,7 +42,8 @@ export type RateLimitOptions = GuardOptions<Request> & {
  * import { api } from './app.ts'
  *
  * const app = express()
- * app.use(rateLimit({ ratelimit: api, key: (req) => clientKey(req), rate: { 'POST /reports': 10 } }))
+ * const key = (req: express.Request) => clientKey(req, { trustedHops: 0 }) // no proxy in front
+ * app.use(rateLimit({ ratelimit: api, key, rate: { 'POST /reports': 10 } }))
  * ```
  */
 export function rateLimit(options: RateLimitOptions): RequestHandler {

@@ -1,6 +1,6 @@
 import { clientKey } from 'drizzle-ratelimit/http'
 import fc from 'fast-check'
-import { describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest'
 
 function from(remoteAddress: string | undefined, forwarded?: string | string[]) {
   return {
@@ -59,7 +59,7 @@ describe('the address', () => {
 
 describe('behind proxies', () => {
   test('no header is believed unless told so', () => {
-    expect(clientKey(from('192.0.2.1', '198.51.100.1'))).toBe('192.0.2.1')
+    expect(clientKey(from('192.0.2.1', '198.51.100.1'), { trustedHops: 0 })).toBe('192.0.2.1')
   })
 
   test.each([
@@ -106,5 +106,44 @@ describe('behind proxies', () => {
         expect(clientKey(request, { trustedHops })).toBe('198.51.100.7')
       }),
     )
+  })
+})
+
+describe('a forwarded header that nobody has counted the proxies of', () => {
+  let warn: MockInstance<typeof console.warn>
+  let fresh: typeof clientKey
+  beforeEach(async () => {
+    warn = vi.spyOn(console, 'warn').mockReturnValue()
+    // Another process: what has been warned of is forgotten.
+    vi.resetModules()
+    fresh = (await import('drizzle-ratelimit/http')).clientKey
+  })
+  afterEach(() => warn.mockRestore())
+
+  test.each([
+    ['X-Forwarded-For', from(PROXY, '198.51.100.1')],
+    ['X-Forwarded-For', from(PROXY, ['198.51.100.1'])],
+    ['Forwarded', { headers: { forwarded: 'for=198.51.100.1' }, socket: { remoteAddress: PROXY } }],
+  ])('is warned of once: %s', (header, request) => {
+    for (const _ of 'ab') expect(fresh(request)).toBe(PROXY)
+    expect(warn.mock.calls).toEqual([
+      [expect.stringMatching(`^drizzle-ratelimit FORWARDED_IGNORED: .*${header}.*docs/http.md`)],
+    ])
+  })
+
+  test('of Fetch too, also beside an address', () => {
+    const request = new Request('http://localhost', { headers: { 'x-forwarded-for': '198.51.100.1' } })
+    expect(fresh(request, { address: PROXY })).toBe(PROXY)
+    expect(warn).toHaveBeenCalledOnce()
+  })
+
+  test.each([
+    ['trustedHops: 0 says that there is no proxy', from(PROXY, '198.51.100.1'), { trustedHops: 0 }],
+    ['they are counted', from(PROXY, '198.51.100.1'), { trustedHops: 1 }],
+    ['there is no such header', from(PROXY), {}],
+    ['it is empty', from(PROXY, ''), {}],
+  ])('is not warned of if %s', (_why, request, options) => {
+    fresh(request, options)
+    expect(warn).not.toHaveBeenCalled()
   })
 })

@@ -39,6 +39,14 @@ describe('the middleware', () => {
     expect(await ratelimit.getRemaining('127.0.0.1')).toMatchObject({ used: 1 })
   })
 
+  test("the address that Express has found by its own 'trust proxy' can be the key", async () => {
+    const ratelimit = perHour(database.db, 5)
+    const key: RateLimitOptions['key'] = (req) => clientKey(req, { address: req.ip, trustedHops: 0 })
+    const url = await serve(limited({ ratelimit, key }).set('trust proxy', 1))
+    await fetch(url, { headers: { 'x-forwarded-for': '203.0.113.9, 2001:db8:1:2:3::4' } })
+    expect(await ratelimit.getRemaining('2001:db8:1:2::/64')).toMatchObject({ used: 1 })
+  })
+
   test('a denial is 429 with a problem document', async () => {
     const url = await serve(limited({ ratelimit: perHour(database.db, 1), key: () => 'all' }))
     await fetch(url)

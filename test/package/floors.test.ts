@@ -6,7 +6,15 @@ import { expect, test } from 'vitest'
  * The folders and files of the package from the ground up: each imports from its own floor or from one below.
  */
 const FLOORS: readonly (readonly string[])[] = [
-  ['schema', 'src/errors.ts', 'src/options.ts', 'src/duration.ts', 'src/diagnostics.ts', 'src/group-by.ts'],
+  [
+    'schema',
+    'src/errors.ts',
+    'src/warn.ts',
+    'src/options.ts',
+    'src/duration.ts',
+    'src/diagnostics.ts',
+    'src/group-by.ts',
+  ],
   ['src/database'],
   ['src/algorithms'],
   ['src/statements'],

@@ -22,9 +22,16 @@ test(`no comment is wider than ${MAX_COLUMNS} columns`, async () => {
   expect(wide).toEqual([])
 })
 
+/** The names in a union of strings. */
+async function codesOf(file: string, type: string): Promise<string[]> {
+  const union = new RegExp(`type ${type} =([\\s|'\\w]+)`).exec(await readFile(file, 'utf8'))?.[1] ?? ''
+  return [...union.matchAll(/'(\w+)'/g)].map(([, code = '']) => code)
+}
+
 test('docs/errors.md has a section for each code and for no other', async () => {
-  const type = /RatelimitErrorCode =([\s|'\w]+)/.exec(await readFile('src/errors.ts', 'utf8'))?.[1] ?? ''
-  const codes = [...type.matchAll(/'(\w+)'/g)].map(([, code]) => code)
+  const warnings = await codesOf('src/warn.ts', 'WarningCode')
+  const codes = [...(await codesOf('src/errors.ts', 'RatelimitErrorCode')), ...warnings]
+  expect(warnings.length).toBeGreaterThan(0)
   const sections = [...(await readFile('docs/errors.md', 'utf8')).matchAll(/^### `(\w+)`$/gm)]
   expect(codes.length).toBeGreaterThan(10)
   expect(sections.map(([, code]) => code).toSorted()).toEqual(codes.toSorted())
