@@ -10,7 +10,7 @@ import { tightest } from './policy.ts'
 import { type Problem, problemOf } from './problem.ts'
 import { readLimit } from './read-limit.ts'
 import type { Route } from './routes.ts'
-import type { RateLimitHeaders } from './standards.ts'
+import { type RateLimitHeaders, readStandards } from './standards.ts'
 
 /** The request may go on. */
 export interface Passed {
@@ -56,6 +56,7 @@ export function guardOf<Context>(
     ['all', 'failures', 'successes'].includes(count),
     "count must be 'all', 'failures' or 'successes'.",
   )
+  if (standard !== false) readStandards(standard)
   const take = count === 'all' ? charge : reserve
 
   return async (context) => {

@@ -1,11 +1,18 @@
 import type { LimitResult } from '../check/results.ts'
 import type { Policy } from './policy.ts'
-import { type HeaderStandard, present, type RateLimitHeaders, type Tellable, WRITTEN } from './standards.ts'
+import {
+  type HeaderStandards,
+  present,
+  type RateLimitHeaders,
+  readStandards,
+  type Tellable,
+  WRITTEN,
+} from './standards.ts'
 
 /** How to write the headers. */
 export interface HeaderOptions {
-  /** Default: `'draft-8'`. */
-  readonly standard?: HeaderStandard
+  /** How they are spelled, or several ways, which are all sent. Default: `'draft-8'`. */
+  readonly standard?: HeaderStandards
   /** The time from which the seconds to a `reset` are counted. Default: this machine's clock. */
   readonly clock?: () => Date
 }
@@ -26,6 +33,7 @@ export type Check = readonly [LimitResult, Policy]
  * `unlimited`.
  *
  * @param policy The limit: the `Ratelimit` itself, or `{ prefix, limiter }` for a call that named a limiter.
+ * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
  * ```ts
@@ -51,11 +59,12 @@ export function headersOfAll(
   { standard = 'draft-8', clock = () => new Date() }: HeaderOptions,
 ): RateLimitHeaders {
   const now = clock().getTime()
-  const told = checks
-    .filter(([{ limit }]) => limit !== Number.POSITIVE_INFINITY)
-    .filter(([answer]) => standard === 'draft-8' || answer === tightest)
-    .map((check) => tellable(check, now))
-  return { ...(told.length > 0 ? WRITTEN[standard](told) : {}), ...retryAfter(tightest) }
+  const limited = checks.filter(([{ limit }]) => limit !== Number.POSITIVE_INFINITY)
+  const written = readStandards(standard).map((each) => {
+    const told = limited.filter(([answer]) => each === 'draft-8' || answer === tightest)
+    return told.length > 0 ? WRITTEN[each](told.map((check) => tellable(check, now))) : {}
+  })
+  return Object.fromEntries([...written, retryAfter(tightest)].flatMap(Object.entries<string>))
 }
 
 /** `Retry-After` of a denial that ends. */

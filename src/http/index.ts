@@ -2,4 +2,4 @@ export { type AddressedRequest, type ClientKeyOptions, clientKey } from './clien
 export { type HeaderOptions, headersOf } from './headers.ts'
 export type { Policy } from './policy.ts'
 export { type Problem, tooManyRequests } from './problem.ts'
-export type { HeaderStandard, RateLimitHeaders } from './standards.ts'
+export type { HeaderStandard, HeaderStandards, RateLimitHeaders } from './standards.ts'

@@ -2,7 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Denied, LimitResult } from '../check/results.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { RateTable } from './routes.ts'
-import type { HeaderStandard } from './standards.ts'
+import type { HeaderStandards } from './standards.ts'
 
 /** What a function of the application may return. */
 export type Eventually<T> = T | Promise<T>
@@ -43,8 +43,11 @@ interface EachRequest<Context> {
    * `crossed`. In a calendar window what counts is settled by one more statement. Default: `'all'`.
    */
   readonly count?: 'all' | 'failures' | 'successes'
-  /** How headers are spelled; `false` sends none but `Retry-After`. Default: `'draft-8'`. */
-  readonly headers?: HeaderStandard | false
+  /**
+   * How headers are spelled, or several ways, which are all sent; `false` sends none but `Retry-After`. Default:
+   * `'draft-8'`.
+   */
+  readonly headers?: HeaderStandards | false
   /**
    * Is told each error of the database, also of settling, and what `failed` throws; returns what becomes of
    * the request, if that is still open. Whatever is none of the three throws the error. It is not asked about

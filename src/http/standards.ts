@@ -1,10 +1,17 @@
 import { type Item, serializeList } from 'structured-headers'
+import { checkOption } from '../validate.ts'
 
 /**
  * How the headers are spelled: by revision 8 or 6 of the IETF's draft "RateLimit header fields for HTTP", or as
  * `X-RateLimit-*`.
  */
 export type HeaderStandard = 'draft-8' | 'draft-6' | 'legacy'
+
+/** One way to spell the headers, or several. Both drafts have a `RateLimit-Policy`, so only one can be sent. */
+export type HeaderStandards =
+  | HeaderStandard
+  | readonly ('draft-8' | 'legacy')[]
+  | readonly ('draft-6' | 'legacy')[]
 
 /** Names and values of headers. */
 export type RateLimitHeaders = Readonly<Record<string, string>>
@@ -47,6 +54,24 @@ export const WRITTEN: Record<HeaderStandard, (told: readonly Tellable[]) => Rate
       'X-RateLimit-Remaining': told?.remaining,
       'X-RateLimit-Reset': told?.resetsAt,
     }),
+}
+
+/**
+ * Each way to spell the headers.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export function readStandards(standards: HeaderStandards): readonly HeaderStandard[] {
+  const list: readonly HeaderStandard[] = typeof standards === 'string' ? [standards] : standards
+  checkOption(
+    Array.isArray(list) && list.length > 0 && list.every((each) => Object.hasOwn(WRITTEN, each)),
+    "Headers are 'draft-8', 'draft-6' or 'legacy', or a list of these.",
+  )
+  checkOption(
+    !(list.includes('draft-8') && list.includes('draft-6')),
+    'draft-8 and draft-6 spell RateLimit-Policy in two ways. Send one of them.',
+  )
+  return list
 }
 
 /** A list of structured fields; undefined if it is empty, and without the parameters that are undefined. */

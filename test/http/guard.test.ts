@@ -130,6 +130,14 @@ describe('one limit', () => {
     expect((await check(ada)).headers).toEqual({ 'Retry-After': '60' })
   })
 
+  test('a list of headers sends them all, of several limits the tightest where one is shown', async () => {
+    const [wide, narrow] = [limitOf(10), limitOf(1)]
+    const limits = [wide, narrow].map((ratelimit) => ({ ratelimit, key }))
+    const { headers } = await guard({ limits, headers: ['draft-8', 'legacy'] })(ada)
+    expect(headers['RateLimit-Policy']).toBe(`"${wide.prefix}";q=10;w=60, "${narrow.prefix}";q=1;w=60`)
+    expect(headers['X-RateLimit-Limit']).toBe('1')
+  })
+
   test('a rate above the limit has no time to wait for', async () => {
     const refused = await guard({ ratelimit: limitOf(1), key, rate: 2 })(ada)
     expect(refused.headers).not.toHaveProperty('Retry-After')
@@ -483,6 +491,9 @@ describe('errors', () => {
     { ratelimit: {}, key },
     { count: 'some' },
     { key: 'ada' },
+    { headers: 'draft-7' },
+    { headers: [] },
+    { headers: ['draft-6', 'draft-8'] },
   ])('refuses %j', (wrong) => {
     const options = { ratelimit: limitOf(1), key, ...wrong } as unknown as GuardOptions<Context>
     expect(() => guard(options)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))

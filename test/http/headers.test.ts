@@ -37,6 +37,30 @@ describe('headersOf', () => {
     })
   })
 
+  test('a list sends them all', () => {
+    expect(headersOf(denied, api, { clock, standard: ['draft-8', 'legacy'] })).toEqual({
+      'RateLimit-Policy': '"api";q=100;w=60',
+      RateLimit: '"api";r=0;t=10',
+      'X-RateLimit-Limit': '100',
+      'X-RateLimit-Remaining': '0',
+      'X-RateLimit-Reset': String(NOW / 1000 + 10),
+      'Retry-After': '10',
+    })
+    expect(headersOf(allowed, api, { clock, standard: ['legacy', 'draft-6'] })).toEqual({
+      ...headersOf(allowed, api, { clock, standard: 'legacy' }),
+      ...headersOf(allowed, api, { clock, standard: 'draft-6' }),
+    })
+  })
+
+  test.each([['draft-7'], ['constructor'], [[]], [['draft-8', 'draft-7']], [['draft-6', 'draft-8']], [null]])(
+    'refuses %j',
+    (standard) => {
+      expect(() => headersOf(allowed, api, { standard } as never)).toThrow(
+        expect.objectContaining({ code: 'INVALID_OPTION' }),
+      )
+    },
+  )
+
   test.each([
     [1, '1'],
     [999, '1'],

@@ -3,6 +3,7 @@ import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { calendarWindow } from '../../src/calendar.ts'
+import { headersOf } from '../../src/http/index.ts'
 import {
   type Allowed,
   type Duration,
@@ -120,3 +121,11 @@ export async function quotas(quota: Ratelimit): Promise<void> {
   // @ts-expect-error a limit is needed to read the rows by
   await usage(db, { prefix: 'p' })
 }
+
+const answer: Allowed = { success: true, limit: 5, remaining: 4, reset: 0, retryAfter: 0 }
+headersOf(answer, common, { standard: 'draft-6' })
+headersOf(answer, common, { standard: ['draft-8', 'legacy'] })
+// @ts-expect-error both drafts have a RateLimit-Policy
+headersOf(answer, common, { standard: ['draft-8', 'draft-6'] })
+// @ts-expect-error no such standard
+headersOf(answer, common, { standard: 'draft-7' })
