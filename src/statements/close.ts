@@ -5,16 +5,14 @@ import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { chain, link } from './link.ts'
-
-/** How many rows are read at once. */
-export const MAX_PAGE = 1_000
+import { page } from './page.ts'
 
 /** The statement that finds a page of a prefix's windows that began early enough to have ended, after a key. */
 export function windowsStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const start = fromColumn('windowStart', table.windowStart)
   const numbers = forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]).as(SQL_NAMES[column]))
-  const page = builder
+  const windows = builder
     .select({ key: sql`${table.key}`.as('key'), ...numbers })
     .from(table)
     .where(
@@ -26,8 +24,7 @@ export function windowsStatement(table: RateLimitTable): Statement {
       ),
     )
     .orderBy(asc(table.key))
-    .limit(MAX_PAGE)
-  return parameters.render(page.getSQL())
+  return parameters.render(page(windows))
 }
 
 /**

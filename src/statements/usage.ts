@@ -6,9 +6,7 @@ import { builder, name, Parameters, RowParameters } from './builder.ts'
 import { forEach, fromColumn, rowColumns, STATE_COLUMNS } from './columns.ts'
 import { answerColumns, onGrid } from './decided.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
-
-/** How many keys of a prefix are read at once under limits of their own. */
-export const MAX_PAGE = 1_000
+import { page } from './page.ts'
 
 /**
  * The statement that finds the `top` keys of a prefix that have used most.
@@ -68,13 +66,8 @@ function isOfPeriod(table: RateLimitTable, { algorithm }: Rules, parameters: Par
 export function keysStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const rest = and(eq(table.prefix, parameters.text('prefix')), gt(table.key, parameters.text('after')))
-  const keys = builder
-    .select({ key: table.key })
-    .from(table)
-    .where(rest)
-    .orderBy(asc(table.key))
-    .limit(MAX_PAGE)
-  return parameters.render(keys.getSQL())
+  const keys = builder.select({ key: table.key }).from(table).where(rest).orderBy(asc(table.key))
+  return parameters.render(page(keys))
 }
 
 /** The numbers of a limiter that a look uses. */

@@ -5,7 +5,8 @@ import type { Database } from '../database/database.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { columnIn, mustHave } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
-import { closeStatement, MAX_PAGE, windowsStatement } from '../statements/close.ts'
+import { closeStatement, windowsStatement } from '../statements/close.ts'
+import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { checkLimiter } from '../validate.ts'
 
@@ -15,6 +16,8 @@ export interface Closing {
   readonly table: RateLimitTable
   readonly prefix: string
   readonly limit: number
+  /** Keys up to this one are left out. */
+  readonly after: string
   readonly limiterOf: (key: string) => Limiter
   readonly now: number
   /** Windows that began later have not ended. */
@@ -29,7 +32,7 @@ interface Ended extends EndedPeriod {
 /** Removes the rows of periods that are over, and says what they counted. */
 export async function closeEnded(closing: Closing): Promise<Ended[]> {
   const closed: Ended[] = []
-  let after = ''
+  let { after } = closing
   for (;;) {
     const rows = await windowsAfter(closing, after)
     let ended = rows.flatMap((row) => endedIn(row, closing))

@@ -12,6 +12,8 @@ interface CommonOptions {
   readonly prefix: string
   /** How many periods at most. Default: `100`. */
   readonly limit?: number
+  /** Leaves out the keys up to this one: the last key of the call before. Default: none. */
+  readonly after?: string | undefined
   /** Whether they are in the durable table, which holds quotas. Default: `true`. */
   readonly durable?: boolean
   /** Tables of your own, from `rateLimitTables`. Default: the shipped two. */
@@ -48,8 +50,9 @@ export interface ClosedPeriod extends EndedPeriod {
  * Hands out what keys used in periods that are over, and removes their rows, in your transaction: what you
  * write of them commits together with the removal.
  *
- * Rows that others have locked are left out, so that several may close at once, and no call waits. Call it
- * again until it finds fewer than `limit`. It reads the windows of the prefix in the order of their keys.
+ * Rows that others have locked are left out, so that several may close at once, and no call waits. It reads
+ * the windows of the prefix in the order of their keys. Call it again until it finds fewer than `limit`, with
+ * the last key as `after`, so that no row is read twice.
  *
  * @returns The closed periods in the order of their keys.
  * @throws RatelimitError `INVALID_PREFIX`, `INVALID_CLOCK`, `INVALID_OPTION` before any SQL, also outside of a
@@ -72,9 +75,19 @@ export interface ClosedPeriod extends EndedPeriod {
  */
 export async function closePeriods(tx: Database, options: ClosePeriodsOptions): Promise<ClosedPeriod[]> {
   checkRows(options)
-  const { prefix, limiter, limiterOf, limit = 100, durable = true, tables = SHIPPED, clock } = options
+  const {
+    prefix,
+    limiter,
+    limiterOf,
+    limit = 100,
+    after = '',
+    durable = true,
+    tables = SHIPPED,
+    clock,
+  } = options
   checkOption(isTransaction(tx), 'closePeriods needs a transaction of Drizzle.')
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
+  checkOption(typeof after === 'string', 'after must be a key.')
   checkOption(
     (limiter === undefined) !== (limiterOf === undefined),
     'closePeriods takes limiter or limiterOf, and not both.',
@@ -84,11 +97,11 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
     checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
     // A period that is over now is over at all later times, so the time need not wait for the locks.
     const now = await timeOf(tx, clock)
-    return closeEnded({ tx, table, prefix, limit, limiterOf, now, latestStart: now })
+    return closeEnded({ tx, table, prefix, limit, after, limiterOf, now, latestStart: now })
   }
   checkLimiter(limiter)
   checkOption(hasPeriods(limiter), 'closePeriods needs a fixed or a calendar window.')
   const now = await timeOf(tx, clock)
   const latestStart = latestEndedStart(limiter, now)
-  return closeEnded({ tx, table, prefix, limit, limiterOf: () => limiter, now, latestStart })
+  return closeEnded({ tx, table, prefix, limit, after, limiterOf: () => limiter, now, latestStart })
 }

@@ -8,8 +8,9 @@ import { runOnce } from '../database/run.ts'
 import { groupBy } from '../group-by.ts'
 import { mustHave, stateIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
+import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
-import { keysStatement, lookEachStatement, lookParams, MAX_PAGE } from '../statements/usage.ts'
+import { keysStatement, lookEachStatement, lookParams } from '../statements/usage.ts'
 import { checkLimiter } from '../validate.ts'
 import { timeOf } from './clock.ts'
 
@@ -51,9 +52,11 @@ export async function usageByPlan(reading: Reading, limiterOf: (key: string) => 
     for (const alike of groupBy(planned, ({ limiter }) => limiter.algorithm.name)) {
       most.push(...(await lookAtEach(reading, alike, time)))
     }
-    most = most.toSorted(byUse).slice(0, reading.top)
     const last = keys.at(-1)
-    if (last === undefined || keys.length < MAX_PAGE) return most
+    const isEnd = last === undefined || keys.length < MAX_PAGE
+    // Not after each page: a long list would be sorted anew for a few keys.
+    if (isEnd || most.length >= 2 * reading.top) most = most.toSorted(byUse).slice(0, reading.top)
+    if (isEnd) return most
     after = last
   }
 }

@@ -139,8 +139,10 @@ describe('whatever is given instead of what the types say', () => {
     ...eachOf('usage', ['limiterOf'], (options) => usage(database.db, { prefix: 'untyped', ...options })),
     ['closePeriods tx', (value) => closePeriods(value, { prefix: 'untyped', limiter })],
     ['closePeriods options', (value) => inTransaction((tx) => closePeriods(tx, value))],
-    ...eachOf('closePeriods', ['prefix', 'limiter', 'limit', 'durable', 'tables', 'clock'], (options) =>
-      inTransaction((tx) => closePeriods(tx, { prefix: 'untyped', limiter, ...options })),
+    ...eachOf(
+      'closePeriods',
+      ['prefix', 'limiter', 'limit', 'after', 'durable', 'tables', 'clock'],
+      (options) => inTransaction((tx) => closePeriods(tx, { prefix: 'untyped', limiter, ...options })),
     ),
     ...eachOf('closePeriods', ['limiterOf'], (options) =>
       inTransaction((tx) => closePeriods(tx, { prefix: 'untyped', ...options })),

@@ -17,7 +17,7 @@ const database = useDatabase()
 const periodic = kinds.filter(({ plan }) => plan.rules.endOf)
 const { 'calendar month': month } = TEN
 
-type Options = { limit?: number; limiterOf?: (key: string) => Limiter }
+type Options = { limit?: number; after?: string; limiterOf?: (key: string) => Limiter }
 
 /** Closes in a transaction of its own. */
 function close({ clock, prefix }: QuotaUnderTest, limiter: Limiter | undefined, options: Options = {}) {
@@ -107,6 +107,13 @@ describe.each(periodic)('$name', ({ limiter }) => {
     under.clock.ms = period.end
     expect(await close(under, limiter, { limit: 1 })).toMatchObject([{ key: 'a' }])
     expect(await close(under, limiter, { limit: 2 })).toMatchObject([{ key: 'b' }])
+  })
+
+  test('leaves the keys up to `after`', async () => {
+    under.clock.ms = period.end
+    expect(await close(under, limiter, { after: 'b' })).toEqual([])
+    expect(await close(under, limiter, { after: 'a' })).toMatchObject([{ key: 'b' }])
+    expect(await close(under, limiter)).toMatchObject([{ key: 'a' }])
   })
 
   test('reads past a page of rows, and takes odd keys as they are', async () => {
@@ -246,6 +253,7 @@ test.each([
   ['with no limit at all', { limiter: Ratelimit.unlimited() }],
   ['for none', { limit: 0 }],
   ['for a part', { limit: 1.5 }],
+  ['after what is no key', { after: 5 }],
   ['by a clock that is none', { clock: () => new Date(Number.NaN) }],
 ])('%s it is refused', async (what, options) => {
   const wrong = { prefix: 'p', limiter: month, ...options } as never

@@ -30,4 +30,7 @@ where
 order by
   "rate_limit_ephemeral"."key" asc
 limit
-  1000
+  (
+    select
+      1000::bigint
+  )
