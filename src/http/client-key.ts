@@ -33,7 +33,7 @@ export interface ClientKeyOptions {
 /**
  * The client's address as a key, such as `192.0.2.1` or `2001:db8::/64`.
  *
- * An IPv4 address that is written as IPv6 is IPv4. An entry that is no address is passed over towards this
+ * An IPv4 address that is written as IPv6 is IPv4, also that of NAT64. An entry that is no address is passed over towards this
  * server, so that nobody chooses their key by writing nonsense.
  *
  * @throws RatelimitError `INVALID_KEY` if not even the connection has an address, so that such requests never
@@ -105,7 +105,15 @@ function parse(written: string | undefined): Address | undefined {
   const text = withoutPort(written?.trim() ?? '')
   // Other ways to write IPv4, such as octal ones, are read differently by different programs.
   if (ipaddr.IPv4.isValidFourPartDecimal(text)) return ipaddr.IPv4.parse(text)
-  return ipaddr.IPv6.isValid(text) ? ipaddr.process(text) : undefined
+  return ipaddr.IPv6.isValid(text) ? unpacked(ipaddr.IPv6.parse(text)) : undefined
+}
+
+/** IPv4 written as IPv6: by sockets that listen for both, and by NAT64. All such clients are of one /64. */
+const PACKED = ['::ffff:0:0/96', '64:ff9b::/96'].map((range) => ipaddr.IPv6.parseCIDR(range))
+
+function unpacked(address: ipaddr.IPv6): Address {
+  const isIPv4 = PACKED.some((range) => address.match(range))
+  return isIPv4 ? ipaddr.fromByteArray(address.toByteArray().slice(12)) : address
 }
 
 /** Some proxies write `192.0.2.1:443` and `[2001:db8::1]:443`. */
