@@ -1,13 +1,21 @@
+import { join } from 'node:path'
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
+import { ENTRIES } from './support/entries.ts'
 import Retried from './support/retried.ts'
 import Summary from './support/summary.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
-// `npm run test:history`, `npm run test:attack`, `npm run test:edge` in workerd, `npm run test:concurrency` on
-// postgres.js, and `npm run test:package`, which builds the package, uses it as its users do, runs the examples,
-// draws the pictures, and asks the type checker and drizzle-kit about the sources and the documents.
+// `npm run test:history`, `npm run test:attack`, `npm run test:edge` in workerd, `npm run test:concurrency`
+// on postgres.js, and `npm run test:package`, which builds the package, uses it as its users do, runs the
+// examples, draws the pictures, and asks the type checker and drizzle-kit about the sources and the documents.
 
 const root = new URL('..', import.meta.url).pathname
+
+/** Recipes import the package by its name. */
+const SOURCES = [...ENTRIES].map(([entry, file]) => ({
+  find: new RegExp(`^${entry}$`),
+  replacement: join(root, file),
+}))
 
 function project(
   folder: 'faults' | 'history' | 'attack' | 'edge',
@@ -16,7 +24,7 @@ function project(
   const alias = { find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }
   return {
     root,
-    resolve: { alias: drizzle === '1.0' ? [alias] : [] },
+    resolve: { alias: [...SOURCES, ...(drizzle === '1.0' ? [alias] : [])] },
     test: {
       name: drizzle === '1.0' ? `${folder} 1.0` : folder,
       include: [`test/${folder}/**/*.test.ts`],

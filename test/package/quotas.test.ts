@@ -573,6 +573,73 @@ describe('the cookbook', () => {
     ])
   })
 
+  test('an estimate, first from the month, then from the credits', async () => {
+    const { ask, month, credits } = await block<{
+      ask(org: string, prompt: string): Promise<void>
+      month: Ratelimit
+      credits: Ratelimit
+    }>('An estimate, first from the month, then from the credits')
+    const used = async (org: string) => [
+      (await month.getRemaining(org)).used,
+      (await credits.getRemaining(org)).used,
+    ]
+    const thinking = vi.spyOn(app.llm, 'complete')
+    const costing = (tokens: number, meanwhile = () => {}) =>
+      thinking.mockImplementationOnce(async () => {
+        meanwhile()
+        return { text: '', tokens }
+      })
+    const prompt = (estimate: number) => 'x'.repeat(estimate / 4)
+
+    // The month grants all of the estimate, and its whole cost is more than the month has left.
+    await credits.grant('org', 100_000)
+    costing(9000)
+    await ask('org', prompt(400))
+    expect(await used('org')).toEqual([1000, 8000])
+    // More than there is at all: the credits are in debt.
+    costing(93_000)
+    await ask('org', prompt(400))
+    expect(await used('org')).toEqual([1000, 101_000])
+    const untilApril = ms('2026-04-01T00:00:00Z') - Date.now()
+    await expect(ask('org', prompt(400))).rejects.toMatchObject({ retryAfter: untilApril })
+
+    // Both give a part of the estimate, and the credits get back first what it had too much.
+    await credits.grant('both', 600)
+    await month.limit('both', { rate: 700 })
+    costing(350)
+    await ask('both', prompt(800))
+    expect(await used('both')).toEqual([1000, 50])
+    await month.limit('both', { rate: -500 })
+    costing(200)
+    await ask('both', prompt(800))
+    expect(await used('both')).toEqual([700, 50])
+    // A denial by the credits takes nothing from the month.
+    await expect(ask('both', prompt(900))).rejects.toMatchObject({ retryAfter: untilApril })
+    expect(await used('both')).toEqual([700, 50])
+    thinking.mockRejectedValueOnce(new app.Refused('overloaded'))
+    await expect(ask('both', prompt(800))).rejects.toThrow('overloaded')
+    expect(await used('both')).toEqual([700, 50])
+
+    // What cannot be stored leaves the estimate charged.
+    const stored = app.db.$client
+    costing(20, () => void stored.exec('alter table completions rename to away'))
+    await expect(ask('both', prompt(400))).rejects.toThrow()
+    await stored.exec('alter table away rename to completions')
+    expect(await used('both')).toEqual([1000, 150])
+
+    // The month ends before the cost is known: it keeps its part, and the rest comes from the next month.
+    await credits.grant('late', 600)
+    await month.limit('late', { rate: 700 })
+    costing(1400, () => at('2026-04-01T00:00:00Z'))
+    await ask('late', prompt(800))
+    expect(await used('late')).toEqual([600, 500])
+    at('2026-04-30T23:59:59.999Z')
+    costing(100, () => at('2026-05-01T00:00:00Z'))
+    await ask('late', prompt(400))
+    expect(await used('late')).toEqual([0, 500])
+    thinking.mockRestore()
+  })
+
   test('tokens and cents, settled together', async () => {
     const { summarise, monthlyTokens, cents } = await block<{
       summarise(org: string, run: () => Promise<{ tokens: number; cost: number }>): Promise<void>

@@ -17,9 +17,8 @@ import pg from 'pg'
 
 // What the examples in the documents take for granted: an application, on a Postgres inside the process.
 
-const client = await PGlite.create()
-for (const statement of tableSql()) await client.exec(statement)
-await client.exec(`
+/** Its own tables. */
+export const TABLES_SQL: string = `
   create table orgs (id text primary key, plan text not null, since timestamptz not null, time_zone text not null);
   create table completions (org text not null, text text not null);
   create table renders (id serial primary key, org text not null, cost integer not null, paid_until timestamptz not null,
@@ -31,7 +30,11 @@ await client.exec(`
   create table invoice_lines (org text, start timestamptz, "end" timestamptz not null, used integer not null,
     primary key (org, start));
   create table mails (org text not null, text text not null);
-`)
+`
+
+const client = await PGlite.create()
+for (const statement of tableSql()) await client.exec(statement)
+await client.exec(TABLES_SQL)
 
 export const db: PgliteDatabase & { $client: PGlite } = drizzle({ client })
 export const kysely: Kysely<object> = new Kysely<object>({

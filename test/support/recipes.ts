@@ -1,0 +1,33 @@
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+
+const CACHE = 'node_modules/.cache'
+const APP = resolve('test/support/docs-app.ts')
+
+/**
+ * What a recipe of docs/quotas.md exports, as it stands there, on the server at `url`. Each call is a process
+ * of its own: it has its own limiters and its own pool.
+ */
+export async function recipeOn<Exports>(
+  url: string,
+  heading: string,
+): Promise<Exports & { readonly end: () => Promise<void> }> {
+  const page = await readFile('docs/quotas.md', 'utf8')
+  const [, block] = page.split(`\n## ${heading}\n`)[1]?.match(/^```ts\n([\s\S]*?)^```/m) ?? []
+  if (!block) throw new Error(`There is no recipe "${heading}".`)
+  await mkdir(CACHE, { recursive: true })
+  const folder = await mkdtemp(resolve(CACHE, 'recipe-'))
+  await writeFile(
+    join(folder, 'app.ts'),
+    `import { drizzle } from 'drizzle-orm/node-postgres'
+    import pg from 'pg'
+    export * from '${APP}'
+    export const db = drizzle({ client: new pg.Pool({ connectionString: '${url}', max: 8 }) })`,
+  )
+  await writeFile(join(folder, 'recipe.ts'), block)
+  const [recipe, { db }] = await Promise.all(
+    ['recipe.ts', 'app.ts'].map((file) => import(join(folder, file))),
+  )
+  await rm(folder, { recursive: true })
+  return { ...recipe, end: () => db.$client.end() }
+}
