@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from './database.ts'
 import { createStatements, shapeOf, storageStatements } from './ddl.ts'
+import { onlyRow } from './rows.ts'
 import { execute } from './run.ts'
 import { literal } from './table-name.ts'
 
@@ -46,10 +47,10 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
 }
 
 async function exist(db: Database, { ephemeral, durable }: RateLimitTables): Promise<boolean> {
-  const [row] = await execute(
+  const rows = await execute(
     db,
     sql`select to_regclass(${shapeOf(ephemeral).quoted}::text) is not null
       and to_regclass(${shapeOf(durable).quoted}::text) is not null as present`,
   )
-  return row?.['present'] === true
+  return onlyRow(rows)?.['present'] === true
 }

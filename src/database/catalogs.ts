@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
-import { RatelimitError } from '../errors.ts'
 import type { Database } from './database.ts'
+import { mustHave, onlyRow } from './rows.ts'
 import { execute } from './run.ts'
 
 /** What the catalogs say of a table. */
@@ -34,7 +34,7 @@ export interface FoundIndex {
  * @throws RatelimitError `DATABASE`, also if the driver gives the text another name.
  */
 export async function readCatalogs(db: Database, quoted: string): Promise<Found | undefined> {
-  const [row] = await execute(
+  const rows = await execute(
     db,
     sql`select jsonb_build_object(
         'persistence', c.relpersistence,
@@ -57,11 +57,8 @@ export async function readCatalogs(db: Database, quoted: string): Promise<Found 
       )::text as found
       from pg_class c where c.oid = to_regclass(${quoted}::text)`,
   )
+  const row = onlyRow(rows)
   if (!row) return undefined
   const text = row['found']
-  if (typeof text === 'string') return JSON.parse(text)
-  throw new RatelimitError(
-    'DATABASE',
-    "The database's answer lacks a column: the driver gives it another name.",
-  )
+  return JSON.parse(mustHave(typeof text === 'string' ? text : undefined))
 }

@@ -1,10 +1,10 @@
 import type { EndedPeriod, Numbers, Params, StateColumn, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Connection } from '../database/connection.ts'
+import { atMost, mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { channels, type StatementMessage, timed } from '../diagnostics.ts'
-import { RatelimitError } from '../errors.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
 import type { Intent } from '../statements/decided.ts'
@@ -144,10 +144,8 @@ async function ask(
   const rows = await (channels.statement?.hasSubscribers
     ? timed({ prefix: namespace.prefix, statement: does, keys: asked.length }, running)
     : running())
-  if (answersAll && rows.length < asked.length) {
-    throw new RatelimitError('DATABASE', "The database's answer has no row for a key.")
-  }
-  return answersOf(rows, asked, params)
+  if (answersAll && rows.length < asked.length) throw notAsExpected('has no row for a key')
+  return answersOf(atMost(rows, asked.length), asked, params)
 }
 
 function oneValues([one]: readonly Asked[]): Record<string, Value> {
@@ -193,11 +191,13 @@ function divisible(rate: number): number {
 
 function answersOf(rows: readonly Row[], asked: readonly Asked[], params: Params): Answers {
   const answers: (Decision | undefined)[] = new Array(asked.length)
+  const isAnswered: boolean[] = []
   for (const row of rows) {
-    if (mustHave(row['now']) === null || row['decided'] === false) continue
+    if (mustHave(row['now']) === null) continue
     const place = row['place'] === undefined ? 0 : Number(row['place']) - 1
-    const one = asked[place]
-    if (one) answers[place] = decisionOf(row, one, params)
+    if (isAnswered[place]) throw notAsExpected(TWO_ROWS)
+    isAnswered[place] = true
+    if (row['decided'] !== false) answers[place] = decisionOf(row, mustHave(asked[place]), params)
   }
   return answers
 }
@@ -238,19 +238,6 @@ export function stateIn(row: Row, { algorithm }: StoredLimiter): Numbers<StateCo
 export function columnIn(row: Row, column: StateColumn): unknown {
   const name = SQL_NAMES[column]
   return mustHave(name in row ? row[name] : row[column])
-}
-
-/**
- * The value of a column that every row of an answer must have.
- *
- * @throws RatelimitError `DATABASE` if it is absent: a number would be made up, or a row overlooked.
- */
-export function mustHave<T>(value: T | undefined): T {
-  if (value !== undefined) return value
-  throw new RatelimitError(
-    'DATABASE',
-    "The database's answer lacks a column: the driver gives it another name.",
-  )
 }
 
 /** Whether the decision was made with the parameters of its time. */

@@ -1,9 +1,9 @@
 import type { Database } from '../database/database.ts'
+import { mustHave, onlyRow } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
 import { kept } from '../statements/statements.ts'
 import { MAX_SWEPT, sweepStatement } from '../statements/sweep.ts'
-import { mustHave } from './ask.ts'
 import type { Namespace, Table } from './call.ts'
 
 /** How long no sweep runs after one that left nothing. */
@@ -50,9 +50,9 @@ export class Sweeper {
       sweepStatement(table, this.#keepEnded),
     )
     const { prefix } = this.#namespace
-    const [row] = await timed({ prefix, statement: 'sweep', keys: undefined }, () =>
+    const rows = await timed({ prefix, statement: 'sweep', keys: undefined }, () =>
       runOnce(this.#db, statement, { prefix, clock }),
     )
-    return Number(mustHave(row?.['deleted']))
+    return Number(mustHave(onlyRow(rows)?.['deleted']))
   }
 }

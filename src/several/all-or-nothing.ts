@@ -1,5 +1,5 @@
 import type { Connection } from '../database/connection.ts'
-import { RatelimitError } from '../errors.ts'
+import { notAsExpected } from '../database/rows.ts'
 import { groupBy } from '../group-by.ts'
 import { type Asked, type Asking, applies, askToLook, askToTake } from '../runtime/ask.ts'
 import type { Decision } from '../runtime/call.ts'
@@ -111,9 +111,28 @@ async function take(
     const asked = sameTime.map(({ part }) => askedOnce(part))
     const answers = first.part.purpose === 'take' ? await askToTake(asking, asked) : []
     for (const [i, { row, part, look }] of sameTime.entries()) {
-      const isLook = part.purpose === 'look'
-      taken.set(row, isLook ? look : (answers[i] ?? (await decideOne(asking, asked[i] as Asked))))
+      if (part.purpose === 'look') {
+        taken.set(row, look)
+        continue
+      }
+      const decision = answers[i] ?? (await decideOne(asking, asked[i] as Asked))
+      checkIsOf(look, decision, part)
+      taken.set(row, decision)
     }
+  }
+}
+
+/**
+ * Nobody else can change a locked row, so what is taken from is as the look saw it, and has enough. Otherwise
+ * something between here and the tables found another row than the look did.
+ *
+ * @throws RatelimitError `DATABASE`, so that the transaction is rolled back.
+ */
+function checkIsOf(look: Decision, decision: Decision, { limiter, purpose, refund }: RowRequest): void {
+  const isSame = limiter.algorithm.columns.every((column) => look.state[column] === decision.state[column])
+  const isAsSeen = isSame || refund < 0
+  if (!isAsSeen || (purpose === 'take' && decision.granted < 1)) {
+    throw notAsExpected('is of another row than the look before it')
   }
 }
 
@@ -152,6 +171,6 @@ function askingAt(tx: Connection, row: RowRequest, { now }: Decision): Asking {
 /** The value, which is there unless the database's answer had no row for a key. */
 export function found<K, V>(map: ReadonlyMap<K, V>, key: K): V {
   const value = map.get(key)
-  if (value === undefined) throw new RatelimitError('DATABASE', "The database's answer has no row for a key.")
+  if (value === undefined) throw notAsExpected('has no row for a key')
   return value
 }

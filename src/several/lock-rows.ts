@@ -1,4 +1,5 @@
 import type { Connection } from '../database/connection.ts'
+import { atMost } from '../database/rows.ts'
 import { runKept, runOnce } from '../database/run.ts'
 import type { Values } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
@@ -33,7 +34,7 @@ export async function lockRows(
     const statement = kept(table.statements, `lock ${commit}`, () => lockStatement(table.table, commit))
     const about = { prefix: undefined, statement: 'lock', keys: ofTable.length } as const
     const made = await timed(about, () => runKept(tx, statement, ANY_SIZE, names))
-    if (made.length > 0) inserted.push({ table, names })
+    if (atMost(made, ofTable.length).length > 0) inserted.push({ table, names })
   }
   return inserted
 }

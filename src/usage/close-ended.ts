@@ -2,8 +2,9 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
+import { distinct, mustHave } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
-import { columnIn, mustHave } from '../runtime/ask.ts'
+import { columnIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { closeStatement, windowsStatement } from '../statements/close.ts'
 import { MAX_PAGE } from '../statements/page.ts'
@@ -48,9 +49,12 @@ export async function closeEnded(closing: Closing): Promise<Ended[]> {
   }
 }
 
-function windowsAfter({ tx, table, prefix, latestStart }: Closing, after: string): Promise<readonly Row[]> {
+async function windowsAfter(
+  { tx, table, prefix, latestStart }: Closing,
+  after: string,
+): Promise<readonly Row[]> {
   const statement = kept(statementsOf(table), 'windows', () => windowsStatement(table))
-  return runOnce(tx, statement, { prefix, after, latestStart })
+  return distinct(await runOnce(tx, statement, { prefix, after, latestStart }), 'key', MAX_PAGE)
 }
 
 /** The period of a row, if it is over under the limit of its key. */
@@ -84,7 +88,9 @@ async function close(
     key: textArray(ended.map(({ key }) => key)),
     start: numberArray(ended.map(({ start }) => start)),
   })
-  const usedBy = new Map(rows.map((row) => [keyIn(row), Number(mustHave(row['used']))]))
+  const usedBy = new Map(
+    distinct(rows, 'key', ended.length).map((row) => [keyIn(row), Number(mustHave(row['used']))]),
+  )
   return ended.flatMap((each) => {
     const used = usedBy.get(each.key)
     return used === undefined ? [] : [{ ...each, used }]
@@ -92,5 +98,5 @@ async function close(
 }
 
 function keyIn(row: Row): string {
-  return String(mustHave(row['key']))
+  return String(row['key'])
 }

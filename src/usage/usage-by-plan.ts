@@ -4,9 +4,10 @@ import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import { usageOf } from '../check/answer.ts'
 import type { Usage } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
-import { runOnce } from '../database/run.ts'
+import { distinct, mustHave } from '../database/rows.ts'
+import { type Row, runOnce } from '../database/run.ts'
 import { groupBy } from '../group-by.ts'
-import { mustHave, stateIn } from '../runtime/ask.ts'
+import { stateIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
@@ -67,7 +68,8 @@ function byUse(one: Used, other: Used): number {
 
 async function keysAfter({ db, table, prefix }: Reading, after: string): Promise<string[]> {
   const statement = kept(statementsOf(table), 'keys', () => keysStatement(table))
-  return (await runOnce(db, statement, { prefix, after })).map((row) => String(mustHave(row['key'])))
+  const rows = await runOnce(db, statement, { prefix, after })
+  return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
 }
 
 /** A key, and the time by which its calendar period is chosen. */
@@ -97,11 +99,11 @@ async function lookAtEach(reading: Reading, planned: readonly Planned[], time: n
   return used
 }
 
-function rowsOf(
+async function rowsOf(
   { db, table, prefix }: Reading,
   asked: readonly (Planned & { readonly params: Params })[],
   clock: number,
-): ReturnType<typeof runOnce> {
+): Promise<readonly Row[]> {
   const { limiter } = asked[0] as Planned
   const name = `look each ${limiter.algorithm.name}`
   const statement = kept(statementsOf(table), name, () => lookEachStatement(table, limiter))
@@ -110,5 +112,6 @@ function rowsOf(
     numberArray(asked.map(({ params }) => params[param] as number)),
   ])
   const key = textArray(asked.map((each) => each.key))
-  return runOnce(db, statement, { ...Object.fromEntries(columns), prefix, clock, key })
+  const rows = await runOnce(db, statement, { ...Object.fromEntries(columns), prefix, clock, key })
+  return distinct(rows, 'place', asked.length)
 }

@@ -5,9 +5,10 @@ import { usageOf } from '../check/answer.ts'
 import type { Usage } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
 import { checkDatabase } from '../database/given.ts'
+import { distinct, mustHave } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
 import { SHIPPED } from '../database/shipped.ts'
-import { mustHave, stateIn } from '../runtime/ask.ts'
+import { stateIn } from '../runtime/ask.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { usageStatement } from '../statements/usage.ts'
 import { checkLimiter, checkOption, checkRows } from '../validate.ts'
@@ -124,8 +125,8 @@ async function usageUnder(
   const { periodStart = 0 } = params
   const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
   const rows = await runOnce(db, statement, { prefix, top, clock: time, previousStart }, params)
-  return rows.map((row) => {
-    const key = String(mustHave(row['key']))
+  return distinct(rows, 'key', top).map((row) => {
+    const key = String(row['key'])
     if (row['like'] !== true) return { key, used: Number(mustHave(row['used'])), isOther: true }
     const snapshot = { now: Number(mustHave(row['now'])), state: stateIn(row, limiter), params }
     return { key, ...usageOf(limiter, snapshot) }
