@@ -1,7 +1,7 @@
 import { type NextRequest, NextResponse } from 'next/server.js'
 import { guardOf, type Refused } from './guard.ts'
 import { isRedirect } from './next-redirect.ts'
-import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import type { Eventually, GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { problemResponse } from './problem.ts'
 import type { Route } from './routes.ts'
 
@@ -12,6 +12,17 @@ export type { GuardOptions, RequestAnswer, RequestDenied }
 export type RateLimitOptions<Incoming extends Request = NextRequest> = GuardOptions<Incoming> & {
   /** Answers a denied request, with a status of its own. Default: a problem document. */
   readonly onDenied?: (denied: RequestDenied, request: Incoming) => Response | Promise<Response>
+}
+
+/** How requests are limited in `proxy.ts`. */
+export type ProxyOptions = RateLimitOptions & {
+  // What becomes of a request is not known here.
+  readonly count?: never
+  /**
+   * Whether the route of this request has a limit of its own. Next would drop the headers of that limit for
+   * those of the proxy, which are then sent with denials only. Default: no route has one.
+   */
+  readonly hasOwnLimit?: (request: NextRequest) => Eventually<boolean>
 }
 
 /**
@@ -30,14 +41,13 @@ export type RateLimitOptions<Incoming extends Request = NextRequest> = GuardOpti
  * export const config = { matcher: '/api/:path*' }
  * ```
  */
-export function rateLimit(
-  // What becomes of a request is not known here.
-  options: RateLimitOptions & { readonly count?: never },
-): (request: NextRequest) => Promise<Response> {
+export function rateLimit(options: ProxyOptions): (request: NextRequest) => Promise<Response> {
   const guard = guardOf<NextRequest>(options, routeOf)
   return async (request) => {
     const decided = await guard(request)
-    return decided.success ? NextResponse.next({ headers: decided.headers }) : deny(decided, request, options)
+    if (!decided.success) return deny(decided, request, options)
+    const isTold = !(await options.hasOwnLimit?.(request))
+    return NextResponse.next(isTold ? { headers: decided.headers } : {})
   }
 }
 

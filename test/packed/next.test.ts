@@ -86,6 +86,27 @@ describe.each([
   })
 })
 
+test("a route's own limit is told where the proxy has another, unless the proxy denies", async () => {
+  const key = newKey()
+  for (const left of [1, 0]) {
+    const response = await request('/api/own', key)
+    expect(response.headers.get('ratelimit-policy')).toBe('"own";q=2;w=3600')
+    expect(response.headers.get('ratelimit')).toMatch(`"own";r=${left};`)
+  }
+  const byRoute = await request('/api/own', key)
+  expect([byRoute.status, byRoute.headers.get('ratelimit')]).toEqual([
+    429,
+    expect.stringMatching('"own";r=0;'),
+  ])
+  expect(await statusesOf(5, () => request('/api/own', key))).toEqual({ 429: 5 })
+  const byProxy = await request('/api/own', key)
+  expect([byProxy.status, byProxy.headers.get('ratelimit')]).toEqual([
+    429,
+    expect.stringMatching('"behind";r=0;'),
+  ])
+  expect([await used('own', key), await used('behind', key)]).toEqual([2, 7])
+})
+
 test('a proxy lets requests through to the route that they ask for', async () => {
   expect(await (await request('/api/behind', newKey())).json()).toEqual({ reached: true })
 })

@@ -1,5 +1,7 @@
 import { rateLimit } from 'drizzle-ratelimit/next'
 import { key, perHour } from './limits.js'
 
-export const proxy = rateLimit({ ratelimit: perHour('behind', 7), key })
-export const config = { matcher: '/api/behind' }
+const hasOwnLimit = ({ nextUrl }) => nextUrl.pathname === '/api/own'
+
+export const proxy = rateLimit({ ratelimit: perHour('behind', 7), key, hasOwnLimit })
+export const config = { matcher: ['/api/behind', '/api/own'] }
