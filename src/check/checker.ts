@@ -125,6 +125,11 @@ export class Checker {
     return connectionTo(tx, home.keeping)
   }
 
+  /** Where a call runs: in the transaction that it joins, or alone. */
+  where(tx: Database | undefined): Connection {
+    return this.joined(tx) ?? this.config.home
+  }
+
   async #decideIn(connection: Connection, call: Request): Promise<Outcome> {
     try {
       const asking = { ...this.config, connection, commit: 'as the session' } as const

@@ -22,9 +22,8 @@ export interface Reservation {
    * anew.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be
-   * called again after an error that says that nothing was charged. It cannot see a rollback of the transaction
-   * that it was settled in: the estimate stays charged, and another call is refused. Begin again with
-   * `reserve`, or settle outside the transaction.
+   * called again after an error that says that nothing was charged, and after a rollback of `tx`. It cannot see
+   * a rollback to a savepoint: until all of the transaction is rolled back, another call is refused.
    */
   commit(actual: number, options?: CallOptions): Promise<Allowed>
   /** Gives all of it back: the same as `commit(0)`. */
@@ -58,7 +57,7 @@ export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx'
     checkOption(token !== undefined, 'The text of a reservation needs the option reservationSecret.')
     return token
   }
-  return { ...answer, ...reservationOf({ checker, call }, answered), toString: text }
+  return { ...answer, ...reservationOf({ checker, call }, answered, tx), toString: text }
 }
 
 /** The text of a reservation, if there is a secret to sign it with. */
@@ -108,15 +107,19 @@ export function checkReserved(call: Call): void {
   checkOption(!isForced(call), 'An estimate may be denied: reserve takes no force.')
 }
 
-function reservationOf({ checker, call }: LimiterCall, answered: Answered): Settling {
+function reservationOf(
+  { checker, call }: LimiterCall,
+  answered: Answered,
+  chargedIn: CallOptions['tx'],
+): Settling {
   const estimate = chargedBy(call, answered)
-  const settling = new Once()
+  const settling = new Once(checker.where(chargedIn).db)
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
     checkOptions(options)
     const { limiter = call.limiter, tx } = options
     checkLimiter(limiter)
     checkActual(actual, limiter)
-    return settling.run(() => settle(checker, { estimate, actual, limiter }, tx))
+    return settling.run(checker.where(tx), () => settle(checker, { estimate, actual, limiter }, tx))
   }
   return { commit, release: (options) => commit(0, options) }
 }

@@ -24,9 +24,10 @@ export interface Reservations {
    * It throws during an outage whatever `onError` says, so that no cost is lost.
    *
    * @returns The answer of each limit, in the order of the requests.
-   * @throws RatelimitError before any SQL `INVALID_OPTION` for another number of costs, `INVALID_RATE`,
+   * @throws RatelimitError before any SQL `INVALID_OPTION` for another number of costs, `INVALID_RATE`;
    * `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again after an error that says
-   * that nothing was charged. It cannot see a rollback of `tx`: another call is then refused.
+   * that nothing was charged, and after a rollback of `tx`. It cannot see a rollback to a savepoint: until all
+   * of the transaction is rolled back, another call is refused.
    */
   commit(actuals: readonly number[], options?: SettleAllOptions): Promise<readonly Allowed[]>
   /** Gives all of it back: the same as `commit` with a 0 for each. */
@@ -59,17 +60,23 @@ export async function reserveAll<Request>(
   const estimates = calls.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
   const answered = await decideAll(estimates, tx)
   const { success, ...answer } = combined(requests, answered)
-  return success ? { ...answer, success, ...reservationsOf(calls, answered) } : { ...answer, success }
+  return success ? { ...answer, success, ...reservationsOf(calls, answered, tx) } : { ...answer, success }
 }
 
-function reservationsOf(calls: readonly LimiterCall[], answered: readonly Answered[]): Reservations {
-  const settling = new Once()
+function reservationsOf(
+  calls: readonly LimiterCall[],
+  answered: readonly Answered[],
+  chargedIn: CallOptions['tx'],
+): Reservations {
+  // All have one database: otherwise nothing would be reserved.
+  const [{ checker }] = calls as readonly [LimiterCall]
+  const settling = new Once(checker.where(chargedIn).db)
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
     checkOptions(options)
     const { tx, limiters = [] } = options
     checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)
-    return settling.run(() => settleAll(calls, costs, tx))
+    return settling.run(checker.where(tx), () => settleAll(calls, costs, tx))
   }
   return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
 }

@@ -1,22 +1,69 @@
+import type { Connection } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import { idOf, wasRolledBack } from '../database/fate.ts'
 import { RatelimitError } from '../errors.ts'
 
-/** Work that is done once. It may be tried again only after an error that says that nothing was charged. */
-export class Once {
-  #isOpen = true
+type Where = Pick<Connection, 'db' | 'isTransaction'>
 
-  /** @throws RatelimitError `ALREADY_SETTLED` if the work was done, is under way, or may have been done. */
-  async run<T>(work: () => Promise<T>): Promise<T> {
-    if (!this.#isOpen) {
-      throw new RatelimitError('ALREADY_SETTLED', 'This was committed or released before, or may have been.')
-    }
-    this.#isOpen = false
+/**
+ * Work that is done once. It may be tried again after an error that says that nothing was charged, and after
+ * the transaction in which it was done was rolled back.
+ */
+export class Once {
+  /** If it was done in a transaction, the id of that. */
+  #state: 'open' | 'closed' | { readonly doneIn: string } = 'open'
+  readonly #madeIn: Database
+
+  /** @param madeIn Where the charge was made. If that is undone too, there is nothing to do again. */
+  constructor(madeIn: Database) {
+    this.#madeIn = madeIn
+  }
+
+  /**
+   * @param where The transaction that the work joins, or the database.
+   * @throws RatelimitError `ALREADY_SETTLED` if the work was done, is under way, or may have been done.
+   */
+  async run<T>({ db, isTransaction }: Where, work: () => Promise<T>): Promise<T> {
+    await this.#close(db)
+    let doneIn: string | undefined
     try {
-      return await work()
+      if (isTransaction && db !== this.#madeIn) doneIn = await idOf(db)
     } catch (error) {
-      this.#isOpen = !mayHaveCharged(error)
+      this.#state = 'open'
+      throw error
+    }
+    const done = doneIn === undefined ? 'closed' : { doneIn }
+    try {
+      const result = await work()
+      this.#state = done
+      return result
+    } catch (error) {
+      this.#state = mayHaveCharged(error) ? done : 'open'
       throw error
     }
   }
+
+  /** Of several calls at once, one gets through. */
+  async #close(db: Database): Promise<void> {
+    const before = this.#state
+    if (before === 'closed') throw alreadySettled()
+    this.#state = 'closed'
+    if (before === 'open') return
+    let isOpen = false
+    try {
+      isOpen = await wasRolledBack(db, before.doneIn)
+    } finally {
+      if (!isOpen) this.#state = before
+    }
+    if (!isOpen) throw alreadySettled()
+  }
+}
+
+function alreadySettled(): RatelimitError {
+  return new RatelimitError(
+    'ALREADY_SETTLED',
+    'This was committed or released before, or may have been. If that was in a transaction, it is not rolled back.',
+  )
 }
 
 /** Whether the error leaves open that the charge was made. docs/guarantees.md says the same of each code. */

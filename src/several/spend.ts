@@ -32,10 +32,11 @@ export interface Spent {
   readonly retryAfter: number
   /**
    * Gives everything back to the windows that paid, in one transaction: its own, or `tx`. Does nothing after a
-   * denial. It cannot see a rollback of `tx`: another call is then refused.
+   * denial.
    *
    * @throws RatelimitError `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again
-   * after an error that says that nothing was charged.
+   * after an error that says that nothing was charged, and after a rollback of `tx`. It cannot see a rollback
+   * to a savepoint: until all of the transaction is rolled back, another call is refused.
    */
   release(options?: { readonly tx?: Database | undefined }): Promise<void>
 }
@@ -107,7 +108,7 @@ async function spendFrom(
   } finally {
     followUp()
   }
-  return spentOf(calls, rate, outcome)
+  return spentOf(calls, rate, outcome, tx)
 }
 
 /** What was found, and what was taken. */
@@ -129,6 +130,7 @@ function spentOf(
   calls: readonly LimiterCall[],
   rate: number,
   { sources, shares, decisions }: Outcomes,
+  spentIn: Database | undefined,
 ): Spent {
   const taken = [...decisions.taken.entries()]
   const outcomes = calls.map(({ call }, place): Outcome => {
@@ -143,10 +145,12 @@ function spentOf(
     answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
   )
   const granted = calls.map((_, place) => shares?.[place] ?? 0)
-  const releasing = new Once()
+  const [{ checker }] = calls as readonly [LimiterCall]
+  const releasing = new Once(checker.where(spentIn).db)
   const release: Spent['release'] = async (options = {}) => {
     checkOptions(options)
-    if (shares) await releasing.run(() => giveBack(calls, outcomes.map(paymentOf), options.tx))
+    const { tx } = options
+    if (shares) await releasing.run(checker.where(tx), () => giveBack(calls, outcomes.map(paymentOf), tx))
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }

@@ -225,7 +225,7 @@ test.each([0, 1, 2])(
   },
 )
 
-test('it is settled in a transaction, and a rollback leaves the estimates charged', async () => {
+test('it is settled in a transaction, and after a rollback it may be settled again', async () => {
   const { requests, used } = limitsOf()
   const [kept, undone] = [await reserve(requests), await reserve(requests)]
   await database.db.transaction((tx) => kept.commit([3, 0, 0], { tx }))
@@ -236,7 +236,11 @@ test('it is settled in a transaction, and a rollback leaves the estimates charge
   })
   await expect(rolledBack).rejects.toBe(UNDO)
   expect(await used()).toEqual([4, 1, 0])
-  await expect(undone.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  await undone.release()
+  expect(await used()).toEqual([3, 0, 0])
+  for (const each of [kept, undone]) {
+    await expect(each.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  }
 })
 
 test('it takes as many statements as limitAll', async () => {

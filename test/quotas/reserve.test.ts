@@ -1,6 +1,7 @@
-import { describe, expect, test } from 'vitest'
+import { sql } from 'drizzle-orm'
+import { describe, expect, test, vi } from 'vitest'
 import { type Allowed, Ratelimit, type Reservation, type Reserved } from '../../src/index.ts'
-import { useDatabase } from '../support/databases.ts'
+import { type Db, hasServer, useDatabase } from '../support/databases.ts'
 import { uncounted } from '../support/limits.ts'
 import { firstFrom, Model } from '../support/model.ts'
 import { watch } from '../support/watch.ts'
@@ -112,7 +113,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 1 })
   })
 
-  test('settled in a transaction that is rolled back, the estimate stays charged', async () => {
+  test('settled in a transaction that is rolled back, the estimate stays charged and may be settled', async () => {
     const { quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     const undone = database.db.transaction(async (tx) => {
@@ -122,6 +123,9 @@ describe.each(kinds)('$name', ({ limiter }) => {
     })
     await expect(undone).rejects.toBe(UNDO)
     expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
+    await database.db.transaction((tx) => reserved.commit(9, { tx }))
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 9 })
+    await expect(reserved.commit(9)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
   })
 
   test('reserved in a transaction that is rolled back, nothing was', async () => {
@@ -153,6 +157,109 @@ describe.each(kinds)('$name', ({ limiter }) => {
       expect(await reserved.commit(6)).toMatchObject({ success: true, remaining: 4 })
     },
   )
+})
+
+describe('settled in a transaction, it is settled until that is rolled back', () => {
+  const SETTLED = { code: 'ALREADY_SETTLED' }
+
+  async function reservedOf() {
+    const { quota } = quotaOn(database, TEN['fixed window'])
+    const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+    const used = async () => (await quota.getRemaining('key')).used
+    return { quota, reserved, used }
+  }
+
+  /** Does the work in a transaction that is rolled back. */
+  async function undone(work: (tx: Db) => Promise<unknown>): Promise<void> {
+    const transaction = database.db.transaction(async (tx) => {
+      await work(tx)
+      throw UNDO
+    })
+    await expect(transaction).rejects.toBe(UNDO)
+  }
+
+  test('as long as the transaction runs', async () => {
+    const { reserved, used } = await reservedOf()
+    await undone(async (tx) => {
+      await reserved.commit(9, { tx })
+      await expect(reserved.commit(9, { tx })).rejects.toMatchObject(SETTLED)
+      await expect(reserved.release({ tx })).rejects.toMatchObject(SETTLED)
+    })
+    expect(await used()).toBe(4)
+    await reserved.release()
+    expect(await used()).toBe(0)
+  })
+
+  test('after each rollback, until one is committed', async () => {
+    const { reserved, used } = await reservedOf()
+    for (const actual of [9, 1, 0]) await undone((tx) => reserved.commit(actual, { tx }))
+    expect(await used()).toBe(4)
+    await database.db.transaction((tx) => reserved.commit(2, { tx }))
+    await undone((tx) => expect(reserved.commit(9, { tx })).rejects.toMatchObject(SETTLED))
+    await expect(reserved.commit(9)).rejects.toMatchObject(SETTLED)
+    expect(await used()).toBe(2)
+  })
+
+  test('and a rollback to a savepoint does not count', async () => {
+    const { reserved, used } = await reservedOf()
+    await undone(async (tx) => {
+      const inner = tx.transaction(async (savepoint) => {
+        await reserved.commit(9, { tx: savepoint })
+        throw UNDO
+      })
+      await expect(inner).rejects.toBe(UNDO)
+      await expect(reserved.commit(9, { tx })).rejects.toMatchObject(SETTLED)
+    })
+    await reserved.commit(9)
+    expect(await used()).toBe(9)
+  })
+
+  test('also where nothing had to be written, and where there is no limit', async () => {
+    const { quota, reserved, used } = await reservedOf()
+    const limiter = Ratelimit.unlimited()
+    const free = allowed(await quota.reserve('free', { rate: 4, limiter }))
+    await undone((tx) => reserved.commit(4, { tx }))
+    await undone((tx) => free.commit(9, { tx }))
+    await reserved.commit(5)
+    await free.commit(9)
+    expect(await used()).toBe(5)
+    await expect(free.commit(9)).rejects.toMatchObject(SETTLED)
+  })
+
+  test('and nothing is left to settle if the estimate was charged in it', async () => {
+    const { quota, used } = await reservedOf()
+    const inTransaction: Reservation[] = []
+    await undone(async (tx) => {
+      const inside = allowed(await quota.reserve('key', { rate: 3, tx }))
+      await inside.commit(5, { tx })
+      inTransaction.push(inside)
+    })
+    for (const each of inTransaction) await expect(each.commit(5)).rejects.toMatchObject(SETTLED)
+    expect(await used()).toBe(4)
+  })
+
+  test.runIf(hasServer())('and of many that settle it at once after a rollback one does', async () => {
+    const { reserved, used } = await reservedOf()
+    await undone((tx) => reserved.commit(9, { tx }))
+    const settling = Array.from({ length: 8 }, (_, i) =>
+      i % 2 ? reserved.commit(7) : database.db.transaction((tx) => reserved.commit(7, { tx })),
+    )
+    const done = (await Promise.allSettled(settling)).filter(({ status }) => status === 'fulfilled')
+    expect(done).toHaveLength(1)
+    expect(await used()).toBe(7)
+  })
+
+  test.runIf(hasServer())('and others see that it runs, or that its connection broke', async () => {
+    const { reserved, used } = await reservedOf()
+    const broken = database.db.transaction(async (tx) => {
+      await reserved.commit(9, { tx })
+      await expect(reserved.commit(9)).rejects.toMatchObject(SETTLED)
+      await tx.execute(sql`select pg_terminate_backend(pg_backend_pid())`)
+    })
+    await expect(broken).rejects.toThrow()
+    await vi.waitFor(() => reserved.commit(8), 10_000)
+    expect(await used()).toBe(8)
+  })
 })
 
 describe('a second settling is refused', () => {

@@ -208,6 +208,21 @@ test('in a transaction it is undone with it, and so is a release', async () => {
   expect(await used()).toEqual([0, 0])
 })
 
+test('a release in a transaction that is rolled back may be made again, until it stays', async () => {
+  const { requests, used } = await monthAndCredits(100)
+  const spent = await Ratelimit.spend(requests, { rate: 12 })
+  const undone = database.db.transaction(async (tx) => {
+    await spent.release({ tx })
+    await expect(spent.release({ tx })).rejects.toMatchObject(RELEASED)
+    throw UNDO
+  })
+  await expect(undone).rejects.toBe(UNDO)
+  expect(await used()).toEqual([10, 2])
+  await spent.release()
+  expect(await used()).toEqual([0, 0])
+  await expect(spent.release()).rejects.toMatchObject(RELEASED)
+})
+
 test('a bucket gives whole units beside a window, and an unlimited plan all the rest', async () => {
   const bucket = quotaOn(database, Ratelimit.tokenBucket(1, '1h', 10)).quota
   await bucket.limit('key', { rate: 6.5 })
