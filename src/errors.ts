@@ -12,6 +12,7 @@ export type RatelimitErrorCode =
   | 'OVERLOADED'
   | 'TIMEOUT'
   | 'ALREADY_SETTLED'
+  | 'COUNT_OVERFLOW'
   | 'SERIALIZATION_FAILURE'
   | 'DEADLOCK'
   | 'TRANSACTION_ABORTED'

@@ -7,6 +7,9 @@ import type { AnyAlgorithm, Limiter, Numbers, Params, Period, StoredLimiter } fr
 const GRID_SHARE = 8
 const MIN_GRID_MS = 1000
 
+/** The most that a count can be: a double represents all whole numbers up to here. */
+export const MAX_COUNT: number = Number.MAX_SAFE_INTEGER
+
 /** A limiter of the algorithm. `name` tells apart what the parameters do not. */
 export function limiterOf(
   algorithm: AnyAlgorithm,
@@ -15,7 +18,8 @@ export function limiterOf(
 ): StoredLimiter {
   const { name = '', ...periods } = calendar
   const expiryGridMs = Math.max(MIN_GRID_MS, Math.floor(own.periodMs / GRID_SHARE))
-  const params = { ...own, expiryGridMs }
+  // What a window without a limit cannot count is denied.
+  const params = { ...own, limit: Math.min(own.limit, MAX_COUNT), expiryGridMs }
   const signature = `${algorithm.name} ${Object.values(own).join()} ${name}`
   return {
     stored: true,
@@ -33,6 +37,11 @@ function startsFull({ numbers }: AnyAlgorithm, params: Params): boolean {
   // An algorithm reads its own columns only, and fills them.
   const state = numbers.fresh(0, params) as Parameters<typeof numbers.available>[0]
   return numbers.available(state, 0, params) >= params.limit
+}
+
+/** Whether it counts without a limit. A balance has one: what was granted. */
+export function isEndless({ limit, algorithm }: Limiter): boolean {
+  return limit === Number.POSITIVE_INFINITY && algorithm.numbers.capacity === undefined
 }
 
 export function sameLimiter(one: StoredLimiter, other: StoredLimiter): boolean {

@@ -1,6 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
 import type { Expression } from './algorithm.ts'
+import { MAX_COUNT } from './limiter.ts'
 
 /** @throws RatelimitError `INVALID_LIMIT` */
 export function checkTokens(tokens: number): void {
@@ -12,17 +13,17 @@ export function checkTokens(tokens: number): void {
   }
 }
 
-const MAX_COUNT: SQL = sql.raw(String(Number.MAX_SAFE_INTEGER))
+const MAX: SQL = sql.raw(String(MAX_COUNT))
 
 /**
- * A count after an amount was taken. A double represents it exactly and a bigint holds it, however large the
- * debt grows.
+ * A count after an amount was taken. No call makes it larger than a double can represent. Others may have
+ * written more than that, and a bigint holds it all the same.
  */
 export function countAfter(count: Expression, amount: Expression): SQL<number> {
-  return sql`least(greatest(${count} + ${amount}, 0), ${MAX_COUNT})`
+  return sql`least(greatest(${count} + ${amount}, 0), ${MAX})`
 }
 
 /** The same on numbers. */
 export function countNumberAfter(count: number, amount: number): number {
-  return Math.min(Math.max(count + amount, 0), Number.MAX_SAFE_INTEGER)
+  return Math.min(Math.max(count + amount, 0), MAX_COUNT)
 }

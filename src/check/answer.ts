@@ -1,4 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
+import { isEndless } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { type Call, type Decision, neededBy, reservedIn } from '../runtime/call.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
@@ -133,7 +134,8 @@ export function denialUntil(limiter: Limiter, snapshot: Snapshot, reset: number)
   return {
     success: false,
     limit: capacityOf(limiter, snapshot),
-    remaining: remainingOf(limiter, snapshot),
+    // A window without a limit denies what it cannot count.
+    remaining: unitsIn(limiter, snapshot),
     reset,
     retryAfter: reset - snapshot.now,
   }
@@ -177,6 +179,7 @@ export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'i
 
 /** When the limit is whole again: never, as long as no check makes the row that has to fill. */
 function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefined): number {
+  if (isEndless(limiter)) return snapshot.now
   return isNew ? Number.POSITIVE_INFINITY : whenAvailable(limiter, snapshot, capacityOf(limiter, snapshot))
 }
 
@@ -190,7 +193,12 @@ function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reser
 }
 
 /** The capacity: the limit, or what the row says. */
-export function capacityOf({ algorithm }: Limiter, { state, params }: Snapshot): number {
+export function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
+  return isEndless(limiter) ? limiter.limit : mostIn(limiter, snapshot)
+}
+
+/** The most that there can be. A window without a limit has what it can count. */
+export function mostIn({ algorithm }: Limiter, { state, params }: Snapshot): number {
   return algorithm.numbers.capacity?.(state) ?? params.limit
 }
 
@@ -201,5 +209,10 @@ export function availableIn({ algorithm }: Limiter, { state, now, params }: Snap
 
 /** Whole units that could be taken. */
 export function remainingOf(limiter: Limiter, snapshot: Snapshot): number {
+  return isEndless(limiter) ? limiter.limit : unitsIn(limiter, snapshot)
+}
+
+/** The same without an exception: a window without a limit has what it can still count. */
+export function unitsIn(limiter: Limiter, snapshot: Snapshot): number {
   return Math.max(Math.floor(availableIn(limiter, snapshot)), 0)
 }

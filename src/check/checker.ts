@@ -16,6 +16,7 @@ import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'
 import type { Answered, Degrading } from './degrading.ts'
 import { type Denials, forgetDenials, type Sent } from './denials.ts'
+import { refusalOf } from './refusal.ts'
 import { Sweeps } from './sweeps.ts'
 import type { Watched } from './watch.ts'
 
@@ -133,7 +134,10 @@ export class Checker {
   async #decideIn(connection: Connection, call: Request): Promise<Outcome> {
     try {
       const asking = { ...this.config, connection, commit: 'as the session' } as const
-      return { call, decision: await decideOne(asking, { request: call, calls: ONE }), place: 0 }
+      const decision = await decideOne(asking, { request: call, calls: ONE })
+      const refusal = refusalOf(call, decision, 0)
+      if (refusal) throw refusal
+      return { call, decision, place: 0 }
     } finally {
       this.followUpJoined(call)
     }
@@ -156,6 +160,8 @@ export class Checker {
         fulfil: (decision, place) => {
           stopWatching?.()
           this.outage = undefined
+          const refusal = refusalOf(call, decision, place)
+          if (refusal) return pending.fail(refusal)
           this.#denials?.learn(call, decision, place, sent)
           if (addsTo(call)) this.forgetDenials(call.key)
           const outcome = { call, decision, place }

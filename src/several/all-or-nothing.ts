@@ -1,13 +1,15 @@
+import { refusalOn } from '../check/refusal.ts'
 import type { Connection } from '../database/connection.ts'
 import { notAsExpected } from '../database/rows.ts'
+import type { RatelimitError } from '../errors.ts'
 import { groupBy } from '../group-by.ts'
 import { type Asked, type Asking, applies, askToLook, askToTake } from '../runtime/ask.ts'
-import type { Decision } from '../runtime/call.ts'
+import { type Decision, isForced } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide-one.ts'
 import type { Commit } from '../statements/setting.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { type Inserted, lockRows, removeEmpty } from './lock-rows.ts'
-import { fits, isLook, partsOf } from './parts.ts'
+import { afterRefund, fits, isLook, partsOf } from './parts.ts'
 
 /** What was decided on rows: the look at each, and the decision on those that were taken from. */
 export interface Decisions {
@@ -65,12 +67,23 @@ export async function takeFrom(
 ): Promise<Decisions> {
   const taken = new Map<RowRequest, Decision>()
   if (rows.every((row) => row.reporting.dryRun || fits(row, found(looks, row)))) {
+    const refusal = rows.map((row) => refusalOfRow(row, found(looks, row))).find(Boolean)
+    if (refusal) {
+      await removeEmpty(tx, inserted)
+      throw refusal
+    }
     for (const group of groupsOf(rows)) await take(tx, group, looks, taken)
   }
   for (const row of rows) if (!taken.has(row)) await beginToFill(tx, row, looks)
   const isCharged = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
   if (!rows.every((row) => taken.has(row) && isCharged(row))) await removeEmpty(tx, inserted)
   return { looks, taken }
+}
+
+/** Why the charge by force of a row is refused, before anything is charged to another. */
+function refusalOfRow(row: RowRequest, look: Decision): RatelimitError | undefined {
+  const charge = partsOf(row, look).find(isForced)
+  return charge && refusalOn(charge, afterRefund(row, look))
 }
 
 /** Looks at rows of one limiter. */

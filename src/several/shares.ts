@@ -1,6 +1,6 @@
 import { TOLERANCE } from '../algorithms/bucket.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
-import { availableIn, capacityOf, remainingOf } from '../check/answer.ts'
+import { availableIn, mostIn, unitsIn } from '../check/answer.ts'
 import type { Call } from '../runtime/call.ts'
 
 /** A limit that is spent from, and what it has. */
@@ -34,7 +34,7 @@ export function msUntilEnough(sources: readonly Source[], rate: number): number 
   }
   const now = Math.max(...sources.map(({ snapshot }) => snapshot.now))
   const wholeAt = sources.map(({ call: { limiter }, snapshot }) =>
-    whenAvailable(limiter, snapshot, capacityOf(limiter, snapshot)),
+    whenAvailable(limiter, snapshot, mostIn(limiter, snapshot)),
   )
   let high = Math.max(now, ...wholeAt.filter(Number.isFinite))
   if (!has(high)) return Number.POSITIVE_INFINITY
@@ -53,7 +53,7 @@ function givesWholes(sources: readonly Source[]): boolean {
 }
 
 function leftIn({ call: { limiter }, snapshot }: Source, isWhole: boolean): number {
-  if (isWhole) return remainingOf(limiter, snapshot)
+  if (isWhole) return unitsIn(limiter, snapshot)
   const { state, now, params } = snapshot
   return Math.max(limiter.algorithm.numbers.available(state, now, params), 0)
 }

@@ -1,5 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Rules, StateColumn } from '../algorithms/algorithm.ts'
+import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { name, type Parameters } from './builder.ts'
 import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
 import { type Level, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
@@ -43,9 +44,15 @@ export function decided(
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
   const paid = kind === 'window' ? paidByWindow(parameters.number('paidWindowStart')) : sql``
-  const isUsed = sql`${formulas.used(state, now, params)} > ${sql.raw(String(tolerance))}`
+  const used = formulas.used(state, now, params)
+  const counted = intent === 'grant' ? (formulas.capacity?.(state) ?? used) : used
+  // What cannot be counted is refused.
+  const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))} - (${counted})) / ${rate}), ${calls})`
   return level('decided', offered, {
-    granted: onlyWhereItApplies(sql`case when ${rate} > 0 or ${isUsed} ${paid} then ${calls} else 0 end`),
+    granted: onlyWhereItApplies(
+      sql`case when ${rate} > 0 then ${countable}
+        when ${used} > ${sql.raw(String(tolerance))} ${paid} then ${calls} else 0 end`,
+    ),
   })
 
   /** One call more, if it gets enough of what those before it leave. */

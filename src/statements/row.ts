@@ -6,6 +6,7 @@ import type {
   StateColumn,
   StoredLimiter,
 } from '../algorithms/algorithm.ts'
+import { isEndless } from '../algorithms/limiter.ts'
 import { name, RowParameters } from './builder.ts'
 import { forEach, fromColumn, rowColumns, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
@@ -88,7 +89,8 @@ function literal(value: number): SQL<number> {
 }
 
 /** What is said, from an advanced state and what it has `available`. */
-function sayings({ algorithm, startsFull }: StoredLimiter, parameters: RowParameters) {
+function sayings(limiter: StoredLimiter, parameters: RowParameters) {
+  const { algorithm, startsFull } = limiter
   const { sql: formulas, tolerance } = algorithm
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
   const most = sql<number>`${name('available')} + ${sql.raw(String(tolerance))}`
@@ -97,9 +99,12 @@ function sayings({ algorithm, startsFull }: StoredLimiter, parameters: RowParame
   const reset = sql<number>`case when ${most} >= ${limit} then ${now} else ${whole} end`
   return {
     used: (): Expression => formulas.used(state, now, params as never),
-    remaining: (): Expression => sql`greatest(floor(${most}), 0)`,
-    reset: (): Expression =>
+    remaining: (): Expression =>
+      isEndless(limiter) ? literal(limiter.limit) : sql`greatest(floor(${most}), 0)`,
+    reset: (): Expression => {
+      if (isEndless(limiter)) return now
       // A new key of such a limit does not fill.
-      startsFull ? reset : sql`case when holds then ${reset} else 'Infinity' end`,
+      return startsFull ? reset : sql`case when holds then ${reset} else 'Infinity' end`
+    },
   } as const
 }

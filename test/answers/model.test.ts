@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { Ratelimit, RatelimitError } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 import {
@@ -11,7 +11,7 @@ import {
   takesFractions,
   type VectorLimiter,
 } from '../support/limits.ts'
-import { Model, type ModelAnswer, type ModelRemaining } from '../support/model.ts'
+import { MOST, Model, type ModelAnswer, type ModelRemaining } from '../support/model.ts'
 import { runs } from '../support/runs.ts'
 import vectorsFile from '../vectors.json' with { type: 'json' }
 
@@ -40,15 +40,16 @@ const anyPlans: fc.Arbitrary<readonly Plan[]> = fc.oneof(
 )
 
 function anyRate(plan: Plan): fc.Arbitrary<number> {
-  const { capacity } = plan.rules
+  const capacity = Math.min(plan.rules.capacity, MOST)
   const rates = fc.oneof(
     fc.integer({ min: 1, max: 3 }),
     fc.constantFrom(0, capacity, capacity / 2, capacity / 3, capacity / 10, capacity + 1, 0.1, 1 / 3),
     fc.integer({ min: 1, max: 1100 }).map((share) => (capacity * share) / 1000),
     fc.integer({ min: -1000, max: -1 }).map((share) => (capacity * share) / 1000),
-    fc.constantFrom(-1, -2 * capacity, -1e9),
+    fc.constantFrom(-1, -2 * capacity, -1e9, MOST, -MOST),
   )
-  return takesFractions(plan) ? rates : rates.map(Math.ceil)
+  const valid = rates.map((rate) => Math.min(Math.max(rate, -MOST), MOST))
+  return takesFractions(plan) ? valid : valid.map(Math.ceil)
 }
 
 /** Of some calls the share of the rate that they take at least. */
@@ -77,7 +78,13 @@ function anyReturn({ rules: { periodMs } }: Plan): fc.Arbitrary<number> {
 }
 
 type Step =
-  | { readonly op: 'limit'; readonly plan: Plan; readonly rate: number; readonly share: number | undefined }
+  | {
+      readonly op: 'limit'
+      readonly plan: Plan
+      readonly rate: number
+      readonly share: number | undefined
+      readonly force: boolean
+    }
   | { readonly op: 'getRemaining'; readonly plan: Plan }
   | { readonly op: 'resetUsedTokens' }
   | { readonly op: 'advance'; readonly ms: number }
@@ -91,7 +98,7 @@ function anyStep(plans: readonly Plan[]): fc.Arbitrary<Step> {
       op: fc.constant('limit' as const),
       plan: fc.constant(plan),
       rate: anyRate(plan),
-      share: anyShare,
+      ...{ share: anyShare, force: fc.nat(9).map((n) => n === 0) },
     }),
   )
   const advance = (ms: (plan: Plan) => fc.Arbitrary<number>) =>
@@ -148,17 +155,18 @@ describe('against the model', () => {
             const { plan } = step
             const options = plan === own ? {} : { limiter: plan.limiter }
             const atLeast = step.op === 'limit' ? leastOf(plan, step.rate, step.share) : undefined
+            const how = step.op === 'limit' && step.force ? { force: true } : { atLeast }
             const [answer, expected] =
               step.op === 'limit'
                 ? [
-                    await ratelimit.limit(key, { rate: step.rate, atLeast, ...options }),
-                    model.limit(plan, clock.ms, step.rate, { atLeast }),
+                    await orCode(() => ratelimit.limit(key, { rate: step.rate, ...how, ...options })),
+                    await orCode(() => model.limit(plan, clock.ms, step.rate, how)),
                   ]
                 : [left(await ratelimit.getRemaining(key, options)), left(model.getRemaining(plan, clock.ms))]
             // As text: a plan makes other plans without end, and Vitest would send them all.
             const made = fc.stringify(step)
             expect({ place, made, ...answer }).toEqual({ place, made, ...about(expected) })
-            if (Number.isFinite(answer.reset)) reset = answer.reset
+            if ('reset' in answer && Number.isFinite(answer.reset)) reset = answer.reset
           }
         }
       }),
@@ -268,6 +276,16 @@ function inRuns(rates: readonly number[], runs: readonly number[]): readonly num
 function about(answer: object | undefined): object {
   if (!answer || !('granted' in answer)) return { ...answer }
   return { ...answer, granted: expect.closeTo(Number(answer.granted), 6) }
+}
+
+/** The answer, or the code with which the call is refused. */
+async function orCode<T extends object>(call: () => T | Promise<T>): Promise<T | { readonly code: string }> {
+  try {
+    return await call()
+  } catch (error) {
+    if (error instanceof RatelimitError) return { code: error.code }
+    return { code: (error as Error).message }
+  }
 }
 
 let keys = 0

@@ -142,18 +142,21 @@ test.each([
       [config.prefix, used, granted],
     )
     expect(await quota.getRemaining('key')).toMatchObject(expected)
-    await call(quota)
+    await call(quota).catch((error) => expect(error).toMatchObject({ code: 'COUNT_OVERFLOW' }))
     const left = await quota.getRemaining('key')
     expect(left.limit).toBeLessThanOrEqual(MOST)
     expect(left.remaining).toBe(Math.max(left.limit - left.used, 0))
   }
 })
 
-test('what was granted in all ends at 2^53 - 1', async () => {
+test('what was granted in all stays below 2^53: a larger grant is refused', async () => {
   const { quota } = await granted(10)
   await quota.limit('key', { rate: 4 })
-  expect(await quota.grant('key', MOST)).toMatchObject({ limit: MOST, used: 4, remaining: MOST - 4 })
-  expect(await quota.grant('key', 1)).toMatchObject({ limit: MOST, used: 4, remaining: MOST - 4 })
+  await expect(quota.grant('key', MOST)).rejects.toMatchObject({ code: 'COUNT_OVERFLOW' })
+  expect(await quota.getRemaining('key')).toMatchObject({ limit: 10, used: 4 })
+  expect(await quota.grant('key', MOST - 10)).toMatchObject({ limit: MOST, used: 4, remaining: MOST - 4 })
+  const grants = await Promise.allSettled([quota.grant('key', 1), quota.grant('key', 1)])
+  expect(grants.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
 })
 
 test('lists and queries of your own read it', async () => {

@@ -270,6 +270,22 @@ test('what is too large together is refused before any SQL', async () => {
   expect(statements).toEqual([])
 })
 
+test('what cannot be counted is refused, and nothing is charged to the others', async () => {
+  const [one, other] = [await ten(), await ten(TEN['calendar month'])]
+  await one.quota.limit('key', { rate: 5 })
+  const requests = [
+    { ratelimit: other.quota, key: 'new' },
+    { ratelimit: one.quota, key: 'key', rate: Number.MAX_SAFE_INTEGER, force: true },
+  ]
+  const code = 'COUNT_OVERFLOW'
+  await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code })
+  await database.db.transaction(async (tx) => {
+    await expect(Ratelimit.limitAll(requests, { tx })).rejects.toMatchObject({ code })
+  })
+  expect(await one.used()).toBe(5)
+  expect(await other.rows()).toEqual([])
+})
+
 test('forced, others and single checks at once: what is not forced never goes over', async () => {
   const [one, other] = [await ten(), await ten(TEN['calendar month'])]
   const force = { ratelimit: one.quota, key: 'key', force: true }

@@ -36,6 +36,26 @@ describe.each(windows)('$name', ({ name, limiter: ten }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
   })
 
+  test('an estimate that cannot be counted is denied until the window ends, and erases nothing', async () => {
+    const { clock, quota } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 123_456 })
+    const huge = { rate: Number.MAX_SAFE_INTEGER }
+    const denied = await quota.reserve('key', huge)
+    expect(denied).toMatchObject({ success: false, remaining: Number.MAX_SAFE_INTEGER - 123_456 })
+    expect(await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', ...huge }])).toMatchObject({
+      success: false,
+      retryAfter: denied.retryAfter,
+    })
+    const spent = await Ratelimit.spend([{ ratelimit: quota, key: 'key' }], huge)
+    expect(spent).toMatchObject({ success: false, retryAfter: denied.retryAfter })
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 123_456 })
+
+    clock.advance(denied.retryAfter - 1)
+    expect(await quota.limit('key', huge)).toMatchObject({ success: false, retryAfter: 1 })
+    clock.advance(1)
+    expect(await quota.limit('key', huge)).toMatchObject({ success: true, remaining: never })
+  })
+
   test('many keys at once, in limitAll and by a reservation', async () => {
     const { quota } = quotaOn(database, limiter)
     const keys = Array.from({ length: 20 }, (_, i) => `key ${i}`)

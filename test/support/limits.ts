@@ -3,7 +3,7 @@ import { DateTime } from 'luxon'
 import type { StoredLimiter } from '../../src/algorithms/algorithm.ts'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Duration, type Limiter, Ratelimit } from '../../src/index.ts'
-import { firstFrom, type ModelPlan, type Rules, type State } from './model.ts'
+import { firstFrom, MOST, type ModelPlan, type Rules, type State } from './model.ts'
 
 // The one table of what tests know about the algorithms. A new algorithm is one row in it.
 
@@ -186,9 +186,10 @@ function slidingWindowPlan(own: WindowNumbers): Plan {
     },
     // In requests times milliseconds. These are whole numbers, and BigInt keeps them exact.
     fits: ({ at, count, previous }, t, rate) => {
-      const current = BigInt(Math.min(count, tokens) + rate) * BigInt(stepMs)
-      const faded = BigInt(Math.min(previous, tokens)) * BigInt(at + stepMs - t)
-      return current + faded <= BigInt(tokens) * BigInt(stepMs)
+      const most = Math.min(tokens, MOST)
+      const current = (BigInt(Math.min(count, most)) + BigInt(rate)) * BigInt(stepMs)
+      const faded = BigInt(Math.min(previous, most)) * BigInt(at + stepMs - t)
+      return current + faded <= BigInt(most) * BigInt(stepMs)
     },
     take: (before, rate) => {
       if (before.count + rate >= 0) return { ...before, count: before.count + rate }
@@ -196,7 +197,10 @@ function slidingWindowPlan(own: WindowNumbers): Plan {
       const rest = -rate - before.count
       return { ...before, count: 0, previous: Math.max(before.previous - rest, 0) }
     },
-    used: ({ at, count, previous }, t) => count + Math.ceil((previous * (at + stepMs - t)) / stepMs),
+    used: ({ at, count, previous }, t) => {
+      const faded = BigInt(previous) * BigInt(at + stepMs - t)
+      return count + Number((faded + BigInt(stepMs) - 1n) / BigInt(stepMs))
+    },
   }
   return planWith('slidingWindow', own, { limiter: Ratelimit.slidingWindow(tokens, window), rules, stepMs })
 }
@@ -237,8 +241,9 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
 
 /** A window that counts what was taken from it. */
 function counting(tokens: number): Pick<Rules, 'fits' | 'take' | 'used'> {
+  const most = Math.min(tokens, MOST)
   return {
-    fits: ({ count }, _t, rate) => Math.min(count, tokens) + rate <= tokens,
+    fits: ({ count }, _t, rate) => Math.min(count, most) + rate <= most,
     take: (before, rate) => ({ ...before, count: Math.max(before.count + rate, 0) }),
     used: ({ count }) => count,
   }
@@ -267,7 +272,7 @@ function tenOf(unit: Duration): number {
   return 10 * msOf(unit)
 }
 
-const anyTokens = fc.constantFrom(5, 1, 2, 10, 97, 1_000_000, 7_117_401_341)
+const anyTokens = fc.constantFrom(5, 1, 2, 10, 97, 1_000_000, 7_117_401_341, Number.POSITIVE_INFINITY)
 const anyWindow = fc.record({
   tokens: anyTokens,
   window: fc.constantFrom(1000, 7, 60_000, 86_400_000, 2_592_000_000),

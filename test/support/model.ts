@@ -53,6 +53,9 @@ export interface ModelAnswer extends ModelRemaining {
   readonly granted?: number
 }
 
+/** The most that can be counted. */
+export const MOST: number = 2 ** 53 - 1
+
 /** One key of a limiter. It is told the time with each call. */
 export class Model {
   #row: { readonly algorithm: string; readonly state: State } | undefined
@@ -78,8 +81,10 @@ export class Model {
       const reset = ever
         ? firstFrom(now, (t) => rules.fits(rules.forward(state, t), t, rate))
         : Number.POSITIVE_INFINITY
-      return { ...remainingOf(rules, state, now), success: false, reset, retryAfter: reset - now }
+      const remaining = unitsOf(rules, state, now)
+      return { limit: rules.capacity, remaining, success: false, reset, retryAfter: reset - now }
     }
+    if (force && rules.used(state, now) + rate > MOST) throw new Error('COUNT_OVERFLOW')
     if (rate === 0) return { ...this.#lookOf(plan, clockMs), success: true, retryAfter: 0 }
     const next = rules.take(state, rate)
     const ended = rate > 0 ? this.#endedBy(plan, now) : {}
@@ -136,15 +141,19 @@ function full(rules: Rules, at: number): State {
 }
 
 function isFull(rules: Rules, state: State, t: number): boolean {
-  return rules.fits(state, t, rules.capacity)
+  return rules.fits(state, t, Math.min(rules.capacity, MOST))
 }
 
 function remainingOf(rules: Rules, state: State, now: number): ModelRemaining {
-  return {
-    limit: rules.capacity,
-    remaining: Math.max(firstFrom(0, (units) => !rules.fits(state, now, units)) - 1, 0),
-    reset: firstFrom(now, (t) => isFull(rules, rules.forward(state, t), t)),
-  }
+  const limit = rules.capacity
+  if (limit === Number.POSITIVE_INFINITY) return { limit, remaining: limit, reset: now }
+  const reset = firstFrom(now, (t) => isFull(rules, rules.forward(state, t), t))
+  return { limit, remaining: unitsOf(rules, state, now), reset }
+}
+
+/** The whole units that fit. */
+function unitsOf(rules: Rules, state: State, now: number): number {
+  return Math.max(firstFrom(0, (units) => !rules.fits(state, now, units)) - 1, 0)
 }
 
 /**
@@ -157,7 +166,7 @@ export function firstFrom(start: number, holds: (n: number) => boolean): number 
   let step = 1
   while (!holds(start + step)) {
     step *= 2
-    if (step > Number.MAX_SAFE_INTEGER) throw new Error('the model searched for a number, and none holds')
+    if (step > MOST + 1) throw new Error('the model searched for a number, and none holds')
   }
   let below = start
   let holding = start + step

@@ -38,8 +38,8 @@ with
       case
         when "now" >= $4::float8
         and "now" < $5::float8 then case
-          when $6::float8 > 0
-          or "count" > 0
+          when $6::float8 > 0 then least(floor((9007199254740991 - ("count")) / $6::float8), $7::float8)
+          when "count" > 0
           and coalesce("window_start" = $9::float8, $9::float8 is null) then $7::float8
           else 0
         end

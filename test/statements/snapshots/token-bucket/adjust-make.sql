@@ -24,8 +24,20 @@ with
       "last_refill",
       "available",
       case
-        when "rate" > 0
-        or $8::float8 - least(
+        when "rate" > 0 then least(
+          floor(
+            (
+              9007199254740991 - (
+                $8::float8 - least(
+                  "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $6::float8 / $7::float8,
+                  $8::float8
+                )
+              )
+            ) / "rate"
+          ),
+          "calls"
+        )
+        when $8::float8 - least(
           "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $6::float8 / $7::float8,
           $8::float8
         ) > 1e-9 then "calls"

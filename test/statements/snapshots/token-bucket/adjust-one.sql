@@ -31,8 +31,20 @@ with
       "last_refill",
       "available",
       case
-        when $5::float8 > 0
-        or $9::float8 - least(
+        when $5::float8 > 0 then least(
+          floor(
+            (
+              9007199254740991 - (
+                $9::float8 - least(
+                  "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
+                  $9::float8
+                )
+              )
+            ) / $5::float8
+          ),
+          $6::float8
+        )
+        when $9::float8 - least(
           "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
           $9::float8
         ) > 1e-9 then $6::float8

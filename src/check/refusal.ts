@@ -1,0 +1,25 @@
+import { MAX_COUNT } from '../algorithms/limiter.ts'
+import type { Snapshot } from '../algorithms/search.ts'
+import { RatelimitError } from '../errors.ts'
+import { type Call, type Decision, isSure } from '../runtime/call.ts'
+
+/** Why the database has refused a call that it found no reason to deny; undefined if it has not. */
+export function refusalOf(call: Call, decision: Decision, place: number): RatelimitError | undefined {
+  const isRefused = call.rate > 0 && isSure(call.purpose) && place >= decision.granted
+  return isRefused ? tooMuch() : undefined
+}
+
+/** The same for a charge by force that the database is yet to make. */
+export function refusalOn(
+  { rate, limiter }: Call,
+  { state, now, params }: Snapshot,
+): RatelimitError | undefined {
+  return limiter.algorithm.numbers.used(state, now, params) + rate > MAX_COUNT ? tooMuch() : undefined
+}
+
+function tooMuch(): RatelimitError {
+  return new RatelimitError(
+    'COUNT_OVERFLOW',
+    'The count would be more than 2^53 - 1, and could not be exact. Nothing was charged.',
+  )
+}
