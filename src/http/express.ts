@@ -2,6 +2,7 @@ import type { NextFunction, Request, RequestHandler, Response } from 'express'
 import { guardOf, type Passed } from './guard.ts'
 import type { Eventually, GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { PROBLEM_TYPE } from './problem.ts'
+import type { Route } from './routes.ts'
 
 export { type Hits, RateLimitStore } from './express-store.ts'
 export type { StoreConfig } from './store.ts'
@@ -47,9 +48,7 @@ export type RateLimitOptions = GuardOptions<Request> & {
  * ```
  */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
-  const guard = guardOf<Request>(options, ({ method, baseUrl, path, route }) => {
-    return { method, paths: [baseUrl + (typeof route?.path === 'string' ? route.path : path)] }
-  })
+  const guard = guardOf<Request>(options, (req) => ({ method: req.method, paths: pathsOf(req) }))
   const { failed = ({ statusCode }) => statusCode >= 400, count, onDenied } = options
   // Nobody knows whether a request has failed whose client left. It counts in any case.
   const leftCounts = () => count === 'failures'
@@ -74,6 +73,17 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
     }
     next()
   }
+}
+
+/** The route's pattern, or the path if the middleware runs for all routes. */
+function pathsOf({ baseUrl, path, route }: Request): Route['paths'] {
+  const declared: unknown = route?.path
+  // What a router is mounted at has no slash at its end.
+  const patternOf = (own: string) => (own === '/' && baseUrl !== '' ? baseUrl : baseUrl + own)
+  if (typeof declared === 'string') return [patternOf(declared)]
+  // Express does not say which of several patterns it was.
+  const several = Array.isArray(declared) ? declared.flat().filter((own) => typeof own === 'string') : []
+  return [several.map(patternOf), baseUrl + path]
 }
 
 /** Whether a request has failed, by how it ended. */

@@ -1,8 +1,11 @@
 import type { Context, MiddlewareHandler } from 'hono'
 import { matchedRoutes } from 'hono/route'
+import type { RouterRoute } from 'hono/types'
+import { findTargetHandler, isMiddleware } from 'hono/utils/handler'
 import { guardOf } from './guard.ts'
 import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
 import { problemResponse } from './problem.ts'
+import type { Route } from './routes.ts'
 
 export type { GuardOptions, RequestAnswer, RequestDenied }
 
@@ -64,21 +67,25 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
 }
 
 /**
- * The patterns that match, and the path. Those of the verb are a handler's. Those of all methods may be a
- * middleware's, which says less. The path comes after the handlers' patterns: a client may spell it as a
- * cheaper route.
+ * The patterns that match, and the path. What answers is a handler, so its pattern says most. Hono tells it
+ * from a middleware as here: a handler of all methods takes no `next`.
  */
-function pathsOf(c: Context): string[] {
+function pathsOf(c: Context): Route['paths'] {
   const matched = matchedRoutes(c)
   const patterns = (ofHandlers: boolean, isWide: boolean) =>
     matched
-      .filter(({ method, path }) => (method !== 'ALL') === ofHandlers && path.includes('*') === isWide)
+      .filter((route) => isHandler(route) === ofHandlers && route.path.includes('*') === isWide)
       .map(({ path }) => path)
   return [
     ...patterns(true, false),
-    ...patterns(false, false),
-    ...patterns(true, true),
+    patterns(false, false),
     c.req.path,
-    ...patterns(false, true),
+    ...patterns(true, true),
+    patterns(false, true),
   ]
+}
+
+function isHandler({ method, handler }: RouterRoute): boolean {
+  // The handlers of an app that has its own `onError` are wrapped.
+  return method !== 'ALL' || !isMiddleware(findTargetHandler(handler))
 }

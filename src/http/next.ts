@@ -106,8 +106,10 @@ async function deny<Incoming extends Request>(
   return withHeaders(await onDenied(answer, request), headers)
 }
 
-function routeOf({ method, url }: Request): Route {
-  return { method, paths: [new URL(url).pathname] }
+function routeOf({ method, url, nextUrl }: Request & { readonly nextUrl?: NextRequest['nextUrl'] }): Route {
+  const path = new URL(url).pathname
+  // What Next routes by: without the locale and the base path of its configuration.
+  return { method, paths: [path, nextUrl?.pathname ?? path] }
 }
 
 /** The headers of a response that was fetched cannot be changed. */

@@ -92,6 +92,30 @@ describe('the middleware', () => {
     expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 31 })
   })
 
+  test('a route at the root of a mounted router, of several patterns, and of none that has a name', async () => {
+    const ratelimit = perHour(database.db, 100)
+    const rate = { '/free': 0, '/orders/:id': 10, '/all-orders': 2 }
+    const limit = rateLimit({ ratelimit, key: () => 'all', rate })
+    const app = express()
+    app.use(
+      '/free',
+      express.Router().get('/', limit, (_req, res) => void res.send('free')),
+    )
+    app.get(['/all-orders', '/orders/:id'], limit, (_req, res) => void res.send('orders'))
+    app.get([/^\/pattern/], limit, (_req, res) => void res.send('a pattern'))
+    const url = await serve(app)
+    for (const [path, used] of [
+      ['/free', 0],
+      ['/FREE', 1],
+      ['/orders/7', 11],
+      ['/all-orders', 21],
+      ['/pattern', 22],
+    ] as const) {
+      expect((await fetch(url + path)).status).toBe(200)
+      expect(await ratelimit.getRemaining('all')).toMatchObject({ used })
+    }
+  })
+
   test('a request without a key is an error, not a request of everybody', async () => {
     const url = await serve(limited({ ratelimit: perHour(database.db, 5), key: (req) => req.get('x-user') }))
     const response = await fetch(url)

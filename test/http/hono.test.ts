@@ -164,6 +164,40 @@ describe('a table of rates', () => {
       (app) => app.get('/api/*', text).get('/:anything/*', text),
       ...(['/api/x', 10, { '/api/*': 10, '/:anything/*': 1 }] as const),
     ],
+    [
+      'what answers all methods before a middleware that is cheaper',
+      (app) => app.use('*', next).all('/api/*', text),
+      ...(['/api/x', 10, { '/*': 1, '/api/*': 10 }] as const),
+    ],
+    [
+      'the same in an app that handles its own errors',
+      (app) =>
+        app.use('*', next).route(
+          '/api',
+          new Hono().all('/*', text).onError((_, c) => c.text('')),
+        ),
+      ...(['/api/x', 10, { '/*': 1, '/api/*': 10 }] as const),
+    ],
+    [
+      'what answers all methods before a middleware with a parameter',
+      (app) => app.use('/users/:id', next).all('/users/me', text),
+      ...(['/users/me', 10, { '/users/:id': 2, '/users/me': 10 }] as const),
+    ],
+    [
+      'of two middlewares, the dearer',
+      (app) => app.use('*', next).use('/api/*', next),
+      ...(['/api/x', 10, { '/*': 1, '/api/*': 10 }] as const),
+    ],
+    [
+      'a path that a catch-all answers, if it is spelled exactly',
+      (app) => app.all('*', text),
+      ...(['/free', 0, { '/*': 10, '/free': 0 }] as const),
+    ],
+    [
+      'a catch-all, if the path is spelled in another way',
+      (app) => app.all('*', text),
+      ...(['/FREE', 10, { '/*': 10, '/free': 0 }] as const),
+    ],
   ])('%s', async (_name, routed, path, used, table) => {
     expect(await cost(routed, path, {}, table as never)).toBe(used)
   })
