@@ -10,9 +10,12 @@ export type CalendarPeriod = 'minute' | 'hour' | 'day' | 'week' | 'month' | 'yea
 
 /** Where and when the periods of a calendar begin. */
 export interface CalendarOptions {
-  /** The IANA time zone in which days begin. Default: `'UTC'`. */
+  /** The IANA time zone in which days begin. Default: `'UTC'`. In another zone a key may begin a new period. */
   readonly timeZone?: string
-  /** When the first period began: a subscription's start. Default: the calendar's own periods. */
+  /**
+   * When the first period began: a subscription's start. Default: the calendar's own periods. With another
+   * anchor a key may begin a new period.
+   */
   readonly anchor?: Date
 }
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import type { Ratelimit } from '../../src/index.ts'
+import { type LimitResult, Ratelimit } from '../../src/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../support/databases.ts'
 import * as app from '../support/docs-app.ts'
 import { tell } from '../support/happened.ts'
@@ -30,6 +30,10 @@ async function twoProcesses<Exports>(heading: string): Promise<[Exports, Exports
   return both
 }
 
+async function newOrg(id: string): Promise<void> {
+  await database.rows(`insert into orgs (id, plan, since, time_zone) values ($1, 'team', now(), 'UTC')`, [id])
+}
+
 test('estimates and known costs, from the month and the credits', async () => {
   const processes = await twoProcesses<{
     ask(org: string, prompt: string): Promise<void>
@@ -55,8 +59,7 @@ test('estimates and known costs, from the month and the credits', async () => {
   const spending = async (call: number) => {
     const { month: first, credits: second } = processes[call % 2] as (typeof processes)[0]
     const requests = [first, second].map((ratelimit) => ({ ratelimit, key: 'org' }))
-    const { Ratelimit: Limiters } = await import('../../src/index.ts')
-    const { success } = await Limiters.spend(requests, { rate: 7 })
+    const { success } = await Ratelimit.spend(requests, { rate: 7 })
     if (success) paid += 7
   }
   for (let wave = 0; wave < 6; wave++) {
@@ -68,4 +71,52 @@ test('estimates and known costs, from the month and the credits', async () => {
   const [ofMonth, ofCredits] = [await month.getRemaining('org'), await credits.getRemaining('org')]
   expect(ofMonth.used).toBe(1000)
   expect(ofMonth.used + ofCredits.used).toBe(paid)
+})
+
+test('a plan that changes while charges of the old one wait', async () => {
+  const processes = await twoProcesses<{
+    exported: Ratelimit
+    exportRows(org: string, rate: number): Promise<LimitResult>
+    move(org: string, to: app.Plan): Promise<void>
+  }>('A bucket that keeps what was used')
+  for (let customer = 0; customer < 20; customer++) {
+    const org = `bucket ${customer}`
+    await newOrg(org)
+    const [one, other] = customer % 2 ? processes : processes.toReversed()
+    const moving = async () => {
+      await Promise.all([one?.move(org, 'business'), other?.move(org, 'business')])
+    }
+    const calls = Array.from({ length: 10 }, (_, call) => (call % 2 ? one : other)?.exportRows(org, 1))
+    calls.splice(customer % 10, 0, moving() as never)
+    const answers = await Promise.all(calls)
+    const allowed = answers.filter((answer) => answer?.success).length
+    tell('charges beside a move', 'allowed', allowed)
+    const limiter = Ratelimit.tokenBucket(1, '1h', 100)
+    expect(await processes[0].exported.getRemaining(org, { limiter })).toMatchObject({ used: allowed })
+    const back = [one?.move(org, 'team'), other?.exportRows(org, 1), other?.move(org, 'team')]
+    const more = (await Promise.all(back))[1]?.success ? 1 : 0
+    expect(await processes[0].exported.getRemaining(org)).toMatchObject({ used: allowed + more })
+  }
+})
+
+test('a customer who changes the zone beside the calls', async () => {
+  const processes = await twoProcesses<{
+    lookup(org: string): Promise<LimitResult>
+    relocate(org: string, timeZone: string): Promise<string>
+  }>('A time zone that the customer may change')
+  await newOrg('wanders')
+  let calls = 0
+  for (let wave = 0; wave < 12; wave++) {
+    await Promise.all(
+      Array.from({ length: 24 }, async (_, place) => {
+        const { lookup, relocate } = processes[place % 2] as (typeof processes)[0]
+        if (place % 3 === 0) {
+          const hours = ((wave * 24 + place) % 25) - 12
+          tell('changes of the zone', await relocate('wanders', `Etc/GMT${hours < 0 ? hours : `+${hours}`}`))
+        } else if ((await lookup('wanders')).success) calls++
+      }),
+    )
+  }
+  // The date of the first call, and another one if a midnight has passed.
+  expect([10, 20]).toContain(calls)
 })

@@ -347,23 +347,81 @@ describe('the cookbook', () => {
   })
 
   test('a bucket that keeps what was used', async () => {
-    type Size = 'team' | 'business'
-    const { exported, move, left } = await block<{
+    const { exported, exportRows, move } = await block<{
       exported: Ratelimit
-      move(org: string, from: Size, to: Size): Promise<void>
-      left(org: string, plan: Size): Promise<Usage>
+      exportRows(org: string, rate: number): Promise<LimitResult>
+      move(org: string, to: app.Plan): Promise<void>
     }>('A bucket that keeps what was used')
-    for (const [key, used] of Object.entries({ one: 1, all: 10, none: 0, debt: 12 })) {
-      await exported.limit(key, { rate: used, force: true })
-      await move(key, 'team', 'business')
-      expect(await left(key, 'business')).toMatchObject({ used })
-      await move(key, 'business', 'team')
-      expect(await left(key, 'team')).toMatchObject({ used })
+    const used = async (org: string, maxTokens: number) => {
+      const limiter = Ratelimit.tokenBucket(1, '1h', maxTokens)
+      return (await exported.getRemaining(org, { limiter })).used
     }
-    await newOrg('moved', 'team', '2026-01-01T00:00:00Z')
-    await move('moved', 'team', 'business')
-    const [org] = await app.db.select().from(app.orgs).where(eq(app.orgs.id, 'moved'))
-    expect(org).toMatchObject({ plan: 'business' })
+    for (const [org, rate] of Object.entries({ one: 1, all: 10, none: 0, debt: 12 })) {
+      await newOrg(org, 'team', '2026-01-01T00:00:00Z')
+      await exported.limit(org, { rate, force: true })
+      // A change may be delivered twice.
+      for (const [plan, size] of Object.entries({ business: 100, team: 10 }) as [app.Plan, number][]) {
+        await move(org, plan)
+        await move(org, plan)
+        expect(await used(org, size)).toBe(rate)
+      }
+    }
+    expect(await exportRows('one', 9)).toMatchObject({ success: true, limit: 10, remaining: 0 })
+    await undone((tx) => tx.update(app.orgs).set({ plan: 'business' }).where(eq(app.orgs.id, 'one')))
+    expect(await exportRows('one', 1)).toMatchObject({ success: false, limit: 10 })
+    await move('one', 'business')
+    expect(await exportRows('one', 90)).toMatchObject({ success: true, limit: 100, remaining: 0 })
+  })
+
+  test('a time zone that the customer may change', async () => {
+    const { lookup, lookups, relocate } = await block<{
+      lookup(org: string): Promise<LimitResult>
+      lookups: Ratelimit
+      relocate(org: string, timeZone: string): Promise<string>
+    }>('A time zone that the customer may change')
+    const useUp = async (org: string) => {
+      let calls = 0
+      while ((await lookup(org)).success) calls++
+      return calls
+    }
+    await newOrg('moves', 'team', '2026-01-01T00:00:00Z')
+    expect(await useUp('moves')).toBe(10)
+    // Without the recipe, the zone to the west has a day of its own.
+    const limiter = calendarWindow(10, 'day', { timeZone: 'America/Lima' })
+    expect(await lookups.getRemaining('moves', { limiter })).toMatchObject({ remaining: 10 })
+    expect(await relocate('moves', 'America/Lima')).toBe('moved')
+    expect(await useUp('moves')).toBe(0)
+    at('2026-03-11T04:59:59.999Z')
+    expect(await useUp('moves')).toBe(0)
+    // Tokyo has another date. The last hour of Lima's day would end as the first of Tokyo's.
+    expect(await relocate('moves', 'Asia/Tokyo')).toBe('try later')
+    at('2026-03-11T05:00:00Z')
+    expect(await relocate('moves', 'Asia/Tokyo')).toBe('moved')
+    expect(await useUp('moves')).toBe(10)
+    expect(await relocate('nobody', 'Asia/Tokyo')).toBe('unknown')
+  })
+
+  test('a customer who tries each zone each hour gets one limit for each date', async () => {
+    const { lookup, relocate } = await block<{
+      lookup(org: string): Promise<LimitResult>
+      relocate(org: string, timeZone: string): Promise<string>
+    }>('A time zone that the customer may change')
+    await newOrg('wanders', 'team', '2026-01-01T00:00:00Z')
+    // The date is first the date of the 14 hours to the east, and last that of the 12 hours to the west.
+    const zones = ['-14', '-9', '-4', '+0', '+6', '+12'].map((hours) => `Etc/GMT${hours}`)
+    let calls = 0
+    let moves = 0
+    for (let step = 0; step < 12; step++) {
+      at(ms('2026-03-12T00:00:00Z') + step * 4 * 3_600_000)
+      for (const timeZone of step % 2 ? zones : zones.toReversed()) {
+        if ((await relocate('wanders', timeZone)) === 'moved') moves++
+        while ((await lookup('wanders')).success) calls++
+      }
+    }
+    expect(moves).toBeGreaterThan(30)
+    // The 11th in the west, the 12th, the 13th, and the 14th in the east.
+    expect(calls).toBeLessThanOrEqual(40)
+    expect(calls).toBeGreaterThan(20)
   })
 
   test('LLM tokens with reserve and commit', async () => {
