@@ -54,7 +54,8 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Limit
   checkOption(typeof force === 'boolean', 'force must be true or false.')
   if (atLeast !== null) checkAtLeast(atLeast, rate, limiter, force)
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
-  return { key, rate, limiter, purpose, atLeast, paidWindowStart: null, reserved: 0 }
+  const plain = { paidWindowStart: null, refundableUntil: null, reserved: 0 }
+  return { key, rate, limiter, purpose, atLeast, ...plain }
 }
 
 /** Far above the tolerance of buckets, so that something is taken. */

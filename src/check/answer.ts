@@ -34,6 +34,14 @@ export function paymentOf(outcome: Outcome): Payment {
   }
 }
 
+/**
+ * The time from which a bucket gives nothing back of what was charged with this answer: by itself it has filled
+ * by then. Null if there is none; of a window, its start says what may be given back.
+ */
+export function refundableUntilOf({ algorithm }: Limiter, { reset }: LimitResult): number | null {
+  return algorithm.kind === 'bucket' && Number.isFinite(reset) ? reset : null
+}
+
 /** What a limiter's answers also report. */
 export interface Reporting {
   /** Shares of the limit whose crossing the answer reports. */

@@ -1,3 +1,4 @@
+import { refundableUntilOf } from '../check/answer.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { Answered } from '../check/degrading.ts'
 import type { Allowed, Denied, Granted } from '../check/results.ts'
@@ -127,5 +128,6 @@ function reservationOf(
 export function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): Estimate {
   const passed = answer.success && answer.wouldDeny
   const how = passed ? 'passed' : answer.degraded ? 'degraded' : 'charged'
-  return { key, paid, how, limit: limiter.limit, layout: layoutOf(limiter) }
+  const refundableUntil = refundableUntilOf(limiter, answer)
+  return { key, paid, refundableUntil, how, limit: limiter.limit, layout: layoutOf(limiter) }
 }

@@ -20,6 +20,8 @@ export interface Estimate {
   /** As it is stored. */
   readonly key: string
   readonly paid: Payment
+  /** The time from which a bucket gives nothing back; null if there is none. */
+  readonly refundableUntil: number | null
   /** A dry run lets a call pass that is never charged. A degraded answer may stand for a charge or for none. */
   readonly how: 'charged' | 'passed' | 'degraded'
   /** The capacity of its limiter, of which thresholds are shares. */
@@ -64,6 +66,7 @@ export function settlementOf({ config }: Checker, settled: Settled): Call {
   const settlement: Call = {
     ...callOf(config.namespace.prefix, config.limiter, key, { rate, limiter, force: true }),
     paidWindowStart: paid.windowStart,
+    refundableUntil: estimate.refundableUntil,
     reserved: how === 'charged' && hasPaid(limiter, estimate) ? -paid.rate : 0,
   }
   // The row says what is reserved, so it changes even if the estimate was right.

@@ -28,6 +28,7 @@ type Fields = readonly [
   windowStart: number | null,
   usedBefore: number | null,
   limit: number | null,
+  refundableUntil: number | null,
 ]
 
 /** The longest prefix and key take 8,192 characters, if JSON has to escape each of their bytes. */
@@ -40,7 +41,7 @@ const utf8 = new TextEncoder()
 /** The token of an estimate. Two estimates that are alike have different ones. */
 export async function tokenOf(owner: Owner, secret: string, content: Content): Promise<string> {
   const { estimate, hasPlan } = content
-  const { key, how, limit, paid, layout } = estimate
+  const { key, how, limit, paid, layout, refundableUntil } = estimate
   const id = toBase64Url(crypto.getRandomValues(new Uint8Array(ID_BYTES)))
   const fields: Fields = [
     id,
@@ -54,6 +55,7 @@ export async function tokenOf(owner: Owner, secret: string, content: Content): P
     paid.windowStart,
     paid.usedBefore,
     limit,
+    refundableUntil,
   ]
   const signed = `r1.${toBase64Url(utf8.encode(JSON.stringify(fields)))}`
   const signature = await crypto.subtle.sign('HMAC', await keyOf(secret), utf8.encode(signed))
@@ -71,11 +73,13 @@ export async function readToken(owner: Owner, secret: string, token: unknown): P
   checkOption(await isSignature(signature, signed, secret), NOT_SIGNED)
   // The signature says that `tokenOf` wrote it.
   const fields = JSON.parse(new TextDecoder().decode(fromBase64Url(signed.slice('r1.'.length)))) as Fields
-  const [, prefix, table, layout, hasPlan, key, how, rate, windowStart, usedBefore, limit] = fields
+  const [, prefix, table, layout, hasPlan, key, how, rate, windowStart, usedBefore, limit, refundableUntil] =
+    fields
   checkOption(prefix === owner.namespace.prefix, 'The reservation is of another prefix.')
   checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')
   const paid = { rate, windowStart, usedBefore }
-  return { estimate: { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY, layout }, hasPlan }
+  const estimate = { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY, layout, refundableUntil }
+  return { estimate, hasPlan }
 }
 
 const NOT_SIGNED = 'This is not the text of a reservation that was signed with this reservationSecret.'

@@ -156,6 +156,7 @@ function oneValues([one]: readonly Asked[]): Record<string, Value> {
     calls: calls.length,
     atLeast: request.atLeast,
     paidWindowStart: request.paidWindowStart,
+    refundableUntil: request.refundableUntil,
     reserved: request.reserved,
   }
 }
@@ -178,6 +179,7 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
     at_least: numberArray(least),
     // For a row that is made: no window has paid for it, and nothing in it waits to be settled.
     paidWindowStart: null,
+    refundableUntil: null,
     reserved: 0,
   }
 }

@@ -37,6 +37,11 @@ export interface Call<L extends Limiter = Limiter> {
    * give back.
    */
   readonly paidWindowStart: number | null
+  /**
+   * For a refund: from this time on a bucket gives nothing back, because it has filled since. Null if it gives
+   * back at any time.
+   */
+  readonly refundableUntil: number | null
   /** The least that is worth taking if there is less than `rate`. Null if only all of it is. */
   readonly atLeast: number | null
   /** By how much more is reserved after the call: above 0 for an estimate, below 0 to settle one. */
@@ -150,6 +155,7 @@ export function sameRequest(one: Request, other: Request): boolean {
     one.atLeast === other.atLeast &&
     one.purpose === other.purpose &&
     one.paidWindowStart === other.paidWindowStart &&
+    one.refundableUntil === other.refundableUntil &&
     reservedIn(one) === reservedIn(other) &&
     sameLimiter(one.limiter, other.limiter)
   )

@@ -1,4 +1,4 @@
-import { answerOf, type Outcome, type Payment, paymentOf } from '../check/answer.ts'
+import { answerOf, type Outcome, type Payment, paymentOf, refundableUntilOf } from '../check/answer.ts'
 import { isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
 import { type Told, watch } from '../check/watch.ts'
@@ -150,7 +150,8 @@ function spentOf(
   const release: Spent['release'] = async (options = {}) => {
     checkOptions(options)
     const { tx } = options
-    if (shares) await releasing.run(checker.where(tx), () => giveBack(calls, outcomes.map(paymentOf), tx))
+    if (shares)
+      await releasing.run(checker.where(tx), () => giveBack(calls, outcomes.map(paymentOf), results, tx))
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }
@@ -165,12 +166,15 @@ function isRow(row: RowRequest, { checker, call }: LimiterCall): boolean {
 async function giveBack(
   calls: readonly LimiterCall[],
   paid: readonly Payment[],
+  results: readonly LimitResult[],
   tx: Database | undefined,
 ): Promise<void> {
   const refunds = calls.flatMap(({ checker, call }, place): LimiterCall[] => {
     const { rate, windowStart } = paid[place] as Payment
     if (rate === 0) return []
-    return [{ checker, call: { ...call, rate: -rate, purpose: 'adjust', paidWindowStart: windowStart } }]
+    const refundableUntil = refundableUntilOf(call.limiter, results[place] as LimitResult)
+    const given = { rate: -rate, paidWindowStart: windowStart, refundableUntil }
+    return [{ checker, call: { ...call, ...given, purpose: 'adjust' } }]
   })
   await adjustAll(refunds, tx)
 }

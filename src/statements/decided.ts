@@ -43,7 +43,10 @@ export function decided(
     const fitting = atLeast ? withRest(whole, atLeast) : whole
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
-  const paid = kind === 'window' ? paidByWindow(parameters.number('paidWindowStart')) : sql``
+  const paid =
+    kind === 'window'
+      ? paidByWindow(parameters.number('paidWindowStart'))
+      : sql`and coalesce(${now} < ${parameters.number('refundableUntil')}, true)`
   const used = formulas.used(state, now, params)
   const counted = intent === 'grant' ? (formulas.capacity?.(state) ?? used) : used
   // What cannot be counted is refused.

@@ -94,6 +94,7 @@ interface Asking {
   readonly atLeast?: number
   readonly reserved?: number
   readonly paidWindowStart?: number
+  readonly refundableUntil?: number
 }
 
 function setUp(connections = 2) {
@@ -106,16 +107,9 @@ function setUp(connections = 2) {
   const add = (key: string, asking: Asking = {}) => {
     const name = `${key} ${++calls}`
     const request: Request = {
-      ...{
-        key,
-        rate: 1,
-        limiter,
-        purpose: 'take',
-        atLeast: null,
-        paidWindowStart: null,
-        reserved: 0,
-        ...asking,
-      },
+      ...{ key, rate: 1, limiter, purpose: 'take', atLeast: null },
+      ...{ paidWindowStart: null, refundableUntil: null, reserved: 0 },
+      ...asking,
     }
     const call: Pending = {
       request,
@@ -153,6 +147,11 @@ describe('calls of one turn', () => {
       'for another window',
       { rate: -1, purpose: 'adjust', paidWindowStart: 1 },
       { rate: -1, purpose: 'adjust', paidWindowStart: 2 },
+    ],
+    [
+      'until another time',
+      { rate: -1, purpose: 'adjust', refundableUntil: 1 },
+      { rate: -1, purpose: 'adjust', refundableUntil: 2 },
     ],
   ])('one of the same key %s waits for its turn', async (_, first, second) => {
     const { add, asked, answered, sent } = setUp()

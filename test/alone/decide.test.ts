@@ -29,7 +29,15 @@ function groupsOf(...keys: readonly (readonly string[])[]) {
   const told: string[] = []
   const groups = keys.map((names, i): Group => {
     const request: Request = {
-      ...{ key: `key ${i}`, rate: 1, limiter, purpose: 'take', atLeast: null, paidWindowStart: null },
+      ...{
+        key: `key ${i}`,
+        rate: 1,
+        limiter,
+        purpose: 'take',
+        atLeast: null,
+        paidWindowStart: null,
+        refundableUntil: null,
+      },
       reserved: 0,
     }
     const calls = names.map((name): Pending => {

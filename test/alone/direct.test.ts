@@ -101,7 +101,15 @@ describe('calls share nothing but the database', () => {
     const decider = { decideAlone: async () => {}, decideTogether: async () => [] }
     const dispatcher = new Direct(decider, new Room(false))
     const request: Request = {
-      ...{ key: 'key', rate: 1, limiter, purpose: 'take', atLeast: null, paidWindowStart: null },
+      ...{
+        key: 'key',
+        rate: 1,
+        limiter,
+        purpose: 'take',
+        atLeast: null,
+        paidWindowStart: null,
+        refundableUntil: null,
+      },
       reserved: 0,
     }
     const fail = vi.fn()

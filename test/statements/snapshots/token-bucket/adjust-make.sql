@@ -7,7 +7,8 @@
 -- $7: intervalMs
 -- $8: limit
 -- $9: tickMs
--- $10: expiryGridMs
+-- $10: refundableUntil
+-- $11: expiryGridMs
 with
   "ratelimit_setting" as (
     select
@@ -40,7 +41,8 @@ with
         when $8::float8 - least(
           "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $6::float8 / $7::float8,
           $8::float8
-        ) > 1e-9 then "calls"
+        ) > 1e-9
+        and coalesce("now" < $10::float8, true) then "calls"
         else 0
       end as "granted"
     from
@@ -143,8 +145,8 @@ with
                     ) - 1e-9
                   ) * $7::float8 / $6::float8 / $9::float8
                 ) * $9::float8
-              ) / $10::float8
-            ) * $10::float8,
+              ) / $11::float8
+            ) * $11::float8,
             8e15
           )
         ) / 1000

@@ -8,7 +8,8 @@
 -- $8: intervalMs
 -- $9: limit
 -- $10: tickMs
--- $11: expiryGridMs
+-- $11: refundableUntil
+-- $12: expiryGridMs
 with
   "ratelimit_locked" as (
     select
@@ -47,7 +48,8 @@ with
         when $9::float8 - least(
           "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
           $9::float8
-        ) > 1e-9 then $6::float8
+        ) > 1e-9
+        and coalesce("now" < $11::float8, true) then $6::float8
         else 0
       end as "granted"
     from
@@ -127,8 +129,8 @@ with
                     $9::float8 - least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8) - 1e-9
                   ) * $8::float8 / $7::float8 / $10::float8
                 ) * $10::float8
-              ) / $11::float8
-            ) * $11::float8,
+              ) / $12::float8
+            ) * $12::float8,
             8e15
           )
         ) / 1000
