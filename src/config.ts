@@ -41,9 +41,9 @@ interface CommonConfig {
   /**
    * Shares of the limit, such as `[0.8, 1]`: the answer of the call that crosses one has it in `crossed`. A
    * calendar window crosses each once a period, unless it is reset. Other limits cross it again when
-   * something was given back and used again. A reservation crosses nothing, its `commit` does. Beside
-   * reservations use a calendar window: other limits may then tell a share too early, twice or never. Default:
-   * none.
+   * something was given back and used again. A denial and a change of plan cross nothing. A reservation crosses
+   * nothing, its `commit` does. Beside reservations use a calendar window: other limits may then tell a share
+   * too early, twice or never. Default: none.
    */
   readonly thresholds?: readonly number[]
   /**

@@ -29,7 +29,7 @@ export interface Allowed extends Remaining {
   readonly retryAfter: 0
   /** With `atLeast`: how much of the rate was granted. */
   readonly granted?: number
-  /** The `thresholds` that this very call has crossed. */
+  /** The `thresholds` that this very call has crossed by what it used. A denial crosses none. */
   readonly crossed?: readonly number[]
   /**
    * The key's period before this one, if this very call has opened the new one of a fixed or calendar window,

@@ -770,30 +770,46 @@ describe('the cookbook', () => {
   })
 
   test('a warning mail at 80 %', async () => {
-    const { send, sent } = await block<{ send(org: string): Promise<void>; sent: Ratelimit }>(
+    const { send, sent } = await block<{ send(org: string, rate: number): Promise<void>; sent: Ratelimit }>(
       'A warning mail at 80 %',
     )
-    const mails = async () => (await app.db.select().from(app.mails)).map(({ text }) => text)
-    for (let messages = 0; messages < 79; messages++) await send('org')
-    expect(await mails()).toEqual([])
+    const mails = async (org: string) =>
+      (await app.db.select().from(app.mails).where(eq(app.mails.org, org)))
+        .toSorted((one, other) => one.until.getTime() - other.until.getTime() || one.share - other.share)
+        .map(({ share, until }) => `${share} ${until.toISOString().slice(0, 10)}`)
+    await send('org', 78)
+    await send('org', 1)
+    expect(await mails('org')).toEqual([])
 
     // The table of messages is away: all is rolled back, and nothing was crossed.
     await app.db.$client.exec('alter table messages rename to away')
-    await expect(send('org')).rejects.toThrow()
+    await expect(send('org', 1)).rejects.toThrow()
     await app.db.$client.exec('alter table away rename to messages')
-    expect([await stored('messages', 'org'), await mails()]).toEqual([79, []])
+    expect([await stored('messages', 'org'), await mails('org')]).toEqual([79, []])
 
-    await Promise.allSettled(Array.from({ length: 30 }, () => send('org')))
-    const warnings = ['80 % of your messages are sent', '100 % of your messages are sent']
-    expect(await mails()).toEqual(warnings)
-    expect([await stored('messages', 'org'), await app.db.$count(app.messages)]).toEqual([100, 100])
+    await Promise.allSettled(Array.from({ length: 30 }, () => send('org', 1)))
+    const warnings = ['0.8 2026-04-01', '1 2026-04-01']
+    expect(await mails('org')).toEqual(warnings)
+    expect([await stored('messages', 'org'), await app.db.$count(app.messages)]).toEqual([100, 23])
 
     await sent.limit('org', { rate: -50 })
-    for (let messages = 0; messages < 50; messages++) await send('org')
-    expect(await mails()).toEqual(warnings)
+    for (const rate of [40, 10]) await send('org', rate)
+    expect(await mails('org')).toEqual(warnings)
+
+    // The last call does not fit, and no call crosses the whole limit.
+    for (let messages = 0; messages < 14; messages++) await send('sevens', 7)
+    expect(await mails('sevens')).toEqual(['0.8 2026-04-01'])
+    const denied = await Promise.allSettled([1, 2, 3].map(() => send('sevens', 7)))
+    expect(denied.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+    expect(await mails('sevens')).toEqual(warnings)
+    await send('sevens', 2)
+    expect(await mails('sevens')).toEqual(warnings)
+    await expect(send('large', 101)).rejects.toMatchObject({ retryAfter: Infinity })
+    expect(await mails('large')).toEqual([])
+
     at('2026-04-01T00:00:00Z')
-    for (let messages = 0; messages < 80; messages++) await send('org')
-    expect(await mails()).toEqual([...warnings, warnings[0]])
+    await send('org', 80)
+    expect(await mails('org')).toEqual([...warnings, '0.8 2026-05-01'])
   })
 
   test('an admin page, sorted by the share that is used', async () => {

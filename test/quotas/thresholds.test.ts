@@ -130,6 +130,15 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     )
   })
 
+  test('what does not fit crosses nothing, and neither does a smaller plan', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    expect(await crossings({ quota }, [7, 4, 4, 2, 2])).toEqual([[], [], [], [0.8], []])
+    const smaller = of(5, '1h').limiter
+    for (const rate of [0, 2, -1]) {
+      expect(crossedBy(await quota.limit('key', { rate, limiter: smaller }))).toEqual([])
+    }
+  })
+
   test('limitAll tells what each has crossed when all are consumed, and nothing when one denies', async () => {
     const { quota, config } = quotaOn(database, limiter, BOTH)
     await quota.limit('key', { rate: 8 })

@@ -1,6 +1,7 @@
 import { PGlite } from '@electric-sql/pglite'
 import type { $Type } from 'drizzle-orm'
 import {
+  doublePrecision,
   integer,
   type PgColumnBuilderBase,
   type PgSchema,
@@ -29,7 +30,7 @@ export const TABLES_SQL: string = `
   create table messages (org text not null);
   create table invoice_lines (org text, start timestamptz, "end" timestamptz not null, used integer not null,
     primary key (org, start));
-  create table mails (org text not null, text text not null);
+  create table mails (org text, share float8, until timestamptz, primary key (org, share, until));
 `
 
 const client = await PGlite.create()
@@ -46,6 +47,7 @@ export const api: Ratelimit = new Ratelimit({ db, limiter: Ratelimit.fixedWindow
 type Table<Columns extends Record<string, PgColumnBuilderBase>> = ReturnType<typeof pgTable<string, Columns>>
 type Id = ReturnType<typeof serial>
 type Amount = ReturnType<ReturnType<typeof integer>['notNull']>
+type Share = ReturnType<ReturnType<typeof doublePrecision>['notNull']>
 type Text = ReturnType<ReturnType<typeof text>['notNull']>
 type Time = ReturnType<ReturnType<typeof timestamp>['notNull']>
 
@@ -79,9 +81,10 @@ export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNul
 export const settled: Table<{ id: Text }> = pgTable('settled', { id: text().notNull() })
 export const sessions: Table<{ email: Text }> = pgTable('sessions', { email: text().notNull() })
 export const messages: Table<{ org: Text }> = pgTable('messages', { org: text().notNull() })
-export const mails: Table<{ org: Text; text: Text }> = pgTable('mails', {
+export const mails: Table<{ org: Text; share: Share; until: Time }> = pgTable('mails', {
   org: text().notNull(),
-  text: text().notNull(),
+  share: doublePrecision().notNull(),
+  until: timestamp({ withTimezone: true }).notNull(),
 })
 
 export const invoiceLines: Table<{ org: Text; start: Time; end: Time; used: Amount }> = pgTable(
