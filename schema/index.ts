@@ -1,6 +1,6 @@
 import type { PgSchema } from 'drizzle-orm/pg-core'
 import { RatelimitError } from '../src/errors.ts'
-import { checkOptions } from '../src/options.ts'
+import { checkOptions, type NamesOf } from '../src/options.ts'
 import { type RateLimitTable, rateLimitTable } from './table.ts'
 
 export type { RateLimitTable } from './table.ts'
@@ -34,6 +34,8 @@ export interface RateLimitTablesOptions {
   readonly durable?: string
 }
 
+const TABLES_NAMES: NamesOf<RateLimitTablesOptions> = { schema: true, ephemeral: true, durable: true }
+
 /**
  * Declares the two tables under names of your own.
  *
@@ -52,7 +54,7 @@ export interface RateLimitTablesOptions {
  * ```
  */
 export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimitTables {
-  checkOptions(options)
+  checkOptions(options, TABLES_NAMES)
   const { schema, ephemeral = EPHEMERAL, durable = DURABLE } = options
   if (schema !== undefined && typeof schema?.table !== 'function') {
     throw new RatelimitError('INVALID_OPTION', 'The schema must be made by pgSchema.')

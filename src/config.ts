@@ -3,6 +3,7 @@ import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
 import type { Duration } from './duration.ts'
 import type { RatelimitError } from './errors.ts'
+import type { NamesOf } from './options.ts'
 
 /** Options of every limiter. */
 interface CommonConfig {
@@ -170,6 +171,32 @@ export type RatelimitConfig = CommonConfig &
   (NoDenials | Denials) &
   (Throwing | Degrading)
 
+export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
+  db: true,
+  limiter: true,
+  prefix: true,
+  durable: true,
+  synchronousCommit: true,
+  cleanupProbability: true,
+  keepEnded: true,
+  inMemoryBlock: true,
+  maxBlockedKeys: true,
+  clock: true,
+  tables: true,
+  autoMigrate: true,
+  timeout: true,
+  onError: true,
+  onDegraded: true,
+  coalesce: true,
+  connections: true,
+  preparedStatements: true,
+  waitUntil: true,
+  thresholds: true,
+  dryRun: true,
+  hashKeys: true,
+  reservationSecret: true,
+}
+
 /** Options of a look or a check. */
 export interface CallOptions {
   /** A transaction of yours to join: the call commits or rolls back with it. Default: the limiter's `db`. */
@@ -179,6 +206,10 @@ export interface CallOptions {
    */
   readonly limiter?: Limiter | undefined
 }
+
+export const TX_NAMES: NamesOf<Pick<CallOptions, 'tx'>> = { tx: true }
+
+export const CALL_NAMES: NamesOf<CallOptions> = { ...TX_NAMES, limiter: true }
 
 /** Options of a check. */
 export interface LimitOptions extends CallOptions {
@@ -196,6 +227,14 @@ export interface LimitOptions extends CallOptions {
   readonly atLeast?: number | undefined
 }
 
+export const RESERVE_NAMES: NamesOf<Omit<LimitOptions, 'force'>> = {
+  ...CALL_NAMES,
+  rate: true,
+  atLeast: true,
+}
+
+export const LIMIT_NAMES: NamesOf<LimitOptions> = { ...RESERVE_NAMES, force: true }
+
 /** Options of waiting. */
 export interface BlockOptions {
   /** What the call costs. Default: `1`. */
@@ -205,3 +244,5 @@ export interface BlockOptions {
   /** Ends the wait: the call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
 }
+
+export const BLOCK_NAMES: NamesOf<BlockOptions> = { rate: true, limiter: true, signal: true }

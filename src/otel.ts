@@ -1,11 +1,14 @@
 import { type Attributes, type MeterProvider, metrics, trace } from '@opentelemetry/api'
 import { type Channel, channels, type DecisionMessage } from './diagnostics.ts'
+import { checkOptions, type NamesOf } from './options.ts'
 
 /** Where the measurements go. */
 export interface InstrumentOptions {
   /** Default: the global one. */
   readonly meterProvider?: MeterProvider
 }
+
+const INSTRUMENT_NAMES: NamesOf<InstrumentOptions> = { meterProvider: true }
 
 /**
  * Turns what limiters do into OpenTelemetry metrics, and notes each decision on the span that is active.
@@ -21,6 +24,7 @@ export interface InstrumentOptions {
  * runtime with `node:diagnostics_channel`; on others it does nothing.
  *
  * @returns A function that ends it.
+ * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
  * ```ts
@@ -29,7 +33,9 @@ export interface InstrumentOptions {
  * const stop = instrument()
  * ```
  */
-export function instrument({ meterProvider = metrics }: InstrumentOptions = {}): () => void {
+export function instrument(options: InstrumentOptions = {}): () => void {
+  checkOptions(options, INSTRUMENT_NAMES)
+  const { meterProvider = metrics } = options
   const meter = meterProvider.getMeter('drizzle-ratelimit')
   const seconds = { unit: 's' }
   const decisions = meter.createCounter('ratelimit.decisions', { unit: '{call}' })

@@ -9,10 +9,20 @@ import { usageOf } from './check/answer.ts'
 import type { Checker, LimiterCall } from './check/checker.ts'
 import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
-import type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
+import {
+  BLOCK_NAMES,
+  type BlockOptions,
+  CALL_NAMES,
+  type CallOptions,
+  LIMIT_NAMES,
+  type LimitOptions,
+  type RatelimitConfig,
+  RESERVE_NAMES,
+  TX_NAMES,
+} from './config.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
-import { checkOptions } from './options.ts'
+import { checkOptions, type NamesOf, type OptionNames } from './options.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
 import type { Call } from './runtime/call.ts'
@@ -98,6 +108,7 @@ export class Ratelimit {
    */
   limit(key: string, options?: LimitOptions): Promise<LimitResult>
   async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
+    Ratelimit.#check(this, options, LIMIT_NAMES)
     // Awaiting takes time even if there is nothing to wait for.
     const call = this.#hashKeys
       ? await this.#call(key, options)
@@ -141,6 +152,7 @@ export class Ratelimit {
    */
   reserve(key: string, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
+    Ratelimit.#check(this, options, RESERVE_NAMES)
     const call = await this.#call(key, options)
     const { reserve } = await import('./reservations/reservation.ts')
     try {
@@ -182,6 +194,7 @@ export class Ratelimit {
    * ```
    */
   async settle(token: string, actual: number, options: CallOptions = {}): Promise<Allowed> {
+    Ratelimit.#check(this, options, CALL_NAMES)
     const { settleToken } = await import('./reservations/reservation.ts')
     try {
       return await settleToken(this.#checker, token, actual, options)
@@ -218,9 +231,9 @@ export class Ratelimit {
     requests: readonly LimitRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
-    checkOptions(options)
+    checkOptions(options, TX_NAMES)
     const { limitAll } = await import('./several/limit-all.ts')
-    return limitAll(requests, await Ratelimit.#callsOf(requests), options.tx)
+    return limitAll(requests, await Ratelimit.#callsOf(requests, LIMIT_REQUEST_NAMES), options.tx)
   }
 
   /**
@@ -261,9 +274,9 @@ export class Ratelimit {
     requests: readonly ReserveRequest[],
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<ReservedAll<ReserveRequest>> {
-    checkOptions(options)
+    checkOptions(options, TX_NAMES)
     const { reserveAll } = await import('./reservations/reserve-all.ts')
-    return reserveAll(requests, await Ratelimit.#callsOf(requests), options.tx)
+    return reserveAll(requests, await Ratelimit.#callsOf(requests, RESERVE_REQUEST_NAMES), options.tx)
   }
 
   /**
@@ -299,10 +312,10 @@ export class Ratelimit {
     requests: readonly SpendRequest[],
     options: Pick<CallOptions, 'tx'> & { readonly rate: number },
   ): Promise<Spent> {
-    checkOptions(options)
+    checkOptions(options, SPEND_NAMES)
     const { spend } = await import('./several/spend.ts')
     const { rate, tx } = options
-    return spend(await Ratelimit.#callsOf(requests, rate), rate, tx)
+    return spend(await Ratelimit.#callsOf(requests, SPEND_REQUEST_NAMES, rate), rate, tx)
   }
 
   /**
@@ -312,7 +325,7 @@ export class Ratelimit {
    * and what {@link Ratelimit.limit} throws from the database.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
-    checkOptions(options)
+    Ratelimit.#check(this, options, CALL_NAMES)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
       const { call, decision } = await this.#checker.decide(look, options.tx)
@@ -338,9 +351,9 @@ export class Ratelimit {
    * ```
    */
   async getRemainingAll(keys: readonly string[], options: CallOptions = {}): Promise<Usage[]> {
+    Ratelimit.#check(this, options, CALL_NAMES)
     const { checkKeys, lookAll } = await import('./check/look-all.ts')
     checkKeys(keys)
-    checkOptions(options)
     // Unlike `map`, it does not leave out the holes of a list.
     const looks = Array.from(keys, async (key) => this.#call(key, { ...options, rate: 0 }))
     return lookAll(this.#checker, await Promise.all(looks), options.tx)
@@ -366,7 +379,7 @@ export class Ratelimit {
    * ```
    */
   async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
-    checkOptions(options)
+    Ratelimit.#check(this, options, BLOCK_NAMES)
     const { signal, ...limitOptions } = options
     const call = await this.#call(key, limitOptions)
     const { blockUntilReady } = await import('./check/block.ts')
@@ -397,7 +410,7 @@ export class Ratelimit {
    * ```
    */
   async grant(key: string, amount: number, options: CallOptions = {}): Promise<Usage> {
-    checkOptions(options)
+    Ratelimit.#check(this, options, CALL_NAMES)
     // Undefined would be the default rate of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
     const { grant } = await import('./check/grant.ts')
@@ -415,6 +428,7 @@ export class Ratelimit {
    * also for a balance; and what {@link Ratelimit.limit} throws from the database.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
+    Ratelimit.#check(this, options, CALL_NAMES)
     const call = await this.#call(key, options)
     const { reset } = await import('./check/upkeep.ts')
     await reset(this.#checker, call, options.tx)
@@ -427,15 +441,32 @@ export class Ratelimit {
    * @throws RatelimitError what {@link Ratelimit.limit} throws from the database.
    */
   async cleanup(): Promise<number> {
+    Ratelimit.#check(this, {}, {})
     const { cleanUp } = await import('./check/upkeep.ts')
     return cleanUp(this.#checker)
   }
 
+  /**
+   * A method that was taken off its limiter, as in `const { limit } = api`, would end in a TypeError about a
+   * private member.
+   */
+  static #check(limiter: unknown, options: unknown, names: OptionNames): void {
+    checkOption(
+      #checker in Object(limiter),
+      'A method was called without its Ratelimit: write ratelimit.limit(key), or (key) => ratelimit.limit(key).',
+    )
+    checkOptions(options, names)
+  }
+
   /** @param rateOfEach Default: each request's own. */
-  static async #callsOf(requests: readonly LimitRequest[], rateOfEach?: number): Promise<LimiterCall[]> {
+  static async #callsOf(
+    requests: readonly LimitRequest[],
+    names: OptionNames,
+    rateOfEach?: number,
+  ): Promise<LimiterCall[]> {
     checkOption(Array.isArray(requests), 'The requests must be a list.')
     const calls = Array.from(requests, async (request: LimitRequest) => {
-      checkOptions(request, 'Each request')
+      checkOptions(request, names, 'Each request')
       const { ratelimit, key, limiter, force } = request
       const rate = rateOfEach ?? request.rate
       checkOption(
@@ -456,8 +487,14 @@ export class Ratelimit {
 /** One of the limits of `Ratelimit.spend`. */
 export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>
 
+const SPEND_REQUEST_NAMES: NamesOf<SpendRequest> = { ratelimit: true, key: true, limiter: true }
+
+const SPEND_NAMES: NamesOf<Parameters<typeof Ratelimit.spend>[1]> = { ...TX_NAMES, rate: true }
+
 /** One of the calls of `Ratelimit.reserveAll`. */
 export type ReserveRequest = Omit<LimitRequest, 'force'>
+
+const RESERVE_REQUEST_NAMES: NamesOf<ReserveRequest> = { ...SPEND_REQUEST_NAMES, rate: true }
 
 /** One of the calls of `Ratelimit.limitAll`. */
 export interface LimitRequest {
@@ -475,3 +512,5 @@ export interface LimitRequest {
    */
   readonly force?: boolean | undefined
 }
+
+const LIMIT_REQUEST_NAMES: NamesOf<LimitRequest> = { ...RESERVE_REQUEST_NAMES, force: true }

@@ -1,5 +1,6 @@
-import type { RatelimitConfig } from './config.ts'
+import { CONFIG_NAMES, type RatelimitConfig } from './config.ts'
 import { checkDatabase } from './database/given.ts'
+import { checkOptions } from './options.ts'
 import { checkLimiter, checkOption, checkRows } from './validate.ts'
 
 /** More would take every connection that a server has by default. */
@@ -26,6 +27,7 @@ const SWITCHES: readonly (keyof RatelimitConfig)[] = [
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function checkConfig(config: RatelimitConfig): void {
+  checkOptions(config, CONFIG_NAMES)
   checkRows(config)
   const { db, limiter, durable, synchronousCommit } = config
   const {

@@ -3,7 +3,6 @@ import type { LimitOptions, RatelimitConfig } from './config.ts'
 import { sha256 } from './database/digest.ts'
 import { checkTablesGiven } from './database/given.ts'
 import { RatelimitError } from './errors.ts'
-import { checkOptions } from './options.ts'
 import type { Call, Purpose } from './runtime/call.ts'
 
 // Checks before any SQL. No message holds the refused value, because keys may be people's addresses.
@@ -23,7 +22,6 @@ type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock'>
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX` */
 export function checkRows(options: Rows): void {
-  checkOptions(options)
   const { prefix, tables, clock } = options
   checkPrefix(prefix)
   checkClock(clock)
@@ -41,8 +39,6 @@ export function checkClock(clock: unknown): void {
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
 export function callOf(prefix: string, own: Limiter, key: string, options: LimitOptions): Call {
-  // Nearly all are plain objects, which need no further look.
-  if (options?.constructor !== Object) checkOptions(options)
   const { rate = 1, limiter = own, force = false, atLeast = null } = options
   checkKey(key, prefix)
   checkLimiter(limiter)

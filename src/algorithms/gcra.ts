@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
-import { checkOptions } from '../options.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
 import { checkAmounts, fillingMs, isPlausible, TOLERANCE } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
@@ -68,6 +68,8 @@ function availableNumber(
   return Math.min(tokens + (time - windowStart) / unitMs, limit)
 }
 
+const GCRA_NAMES: NamesOf<Parameters<typeof gcra>[2]> = { burst: true }
+
 /**
  * Spreads `limit` evenly over each `period`: one every `period / limit`, after `burst` at once.
  *
@@ -86,7 +88,7 @@ export function gcra(
   period: Duration,
   options: { readonly burst?: number } = {},
 ): StoredLimiter {
-  checkOptions(options)
+  checkOptions(options, GCRA_NAMES)
   const { burst = limit } = options
   checkAmounts({ limit, burst })
   const unitMs = parseDuration(period, 'The period') / limit

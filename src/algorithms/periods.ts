@@ -2,7 +2,7 @@ import { Temporal } from 'temporal-polyfill'
 import { lru } from 'tiny-lru'
 import { MAX_MS } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions } from '../options.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import type { Period, PeriodAt } from './algorithm.ts'
 
 /** The periods of the calendar. Weeks begin on Monday. */
@@ -18,6 +18,8 @@ export interface CalendarOptions {
    */
   readonly anchor?: Date
 }
+
+const CALENDAR_NAMES: NamesOf<CalendarOptions> = { timeZone: true, anchor: true }
 
 const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
 
@@ -39,7 +41,7 @@ export function periodsOf(
   period: CalendarPeriod,
   options: CalendarOptions,
 ): { readonly periodAt: PeriodAt; readonly name: string } {
-  checkOptions(options)
+  checkOptions(options, CALENDAR_NAMES)
   const { timeZone = 'UTC', anchor } = options
   if (typeof period !== 'string' || !(Object.hasOwn(UNITS, period) || Object.hasOwn(LENGTHS_MS, period))) {
     throw invalid("The period must be 'minute', 'hour', 'day', 'week', 'month' or 'year'.")

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions } from '../options.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
 import { checkAmounts, fillingMs, isPlausible, TOLERANCE } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
@@ -85,6 +85,8 @@ export interface TokenBucketOptions {
   readonly initialTokens?: number
 }
 
+const BUCKET_NAMES: NamesOf<TokenBucketOptions> = { refill: true, initialTokens: true }
+
 /**
  * A bucket of `maxTokens` that gets `refillRate` tokens every `interval`.
  *
@@ -104,7 +106,7 @@ export function tokenBucket(
   maxTokens: number,
   options: TokenBucketOptions = {},
 ): StoredLimiter {
-  checkOptions(options)
+  checkOptions(options, BUCKET_NAMES)
   const { refill = 'interval', initialTokens = maxTokens } = options
   const intervalMs = parseDuration(interval, 'The interval')
   if (refill !== 'interval' && refill !== 'continuous') {

@@ -1,6 +1,6 @@
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import { type Call, isForced } from '../runtime/call.ts'
+import type { Call } from '../runtime/call.ts'
 import { checkOption } from '../validate.ts'
 import { answerOf, type Outcome, paymentOf } from './answer.ts'
 import type { Checker } from './checker.ts'
@@ -21,7 +21,6 @@ export async function blockUntilReady(
   const isLeftOut = signal === undefined || signal === null
   checkOption(isLeftOut || isSignal(signal), 'signal must be an AbortSignal.')
   checkOption(!checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
-  checkOption(!isForced(call), 'blockUntilReady takes no force: a forced call has nothing to wait for.')
   const { watch } = await import('./watch.ts')
   const answered = answerInTime(checker, call, timeoutMs, signal)
   return watch([checker.watched(call, undefined)], answered, (answer) => [{ answer }])

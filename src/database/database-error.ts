@@ -3,6 +3,7 @@ import { wasNeverSent } from './never-sent.ts'
 
 const DUPLICATE_NAME = '42P05'
 const UNKNOWN_NAME = '26000'
+const MISSING_DATABASE = '3D000'
 
 /** Whether a pooler has refused a kept statement. It says so before the statement is executed. */
 export function isRefusal({ sqlState }: RatelimitError): boolean {
@@ -23,7 +24,8 @@ export function databaseError(
   code: DatabaseCode,
   { cause, sqlState }: Pick<RatelimitError, 'cause' | 'sqlState'>,
 ): RatelimitError {
-  return new RatelimitError(code, MESSAGES[code], { cause, sqlState })
+  const message = code === 'DATABASE' && sqlState === MISSING_DATABASE ? NO_DATABASE : MESSAGES[code]
+  return new RatelimitError(code, message, { cause, sqlState })
 }
 
 type DatabaseCode = Extract<
@@ -40,7 +42,8 @@ type DatabaseCode = Extract<
 const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
   MISSING_TABLE:
     "A table of the rate limiter is missing, or not as this version expects it. Add `export * from 'drizzle-ratelimit/schema'`, " +
-    'or the tables of your own, to your Drizzle schema and run `npx drizzle-kit generate && npx drizzle-kit migrate`; `checkTables(db)` says what differs.',
+    'or the tables of your own, to your Drizzle schema and run `npx drizzle-kit generate`, `npx drizzle-ratelimit storage` and `npx drizzle-kit migrate`; ' +
+    '`checkTables(db)` says what differs.',
   SERIALIZATION_FAILURE:
     'Another transaction changed the row first. Nothing was charged; run your transaction again.',
   DEADLOCK:
@@ -53,6 +56,9 @@ const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
     'The connection broke before the answer arrived: the charge may or may not have been made. It is not tried again by itself.',
   DATABASE: 'PostgreSQL refused the statement; sqlState and cause say why. Nothing was charged.',
 }
+
+const NO_DATABASE =
+  'The server has no database of the name that the connection asks for: create it, or correct the name. Nothing was charged.'
 
 const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '42P01': 'MISSING_TABLE', // undefined_table
@@ -84,16 +90,26 @@ const MAX_DEPTH = 5
  */
 function telling(error: unknown): unknown {
   let each = error
-  for (let depth = 0; depth < MAX_DEPTH && each instanceof Error; depth++) {
+  for (let depth = 0; depth < MAX_DEPTH && each !== undefined; depth++) {
     if (codeOf(each) !== undefined || wasNeverSent(each)) return each
     each = below(each)
   }
-  return error instanceof Error ? (below(error) ?? error) : error
+  return below(error) ?? error
 }
 
-/** The error that another one wraps. Neon's over HTTP wraps that of `fetch` in its own way. */
-function below(error: Error & { readonly sourceError?: unknown }): unknown {
-  return error.cause ?? error.sourceError
+interface Wrapping {
+  readonly cause?: unknown
+  readonly sourceError?: unknown
+  readonly error?: unknown
+}
+
+/**
+ * The error that another one wraps. Neon's over HTTP wraps that of `fetch` in its own way, and over a WebSocket
+ * it throws the event, which is no error.
+ */
+function below(wrapping: unknown): unknown {
+  const { cause, sourceError, error }: Wrapping = Object(wrapping)
+  return cause ?? sourceError ?? error
 }
 
 /** Bun has it in `errno`, where Node has numbers. */

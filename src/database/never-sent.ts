@@ -1,7 +1,7 @@
 /** Codes of Node, its fetch and postgres.js that say: no connection was made. */
 const CODES: ReadonlySet<unknown> = new Set([
   ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
-  ...['UND_ERR_CONNECT_TIMEOUT', 'CONNECT_TIMEOUT', 'CONNECTION_ENDED'],
+  ...['UND_ERR_CONNECT_TIMEOUT', 'CONNECT_TIMEOUT', 'CONNECTION_ENDED', 'ERR_INVALID_URL'],
 ])
 
 /**
@@ -25,6 +25,10 @@ const MESSAGES: ReadonlySet<unknown> = new Set([
   'Client was closed and is not queryable',
   'The server does not support SSL connections',
   'There was an error establishing an SSL connection',
+  // The fetch of Node refuses an address, and its WebSocket is not opened.
+  'bad port',
+  'unknown scheme',
+  'Received network error or non-101 status code.',
   // PGlite
   'PGlite is closing',
   'PGlite is closed',
@@ -38,8 +42,12 @@ const MESSAGES: ReadonlySet<unknown> = new Set([
 const TURNED_AWAY =
   /^(query_wait_timeout|client_login_timeout|no more connections allowed|client connections exceeded|server login (has been failing|failed)|pgbouncer cannot connect to server|(server|pooler is) shutting down|no such (database|user)|database ".*" is disabled|(SASL|password) authentication failed|bouncer config error)/
 
-/** What pg says if it cannot log in, for instance without a password. */
-const LOGIN = /^SASL: /
+/**
+ * How other messages begin: of pg if it cannot log in, for instance without a password; of Neon's driver, whose
+ * WebSocket cannot be opened; of Deno, for its fetch and its WebSocket.
+ */
+const BEGINNINGS =
+  /^(SASL: |All attempts to open a WebSocket to connect to the database failed\.|Fetch failed: Requests to port \d+ are blocked|error sending request for url \(.*\): client error \(Connect\)|Invalid URL: |Url scheme '.*' not supported|failed to connect to WebSocket)/
 
 interface DriverError extends Error {
   readonly code?: unknown
@@ -58,7 +66,7 @@ export function wasNeverSent(error: unknown): boolean {
     CERTIFICATE.test(String(code)) ||
     SYSCALLS.has(syscall) ||
     MESSAGES.has(error.message) ||
-    LOGIN.test(error.message) ||
+    BEGINNINGS.test(error.message) ||
     (code === '08P01' && TURNED_AWAY.test(error.message))
   )
 }

@@ -1,5 +1,5 @@
 import { Ratelimit } from '../ratelimit.ts'
-import { counting, type StoreConfig } from './store.ts'
+import { counting, ratelimitOf, type StoreConfig } from './store.ts'
 
 export type { StoreConfig }
 
@@ -38,7 +38,7 @@ export interface RateLimitStorage {
  */
 export function rateLimitStorage(config: StoreConfig): RateLimitStorage {
   // Each rule has a limiter of its own.
-  const ratelimit = new Ratelimit({ ...config, limiter: counting(1000) })
+  const ratelimit = ratelimitOf(config, counting(1000))
   return {
     consume: async (key, { window, max }) => {
       const limiter = Ratelimit.slidingWindow(max, Math.ceil(window * 1000))

@@ -1,5 +1,6 @@
 import ipaddr from 'ipaddr.js'
 import { RatelimitError } from '../errors.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import { checkOption } from '../validate.ts'
 import { warnOnce } from '../warn.ts'
 
@@ -30,6 +31,8 @@ export interface ClientKeyOptions {
   readonly address?: string | undefined
 }
 
+const CLIENT_NAMES: NamesOf<ClientKeyOptions> = { trustedHops: true, ipv6Subnet: true, address: true }
+
 /**
  * The client's address as a key, such as `192.0.2.1` or `2001:db8::/64`.
  *
@@ -52,6 +55,7 @@ export interface ClientKeyOptions {
  * ```
  */
 export function clientKey(request: AddressedRequest, options: ClientKeyOptions = {}): string {
+  checkOptions(options, CLIENT_NAMES)
   const { trustedHops = 0, ipv6Subnet = 64, address = request.socket?.remoteAddress } = options
   checkOption(
     Number.isSafeInteger(trustedHops) && trustedHops >= 0,

@@ -1,6 +1,6 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
-import { Ratelimit } from '../ratelimit.ts'
-import { counting, type StoreConfig } from './store.ts'
+import type { Ratelimit } from '../ratelimit.ts'
+import { counting, ratelimitOf, type StoreConfig } from './store.ts'
 
 /** The hits of a key in its window, as express-rate-limit wants them. */
 export interface Hits {
@@ -35,8 +35,8 @@ export class RateLimitStore {
   #limiter: StoredLimiter = counting(60_000)
 
   constructor(config: StoreConfig) {
-    this.prefix = config.prefix
-    this.#ratelimit = new Ratelimit({ ...config, limiter: this.#limiter })
+    this.#ratelimit = ratelimitOf(config, this.#limiter)
+    this.prefix = this.#ratelimit.prefix
   }
 
   /** Takes over the length of the window. */

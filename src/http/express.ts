@@ -1,6 +1,13 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express'
+import type { NamesOf } from '../options.ts'
 import { guardOf, type Passed } from './guard.ts'
-import type { Eventually, GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import {
+  type Eventually,
+  GUARD_NAMES,
+  type GuardOptions,
+  type RequestAnswer,
+  type RequestDenied,
+} from './options.ts'
 import { PROBLEM_TYPE } from './problem.ts'
 import type { Route } from './routes.ts'
 
@@ -28,6 +35,8 @@ export type RateLimitOptions = GuardOptions<Request> & {
   readonly onDenied?: (denied: RequestDenied, req: Request, res: Response, next: NextFunction) => unknown
 }
 
+const NAMES: NamesOf<RateLimitOptions> = { ...GUARD_NAMES, failed: true, onDenied: true }
+
 /**
  * A middleware that limits requests. Handlers find the answer in `res.locals.rateLimit`.
  *
@@ -48,7 +57,7 @@ export type RateLimitOptions = GuardOptions<Request> & {
  * ```
  */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
-  const guard = guardOf<Request>(options, (req) => ({ method: req.method, paths: pathsOf(req) }))
+  const guard = guardOf<Request>(options, (req) => ({ method: req.method, paths: pathsOf(req) }), NAMES)
   const { failed = ({ statusCode }) => statusCode >= 400, count, onDenied } = options
   // Nobody knows whether a request has failed whose client left. It counts in any case.
   const leftCounts = () => count === 'failures'

@@ -1,6 +1,6 @@
 import { RatelimitError } from '../errors.ts'
 import { Ratelimit } from '../ratelimit.ts'
-import type { StoreConfig } from './store.ts'
+import { ratelimitOf, type StoreConfig } from './store.ts'
 
 export type { StoreConfig }
 
@@ -51,7 +51,7 @@ export interface RateLimitStore {
  * ```
  */
 export function rateLimitStore(config: StoreConfig): new (options: object) => RateLimitStore {
-  const ratelimit = new Ratelimit({ ...config, limiter: Ratelimit.fixedWindow(1000, '1m') })
+  const ratelimit = ratelimitOf(config, Ratelimit.fixedWindow(1000, '1m'))
   const now = () => (config.clock?.() ?? new Date()).getTime()
 
   return class Store implements RateLimitStore {

@@ -1,11 +1,18 @@
 import type { Denied } from '../check/results.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions } from '../options.ts'
+import { checkOptions, type OptionNames } from '../options.ts'
 import type { LimitRequest } from '../ratelimit.ts'
 import { checkOption } from '../validate.ts'
 import { type Charged, charge, reserve } from './charge.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
-import type { Eventually, GuardOptions, RequestAnswer, RequestDenied, RouteLimit } from './options.ts'
+import {
+  type Eventually,
+  type GuardOptions,
+  type RequestAnswer,
+  type RequestDenied,
+  ROUTE_LIMIT_NAMES,
+  type RouteLimit,
+} from './options.ts'
 import { tightest } from './policy.ts'
 import { type Problem, problemOf } from './problem.ts'
 import { readLimit } from './read-limit.ts'
@@ -40,18 +47,18 @@ export type Guard<Context> = (context: Context) => Promise<Passed | Refused>
  * The core of every adapter.
  *
  * @param routeOf The route of a request, for tables of rates.
+ * @param names What the adapter can be told.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`. The guard throws what the application's functions
  * throw, `INVALID_KEY` and `INVALID_RATE`, and by `onError` what `Ratelimit.limit` throws.
  */
 export function guardOf<Context>(
   options: GuardOptions<Context>,
   routeOf: (context: Context) => Route,
+  names: OptionNames,
 ): Guard<Context> {
-  checkOptions(options)
+  checkOptions(options, names)
   const { skip, count = 'all', headers: standard = 'draft-8', onError } = options
-  const several = options.limits ?? [options]
-  checkOption(Array.isArray(several) && several.length > 0, 'limits must be a list of at least one.')
-  const limits = several.map((limit: RouteLimit<Context>) => readLimit(limit, routeOf))
+  const limits = limitsOf(options).map((limit) => readLimit(limit, routeOf))
   checkOption(
     ['all', 'failures', 'successes'].includes(count),
     "count must be 'all', 'failures' or 'successes'.",
@@ -99,6 +106,19 @@ export function guardOf<Context>(
     }
     return { success: true, answer: { ...shown, results }, headers, settle }
   }
+}
+
+/** The list of limits, or the one that the options are. */
+function limitsOf<Context>(options: GuardOptions<Context>): readonly RouteLimit<Context>[] {
+  if (options.limits === undefined) return [options]
+  const { limits, ratelimit, key, limiter, rate } = options
+  checkOption(Array.isArray(limits) && limits.length > 0, 'limits must be a list of at least one.')
+  checkOption(
+    [ratelimit, key, limiter, rate].every((own) => own === undefined),
+    'Beside limits there is no ratelimit, key, limiter or rate: each of the limits has its own.',
+  )
+  for (const limit of limits) checkOptions(limit, ROUTE_LIMIT_NAMES, 'Each limit')
+  return limits
 }
 
 function isMistake(error: unknown): boolean {

@@ -1,4 +1,5 @@
 import type { LimitResult } from '../check/results.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import type { Policy } from './policy.ts'
 import {
   type HeaderStandards,
@@ -16,6 +17,8 @@ export interface HeaderOptions {
   /** The time from which the seconds to a `reset` are counted. Default: this machine's clock. */
   readonly clock?: () => Date
 }
+
+const HEADER_NAMES: NamesOf<HeaderOptions> = { standard: true, clock: true }
 
 /** An answer, and the limit that gave it. */
 export type Check = readonly [LimitResult, Policy]
@@ -49,6 +52,7 @@ export function headersOf(
   policy: Policy,
   options: HeaderOptions = {},
 ): RateLimitHeaders {
+  checkOptions(options, HEADER_NAMES)
   return headersOfAll([[answer, policy]], answer, options)
 }
 

@@ -2,8 +2,9 @@ import type { Context, MiddlewareHandler } from 'hono'
 import { matchedRoutes } from 'hono/route'
 import type { RouterRoute } from 'hono/types'
 import { findTargetHandler, isMiddleware } from 'hono/utils/handler'
+import type { NamesOf } from '../options.ts'
 import { guardOf } from './guard.ts'
-import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import { GUARD_NAMES, type GuardOptions, type RequestAnswer, type RequestDenied } from './options.ts'
 import { problemResponse } from './problem.ts'
 import type { Route } from './routes.ts'
 
@@ -27,6 +28,8 @@ export type RateLimitOptions = GuardOptions<Context> & {
   readonly onDenied?: (denied: RequestDenied, c: Context) => Response | Promise<Response>
 }
 
+const NAMES: NamesOf<RateLimitOptions> = { ...GUARD_NAMES, failed: true, onDenied: true }
+
 /**
  * A middleware that limits requests. Handlers find the answer in `c.var.rateLimit`.
  *
@@ -43,7 +46,7 @@ export type RateLimitOptions = GuardOptions<Context> & {
  * ```
  */
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
-  const guard = guardOf<Context>(options, (c) => ({ method: c.req.method, paths: pathsOf(c) }))
+  const guard = guardOf<Context>(options, (c) => ({ method: c.req.method, paths: pathsOf(c) }), NAMES)
   const { failed = (c) => c.res.status >= 400, onDenied } = options
   return async (c, next) => {
     const decided = await guard(c)

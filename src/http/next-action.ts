@@ -1,7 +1,8 @@
 import { headers } from 'next/headers.js'
+import type { NamesOf } from '../options.ts'
 import { guardOf } from './guard.ts'
 import { isRedirect } from './next-redirect.ts'
-import type { GuardOptions, RequestDenied } from './options.ts'
+import { type GuardOptions, HEADLESS_NAMES, type RequestDenied } from './options.ts'
 
 /** A call of a server action. */
 export interface ActionCall<Args extends readonly unknown[]> {
@@ -17,6 +18,8 @@ export type ActionOptions<Args extends readonly unknown[], Result> = GuardOption
   /** What the action returns instead if it is denied. */
   readonly onDenied: (denied: RequestDenied) => Result | Promise<Result>
 }
+
+const NAMES: NamesOf<ActionOptions<[], unknown>> = { ...HEADLESS_NAMES, onDenied: true }
 
 /**
  * Limits a server action.
@@ -45,7 +48,7 @@ export function limitedAction<Args extends readonly unknown[], Done, Refused>(
   options: ActionOptions<Args, Refused>,
   action: (...args: Args) => Promise<Done>,
 ): (...args: Args) => Promise<Done | Refused> {
-  const guard = guardOf<ActionCall<Args>>(options, () => ({ paths: ['/'] }))
+  const guard = guardOf<ActionCall<Args>>(options, () => ({ paths: ['/'] }), NAMES)
   return async (...args) => {
     const decided = await guard({ headers: await headers(), args })
     if (!decided.success) return options.onDenied(decided.answer)

@@ -1,7 +1,14 @@
 import { type NextRequest, NextResponse } from 'next/server.js'
+import type { NamesOf } from '../options.ts'
 import { guardOf, type Refused } from './guard.ts'
 import { isRedirect } from './next-redirect.ts'
-import type { Eventually, GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import {
+  type Eventually,
+  GUARD_NAMES,
+  type GuardOptions,
+  type RequestAnswer,
+  type RequestDenied,
+} from './options.ts'
 import { problemResponse } from './problem.ts'
 import type { Route } from './routes.ts'
 
@@ -14,6 +21,8 @@ export type RateLimitOptions<Incoming extends Request = NextRequest> = GuardOpti
   readonly onDenied?: (denied: RequestDenied, request: Incoming) => Response | Promise<Response>
 }
 
+const NAMES: NamesOf<RateLimitOptions> = { ...GUARD_NAMES, onDenied: true }
+
 /** How requests are limited in `proxy.ts`. */
 export type ProxyOptions = RateLimitOptions & {
   // What becomes of a request is not known here.
@@ -24,6 +33,10 @@ export type ProxyOptions = RateLimitOptions & {
    */
   readonly hasOwnLimit?: (request: NextRequest) => Eventually<boolean>
 }
+
+const { count: _, ...COUNTLESS_NAMES } = NAMES
+
+const PROXY_NAMES: NamesOf<ProxyOptions> = { ...COUNTLESS_NAMES, hasOwnLimit: true }
 
 /**
  * Limits requests in `proxy.ts`, which was `middleware.ts` before Next 16. The response to a denied request is
@@ -42,7 +55,7 @@ export type ProxyOptions = RateLimitOptions & {
  * ```
  */
 export function rateLimit(options: ProxyOptions): (request: NextRequest) => Promise<Response> {
-  const guard = guardOf<NextRequest>(options, routeOf)
+  const guard = guardOf<NextRequest>(options, routeOf, PROXY_NAMES)
   return async (request) => {
     const decided = await guard(request)
     if (!decided.success) return deny(decided, request, options)
@@ -78,7 +91,7 @@ export function limitedRoute<Incoming extends Request = NextRequest, Context ext
     context: Context & { readonly rateLimit: RequestAnswer | undefined },
   ) => Response | Promise<Response>,
 ): (request: Incoming, context: Context) => Promise<Response> {
-  const guard = guardOf<Incoming>(options, routeOf)
+  const guard = guardOf<Incoming>(options, routeOf, NAMES)
   return async (request, context) => {
     const decided = await guard(request)
     if (!decided.success) return deny(decided, request, options)

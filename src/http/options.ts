@@ -1,5 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Denied, LimitResult } from '../check/results.ts'
+import type { NamesOf } from '../options.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { RateTable } from './routes.ts'
 import type { HeaderStandards } from './standards.ts'
@@ -19,6 +20,13 @@ export interface RouteLimit<Context> {
   readonly limiter?: Limiter | ((context: Context) => Eventually<Limiter | undefined>)
   /** What the request costs; 0 passes without a query. Default: `1`. */
   readonly rate?: number | RateTable | ((context: Context) => Eventually<number>)
+}
+
+export const ROUTE_LIMIT_NAMES: NamesOf<RouteLimit<unknown>> = {
+  ratelimit: true,
+  key: true,
+  limiter: true,
+  rate: true,
 }
 
 interface OneLimit<Context> extends RouteLimit<Context> {
@@ -58,6 +66,17 @@ interface EachRequest<Context> {
 
 /** What every adapter can be told. */
 export type GuardOptions<Context> = EachRequest<Context> & (OneLimit<Context> | SeveralLimits<Context>)
+
+/** Of adapters that send no headers. */
+export const HEADLESS_NAMES: NamesOf<GuardOptions<unknown> & { readonly headers?: never }> = {
+  ...ROUTE_LIMIT_NAMES,
+  limits: true,
+  skip: true,
+  count: true,
+  onError: true,
+}
+
+export const GUARD_NAMES: NamesOf<GuardOptions<unknown>> = { ...HEADLESS_NAMES, headers: true }
 
 /** All answers to a request, in the order of its limits; those that the request costs nothing are left out. */
 interface Answers {

@@ -1,5 +1,4 @@
 import { RatelimitError } from '../errors.ts'
-import { checkOptions } from '../options.ts'
 import type { LimitRequest } from '../ratelimit.ts'
 import { checkOption, checkRate } from '../validate.ts'
 import type { RouteLimit } from './options.ts'
@@ -20,7 +19,6 @@ export function readLimit<Context>(
   limit: RouteLimit<Context>,
   routeOf: (context: Context) => Route,
 ): ReadLimit<Context> {
-  checkOptions(limit, 'Each limit')
   const { ratelimit, key: keyOf, limiter, rate = 1 } = limit
   checkOption(typeof ratelimit?.limit === 'function', 'ratelimit must be a Ratelimit.')
   checkOption(typeof keyOf === 'function', 'key must be a function.')

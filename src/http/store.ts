@@ -1,11 +1,25 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
-import type { RatelimitConfig } from '../config.ts'
+import { CONFIG_NAMES, type RatelimitConfig } from '../config.ts'
+import { checkOptions } from '../options.ts'
 import { Ratelimit } from '../ratelimit.ts'
 
 type WithoutLimiter<Config> = Config extends unknown ? Omit<Config, 'limiter'> : never
 
 /** The options of a `Ratelimit` whose limit the framework's own rate limiter decides. */
 export type StoreConfig = WithoutLimiter<RatelimitConfig>
+
+const { limiter: _, ...STORE_NAMES } = CONFIG_NAMES
+
+/**
+ * The `Ratelimit` of a store.
+ *
+ * @throws RatelimitError what the constructor of `Ratelimit` throws; `INVALID_OPTION` for a `limiter`, which
+ * would be ignored.
+ */
+export function ratelimitOf(config: StoreConfig, limiter: StoredLimiter): Ratelimit {
+  checkOptions(config, STORE_NAMES)
+  return new Ratelimit({ ...config, limiter })
+}
 
 /** A window that only counts. */
 export function counting(windowMs: number): StoredLimiter {

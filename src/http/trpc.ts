@@ -1,6 +1,7 @@
 import { TRPCError, type TRPCMiddlewareFunction } from '@trpc/server'
+import type { NamesOf } from '../options.ts'
 import { guardOf } from './guard.ts'
-import type { GuardOptions, RequestAnswer, RequestDenied } from './options.ts'
+import { type GuardOptions, HEADLESS_NAMES, type RequestAnswer, type RequestDenied } from './options.ts'
 
 export type { GuardOptions, RequestAnswer, RequestDenied }
 
@@ -25,6 +26,8 @@ export type RateLimitOptions<Context, Input = unknown> = GuardOptions<ProcedureC
    */
   readonly onDenied?: (denied: RequestDenied, call: ProcedureCall<Context, Input>) => Error
 }
+
+const NAMES: NamesOf<RateLimitOptions<unknown>> = { ...HEADLESS_NAMES, onDenied: true }
 
 /** What the middleware adds to the context. */
 export interface RateLimitContext {
@@ -52,7 +55,7 @@ export interface RateLimitContext {
 export function rateLimit<Context, Input = unknown>(
   options: RateLimitOptions<Context, Input>,
 ): TRPCMiddlewareFunction<Context, unknown, object, RateLimitContext, Input> {
-  const guard = guardOf<ProcedureCall<Context, Input>>(options, ({ path }) => ({ paths: [path] }))
+  const guard = guardOf<ProcedureCall<Context, Input>>(options, ({ path }) => ({ paths: [path] }), NAMES)
   const { onDenied } = options
   return async ({ ctx, path, type, input, next }) => {
     // Nothing before this middleware has changed what the type says of the context.

@@ -2,10 +2,10 @@ import { refundableUntilOf } from '../check/answer.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { Answered } from '../check/degrading.ts'
 import type { Allowed, Denied, Granted } from '../check/results.ts'
-import type { CallOptions } from '../config.ts'
+import { CALL_NAMES, type CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
-import { type Call, isForced } from '../runtime/call.ts'
+import type { Call } from '../runtime/call.ts'
 import { Once } from '../several/once.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import { checkActual, type Estimate, layoutOf, settle } from './settlement.ts'
@@ -79,7 +79,6 @@ export async function settleToken(
   actual: number,
   options: CallOptions,
 ): Promise<Allowed> {
-  checkOptions(options)
   const { config } = checker
   const { limiter = config.limiter } = options
   checkLimiter(limiter)
@@ -102,10 +101,9 @@ export function estimateOf(call: Call): Call {
   return { ...call, reserved: call.rate }
 }
 
-/** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
+/** @throws RatelimitError `INVALID_RATE` */
 export function checkReserved(call: Call): void {
   if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
-  checkOption(!isForced(call), 'An estimate may be denied: reserve takes no force.')
 }
 
 function reservationOf(
@@ -116,7 +114,7 @@ function reservationOf(
   const estimate = chargedBy(call, answered)
   const settling = new Once(checker.where(chargedIn).db)
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
-    checkOptions(options)
+    checkOptions(options, CALL_NAMES)
     const { limiter = call.limiter, tx } = options
     checkLimiter(limiter)
     checkActual(actual, limiter)

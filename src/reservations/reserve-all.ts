@@ -5,7 +5,7 @@ import type { Answered } from '../check/degrading.ts'
 import type { Allowed, LimitAllResult } from '../check/results.ts'
 import type { CallOptions } from '../config.ts'
 import type { Database } from '../database/database.ts'
-import { checkOptions } from '../options.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import { type Adjusted, adjustAll } from '../several/adjust-all.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
@@ -45,6 +45,8 @@ export interface SettleAllOptions {
   readonly limiters?: readonly (Limiter | undefined)[] | undefined
 }
 
+const SETTLE_ALL_NAMES: NamesOf<SettleAllOptions> = { tx: true, limiters: true }
+
 /** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
 export type ReservedAll<Request> =
   | (LimitAllResult<Request> & { readonly success: true } & Reservations)
@@ -72,7 +74,7 @@ function reservationsOf(
   const [{ checker }] = calls as readonly [LimiterCall]
   const settling = new Once(checker.where(chargedIn).db)
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
-    checkOptions(options)
+    checkOptions(options, SETTLE_ALL_NAMES)
     const { tx, limiters = [] } = options
     checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)

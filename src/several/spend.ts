@@ -2,6 +2,7 @@ import { answerOf, type Outcome, type Payment, paymentOf, refundableUntilOf } fr
 import { isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
 import { type Told, watch } from '../check/watch.ts'
+import { TX_NAMES } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
@@ -148,7 +149,7 @@ function spentOf(
   const [{ checker }] = calls as readonly [LimiterCall]
   const releasing = new Once(checker.where(spentIn).db)
   const release: Spent['release'] = async (options = {}) => {
-    checkOptions(options)
+    checkOptions(options, TX_NAMES)
     const { tx } = options
     if (shares)
       await releasing.run(checker.where(tx), () => giveBack(calls, outcomes.map(paymentOf), results, tx))

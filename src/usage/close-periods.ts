@@ -3,6 +3,7 @@ import type { EndedPeriod, Limiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, latestEndedStart } from '../algorithms/limiter.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { SHIPPED } from '../database/shipped.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import { checkLimiter, checkOption, checkRows } from '../validate.ts'
 import { timeOf } from './clock.ts'
 import { closeEnded } from './close-ended.ts'
@@ -40,6 +41,17 @@ export type ClosePeriodsOptions = CommonOptions &
       }
   )
 
+const CLOSE_NAMES: NamesOf<ClosePeriodsOptions> = {
+  prefix: true,
+  limiter: true,
+  limiterOf: true,
+  limit: true,
+  after: true,
+  durable: true,
+  tables: true,
+  clock: true,
+}
+
 /** A period that is over, and whose it was. */
 export interface ClosedPeriod extends EndedPeriod {
   /** As it is stored: with `hashKeys`, the hash. */
@@ -74,6 +86,7 @@ export interface ClosedPeriod extends EndedPeriod {
  * ```
  */
 export async function closePeriods(tx: Database, options: ClosePeriodsOptions): Promise<ClosedPeriod[]> {
+  checkOptions(options, CLOSE_NAMES)
   checkRows(options)
   const {
     prefix,

@@ -1,6 +1,6 @@
 import type { SQL } from 'drizzle-orm'
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { checkOptions } from '../options.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import { type RowColumns, rowNumber, type Saying } from '../statements/row.ts'
 import { checkClock, checkLimiter, checkOption, readClock } from '../validate.ts'
 
@@ -11,6 +11,8 @@ export interface RowOptions {
   /** The time, for tests. Default: the database's clock, read for each row. */
   readonly clock?: () => Date
 }
+
+const ROW_NAMES: NamesOf<RowOptions> = { clock: true }
 
 /**
  * What a row of either table has used under the limit, as an expression for a Drizzle query of your own.
@@ -57,7 +59,7 @@ export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions
 }
 
 function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, saying: Saying): SQL<number> {
-  checkOptions(options)
+  checkOptions(options, ROW_NAMES)
   const { clock } = options
   checkClock(clock)
   checkLimiter(limiter)

@@ -8,6 +8,7 @@ import { checkDatabase } from '../database/given.ts'
 import { distinct, mustHave } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
 import { SHIPPED } from '../database/shipped.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import { stateIn } from '../runtime/ask.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { usageStatement } from '../statements/usage.ts'
@@ -39,6 +40,16 @@ export interface PlanUsageOptions extends Omit<UsageOptions, 'limiter' | 'limite
   readonly limiter?: never
   /** The limit of a key: its customer's plan. */
   readonly limiterOf: (key: string) => Limiter
+}
+
+const USAGE_NAMES: NamesOf<UsageOptions | PlanUsageOptions> = {
+  prefix: true,
+  limiter: true,
+  limiterOf: true,
+  top: true,
+  durable: true,
+  tables: true,
+  clock: true,
 }
 
 /** A key and what it has used. */
@@ -99,6 +110,7 @@ export async function usage(
   options: UsageOptions | PlanUsageOptions,
 ): Promise<(KeyUsage | OtherUsage)[]> {
   checkDatabase(db)
+  checkOptions(options, USAGE_NAMES)
   checkRows(options)
   const { prefix, limiter, limiterOf, top = 10, durable = true, tables = SHIPPED, clock } = options
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')

@@ -17,6 +17,19 @@ test('it is not searched for any deeper, because errors can wrap each other in a
   expect(toRatelimitError(wrapped(5))).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
 })
 
+test('a database that is missing is called that', () => {
+  const cause = Object.assign(new Error('database "app" does not exist'), { code: '3D000' })
+  const message = expect.stringMatching(/^The server has no database of the name/)
+  expect(toRatelimitError(cause)).toMatchObject({ code: 'DATABASE', sqlState: '3D000', message })
+})
+
+test('a table that is missing names all commands that make it', () => {
+  const { message } = toRatelimitError(wrapped(0))
+  for (const command of ['drizzle-kit generate', 'drizzle-ratelimit storage', 'drizzle-kit migrate']) {
+    expect(message).toContain(`npx ${command}`)
+  }
+})
+
 test.each(['text', undefined, null, 42])('what is thrown need not be an error: %s', (thrown) => {
   expect(toRatelimitError(thrown)).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
 })

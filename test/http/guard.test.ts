@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { guardOf } from '../../src/http/guard.ts'
-import type { GuardOptions } from '../../src/http/options.ts'
+import { GUARD_NAMES, type GuardOptions } from '../../src/http/options.ts'
 import { type RatelimitConfig as Config, type Limiter, Ratelimit, RatelimitError } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -37,7 +37,7 @@ function limitOf(
 }
 
 function guard(options: GuardOptions<Context>) {
-  return guardOf(options, ({ method, path = '/' }) => ({ method, paths: [path] }))
+  return guardOf(options, ({ method, path = '/' }) => ({ method, paths: [path] }), GUARD_NAMES)
 }
 
 const AWAY = {

@@ -63,6 +63,33 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
       code: undefined,
       sourceError: named('fetch failed', { cause: named('one', refused) }),
     }),
+    // What neon-http says on Node, Bun and Deno about an address that fetch does not like.
+    ...[
+      named('fetch failed', { cause: named('bad port') }),
+      named('fetch failed', { cause: named('unknown scheme') }),
+      named('fetch() URL is invalid', { code: 'ERR_INVALID_URL' }),
+      named('Failed to parse URL from nonsense', {
+        cause: named('Invalid URL', { code: 'ERR_INVALID_URL' }),
+      }),
+      named("Invalid URL: 'nonsense'"),
+      named("Url scheme 'ftp' not supported"),
+      named('Fetch failed: Requests to port 1 are blocked'),
+      named('fetch failed', {
+        cause: named(
+          'error sending request for url (http://db/sql): client error (Connect): tcp connect error',
+        ),
+      }),
+    ].map((sourceError) => named(`Error connecting to database: ${sourceError.message}`, { sourceError })),
+    named(
+      'All attempts to open a WebSocket to connect to the database failed. Details: TypeError: Failed to parse URL from http://bad host/v2',
+    ),
+    named('Received network error or non-101 status code.'),
+    // What Neon's WebSocket driver throws is an event.
+    ...[
+      named('connect ECONNREFUSED', refused),
+      named('failed to connect to WebSocket: tcp connect error'),
+      named('Received network error or non-101 status code.'),
+    ].map((error) => ({ type: 'error', message: error.message, error })),
     ...[
       'query_wait_timeout',
       'client_login_timeout (server down)',
@@ -79,6 +106,20 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
     ].map((message) => named(message, { code: '08P01' })),
   ]
   const unknown = [
+    { type: 'error', message: '' },
+    {
+      type: 'error',
+      message: 'read ECONNRESET',
+      error: named('read ECONNRESET', { code: 'ECONNRESET', syscall: 'read' }),
+    },
+    named('Error connecting to database: TypeError: Failed to fetch', {
+      sourceError: named('Failed to fetch'),
+    }),
+    named('Error connecting to database', {
+      sourceError: named('fetch failed', {
+        cause: named('error sending request for url (http://db/sql): client error (SendRequest)'),
+      }),
+    }),
     named('Connection terminated unexpectedly'),
     named('Query read timeout'),
     ...['ECONNRESET', 'ETIMEDOUT'].map((code) => named(`read ${code}`, { code, syscall: 'read' })),

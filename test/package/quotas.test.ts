@@ -25,10 +25,10 @@ import * as app from '../support/docs-app.ts'
 
 vi.mock('drizzle-ratelimit', async (importOriginal) => {
   const original = await importOriginal<typeof import('drizzle-ratelimit')>()
-  const timed = { clock: () => new Date(), cleanupProbability: 0 }
+  const timed = { clock: () => new Date() }
   class TimedRatelimit extends original.Ratelimit {
     constructor(config: RatelimitConfig) {
-      super({ ...timed, ...config } as RatelimitConfig)
+      super({ ...timed, cleanupProbability: 0, ...config } as RatelimitConfig)
     }
   }
   type Reads = typeof original.usedOf
