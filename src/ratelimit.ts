@@ -43,8 +43,11 @@ import { checkConfig } from './validate-config.ts'
  * ```ts
  * import { drizzle } from 'drizzle-orm/node-postgres'
  * import { Ratelimit } from 'drizzle-ratelimit'
+ * import { Pool } from 'pg'
  *
- * const db = drizzle(process.env.DATABASE_URL!)
+ * const pool = new Pool({ connectionString: process.env.DATABASE_URL! })
+ * pool.on('error', console.error) // otherwise Node ends the process when an idle connection breaks
+ * const db = drizzle({ client: pool })
  * const api = new Ratelimit({ db, limiter: Ratelimit.tokenBucket(5, '10s', 20), prefix: 'api' })
  *
  * const { success, remaining, retryAfter } = await api.limit('user:123')

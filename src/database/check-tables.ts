@@ -38,9 +38,8 @@ export interface TableDifference {
  * @example
  * ```ts
  * import { checkTables } from 'drizzle-ratelimit'
- * import { drizzle } from 'drizzle-orm/node-postgres'
+ * import { db } from './app.ts'
  *
- * const db = drizzle(process.env.DATABASE_URL!)
  * for (const { message, sql } of await checkTables(db)) console.warn(message, sql)
  * ```
  */

@@ -72,11 +72,10 @@ export interface ClosedPeriod extends EndedPeriod {
  *
  * @example
  * ```ts
- * import { drizzle } from 'drizzle-orm/node-postgres'
  * import { closePeriods } from 'drizzle-ratelimit'
  * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { db } from './app.ts'
  *
- * const db = drizzle(process.env.DATABASE_URL!)
  * const limiter = calendarWindow(10_000, 'month')
  * await db.transaction(async (tx) => {
  *   for (const { key, start, end, used } of await closePeriods(tx, { prefix: 'api-calls', limiter })) {

@@ -91,11 +91,10 @@ export interface OtherUsage {
  *
  * @example
  * ```ts
- * import { drizzle } from 'drizzle-orm/node-postgres'
  * import { usage } from 'drizzle-ratelimit'
  * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+ * import { db } from './app.ts'
  *
- * const db = drizzle(process.env.DATABASE_URL!)
  * const plan = calendarWindow(10_000, 'month')
  * for (const { key, used, limit } of await usage(db, { prefix: 'api-calls', limiter: plan, top: 20 })) {
  *   console.log(key, used, limit)

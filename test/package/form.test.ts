@@ -36,3 +36,25 @@ test('docs/errors.md has a section for each code and for no other', async () => 
   expect(codes.length).toBeGreaterThan(10)
   expect(sections.map(([, code]) => code).toSorted()).toEqual(codes.toSorted())
 })
+
+// A pool that Drizzle makes from an address has no listener, so a backend that ends would end the process.
+test('whoever copies an example has a pool that listens to its errors', async () => {
+  const deaf: string[] = []
+  for (const file of [
+    'README.md',
+    ...(await Promise.all(['docs', 'src', 'schema', 'examples'].map(filesIn))).flat(),
+  ]) {
+    const text = await readFile(file, 'utf8')
+    // Over HTTP there is no connection to listen to.
+    const makesPool = /drizzle\((process\.)?env\b/.test(text) && !text.includes('drizzle-orm/neon-http')
+    const pools = text.match(/new (pg\.)?Pool\(/g) ?? []
+    const listeners = text.match(/\bpool\.on\('error'/g) ?? []
+    if (makesPool || pools.length > listeners.length) deaf.push(file)
+  }
+  expect(deaf).toEqual([])
+})
+
+async function filesIn(folder: string): Promise<string[]> {
+  const names = await readdir(folder, { recursive: true })
+  return names.filter((name) => /\.(ts|md)$/.test(name)).map((name) => join(folder, name))
+}
