@@ -227,13 +227,29 @@ export interface LimitOptions extends CallOptions {
   readonly atLeast?: number | undefined
 }
 
+/** Options of a refund to the window that paid. */
+export interface RefundOptions extends CallOptions {
+  /** What is given back, as a number below 0. */
+  readonly rate: number
+  /**
+   * The `start` of the charge's answer. Only the window that began then gives back; after its end nothing does,
+   * and nor do rows that are no windows. Unix milliseconds; undefined for a charge of a bucket: any row gives
+   * back.
+   */
+  readonly start: number | undefined
+}
+
 export const RESERVE_NAMES: NamesOf<Omit<LimitOptions, 'force'>> = {
   ...CALL_NAMES,
   rate: true,
   atLeast: true,
 }
 
-export const LIMIT_NAMES: NamesOf<LimitOptions> = { ...RESERVE_NAMES, force: true }
+export const LIMIT_NAMES: NamesOf<LimitOptions | RefundOptions> = {
+  ...RESERVE_NAMES,
+  force: true,
+  start: true,
+}
 
 /** Options of waiting. */
 export interface BlockOptions {

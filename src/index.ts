@@ -17,7 +17,7 @@ export type {
   Remaining,
   Usage,
 } from './check/results.ts'
-export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig } from './config.ts'
+export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
 export { checkTables, type TableDifference } from './database/check-tables.ts'
 export type { Database } from './database/database.ts'
 export { storageSql, tableSql } from './database/ddl.ts'

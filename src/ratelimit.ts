@@ -18,6 +18,7 @@ import {
   type LimitOptions,
   type RatelimitConfig,
   RESERVE_NAMES,
+  type RefundOptions,
   TX_NAMES,
 } from './config.ts'
 import type { Duration } from './duration.ts'
@@ -27,7 +28,7 @@ import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
 import type { Call } from './runtime/call.ts'
 import type { Spent } from './several/spend.ts'
-import { callOf, checkOption, hashedKey } from './validate.ts'
+import { callOf, checkOption, hashedKey, type OptionsOfCall } from './validate.ts'
 import { checkConfig } from './validate-config.ts'
 
 // What not every application calls is imported when it is called, so that bundles and starts stay small.
@@ -87,6 +88,8 @@ export class Ratelimit {
     key: string,
     options: LimitOptions & { readonly atLeast: number },
   ): Promise<(Allowed & Granted) | Denied>
+  /** Gives back to the window that paid, which is the one that began at `start`. Other windows give nothing. */
+  limit(key: string, options: RefundOptions): Promise<Allowed>
   /**
    * Decides and, when allowed, consumes. A denial writes nothing.
    *
@@ -105,12 +108,14 @@ export class Ratelimit {
    * await api.limit('user:123')
    * await api.limit('user:123', { rate: 5 }) // an expensive operation
    * await api.limit('user:123', { rate: -5 }) // it failed: give the tokens back
+   * const charged = await api.limit('user:123', { rate: 5 })
+   * if (charged.success) await api.limit('user:123', { rate: -5, start: charged.start }) // to that window
    * const part = await api.limit('user:123', { rate: 400, atLeast: 100 }) // what there is
    * if (part.success) console.log(part.granted) // from 100 to 400
    * ```
    */
   limit(key: string, options?: LimitOptions): Promise<LimitResult>
-  async limit(key: string, options: LimitOptions = {}): Promise<LimitResult> {
+  async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, LIMIT_NAMES)
     // Awaiting takes time even if there is nothing to wait for.
     const call = this.#hashKeys
@@ -481,7 +486,7 @@ export class Ratelimit {
     return Promise.all(calls)
   }
 
-  #call(key: string, options: LimitOptions): Call | Promise<Call> {
+  #call(key: string, options: OptionsOfCall): Call | Promise<Call> {
     const callWith = (stored: string) => callOf(this.prefix, this.limiter, stored, options)
     return this.#hashKeys ? hashedKey(key).then(callWith) : callWith(key)
   }

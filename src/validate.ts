@@ -1,5 +1,5 @@
 import type { Limiter } from './algorithms/algorithm.ts'
-import type { LimitOptions, RatelimitConfig } from './config.ts'
+import type { LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
 import { sha256 } from './database/digest.ts'
 import { checkTablesGiven } from './database/given.ts'
 import { RatelimitError } from './errors.ts'
@@ -33,13 +33,16 @@ export function checkClock(clock: unknown): void {
   checkOption(clock === undefined || typeof clock === 'function', 'clock must be a function.')
 }
 
+/** Options of a charge, or of a refund. */
+export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
+
 /**
  * The call that the options ask for, of the limiter that they name or of the given one.
  *
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
-export function callOf(prefix: string, own: Limiter, key: string, options: LimitOptions): Call {
-  const { rate = 1, limiter = own, force = false, atLeast = null } = options
+export function callOf(prefix: string, own: Limiter, key: string, options: OptionsOfCall): Call {
+  const { rate = 1, limiter = own, force = false, atLeast = null, start = null } = options
   checkKey(key, prefix)
   checkLimiter(limiter)
   // A call of another algorithm would begin the row anew, and what was paid for would be lost.
@@ -49,9 +52,18 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Limit
   checkRate(rate, limiter)
   checkOption(typeof force === 'boolean', 'force must be true or false.')
   if (atLeast !== null) checkAtLeast(atLeast, rate, limiter, force)
-  const purpose = force && rate > 0 ? 'adjust' : purposeOf(rate)
-  const plain = { paidWindowStart: null, refundableUntil: null, reserved: 0 }
-  return { key, rate, limiter, purpose, atLeast, ...plain }
+  if (start !== null) checkStart(start, rate)
+  // A window has paid, and this limit has none.
+  const given = start !== null && limiter.algorithm.kind !== 'window' ? 0 : rate
+  const purpose = force && rate > 0 ? 'adjust' : purposeOf(given)
+  const plain = { paidWindowStart: start, refundableUntil: null, reserved: 0 }
+  return { key, rate: given, limiter, purpose, atLeast, ...plain }
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+function checkStart(start: unknown, rate: number): void {
+  checkOption(Number.isFinite(start), 'start must be the start of an answer, in Unix milliseconds.')
+  checkOption(rate < 0, 'start means nothing without a negative rate: it says which window gives back.')
 }
 
 /** Far above the tolerance of buckets, so that something is taken. */

@@ -72,7 +72,7 @@ export function grantedIn({ atLeast }: Call, granted: number): Pick<Allowed, 'gr
 export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowed {
   const { call, decision, place } = outcome
   const { rate, limiter, purpose } = call
-  const { granted } = decision
+  const { granted, state } = decision
   // The capacity bounds the sum of equal refunds. How much of it one gave back is unknown, so each answer shows
   // all of them.
   const snapshot = afterCalls(outcome, rate > 0 ? place + 1 : granted)
@@ -82,6 +82,7 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
     remaining: remainingOf(limiter, snapshot),
     reset: whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
     retryAfter: 0,
+    ...(rate > 0 && limiter.algorithm.kind === 'window' ? { start: state.windowStart } : {}),
     ...grantedIn(call, grantedTo(outcome)),
   }
   const isFirst = place === 0 && granted > 0 && purpose !== 'look'

@@ -27,6 +27,11 @@ export interface Allowed extends Remaining {
   readonly success: true
   /** Nothing has to be waited for. */
   readonly retryAfter: 0
+  /**
+   * Of windows: Unix milliseconds at which the window began that was charged. A refund that names it as its
+   * `start` goes to no other.
+   */
+  readonly start?: number
   /** With `atLeast`: how much of the rate was granted. */
   readonly granted?: number
   /** The `thresholds` that this very call has crossed by what it used. A denial crosses none. */

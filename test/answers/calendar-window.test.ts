@@ -97,7 +97,8 @@ describe.each(calendars)('$name', ({ period, options, ...written }) => {
 
   test('count what is used in one, deny to the millisecond until its end, and begin whole', async () => {
     const { clock, limit, ratelimit } = setUp(limiter)
-    expect(await limit(7)).toEqual({ success: true, limit: 10, remaining: 3, reset: end, retryAfter: 0 })
+    const allowed = { success: true, limit: 10, retryAfter: 0 }
+    expect(await limit(7)).toEqual({ ...allowed, remaining: 3, reset: end, start })
     const denied = { success: false, limit: 10, remaining: 3, reset: end }
     expect(await limit(4)).toEqual({ ...denied, retryAfter: end - clock.ms })
     expect(await ratelimit.getRemaining('key')).toEqual({
@@ -114,7 +115,7 @@ describe.each(calendars)('$name', ({ period, options, ...written }) => {
       ...{ limit: 10, remaining: 10, reset: end, used: 0, start: end },
     })
     expect(await limit(10)).toEqual({
-      ...{ success: true, limit: 10, remaining: 0, reset: nextEnd, retryAfter: 0 },
+      ...{ ...allowed, remaining: 0, reset: nextEnd, start: end },
       ended: { start, end, used: 7 },
     })
     expect(await limit()).toMatchObject({ success: false, reset: nextEnd, retryAfter: nextEnd - end })
@@ -438,8 +439,8 @@ test('many keys at once, each in the calendar of its plan', async () => {
     Promise.all(keys.map((key) => ratelimit.limit(`key ${key}`, { rate, limiter: planOf(key).limiter })))
 
   for (const [key, answer] of (await all(7)).entries()) {
-    const reset = planOf(key).end
-    expect(answer).toEqual({ success: true, limit: 10, remaining: 3, reset, retryAfter: 0 })
+    const { start, end: reset } = planOf(key)
+    expect(answer).toEqual({ success: true, limit: 10, remaining: 3, reset, start, retryAfter: 0 })
   }
   for (const [key, answer] of (await all(4)).entries()) {
     const reset = planOf(key).end

@@ -77,7 +77,9 @@ describe.each(Object.entries(ways))('the shared vectors, %s', (way, limit) => {
         } else if (op === 'remaining') {
           expect(fromStart(await ratelimit.getRemaining(name), start)).toMatchObject(readNever(expected))
         } else
-          expect(fromStart(await limit(ratelimit, name, rate, times), start)).toEqual(readNever(expected))
+          expect(fromStart(await limit(ratelimit, name, rate, times), start)).toMatchObject(
+            readNever(expected),
+          )
       }
     })
   })

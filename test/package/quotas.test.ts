@@ -575,10 +575,13 @@ describe('the cookbook', () => {
     await fail(first.id)
     expect(await minutes()).toBe(400)
 
-    const last = await start('org', 200)
+    at('2026-03-31T23:59:59.999Z')
+    const [last, later] = [await start('org', 100), await start('org', 100)]
+    await fail(last.id)
+    expect(await minutes()).toBe(500)
     at('2026-04-01T00:00:00Z')
     await start('org', 300)
-    await fail(last.id)
+    await fail(later.id)
     expect(await minutes()).toBe(300)
   })
 

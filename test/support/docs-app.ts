@@ -22,7 +22,7 @@ import pg from 'pg'
 export const TABLES_SQL: string = `
   create table orgs (id text primary key, plan text not null, since timestamptz not null, time_zone text not null);
   create table completions (org text not null, text text not null);
-  create table renders (id serial primary key, org text not null, cost integer not null, paid_until timestamptz not null,
+  create table renders (id serial primary key, org text not null, cost integer not null, paid_from timestamptz not null,
     state text not null);
   create table events (id text primary key);
   create table settled (id text primary key);
@@ -67,13 +67,13 @@ export const completions: Table<{ org: Text; text: Text }> = pgTable('completion
   org: text().notNull(),
   text: text().notNull(),
 })
-export const renders: Table<{ id: Id; org: Text; cost: Amount; paidUntil: Time; state: Text }> = pgTable(
+export const renders: Table<{ id: Id; org: Text; cost: Amount; paidFrom: Time; state: Text }> = pgTable(
   'renders',
   {
     id: serial(),
     org: text().notNull(),
     cost: integer().notNull(),
-    paidUntil: timestamp('paid_until', { withTimezone: true }).notNull(),
+    paidFrom: timestamp('paid_from', { withTimezone: true }).notNull(),
     state: text().notNull(),
   },
 )

@@ -59,6 +59,16 @@ export async function answers(ratelimit: Ratelimit): Promise<void> {
     void none
   }
   await db.transaction((tx) => ratelimit.limit('key', { tx, rate: -1, limiter }))
+  const refunded: Allowed = await ratelimit.limit('key', {
+    rate: -1,
+    start: answer.success ? answer.start : 0,
+  })
+  // @ts-expect-error without a rate nothing is given back
+  await ratelimit.limit('key', { start: refunded.reset })
+  // @ts-expect-error a refund needs no force
+  await ratelimit.limit('key', { rate: -1, start: 0, force: true })
+  // @ts-expect-error an estimate is no refund
+  await ratelimit.reserve('key', { rate: 1, start: 0 })
   // @ts-expect-error no such option
   await ratelimit.limit('key', { cost: 1 })
   // @ts-expect-error a look costs nothing
