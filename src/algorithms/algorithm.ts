@@ -4,7 +4,11 @@ import type { SQL } from 'drizzle-orm'
 // algorithm, with times as Unix milliseconds. A state is advanced when the windows that ended before now are
 // left behind. An amount is rate times granted calls; the amount of a refund is negative.
 
-/** A number in SQL, always double precision. */
+/**
+ * A number in SQL, always double precision, and so is each constant in a formula. Postgres looks for an operator
+ * over two types in the whole `search_path`, and whoever may create some in `public` could have made a better one.
+ * https://www.postgresql.org/docs/current/typeconv-oper.html
+ */
 export type Expression = SQL<number>
 
 /** The columns that a state can have. */

@@ -24,11 +24,11 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'lastRefill', never> = {
       sql`${count} is not null and ${prevCount} is not null and ${lastRefill} is not null`,
     // A call writes one of the two back as it was read. Others may have written more than a double can hold.
     advance: ({ count, prevCount, lastRefill }) => ({
-      count: countAfter(count, sql`0`),
-      prevCount: countAfter(prevCount, sql`0`),
+      count: countAfter(count, sql`0::float8`),
+      prevCount: countAfter(prevCount, sql`0::float8`),
       lastRefill,
     }),
-    fresh: (now) => ({ count: sql`0`, prevCount: sql`0`, lastRefill: now }),
+    fresh: (now) => ({ count: sql`0::float8`, prevCount: sql`0::float8`, lastRefill: now }),
     available: ({ count, prevCount }) => sql`${prevCount} - ${count}`,
     used: ({ count }) => count,
     consume: ({ count, prevCount }, now, _available, amount) => ({
@@ -42,7 +42,7 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'lastRefill', never> = {
       lastRefill: now,
     }),
     capacity: ({ prevCount }) => prevCount,
-    expiresAt: () => sql`8e15`,
+    expiresAt: () => sql`8e15::float8`,
     wholeAt: () => sql`'Infinity'::float8`,
   },
   numbers: {

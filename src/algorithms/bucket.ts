@@ -6,6 +6,8 @@ import type { Expression } from './algorithm.ts'
 /** In double precision, 0.1 taken three times is a little more than 0.3. It must be allowed all the same. */
 export const TOLERANCE = 1e-9
 
+export const TOLERANCE_SQL: Expression = sql.raw(`${TOLERANCE}::float8`) as Expression
+
 /** Amounts are well above the tolerance. */
 const MIN_AMOUNT = 1e-6
 
@@ -43,5 +45,5 @@ export function isPlausible(
   clock: Expression,
   periodMs: Expression,
 ): SQL<boolean> {
-  return sql`${written} - ${clock} <= ${periodMs} and ${written} > -1e14 and abs(${tokens}) < 1e100`
+  return sql`${written} - ${clock} <= ${periodMs} and ${written} > '-1e14'::float8 and abs(${tokens}) < 1e100::float8`
 }

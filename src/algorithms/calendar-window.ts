@@ -29,18 +29,18 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
     // A row of the next period, written by a clock that is ahead, must not be read as one that has ended.
     // A row that lacks one of the columns is another algorithm's.
     now: ({ count, prevCount, tokens, windowStart }, clock, { periodMs }) =>
-      sql`case when ${count} is not null and ${prevCount} is not null and ${tokens} is not null and ${windowStart} - ${clock} between 0 and ${periodMs}
+      sql`case when ${count} is not null and ${prevCount} is not null and ${tokens} is not null and ${windowStart} - ${clock} between 0::float8 and ${periodMs}
         then ${windowStart} else ${clock} end`,
     // A count that began in this period was used in this period, even if its own plan had another period.
     holds: ({ count, prevCount, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}
-        and ${count} >= 0 and ${prevCount} >= 0 and ${tokens} > '-Infinity'`,
+        and ${count} >= 0::float8 and ${prevCount} >= 0::float8 and ${tokens} > '-Infinity'`,
     ended: ({ windowStart, prevCount, tokens }, _clock, { periodStart }) =>
       sql`${windowStart} < ${periodStart} and ${prevCount} is not null and ${tokens} is not null`,
     fresh: (_now, { periodStart }) => ({
-      count: sql`0`,
-      prevCount: sql`0`,
-      tokens: sql`0`,
+      count: sql`0::float8`,
+      prevCount: sql`0::float8`,
+      tokens: sql`0::float8`,
       windowStart: periodStart,
     }),
     available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,

@@ -17,9 +17,9 @@ const algorithm: Algorithm<'count' | 'windowStart', never> = {
 
   sql: {
     holds: ({ count, windowStart }, clock, { periodMs }) =>
-      sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + ${periodMs} and ${count} >= 0`,
+      sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + ${periodMs} and ${count} >= 0::float8`,
     ended: ({ windowStart }, clock, { periodMs }) => sql`${clock} >= ${windowStart} + ${periodMs}`,
-    fresh: (now) => ({ count: sql`0`, windowStart: now }),
+    fresh: (now) => ({ count: sql`0::float8`, windowStart: now }),
     available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
     used: ({ count }) => count,
     consume: ({ count, windowStart }, _now, _available, amount) => ({

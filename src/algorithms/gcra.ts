@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
-import { checkAmounts, fillingMs, isPlausible, TOLERANCE } from './bucket.ts'
+import { checkAmounts, fillingMs, isPlausible, TOLERANCE, TOLERANCE_SQL } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
 
 type Column = 'tokens' | 'windowStart'
@@ -37,7 +37,7 @@ const algorithm: Algorithm<Column, 'unitMs'> = {
       windowStart: now,
     }),
     expiresAt: ({ tokens, windowStart }, { limit, unitMs }) =>
-      sql`${windowStart} + ceil((${limit} - ${tokens} - ${sql.raw(String(TOLERANCE))}) * ${unitMs})`,
+      sql`${windowStart} + ceil((${limit} - ${tokens} - ${TOLERANCE_SQL}) * ${unitMs})`,
   },
   numbers: {
     fresh: (now, { limit }) => ({ tokens: limit, windowStart: now }),

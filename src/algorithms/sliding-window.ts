@@ -28,7 +28,8 @@ const inDoubles: Fading = {
  */
 const inWholeNumbers: Fading = {
   sql: (count, leftMs, periodMs) =>
-    sql`div((${count})::bigint::numeric * (${leftMs})::bigint + ${periodMs}::bigint - 1, ${periodMs}::bigint)::float8`,
+    sql`div((${count})::bigint::numeric * (${leftMs})::bigint::numeric + ${periodMs}::bigint::numeric - 1::numeric,
+      ${periodMs}::bigint::numeric)::float8`,
   number: (count, leftMs, periodMs) => {
     const period = BigInt(periodMs)
     return Number((BigInt(count) * BigInt(leftMs) + period - 1n) / period)
@@ -62,8 +63,8 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
 
     sql: {
       holds: ({ count, prevCount, windowStart }, clock, { periodMs }) =>
-        sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + 2 * ${periodMs}
-          and ${count} >= 0 and ${prevCount} >= 0`,
+        sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + 2::float8 * ${periodMs}
+          and ${count} >= 0::float8 and ${prevCount} >= 0::float8`,
       advance: ({ count, prevCount, windowStart }, clock, { periodMs }) => {
         const ended = sql`${clock} >= ${windowStart} + ${periodMs}`
         return {
@@ -72,7 +73,7 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
           windowStart: sql`case when ${ended} then ${windowStart} + ${periodMs} else ${windowStart} end`,
         }
       },
-      fresh: (now) => ({ count: sql`0`, prevCount: sql`0`, windowStart: now }),
+      fresh: (now) => ({ count: sql`0::float8`, prevCount: sql`0::float8`, windowStart: now }),
       // After a change to a smaller limit, a window that has more used than the limit counts as full.
       available: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
         sql`${limit} - least(${count}, ${limit})
@@ -85,9 +86,9 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
         prevCount: countAfter(prevCount, sql`least(${count} + ${amount}, 0)`),
         windowStart,
       }),
-      expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2 * ${periodMs}`,
+      expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2::float8 * ${periodMs}`,
       wholeAt: ({ count, windowStart }, { periodMs }) =>
-        sql`${windowStart} + case when ${count} > 0 then 2 else 1 end * ${periodMs}`,
+        sql`${windowStart} + case when ${count} > 0::float8 then 2::float8 else 1::float8 end * ${periodMs}`,
     },
     numbers: {
       fresh: (now) => ({ count: 0, prevCount: 0, windowStart: now }),

@@ -3,7 +3,7 @@ import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
-import { checkAmounts, fillingMs, isPlausible, TOLERANCE } from './bucket.ts'
+import { checkAmounts, fillingMs, isPlausible, TOLERANCE, TOLERANCE_SQL } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
 
 type Column = 'tokens' | 'lastRefill'
@@ -34,7 +34,7 @@ const algorithm: Algorithm<Column, Param> = {
       lastRefill: sql`${state.lastRefill} + ${refilledMs(state, now, params)}`,
     }),
     expiresAt: ({ tokens, lastRefill }, { limit, refillRate, intervalMs, tickMs }) =>
-      sql`${lastRefill} + ceil((${limit} - ${tokens} - ${sql.raw(String(TOLERANCE))}) * ${intervalMs} / ${refillRate} / ${tickMs}) * ${tickMs}`,
+      sql`${lastRefill} + ceil((${limit} - ${tokens} - ${TOLERANCE_SQL}) * ${intervalMs} / ${refillRate} / ${tickMs}) * ${tickMs}`,
   },
   numbers: {
     fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),

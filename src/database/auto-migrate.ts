@@ -35,7 +35,7 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
     ...(['ephemeral', 'durable'] as const).map((name) => {
       const statements = [...createStatements(tables[name]), ...storageStatements(tables[name], name)]
       const { quoted } = shapeOf(tables[name])
-      return `if to_regclass(${literal(quoted)}) is null then ${statements.join('; ')}; end if;`
+      return `if to_regclass(${literal(quoted)}::text) is null then ${statements.join('; ')}; end if;`
     }),
   ]
   try {

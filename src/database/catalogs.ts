@@ -36,26 +36,26 @@ export interface FoundIndex {
 export async function readCatalogs(db: Database, quoted: string): Promise<Found | undefined> {
   const rows = await execute(
     db,
-    sql`select jsonb_build_object(
+    sql`select pg_catalog.jsonb_build_object(
         'persistence', c.relpersistence,
-        'options', coalesce(to_jsonb(c.reloptions), '[]'),
+        'options', coalesce(pg_catalog.to_jsonb(c.reloptions), '[]'),
         'columns', (
-          select coalesce(jsonb_agg(jsonb_build_object(
+          select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
             'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull,
             'filled', a.atthasdef or a.attidentity <> '', 'statistics', a.attstattarget)), '[]')
           from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
         'indexes', (
-          select coalesce(jsonb_agg(jsonb_build_object(
+          select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
             'name', ic.relname, 'primary', i.indisprimary, 'unique', i.indisunique,
             'whole', i.indisvalid and i.indpred is null,
             'constraint', (
               select k.conname from pg_constraint k where k.conindid = ic.oid and k.contype in ('p', 'u', 'x')),
             'columns', (
-              select jsonb_agg(pg_get_indexdef(ic.oid, k, true) order by k)
-              from generate_series(1, i.indnkeyatts) as k))), '[]')
+              select pg_catalog.jsonb_agg(pg_get_indexdef(ic.oid, k, true) order by k)
+              from pg_catalog.generate_series(1, i.indnkeyatts::integer) as k))), '[]')
           from pg_index i join pg_class ic on ic.oid = i.indexrelid where i.indrelid = c.oid)
       )::text as found
-      from pg_class c where c.oid = to_regclass(${quoted}::text)`,
+      from pg_class c where c.oid = to_regclass(${quoted}::text)::oid`,
   )
   const row = onlyRow(rows)
   if (!row) return undefined

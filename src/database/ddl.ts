@@ -69,7 +69,7 @@ export function createStatements(table: RateLimitTable): readonly string[] {
 
 /** CREATE SCHEMA IF NOT EXISTS needs the right to make schemas even if the schema exists. This does not. */
 function createSchema(schema: string): string {
-  const missing = `to_regnamespace(${literal(quote(schema))}) IS NULL`
+  const missing = `to_regnamespace(${literal(quote(schema))}::text) IS NULL`
   return `DO ${literal(`BEGIN IF ${missing} THEN CREATE SCHEMA ${quote(schema)}; END IF; END`)}`
 }
 

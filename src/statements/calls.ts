@@ -18,9 +18,17 @@ export function callColumns(takesLess: boolean): readonly (keyof typeof CALL_COL
 
 /** The calls as a source of rows. `place` says which of the calls a row is; the first is 1. */
 export function callsFrom(parameters: Parameters, columns: readonly (keyof typeof CALL_COLUMNS)[]): SQL {
-  const arrays = columns.map((column) => parameters.array(column, CALL_COLUMNS[column]))
+  return placed(
+    columns,
+    columns.map((column) => parameters.array(column, CALL_COLUMNS[column])),
+  )
+}
+
+/** Arrays of one length as a source of rows, `call`. `place` says which of them a row is; the first is 1. */
+export function placed(columns: readonly string[], arrays: readonly SQL[]): SQL {
+  const values = arrays.map((array) => sql`pg_catalog.unnest(${array})`)
   const names = [...columns, 'place'].map((column) => name(column))
-  return sql`unnest(${sql.join(arrays, sql`, `)}) with ordinality as call (${sql.join(names, sql`, `)})`
+  return sql`rows from (${sql.join(values, sql`, `)}) with ordinality as call (${sql.join(names, sql`, `)})`
 }
 
 /** An array of Postgres as text. https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO */

@@ -32,7 +32,7 @@ const TYPES = {
 /** A stored column as the arithmetic reads it. */
 export function fromColumn(column: StateColumn, stored: SQLWrapper): SQL<number> {
   // Times are written at whole milliseconds; rounding undoes the floating epoch.
-  if (TYPES[column] === 'timestamptz') return sql`round(date_part('epoch', ${stored}) * 1000)`
+  if (TYPES[column] === 'timestamptz') return sql`round(date_part('epoch', ${stored}) * 1000::float8)`
   // Others may write to the table too: a count below 0 must not admit more than the limit.
   return TYPES[column] === 'bigint'
     ? sql`(case when ${stored} < 0 then 0 else ${stored} end)::float8`
@@ -43,7 +43,7 @@ export function fromColumn(column: StateColumn, stored: SQLWrapper): SQL<number>
 export function toColumn(column: keyof typeof TYPES, value: Expression | undefined): SQL {
   const type = sql.raw(TYPES[column])
   if (!value) return sql`null::${type}`
-  if (TYPES[column] === 'timestamptz') return sql`to_timestamp((${value}) / 1000)`
+  if (TYPES[column] === 'timestamptz') return sql`to_timestamp((${value}) / 1000::float8)`
   return TYPES[column] === 'float8' ? value : sql`(${value})::${type}`
 }
 

@@ -36,7 +36,7 @@ export function decided(
   const { sql: formulas, tolerance, kind } = algorithm
   const params = paramsOf(algorithm, parameters)
   const [state, now] = [stateOf(), name('now')]
-  const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}` : '')
+  const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
   if (intent === 'take' || intent === 'reserve') {
     const whole = sql`floor((available${slack}) / ${rate})`
@@ -50,18 +50,18 @@ export function decided(
   const used = formulas.used(state, now, params)
   const counted = intent === 'grant' ? (formulas.capacity?.(state) ?? used) : used
   // What cannot be counted is refused.
-  const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))} - (${counted})) / ${rate}), ${calls})`
+  const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))}::float8 - (${counted})) / ${rate}), ${calls})`
   return level('decided', offered, {
     granted: onlyWhereItApplies(
-      sql`case when ${rate} > 0 then ${countable}
-        when ${used} > ${sql.raw(String(tolerance))} ${paid} then ${calls} else 0 end`,
+      sql`case when ${rate} > 0::float8 then ${countable}
+        when ${used} > ${sql.raw(String(tolerance))}::float8 ${paid} then ${calls} else 0 end`,
     ),
   })
 
   /** One call more, if it gets enough of what those before it leave. */
   function withRest(whole: SQL, least: SQL<number>): SQL {
     const isEnough = sql`available - ${whole} * ${rate}${slack} >= ${least}`
-    return sql`${whole} + case when ${isEnough} then 1 else 0 end`
+    return sql`${whole} + case when ${isEnough} then 1::float8 else 0::float8 end`
   }
 
   function onlyWhereItApplies(grantedCalls: SQL): SQL {
@@ -80,7 +80,7 @@ function paidByWindow(paidWindowStart: SQL<number>): SQL {
  * Whether a decision is written: something was granted, or a state that does not start full begins to fill.
  */
 export function isWritten({ startsFull }: Rules): SQL {
-  const granted = sql`${name('granted', DECIDED)} > 0`
+  const granted = sql`${name('granted', DECIDED)} > 0::float8`
   return startsFull ? granted : sql`(${granted} or ${name('holds', DECIDED)} is not true)`
 }
 
@@ -88,7 +88,7 @@ export function isWritten({ startsFull }: Rules): SQL {
 export const DECIDED = 'ratelimit_decided'
 
 /** In the year 255,000: timestamps end in 294,276, and a debt may be paid back later than that. */
-const MAX_TIME: SQL<number> = sql.raw('8e15') as SQL<number>
+const MAX_TIME: SQL<number> = sql.raw('8e15::float8') as SQL<number>
 
 /** The row after the granted calls, each column by its name in Drizzle. */
 export function nextRow(
@@ -103,7 +103,7 @@ export function nextRow(
   const amount = atLeast ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
   const { consume, grant } = algorithm.sql
   const [state, now, available] = [stateOf(DECIDED), name('now', DECIDED), name('available', DECIDED)]
-  const reserved = algorithm.settled ? reservedBy(intent, amount, parameters) : sql<number>`0`
+  const reserved = algorithm.settled ? reservedBy(intent, amount, parameters) : sql<number>`0::float8`
   const next =
     intent === 'grant' && grant
       ? grant(state, now, amount)
@@ -127,7 +127,7 @@ export function onGrid(time: SQL<number>, parameters: Parameters): SQL<number> {
 
 /** By how much more is reserved. What is settled is no longer reserved, if it was in the same window. */
 function reservedBy(intent: Intent, amount: SQL<number>, parameters: Parameters): SQL<number> {
-  if (intent !== 'adjust') return intent === 'reserve' ? amount : sql`0`
+  if (intent !== 'adjust') return intent === 'reserve' ? amount : sql`0::float8`
   const isPayer = sql`${name('window_start', DECIDED)} = ${parameters.number('paidWindowStart')}`
   return sql`case when ${isPayer} then ${name('granted', DECIDED)} * ${parameters.number('reserved')} else 0 end`
 }

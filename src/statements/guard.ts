@@ -37,7 +37,7 @@ export function guard(
 ): Guard {
   if (!guarded) return { links: [], fits: undefined }
   const quoted = sql.raw(literal(quotedName(table)))
-  const size = sql`select width_bucket(pg_relation_size(${quoted}::regclass), ${sql.raw(SIZES)}) as size`
+  const size = sql`select pg_catalog.width_bucket(pg_relation_size(${quoted}::regclass), ${sql.raw(SIZES)}) as size`
   return {
     links: [link(SIZE, size)],
     fits: sql`(select size from ${name(SIZE)}) = ${parameters.integer('size')}`,

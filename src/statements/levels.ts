@@ -68,7 +68,7 @@ export function paramsOf({ params }: AnyAlgorithm, parameters: Parameters): Reco
 export const BY_ITSELF: SQL = sql.raw('offset 0')
 
 /** The database's clock at millisecond precision. */
-export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000)`
+export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000::float8)`
 
 /** Asks for it alone: `now`. */
 export const CLOCK: SQL = sql`select ${CLOCK_MS} as now`
@@ -129,7 +129,7 @@ export function advanced(
     const ended = formulas.ended?.(row, clockMs, params)
     if (!ended) return {}
     const used = formulas.used(row, clockMs, params)
-    return { [ENDED]: sql`case when ${ifOwn(ended)} then concat_ws(' ', ${written}, ${used}) end` }
+    return { [ENDED]: sql`case when ${ifOwn(ended)} then pg_catalog.concat_ws(' ', ${written}, ${used}) end` }
   }
 }
 

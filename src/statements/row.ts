@@ -93,7 +93,7 @@ function sayings(limiter: StoredLimiter, parameters: RowParameters) {
   const { algorithm, startsFull } = limiter
   const { sql: formulas, tolerance } = algorithm
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
-  const most = sql<number>`${name('available')} + ${sql.raw(String(tolerance))}`
+  const most = sql<number>`${name('available')} + ${sql.raw(String(tolerance))}::float8`
   const whole = (formulas.wholeAt ?? formulas.expiresAt)(state, params as never)
   const limit = formulas.capacity?.(state) ?? name('limit')
   const reset = sql<number>`case when ${most} >= ${limit} then ${now} else ${whole} end`

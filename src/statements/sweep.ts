@@ -26,7 +26,10 @@ export function sweepStatement(table: RateLimitTable, keepEnded: boolean): State
       and(
         eq(table.prefix, parameters.text('prefix')),
         ...(keepEnded ? [not(hasPeriods(table))] : []),
-        lte(table.expiresAt, sql`coalesce(to_timestamp(${parameters.number('clock')} / 1000), now())`),
+        lte(
+          table.expiresAt,
+          sql`coalesce(to_timestamp(${parameters.number('clock')} / 1000::float8), now())`,
+        ),
       ),
     )
     .orderBy(asc(table.expiresAt))

@@ -112,7 +112,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
 
   // Always true. The planner assumes that a range is rare. So it expects one row and uses the primary key,
   // even if the table is small when the plan is made.
-  const isRare = sql`${name('granted', DECIDED)} between 0 and ${MAX_CALLS}`
+  const isRare = sql`${name('granted', DECIDED)} between 0::float8 and ${MAX_CALLS}::float8`
   const isTheRow = and(
     eq(table.prefix, parameters.text('prefix')),
     eq(table.key, sql`${name('key', DECIDED)}`),

@@ -3,6 +3,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters, RowParameters } from './builder.ts'
+import { placed } from './calls.ts'
 import { forEach, fromColumn, rowColumns, STATE_COLUMNS } from './columns.ts'
 import { answerColumns, onGrid } from './decided.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
@@ -36,8 +37,8 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const answer = ['key', 'used', 'like', ...stateColumns(rules)]
   return parameters.render(
     sql`select ${listed(answer)} from ${source}
-      where case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}
-        else expires > now and counted is distinct from 0 end
+      where case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}::float8
+        else expires > now and counted is distinct from 0::float8 end
       order by used desc, key asc limit ${parameters.number('top')}::bigint`,
   )
 }
@@ -85,9 +86,9 @@ export function lookEachStatement(table: RateLimitTable, rules: Rules): Statemen
     .from(table)
     .where(sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = call.key`)
   const arrays = [parameters.array('key', 'text'), ...numbers.map((each) => parameters.array(each, 'float8'))]
-  const calls = ['key', ...numbers, 'place']
+  const calls = ['key', ...numbers]
   const rows: Level = {
-    source: sql`unnest(${sql.join(arrays, sql`, `)}) with ordinality as call (${listed(calls)})
+    source: sql`${placed(calls, arrays)}
       cross join lateral (${row.getSQL()} ${BY_ITSELF}) as stored`,
     columns: ['place', ...numbers, ...Object.keys(columns)],
   }

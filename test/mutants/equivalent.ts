@@ -28,10 +28,6 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
     reason:
       'A take skips rows that are locked and a look locks none, so neither waits whatever the order is.',
   },
-  '0cab0e2': {
-    change: "statements/decided.ts: > to >=: const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}` : '')",
-    reason: 'A tolerance of 0 is added.',
-  },
   '0d198fe': {
     change: 'statements/levels.ts: offset 0 to nothing: source: sql`(${query} offset 0) as ${name(alias)}`,',
     reason: 'The arithmetic is the same. Postgres works expressions out more than once, which takes longer.',

@@ -10,14 +10,20 @@ with
           select
             found
           from
-            unnest(
-              (
-                select
-                  $2::text::text[]
+            rows
+          from
+            (
+              pg_catalog.unnest (
+                (
+                  select
+                    $2::text::text[]
+                )
               ),
-              (
-                select
-                  $3::text::float8[]
+              pg_catalog.unnest (
+                (
+                  select
+                    $3::text::float8[]
+                )
               )
             ) with ordinality as
           call ("key", "start", "place")
@@ -30,7 +36,7 @@ with
               (
                 "rate_limit_ephemeral"."prefix" = $1::text
                 and "rate_limit_ephemeral"."key" = call.key
-                and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000) = call.start
+                and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) = call.start
               )
             for update
               skip locked

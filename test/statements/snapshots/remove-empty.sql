@@ -8,14 +8,20 @@ where
         "call"."prefix",
         "call"."key"
       from
-        unnest(
-          (
-            select
-              $1::text::text[]
+        rows
+      from
+        (
+          pg_catalog.unnest (
+            (
+              select
+                $1::text::text[]
+            )
           ),
-          (
-            select
-              $2::text::text[]
+          pg_catalog.unnest (
+            (
+              select
+                $2::text::text[]
+            )
           )
         ) with ordinality as
       call ("prefix", "key", "place")

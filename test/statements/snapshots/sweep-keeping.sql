@@ -19,7 +19,7 @@ with
                   and "rate_limit_ephemeral"."window_start" is not null
                   and ("rate_limit_ephemeral"."prev_count" is null) = ("rate_limit_ephemeral"."tokens" is null)
                 )
-                and "rate_limit_ephemeral"."expires_at" <= coalesce(to_timestamp($2::float8 / 1000), now())
+                and "rate_limit_ephemeral"."expires_at" <= coalesce(to_timestamp($2::float8 / 1000::float8), now())
               )
             order by
               "rate_limit_ephemeral"."expires_at" asc

@@ -14,7 +14,7 @@ with
             where
               (
                 "rate_limit_ephemeral"."prefix" = $1::text
-                and "rate_limit_ephemeral"."expires_at" <= coalesce(to_timestamp($2::float8 / 1000), now())
+                and "rate_limit_ephemeral"."expires_at" <= coalesce(to_timestamp($2::float8 / 1000::float8), now())
               )
             order by
               "rate_limit_ephemeral"."expires_at" asc

@@ -15,9 +15,9 @@ select
       else "prev_count"
     end
   )::float8 as "prev_count",
-  round(date_part('epoch', "window_start") * 1000) as "window_start",
+  round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
   "tokens" as "tokens",
-  round(date_part('epoch', "last_refill") * 1000) as "last_refill"
+  round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill"
 from
   "rate_limit_ephemeral"
 where
@@ -25,7 +25,7 @@ where
     "rate_limit_ephemeral"."prefix" = $1::text
     and "rate_limit_ephemeral"."key" > $2::text
     and "rate_limit_ephemeral"."count" is not null
-    and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000) <= $3::float8
+    and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) <= $3::float8
   )
 order by
   "rate_limit_ephemeral"."key" asc

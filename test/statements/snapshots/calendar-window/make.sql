@@ -49,9 +49,9 @@ with
               "rate",
               "calls",
               "now",
-              0 as "count",
-              0 as "prev_count",
-              0 as "tokens",
+              0::float8 as "count",
+              0::float8 as "prev_count",
+              0::float8 as "tokens",
               $5::float8 as "window_start"
             from
               (
@@ -60,20 +60,28 @@ with
                   "key",
                   "rate",
                   "calls",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now"
+                  floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now"
                 from
-                  unnest(
-                    (
-                      select
-                        $2::text::text[]
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $2::text::text[]
+                      )
                     ),
-                    (
-                      select
-                        $3::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $3::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $4::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
                     )
                   ) with ordinality as
                 call ("key", "rate", "calls", "place")
@@ -112,21 +120,21 @@ with
       )::bigint,
       (
         least(
-          least(greatest("ratelimit_decided"."prev_count" + 0, 0), 9007199254740991),
+          least(greatest("ratelimit_decided"."prev_count" + 0::float8, 0), 9007199254740991),
           least(
             greatest("ratelimit_decided"."count" + "ratelimit_decided"."rate" * "ratelimit_decided"."granted", 0),
             9007199254740991
           )
         )
       )::bigint,
-      to_timestamp(("ratelimit_decided"."window_start") / 1000),
+      to_timestamp(("ratelimit_decided"."window_start") / 1000::float8),
       greatest(
         "ratelimit_decided"."tokens",
         least(
           greatest("ratelimit_decided"."count" + "ratelimit_decided"."rate" * "ratelimit_decided"."granted", 0),
           9007199254740991
         ) - least(
-          least(greatest("ratelimit_decided"."prev_count" + 0, 0), 9007199254740991),
+          least(greatest("ratelimit_decided"."prev_count" + 0::float8, 0), 9007199254740991),
           least(
             greatest("ratelimit_decided"."count" + "ratelimit_decided"."rate" * "ratelimit_decided"."granted", 0),
             9007199254740991
@@ -134,12 +142,12 @@ with
         )
       ),
       null::timestamptz,
-      to_timestamp((least(ceil(($7::float8) / $8::float8) * $8::float8, 8e15)) / 1000)
+      to_timestamp((least(ceil(($7::float8) / $8::float8) * $8::float8, 8e15::float8)) / 1000::float8)
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"
     where
-      "ratelimit_decided"."granted" > 0
+      "ratelimit_decided"."granted" > 0::float8
     on conflict ("prefix", "key") do nothing
     returning
       "key"
@@ -153,7 +161,7 @@ select
   "ratelimit_decided"."window_start",
   "ratelimit_decided"."tokens",
   (
-    not "ratelimit_decided"."granted" > 0
+    not "ratelimit_decided"."granted" > 0::float8
     or "ratelimit_written"."key" is not null
   ) as decided
 from

@@ -56,16 +56,16 @@ with
                 when "count" is not null
                 and "prev_count" is not null
                 and "tokens" is not null
-                and "window_start" - "clock" between 0 and $3::float8 then "window_start"
+                and "window_start" - "clock" between 0::float8 and $3::float8 then "window_start"
                 else "clock"
               end as "now",
               case
                 when holds then "count"
-                else 0
+                else 0::float8
               end as "count",
               case
                 when holds then "prev_count"
-                else 0
+                else 0::float8
               end as "prev_count",
               case
                 when holds then "window_start"
@@ -73,7 +73,7 @@ with
               end as "window_start",
               case
                 when holds then "tokens"
-                else 0
+                else 0::float8
               end as "tokens"
             from
               (
@@ -86,13 +86,13 @@ with
                   "window_start" - "clock" <= $3::float8
                   and "window_start" >= $4::float8
                   and "window_start" < $5::float8
-                  and "count" >= 0
-                  and "prev_count" >= 0
+                  and "count" >= 0::float8
+                  and "prev_count" >= 0::float8
                   and "tokens" > '-Infinity' as "holds",
                   case
                     when "window_start" < $4::float8
                     and "prev_count" is not null
-                    and "tokens" is not null then concat_ws(' ', "window_start", "count")
+                    and "tokens" is not null then pg_catalog.concat_ws (' ', "window_start", "count")
                   end as "ended"
                 from
                   (
@@ -109,9 +109,9 @@ with
                           else "prev_count"
                         end
                       )::float8 as "prev_count",
-                      round(date_part('epoch', "window_start") * 1000) as "window_start",
+                      round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
                       "tokens" as "tokens",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -138,21 +138,21 @@ with
       )::bigint,
       "prev_count" = (
         least(
-          least(greatest("ratelimit_decided"."prev_count" + 0, 0), 9007199254740991),
+          least(greatest("ratelimit_decided"."prev_count" + 0::float8, 0), 9007199254740991),
           least(
             greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
             9007199254740991
           )
         )
       )::bigint,
-      "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000),
+      "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000::float8),
       "tokens" = greatest(
         "ratelimit_decided"."tokens",
         least(
           greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
           9007199254740991
         ) - least(
-          least(greatest("ratelimit_decided"."prev_count" + 0, 0), 9007199254740991),
+          least(greatest("ratelimit_decided"."prev_count" + 0::float8, 0), 9007199254740991),
           least(
             greatest("ratelimit_decided"."count" + $6::float8 * "ratelimit_decided"."granted", 0),
             9007199254740991
@@ -160,7 +160,7 @@ with
         )
       ),
       "last_refill" = null::timestamptz,
-      "expires_at" = to_timestamp((least(ceil(($5::float8) / $9::float8) * $9::float8, 8e15)) / 1000)
+      "expires_at" = to_timestamp((least(ceil(($5::float8) / $9::float8) * $9::float8, 8e15::float8)) / 1000::float8)
     from
       "ratelimit_decided"
     where
@@ -169,7 +169,7 @@ with
           "rate_limit_ephemeral"."prefix" = $1::text
           and "rate_limit_ephemeral"."key" = $2::text
         )
-        and "ratelimit_decided"."granted" > 0
+        and "ratelimit_decided"."granted" > 0::float8
       )
   )
 select

@@ -47,7 +47,7 @@ with
               end as "now",
               case
                 when holds then "count"
-                else 0
+                else 0::float8
               end as "count",
               case
                 when holds then "window_start"
@@ -62,10 +62,10 @@ with
                   own
                   and "window_start" - "clock" <= $3::float8
                   and "clock" < "window_start" + $3::float8
-                  and "count" >= 0 as "holds",
+                  and "count" >= 0::float8 as "holds",
                   case
                     when own
-                    and "clock" >= "window_start" + $3::float8 then concat_ws(' ', "window_start", "count")
+                    and "clock" >= "window_start" + $3::float8 then pg_catalog.concat_ws (' ', "window_start", "count")
                   end as "ended"
                 from
                   (
@@ -77,8 +77,8 @@ with
                           else "count"
                         end
                       )::float8 as "count",
-                      round(date_part('epoch', "window_start") * 1000) as "window_start",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -104,11 +104,13 @@ with
         )
       )::bigint,
       "prev_count" = null::bigint,
-      "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000),
+      "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000::float8),
       "tokens" = null::float8,
       "last_refill" = null::timestamptz,
       "expires_at" = to_timestamp(
-        (least(ceil(("ratelimit_decided"."window_start" + $3::float8) / $7::float8) * $7::float8, 8e15)) / 1000
+        (
+          least(ceil(("ratelimit_decided"."window_start" + $3::float8) / $7::float8) * $7::float8, 8e15::float8)
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
@@ -118,7 +120,7 @@ with
           "rate_limit_ephemeral"."prefix" = $1::text
           and "rate_limit_ephemeral"."key" = $2::text
         )
-        and "ratelimit_decided"."granted" > 0
+        and "ratelimit_decided"."granted" > 0::float8
       )
   )
 select

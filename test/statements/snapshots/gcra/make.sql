@@ -20,7 +20,7 @@ with
       "tokens",
       "window_start",
       "available",
-      least(floor((available + 1e-9) / "rate"), "calls") as "granted"
+      least(floor((available + 1e-9::float8) / "rate"), "calls") as "granted"
     from
       (
         select
@@ -49,20 +49,28 @@ with
                   "key",
                   "rate",
                   "calls",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now"
+                  floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now"
                 from
-                  unnest(
-                    (
-                      select
-                        $2::text::text[]
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $2::text::text[]
+                      )
                     ),
-                    (
-                      select
-                        $3::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $3::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $4::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
                     )
                   ) with ordinality as
                 call ("key", "rate", "calls", "place")
@@ -95,7 +103,7 @@ with
       "ratelimit_decided"."key",
       null::bigint,
       null::bigint,
-      to_timestamp(("ratelimit_decided"."now") / 1000),
+      to_timestamp(("ratelimit_decided"."now") / 1000::float8),
       least(
         "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
         $5::float8
@@ -111,20 +119,20 @@ with
                     $5::float8 - least(
                       "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
                       $5::float8
-                    ) - 1e-9
+                    ) - 1e-9::float8
                   ) * $6::float8
                 )
               ) / $7::float8
             ) * $7::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"
     where
-      "ratelimit_decided"."granted" > 0
+      "ratelimit_decided"."granted" > 0::float8
     on conflict ("prefix", "key") do nothing
     returning
       "key"
@@ -136,7 +144,7 @@ select
   "ratelimit_decided"."tokens",
   "ratelimit_decided"."window_start",
   (
-    not "ratelimit_decided"."granted" > 0
+    not "ratelimit_decided"."granted" > 0::float8
     or "ratelimit_written"."key" is not null
   ) as decided
 from

@@ -28,7 +28,7 @@ with
       "tokens",
       "window_start",
       "available",
-      least(floor((available + 1e-9) / $5::float8), $6::float8) as "granted"
+      least(floor((available + 1e-9::float8) / $5::float8), $6::float8) as "granted"
     from
       (
         select
@@ -59,15 +59,15 @@ with
                   "clock",
                   own
                   and "window_start" - "clock" <= $3::float8
-                  and "window_start" > -1e14
-                  and abs("tokens") < 1e100 as "holds"
+                  and "window_start" > '-1e14'::float8
+                  and abs("tokens") < 1e100::float8 as "holds"
                 from
                   (
                     select
                       "own",
                       "tokens" as "tokens",
-                      round(date_part('epoch', "window_start") * 1000) as "window_start",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -88,7 +88,7 @@ with
     set
       "count" = null::bigint,
       "prev_count" = null::bigint,
-      "window_start" = to_timestamp(("ratelimit_decided"."now") / 1000),
+      "window_start" = to_timestamp(("ratelimit_decided"."now") / 1000::float8),
       "tokens" = least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $4::float8),
       "last_refill" = null::timestamptz,
       "expires_at" = to_timestamp(
@@ -98,14 +98,14 @@ with
               (
                 "ratelimit_decided"."now" + ceil(
                   (
-                    $4::float8 - least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $4::float8) - 1e-9
+                    $4::float8 - least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $4::float8) - 1e-9::float8
                   ) * $7::float8
                 )
               ) / $8::float8
             ) * $8::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
@@ -115,7 +115,7 @@ with
           "rate_limit_ephemeral"."prefix" = $1::text
           and "rate_limit_ephemeral"."key" = $2::text
         )
-        and "ratelimit_decided"."granted" > 0
+        and "ratelimit_decided"."granted" > 0::float8
       )
   )
 select

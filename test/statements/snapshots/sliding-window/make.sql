@@ -42,8 +42,8 @@ with
               "rate",
               "calls",
               "now",
-              0 as "count",
-              0 as "prev_count",
+              0::float8 as "count",
+              0::float8 as "prev_count",
               "now" as "window_start"
             from
               (
@@ -52,20 +52,28 @@ with
                   "key",
                   "rate",
                   "calls",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now"
+                  floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now"
                 from
-                  unnest(
-                    (
-                      select
-                        $2::text::text[]
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $2::text::text[]
+                      )
                     ),
-                    (
-                      select
-                        $3::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $3::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $4::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
                     )
                   ) with ordinality as
                 call ("key", "rate", "calls", "place")
@@ -111,17 +119,22 @@ with
           9007199254740991
         )
       )::bigint,
-      to_timestamp(("ratelimit_decided"."window_start") / 1000),
+      to_timestamp(("ratelimit_decided"."window_start") / 1000::float8),
       null::float8,
       null::timestamptz,
       to_timestamp(
-        (least(ceil(("ratelimit_decided"."window_start" + 2 * $6::float8) / $7::float8) * $7::float8, 8e15)) / 1000
+        (
+          least(
+            ceil(("ratelimit_decided"."window_start" + 2::float8 * $6::float8) / $7::float8) * $7::float8,
+            8e15::float8
+          )
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"
     where
-      "ratelimit_decided"."granted" > 0
+      "ratelimit_decided"."granted" > 0::float8
     on conflict ("prefix", "key") do nothing
     returning
       "key"
@@ -134,7 +147,7 @@ select
   "ratelimit_decided"."prev_count",
   "ratelimit_decided"."window_start",
   (
-    not "ratelimit_decided"."granted" > 0
+    not "ratelimit_decided"."granted" > 0::float8
     or "ratelimit_written"."key" is not null
   ) as decided
 from

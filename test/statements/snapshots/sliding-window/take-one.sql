@@ -50,14 +50,14 @@ with
                   when "clock" >= "window_start" + $3::float8 then 0
                   else "count"
                 end
-                else 0
+                else 0::float8
               end as "count",
               case
                 when holds then case
                   when "clock" >= "window_start" + $3::float8 then "count"
                   else "prev_count"
                 end
-                else 0
+                else 0::float8
               end as "prev_count",
               case
                 when holds then case
@@ -75,9 +75,9 @@ with
                   "clock",
                   own
                   and "window_start" - "clock" <= $3::float8
-                  and "clock" < "window_start" + 2 * $3::float8
-                  and "count" >= 0
-                  and "prev_count" >= 0 as "holds"
+                  and "clock" < "window_start" + 2::float8 * $3::float8
+                  and "count" >= 0::float8
+                  and "prev_count" >= 0::float8 as "holds"
                 from
                   (
                     select
@@ -94,8 +94,8 @@ with
                           else "prev_count"
                         end
                       )::float8 as "prev_count",
-                      round(date_part('epoch', "window_start") * 1000) as "window_start",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -129,11 +129,16 @@ with
           9007199254740991
         )
       )::bigint,
-      "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000),
+      "window_start" = to_timestamp(("ratelimit_decided"."window_start") / 1000::float8),
       "tokens" = null::float8,
       "last_refill" = null::timestamptz,
       "expires_at" = to_timestamp(
-        (least(ceil(("ratelimit_decided"."window_start" + 2 * $3::float8) / $7::float8) * $7::float8, 8e15)) / 1000
+        (
+          least(
+            ceil(("ratelimit_decided"."window_start" + 2::float8 * $3::float8) / $7::float8) * $7::float8,
+            8e15::float8
+          )
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
@@ -143,7 +148,7 @@ with
           "rate_limit_ephemeral"."prefix" = $1::text
           and "rate_limit_ephemeral"."key" = $2::text
         )
-        and "ratelimit_decided"."granted" > 0
+        and "ratelimit_decided"."granted" > 0::float8
       )
   )
 select

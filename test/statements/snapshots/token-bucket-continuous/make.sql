@@ -23,7 +23,7 @@ with
       "tokens",
       "last_refill",
       "available",
-      least(floor((available + 1e-9) / "rate"), "calls") as "granted"
+      least(floor((available + 1e-9::float8) / "rate"), "calls") as "granted"
     from
       (
         select
@@ -55,20 +55,28 @@ with
                   "key",
                   "rate",
                   "calls",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now"
+                  floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now"
                 from
-                  unnest(
-                    (
-                      select
-                        $2::text::text[]
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $2::text::text[]
+                      )
                     ),
-                    (
-                      select
-                        $3::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $3::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $4::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
                     )
                   ) with ordinality as
                 call ("key", "rate", "calls", "place")
@@ -109,7 +117,7 @@ with
       to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8
-        ) / 1000
+        ) / 1000::float8
       ),
       to_timestamp(
         (
@@ -121,20 +129,20 @@ with
                     $8::float8 - least(
                       "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
                       $8::float8
-                    ) - 1e-9
+                    ) - 1e-9::float8
                   ) * $7::float8 / $6::float8 / $9::float8
                 ) * $9::float8
               ) / $10::float8
             ) * $10::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"
     where
-      "ratelimit_decided"."granted" > 0
+      "ratelimit_decided"."granted" > 0::float8
     on conflict ("prefix", "key") do nothing
     returning
       "key"
@@ -146,7 +154,7 @@ select
   "ratelimit_decided"."tokens",
   "ratelimit_decided"."last_refill",
   (
-    not "ratelimit_decided"."granted" > 0
+    not "ratelimit_decided"."granted" > 0::float8
     or "ratelimit_written"."key" is not null
   ) as decided
 from

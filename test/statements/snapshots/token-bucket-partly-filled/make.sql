@@ -23,7 +23,7 @@ with
       "tokens",
       "last_refill",
       "available",
-      least(floor((available + 1e-9) / "rate"), "calls") as "granted"
+      least(floor((available + 1e-9::float8) / "rate"), "calls") as "granted"
     from
       (
         select
@@ -57,21 +57,29 @@ with
                   "key",
                   "rate",
                   "calls",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now",
+                  floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now",
                   false as "holds"
                 from
-                  unnest(
-                    (
-                      select
-                        $2::text::text[]
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $2::text::text[]
+                      )
                     ),
-                    (
-                      select
-                        $3::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $3::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $4::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
                     )
                   ) with ordinality as
                 call ("key", "rate", "calls", "place")
@@ -112,15 +120,15 @@ with
       to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8
-        ) / 1000
+        ) / 1000::float8
       ),
-      to_timestamp((8e15) / 1000)
+      to_timestamp((8e15::float8) / 1000::float8)
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"
     where
       (
-        "ratelimit_decided"."granted" > 0
+        "ratelimit_decided"."granted" > 0::float8
         or "ratelimit_decided"."holds" is not true
       )
     on conflict ("prefix", "key") do nothing
@@ -135,7 +143,7 @@ select
   "ratelimit_decided"."last_refill",
   (
     not (
-      "ratelimit_decided"."granted" > 0
+      "ratelimit_decided"."granted" > 0::float8
       or "ratelimit_decided"."holds" is not true
     )
     or "ratelimit_written"."key" is not null

@@ -30,7 +30,7 @@ with
       "tokens",
       "last_refill",
       "available",
-      least(floor((available + 1e-9) / $5::float8), $6::float8) as "granted"
+      least(floor((available + 1e-9::float8) / $5::float8), $6::float8) as "granted"
     from
       (
         select
@@ -65,14 +65,14 @@ with
                   "last_refill",
                   "clock",
                   "last_refill" - "clock" <= $3::float8
-                  and "last_refill" > -1e14
-                  and abs("tokens") < 1e100 as "holds"
+                  and "last_refill" > '-1e14'::float8
+                  and abs("tokens") < 1e100::float8 as "holds"
                 from
                   (
                     select
                       "tokens" as "tokens",
-                      round(date_part('epoch', "last_refill") * 1000) as "last_refill",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -98,9 +98,9 @@ with
       "last_refill" = to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
-        ) / 1000
+        ) / 1000::float8
       ),
-      "expires_at" = to_timestamp((8e15) / 1000)
+      "expires_at" = to_timestamp((8e15::float8) / 1000::float8)
     from
       "ratelimit_decided"
     where
@@ -110,7 +110,7 @@ with
           and "rate_limit_ephemeral"."key" = $2::text
         )
         and (
-          "ratelimit_decided"."granted" > 0
+          "ratelimit_decided"."granted" > 0::float8
           or "ratelimit_decided"."holds" is not true
         )
       )

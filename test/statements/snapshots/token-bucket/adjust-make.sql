@@ -25,10 +25,10 @@ with
       "last_refill",
       "available",
       case
-        when "rate" > 0 then least(
+        when "rate" > 0::float8 then least(
           floor(
             (
-              9007199254740991 - (
+              9007199254740991::float8 - (
                 $8::float8 - least(
                   "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $6::float8 / $7::float8,
                   $8::float8
@@ -41,7 +41,7 @@ with
         when $8::float8 - least(
           "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $6::float8 / $7::float8,
           $8::float8
-        ) > 1e-9
+        ) > 1e-9::float8
         and coalesce("now" < $10::float8, true) then "calls"
         else 0
       end as "granted"
@@ -76,20 +76,28 @@ with
                   "key",
                   "rate",
                   "calls",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now"
+                  floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now"
                 from
-                  unnest(
-                    (
-                      select
-                        $2::text::text[]
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $2::text::text[]
+                      )
                     ),
-                    (
-                      select
-                        $3::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $3::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $4::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
                     )
                   ) with ordinality as
                 call ("key", "rate", "calls", "place")
@@ -130,7 +138,7 @@ with
       to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8
-        ) / 1000
+        ) / 1000::float8
       ),
       to_timestamp(
         (
@@ -142,20 +150,20 @@ with
                     $8::float8 - least(
                       "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
                       $8::float8
-                    ) - 1e-9
+                    ) - 1e-9::float8
                   ) * $7::float8 / $6::float8 / $9::float8
                 ) * $9::float8
               ) / $11::float8
             ) * $11::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"
     where
-      "ratelimit_decided"."granted" > 0
+      "ratelimit_decided"."granted" > 0::float8
     on conflict ("prefix", "key") do nothing
     returning
       "key"
@@ -167,7 +175,7 @@ select
   "ratelimit_decided"."tokens",
   "ratelimit_decided"."last_refill",
   (
-    not "ratelimit_decided"."granted" > 0
+    not "ratelimit_decided"."granted" > 0::float8
     or "ratelimit_written"."key" is not null
   ) as decided
 from

@@ -32,10 +32,10 @@ with
       "last_refill",
       "available",
       case
-        when $5::float8 > 0 then least(
+        when $5::float8 > 0::float8 then least(
           floor(
             (
-              9007199254740991 - (
+              9007199254740991::float8 - (
                 $9::float8 - least(
                   "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
                   $9::float8
@@ -48,7 +48,7 @@ with
         when $9::float8 - least(
           "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
           $9::float8
-        ) > 1e-9
+        ) > 1e-9::float8
         and coalesce("now" < $11::float8, true) then $6::float8
         else 0
       end as "granted"
@@ -84,14 +84,14 @@ with
                   "last_refill",
                   "clock",
                   "last_refill" - "clock" <= $3::float8
-                  and "last_refill" > -1e14
-                  and abs("tokens") < 1e100 as "holds"
+                  and "last_refill" > '-1e14'::float8
+                  and abs("tokens") < 1e100::float8 as "holds"
                 from
                   (
                     select
                       "tokens" as "tokens",
-                      round(date_part('epoch', "last_refill") * 1000) as "last_refill",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -117,7 +117,7 @@ with
       "last_refill" = to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
-        ) / 1000
+        ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
         (
@@ -126,14 +126,14 @@ with
               (
                 "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
                   (
-                    $9::float8 - least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8) - 1e-9
+                    $9::float8 - least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8) - 1e-9::float8
                   ) * $8::float8 / $7::float8 / $10::float8
                 ) * $10::float8
               ) / $12::float8
             ) * $12::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
@@ -143,7 +143,7 @@ with
           "rate_limit_ephemeral"."prefix" = $1::text
           and "rate_limit_ephemeral"."key" = $2::text
         )
-        and "ratelimit_decided"."granted" > 0
+        and "ratelimit_decided"."granted" > 0::float8
       )
   )
 select

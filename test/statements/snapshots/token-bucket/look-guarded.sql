@@ -6,7 +6,7 @@
 with
   "ratelimit_size" as (
     select
-      width_bucket(
+      pg_catalog.width_bucket (
         pg_relation_size('"rate_limit_ephemeral"'::regclass),
         array[16384, 32768, 65536, 131072, 524288, 2097152]
       ) as size
@@ -42,20 +42,24 @@ from
           "last_refill",
           "clock",
           "last_refill" - "clock" <= $4::float8
-          and "last_refill" > -1e14
-          and abs("tokens") < 1e100 as "holds"
+          and "last_refill" > '-1e14'::float8
+          and abs("tokens") < 1e100::float8 as "holds"
         from
           (
             select
               "place",
               "tokens" as "tokens",
-              round(date_part('epoch', "last_refill") * 1000) as "last_refill",
-              floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+              round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
+              floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
             from
-              unnest(
-                (
-                  select
-                    $3::text::text[]
+              rows
+            from
+              (
+                pg_catalog.unnest (
+                  (
+                    select
+                      $3::text::text[]
+                  )
                 )
               ) with ordinality as
             call ("key", "place")

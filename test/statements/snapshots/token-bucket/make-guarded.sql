@@ -16,7 +16,7 @@ with
   ),
   "ratelimit_size" as (
     select
-      width_bucket(
+      pg_catalog.width_bucket (
         pg_relation_size('"rate_limit_ephemeral"'::regclass),
         array[16384, 32768, 65536, 131072, 524288, 2097152]
       ) as size
@@ -31,7 +31,7 @@ with
       "tokens",
       "last_refill",
       "available",
-      least(floor((available + 1e-9) / "rate"), "calls") as "granted"
+      least(floor((available + 1e-9::float8) / "rate"), "calls") as "granted"
     from
       (
         select
@@ -63,20 +63,28 @@ with
                   "key",
                   "rate",
                   "calls",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now"
+                  floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now"
                 from
-                  unnest(
-                    (
-                      select
-                        $3::text::text[]
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $3::text::text[]
+                      )
                     ),
-                    (
-                      select
-                        $4::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $5::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $5::text::float8[]
+                      )
                     )
                   ) with ordinality as
                 call ("key", "rate", "calls", "place")
@@ -123,7 +131,7 @@ with
       to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
-        ) / 1000
+        ) / 1000::float8
       ),
       to_timestamp(
         (
@@ -135,20 +143,20 @@ with
                     $9::float8 - least(
                       "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
                       $9::float8
-                    ) - 1e-9
+                    ) - 1e-9::float8
                   ) * $8::float8 / $7::float8 / $10::float8
                 ) * $10::float8
               ) / $11::float8
             ) * $11::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"
     where
-      "ratelimit_decided"."granted" > 0
+      "ratelimit_decided"."granted" > 0::float8
     on conflict ("prefix", "key") do nothing
     returning
       "key"
@@ -161,7 +169,7 @@ select
   "ratelimit_decided"."tokens",
   "ratelimit_decided"."last_refill",
   (
-    not "ratelimit_decided"."granted" > 0
+    not "ratelimit_decided"."granted" > 0::float8
     or "ratelimit_written"."key" is not null
   ) as decided
 from

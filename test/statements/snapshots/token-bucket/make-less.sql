@@ -26,9 +26,9 @@ with
       "last_refill",
       "available",
       least(
-        floor((available + 1e-9) / "rate") + case
-          when available - floor((available + 1e-9) / "rate") * "rate" + 1e-9 >= "at_least" then 1
-          else 0
+        floor((available + 1e-9::float8) / "rate") + case
+          when available - floor((available + 1e-9::float8) / "rate") * "rate" + 1e-9::float8 >= "at_least" then 1::float8
+          else 0::float8
         end,
         "calls"
       ) as "granted"
@@ -66,24 +66,34 @@ with
                   "rate",
                   "calls",
                   "at_least",
-                  floor(date_part('epoch', clock_timestamp()) * 1000) as "now"
+                  floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now"
                 from
-                  unnest(
-                    (
-                      select
-                        $2::text::text[]
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $2::text::text[]
+                      )
                     ),
-                    (
-                      select
-                        $3::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $3::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $4::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
                     ),
-                    (
-                      select
-                        $5::text::float8[]
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $5::text::float8[]
+                      )
                     )
                   ) with ordinality as
                 call ("key", "rate", "calls", "at_least", "place")
@@ -124,7 +134,7 @@ with
       to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
-        ) / 1000
+        ) / 1000::float8
       ),
       to_timestamp(
         (
@@ -136,20 +146,20 @@ with
                     $9::float8 - least(
                       "ratelimit_decided"."available" - least("ratelimit_decided"."rate" * "ratelimit_decided"."granted", "ratelimit_decided"."available"),
                       $9::float8
-                    ) - 1e-9
+                    ) - 1e-9::float8
                   ) * $8::float8 / $7::float8 / $10::float8
                 ) * $10::float8
               ) / $11::float8
             ) * $11::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
       cross join "ratelimit_setting"
     where
-      "ratelimit_decided"."granted" > 0
+      "ratelimit_decided"."granted" > 0::float8
     on conflict ("prefix", "key") do nothing
     returning
       "key"
@@ -161,7 +171,7 @@ select
   "ratelimit_decided"."tokens",
   "ratelimit_decided"."last_refill",
   (
-    not "ratelimit_decided"."granted" > 0
+    not "ratelimit_decided"."granted" > 0::float8
     or "ratelimit_written"."key" is not null
   ) as decided
 from

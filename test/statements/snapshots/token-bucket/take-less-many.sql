@@ -21,22 +21,32 @@ with
       "stored"."tokens",
       "stored"."last_refill"
     from
-      unnest(
-        (
-          select
-            $2::text::text[]
+      rows
+    from
+      (
+        pg_catalog.unnest (
+          (
+            select
+              $2::text::text[]
+          )
         ),
-        (
-          select
-            $3::text::float8[]
+        pg_catalog.unnest (
+          (
+            select
+              $3::text::float8[]
+          )
         ),
-        (
-          select
-            $4::text::float8[]
+        pg_catalog.unnest (
+          (
+            select
+              $4::text::float8[]
+          )
         ),
-        (
-          select
-            $5::text::float8[]
+        pg_catalog.unnest (
+          (
+            select
+              $5::text::float8[]
+          )
         )
       ) with ordinality as
     call ("key", "rate", "calls", "at_least", "place")
@@ -67,9 +77,9 @@ with
       "last_refill",
       "available",
       least(
-        floor((available + 1e-9) / "rate") + case
-          when available - floor((available + 1e-9) / "rate") * "rate" + 1e-9 >= "at_least" then 1
-          else 0
+        floor((available + 1e-9::float8) / "rate") + case
+          when available - floor((available + 1e-9::float8) / "rate") * "rate" + 1e-9::float8 >= "at_least" then 1::float8
+          else 0::float8
         end,
         "calls"
       ) as "granted"
@@ -120,8 +130,8 @@ with
                   "last_refill",
                   "clock",
                   "last_refill" - "clock" <= $6::float8
-                  and "last_refill" > -1e14
-                  and abs("tokens") < 1e100 as "holds"
+                  and "last_refill" > '-1e14'::float8
+                  and abs("tokens") < 1e100::float8 as "holds"
                 from
                   (
                     select
@@ -131,8 +141,8 @@ with
                       "calls",
                       "at_least",
                       "tokens" as "tokens",
-                      round(date_part('epoch', "last_refill") * 1000) as "last_refill",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -161,7 +171,7 @@ with
       "last_refill" = to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8
-        ) / 1000
+        ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
         (
@@ -173,14 +183,14 @@ with
                     $10::float8 - least(
                       "ratelimit_decided"."available" - least("ratelimit_decided"."rate" * "ratelimit_decided"."granted", "ratelimit_decided"."available"),
                       $10::float8
-                    ) - 1e-9
+                    ) - 1e-9::float8
                   ) * $9::float8 / $8::float8 / $11::float8
                 ) * $11::float8
               ) / $12::float8
             ) * $12::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
@@ -190,8 +200,8 @@ with
           "rate_limit_ephemeral"."prefix" = $1::text
           and "rate_limit_ephemeral"."key" = "ratelimit_decided"."key"
         )
-        and "ratelimit_decided"."granted" > 0
-        and "ratelimit_decided"."granted" between 0 and 9007199254740991
+        and "ratelimit_decided"."granted" > 0::float8
+        and "ratelimit_decided"."granted" between 0::float8 and 9007199254740991::float8
       )
   )
 select

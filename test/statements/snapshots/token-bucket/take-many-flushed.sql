@@ -30,18 +30,26 @@ with
       "stored"."tokens",
       "stored"."last_refill"
     from
-      unnest(
-        (
-          select
-            $2::text::text[]
+      rows
+    from
+      (
+        pg_catalog.unnest (
+          (
+            select
+              $2::text::text[]
+          )
         ),
-        (
-          select
-            $3::text::float8[]
+        pg_catalog.unnest (
+          (
+            select
+              $3::text::float8[]
+          )
         ),
-        (
-          select
-            $4::text::float8[]
+        pg_catalog.unnest (
+          (
+            select
+              $4::text::float8[]
+          )
         )
       ) with ordinality as
     call ("key", "rate", "calls", "place")
@@ -70,7 +78,7 @@ with
       "tokens",
       "last_refill",
       "available",
-      least(floor((available + 1e-9) / "rate"), "calls") as "granted"
+      least(floor((available + 1e-9::float8) / "rate"), "calls") as "granted"
     from
       (
         select
@@ -115,8 +123,8 @@ with
                   "last_refill",
                   "clock",
                   "last_refill" - "clock" <= $5::float8
-                  and "last_refill" > -1e14
-                  and abs("tokens") < 1e100 as "holds"
+                  and "last_refill" > '-1e14'::float8
+                  and abs("tokens") < 1e100::float8 as "holds"
                 from
                   (
                     select
@@ -125,8 +133,8 @@ with
                       "rate",
                       "calls",
                       "tokens" as "tokens",
-                      round(date_part('epoch', "last_refill") * 1000) as "last_refill",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -155,7 +163,7 @@ with
       "last_refill" = to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
-        ) / 1000
+        ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
         (
@@ -167,14 +175,14 @@ with
                     $9::float8 - least(
                       "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
                       $9::float8
-                    ) - 1e-9
+                    ) - 1e-9::float8
                   ) * $8::float8 / $7::float8 / $10::float8
                 ) * $10::float8
               ) / $11::float8
             ) * $11::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
@@ -184,8 +192,8 @@ with
           "rate_limit_durable"."prefix" = $1::text
           and "rate_limit_durable"."key" = "ratelimit_decided"."key"
         )
-        and "ratelimit_decided"."granted" > 0
-        and "ratelimit_decided"."granted" between 0 and 9007199254740991
+        and "ratelimit_decided"."granted" > 0::float8
+        and "ratelimit_decided"."granted" between 0::float8 and 9007199254740991::float8
       )
   )
 select

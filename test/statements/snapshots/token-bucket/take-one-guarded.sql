@@ -13,7 +13,7 @@
 with
   "ratelimit_size" as (
     select
-      width_bucket(
+      pg_catalog.width_bucket (
         pg_relation_size('"rate_limit_ephemeral"'::regclass),
         array[16384, 32768, 65536, 131072, 524288, 2097152]
       ) as size
@@ -46,7 +46,7 @@ with
       "tokens",
       "last_refill",
       "available",
-      least(floor((available + 1e-9) / $6::float8), $7::float8) as "granted"
+      least(floor((available + 1e-9::float8) / $6::float8), $7::float8) as "granted"
     from
       (
         select
@@ -79,14 +79,14 @@ with
                   "last_refill",
                   "clock",
                   "last_refill" - "clock" <= $4::float8
-                  and "last_refill" > -1e14
-                  and abs("tokens") < 1e100 as "holds"
+                  and "last_refill" > '-1e14'::float8
+                  and abs("tokens") < 1e100::float8 as "holds"
                 from
                   (
                     select
                       "tokens" as "tokens",
-                      round(date_part('epoch', "last_refill") * 1000) as "last_refill",
-                      floor(date_part('epoch', clock_timestamp()) * 1000) as "clock"
+                      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
+                      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
                     offset
@@ -112,7 +112,7 @@ with
       "last_refill" = to_timestamp(
         (
           "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8
-        ) / 1000
+        ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
         (
@@ -121,14 +121,14 @@ with
               (
                 "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $11::float8) * $11::float8 + ceil(
                   (
-                    $10::float8 - least("ratelimit_decided"."available" - $6::float8 * "ratelimit_decided"."granted", $10::float8) - 1e-9
+                    $10::float8 - least("ratelimit_decided"."available" - $6::float8 * "ratelimit_decided"."granted", $10::float8) - 1e-9::float8
                   ) * $9::float8 / $8::float8 / $11::float8
                 ) * $11::float8
               ) / $12::float8
             ) * $12::float8,
-            8e15
+            8e15::float8
           )
-        ) / 1000
+        ) / 1000::float8
       )
     from
       "ratelimit_decided"
@@ -138,7 +138,7 @@ with
           "rate_limit_ephemeral"."prefix" = $2::text
           and "rate_limit_ephemeral"."key" = $3::text
         )
-        and "ratelimit_decided"."granted" > 0
+        and "ratelimit_decided"."granted" > 0::float8
         and (
           select
             size

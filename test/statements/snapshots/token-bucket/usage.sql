@@ -63,8 +63,8 @@ from
               "last_refill",
               "clock",
               "last_refill" - "clock" <= $3::float8
-              and "last_refill" > -1e14
-              and abs("tokens") < 1e100 as "holds"
+              and "last_refill" > '-1e14'::float8
+              and abs("tokens") < 1e100::float8 as "holds"
             from
               (
                 select
@@ -73,7 +73,7 @@ from
                   "expires",
                   "like",
                   "tokens" as "tokens",
-                  round(date_part('epoch', "last_refill") * 1000) as "last_refill",
+                  round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
                   $2::float8 as "clock"
                 from
                   (
@@ -85,7 +85,7 @@ from
                           else "count"
                         end
                       )::float8 as "counted",
-                      round(date_part('epoch', "expires_at") * 1000) as "expires",
+                      round(date_part('epoch', "expires_at") * 1000::float8) as "expires",
                       (
                         "rate_limit_ephemeral"."tokens" is not null
                         and "rate_limit_ephemeral"."last_refill" is not null
@@ -112,9 +112,9 @@ from
 where
   case
     when "like" then holds
-    and used > 1e-9
+    and used > 1e-9::float8
     else expires > now
-    and counted is distinct from 0
+    and counted is distinct from 0::float8
   end
 order by
   used desc,
