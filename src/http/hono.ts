@@ -61,11 +61,24 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
     }
     for (const [name, value] of Object.entries(decided.headers)) {
       // What answered may have set it: another `rateLimit`, whose answer is the last one, or the application.
-      if (!c.res.headers.has(name)) c.header(name, value)
+      if (!c.res.headers.has(name)) setHeader(c, name, value)
     }
     // Workers end what a response does not wait for.
     if (decided.success) await decided.settle(() => failed(c))
     return undefined
+  }
+}
+
+/**
+ * `c.header` makes a response of the body of the one before. On Bun it has another content type: Bun chooses
+ * one by the text that a response was made with, and a stream has none.
+ */
+function setHeader(c: Context, name: string, value: string): void {
+  try {
+    c.res.headers.set(name, value)
+  } catch {
+    // The headers of a response that was fetched cannot be changed. They have its content type.
+    c.header(name, value)
   }
 }
 

@@ -125,9 +125,19 @@ function routeOf({ method, url, nextUrl }: Request & { readonly nextUrl?: NextRe
   return { method, paths: [path, nextUrl?.pathname ?? path] }
 }
 
-/** The headers of a response that was fetched cannot be changed. */
+/**
+ * The response itself if possible, because a copy loses the content type that Bun has chosen by the text. The
+ * headers of one that was fetched cannot be changed.
+ */
 function withHeaders(response: Response, headers: Readonly<Record<string, string>>): Response {
-  const changed = new Response(response.body, response)
-  for (const [name, value] of Object.entries(headers)) changed.headers.set(name, value)
-  return changed
+  try {
+    return setHeaders(response, headers)
+  } catch {
+    return setHeaders(new Response(response.body, response), headers)
+  }
+}
+
+function setHeaders(response: Response, headers: Readonly<Record<string, string>>): Response {
+  for (const [name, value] of Object.entries(headers)) response.headers.set(name, value)
+  return response
 }

@@ -64,6 +64,21 @@ test('a response of the handler that cannot be changed has the headers too', asy
   expect([response.status, response.headers.get('x-ratelimit-limit')]).toEqual([302, '5'])
 })
 
+// On Bun a response that is made of another one's body loses the content type.
+test('what the handler has answered is sent, and not a copy of it', async () => {
+  const app = new Hono()
+  const made = new Response('hello')
+  let sent: Response | undefined
+  app.use(async (c, next) => {
+    await next()
+    sent = c.res
+  })
+  app.use(rateLimit({ ratelimit: perHour(database.db, 5), key }))
+  app.get('/', () => made)
+  const response = await app.request('/')
+  expect([response.status, response.headers.has('ratelimit'), sent === made]).toEqual([200, true, true])
+})
+
 test('the last limit that was asked tells its headers', async () => {
   const app = new Hono()
   app.use(rateLimit({ ratelimit: perHour(database.db, 100), key, headers: 'legacy' }))
