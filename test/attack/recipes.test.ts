@@ -73,6 +73,71 @@ test('estimates and known costs, from the month and the credits', async () => {
   expect(ofMonth.used + ofCredits.used).toBe(paid)
 })
 
+/** Each of some messages is delivered by both processes, twice. */
+async function deliverAll<Message, Exports>(
+  processes: readonly Exports[],
+  messages: readonly Message[],
+  deliver: (process: Exports, message: Message) => Promise<unknown>,
+): Promise<unknown[]> {
+  const deliveries = [...messages, ...messages].flatMap((message) =>
+    processes.map((process) => deliver(process, message).catch((error: unknown) => error)),
+  )
+  return Promise.all(deliveries)
+}
+
+test('charges, top-ups and costs that are delivered four times', async () => {
+  const charges = await twoProcesses<{
+    deliver(event: { id: string; org: string; units: number }): Promise<string>
+    units: Ratelimit
+  }>('A charge that is delivered twice')
+  const events = Array.from({ length: 30 }, (_, id) => ({ id: `event ${id}`, org: 'org', units: 40 }))
+  const told = await deliverAll(charges, events, ({ deliver }, event) => deliver(event))
+  // 25 of 30 fit. What was denied is delivered again, and denied again.
+  expect(told.filter((each) => each === 'charged')).toHaveLength(25)
+  expect(told.filter((each) => each === 'known')).toHaveLength(75)
+  expect(told.filter((each) => each instanceof app.QuotaExceeded)).toHaveLength(20)
+  expect(await charges[0].units.getRemaining('org')).toMatchObject({ used: 1000 })
+
+  const topUps = await twoProcesses<{
+    paid(payment: { id: string; org: string; credits: number }): Promise<unknown>
+    credits: Ratelimit
+  }>('A top-up that is delivered twice')
+  const payments = Array.from({ length: 20 }, (_, id) => ({ id: `payment ${id}`, org: 'org', credits: 5 }))
+  await deliverAll(topUps, payments, ({ paid }, payment) => paid(payment))
+  expect(await topUps[0].credits.getRemaining('org')).toMatchObject({ limit: 100 })
+
+  vi.stubEnv('RESERVATION_SECRET', 'a secret that only the application knows')
+  const films = await twoProcesses<{
+    film(org: string, script: string): Promise<void>
+    filmed(told: { reference: string; length: number }): Promise<string>
+    seconds: Ratelimit
+  }>('A cost that a webhook tells')
+  vi.unstubAllEnvs()
+  const filming = vi.spyOn(app.studio, 'film')
+  await Promise.all(Array.from({ length: 20 }, (_, place) => films[place % 2]?.film('org', 'x'.repeat(100))))
+  const references = filming.mock.calls.map(([, { reference }]) => reference)
+  filming.mockRestore()
+  await deliverAll(films, references, ({ filmed }, reference) => filmed({ reference, length: 7 }))
+  expect(await films[0].seconds.getRemaining('org')).toMatchObject({ used: 140 })
+  tell('messages', 'delivered', told.length + 80 + 80)
+})
+
+test('warnings beside denials', async () => {
+  const processes = await twoProcesses<{ send(org: string, rate: number): Promise<void>; sent: Ratelimit }>(
+    'A warning mail at 80 %',
+  )
+  for (const [org, rate] of Object.entries({ sevens: 7, ones: 1 })) {
+    const sending = Array.from({ length: 150 / rate }, (_, call) => processes[call % 2]?.send(org, rate))
+    const refused = (await Promise.allSettled(sending)).filter(({ status }) => status === 'rejected')
+    expect(refused.length).toBe(Math.floor(150 / rate) - Math.floor(100 / rate))
+    const mails = await database.rows('select share, quota from mails where org = $1 order by share', [org])
+    expect(mails).toEqual([
+      { share: 0.8, quota: 100 },
+      { share: 1, quota: 100 },
+    ])
+  }
+})
+
 test('a plan that changes while charges of the old one wait', async () => {
   const processes = await twoProcesses<{
     exported: Ratelimit

@@ -30,7 +30,7 @@ export const TABLES_SQL: string = `
   create table messages (org text not null);
   create table invoice_lines (org text, start timestamptz, "end" timestamptz not null, used integer not null,
     primary key (org, start));
-  create table mails (org text, share float8, until timestamptz, primary key (org, share, until));
+  create table mails (org text, share float8, quota integer, until timestamptz, primary key (org, share, quota, until));
 `
 
 const client = await PGlite.create()
@@ -81,9 +81,10 @@ export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNul
 export const settled: Table<{ id: Text }> = pgTable('settled', { id: text().notNull() })
 export const sessions: Table<{ email: Text }> = pgTable('sessions', { email: text().notNull() })
 export const messages: Table<{ org: Text }> = pgTable('messages', { org: text().notNull() })
-export const mails: Table<{ org: Text; share: Share; until: Time }> = pgTable('mails', {
+export const mails: Table<{ org: Text; share: Share; quota: Amount; until: Time }> = pgTable('mails', {
   org: text().notNull(),
   share: doublePrecision().notNull(),
+  quota: integer().notNull(),
   until: timestamp({ withTimezone: true }).notNull(),
 })
 
