@@ -142,12 +142,8 @@ export interface Algorithm<
   SqlState = Expressions<Column>,
   NumberState = Numbers<Column>,
 > extends Answering<Column, Param, NumberState> {
-  /** The columns of its state. A row in which one of them is null belongs to another algorithm. */
+  /** The columns of its state. A row that has others, or not all of them, belongs to another algorithm. */
   readonly columns: readonly Column[]
-  /**
-   * Columns that are null in its own rows. They tell its rows from those that fill the same columns and more.
-   */
-  readonly emptyColumns: readonly StateColumn[]
   /** The column of its state that says when the row was written. */
   readonly datedBy: Column & ('windowStart' | 'lastRefill')
   /** The parameters that its formulas in SQL use, besides the common ones. */

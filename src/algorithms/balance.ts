@@ -11,7 +11,6 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'lastRefill', never> = {
   name: 'balance',
   kind: 'bucket',
   columns: ['count', 'prevCount', 'lastRefill'],
-  emptyColumns: [],
   datedBy: 'lastRefill',
   params: [],
   integersOnly: true,

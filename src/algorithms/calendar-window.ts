@@ -17,7 +17,6 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
   name: 'calendarWindow',
   kind: 'window',
   columns: ['count', 'prevCount', 'windowStart', 'tokens'],
-  emptyColumns: [],
   datedBy: 'windowStart',
   params: ['periodStart', 'periodEnd'],
   integersOnly: true,

@@ -8,8 +8,6 @@ const algorithm: Algorithm<'count' | 'windowStart', never> = {
   name: 'fixedWindow',
   kind: 'window',
   columns: ['count', 'windowStart'],
-  // Sliding and calendar windows fill the same columns, and this one.
-  emptyColumns: ['prevCount'],
   datedBy: 'windowStart',
   params: [],
   integersOnly: true,

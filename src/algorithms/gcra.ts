@@ -19,8 +19,6 @@ const algorithm: Algorithm<Column, 'unitMs'> = {
   name: 'gcra',
   kind: 'bucket',
   columns: ['tokens', 'windowStart'],
-  // A calendar window fills the same columns, and this one.
-  emptyColumns: ['count'],
   datedBy: 'windowStart',
   params: ['unitMs'],
   integersOnly: false,

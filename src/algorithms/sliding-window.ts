@@ -54,8 +54,6 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
     name,
     kind: 'window',
     columns: COLUMNS,
-    // A calendar window fills the same columns, and this one.
-    emptyColumns: ['tokens'],
     datedBy: 'windowStart',
     params: [],
     integersOnly: true,

@@ -18,7 +18,6 @@ const algorithm: Algorithm<Column, Param> = {
   name: 'tokenBucket',
   kind: 'bucket',
   columns: ['tokens', 'lastRefill'],
-  emptyColumns: [],
   datedBy: 'lastRefill',
   params: ['refillRate', 'intervalMs', 'tickMs', 'initialTokens'],
   integersOnly: false,

@@ -55,15 +55,26 @@ export function forEach<Name extends string, T>(
   return Object.fromEntries(names.map((each) => [each, make(each)])) as Record<Name, T>
 }
 
+/** The columns that are null in the rows of the algorithm. */
+export function emptyColumnsOf({ columns }: AnyAlgorithm): readonly StateColumn[] {
+  return STATE_COLUMNS.filter((column) => !columns.includes(column))
+}
+
 /**
- * The columns of a row that the arithmetic reads: the state, and whether the columns of other algorithms are
- * empty.
+ * The columns of a row that the arithmetic reads. A row of another algorithm may fill the same columns and
+ * more. It is read without a date, and therefore does not hold.
  */
 export function rowColumns(
   table: Readonly<Record<StateColumn, SQLWrapper>>,
-  { columns, emptyColumns }: AnyAlgorithm,
+  algorithm: AnyAlgorithm,
 ): Record<string, SQL.Aliased> {
-  const state = columns.map((column) => [SQL_NAMES[column], sql`${table[column]}`.as(SQL_NAMES[column])])
-  const own = sql`${and(...emptyColumns.map((column) => isNull(table[column])))}`.as('own')
-  return Object.fromEntries(emptyColumns.length > 0 ? [...state, ['own', own]] : state)
+  const { columns, datedBy } = algorithm
+  const isOwn = and(...emptyColumnsOf(algorithm).map((column) => isNull(table[column])))
+  const date = sql`case when ${isOwn} then ${table[datedBy]} end`
+  return Object.fromEntries(
+    columns.map((column) => {
+      const value = column === datedBy ? date : sql`${table[column]}`
+      return [SQL_NAMES[column], value.as(SQL_NAMES[column])]
+    }),
+  )
 }

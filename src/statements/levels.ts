@@ -96,7 +96,7 @@ export function advanced(
   parameters: Parameters,
   { keepHolds = !startsFull, tellsEnded = false }: AdvancedOptions = {},
 ): QueryLevel {
-  const { columns, emptyColumns, datedBy, sql: formulas } = algorithm
+  const { columns, datedBy, sql: formulas } = algorithm
   const row = stateOf()
   const params = paramsOf(algorithm, parameters)
   const read = level('read', rows, {
@@ -107,7 +107,7 @@ export function advanced(
   })
   const [clockMs, written] = [name('clock'), name(SQL_NAMES[datedBy])]
   const holds = formulas.holds(row, clockMs, params)
-  const dated = level('dated', read, { holds: ifOwn(holds), ...(tellsEnded ? endedColumn() : {}) }, ['own'])
+  const dated = level('dated', read, { holds, ...(tellsEnded ? endedColumn() : {}) })
   const kept = named(formulas.advance?.(row, clockMs, params) ?? row)
   const made = named(formulas.fresh(clockMs, params))
   const states = columns
@@ -121,15 +121,11 @@ export function advanced(
     ...(keepHolds ? [] : ['holds']),
   ])
 
-  function ifOwn(condition: SQL): SQL {
-    return emptyColumns.length > 0 ? sql`own and ${condition}` : condition
-  }
-
   function endedColumn(): Record<string, SQL> {
     const ended = formulas.ended?.(row, clockMs, params)
     if (!ended) return {}
     const used = formulas.used(row, clockMs, params)
-    return { [ENDED]: sql`case when ${ifOwn(ended)} then pg_catalog.concat_ws(' ', ${written}, ${used}) end` }
+    return { [ENDED]: sql`case when ${ended} then pg_catalog.concat_ws(' ', ${written}, ${used}) end` }
   }
 }
 

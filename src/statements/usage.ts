@@ -4,7 +4,7 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters, RowParameters } from './builder.ts'
 import { placed } from './calls.ts'
-import { forEach, fromColumn, rowColumns, STATE_COLUMNS } from './columns.ts'
+import { emptyColumnsOf, forEach, fromColumn, rowColumns, STATE_COLUMNS } from './columns.ts'
 import { answerColumns, onGrid } from './decided.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
 import { page } from './page.ts'
@@ -45,10 +45,10 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
 
 /** Whether the row is of this algorithm, and of a period of this limiter. */
 function isLikeOwn(table: RateLimitTable, rules: Rules, parameters: Parameters): SQL {
-  const { columns, emptyColumns, kind } = rules.algorithm
+  const { columns, kind } = rules.algorithm
   return sql`${and(
     ...columns.map((column) => isNotNull(table[column])),
-    ...emptyColumns.map((column) => isNull(table[column])),
+    ...emptyColumnsOf(rules.algorithm).map((column) => isNull(table[column])),
     ...(kind === 'window' ? [isOfPeriod(table, rules, parameters)] : []),
   )}`
 }

@@ -7,6 +7,7 @@ import { type Row, runOnce } from '../database/run.ts'
 import { columnIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { closeStatement, windowsStatement } from '../statements/close.ts'
+import { emptyColumnsOf } from '../statements/columns.ts'
 import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { checkLimiter } from '../validate.ts'
@@ -71,10 +72,10 @@ function endedIn(row: Row, { limiterOf, now }: Closing): Omit<Ended, 'used'>[] {
 }
 
 /** Whether the limit's algorithm has written the row. */
-function isOwn(row: Row, { algorithm: { columns, emptyColumns } }: StoredLimiter): boolean {
+function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
   return (
-    columns.every((column) => columnIn(row, column) !== null) &&
-    emptyColumns.every((column) => columnIn(row, column) === null)
+    algorithm.columns.every((column) => columnIn(row, column) !== null) &&
+    emptyColumnsOf(algorithm).every((column) => columnIn(row, column) === null)
   )
 }
 

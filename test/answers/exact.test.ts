@@ -52,8 +52,8 @@ function arithmeticOf(limiter: StoredLimiter): Statement {
     const isTime = column === 'windowStart' || column === 'lastRefill'
     return sql`${isTime ? sql`to_timestamp(${value} / 1000)` : value} as ${name(SQL_NAMES[column])}`
   })
-  const source = sql`(select place, at, rate, true as own, ${sql.join(stored, sql`, `)} from ${unnested}) as stored`
-  const rows = { source, columns: [...columns, 'own'] }
+  const source = sql`(select place, at, rate, ${sql.join(stored, sql`, `)} from ${unnested}) as stored`
+  const rows = { source, columns }
   const states = advanced(limiter, rows, name('at'), parameters)
   const numbers = { rate: name('rate'), calls: sql<number>`1` }
   const { query } = decided(limiter.algorithm, 'take', states, numbers, parameters)

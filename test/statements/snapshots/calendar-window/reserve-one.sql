@@ -12,7 +12,9 @@ with
     select
       "count" as "count",
       "prev_count" as "prev_count",
-      "window_start" as "window_start",
+      case
+        when "rate_limit_ephemeral"."last_refill" is null then "window_start"
+      end as "window_start",
       "tokens" as "tokens"
     from
       "rate_limit_ephemeral"

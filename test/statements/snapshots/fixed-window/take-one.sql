@@ -9,8 +9,13 @@ with
   "ratelimit_locked" as (
     select
       "count" as "count",
-      "window_start" as "window_start",
-      "rate_limit_ephemeral"."prev_count" is null as "own"
+      case
+        when (
+          "rate_limit_ephemeral"."prev_count" is null
+          and "rate_limit_ephemeral"."tokens" is null
+          and "rate_limit_ephemeral"."last_refill" is null
+        ) then "window_start"
+      end as "window_start"
     from
       "rate_limit_ephemeral"
     where
@@ -59,18 +64,15 @@ with
                   "count",
                   "window_start",
                   "clock",
-                  own
-                  and "window_start" - "clock" <= $3::float8
+                  "window_start" - "clock" <= $3::float8
                   and "clock" < "window_start" + $3::float8
                   and "count" >= 0::float8 as "holds",
                   case
-                    when own
-                    and "clock" >= "window_start" + $3::float8 then pg_catalog.concat_ws (' ', "window_start", "count")
+                    when "clock" >= "window_start" + $3::float8 then pg_catalog.concat_ws (' ', "window_start", "count")
                   end as "ended"
                 from
                   (
                     select
-                      "own",
                       (
                         case
                           when "count" < 0 then 0

@@ -10,8 +10,13 @@ with
   "ratelimit_locked" as (
     select
       "tokens" as "tokens",
-      "window_start" as "window_start",
-      "rate_limit_ephemeral"."count" is null as "own"
+      case
+        when (
+          "rate_limit_ephemeral"."count" is null
+          and "rate_limit_ephemeral"."prev_count" is null
+          and "rate_limit_ephemeral"."last_refill" is null
+        ) then "window_start"
+      end as "window_start"
     from
       "rate_limit_ephemeral"
     where
@@ -57,14 +62,12 @@ with
                   "tokens",
                   "window_start",
                   "clock",
-                  own
-                  and "window_start" - "clock" <= $3::float8
+                  "window_start" - "clock" <= $3::float8
                   and "window_start" > '-1e14'::float8
                   and abs("tokens") < 1e100::float8 as "holds"
                 from
                   (
                     select
-                      "own",
                       "tokens" as "tokens",
                       round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
                       floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"

@@ -10,8 +10,12 @@ with
     select
       "count" as "count",
       "prev_count" as "prev_count",
-      "window_start" as "window_start",
-      "rate_limit_ephemeral"."tokens" is null as "own"
+      case
+        when (
+          "rate_limit_ephemeral"."tokens" is null
+          and "rate_limit_ephemeral"."last_refill" is null
+        ) then "window_start"
+      end as "window_start"
     from
       "rate_limit_ephemeral"
     where
@@ -73,15 +77,13 @@ with
                   "prev_count",
                   "window_start",
                   "clock",
-                  own
-                  and "window_start" - "clock" <= $3::float8
+                  "window_start" - "clock" <= $3::float8
                   and "clock" < "window_start" + 2::float8 * $3::float8
                   and "count" >= 0::float8
                   and "prev_count" >= 0::float8 as "holds"
                 from
                   (
                     select
-                      "own",
                       (
                         case
                           when "count" < 0 then 0

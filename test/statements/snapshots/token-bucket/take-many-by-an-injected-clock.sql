@@ -46,7 +46,13 @@ with
     cross join lateral (
       select
         "tokens" as "tokens",
-        "last_refill" as "last_refill"
+        case
+          when (
+            "rate_limit_ephemeral"."count" is null
+            and "rate_limit_ephemeral"."prev_count" is null
+            and "rate_limit_ephemeral"."window_start" is null
+          ) then "last_refill"
+        end as "last_refill"
       from
         "rate_limit_ephemeral"
       where

@@ -56,7 +56,13 @@ with
     cross join lateral (
       select
         "tokens" as "tokens",
-        "last_refill" as "last_refill"
+        case
+          when (
+            "rate_limit_durable"."count" is null
+            and "rate_limit_durable"."prev_count" is null
+            and "rate_limit_durable"."window_start" is null
+          ) then "last_refill"
+        end as "last_refill"
       from
         "rate_limit_durable"
       where

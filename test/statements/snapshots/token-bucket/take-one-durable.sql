@@ -17,7 +17,13 @@ with
   "ratelimit_locked" as (
     select
       "tokens" as "tokens",
-      "last_refill" as "last_refill"
+      case
+        when (
+          "rate_limit_durable"."count" is null
+          and "rate_limit_durable"."prev_count" is null
+          and "rate_limit_durable"."window_start" is null
+        ) then "last_refill"
+      end as "last_refill"
     from
       "rate_limit_durable"
     where

@@ -89,9 +89,18 @@ from
                       (
                         "rate_limit_ephemeral"."tokens" is not null
                         and "rate_limit_ephemeral"."last_refill" is not null
+                        and "rate_limit_ephemeral"."count" is null
+                        and "rate_limit_ephemeral"."prev_count" is null
+                        and "rate_limit_ephemeral"."window_start" is null
                       ) as "like",
                       "tokens" as "tokens",
-                      "last_refill" as "last_refill"
+                      case
+                        when (
+                          "rate_limit_ephemeral"."count" is null
+                          and "rate_limit_ephemeral"."prev_count" is null
+                          and "rate_limit_ephemeral"."window_start" is null
+                        ) then "last_refill"
+                      end as "last_refill"
                     from
                       "rate_limit_ephemeral"
                     where
