@@ -99,6 +99,11 @@ export async function hashedKey(key: unknown): Promise<string> {
   return sha256(String(key))
 }
 
+/** Whether a row can have the key. */
+export function isStorable(key: string, prefix: string): boolean {
+  return faultOf(key, prefix) === undefined
+}
+
 /** @throws RatelimitError `INVALID_KEY` */
 function checkKey(key: unknown, prefix: string): asserts key is string {
   refuse('key', faultOf(key, prefix))

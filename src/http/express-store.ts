@@ -1,6 +1,7 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { counting, ratelimitOf, type StoreConfig } from './store.ts'
+import { counting, ratelimitOf, type StoreConfig, storable } from './store.ts'
 
 /** The hits of a key in its window, as express-rate-limit wants them. */
 export interface Hits {
@@ -10,10 +11,17 @@ export interface Hits {
   readonly resetTime: Date
 }
 
+/** A hit of the request that is served. */
+interface OwnHit {
+  readonly key: string
+  giveBack?: (() => Promise<unknown>) | undefined
+}
+
 /**
  * A store for express-rate-limit: each key's hits in a fixed window, which begins with the first hit.
  *
- * express-rate-limit decides, and so every hit is written, denied ones too. With `onError: 'allow'` a request
+ * express-rate-limit decides, and so every hit is written, denied ones too. A hit is given back to the window
+ * that it was counted in, and never to a later one. A key that no row can have is stored as its SHA-256. With `onError: 'allow'` a request
  * passes as a first one if the database is away, with `'deny'` none does.
  *
  * @example
@@ -31,6 +39,7 @@ export class RateLimitStore {
   /** The limiter's namespace. */
   readonly prefix: string
   readonly #ratelimit: Ratelimit
+  readonly #hits = new AsyncLocalStorage<OwnHit>()
   /** Until it is told another one, express-rate-limit's default. */
   #limiter: StoredLimiter = counting(60_000)
 
@@ -46,24 +55,47 @@ export class RateLimitStore {
 
   /** Counts a hit. */
   async increment(key: string): Promise<Hits> {
-    const { success, limit, remaining, reset, degraded } = await this.#ratelimit.limit(key, this.#options)
+    const hit = this.#ownHit(key)
+    const reserved = await this.#ratelimit.reserve(await this.#stored(key), this.#options)
+    if (reserved.success) hit.giveBack ??= () => reserved.release()
+    const { success, limit, remaining, reset, degraded } = reserved
     return { totalHits: degraded && success ? 1 : limit - remaining, resetTime: new Date(reset) }
   }
 
   /** Gives a hit back. */
   async decrement(key: string): Promise<void> {
-    await this.#ratelimit.limit(key, { ...this.#options, rate: -1 })
+    const hit = this.#ownHit(key)
+    const { giveBack } = hit
+    hit.giveBack = undefined
+    if (giveBack) await giveBack()
+    else await this.#ratelimit.limit(await this.#stored(key), { ...this.#options, rate: -1 })
   }
 
   /** Forgets the hits of a key. */
   async resetKey(key: string): Promise<void> {
-    await this.#ratelimit.resetUsedTokens(key, this.#options)
+    await this.#ratelimit.resetUsedTokens(await this.#stored(key), this.#options)
   }
 
   /** The hits of a key; undefined if there are none. */
   async get(key: string): Promise<Hits | undefined> {
-    const { used, reset } = await this.#ratelimit.getRemaining(key, this.#options)
+    const { used, reset } = await this.#ratelimit.getRemaining(await this.#stored(key), this.#options)
     return used > 0 ? { totalHits: used, resetTime: new Date(reset) } : undefined
+  }
+
+  /**
+   * The hit of this request. express-rate-limit gives a hit back by its key alone, which says nothing of its
+   * window, but in the asynchronous context that counted it.
+   */
+  #ownHit(key: string): OwnHit {
+    const own = this.#hits.getStore()
+    if (own?.key === key) return own
+    const hit: OwnHit = { key }
+    this.#hits.enterWith(hit)
+    return hit
+  }
+
+  #stored(key: string): Promise<string> {
+    return storable(key, this.prefix)
   }
 
   get #options(): { readonly limiter: StoredLimiter } {

@@ -1,13 +1,19 @@
 import { RatelimitError } from '../errors.ts'
 import { Ratelimit } from '../ratelimit.ts'
-import { ratelimitOf, type StoreConfig } from './store.ts'
+import { ratelimitOf, type StoreConfig, storable } from './store.ts'
 
 export type { StoreConfig }
 
 /** What @fastify/rate-limit tells a store of a route. */
 export interface RouteOptions {
-  /** The method and the path of the route. */
-  readonly routeInfo?: { readonly method?: string | readonly string[]; readonly url?: string }
+  /** The route; empty for a handler of `app.rateLimit` or `app.createRateLimit`. */
+  readonly routeInfo?: {
+    readonly method?: string | readonly string[]
+    readonly url?: string
+    readonly constraints?: object
+  }
+  /** The name of such a handler. */
+  readonly groupId?: string
   /** Refused, because denied requests are not counted. */
   readonly ban?: number
   /** Refused for the same reason. */
@@ -31,7 +37,8 @@ export interface RateLimitStore {
 
 /**
  * A store for @fastify/rate-limit: `max` in each fixed window of `timeWindow`, for each route that has its own
- * `config.rateLimit`, and for all others together.
+ * `config.rateLimit`, and for all others together. `app.rateLimit` and `app.createRateLimit` with options of
+ * their own need `groupId`, a name for what they count. A key that no row can have is stored as its SHA-256.
  *
  * A denied request writes nothing. So requests beyond `max` are not counted, and `ban`, `continueExceeding` and
  * `exponentialBackoff`, which need that, are refused.
@@ -55,18 +62,21 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
   const now = () => (config.clock?.() ?? new Date()).getTime()
 
   return class Store implements RateLimitStore {
-    readonly #route: string
+    readonly #scope: string
 
-    // A route begins with its method. So no client's key can name one.
-    constructor(options: RouteOptions, route = ' ') {
+    constructor(options: RouteOptions, scope = ' ') {
       checkRouteOptions(options)
-      this.#route = route
+      this.#scope = scope
+    }
+
+    #stored(key: string): Promise<string> {
+      return storable(this.#scope + key, config.prefix)
     }
 
     incr(key: string, callback: Callback, timeWindow: number, max: number): void {
       const incremented = async () => {
         const limiter = Ratelimit.fixedWindow(max, timeWindow)
-        const answer = await ratelimit.limit(this.#route + key, { limiter })
+        const answer = await ratelimit.limit(await this.#stored(key), { limiter })
         // The time to wait after a denial comes from the database; a window of max 0 would never end.
         if (!answer.success) return { current: max + 1, ttl: Math.min(answer.retryAfter, timeWindow) }
         return {
@@ -80,21 +90,38 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
     read(key: string, callback: Callback, timeWindow: number, max: number): void {
       const looked = async () => {
         const limiter = Ratelimit.fixedWindow(max, timeWindow)
-        const { used, reset } = await ratelimit.getRemaining(this.#route + key, { limiter })
+        const { used, reset } = await ratelimit.getRemaining(await this.#stored(key), { limiter })
         return { current: used, ttl: used > 0 ? Math.max(reset - now(), 0) : 0 }
       }
       answer(looked(), callback)
     }
 
     child(options: RouteOptions): RateLimitStore {
-      const { method = '', url = '' } = options.routeInfo ?? {}
-      return new Store(options, `${method} ${url} `)
+      return new Store(options, scopeOf(options))
     }
   }
 }
 
 function answer(result: Promise<{ current: number; ttl: number }>, callback: Callback): void {
   result.then((found) => callback(null, found), callback)
+}
+
+/**
+ * What stands before the keys of a child. No key of a client names another scope: there are no spaces in a
+ * scope but those that are written here, methods are upper case, and the keys of the store itself begin with a
+ * space.
+ */
+function scopeOf({ routeInfo = {}, groupId = '' }: RouteOptions): string {
+  const { method, url, constraints = {} } = routeInfo
+  if (url !== undefined) {
+    // One path may have several routes, by host or version.
+    const only = Object.entries(constraints).map((pair) => `|${encodeURIComponent(pair.join('='))}`)
+    return `${method} ${encodeURI(url)}${only.join('')} `
+  }
+  if (groupId !== '') return `group ${encodeURIComponent(groupId)} `
+  const what =
+    'app.rateLimit() and app.createRateLimit() need a groupId of their own, which names what they count.'
+  throw new RatelimitError('INVALID_OPTION', what)
 }
 
 function checkRouteOptions({ ban = -1, continueExceeding, exponentialBackoff }: RouteOptions): void {

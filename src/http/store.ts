@@ -1,7 +1,9 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { CONFIG_NAMES, type RatelimitConfig } from '../config.ts'
+import { sha256 } from '../database/digest.ts'
 import { checkOptions } from '../options.ts'
 import { Ratelimit } from '../ratelimit.ts'
+import { isStorable } from '../validate.ts'
 
 type WithoutLimiter<Config> = Config extends unknown ? Omit<Config, 'limiter'> : never
 
@@ -24,4 +26,12 @@ export function ratelimitOf(config: StoreConfig, limiter: StoredLimiter): Rateli
 /** A window that only counts. */
 export function counting(windowMs: number): StoredLimiter {
   return Ratelimit.fixedWindow(Number.MAX_SAFE_INTEGER, windowMs)
+}
+
+/**
+ * The key, or its hash if no row can have it. Frameworks can be told to let a request pass whose store fails,
+ * and clients choose keys.
+ */
+export async function storable(key: string, prefix: string): Promise<string> {
+  return isStorable(key, prefix) ? key : sha256(key)
 }

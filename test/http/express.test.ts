@@ -352,6 +352,62 @@ describe('the store for express-rate-limit', () => {
     for (const status of [401, 401, 429]) expect((await fetch(`${url}?fails=1`)).status).toBe(status)
   })
 
+  test.each([['k'.repeat(2000)], ['a%00b'], ['']])(
+    'with passOnStoreError no key passes without a limit: %#',
+    async (user) => {
+      const store = new RateLimitStore({ db: database.db, prefix: newPrefix() })
+      const keyGenerator = (req: { query: Record<string, unknown> }) => String(req.query['user'])
+      const url = await stored({ windowMs: 3_600_000, limit: 2, store, keyGenerator, passOnStoreError: true })
+      expect(await statusesOf(6, () => fetch(`${url}?user=${user}`))).toEqual({ 200: 2, 429: 4 })
+      const key = decodeURIComponent(user)
+      expect(await store.get(key)).toMatchObject({ totalHits: 6 })
+      await store.resetKey(key)
+      expect((await fetch(`${url}?user=${user}`)).status).toBe(200)
+    },
+  )
+
+  test('a hit of a window that has ended is not given back to the next one', async () => {
+    const clock = new TestClock(Date.now() + 3_600_000)
+    const store = new RateLimitStore({ db: database.db, prefix: newPrefix(), clock: clock.now })
+    const slow: Response[] = []
+    const app = express()
+    const counts = {
+      windowMs: 60_000,
+      limit: 5,
+      store,
+      skipSuccessfulRequests: true,
+      keyGenerator: () => 'all',
+    }
+    app.use(expressRateLimit(counts))
+    app.get('/slow', (_req, res) => void slow.push(res))
+    app.get('/fails', (_req, res) => void res.sendStatus(401))
+    app.get('/', (_req, res) => void res.sendStatus(200))
+    const url = await serve(app)
+    const begun = [fetch(`${url}/slow`), fetch(`${url}/slow`)]
+    await vi.waitFor(() => expect(slow).toHaveLength(2))
+    clock.advance(60_000)
+    for (let i = 0; i < 3; i++) await fetch(`${url}/fails`)
+    for (const res of slow) res.sendStatus(200)
+    await Promise.all(begun)
+    await fetch(url)
+    await vi.waitFor(async () => expect(await store.get('all')).toMatchObject({ totalHits: 3 }))
+    await new Promise(setImmediate)
+    expect(await store.get('all')).toMatchObject({ totalHits: 3 })
+  })
+
+  test('of hits that were counted one after another, the first is given back first', async () => {
+    const clock = new TestClock()
+    const store = new RateLimitStore({ db: database.db, prefix: newPrefix(), clock: clock.now })
+    store.init({ windowMs: 1000 })
+    await store.increment('key')
+    clock.advance(1000)
+    await store.increment('key')
+    await store.decrement('key')
+    expect(await store.get('key')).toMatchObject({ totalHits: 1 })
+    await store.decrement('key')
+    expect(await store.get('key')).toBeUndefined()
+  })
+
   test('counts hits in a window, and starts again after it', async () => {
     const clock = new TestClock()
     const store = new RateLimitStore({ db: database.db, prefix: newPrefix(), clock: clock.now })

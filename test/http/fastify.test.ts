@@ -28,6 +28,14 @@ function storeOf(options: Partial<StoreConfig> = {}) {
   return rateLimitStore({ db: database.db, prefix: newPrefix(), ...options } as StoreConfig)
 }
 
+type Store = Pick<InstanceType<ReturnType<typeof rateLimitStore>>, 'incr' | 'read'>
+
+function asked(store: Store, method: 'incr' | 'read', key = 'key', timeWindow = 1000, max = 2) {
+  return new Promise((resolve, reject) => {
+    store[method](key, (error, result) => (error ? reject(error) : resolve(result)), timeWindow, max)
+  })
+}
+
 test('it is a store of @fastify/rate-limit', () => {
   expectTypeOf<ReturnType<typeof rateLimitStore>>().toExtend<FastifyRateLimitStoreCtor>()
 })
@@ -77,6 +85,73 @@ test('no key of a client names the row of a route', async () => {
   expect([await send('/', 'GET /own ada'), await send('/own', 'ada')]).toEqual([200, 200])
 })
 
+describe('handlers of app.rateLimit', () => {
+  test('count for themselves: a short window of one does not reset a long one of another', async () => {
+    const clock = new TestClock()
+    const url = await limited({ global: false, store: storeOf({ clock: clock.now }) }, (app) => {
+      const login = app.rateLimit({ max: 5, timeWindow: '1 hour', groupId: 'login' })
+      const search = app.rateLimit({ max: 5, timeWindow: 200, groupId: 'search' })
+      app.get('/login', { preHandler: login }, async () => 'login')
+      app.get('/search', { preHandler: search }, async () => 'search')
+    })
+    const statuses: number[] = []
+    for (let i = 0; i < 60; i++) {
+      statuses.push((await fetch(`${url}/login`)).status)
+      clock.advance(250)
+      expect((await fetch(`${url}/search`)).status).toBe(200)
+    }
+    expect(statuses.filter((status) => status === 200)).toHaveLength(5)
+  })
+
+  test.each(['rateLimit', 'createRateLimit'] as const)(
+    '%s needs a name for what it counts',
+    async (method) => {
+      const refused = expect.objectContaining({
+        code: 'INVALID_OPTION',
+        message: expect.stringMatching('groupId'),
+      })
+      await limited({ store: storeOf() }, (app) => {
+        expect(() => app[method]({ max: 5 })).toThrow(refused)
+        expect(() => app.rateLimit({ max: 5, groupId: '' })).toThrow(refused)
+        expect(() => app[method]()).not.toThrow()
+      })
+    },
+  )
+
+  test('no key of a client names another scope', async () => {
+    const Store = storeOf()
+    const get = { method: 'GET', url: '/a' }
+    const children = [
+      { routeInfo: get },
+      { routeInfo: { ...get, url: '/a b' } },
+      { routeInfo: { ...get, url: '/a%20b' } },
+      { routeInfo: { ...get, url: '/a|host=b' } },
+      { routeInfo: { ...get, constraints: { host: 'b' } } },
+      { routeInfo: { ...get, constraints: { host: 'c' } } },
+      { groupId: 'GET' },
+      { groupId: 'GET /a' },
+      { groupId: 'a' },
+      { groupId: 'a b' },
+    ]
+    const stores = [new Store({}), ...children.map((child) => new Store({}).child(child))]
+    const keys = ['b x', 'x', '/a x', '/a b x', 'GET /a x', 'group a x', 'a x', '']
+    for (const store of stores)
+      for (const key of keys) expect(await asked(store, 'incr', key)).toMatchObject({ current: 1 })
+  })
+})
+
+describe('with skipOnError', () => {
+  test.each([['k'.repeat(2000)], ['a%00b'], ['%ED%A0%80']])(
+    'no key passes without a limit: %#',
+    async (user) => {
+      const keyGenerator = (request: { query: unknown }) => String((request.query as { user: string }).user)
+      const url = await limited({ max: 2, keyGenerator, skipOnError: true, store: storeOf() })
+      expect(await statusesOf(6, () => fetch(`${url}/?user=${user}`))).toEqual({ 200: 2, 429: 4 })
+      expect((await fetch(`${url}/?user=${user}2`)).status).toBe(200)
+    },
+  )
+})
+
 test('each request may have its own limit', async () => {
   const max = (request: { headers: Record<string, unknown> }) => Number(request.headers['x-max'])
   const url = await limited({ max, store: storeOf() })
@@ -85,12 +160,6 @@ test('each request may have its own limit', async () => {
 })
 
 describe('the store', () => {
-  type Store = InstanceType<ReturnType<typeof rateLimitStore>>
-  const asked = (store: Store, method: 'incr' | 'read', timeWindow = 1000, max = 2) =>
-    new Promise((resolve, reject) => {
-      store[method]('key', (error, result) => (error ? reject(error) : resolve(result)), timeWindow, max)
-    })
-
   test('counts in a window that begins with the first request; a denial writes nothing', async () => {
     const clock = new TestClock()
     const store = new (storeOf({ clock: clock.now }))({})
@@ -106,8 +175,8 @@ describe('the store', () => {
 
   test('an error reaches the callback', async () => {
     const store = new (storeOf())({})
-    await expect(asked(store, 'incr', 0)).rejects.toMatchObject({ code: 'INVALID_DURATION' })
-    await expect(asked(store, 'incr', 1000, -1)).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
+    await expect(asked(store, 'incr', 'key', 0)).rejects.toMatchObject({ code: 'INVALID_DURATION' })
+    await expect(asked(store, 'incr', 'key', 1000, -1)).rejects.toMatchObject({ code: 'INVALID_LIMIT' })
   })
 
   test.each([{ ban: 3 }, { continueExceeding: true }, { exponentialBackoff: true }])(
