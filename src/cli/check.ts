@@ -3,9 +3,10 @@ import { sql } from 'drizzle-orm'
 import { checkTables } from '../database/check-tables.ts'
 import type { Database } from '../database/database.ts'
 import { shapeOf } from '../database/ddl.ts'
+import { printable } from '../database/printable.ts'
 import { execute } from '../database/run.ts'
 import { connect } from './connect.ts'
-import type { Output } from './output.ts'
+import { type Output, optionOf } from './output.ts'
 import { TABLE_OPTIONS, tablesOf } from './tables.ts'
 
 /** Prints the differences between a database and what the limiter expects. */
@@ -29,7 +30,9 @@ export async function check(args: string[], output: Output): Promise<number> {
       return 0
     }
     const others = await schemasWith(db, shapeOf(tables.ephemeral).name, values.schema)
-    for (const schema of others) output.log(`\nThe schema ${schema} has such tables: add --schema ${schema}.`)
+    for (const schema of others) {
+      output.log(`\nThe schema ${printable(schema)} has such tables: add ${optionOf('schema', schema)}.`)
+    }
     output.log(`\n${differences.length === 1 ? '1 difference' : `${differences.length} differences`}.`)
     return 1
   } finally {

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { check } from './check.ts'
 import { HELP } from './help.ts'
-import { type Output, redact, said } from './output.ts'
+import { type Output, redact, safe, said } from './output.ts'
 import { storage } from './storage.ts'
 
 /** A command with the arguments after its name; returns the exit code. */
@@ -15,11 +15,11 @@ const COMMANDS: ReadonlyMap<string | undefined, Command> = new Map([
 /** The exit code of everything that could not be done. */
 const FAILED = 2
 
-/** Runs the command that the arguments name, and returns the exit code. Prints no password. */
+/** Runs the command that the arguments name, and returns the exit code. Prints no password, and no control character. */
 export async function cli([name, ...args]: readonly string[], console: Output): Promise<number> {
   const output: Output = {
-    log: (text: string) => console.log(redact(text)),
-    error: (text: string) => console.error(redact(text)),
+    log: (text: string) => console.log(safe(redact(text))),
+    error: (text: string) => console.error(safe(redact(text))),
   }
   try {
     const command = COMMANDS.get(name)

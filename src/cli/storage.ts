@@ -5,7 +5,7 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import { shapeOf, storageSql } from '../database/ddl.ts'
 import { findKit } from './kit.ts'
 import { type Migrations, nextSecond, readMigrations } from './migrations.ts'
-import type { Output } from './output.ts'
+import { type Output, optionOf } from './output.ts'
 import { TABLE_OPTIONS, tablesOf } from './tables.ts'
 
 const OPTIONS = {
@@ -46,7 +46,7 @@ function requireTables(
     throw new Error(
       `The migrations in ${relative('', folder)} do not make ${schema}.${name}. ` +
         (elsewhere
-          ? `They make ${elsewhere}: add --schema ${elsewhere.slice(0, -name.length - 1)}.`
+          ? `They make ${elsewhere}: add ${optionOf('schema', elsewhere.slice(0, -name.length - 1))}.`
           : `Export it from your Drizzle schema and run \`npx drizzle-kit generate\` first. If it has another name, add --${option}.`),
     )
   }

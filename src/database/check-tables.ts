@@ -14,12 +14,13 @@ import {
   storageStatements,
 } from './ddl.ts'
 import { checkDatabase, checkTablesGiven } from './given.ts'
+import { printable } from './printable.ts'
 import { SHIPPED } from './shipped.ts'
 import { quote } from './table-name.ts'
 
 /** One thing in the database that is not as the limiter expects it. */
 export interface TableDifference {
-  /** One sentence that begins with the table's name. */
+  /** One sentence that begins with the table's name. Control characters in names are replaced by `\ufffd`. */
   readonly message: string
   /**
    * The statements that mend it, one by one; undefined if the limiter cannot know how. Postgres refuses them,
@@ -66,14 +67,19 @@ async function differences(
   if (!found) {
     const means = "`export * from 'drizzle-ratelimit/schema'` or tables of your own"
     const message = `${about} is missing: export it from your Drizzle schema (${means}), and migrate.`
-    return [{ message, sql: [...createStatements(table), ...storageStatements(table, persistence)] }]
+    return [
+      {
+        message: printable(message),
+        sql: [...createStatements(table), ...storageStatements(table, persistence)],
+      },
+    ]
   }
   return [
     ...missingDifferences(table, found),
     ...indexDifferences(table, found),
     ...notNullDifferences(table, found),
     ...storageDifferences(table, persistence, found),
-  ].map(({ message, sql }) => ({ message: `${about} ${message}.`, sql }))
+  ].map(({ message, sql }) => ({ message: printable(`${about} ${message}.`), sql }))
 }
 
 /** Types whose every value is also one of the wider type, and means the same. */

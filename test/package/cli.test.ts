@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { cli } from '../../src/cli/cli.ts'
-import { redact } from '../../src/cli/output.ts'
+import { optionOf, redact } from '../../src/cli/output.ts'
 import { storageMigration } from '../../src/cli/storage.ts'
 import { SHIPPED } from '../../src/database/shipped.ts'
 
@@ -77,6 +77,14 @@ async function serverThat(meets: (socket: Socket) => void): Promise<string> {
   return `postgres://u@127.0.0.1:${port}/x`
 }
 
+/** The server's answer to a query that fails. */
+function refusal(message: string): Buffer {
+  const fields = Buffer.from(`SERROR\0C42501\0M${message}\0\0`)
+  const length = Buffer.alloc(4)
+  length.writeInt32BE(fields.length + 4)
+  return Buffer.concat([Buffer.from('E'), length, fields])
+}
+
 test('a connection that breaks ends with 2', async () => {
   const url = await serverThat((socket) => socket.destroy())
   expect(await run('check', url)).toMatchObject({ code: 2, log: '' })
@@ -96,6 +104,28 @@ test('a server that is silent ends with 2 after 30 seconds', async () => {
   await running
   const error = expect.stringContaining('has not answered for 30 seconds')
   expect(ended).toHaveBeenCalledWith({ code: 2, log: '', error })
+})
+
+test.each([
+  ['limits', '--schema limits'],
+  ['my limits', "--schema 'my limits'"],
+  ['x; rm -rf ~', "--schema 'x; rm -rf ~'"],
+  ['$(reboot)', "--schema '$(reboot)'"],
+  ["it's", `--schema 'it'\\''s'`],
+  ['-h', "--schema='-h'"],
+  ['a\u001b[2Jb\nc', "--schema 'a\ufffd[2Jb\ufffdc'"],
+])('a command that is suggested quotes names: %j', (name, option) => {
+  expect(optionOf('schema', name)).toBe(option)
+})
+
+test('what a server answers moves no cursor', async () => {
+  const url = await serverThat((socket) =>
+    socket.write(refusal('\u001b]0;title\u0007\u001b[2Jgone\u202e\u009b1m')),
+  )
+  const { code, error } = await run('check', url)
+  expect(code).toBe(2)
+  expect(error).toContain('\ufffd]0;title\ufffd\ufffd[2Jgone\ufffd\ufffd1m')
+  expect(error).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u)
 })
 
 test.each([

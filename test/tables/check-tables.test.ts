@@ -252,6 +252,15 @@ test('a table without columns', async () => {
   expect((await differencesAfter(changes)).filter((each) => /has no column/.test(each))).toHaveLength(8)
 })
 
+test('a name in the database moves no cursor, and the SQL has it as it is', async () => {
+  const name = 'ten\u001b[2Jant\nrate_limit_durable is missing'
+  await database.script(`alter table rate_limit_durable add "${name}" text not null`)
+  const [difference] = await checkTables(database.db)
+  await database.script(`alter table rate_limit_durable drop "${name}"`)
+  expect(difference?.message).toContain('a column ten\ufffd[2Jant\ufffdrate_limit_durable is missing that')
+  expect(difference?.sql?.join()).toContain(`"${name}"`)
+})
+
 test('a missing Postgres schema is two missing tables', async () => {
   const nowhere = rateLimitTables({ schema: pgSchema('nowhere') })
   expect(await differencesAfter([], nowhere)).toEqual([
