@@ -59,10 +59,12 @@ interface CommonConfig {
    */
   readonly timeout?: Duration
   /**
-   * Stores the SHA-256 of keys in place of the keys, which may be addresses of people. Longer keys fit too.
-   * Lists such as `usage` show the hashes. Default: `false`.
+   * Stores hashes in place of keys. Keys may then have any length, and lists such as `usage` show the hashes.
+   * `true` is the SHA-256: whoever reads the table finds the rows of addresses that they know or guess. A
+   * secret of at least 16 characters makes it the HMAC-SHA-256, which nobody can match without the secret. With
+   * another secret every key begins anew. Default: `false`.
    */
-  readonly hashKeys?: boolean
+  readonly hashKeys?: boolean | string
   /**
    * Signs the texts of reservations, `String(reservation)`, which `settle` takes in another process. At least
    * 16 characters that nobody can guess. Default: none; reservations then have no text.

@@ -28,7 +28,7 @@ import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
 import type { Call } from './runtime/call.ts'
 import type { Spent } from './several/spend.ts'
-import { callOf, checkOption, hashedKey, type OptionsOfCall } from './validate.ts'
+import { callOf, checkOption, hashOf, type OptionsOfCall } from './validate.ts'
 import { checkConfig } from './validate-config.ts'
 
 // What not every application calls is imported when it is called, so that bundles and starts stay small.
@@ -60,14 +60,14 @@ export class Ratelimit {
   /** The limit of calls that name no other. */
   readonly limiter: Limiter
   readonly #checker: Checker
-  readonly #hashKeys: boolean
+  readonly #hash: ((key: unknown) => Promise<string>) | undefined
 
   constructor(config: RatelimitConfig) {
     checkConfig(config)
     this.prefix = config.prefix
     this.limiter = config.limiter
     this.#checker = checkerOf(config)
-    this.#hashKeys = config.hashKeys ?? false
+    this.#hash = config.hashKeys ? hashOf(config.hashKeys) : undefined
   }
 
   /** Tokens that refill at the end of each interval, or steadily. */
@@ -118,9 +118,7 @@ export class Ratelimit {
   async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, LIMIT_NAMES)
     // Awaiting takes time even if there is nothing to wait for.
-    const call = this.#hashKeys
-      ? await this.#call(key, options)
-      : callOf(this.prefix, this.limiter, key, options)
+    const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
     try {
       const { answer } = await this.#checker.answer(call, options.tx)
       return answer
@@ -488,7 +486,7 @@ export class Ratelimit {
 
   #call(key: string, options: OptionsOfCall): Call | Promise<Call> {
     const callWith = (stored: string) => callOf(this.prefix, this.limiter, stored, options)
-    return this.#hashKeys ? hashedKey(key).then(callWith) : callWith(key)
+    return this.#hash ? this.#hash(key).then(callWith) : callWith(key)
   }
 }
 

@@ -20,7 +20,6 @@ const SWITCHES: readonly (keyof RatelimitConfig)[] = [
   'keepEnded',
   'coalesce',
   'dryRun',
-  'hashKeys',
   'autoMigrate',
   'preparedStatements',
 ]
@@ -38,6 +37,7 @@ export function checkConfig(config: RatelimitConfig): void {
     coalesce,
     waitUntil,
     reservationSecret,
+    hashKeys,
   } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkDatabase(db)
@@ -67,9 +67,12 @@ export function checkConfig(config: RatelimitConfig): void {
   )
   checkOption(waitUntil === undefined || typeof waitUntil === 'function', 'waitUntil must be a function.')
   checkOption(
-    reservationSecret === undefined ||
-      (typeof reservationSecret === 'string' && reservationSecret.length >= MIN_SECRET),
+    reservationSecret === undefined || isSecret(reservationSecret),
     `reservationSecret must have at least ${MIN_SECRET} characters.`,
+  )
+  checkOption(
+    ['boolean', 'undefined'].includes(typeof hashKeys) || isSecret(hashKeys),
+    `hashKeys must be true, false, or a secret of at least ${MIN_SECRET} characters.`,
   )
   checkOption(durable === true || !synchronousCommit, 'synchronousCommit needs durable: true.')
   checkOption(['throw', 'allow', 'deny'].includes(onError), "onError must be 'throw', 'allow' or 'deny'.")
@@ -82,6 +85,10 @@ export function checkConfig(config: RatelimitConfig): void {
     maxBlockedKeys === undefined || isFrom1To(MAX_BLOCKED_KEYS, maxBlockedKeys),
     `maxBlockedKeys must be a whole number from 1 to ${MAX_BLOCKED_KEYS}.`,
   )
+}
+
+function isSecret(value: unknown): boolean {
+  return typeof value === 'string' && value.length >= MIN_SECRET
 }
 
 function isFrom1To(max: number, value: number): boolean {

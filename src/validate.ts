@@ -1,6 +1,6 @@
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
-import { sha256 } from './database/digest.ts'
+import { hmacWith, sha256 } from './database/digest.ts'
 import { checkTablesGiven } from './database/given.ts'
 import { RatelimitError } from './errors.ts'
 import type { Call, Purpose } from './runtime/call.ts'
@@ -90,13 +90,15 @@ function checkPrefix(prefix: unknown): asserts prefix is string {
 }
 
 /**
- * The key as it is stored if keys are hashed: the SHA-256 in hexadecimal.
- *
- * @throws RatelimitError `INVALID_KEY`
+ * Gives keys as they are stored if they are hashed: the SHA-256 in hexadecimal, or with a secret the
+ * HMAC-SHA-256. Refuses by `INVALID_KEY` what is no key.
  */
-export async function hashedKey(key: unknown): Promise<string> {
-  refuse('key', textFaultOf(key))
-  return sha256(String(key))
+export function hashOf(secret: string | true): (key: unknown) => Promise<string> {
+  const digest = secret === true ? sha256 : hmacWith(secret)
+  return async (key) => {
+    refuse('key', textFaultOf(key))
+    return digest(String(key))
+  }
 }
 
 /** Whether a row can have the key. */

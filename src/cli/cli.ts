@@ -15,7 +15,7 @@ const COMMANDS: ReadonlyMap<string | undefined, Command> = new Map([
 /** The exit code of everything that could not be done. */
 const FAILED = 2
 
-/** Runs the command that the arguments name, and returns the exit code. Prints no password, and no control character. */
+/** Runs the command that the arguments name, and returns the exit code. Prints no passwords and no escapes. */
 export async function cli([name, ...args]: readonly string[], console: Output): Promise<number> {
   const output: Output = {
     log: (text: string) => console.log(safe(redact(text))),

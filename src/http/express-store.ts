@@ -21,8 +21,9 @@ interface OwnHit {
  * A store for express-rate-limit: each key's hits in a fixed window, which begins with the first hit.
  *
  * express-rate-limit decides, and so every hit is written, denied ones too. A hit is given back to the window
- * that it was counted in, and never to a later one. A key that no row can have is stored as its SHA-256. With `onError: 'allow'` a request
- * passes as a first one if the database is away, with `'deny'` none does.
+ * that counted it, and never to a later one. A key that no row can have is stored as its SHA-256.
+ *
+ * With `onError: 'allow'` a request passes as a first one if the database is away, with `'deny'` none does.
  *
  * @example
  * ```ts

@@ -1,4 +1,5 @@
 import type { CheckerConfig } from '../check/checker-config.ts'
+import { hmacKey } from '../database/digest.ts'
 import { quotedName } from '../database/table-name.ts'
 import { checkOption } from '../validate.ts'
 import type { Estimate } from './settlement.ts'
@@ -58,7 +59,7 @@ export async function tokenOf(owner: Owner, secret: string, content: Content): P
     refundableUntil,
   ]
   const signed = `r1.${toBase64Url(utf8.encode(JSON.stringify(fields)))}`
-  const signature = await crypto.subtle.sign('HMAC', await keyOf(secret), utf8.encode(signed))
+  const signature = await crypto.subtle.sign('HMAC', await hmacKey(secret), utf8.encode(signed))
   return `${signed}.${toBase64Url(new Uint8Array(signature))}`
 }
 
@@ -88,12 +89,7 @@ async function isSignature(signature: string, signed: string, secret: string): P
   const bytes = fromBase64Url(signature)
   // The last character has two bits to spare. With others there, one token would have several texts.
   if (toBase64Url(bytes) !== signature) return false
-  return crypto.subtle.verify('HMAC', await keyOf(secret), bytes, utf8.encode(signed))
-}
-
-function keyOf(secret: string): Promise<CryptoKey> {
-  const algorithm = { name: 'HMAC', hash: 'SHA-256' }
-  return crypto.subtle.importKey('raw', utf8.encode(secret), algorithm, false, ['sign', 'verify'])
+  return crypto.subtle.verify('HMAC', await hmacKey(secret), bytes, utf8.encode(signed))
 }
 
 function toBase64Url(bytes: Uint8Array): string {

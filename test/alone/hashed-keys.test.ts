@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, createHmac } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { Ratelimit, usage } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -7,21 +7,26 @@ import { errorOf } from '../support/errors.ts'
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 
-function hashing(prefix: string): Ratelimit {
+const SECRET = 'the secret of these tests'
+
+function hashing(prefix: string, hashKeys: string | true = true): Ratelimit {
   return new Ratelimit({
     db: database.db,
     limiter,
     prefix,
     durable: true,
-    hashKeys: true,
+    hashKeys,
     cleanupProbability: 0,
   })
 }
 
-test('the table holds the SHA-256 of a key, and every method finds it', async () => {
-  const ratelimit = hashing('hashed')
+test.each([
+  ['the SHA-256 of a key', true, createHash('sha256')],
+  ['with a secret the HMAC-SHA-256', SECRET, createHmac('sha256', SECRET)],
+] as const)('the table holds %s, and every method finds it', async (_, hashKeys, hash) => {
+  const ratelimit = hashing('hashed', hashKeys)
   const key = 'alice@example.com'
-  const stored = createHash('sha256').update(key).digest('hex')
+  const stored = hash.update(key).digest('hex')
   await ratelimit.limit(key, { rate: 2 })
   await Ratelimit.limitAll([{ ratelimit, key, rate: 3 }])
   const reserved = await ratelimit.reserve(key, { rate: 4 })
@@ -32,6 +37,16 @@ test('the table holds the SHA-256 of a key, and every method finds it', async ()
   expect(await usage(database.db, { prefix: 'hashed', limiter })).toMatchObject([{ key: stored, used: 8 }])
   await ratelimit.resetUsedTokens(key)
   expect(await database.rows(`select * from rate_limit_durable where prefix = 'hashed'`)).toEqual([])
+})
+
+test('another secret is another row, and a short one is refused without a word of it', async () => {
+  for (const secret of [SECRET, `${SECRET}.`, SECRET]) await hashing('secrets', secret).limit('key')
+  const used = (await usage(database.db, { prefix: 'secrets', limiter, durable: true })).map(
+    (row) => row.used,
+  )
+  expect(used.toSorted()).toEqual([1, 2])
+  const error = await errorOf(async () => hashing('secrets', 'fifteen letters'))
+  expect(error).toMatchObject({ code: 'INVALID_OPTION', message: expect.not.stringMatching('fifteen') })
 })
 
 test('a key may have any length, and must still be text that Postgres could store', async () => {

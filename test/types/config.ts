@@ -87,6 +87,11 @@ new Ratelimit({ ...common, coalesce: common.prefix === 'p', waitUntil: (work) =>
 // @ts-expect-error each call takes a connection, so a number of them means nothing
 new Ratelimit({ ...common, connections: 2, coalesce: false })
 new Ratelimit({ ...common, timeout: '250ms', hashKeys: true, onError: 'throw' })
+new Ratelimit({ ...common, hashKeys: 'a secret of these types' })
+// @ts-expect-error a secret that may be missing would store the keys themselves
+new Ratelimit({ ...common, hashKeys: process.env['SECRET'] })
+// @ts-expect-error neither a secret nor a choice
+new Ratelimit({ ...common, hashKeys: 'sha256' as 'sha256' | 1 })
 new Ratelimit({ ...common, reservationSecret: 'a secret of these types' })
 // @ts-expect-error a secret that may be missing
 new Ratelimit({ ...common, reservationSecret: process.env['SECRET'] })
