@@ -92,6 +92,27 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
   return withCrossed(allowed, crossedBetween(limiter, before, next, thresholds))
 }
 
+/** The answer to a call that gives back also says how much. */
+export function withReturned<Answer extends LimitResult>(answer: Answer, outcome: Outcome): Answer {
+  return outcome.call.rate < 0 ? { ...answer, returned: returnedBy(outcome) } : answer
+}
+
+/** How much a call gave back: no more than was used, and nothing to another window. */
+export function returnedBy(outcome: Outcome): number {
+  const { call, decision, place } = outcome
+  if (call.rate >= 0 || place >= decision.granted) return 0
+  return usedLess(call, afterCalls(outcome, place), afterCalls(outcome, place + 1))
+}
+
+/** How much less is used after a refund. */
+export function usedLess({ limiter, rate }: Call, before: Snapshot, after: Snapshot): number {
+  const { numbers, tolerance } = limiter.algorithm
+  const [from, to] = [before, after].map(({ state, now, params }) => numbers.used(state, now, params))
+  const returned = (from as number) - (to as number)
+  // What doubles lose on the way was given back too.
+  return returned + tolerance >= -rate ? -rate : returned
+}
+
 /** Thresholds are crossed by what is settled, so an estimate crosses none. */
 function mayCross(call: Call): boolean {
   return call.reserved > 0 ? false : call.rate > 0 || reservedIn(call) < 0

@@ -11,7 +11,7 @@ import { Direct } from '../runtime/direct.ts'
 import { Outage } from '../runtime/outage.ts'
 import { Room } from '../runtime/room.ts'
 import { checkOption } from '../validate.ts'
-import { answerOf, type Outcome, paymentOf } from './answer.ts'
+import { answerOf, type Outcome, paymentOf, withReturned } from './answer.ts'
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'
 import type { Answered, Degrading } from './degrading.ts'
@@ -68,7 +68,7 @@ export class Checker {
   #answer(call: Call, tx: Database | undefined): Promise<Answered> {
     const { reporting, degrading } = this.config
     const answered = this.decide(call, tx).then((outcome) => ({
-      answer: answerOf(outcome, reporting),
+      answer: withReturned(answerOf(outcome, reporting), outcome),
       paid: paymentOf(outcome),
     }))
     if (degrading.onError === 'throw' || this.joined(tx)) return answered

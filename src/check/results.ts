@@ -34,6 +34,11 @@ export interface Allowed extends Remaining {
   readonly start?: number
   /** With `atLeast`: how much of the rate was granted. */
   readonly granted?: number
+  /**
+   * Of a negative rate, of `release`, and of a `commit` below the estimate: how much was given back. That is at
+   * most what was used, and nothing after the window that paid.
+   */
+  readonly returned?: number
   /** The `thresholds` that this very call has crossed by what it used. A denial crosses none. */
   readonly crossed?: readonly number[]
   /**

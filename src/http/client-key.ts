@@ -36,8 +36,8 @@ const CLIENT_NAMES: NamesOf<ClientKeyOptions> = { trustedHops: true, ipv6Subnet:
 /**
  * The client's address as a key, such as `192.0.2.1` or `2001:db8::/64`.
  *
- * An IPv4 address that is written as IPv6 is IPv4, also that of NAT64. An entry that is no address is passed over towards this
- * server, so that nobody chooses their key by writing nonsense.
+ * An IPv4 address that is written as IPv6 is IPv4, also that of NAT64. An entry that is no address is passed
+ * over towards this server, so that nobody chooses their key by writing nonsense.
  *
  * @throws RatelimitError `INVALID_KEY` if not even the connection has an address, so that such requests never
  * share a key; `INVALID_OPTION`

@@ -52,8 +52,8 @@ interface EachRequest<Context> {
    */
   readonly count?: 'all' | 'failures' | 'successes'
   /**
-   * How headers are spelled, or several ways, which are all sent; `false` sends none but `Retry-After`. Default:
-   * `'draft-8'`.
+   * How headers are spelled, or several ways, which are all sent; `false` sends none but `Retry-After`.
+   * Default: `'draft-8'`.
    */
   readonly headers?: HeaderStandards | false
   /**

@@ -118,9 +118,10 @@ async function settleAll(
     const ofRow = costs.filter((_, other) => adjusted[other] === own)
     const { outcome, reporting } = own
     if (ofRow[0] === cost) return settledAnswer(outcome, sumOf(ofRow), reporting)
-    // The first one for a row has told what was crossed, and which period has ended.
+    // The first one for a row has told what was crossed and returned, and which period has ended.
     const decision = { ...outcome.decision, ended: undefined }
-    return allowanceOf({ ...outcome, decision }, { ...reporting, thresholds: [] })
+    const left = allowanceOf({ ...outcome, decision }, { ...reporting, thresholds: [] })
+    return cost.actual < cost.estimate.paid.rate ? { ...left, returned: 0 } : left
   })
 }
 

@@ -6,6 +6,7 @@ import {
   type Outcome,
   type Payment,
   type Reporting,
+  returnedBy,
   withCrossed,
 } from '../check/answer.ts'
 import type { Checker } from '../check/checker.ts'
@@ -54,7 +55,9 @@ export async function settle(checker: Checker, settled: Settled, tx: CallOptions
 
 /** The answer of the call that has settled an estimate. */
 export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Reporting): Allowed {
-  const answer = allowanceOf(outcome, reporting)
+  const { estimate, actual } = settled
+  const left = allowanceOf(outcome, reporting)
+  const answer = actual < estimate.paid.rate ? { ...left, returned: returnedBy(outcome) } : left
   return settled.estimate.how === 'charged' ? withKept(answer, outcome, settled, reporting) : answer
 }
 

@@ -1,14 +1,14 @@
 import { whenAvailable } from '../algorithms/search.ts'
-import { answerOf, crossedFrom, denialUntil, letPass, paymentOf } from '../check/answer.ts'
+import { answerOf, crossedFrom, denialUntil, letPass, paymentOf, withReturned } from '../check/answer.ts'
 import { isRequest, type LimiterCall } from '../check/checker.ts'
 import type { Answered, Degrading } from '../check/degrading.ts'
 import type { Denied, LimitAllResult } from '../check/results.ts'
 import { watch } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import type { Decision } from '../runtime/call.ts'
-import type { RowRequest } from './add-up.ts'
+import type { Charge, RowRequest } from './add-up.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
-import { afterRefund, fits, isLook, partsOf } from './parts.ts'
+import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
 import { type AskedTogether, askedOf, followUpAll, takeTogether } from './together.ts'
 
 /** The answer to calls of which all are consumed, or none is. */
@@ -35,7 +35,8 @@ export function decideAll(calls: readonly LimiterCall[], tx: Database | undefine
 async function answerTogether(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
   const asked = askedOf(calls, tx)
   try {
-    const answers = answersOf(asked, await takeTogether(asked))
+    const decisions = await takeTogether(asked)
+    const answers = tellReturned(asked, decisions, answersOf(asked, decisions))
     return answerAll(asked, () => answers.shift() as Answered)
   } catch (error) {
     // If one of the limiters throws errors, an answer of the others would be worth nothing.
@@ -58,7 +59,8 @@ function answerAll(
   return calls.map((each) => {
     if (isRequest(each.call)) return answerLimited(each)
     const outcome = found(unlimited, each)
-    return { answer: answerOf(outcome, each.checker.config.reporting), paid: paymentOf(outcome) }
+    const answer = answerOf(outcome, each.checker.config.reporting)
+    return { answer: withReturned(answer, outcome), paid: paymentOf(outcome) }
   })
 }
 
@@ -93,6 +95,26 @@ function answersOf(
     const isNew = look.isNew === true && isLook(row)
     const outcome = { call, decision: { ...look, isNew }, place: 0 }
     return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
+  })
+}
+
+/** The answers to the charges, in their order: those of refunds also say how much was given back. */
+function tellReturned(
+  { charges, rowOf }: Pick<AskedTogether, 'charges' | 'rowOf'>,
+  { looks, taken }: Decisions,
+  answers: readonly Answered[],
+): Answered[] {
+  // What the refunds of a row gave back, and no answer has told.
+  const untold = new Map([...taken.keys()].map((row) => [row, returnedTo(row, found(looks, row))]))
+  return answers.map((answered, place) => {
+    const charge = charges[place] as Charge
+    const { rate } = charge.request
+    if (rate >= 0) return answered
+    const row = found(rowOf, charge)
+    const rest = untold.get(row) ?? 0
+    const returned = Math.min(-rate, rest)
+    untold.set(row, rest - returned)
+    return { ...answered, answer: { ...answered.answer, returned } }
   })
 }
 

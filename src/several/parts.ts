@@ -1,5 +1,5 @@
 import type { Snapshot } from '../algorithms/search.ts'
-import { afterCalls, availableIn } from '../check/answer.ts'
+import { afterCalls, availableIn, usedLess } from '../check/answer.ts'
 import type { Decision } from '../runtime/call.ts'
 import { purposeOf } from '../validate.ts'
 import type { RowRequest } from './add-up.ts'
@@ -14,9 +14,22 @@ export function fits(row: RowRequest, look: Decision): boolean {
 /** What a row holds after its refunds. What they give back beyond the capacity is lost. */
 export function afterRefund(row: RowRequest, look: Decision): Snapshot {
   const { numbers, tolerance } = row.limiter.algorithm
-  // The statement writes no refund either if nothing is used.
-  if (numbers.used(look.state, look.now, look.params) <= tolerance) return look
+  // The statement writes no refund either if nothing is used, or if it comes too late.
+  if (isLate(row, look) || numbers.used(look.state, look.now, look.params) <= tolerance) return look
   return afterCalls({ call: refundPart(row), decision: look }, 1)
+}
+
+/** Whether the window that paid is over, or the bucket that paid has filled since. */
+function isLate({ limiter, paidWindowStart, refundableUntil }: RowRequest, look: Decision): boolean {
+  const { windowStart } = look.state
+  return limiter.algorithm.kind === 'window'
+    ? (paidWindowStart ?? windowStart) !== windowStart
+    : look.now >= (refundableUntil ?? Number.POSITIVE_INFINITY)
+}
+
+/** How much the refunds of a row give back. */
+export function returnedTo(row: RowRequest, look: Decision): number {
+  return usedLess(refundPart(row), look, afterRefund(row, look))
 }
 
 /**

@@ -33,13 +33,13 @@ export interface Spent {
   readonly retryAfter: number
   /**
    * Gives everything back to the windows that paid, in one transaction: its own, or `tx`. Does nothing after a
-   * denial.
+   * denial. Says how much each limit got back, in the order of the requests: 0 after its window.
    *
    * @throws RatelimitError `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again
    * after an error that says that nothing was charged, and after a rollback of `tx`. It cannot see a rollback
    * to a savepoint: until all of the transaction is rolled back, another call is refused.
    */
-  release(options?: { readonly tx?: Database | undefined }): Promise<void>
+  release(options?: { readonly tx?: Database | undefined }): Promise<readonly number[]>
 }
 
 /** Takes one rate from several limits, the first first, or takes nothing. */
@@ -151,8 +151,8 @@ function spentOf(
   const release: Spent['release'] = async (options = {}) => {
     checkOptions(options, TX_NAMES)
     const { tx } = options
-    if (shares)
-      await releasing.run(checker.where(tx), () => giveBack(calls, outcomes.map(paymentOf), results, tx))
+    if (!shares) return granted
+    return releasing.run(checker.where(tx), () => giveBack(calls, outcomes.map(paymentOf), results, tx))
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }
@@ -163,19 +163,20 @@ function isRow(row: RowRequest, { checker, call }: LimiterCall): boolean {
   return row.key === call.key && row.namespace === checker.config.namespace
 }
 
-/** Gives back what was paid, to the windows that paid. */
+/** Gives back what was paid, to the windows that paid. Says how much each got. */
 async function giveBack(
   calls: readonly LimiterCall[],
   paid: readonly Payment[],
   results: readonly LimitResult[],
   tx: Database | undefined,
-): Promise<void> {
-  const refunds = calls.flatMap(({ checker, call }, place): LimiterCall[] => {
+): Promise<readonly number[]> {
+  const refunds = calls.map(({ checker, call }, place): LimiterCall => {
     const { rate, windowStart } = paid[place] as Payment
-    if (rate === 0) return []
     const refundableUntil = refundableUntilOf(call.limiter, results[place] as LimitResult)
     const given = { rate: -rate, paidWindowStart: windowStart, refundableUntil }
-    return [{ checker, call: { ...call, ...given, purpose: 'adjust' } }]
+    return { checker, call: { ...call, ...given, purpose: 'adjust' } }
   })
-  await adjustAll(refunds, tx)
+  const paying = refunds.filter(({ call }) => call.rate < 0)
+  const adjusted = await adjustAll(paying, tx)
+  return refunds.map((refund) => adjusted[paying.indexOf(refund)]?.returned ?? 0)
 }

@@ -51,6 +51,7 @@ export interface ModelAnswer extends ModelRemaining {
   /** The period before this one, in the answer of the call that ends it. */
   readonly ended?: { readonly start: number; readonly end: number; readonly used: number }
   readonly granted?: number
+  readonly returned?: number
 }
 
 /** The most that can be counted. */
@@ -88,8 +89,9 @@ export class Model {
     if (rate === 0) return { ...this.#lookOf(plan, clockMs), success: true, retryAfter: 0 }
     const next = rules.take(state, rate)
     const ended = rate > 0 ? this.#endedBy(plan, now) : {}
-    if (rate > 0 || (rate < 0 && !isFull(rules, state, now))) this.#store(plan, next)
-    return { ...remainingOf(rules, next, now), success: true, retryAfter: 0, ...ended }
+    if (rate > 0 || !isFull(rules, state, now)) this.#store(plan, next)
+    const returned = rate > 0 ? {} : { returned: rules.used(state, now) - rules.used(next, now) }
+    return { ...remainingOf(rules, next, now), success: true, retryAfter: 0, ...ended, ...returned }
   }
 
   #endedBy({ algorithm, rules }: ModelPlan, now: number): Pick<ModelAnswer, 'ended'> {
