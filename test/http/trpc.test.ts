@@ -13,7 +13,11 @@ interface Context {
 }
 
 const t = initTRPC.context<Context>().create({
-  errorFormatter: ({ shape, error }) => ({ ...shape, data: { ...shape.data, problem: { ...error.cause } } }),
+  errorFormatter: ({ shape, error: { cause } }) => {
+    // As docs/http.md has it.
+    const retryAfter = cause && 'retryAfter' in cause ? Number(cause.retryAfter) : undefined
+    return { ...shape, data: { ...shape.data, retryAfter, problem: { ...cause } } }
+  },
 })
 
 /** The procedures of an application, and a client for them. */
@@ -47,6 +51,7 @@ test('resolvers find the answer, and a denial has the problem as its cause', asy
     code: 'TOO_MANY_REQUESTS',
     httpStatus: 429,
     path: 'left',
+    retryAfter: expect.closeTo(3_600_000, -5),
     problem: { status: 429, limit: 2, remaining: 0, 'violated-policies': [ratelimit.prefix] },
   })
   expect(await ratelimit.getRemaining('ada')).toMatchObject({ used: 2 })
