@@ -555,7 +555,7 @@ export const BY_HAND: Readonly<Record<string, readonly (readonly [find: string, 
   ],
   'reservations/token.ts': [
     ['if (toBase64Url(bytes) !== signature) return false', ''],
-    ["return crypto.subtle.verify('HMAC', await keyOf(secret), bytes, utf8.encode(signed))", 'return true'],
+    ["return crypto.subtle.verify('HMAC', await hmacKey(secret), bytes, utf8.encode(signed))", 'return true'],
     ["checkOption(prefix === owner.namespace.prefix, 'The reservation is of another prefix.')", ''],
     ["checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')", ''],
     ["typeof token === 'string' &&", ''],
