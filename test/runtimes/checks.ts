@@ -1,0 +1,189 @@
+import { deepEqual, equal, ok, rejects } from 'node:assert/strict'
+import { sql } from 'drizzle-orm'
+import {
+  checkTables,
+  closePeriods,
+  type Database,
+  Ratelimit,
+  RatelimitError,
+  storageSql,
+  tableSql,
+  usage,
+} from 'drizzle-ratelimit'
+import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { rateLimit } from 'drizzle-ratelimit/hono'
+import { Hono } from 'hono'
+import { load, openers } from './drivers.ts'
+
+// What an application does, on the runtime and with the driver that the environment names.
+
+const { RUNTIME = '', DRIVER = '', DATABASE_URL = '', PROXY = '' } = process.env
+const { db, hasTransactions, end } = await (openers[DRIVER] as (typeof openers)[string])(DATABASE_URL, PROXY)
+const run = `${RUNTIME} ${DRIVER}`
+const five = Ratelimit.fixedWindow(5, '1h')
+
+function limiter(name: string, options: object = {}): Ratelimit {
+  return new Ratelimit({ db, limiter: five, prefix: `${run} ${name}`, ...options })
+}
+
+/** Of drivers that have them. */
+function inTransaction(work: (tx: Database) => Promise<void>): Promise<void> {
+  return (db as Database & { transaction(work: (tx: Database) => Promise<void>): Promise<void> }).transaction(
+    work,
+  )
+}
+
+/** Bun chooses a content type by the text, but not before it sends the response. */
+async function answerOf(app: Hono): Promise<Response> {
+  if (!('Bun' in globalThis)) return app.request('/')
+  const { serve } = await load('bun')
+  const server = serve({ port: 0, fetch: app.fetch })
+  try {
+    return await fetch(server.url)
+  } finally {
+    server.stop()
+  }
+}
+
+const CHECKS: Readonly<Record<string, (name: string) => Promise<unknown>>> = {
+  tables: async () => {
+    for (const statement of [...tableSql(), ...storageSql()]) await db.execute(sql.raw(statement))
+    deepEqual(await checkTables(db), [])
+  },
+  'a denial': async (name) => {
+    const api = limiter(name)
+    for (let left = 4; left >= 0; left--) equal((await api.limit('key')).remaining, left)
+    const denied = await api.limit('key')
+    ok(!denied.success && denied.retryAfter > 3_590_000 && denied.retryAfter <= 3_600_000)
+  },
+  'fifty at once': async (name) => {
+    const answers = await Promise.all(Array.from({ length: 50 }, () => limiter(name).limit('key')))
+    equal(answers.filter(({ success }) => success).length, 5)
+  },
+  'fifty of one limiter': async (name) => {
+    const api = limiter(name)
+    const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => api.limit(`key ${i % 5}`)))
+    equal(answers.filter(({ success }) => success).length, 25)
+  },
+  'a refund': async (name) => {
+    const api = limiter(name)
+    await api.limit('key', { rate: 5 })
+    await api.limit('key', { rate: -2 })
+    equal((await api.getRemaining('key')).remaining, 2)
+  },
+  'what there is': async (name) => {
+    const part = await limiter(name).limit('key', { rate: 9, atLeast: 1 })
+    equal(part.success && part.granted, 5)
+  },
+  'a token bucket': async (name) => {
+    const bucket = limiter(name, { limiter: Ratelimit.tokenBucket(5, '10s', 20) })
+    equal((await bucket.limit('key', { rate: 20 })).remaining, 0)
+    ok(!(await bucket.limit('key')).success)
+  },
+  'a sliding window': async (name) => {
+    equal((await limiter(name, { limiter: Ratelimit.slidingWindow(5, '1h') }).limit('key')).remaining, 4)
+  },
+  gcra: async (name) => {
+    equal(
+      (await limiter(name, { limiter: Ratelimit.gcra(100, '1h', { burst: 3 }) }).limit('key')).remaining,
+      2,
+    )
+  },
+  'a calendar month': async (name) => {
+    const month = calendarWindow(1000, 'month', { timeZone: 'Europe/Berlin' })
+    const { remaining, reset } = await limiter(name, { limiter: month, durable: true }).limit('key')
+    equal(remaining, 999)
+    ok(reset > Date.now())
+  },
+  'prepaid credits': async (name) => {
+    const credits = limiter(name, { limiter: Ratelimit.balance(), durable: true })
+    await credits.grant('key', 10)
+    equal((await credits.limit('key', { rate: 4 })).remaining, 6)
+  },
+  'a reservation': async (name) => {
+    const api = limiter(name)
+    const reserved = await api.reserve('key', { rate: 4 })
+    if (!reserved.success) throw new Error('denied')
+    await reserved.commit(1)
+    equal((await api.getRemaining('key')).used, 1)
+  },
+  'a reservation by its text': async (name) => {
+    const api = limiter(name, { reservationSecret: 'sixteen or longer', hashKeys: true })
+    await api.settle(String(await api.reserve('key', { rate: 4 })), 2)
+    equal((await api.getRemaining('key')).used, 2)
+  },
+  'many looks': async (name) => {
+    deepEqual(
+      (await limiter(name).getRemainingAll(['a', 'b'])).map(({ used }) => used),
+      [0, 0],
+    )
+  },
+  'a wait': async (name) => {
+    const quick = limiter(name, { limiter: Ratelimit.tokenBucket(1, '100ms', 1) })
+    await quick.limit('key')
+    ok((await quick.blockUntilReady('key', '10s')).success)
+  },
+  'a reset and a cleanup': async (name) => {
+    const api = limiter(name)
+    await api.limit('key')
+    await api.resetUsedTokens('key')
+    equal((await api.getRemaining('key')).used, 0)
+    equal(await api.cleanup(), 0)
+  },
+  'a list for people': async (name) => {
+    const api = limiter(name, { durable: true })
+    await api.limit('key', { rate: 3 })
+    const [first] = await usage(db, { prefix: api.prefix, limiter: five })
+    equal(first?.used, 3)
+  },
+  'several limits': async (name) => {
+    const [one, other] = [limiter(`${name} 1`), limiter(`${name} 2`)]
+    await other.limit('key', { rate: 5 })
+    const all = Ratelimit.limitAll([one, other].map((ratelimit) => ({ ratelimit, key: 'key' })))
+    if (!hasTransactions) return rejects(all, { code: 'INVALID_OPTION' })
+    equal((await all).success, false)
+    return equal((await one.getRemaining('key')).used, 0)
+  },
+  'a rollback': async (name) => {
+    if (!hasTransactions) return
+    const api = limiter(name)
+    const rolledBack = inTransaction(async (tx) => {
+      equal((await api.limit('key', { tx })).remaining, 4)
+      throw new Error('rolled back')
+    })
+    await rejects(rolledBack, /rolled back/)
+    equal((await api.getRemaining('key')).used, 0)
+  },
+  'periods that are closed': async (name) => {
+    if (!hasTransactions) return
+    await inTransaction(async (tx) => {
+      deepEqual(await closePeriods(tx, { prefix: `${run} ${name}`, limiter: five }), [])
+    })
+  },
+  'an error': async (name) => {
+    const failing = limiter(name).limit('\0')
+    await rejects(failing, (error) => error instanceof RatelimitError && error.code === 'INVALID_KEY')
+  },
+  'a route of Hono': async (name) => {
+    const app = new Hono()
+    app.use(rateLimit({ ratelimit: limiter(name), key: () => 'key' }))
+    app.get('/', (c) => c.text('hello'))
+    const response = await answerOf(app)
+    equal(response.headers.get('content-type')?.toLowerCase().replace(' ', ''), 'text/plain;charset=utf-8')
+    ok(response.headers.has('ratelimit'))
+  },
+}
+
+let failures = 0
+for (const [name, check] of Object.entries(CHECKS)) {
+  try {
+    await check(name)
+  } catch (error) {
+    failures++
+    console.error(`${run}: ${name}:`, error)
+  }
+}
+await end()
+const count = Object.keys(CHECKS).length
+console.log(`${run}: ${count - failures} of ${count} checks`)
+process.exit(failures === 0 ? 0 : 1)
