@@ -20,7 +20,7 @@ export type {
 export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
 export { checkTables, type TableDifference } from './database/check-tables.ts'
 export type { Database } from './database/database.ts'
-export { storageSql, tableSql } from './database/ddl.ts'
+export { type StorageOptions, storageSql, tableSql } from './database/ddl.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'

@@ -5,8 +5,9 @@ import type { SQL } from 'drizzle-orm'
 // left behind. An amount is rate times granted calls; the amount of a refund is negative.
 
 /**
- * A number in SQL, always double precision, and so is each constant in a formula. Postgres looks for an operator
- * over two types in the whole `search_path`, and whoever may create some in `public` could have made a better one.
+ * A number in SQL, always double precision, and so is each constant in a formula. Postgres looks for an
+ * operator over two types in the whole `search_path`: a role that may create some in `public` could have made a
+ * better one.
  * https://www.postgresql.org/docs/current/typeconv-oper.html
  */
 export type Expression = SQL<number>

@@ -7,11 +7,11 @@ import { printable } from '../database/printable.ts'
 import { execute } from '../database/run.ts'
 import { connect } from './connect.ts'
 import { type Output, optionOf } from './output.ts'
-import { TABLE_OPTIONS, tablesOf } from './tables.ts'
+import { STORAGE_OPTIONS, tablesOf } from './tables.ts'
 
 /** Prints the differences between a database and what the limiter expects. */
 export async function check(args: string[], output: Output): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: TABLE_OPTIONS, allowPositionals: true })
+  const { values, positionals } = parseArgs({ args, options: STORAGE_OPTIONS, allowPositionals: true })
   const [url = process.env['DATABASE_URL'], ...more] = positionals
   if (!url) throw new Error('Say which database: `drizzle-ratelimit check <url>`, or set DATABASE_URL.')
   if (more.length > 0) throw new Error('`drizzle-ratelimit check` takes one URL.')
@@ -19,7 +19,7 @@ export async function check(args: string[], output: Output): Promise<number> {
 
   const { db, end } = await connect(url)
   try {
-    const differences = await checkTables(db, tables)
+    const differences = await checkTables(db, tables, { logged: values.logged })
     for (const difference of differences) {
       output.log(difference.message)
       for (const statement of difference.sql ?? []) output.log(`${statement};`.replaceAll(/^/gm, '    '))

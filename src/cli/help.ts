@@ -9,10 +9,11 @@ storage              Write a migration into the migrations folder of your drizzl
 check [<url>]        Compare the tables in a database with what the limiter expects. Without a URL, the
                      database is the one that DATABASE_URL names. Needs \`pg\` or \`postgres\`.
 
-Options of both, for tables that rateLimitTables(...) has declared:
+Options of both; the first three are for tables that rateLimitTables(...) has declared:
   --schema <name>    Their Postgres schema. Default: public.
   --ephemeral <name> Default: rate_limit_ephemeral.
   --durable <name>   Default: rate_limit_durable.
+  --logged           The ephemeral table is logged: for servers that empty UNLOGGED tables when they stop.
 
 --help, --version
 

@@ -2,14 +2,14 @@ import { writeFile } from 'node:fs/promises'
 import { relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { RateLimitTables } from '../../schema/index.ts'
-import { shapeOf, storageSql } from '../database/ddl.ts'
+import { type StorageOptions, setPersistence, shapeOf, storageSql } from '../database/ddl.ts'
 import { findKit } from './kit.ts'
 import { type Migrations, nextSecond, readMigrations } from './migrations.ts'
 import { type Output, optionOf } from './output.ts'
-import { TABLE_OPTIONS, tablesOf } from './tables.ts'
+import { STORAGE_OPTIONS, tablesOf } from './tables.ts'
 
 const OPTIONS = {
-  ...TABLE_OPTIONS,
+  ...STORAGE_OPTIONS,
   config: { type: 'string' },
   name: { type: 'string', default: 'rate_limit_storage' },
 } as const
@@ -22,15 +22,23 @@ export async function storage(args: string[], output: Output): Promise<number> {
   const folder = await kit.folder()
   const migrations = await readMigrations(folder)
   requireTables(migrations, tables, folder)
-  if (storageSql(tables).every((statement) => migrations.sql.includes(statement))) {
+  if (hasStorage(migrations.sql, tables, values)) {
     output.log(`The migrations in ${relative('', folder)} have the storage already. There is nothing to do.`)
     return 0
   }
   await nextSecond(folder)
   const file = await kit.generateCustom(values.name)
-  await writeFile(file, storageMigration(tables))
+  await writeFile(file, storageMigration(tables, values))
   output.log(`Wrote ${file}. Now run \`npx drizzle-kit migrate\`.`)
   return 0
+}
+
+/** Whether the migrations do all of it, and none of them undoes it later. */
+function hasStorage(sql: string, tables: RateLimitTables, { logged = false }: StorageOptions): boolean {
+  const at = (persistence: 'LOGGED' | 'UNLOGGED') =>
+    sql.lastIndexOf(setPersistence(tables.ephemeral, persistence))
+  const isLast = logged ? at('LOGGED') > at('UNLOGGED') : at('UNLOGGED') > at('LOGGED')
+  return isLast && storageSql(tables, { logged }).every((statement) => sql.includes(statement))
 }
 
 /** A storage migration that runs before the tables exist would fail. */
@@ -52,15 +60,22 @@ function requireTables(
   }
 }
 
-const WHY = `-- Drizzle's schema cannot say these things. drizzle-kit leaves them as they are.
--- The rows of an UNLOGGED table never reach the WAL, so checks are faster. A crash empties the table.
--- Each page has room for the new versions of its rows, so updates stay within the page (HOT).
+const UNLOGGED = `-- The rows of an UNLOGGED table never reach the WAL, so checks are faster. A crash empties the table.
+`
+
+const LOGGED = `-- The ephemeral table is logged, so that no limit is forgotten when the server stops.
+`
+
+const why = (
+  logged: boolean,
+) => `-- Drizzle's schema cannot say these things. drizzle-kit leaves them as they are.
+${logged ? LOGGED : UNLOGGED}-- Each page has room for the new versions of its rows, so updates stay within the page (HOT).
 -- Autovacuum runs more often, because the rows change all day.
 -- Without statistics about prefixes, the planner finds a key by the primary key. With them, it takes a prefix
 -- for rare if the prefix was rare when they were made, and then reads all keys of the prefix.
 `
 
 /** The text of the migration. */
-export function storageMigration(tables: RateLimitTables): string {
-  return `${WHY}${storageSql(tables).join(';\n--> statement-breakpoint\n')};\n`
+export function storageMigration(tables: RateLimitTables, { logged = false }: StorageOptions = {}): string {
+  return `${why(logged)}${storageSql(tables, { logged }).join(';\n--> statement-breakpoint\n')};\n`
 }

@@ -1,11 +1,12 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
 
-/** The options that say which tables are meant, for parseArgs. */
-export const TABLE_OPTIONS = {
+/** The options that say which tables are meant, and how they are stored, for parseArgs. */
+export const STORAGE_OPTIONS = {
   schema: { type: 'string', default: 'public' },
   ephemeral: { type: 'string' },
   durable: { type: 'string' },
+  logged: { type: 'boolean', default: false },
 } as const
 
 export interface TableValues {

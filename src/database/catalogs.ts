@@ -6,6 +6,8 @@ import { execute } from './run.ts'
 /** What the catalogs say of a table. */
 export interface Found {
   readonly persistence: 'u' | 'p' | 't'
+  /** Whether the server is Neon: it has a setting that only Neon has. */
+  readonly onNeon: boolean
   readonly options: readonly string[]
   readonly columns: readonly {
     readonly name: string
@@ -38,6 +40,7 @@ export async function readCatalogs(db: Database, quoted: string): Promise<Found 
     db,
     sql`select pg_catalog.jsonb_build_object(
         'persistence', c.relpersistence,
+        'onNeon', coalesce(current_setting('neon.timeline_id', true), '') <> '',
         'options', coalesce(pg_catalog.to_jsonb(c.reloptions), '[]'),
         'columns', (
           select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(

@@ -1,12 +1,15 @@
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { warnOnce } from '../warn.ts'
 import { type Found, type FoundIndex, readCatalogs } from './catalogs.ts'
 import type { Database } from './database.ts'
 import {
+  checkStorageOptions,
   columnDefinition,
   createIndex,
   createStatements,
   primaryKeyDefinition,
   STORAGE_PARAMETERS,
+  type StorageOptions,
   setParameters,
   setPersistence,
   setStatistics,
@@ -32,7 +35,11 @@ export interface TableDifference {
 /**
  * Compares the tables in the database with what the limiter expects.
  *
+ * If the server is Neon, which empties UNLOGGED tables whenever it stops, `console.warn` says so once. That is
+ * no difference.
+ *
  * @param tables Default: the shipped two.
+ * @param options With `logged: true` the ephemeral table should be logged, as `storageSql` makes it then.
  * @returns Every difference, with the SQL that mends it; empty if there is none. Mend them in their order.
  * @throws RatelimitError `INVALID_OPTION`; `DATABASE` if the catalogs cannot be read.
  *
@@ -47,12 +54,14 @@ export interface TableDifference {
 export async function checkTables(
   db: Database,
   tables: RateLimitTables = SHIPPED,
+  options: StorageOptions = {},
 ): Promise<TableDifference[]> {
   checkDatabase(db)
   checkTablesGiven(tables)
+  checkStorageOptions(options)
   return [
-    ...(await differences(db, tables.ephemeral, 'ephemeral')),
-    ...(await differences(db, tables.durable, 'durable')),
+    ...(await differences(db, tables.ephemeral, 'ephemeral', options)),
+    ...(await differences(db, tables.durable, 'durable', options)),
   ]
 }
 
@@ -60,6 +69,7 @@ async function differences(
   db: Database,
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
+  options: StorageOptions,
 ): Promise<TableDifference[]> {
   const { name, schema, quoted } = shapeOf(table)
   const found = await readCatalogs(db, quoted)
@@ -70,16 +80,25 @@ async function differences(
     return [
       {
         message: printable(message),
-        sql: [...createStatements(table), ...storageStatements(table, persistence)],
+        sql: [...createStatements(table), ...storageStatements(table, persistence, options)],
       },
     ]
   }
+  if (found.onNeon && found.persistence === 'u') warnOfNeon()
   return [
     ...missingDifferences(table, found),
     ...indexDifferences(table, found),
     ...notNullDifferences(table, found),
-    ...storageDifferences(table, persistence, found),
+    ...storageDifferences(table, persistence, options, found),
   ].map(({ message, sql }) => ({ message: printable(`${about} ${message}.`), sql }))
+}
+
+function warnOfNeon(): void {
+  warnOnce(
+    'UNLOGGED_ON_NEON',
+    'The server is Neon, which empties UNLOGGED tables whenever its compute stops. Limits in the ephemeral ' +
+      'table are then whole again. See docs/migrations.md, "Servers that stop when idle".',
+  )
 }
 
 /** Types whose every value is also one of the wider type, and means the same. */
@@ -164,10 +183,14 @@ function dropConstraint({ constraint, name }: FoundIndex): string {
 function* storageDifferences(
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
+  { logged = false }: StorageOptions,
   found: Found,
 ): Generator<TableDifference> {
-  if (persistence === 'ephemeral' && found.persistence !== 'u') {
+  if (persistence === 'ephemeral' && !logged && found.persistence !== 'u') {
     yield { message: 'is logged and should be UNLOGGED', sql: [setPersistence(table, 'UNLOGGED')] }
+  }
+  if (persistence === 'ephemeral' && logged && found.persistence !== 'p') {
+    yield { message: 'is UNLOGGED and should be logged', sql: [setPersistence(table, 'LOGGED')] }
   }
   if (persistence === 'durable' && found.persistence !== 'p') {
     const message = 'is not logged, so that a crash would empty it'

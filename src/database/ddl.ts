@@ -1,5 +1,6 @@
 import { getTableConfig } from 'drizzle-orm/pg-core'
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
 import { checkTablesGiven } from './given.ts'
 import { SHIPPED } from './shipped.ts'
 import { literal, quote, quotedName } from './table-name.ts'
@@ -87,13 +88,30 @@ export function createIndex(table: RateLimitTable, condition: 'IF NOT EXISTS ' |
   return `CREATE INDEX ${condition}${quote(indexName)} ON ${quoted} (${index.map(quote).join(', ')})`
 }
 
+/** How the tables are stored. */
+export interface StorageOptions {
+  /**
+   * Whether the ephemeral table is logged like the durable one: for servers that empty UNLOGGED tables whenever
+   * they stop. Default: `false`.
+   */
+  readonly logged?: boolean
+}
+
+const STORAGE_NAMES: NamesOf<StorageOptions> = { logged: true }
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkStorageOptions(options: StorageOptions): void {
+  checkOptions(options, STORAGE_NAMES)
+}
+
 /** Sets what Drizzle's schema cannot say. */
 export function storageStatements(
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
+  { logged = false }: StorageOptions = {},
 ): readonly string[] {
   return [
-    ...(persistence === 'ephemeral' ? [setPersistence(table, 'UNLOGGED')] : []),
+    ...(persistence === 'ephemeral' ? [setPersistence(table, logged ? 'LOGGED' : 'UNLOGGED')] : []),
     setParameters(table, STORAGE_PARAMETERS),
     setStatistics(table),
   ]
@@ -145,12 +163,14 @@ export function tableSql(tables: RateLimitTables = SHIPPED): string[] {
  * custom migration does that `npx drizzle-ratelimit storage` writes. Each is safe to run again.
  *
  * @param tables Default: the shipped two.
+ * @param options With `logged: true` the ephemeral table is logged, and the rest is the same.
  * @throws RatelimitError `INVALID_OPTION`
  */
-export function storageSql(tables: RateLimitTables = SHIPPED): string[] {
+export function storageSql(tables: RateLimitTables = SHIPPED, options: StorageOptions = {}): string[] {
   checkTablesGiven(tables)
+  checkStorageOptions(options)
   return [
-    ...storageStatements(tables.ephemeral, 'ephemeral'),
-    ...storageStatements(tables.durable, 'durable'),
+    ...storageStatements(tables.ephemeral, 'ephemeral', options),
+    ...storageStatements(tables.durable, 'durable', options),
   ]
 }

@@ -213,8 +213,12 @@ const functions: readonly Entry[] = [
     (given) => tableSql(rateLimitTables(given)),
   ],
   ['tableSql', [anyTables], (tables) => tableSql(tables)],
-  ['storageSql', [anyTables], (tables) => storageSql(tables)],
-  ['checkTables', [anyTables], (tables) => checkTables(database.db, tables)],
+  ['storageSql', [anyTables, options({ logged: anything })], (...given) => storageSql(...given)],
+  [
+    'checkTables',
+    [anyTables, options({ logged: anything })],
+    (...given) => checkTables(database.db, ...given),
+  ],
   ['checkTables of any database', [anything], (db) => checkTables(db)],
 ]
 

@@ -30,6 +30,16 @@ test('drizzle/0001_storage.sql is what `drizzle-ratelimit storage` writes', asyn
   await expect(storageMigration(SHIPPED)).toMatchFileSnapshot('../../drizzle/0001_storage.sql')
 })
 
+test('with --logged the ephemeral table is logged, and the rest is the same', async () => {
+  const statements = (text: string) => text.split('\n').filter((line) => line.startsWith('ALTER'))
+  const [persistence, ...rest] = statements(storageMigration(SHIPPED))
+  const [logged, ...others] = statements(storageMigration(SHIPPED, { logged: true }))
+  expect(persistence).toContain('"rate_limit_ephemeral" SET UNLOGGED;')
+  expect(logged).toBe(persistence?.replace('UNLOGGED', 'LOGGED'))
+  expect(others).toEqual(rest)
+  expect(storageMigration(SHIPPED, { logged: true })).not.toContain('UNLOGGED')
+})
+
 test.each([['--help'], ['-h'], ['storage', '--help'], ['check', '-h']])('%s %s: help', async (...args) => {
   const { code, log } = await run(...args)
   expect(code).toBe(0)

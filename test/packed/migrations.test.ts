@@ -113,6 +113,27 @@ test.each(KINDS)('Drizzle $drizzle, package of type $module, $tables tables', as
   ])
 })
 
+test.each(KINDS.filter(({ module }) => module === 'commonjs'))(
+  'an ephemeral table that is logged, Drizzle $drizzle, $tables tables',
+  async (kind) => {
+    const project = await start(kind)
+    const names = NAMES[kind.tables]
+    const storage = (...more: string[]) => project.run('drizzle-ratelimit', 'storage', ...names, ...more)
+    const check = (...more: string[]) => project.run('drizzle-ratelimit', 'check', ...names, ...more)
+    expect(await project.run('drizzle-kit', 'generate')).toEqual(fine())
+    expect(await storage('--logged')).toEqual(fine('Wrote drizzle/'))
+    expect(await storage('--logged')).toEqual(fine('nothing to do'))
+    expect(await project.run('drizzle-kit', 'migrate')).toEqual(fine())
+    expect(await check('--logged')).toEqual(fine('as the limiter expects'))
+    expect(await check()).toMatchObject({ code: 1 })
+    // The last one counts.
+    expect(await storage('--name', 'unlogged')).toEqual(fine('Wrote drizzle/'))
+    expect(await storage('--logged', '--name', 'logged')).toEqual(fine('Wrote drizzle/'))
+    expect(await project.run('drizzle-kit', 'migrate')).toEqual(fine())
+    expect(await check('--logged')).toEqual(fine('as the limiter expects'))
+  },
+)
+
 test.each(KINDS.filter(({ tables }) => tables === 'own'))(
   'autoMigrate first, Drizzle $drizzle',
   async (kind) => {

@@ -1,7 +1,15 @@
 import { sql } from 'drizzle-orm'
 import { pgSchema } from 'drizzle-orm/pg-core'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { checkTables, Ratelimit, rateLimitTables, type TableDifference, tableSql } from '../../src/index.ts'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import {
+  checkTables,
+  Ratelimit,
+  rateLimitTables,
+  type StorageOptions,
+  storageSql,
+  type TableDifference,
+  tableSql,
+} from '../../src/index.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../support/databases.ts'
 import { shipped } from './shipped.ts'
 
@@ -15,16 +23,20 @@ beforeAll(async () => {
 })
 
 /** What checkTables says after the changes, which are then undone. If it has SQL for all, that mends all. */
-async function differencesAfter(changes: readonly string[], tables = shipped): Promise<string[]> {
+async function differencesAfter(
+  changes: readonly string[],
+  tables = shipped,
+  options: StorageOptions = {},
+): Promise<string[]> {
   const undo = new Error('undo')
   let found: TableDifference[] = []
   const changed = database.db.transaction(async (tx) => {
     for (const change of changes) await tx.execute(sql.raw(change))
-    found = await checkTables(tx, tables)
+    found = await checkTables(tx, tables, options)
     const statements = found.flatMap((difference) => difference.sql ?? [])
     if (found.every((difference) => difference.sql)) {
       for (const statement of statements) await tx.execute(sql.raw(statement))
-      expect(await checkTables(tx, tables)).toEqual([])
+      expect(await checkTables(tx, tables, options)).toEqual([])
     }
     throw undo
   })
@@ -193,6 +205,57 @@ test('UNLOGGED, and so not durable', async () => {
 test('logged, and so slow', async () => {
   const words = await differencesAfter(['alter table limits.quick set logged'], own)
   expect(words).toEqual([expect.stringMatching(/^limits\.quick .*should be UNLOGGED/)])
+})
+
+describe('an ephemeral table that is logged on purpose', () => {
+  const logged = { logged: true }
+  let database: TestDatabase
+  beforeAll(async () => {
+    database = await emptyDatabase()
+    const statements = [...tableSql(), ...storageSql(shipped, logged)]
+    for (const statement of statements) await database.db.execute(statement)
+  })
+  afterAll(() => database.close())
+
+  test('is as it should be, with all else as it is shipped', async () => {
+    expect(await checkTables(database.db, shipped, logged)).toEqual([])
+    expect(await checkTables(database.db)).toEqual([
+      {
+        message: 'rate_limit_ephemeral is logged and should be UNLOGGED.',
+        sql: ['ALTER TABLE "rate_limit_ephemeral" SET UNLOGGED'],
+      },
+    ])
+  })
+
+  test('and an UNLOGGED one is not', async () => {
+    await database.script('alter table rate_limit_ephemeral set unlogged')
+    const found = await checkTables(database.db, shipped, logged)
+    expect(found.map(({ message }) => message)).toEqual([
+      'rate_limit_ephemeral is UNLOGGED and should be logged.',
+    ])
+    for (const statement of found[0]?.sql ?? []) await database.db.execute(statement)
+    expect(await checkTables(database.db, shipped, logged)).toEqual([])
+  })
+
+  test('a missing one is made logged', async () => {
+    await database.script('drop table rate_limit_ephemeral')
+    const [missing] = await checkTables(database.db, shipped, logged)
+    for (const statement of missing?.sql ?? []) await database.db.execute(statement)
+    expect(await checkTables(database.db, shipped, logged)).toEqual([])
+  })
+})
+
+test('on Neon, an UNLOGGED table is no difference but a warning, once', async () => {
+  const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+  const onNeon = "set local neon.timeline_id = '0123'"
+  const logged = 'alter table rate_limit_ephemeral set logged'
+  expect(await differencesAfter([])).toEqual([])
+  expect(await differencesAfter([onNeon, logged], shipped, { logged: true })).toEqual([])
+  expect(warn).not.toHaveBeenCalled()
+  for (let times = 0; times < 2; times++) expect(await differencesAfter([onNeon])).toEqual([])
+  expect(warn).toHaveBeenCalledOnce()
+  expect(warn).toHaveBeenCalledWith(expect.stringContaining('UNLOGGED_ON_NEON: The server is Neon'))
+  warn.mockRestore()
 })
 
 test('all differences of both tables are said, not just the first', async () => {
