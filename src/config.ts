@@ -152,7 +152,8 @@ interface Denials {
 interface Throwing {
   /**
    * What a check outside a transaction answers if the database is away, overloaded or too slow: `'allow'` and
-   * `'deny'` answer with `degraded: true`. Mistakes in setting up are always thrown. Default: `'throw'`.
+   * `'deny'` answer with `degraded: true`. Both deny a call that has waited for its own key. Mistakes in
+   * setting up are always thrown. Default: `'throw'`.
    */
   readonly onError?: 'throw'
   readonly onDegraded?: never

@@ -26,6 +26,8 @@ export interface RatelimitErrorDetails {
   readonly cause?: unknown
   /** The five characters of Postgres' SQLSTATE, if Postgres sent one. */
   readonly sqlState?: string | undefined
+  /** Whether the call waited for its own key, or was turned away because of it. Default: `false`. */
+  readonly contended?: boolean | undefined
 }
 
 /** The same in every copy of the package, such as its ES and its CommonJS modules. */
@@ -56,11 +58,18 @@ export class RatelimitError extends Error {
   readonly code: RatelimitErrorCode
   /** The five characters of Postgres' SQLSTATE, if Postgres sent one. */
   readonly sqlState: string | undefined
+  /**
+   * Whether the call waited for its own key, or was turned away because of it: for a row that others hold, or
+   * beside the key's other calls. This says nothing about the database. A caller can bring it about, so do not
+   * let the call pass.
+   */
+  readonly contended: boolean
 
   constructor(code: RatelimitErrorCode, message: string, details: RatelimitErrorDetails = {}) {
     super(message, 'cause' in details ? { cause: details.cause } : undefined)
     this.code = code
     this.sqlState = details.sqlState
+    this.contended = details.contended ?? false
     Object.defineProperty(this, IS_RATELIMIT_ERROR, { value: true })
   }
 
@@ -75,7 +84,14 @@ export class RatelimitError extends Error {
  * them. One that is made where the call awaits has the call's own stack.
  */
 export function ownError(error: unknown): unknown {
-  if (!(error instanceof RatelimitError)) return error
-  const { code, message, cause, sqlState } = error
-  return new RatelimitError(code, message, { ...(cause === undefined ? {} : { cause }), sqlState })
+  return error instanceof RatelimitError ? copyOf(error, error.contended) : error
+}
+
+/** The same error of a call that waited for its own key. */
+export function contendedError(error: RatelimitError): RatelimitError {
+  return copyOf(error, true)
+}
+
+function copyOf({ code, message, cause, sqlState }: RatelimitError, contended: boolean): RatelimitError {
+  return new RatelimitError(code, message, { ...(cause === undefined ? {} : { cause }), sqlState, contended })
 }

@@ -1,5 +1,5 @@
 /** What the package warns of. docs/errors.md has a section for each. */
-export type WarningCode = 'FORWARDED_IGNORED' | 'UNLOGGED_ON_NEON'
+export type WarningCode = 'FORWARDED_IGNORED' | 'UNLOGGED_ON_NEON' | 'LONG_WAIT'
 
 const warned = new Set<WarningCode>()
 

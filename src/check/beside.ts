@@ -1,4 +1,5 @@
 import { RatelimitError } from '../errors.ts'
+import { afterWait } from '../runtime/after-wait.ts'
 import { timedOut, watchBounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
@@ -6,34 +7,48 @@ import type { Checker } from './checker.ts'
 export interface Stage {
   /** It may have an effect by then. */
   mayCharge: boolean
-  /** It may wait for a row that others hold, which says nothing about the database. */
+  /** It may wait for others, which says nothing about the database. */
   mayWait: boolean
+  /** It may have waited for its own keys: for rows that others hold, or behind other calls. */
+  isContended: boolean
+}
+
+/** What the work waits for before it begins. */
+export interface Entry {
+  readonly comes?: Promise<void>
+  /** The work has ended. */
+  leave(): void
+  /** Nobody waits for the work any more. */
+  giveUp?(): void
 }
 
 /**
  * Runs work on the database beside the queue: so much at once, and within the limiter's time. When the time is
  * over, the call fails, and `isOver` says so to the work.
+ *
+ * @param enter Lets the work in, or throws `OVERLOADED`.
  */
 export async function beside<T>(
   checker: Checker,
   stage: Readonly<Stage>,
   work: (isOver: () => boolean) => Promise<T>,
+  enter: () => Entry = () => ({ leave: checker.room.enter() }),
 ): Promise<T> {
   const { bounds } = checker.config
   const refusal = checker.outage?.refusal()
   if (refusal) throw refusal
-  const leave = checker.room.enter()
+  const entry = enter()
   let isOver = false
-  const running = telling(
-    checker,
-    work(() => isOver),
-  ).finally(leave)
+  const begin = () => work(() => isOver)
+  const begun = entry.comes ? entry.comes.then(begin) : begin()
+  const running = telling(checker, stage, begun).finally(entry.leave)
   if (!bounds) return running
   return new Promise((resolve, reject) => {
     const stopWatching = watchBounds(bounds, () => {
       isOver = true
-      const error = timedOut(stage.mayCharge)
-      if (!stage.mayWait) checker.learnOf(error)
+      entry.giveUp?.()
+      const error = timedOut(stage.mayCharge, stage.isContended)
+      if (!stage.mayWait) checker.addFailure(error)
       reject(error)
     })
     running.then(resolve, reject).finally(stopWatching)
@@ -41,15 +56,17 @@ export async function beside<T>(
 }
 
 /** Tells how the work ended, also if nobody waits for it any more. */
-async function telling<T>(checker: Checker, work: Promise<T>): Promise<T> {
+async function telling<T>(checker: Checker, stage: Readonly<Stage>, work: Promise<T>): Promise<T> {
   try {
     const result = await work
     checker.outage = undefined
     return result
-  } catch (error) {
+  } catch (reason) {
+    if (!(reason instanceof RatelimitError)) throw reason
+    const error = stage.mayWait ? afterWait(reason) : reason
     // Work that finds out that its time is over has had an answer by then.
-    if (error instanceof RatelimitError && error.code === 'TIMEOUT') checker.outage = undefined
-    else if (error instanceof RatelimitError) checker.learnOf(error)
+    if (error.code === 'TIMEOUT') checker.outage = undefined
+    else checker.learnOf(error)
     throw error
   }
 }

@@ -49,11 +49,14 @@ export function watchBounds(
 }
 
 /** What to tell a call whose time is over. A look is never charged. */
-export function timedOut(mayBeCharged: boolean): RatelimitError {
+export function timedOut(mayBeCharged: boolean, contended: boolean): RatelimitError {
   return mayBeCharged
     ? new RatelimitError(
         'OUTCOME_UNKNOWN',
         'The time was over before the database answered: the charge may or may not have been made.',
+        { contended },
       )
-    : new RatelimitError('TIMEOUT', 'The time was over before the database answered. Nothing was charged.')
+    : new RatelimitError('TIMEOUT', 'The time was over before the database answered. Nothing was charged.', {
+        contended,
+      })
 }

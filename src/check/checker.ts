@@ -157,6 +157,11 @@ export class Checker {
         request: call,
         isOver: false,
         trip: undefined,
+        isContended: false,
+        hold: () => {
+          pending.isContended = true
+          this.outage = undefined
+        },
         fulfil: (decision, place) => {
           stopWatching?.()
           this.outage = undefined
@@ -170,7 +175,7 @@ export class Checker {
         },
         fail: (error) => {
           stopWatching?.()
-          this.learnOf(error)
+          this.learnOf(error, pending.trip)
           if (addsTo(call)) this.forgetDenials(call.key)
           whenSettled()
           reject(error)
@@ -178,7 +183,7 @@ export class Checker {
       }
       if (bounds) {
         stopWatching = watchBounds(bounds, (why) => {
-          const { wasSent, isHeld } = this.#dispatcher.cancel(pending)
+          const wasSent = this.#dispatcher.cancel(pending)
           if (wasSent && bounds.giveBack) {
             const settled = new Promise<void>((resolve) => {
               whenSettled = resolve
@@ -186,10 +191,11 @@ export class Checker {
             this.config.goOn(settled)
           }
           if (why !== 'timeout') return reject(why.aborted)
-          const error = timedOut(wasSent && call.purpose !== 'look')
+          const error = timedOut(wasSent && call.purpose !== 'look', pending.isContended)
+          const { trip } = pending
           if (bounds.onWaitOver) bounds.onWaitOver()
-          // A row that somebody holds says nothing about the database.
-          else if (!isHeld) this.learnOf(error)
+          // A row that somebody holds says nothing about the database, nor do the key's own calls.
+          else if (trip && !trip.mayWait) this.addFailure(error, trip)
           reject(error)
         })
       }
@@ -200,14 +206,19 @@ export class Checker {
     return decided
   }
 
-  learnOf(error: RatelimitError): void {
-    if (Outage.isOne(error)) {
-      this.outage ??= new Outage()
-      this.outage.add(error)
-    } else if (error.sqlState !== undefined) {
+  /** Learns of the error of a statement. */
+  learnOf(error: RatelimitError, statement: object = error): void {
+    if (Outage.isOne(error)) this.addFailure(error, statement)
+    else if (error.sqlState !== undefined) {
       // The database has refused the call, so it is there.
       this.outage = undefined
     }
+  }
+
+  /** The statement has failed, or has no answer in time. */
+  addFailure(error: RatelimitError, statement: object = error): void {
+    this.outage ??= new Outage()
+    this.outage.add(error, statement)
   }
 
   /**

@@ -10,12 +10,13 @@ export interface Degrading {
   readonly onDegraded: ((error: RatelimitError) => void) | undefined
 }
 
-/** The database was away, overloaded or too slow. */
+/** The database was away, overloaded or too slow, or others were always ahead. */
 const OUTAGES: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
   'UNREACHABLE',
   'OUTCOME_UNKNOWN',
   'OVERLOADED',
   'TIMEOUT',
+  'CONTENTION',
 ])
 
 /**
@@ -59,7 +60,7 @@ export function degraded(
   const now = timeIn(namespace)
   const common = { limit: limiter.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
-  if (onError === 'allow') {
+  if (onError === 'allow' && !error.contended) {
     const granted = grantedIn(call, rate)
     return { answer: { ...common, success: true, reset: now, retryAfter: 0, ...granted }, paid }
   }

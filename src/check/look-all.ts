@@ -45,7 +45,7 @@ async function decisionsOn(
 ): Promise<ReadonlyMap<string, Decision>> {
   if (requests.length === 0) return new Map()
   if (joined) return look(requests, checker, joined)
-  return beside(checker, { mayCharge: false, mayWait: false }, async () => {
+  return beside(checker, { mayCharge: false, mayWait: false, isContended: false }, async () => {
     await checker.config.ensureTables?.()
     return retrying(() => look(requests, checker, checker.config.home))
   })

@@ -64,7 +64,10 @@ export interface Denied extends Remaining {
    * Milliseconds from now until this very call would be allowed; `Infinity` if `rate` exceeds the capacity.
    */
   readonly retryAfter: number
-  /** The database did not answer, and `onError: 'deny'` denied the call; `remaining` is not known. */
+  /**
+   * The database did not answer, and `onError` denied the call; `remaining` is not known. `'allow'` denies
+   * calls that have waited for their own key.
+   */
   readonly degraded?: true
 }
 

@@ -4,6 +4,7 @@ import { retrying } from '../database/retry.ts'
 import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
+import { watchWait } from '../runtime/long-waits.ts'
 import { Sweeper } from '../runtime/sweep.ts'
 import { removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
@@ -26,8 +27,8 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   const forget = () => checker.forgetDenials(call.key)
   const about = { prefix: namespace.prefix, statement: 'remove', keys: 1 } as const
   // When its time is over, it may have had its effect, or have it later.
-  await runOn(checker, tx, { mayCharge: true, mayWait: true }, ({ db }) =>
-    timed(about, () => runOnce(db, statement, values)).finally(forget),
+  await runOn(checker, tx, { mayCharge: true, mayWait: true, isContended: true }, ({ db }) =>
+    watchWait(() => timed(about, () => runOnce(db, statement, values))).finally(forget),
   ).finally(forget)
   // Without a row such a limit starts with less.
   if (!isRequest(call) || call.limiter.startsFull) return
@@ -36,7 +37,7 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
 
 /** Deletes all expired rows of the prefix, some at a time; those that others have locked stay. */
 export function cleanUp(checker: Checker): Promise<number> {
-  return runOn(checker, undefined, { mayCharge: true, mayWait: false }, async () => {
+  return runOn(checker, undefined, { mayCharge: true, mayWait: false, isContended: false }, async () => {
     const { home, table, namespace, keepEnded } = checker.config
     const sweeper = new Sweeper(home.db, table, namespace, keepEnded)
     const clock = namespace.clock?.() ?? null

@@ -1,4 +1,5 @@
-import { kindsOf, type Session } from './session.ts'
+import { type Database, isTransaction } from './database.ts'
+import { kindsOf, type Session, sessionOf } from './session.ts'
 
 // The drivers' clients on which the limiter opens transactions of its own.
 
@@ -27,6 +28,28 @@ export interface PostgresJsSession extends Session {
 export function isPool(client: unknown): client is Pool {
   const { totalCount, connect } = (client ?? {}) as Partial<Pool>
   return typeof totalCount === 'number' && typeof connect === 'function'
+}
+
+/** Drizzle's sessions on node-postgres, or on the drivers that are built on it. */
+const OF_NODE_POSTGRES = ['NodePgSession', 'NeonSession', 'VercelPgSession']
+
+/** The database's client if it is a single connection, which runs in a transaction whatever is asked of it. */
+export function singleClient(db: Database): object | undefined {
+  const session = isTransaction(db) ? undefined : sessionOf(db)
+  if (!session) return undefined
+  const { client } = session
+  if (typeof client !== 'object' || client === null || isPool(client)) return undefined
+  return kindsOf(session).some((kind) => OF_NODE_POSTGRES.includes(kind)) ? client : undefined
+}
+
+/** The end of what was asked last of each single connection. */
+const ends = new WeakMap<object, Promise<unknown>>()
+
+/** Runs the work after all work that was asked of the client before. */
+export function oneAtATime<T>(client: object, work: () => Promise<T>): Promise<T> {
+  const running = (ends.get(client) ?? Promise.resolve()).then(work, work)
+  ends.set(client, running)
+  return running
 }
 
 export function isPostgresJs(session: Session): session is PostgresJsSession {

@@ -1,5 +1,6 @@
 import type { SQL } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
+import { oneAtATime, singleClient } from './clients.ts'
 import type { Connection } from './connection.ts'
 import type { Database } from './database.ts'
 import { isRefusal, toRatelimitError } from './database-error.ts'
@@ -54,7 +55,7 @@ export async function runKept(
   values: Values,
   params: Values = {},
 ): Promise<readonly Row[]> {
-  const { db, session, keeping, rawMode, isTransaction } = connection
+  const { db, session, keeping, rawMode, isTransaction, single } = connection
   if (!session || keeping.refused) return runOnce(db, statement, values, params)
   const { sql, name } = statement.named.get(plan) ?? (await nameText(statement, plan))
   try {
@@ -63,7 +64,7 @@ export async function runKept(
       rawMode,
       name,
     )
-    return rowsOf(await query.execute())
+    return rowsOf(await exclusively(single, () => query.execute()))
   } catch (reason) {
     const error = toRatelimitError(reason)
     if (!isRefusal(error)) throw error
@@ -92,10 +93,15 @@ export function runOnce(
  */
 export async function execute(db: Database, query: SQL): Promise<readonly Row[]> {
   try {
-    return rowsOf(await db.execute(query))
+    return rowsOf(await exclusively(singleClient(db), () => db.execute(query)))
   } catch (error) {
     throw toRatelimitError(error)
   }
+}
+
+/** On a single connection a statement must not get into the middle of a transaction of the limiter's. */
+function exclusively<T>(client: object | undefined, send: () => PromiseLike<T>): PromiseLike<T> {
+  return client ? oneAtATime(client, async () => send()) : send()
 }
 
 /** The values in the order of the statement's parameters: a call's own, or the limiter's. */

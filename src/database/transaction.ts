@@ -1,6 +1,14 @@
 import { sql } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
-import { isPool, isPostgresJs, type Pool, type PostgresJsSession, sessionOn } from './clients.ts'
+import {
+  isPool,
+  isPostgresJs,
+  oneAtATime,
+  type Pool,
+  type PostgresJsSession,
+  sessionOn,
+  singleClient,
+} from './clients.ts'
 import type { Database } from './database.ts'
 import { databaseError, toRatelimitError } from './database-error.ts'
 import { retrying } from './retry.ts'
@@ -13,7 +21,7 @@ const WITHOUT_TRANSACTIONS = ['NeonHttpSession', 'PgRemoteSession', 'XataHttpSes
 
 /**
  * Runs the work in a transaction of its own, at READ COMMITTED. If it lost against another transaction, it runs
- * again from the start.
+ * again from the start. On a single connection nothing else of the limiters runs meanwhile.
  *
  * @throws RatelimitError `INVALID_OPTION` before any SQL, if the driver has no interactive transactions.
  */
@@ -26,7 +34,11 @@ export async function inTransaction<T>(db: Database, work: Work<T>): Promise<T> 
         'Nothing was sent. Use a driver over TCP or WebSockets, or check the limits one by one with limit.',
     )
   }
-  return retrying(() => attempt(db, session, work))
+  const client = singleClient(db)
+  return retrying(() => {
+    const run = () => attempt(db, session, work)
+    return client ? oneAtATime(client, run) : run()
+  })
 }
 
 async function attempt<T>(db: Database, session: Session | undefined, work: Work<T>): Promise<T> {

@@ -72,8 +72,8 @@ export function guardOf<Context>(
     const requests = asked.filter((request) => request !== undefined)
     const charged = await take(requests).catch(async (error: unknown): Promise<Charged> => {
       const verdict = isMistake(error) ? 'throw' : await onError?.(error, context)
-      if (verdict === 'allow') return { results: [] }
-      if (verdict === 'deny') return { results: requests.map(unavailable) }
+      if (verdict === 'allow' && !isContended(error)) return { results: [] }
+      if (verdict === 'allow' || verdict === 'deny') return { results: requests.map(unavailable) }
       // A verdict that is not known must not let requests pass.
       throw error
     })
@@ -123,6 +123,11 @@ function limitsOf<Context>(options: GuardOptions<Context>): readonly RouteLimit<
 
 function isMistake(error: unknown): boolean {
   return error instanceof RatelimitError && error.code.startsWith('INVALID_')
+}
+
+/** A client can bring it about, so it must not pass by it. */
+function isContended(error: unknown): boolean {
+  return error instanceof RatelimitError && error.contended
 }
 
 function policyOf({ ratelimit, limiter = ratelimit.limiter }: LimitRequest): Check[1] {

@@ -70,6 +70,10 @@ export interface Pending {
   isOver: boolean
   /** The statement that it is in. */
   trip: Trip | undefined
+  /** It has waited for its own key: for a row that others hold, or behind or beside the key's other calls. */
+  isContended: boolean
+  /** The database has answered that others hold the row. */
+  hold(): void
   /** `place` is its place among the equal requests that were decided together; the first is 0. */
   fulfil(decision: Decision, place: number): void
   fail(error: RatelimitError): void
@@ -99,6 +103,8 @@ export interface Line {
 /** A statement that was sent for the first groups of lines. */
 export interface Trip {
   readonly lines: readonly Line[]
+  /** Whether it may wait for a row that others hold. */
+  readonly mayWait: boolean
   /** How many of its calls have no answer and a caller that waits for it. */
   waiting: number
 }
@@ -119,8 +125,8 @@ export interface Decider {
 export interface Dispatcher {
   /** Has the call decided. It fails the call if too many wait. */
   add(call: Pending): void
-  /** Takes back a call, unless it is in a statement; tells whether others may hold its row. */
-  cancel(call: Pending): { readonly wasSent: boolean; readonly isHeld: boolean }
+  /** Takes back a call, unless it is in a statement; tells whether it is. */
+  cancel(call: Pending): boolean
 }
 
 /** By how much the call changes what its row says to be reserved; most algorithms' rows do not say it. */

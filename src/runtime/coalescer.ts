@@ -1,5 +1,4 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
-import { RatelimitError } from '../errors.ts'
 import {
   type Decider,
   type Dispatcher,
@@ -14,15 +13,10 @@ import {
 } from './call.ts'
 import { HeldLines } from './held.ts'
 import { Places } from './places.ts'
+import { overload } from './room.ts'
 
 /** Keys in one statement: enough for any burst, few enough to stay short. */
 const MAX_KEYS = 500
-
-/**
- * How many calls may wait: a fraction of a second's work. Later answers would come too late to be worth the
- * memory.
- */
-export const MAX_WAITING = 10_000
 
 /** Fewer keys than this are not worth another statement. */
 const MIN_SHARE = 128
@@ -51,29 +45,30 @@ export class Coalescer implements Dispatcher {
 
   /** Decides the call in the next statement that has room for it. */
   add(call: Pending): void {
-    if (this.#waiting >= MAX_WAITING) {
-      call.fail(overloaded())
+    const { request } = call
+    const known = this.#lines.get(lineOf(request))
+    const refusal = overload(known?.waiting ?? 0, this.#waiting)
+    if (refusal) {
+      call.fail(refusal)
       return
     }
     this.#waiting++
-    const { request } = call
-    const line = this.#lines.get(lineOf(request)) ?? this.#newLine(request)
+    const line = known ?? this.#newLine(request)
     line.waiting++
     const last = line.groups.at(-1)
     const isOpen = last !== undefined && !(line.trip && line.groups.length === 1)
     if (isOpen && sameRequest(last.request, request)) last.calls.push(call)
     else line.groups.push({ request, calls: [call] })
+    if (known || line.isHeld) call.isContended = true
     this.#startSoon()
   }
 
-  /** Takes back a call, unless it is in a statement; tells whether others hold its row. */
-  cancel(call: Pending): { readonly wasSent: boolean; readonly isHeld: boolean } {
+  cancel(call: Pending): boolean {
     call.isOver = true
     const line = this.#lines.get(lineOf(call.request))
-    const isHeld = line?.isHeld ?? false
     if (!line || call.trip) {
       if (call.trip) this.#giveUp(call.trip, 1)
-      return { wasSent: true, isHeld }
+      return true
     }
     this.#waiting--
     line.waiting--
@@ -81,7 +76,7 @@ export class Coalescer implements Dispatcher {
     // Looking for each of thousands that are taken back at once would take too long.
     if (line.takenBack >= line.waiting) removeTakenBack(line)
     if (line.groups.length === 0) this.#remove(line)
-    return { wasSent: false, isHeld }
+    return false
   }
 
   #remove(line: Line): void {
@@ -148,20 +143,23 @@ export class Coalescer implements Dispatcher {
   }
 
   #decide(lines: readonly Line[]): void {
-    const trip = this.#send(lines)
+    const trip = this.#send(lines, false)
     this.#places.take(trip)
     const groups = lines.map(({ groups: [first] }) => first as Group)
     this.#decider
       .decideTogether(groups, (group) => this.#done(trip, group))
       .then((held) => {
         this.#places.leave(trip)
-        for (const group of held) this.#hold(trip, group)
+        for (const group of held) {
+          for (const call of group.calls) call.hold()
+          this.#hold(trip, group)
+        }
         this.#startSoon()
       })
   }
 
-  #send(lines: readonly Line[]): Trip {
-    const trip: Trip = { lines, waiting: 0 }
+  #send(lines: readonly Line[], mayWait: boolean): Trip {
+    const trip: Trip = { lines, mayWait, waiting: 0 }
     for (const line of lines) {
       const calls = line.groups[0]?.calls ?? []
       for (const call of calls) call.trip = trip
@@ -207,7 +205,7 @@ export class Coalescer implements Dispatcher {
 
   async #decideAlone(line: Line): Promise<void> {
     removeTakenBack(line)
-    const trip = this.#send([line])
+    const trip = this.#send([line], true)
     const group = line.groups[0] as Group
     await this.#decider.decideAlone(group)
     this.#done(trip, group)
@@ -268,13 +266,5 @@ function canShare({ request: one }: Group, { request: other }: Group): boolean {
     reservedIn(one) > 0 === reservedIn(other) > 0 &&
     (one.atLeast === null) === (other.atLeast === null) &&
     sameLimiter(one.limiter, other.limiter)
-  )
-}
-
-/** What a call is told that finds no room. */
-export function overloaded(): RatelimitError {
-  return new RatelimitError(
-    'OVERLOADED',
-    `${MAX_WAITING} calls of this limiter wait for the database already. This one was not sent, and nothing was charged.`,
   )
 }

@@ -16,6 +16,7 @@ export async function decideOne(asking: Asking, one: Asked): Promise<Decision> {
   throw new RatelimitError(
     'CONTENTION',
     `A new key was made and removed by others ${MAX_ATTEMPTS} times while it was checked; nothing was charged for it.`,
+    { contended: true },
   )
 }
 

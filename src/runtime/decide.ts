@@ -2,10 +2,12 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { retrying, tryAgain } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
 import { compareText } from '../statements/calls.ts'
+import { afterWait } from './after-wait.ts'
 import { type Answers, type Asked, type Asking, applies, askToLook, askToMake, askToTake } from './ask.ts'
 import { Blame } from './blame.ts'
 import type { Decider, Decision, Group, Pending } from './call.ts'
 import { decideOne } from './decide-one.ts'
+import { watchWait } from './long-waits.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
 export class AloneDecider implements Decider {
@@ -36,9 +38,9 @@ export class AloneDecider implements Decider {
   async decideAlone(group: Group): Promise<void> {
     try {
       await this.#prepare?.()
-      fulfil(group, await retrying(() => decideOne(this.#asking(), group)))
+      fulfil(group, await watchWait(() => retrying(() => decideOne(this.#asking(), group))))
     } catch (error) {
-      failAll([group], toRatelimitError(error), () => {})
+      failAll([group], afterWait(toRatelimitError(error)), () => {})
     }
   }
 
@@ -82,7 +84,8 @@ export class AloneDecider implements Decider {
     try {
       await this.#prepare?.()
       const asking = periodMs === undefined ? this.#asking() : { ...this.#alone, periodMs }
-      return await ask(asking, groups).catch((error) => tryAgain(error, () => ask(asking, groups)))
+      const answers = () => ask(asking, groups)
+      return await watchWait(() => answers().catch((error) => tryAgain(error, answers)))
     } catch (error) {
       return toRatelimitError(error)
     }

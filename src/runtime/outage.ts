@@ -16,10 +16,12 @@ export class Outage {
   #failures = 0
   #triedAt = Number.NEGATIVE_INFINITY
   #last: RatelimitError | undefined
+  /** What has failed already. */
+  readonly #counted = new WeakSet<object>()
 
   /** Whether the error says that the database may be away. */
-  static isOne({ code }: RatelimitError): boolean {
-    return code === 'UNREACHABLE' || code === 'OUTCOME_UNKNOWN' || code === 'TIMEOUT'
+  static isOne({ code, contended }: RatelimitError): boolean {
+    return !contended && (code === 'UNREACHABLE' || code === 'OUTCOME_UNKNOWN' || code === 'TIMEOUT')
   }
 
   /** The error to fail with at once; undefined if the call may ask the database. */
@@ -31,9 +33,10 @@ export class Outage {
     return undefined
   }
 
-  /** The calls of one statement fail with one error, which counts once. */
-  add(error: RatelimitError): void {
-    if (error === this.#last) return
+  /** Counts the failure of a statement, once: its calls may fail at different times. */
+  add(error: RatelimitError, statement: object): void {
+    if (this.#counted.has(statement)) return
+    this.#counted.add(statement)
     this.#last = error
     this.#failures++
     this.#triedAt = Number.NEGATIVE_INFINITY

@@ -1,5 +1,3 @@
-import type { Trip } from './call.ts'
-
 /** For how long no other place is freed after the first one. */
 const MIN_PAUSE_MS = 2_000
 
@@ -16,8 +14,8 @@ const MAX_PAUSE_MS = 86_400_000
 export class Places {
   readonly #count: number
   readonly #onRoom: () => void
-  readonly #taken = new Set<Trip>()
-  readonly #abandoned = new Set<Trip>()
+  readonly #taken = new Set<object>()
+  readonly #abandoned = new Set<object>()
   #freedAt = Number.NEGATIVE_INFINITY
   #pauseMs = MIN_PAUSE_MS
   /** For the rest of the pause, if somebody waits for a place. */
@@ -33,20 +31,20 @@ export class Places {
     return this.#count - this.#taken.size
   }
 
-  take(trip: Trip): void {
-    this.#taken.add(trip)
+  take(work: object): void {
+    this.#taken.add(work)
   }
 
   /** The statement has ended. */
-  leave(trip: Trip): void {
-    this.#taken.delete(trip)
-    this.#abandoned.delete(trip)
+  leave(work: object): void {
+    this.#taken.delete(work)
+    this.#abandoned.delete(work)
     this.#pauseMs = MIN_PAUSE_MS
   }
 
   /** Nobody waits for the statement any more. */
-  abandon(trip: Trip): void {
-    if (this.#taken.has(trip)) this.#abandoned.add(trip)
+  abandon(work: object): void {
+    if (this.#taken.has(work)) this.#abandoned.add(work)
   }
 
   /**

@@ -1,13 +1,45 @@
-import { MAX_WAITING, overloaded } from './coalescer.ts'
+import { RatelimitError } from '../errors.ts'
+
+/**
+ * How many calls may wait: a fraction of a second's work. Later answers would come too late to be worth the
+ * memory.
+ */
+const MAX_WAITING = 10_000
+
+/** How many of them may be for one key, so that no client takes all the room with a key of its own. */
+const MAX_OF_KEY = 1_000
 
 /** For how long a call counts where a runtime may cut off its request: then it never leaves. */
 const LOST_MS = 60_000
 
+/** The error for one more call beside so many that wait, for its key and in all; undefined if there is room. */
+export function overload(ofKey: number, waiting: number): RatelimitError | undefined {
+  if (ofKey >= MAX_OF_KEY) {
+    return new RatelimitError(
+      'OVERLOADED',
+      `${MAX_OF_KEY} calls of this key wait for the database already. This one was not sent, and nothing was charged.`,
+      { contended: true },
+    )
+  }
+  if (waiting < MAX_WAITING) return undefined
+  return new RatelimitError(
+    'OVERLOADED',
+    `${MAX_WAITING} calls wait for the database already. This one was not sent, and nothing was charged.`,
+  )
+}
+
+interface Entry {
+  readonly key: string | undefined
+  /** When it came. */
+  readonly at: number
+}
+
 /** Calls that wait for the database on their own: so many at once. */
 export class Room {
   readonly #cutsOff: boolean
-  /** When each of them came, the first one first. */
-  readonly #waiting = new Set<{ readonly at: number }>()
+  /** The first one first. */
+  readonly #waiting = new Set<Entry>()
+  readonly #ofKeys = new Map<string, number>()
 
   /** @param cutsOff Whether calls may be cut off, so that the oldest ones may be there no more. */
   constructor(cutsOff: boolean) {
@@ -17,22 +49,37 @@ export class Room {
   /**
    * Lets a call in.
    *
+   * @param key The key of a call for one key.
    * @returns What to do when the call has ended.
    * @throws RatelimitError `OVERLOADED`
    */
-  enter(): () => void {
+  enter(key?: string): () => void {
     const now = this.#cutsOff ? performance.now() : 0
-    if (this.#waiting.size >= MAX_WAITING && !this.#forgetLost(now)) throw overloaded()
-    const entry = { at: now }
+    const refusal = () => overload(this.#ofKeys.get(key ?? '') ?? 0, this.#waiting.size)
+    if (refusal()) this.#forgetLost(now)
+    const refused = refusal()
+    if (refused) throw refused
+    const entry = { key, at: now }
     this.#waiting.add(entry)
-    return () => this.#waiting.delete(entry)
+    this.#count(key, 1)
+    return () => this.#leave(entry)
   }
 
-  #forgetLost(now: number): boolean {
+  #leave(entry: Entry): void {
+    if (this.#waiting.delete(entry)) this.#count(entry.key, -1)
+  }
+
+  #count(key: string | undefined, more: number): void {
+    if (key === undefined) return
+    const calls = (this.#ofKeys.get(key) ?? 0) + more
+    if (calls > 0) this.#ofKeys.set(key, calls)
+    else this.#ofKeys.delete(key)
+  }
+
+  #forgetLost(now: number): void {
     for (const entry of this.#waiting) {
       if (now - entry.at < LOST_MS) break
-      this.#waiting.delete(entry)
+      this.#leave(entry)
     }
-    return this.#waiting.size < MAX_WAITING
   }
 }

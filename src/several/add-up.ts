@@ -35,7 +35,7 @@ export interface Charge {
 export function addUp(charges: readonly Charge[]): ReadonlyMap<Charge, RowRequest> {
   const rows = new Map<Charge, RowRequest>()
   const byRow = groupBy(charges, ({ checker: { config }, request }) =>
-    JSON.stringify([tableNameOf(config), config.namespace.prefix, request.key]),
+    rowName({ ...config, key: request.key }),
   )
   for (const ofRow of byRow) {
     const row = sumOf(ofRow)
@@ -93,6 +93,11 @@ function ratesOf(requests: readonly Request[]): number {
 function asked(requests: readonly Request[]): readonly Request[] {
   const last = requests.findLastIndex((request) => request.rate > 0 && !isForced(request))
   return requests.filter(({ rate }, place) => rate > 0 && place <= last)
+}
+
+/** What tells a row from all others of the database. */
+export function rowName(row: Pick<RowRequest, 'table' | 'namespace' | 'key'>): string {
+  return JSON.stringify([tableNameOf(row), row.namespace.prefix, row.key])
 }
 
 /** The name of the table in SQL: the same for two declarations of one table. */

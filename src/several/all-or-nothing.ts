@@ -11,9 +11,12 @@ import { type RowRequest, tableNameOf } from './add-up.ts'
 import { type Inserted, lockRows, removeEmpty } from './lock-rows.ts'
 import { afterRefund, fits, isLook, partsOf } from './parts.ts'
 
+/** What was found in rows. */
+export type Looks = ReadonlyMap<RowRequest, Decision>
+
 /** What was decided on rows: the look at each, and the decision on those that were taken from. */
 export interface Decisions {
-  readonly looks: ReadonlyMap<RowRequest, Decision>
+  readonly looks: Looks
   readonly taken: ReadonlyMap<RowRequest, Decision>
 }
 
@@ -37,7 +40,7 @@ export async function takeAllOrNone(
 
 /** Rows that are locked, and what was found in them. */
 export interface Locked {
-  readonly looks: ReadonlyMap<RowRequest, Decision>
+  readonly looks: Looks
   readonly inserted: readonly Inserted[]
 }
 
@@ -48,9 +51,19 @@ export async function lockAndLook(
   commit: Commit,
 ): Promise<Locked> {
   const inserted = await lockRows(tx, rows, commit)
+  return { looks: await lookAt(tx, rows), inserted }
+}
+
+/** Looks at all rows. */
+export async function lookAt(connection: Connection, rows: readonly RowRequest[]): Promise<Looks> {
   const looks = new Map<RowRequest, Decision>()
-  for (const group of groupsOf(rows)) await look(tx, group, looks)
-  return { looks, inserted }
+  for (const group of groupsOf(rows)) await look(connection, group, looks)
+  return looks
+}
+
+/** Whether the rows, as they were found, deny what is asked of them. */
+export function deny(rows: readonly RowRequest[], looks: Looks): boolean {
+  return !rows.every((row) => row.reporting.dryRun || fits(row, found(looks, row)))
 }
 
 function groupsOf(rows: readonly RowRequest[]): RowRequest[][] {
@@ -66,7 +79,7 @@ export async function takeFrom(
   { looks, inserted }: Locked,
 ): Promise<Decisions> {
   const taken = new Map<RowRequest, Decision>()
-  if (rows.every((row) => row.reporting.dryRun || fits(row, found(looks, row)))) {
+  if (!deny(rows, looks)) {
     const refusal = rows.map((row) => refusalOfRow(row, found(looks, row))).find(Boolean)
     if (refusal) {
       await removeEmpty(tx, inserted)
@@ -88,11 +101,11 @@ function refusalOfRow(row: RowRequest, look: Decision): RatelimitError | undefin
 
 /** Looks at rows of one limiter. */
 async function look(
-  tx: Connection,
+  connection: Connection,
   rows: readonly RowRequest[],
   looks: Map<RowRequest, Decision>,
 ): Promise<void> {
-  const asking = askingIn(tx, rows[0] as RowRequest)
+  const asking = askingIn(connection, rows[0] as RowRequest)
   const asked = rows.map((row) => askedOnce({ ...row, purpose: 'look' }))
   const answers = await askToLook(asking, asked)
   for (const [i, row] of rows.entries()) {
@@ -105,7 +118,7 @@ async function look(
 async function take(
   tx: Connection,
   rows: readonly RowRequest[],
-  looks: ReadonlyMap<RowRequest, Decision>,
+  looks: Looks,
   taken: Map<RowRequest, Decision>,
 ): Promise<void> {
   const parts: { row: RowRequest; part: RowRequest; look: Decision }[] = []
@@ -156,11 +169,7 @@ export const BEYOND_REACH: number = 2 * Number.MAX_SAFE_INTEGER
  * If new keys have less than the limit, even a denied check inserts the row; otherwise the key would never
  * begin to fill. A call for more than any limit inserts it.
  */
-async function beginToFill(
-  tx: Connection,
-  row: RowRequest,
-  looks: ReadonlyMap<RowRequest, Decision>,
-): Promise<void> {
+async function beginToFill(tx: Connection, row: RowRequest, looks: Looks): Promise<void> {
   if (row.limiter.startsFull || isLook(row)) return
   const asked = askedOnce({ ...row, rate: BEYOND_REACH, purpose: 'take' })
   await decideOne(askingAt(tx, row, found(looks, row)), asked)

@@ -13,13 +13,14 @@ import {
   BEYOND_REACH,
   type Decisions,
   found,
+  type Looks,
   lockAndLook,
   type takeAllOrNone,
   takeFrom,
 } from './all-or-nothing.ts'
 import { Once } from './once.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
-import { chargesOf, decideAlone, followUpAll, together } from './together.ts'
+import { chargesOf, type Deciding, decideAlone, followUpAll, together } from './together.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {
@@ -84,14 +85,22 @@ async function spendFrom(
     shares: undefined,
     decisions: { looks: new Map(), taken: new Map() },
   }
-  const take: typeof takeAllOrNone = async (connection, all, commit, beforeTaking) => {
-    const { looks, inserted } = await lockAndLook(connection, all, commit)
-    beforeTaking?.()
-    const waiting = [...all]
-    const sources = calls.map(({ checker, call }): Source => {
+  const sourcesIn = (looks: Looks) => {
+    const waiting = [...rows]
+    return calls.map(({ checker, call }): Source => {
       if (!isRequest(call)) return { call, snapshot: unlimitedOutcome(call, checker.clockMs()).decision }
       return { call, snapshot: found(looks, waiting.shift() as RowRequest) }
     })
+  }
+  const deny: Deciding['deny'] = (_, looks) => {
+    const sources = sourcesIn(looks)
+    outcome = { ...outcome, sources }
+    return sharesOf(sources, rate) === undefined
+  }
+  const take: typeof takeAllOrNone = async (connection, all, commit, beforeTaking) => {
+    const { looks, inserted } = await lockAndLook(connection, all, commit)
+    beforeTaking?.()
+    const sources = sourcesIn(looks)
     const shares = sharesOf(sources, rate)
     const wanted = (shares ?? []).filter((_, place) => isStored(calls[place]))
     // If there is too little, more than any limit is asked for, so that nothing is taken.
@@ -104,7 +113,7 @@ async function spendFrom(
   const followUp = () => followUpAll(calls)
   try {
     if (joined) await take(joined, rows, 'as the session')
-    else if (rows.length > 0) await decideAlone(checkers, rows, take, followUp)
+    else if (rows.length > 0) await decideAlone(checkers, rows, { deny, take }, followUp)
     else await take(home, rows, 'as the session')
   } finally {
     followUp()

@@ -4,11 +4,14 @@ import { timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
+import { retrying } from '../database/retry.ts'
 import { inTransaction } from '../database/transaction.ts'
+import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
-import { addUp, type Charge, type RowRequest } from './add-up.ts'
-import { type Decisions, takeAllOrNone } from './all-or-nothing.ts'
+import { addUp, type Charge, type RowRequest, rowName } from './add-up.ts'
+import { type Decisions, deny, type Looks, lookAt, takeAllOrNone } from './all-or-nothing.ts'
+import { turnsOn } from './turns.ts'
 
 // Calls of several limiters that are decided in one transaction: the caller's, or their own.
 
@@ -42,7 +45,14 @@ export function chargesOf(calls: readonly LimiterCall[]): Charge[] {
 export function takeTogether({ calls, checkers, joined, rowOf }: AskedTogether): Promise<Decisions> {
   const rows = [...new Set(rowOf.values())]
   if (joined) return takeAllOrNone(joined, rows, 'as the session')
-  return decideAlone(checkers, rows, takeAllOrNone, () => followUpAll(calls))
+  return decideAlone(checkers, rows, { deny, take: takeAllOrNone }, () => followUpAll(calls))
+}
+
+/** How rows are decided on. */
+export interface Deciding {
+  /** Whether rows that were found so deny what is asked of them. */
+  readonly deny: typeof deny
+  readonly take: typeof takeAllOrNone
 }
 
 /** The limiters of calls that are decided in one transaction, and the transaction that they join. */
@@ -68,13 +78,14 @@ export function together(
 }
 
 /**
- * Decides in a transaction of its own. `followUp` is called when it has ended, which may be after the time of
- * the call is over.
+ * Decides in a transaction of its own, when it is the turn of the rows. If a look shows that they deny, there
+ * is no transaction, and nothing is locked. `followUp` is called when it has ended, which may be after the time
+ * of the call is over.
  */
 export async function decideAlone(
   checkers: readonly Checker[],
   rows: readonly RowRequest[],
-  take: typeof takeAllOrNone,
+  { deny, take }: Deciding,
   followUp: () => void,
 ): Promise<Decisions> {
   if (rows.length === 0) return { looks: new Map(), taken: new Map() }
@@ -82,26 +93,54 @@ export async function decideAlone(
   const { home } = hastiest.config
   const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ config }) => config.commit))
-  const stage: Stage = { mayCharge: false, mayWait: false }
+  const stage: Stage = { mayCharge: false, mayWait: false, isContended: false }
   const decide = async (isOver: () => boolean) => {
     // If nobody waits any more, the transaction is rolled back.
     const goOn = () => {
-      if (isOver()) throw timedOut(false)
+      if (isOver()) throw timedOut(false, stage.isContended)
     }
+    stage.mayWait = false
     for (const { config } of checkers) await config.ensureTables?.()
-    return inTransaction(home.db, async (tx) => {
+    const looks = await looksThatDeny(home, rows, deny)
+    goOn()
+    if (looks) return { looks, taken: new Map() }
+    const decideIn = async (tx: Database) => {
       stage.mayCharge = false
       stage.mayWait = true
+      stage.isContended = true
       goOn()
       return take(connectionTo(tx, home.keeping), rows, commit, () => {
         goOn()
         stage.mayCharge = true
       })
-    })
+    }
+    return watchWait(() => inTransaction(home.db, decideIn))
   }
-  const decided = beside(hastiest, stage, (isOver) => decide(isOver).finally(followUp))
+  // In Workers a call cannot wait for another one's transaction.
+  const inTurn = checkers.every(({ config }) => config.connections !== undefined)
+  const enter = () => {
+    if (!inTurn) return { leave: hastiest.room.enter() }
+    const turn = turnsOn(home.db).enter(rows.map(rowName))
+    stage.mayWait = true
+    stage.isContended = turn.isBehind
+    return turn
+  }
+  const decided = beside(hastiest, stage, (isOver) => decide(isOver).finally(followUp), enter)
   for (const [i, checker] of checkers.entries()) checker.sweepAfter(decided, clocks[i] ?? null)
   return decided
+}
+
+/** What is found without locks, if it shows a denial that has nothing to write. */
+async function looksThatDeny(
+  home: Connection,
+  rows: readonly RowRequest[],
+  deny: Deciding['deny'],
+): Promise<Looks | undefined> {
+  if (rows.every(({ needed, reporting }) => needed <= 0 || reporting.dryRun)) return undefined
+  const looks = await retrying(() => lookAt(home, rows))
+  // A denial makes a row that has to fill.
+  const isWritten = [...looks.values()].some(({ isNew }) => isNew)
+  return !isWritten && deny(rows, looks) ? looks : undefined
 }
 
 /** How a transaction commits in which several limiters charge: in the strictest way that one of them needs. */

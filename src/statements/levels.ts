@@ -79,7 +79,7 @@ interface AdvancedOptions {
   readonly tellsEnded?: boolean
 }
 
-/** When the period of a row began that is over, what was used in it and what of that is reserved; or null. */
+/** What was used in the period of a row that is over, and when that period began; otherwise null. */
 export const ENDED = 'ended'
 
 /**
@@ -124,12 +124,8 @@ export function advanced(
   function endedColumn(): Record<string, SQL> {
     const ended = formulas.ended?.(row, clockMs, params)
     if (!ended) return {}
-    const told = [
-      written,
-      formulas.used(row, clockMs, params),
-      ...(formulas.reserved ? [formulas.reserved(row)] : []),
-    ]
-    return { [ENDED]: sql`case when ${ended} then pg_catalog.concat_ws(' ', ${sql.join(told, sql`, `)}) end` }
+    const used = formulas.used(row, clockMs, params)
+    return { [ENDED]: sql`case when ${ended} then pg_catalog.concat_ws(' ', ${written}, ${used}) end` }
   }
 }
 

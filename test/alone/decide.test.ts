@@ -46,7 +46,7 @@ function groupsOf(...keys: readonly (readonly string[])[]) {
         told.push(`${name} fulfilled`)
       }
       const fail: Pending['fail'] = ({ code, cause }) => void told.push(`${name} ${code} ${cause}`)
-      return { request, isOver: false, trip: undefined, fulfil, fail }
+      return { request, isOver: false, trip: undefined, isContended: false, hold: () => {}, fulfil, fail }
     })
     return { request, calls }
   })

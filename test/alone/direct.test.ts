@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, RatelimitError, rateLimitTables } from '../../src/index.ts'
-import type { Request } from '../../src/runtime/call.ts'
+import type { Group, Pending, Request } from '../../src/runtime/call.ts'
 import { Direct } from '../../src/runtime/direct.ts'
 import { Room } from '../../src/runtime/room.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -46,6 +46,21 @@ function gates() {
       clearInterval(opening)
     },
   }
+}
+
+function callOf(key: string): Pending {
+  const request: Request = {
+    ...{ key, rate: 1, limiter, purpose: 'take', atLeast: null, paidWindowStart: null },
+    ...{ refundableUntil: null, reserved: 0 },
+  }
+  const hold = () => {
+    call.isContended = true
+  }
+  const call: Pending = {
+    ...{ request, isOver: false, trip: undefined, isContended: false, hold },
+    ...{ fulfil: vi.fn(), fail: vi.fn() },
+  }
+  return call
 }
 
 async function turns(count = 3): Promise<void> {
@@ -100,24 +115,36 @@ describe('calls share nothing but the database', () => {
   test('one that has ended makes room for another, however many there were', async () => {
     const decider = { decideAlone: async () => {}, decideTogether: async () => [] }
     const dispatcher = new Direct(decider, new Room(false))
-    const request: Request = {
-      ...{
-        key: 'key',
-        rate: 1,
-        limiter,
-        purpose: 'take',
-        atLeast: null,
-        paidWindowStart: null,
-        refundableUntil: null,
-      },
-      reserved: 0,
-    }
     const fail = vi.fn()
     for (let i = 0; i < 10_001; i++) {
-      dispatcher.add({ request, isOver: false, trip: undefined, fulfil: () => {}, fail })
+      dispatcher.add({ ...callOf('key'), fail })
       await turns(i % 5_000 === 0 ? 1 : 0)
     }
     expect(fail).not.toHaveBeenCalled()
+  })
+
+  test('one whose row others hold waits for it in another statement', async () => {
+    const decideAlone = vi.fn(() => new Promise<never>(() => {}))
+    const decideTogether = async (groups: readonly Group[]) => groups
+    const call = callOf('held')
+    new Direct({ decideAlone, decideTogether }, new Room(false)).add(call)
+    expect(call).toMatchObject({ isContended: false, trip: { mayWait: false } })
+    await turns()
+    expect(call).toMatchObject({ isContended: true, trip: { mayWait: true } })
+    expect(decideAlone).toHaveBeenCalledTimes(1)
+  })
+
+  test('of one key 1,000 at most', () => {
+    const never = () => new Promise<never>(() => {})
+    const dispatcher = new Direct({ decideAlone: never, decideTogether: never }, new Room(false))
+    for (let i = 0; i < 1_000; i++) dispatcher.add(callOf('many'))
+    const [refused, other] = [callOf('many'), callOf('other')]
+    dispatcher.add(refused)
+    dispatcher.add(other)
+    expect(refused.fail).toHaveBeenCalledWith(
+      expect.objectContaining({ code: 'OVERLOADED', contended: true }),
+    )
+    expect(other.fail).not.toHaveBeenCalled()
   })
 
   test('what lost against another transaction is tried again', async () => {
@@ -182,21 +209,12 @@ describe('time', () => {
     expect(ownTimers()).toEqual([])
   })
 
-  test('checks that it ends may have waited for rows, so they say nothing about the database', async () => {
-    let isStuck = true
-    const { ratelimit } = direct({ timeout: 100 }, () => (isStuck ? new Promise(() => {}) : undefined))
-    const ended = Promise.allSettled(Array.from({ length: 6 }, () => ratelimit.limit('held')))
-    await turns()
-    vi.advanceTimersByTime(100)
-    await ended
-    isStuck = false
-    const answers = Promise.all([ratelimit.limit('a'), ratelimit.limit('b')])
-    expect(await answers).toMatchObject([{ success: true }, { success: true }])
-  })
-
-  test('looks that it ends do: after five one call at a time tries the database', async () => {
+  test.each([
+    ['looks', (ratelimit: Ratelimit) => ratelimit.getRemaining('key')],
+    ['checks', (ratelimit: Ratelimit) => ratelimit.limit('key')],
+  ])('after five %s that it ends one call at a time tries the database', async (_, call) => {
     const { ratelimit, statements } = direct({ timeout: 100, onError: 'allow' }, () => new Promise(() => {}))
-    const ended = Promise.allSettled(Array.from({ length: 5 }, () => ratelimit.getRemaining('key')))
+    const ended = Promise.allSettled(Array.from({ length: 5 }, () => call(ratelimit)))
     await turns()
     vi.advanceTimersByTime(100)
     await ended
@@ -242,7 +260,8 @@ describe('time', () => {
   test('10,000 wait at most; those that have waited for a minute may be cut off, and count no more', async () => {
     const { ratelimit, statements } = direct({}, () => new Promise(() => {}))
     const refused: unknown[] = []
-    const call = () => ratelimit.limit('key').catch((error: unknown) => refused.push(error))
+    let keys = 0
+    const call = () => ratelimit.limit(`key ${keys++ % 20}`).catch((error: unknown) => refused.push(error))
     for (let i = 0; i < 10_002; i++) call()
     await turns()
     expect(refused).toMatchObject([{ code: 'OVERLOADED' }, { code: 'OVERLOADED' }])

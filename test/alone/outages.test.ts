@@ -216,7 +216,8 @@ describe('limitAll and resets', () => {
     expect(await all).toMatchObject({ code: 'TIMEOUT' })
     begin()
     await turns(50)
-    expect(statements).toEqual([])
+    // The look before it waits for no row.
+    expect(statements).toHaveLength(1)
   })
 
   test('a reset may have happened', async () => {
@@ -230,15 +231,15 @@ describe('limitAll and resets', () => {
   test('no more than 10,000 wait at once', async () => {
     const { ratelimit } = stalling()
     for (const call of [
-      () => ratelimit.resetUsedTokens('key'),
-      () => Ratelimit.limitAll([{ ratelimit, key: 'key' }]),
-      () => ratelimit.getRemaining('key'),
+      (key: string) => ratelimit.resetUsedTokens(key),
+      (key: string) => Ratelimit.limitAll([{ ratelimit, key }]),
+      (key: string) => ratelimit.getRemaining(key),
     ]) {
       const refused: unknown[] = []
-      for (let i = 0; i < 10_002; i++) call().catch((error: unknown) => refused.push(error))
+      for (let i = 0; i < 10_050; i++) call(`key ${i % 20}`).catch((error: unknown) => refused.push(error))
       await turns()
       expect(refused.length).toBeGreaterThan(0)
-      for (const error of refused) expect(error).toMatchObject({ code: 'OVERLOADED' })
+      for (const error of refused) expect(error).toMatchObject({ code: 'OVERLOADED', contended: false })
     }
   })
 
@@ -503,6 +504,34 @@ describe('onError', () => {
     expect(await Promise.race(calls)).toMatchObject({ success: true, degraded: true })
   })
 
+  test.each(['allow', 'deny'] as const)('denies what has waited for its own key: %s', async (onError) => {
+    const { ratelimit } = stalling({ onError, timeout: 100 })
+    const first = ratelimit.limit('key')
+    await turns()
+    const behind = [ratelimit.limit('key'), ratelimit.limit('key', { rate: 2 })]
+    await turns()
+    vi.advanceTimersByTime(100)
+    const denied = { success: false, degraded: true, retryAfter: 1000 }
+    expect(await Promise.all(behind)).toMatchObject([denied, denied])
+    expect(await first).toMatchObject({ success: onError === 'allow', degraded: true })
+  })
+
+  test("'allow' denies what is turned away because of its own key", async () => {
+    const { ratelimit } = stalling({ onError: 'allow' })
+    const calls = Array.from({ length: 1_002 }, () => ratelimit.limit('key'))
+    expect(await Promise.race(calls)).toMatchObject({ success: false, degraded: true })
+    const all = Array.from({ length: 1_002 }, () => Ratelimit.limitAll([{ ratelimit, key: 'other' }]))
+    expect(await Promise.race(all)).toMatchObject({ success: false, results: [{ degraded: true }] })
+  })
+
+  test('a dry run lets it pass', async () => {
+    const { ratelimit } = stalling({ onError: 'allow', timeout: 100, dryRun: true })
+    const calls = [ratelimit.limit('key'), ratelimit.limit('key')]
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await calls[1]).toMatchObject({ success: true, degraded: true, wouldDeny: { degraded: true } })
+  })
+
   test('a clock that fails hides no outage', async () => {
     const onDegraded = vi.fn()
     let isAway = false
@@ -710,12 +739,13 @@ describe('a database that fails for a while', () => {
   })
 
   test('a call that finds no room leaves no timer, which would count as a failure', async () => {
-    const { ratelimit, open } = stalling({ timeout: 100 })
+    const bucket = Ratelimit.tokenBucket(10, '1h', 10)
+    const { ratelimit, open } = stalling({ timeout: 100, limiter: bucket })
     const first = ratelimit.limit('key')
     await turns()
-    const calls = Array.from({ length: 10_000 }, () => ratelimit.limit('key'))
+    const calls = Array.from({ length: 10_000 }, (_, i) => ratelimit.limit(`key ${i % 20}`, { rate: 0.001 }))
     await turns()
-    await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'OVERLOADED' })
+    await expect(ratelimit.limit('other')).rejects.toMatchObject({ code: 'OVERLOADED' })
     expect(ownTimers()).toHaveLength(10_001)
     open()
     await Promise.all([first, ...calls])
@@ -723,7 +753,7 @@ describe('a database that fails for a while', () => {
   })
 
   test('one that has not answered five looks in time is tried by one call at a time, too', async () => {
-    const { ratelimit } = stalling({ timeout: 100 })
+    const { ratelimit } = stalling({ timeout: 100, connections: 4 })
     const codes: unknown[] = []
     for (let i = 0; i < 7; i++) {
       ratelimit.getRemaining('key').catch(({ code }: RatelimitError) => codes.push(code))
@@ -791,9 +821,9 @@ describe('a database that fails for a while', () => {
     })
 
     test('is not one whose rows others hold', async () => {
-      const stall = { from: 0 }
-      const { db, statements } = watch(database.db, () =>
-        statements.length > stall.from ? silence() : undefined,
+      let isHeld = true
+      const { db } = watch(database.db, (text) =>
+        isHeld && /delete from|insert into/.test(text) ? silence() : undefined,
       )
       const ratelimit = new Ratelimit({ db, limiter, prefix: `held ${++prefix}`, timeout: 100 })
       await callFor(5, () => ratelimit.resetUsedTokens('key'))
@@ -801,7 +831,7 @@ describe('a database that fails for a while', () => {
       const begun: typeof db = { ...db, transaction: (work) => work({ ...db, rollback: undefined }) }
       const alone = new Ratelimit({ db: begun, limiter, prefix: ratelimit.prefix, timeout: 100 })
       await callFor(5, () => Ratelimit.limitAll([{ ratelimit: alone, key: 'key' }]))
-      stall.from = Number.POSITIVE_INFINITY
+      isHeld = false
       for (const each of [ratelimit, alone]) {
         const answers = Promise.all(['a', 'b'].map((key) => each.limit(key)))
         expect(await answers).toMatchObject([{ success: true }, { success: true }])
@@ -825,6 +855,24 @@ describe('a database that fails for a while', () => {
       const answers = Promise.all(['a', 'b'].map((key) => ratelimit.limit(key)))
       expect(await answers).toMatchObject([{ success: true }, { success: true }])
     })
+  })
+
+  test('calls of one statement that end at different times are one failure, and calls behind it none', async () => {
+    const { ratelimit } = stalling({ timeout: 100, connections: 4 })
+    const codes: unknown[] = []
+    for (let i = 0; i < 12; i++) {
+      ratelimit.limit('key', { rate: 1 + (i % 5) }).catch(({ code }: RatelimitError) => codes.push(code))
+      if (i % 6 === 5) await turns()
+      vi.advanceTimersByTime(10)
+    }
+    vi.advanceTimersByTime(100)
+    await turns()
+    expect(codes).toHaveLength(12)
+    expect(codes).not.toContain('UNREACHABLE')
+    const more = ratelimit.limit('key').catch(({ code }: RatelimitError) => code)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await more).toBe('OUTCOME_UNKNOWN')
   })
 
   test('the calls of one statement fail once', async () => {

@@ -1,16 +1,11 @@
 import { expect, test } from 'vitest'
-import type { Trip } from '../../src/runtime/call.ts'
 import { Places } from '../../src/runtime/places.ts'
 
 // A place is freed once: only if it is taken, and only for a statement that nobody waits for.
 
-function trip(): Trip {
-  return { lines: [], waiting: 0 }
-}
-
 function onePlace() {
   const places = new Places(1, () => {})
-  const first = trip()
+  const first = {}
   places.take(first)
   return { places, first }
 }
@@ -19,7 +14,7 @@ test('a statement that has ended frees no place of another', () => {
   const { places, first } = onePlace()
   places.abandon(first)
   places.leave(first)
-  places.take(trip())
+  places.take({})
   expect(places.hasRoom()).toBe(false)
 })
 
@@ -27,6 +22,6 @@ test('nor does one that is abandoned after its end', () => {
   const { places, first } = onePlace()
   places.leave(first)
   places.abandon(first)
-  places.take(trip())
+  places.take({})
   expect(places.hasRoom()).toBe(false)
 })

@@ -326,8 +326,8 @@ function writeNever(answer: unknown): unknown {
   )
 }
 
-/** The shared vectors tell no ended periods, not when a window began, and not what was given back. */
-function ofVectors({ ended: _, start: __, returned: ___, ...answer }: ModelAnswer): ModelAnswer {
+/** The shared vectors do not tell ended periods, nor what was given back. */
+function ofVectors({ ended: _, returned: __, ...answer }: ModelAnswer): ModelAnswer {
   return answer
 }
 

@@ -53,10 +53,6 @@ export const EQUIVALENT: Readonly<Record<string, { readonly change: string; read
     change: 'runtime/coalescer.ts: never: if (line.takenBack === 0) return',
     reason: 'Nothing is found to remove. The return spares the search.',
   },
-  '55d8c99': {
-    change: 'runtime/room.ts: this.#waiting.size >= MAX_WAITING && ! -> !',
-    reason: 'What is lost is forgotten earlier. It is counted only when there is no more room.',
-  },
   '0c6007f': {
     change: 'http/client-key.ts: > to >=: const forwarded = trustedHops > 0 ? forwardedFor(request) : []',
     reason: 'Without trusted hops only the last entry is believed, which is the address of the connection.',

@@ -100,6 +100,41 @@ describe.runIf(hasServer())('alone, on a server', () => {
     },
   )
 
+  test.runIf(inject('driver') === 'node-postgres')(
+    'on a single client all or none is charged, and checks beside do not get into its transactions',
+    async () => {
+      const client = await database.client()
+      const all = requests(drizzle({ client }), 'single')
+      const beside = new Ratelimit({
+        db: drizzle({ client }),
+        limiter,
+        prefix: 'beside',
+        cleanupProbability: 0,
+      })
+      const sent = vi.spyOn(client, 'query')
+      const [answers] = await Promise.all([
+        Promise.all(Array.from({ length: 30 }, () => Ratelimit.limitAll(all))),
+        Promise.all(Array.from({ length: 30 }, (_, i) => beside.limit(`key ${i}`))),
+      ])
+      expect(answers.filter(({ success }) => success)).toHaveLength(5)
+      expect(await charged('single')).toEqual([5, 5])
+      const texts = sent.mock.calls.map(([query]) =>
+        typeof query === 'string' ? query : JSON.stringify(query),
+      )
+      let isOpen = false
+      for (const text of texts) {
+        if (/begin/.test(text)) {
+          expect(isOpen).toBe(false)
+          isOpen = true
+        }
+        if (/commit|rollback/.test(text)) isOpen = false
+        // The checks keep their statements, and transactions do not.
+        if (isOpen) expect(text).not.toMatch(/ratelimit_[0-9a-f]{32}/)
+      }
+      sent.mockRestore()
+    },
+  )
+
   test('it opens its transaction on the connection that it charges on', async () => {
     const { db, end } = open(database.url, 4)
     const all = requests(db, 'together')

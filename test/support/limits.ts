@@ -167,7 +167,6 @@ function fixedWindowPlan(own: WindowNumbers): Plan {
     fresh: (at) => state({ at }),
     forward: (before, t) => (t < before.at + stepMs ? before : state({ at: t })),
     endOf: ({ at }) => at + stepMs,
-    isWindow: true,
     ...counting(tokens),
   }
   return planWith('fixedWindow', own, { limiter: Ratelimit.fixedWindow(tokens, window), rules, stepMs })
@@ -186,7 +185,6 @@ function slidingWindowPlan(own: WindowNumbers): Plan {
       return { ...before, at: before.at + stepMs, count: 0, previous: before.count }
     },
     // In requests times milliseconds. These are whole numbers, and BigInt keeps them exact.
-    isWindow: true,
     fits: ({ at, count, previous }, t, rate) => {
       const most = Math.min(tokens, MOST)
       const current = (BigInt(Math.min(count, most)) + BigInt(rate)) * BigInt(stepMs)
@@ -235,8 +233,6 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
     // A count that began in the present period was used in it, even if its own plan had another period.
     forward: (before, t) => (before.at >= startOf(t) ? before : state({ at: startOf(t) })),
     endOf: ({ at }) => periodOf(at).end,
-    isWindow: true,
-    reserves: true,
     ...counting(tokens),
   }
   const limiter = calendarWindow(tokens, period, { timeZone: zone })

@@ -23,10 +23,6 @@ export interface Rules {
   take(state: State, rate: number): State
   /** When the period is over that the state is of, for algorithms that have periods. */
   readonly endOf?: (state: State) => number
-  /** Whether a state is of a window, which begins at its time. */
-  readonly isWindow?: true
-  /** Whether rows say how much of what was used is reserved. */
-  readonly reserves?: true
   /** How much can be taken at once. Default: the largest whole number that fits. */
   left?(state: State): number
   /** How much of the limit is used: more than there is, in debt. */
@@ -53,14 +49,7 @@ export interface ModelAnswer extends ModelRemaining {
   readonly success: boolean
   readonly retryAfter: number
   /** The period before this one, in the answer of the call that ends it. */
-  readonly ended?: {
-    readonly start: number
-    readonly end: number
-    readonly used: number
-    readonly reserved?: number
-  }
-  /** When the window began that was charged. */
-  readonly start?: number
+  readonly ended?: { readonly start: number; readonly end: number; readonly used: number }
   readonly granted?: number
   readonly returned?: number
 }
@@ -102,17 +91,14 @@ export class Model {
     const ended = rate > 0 ? this.#endedBy(plan, now) : {}
     if (rate > 0 || !isFull(rules, state, now)) this.#store(plan, next)
     const returned = rate > 0 ? {} : { returned: rules.used(state, now) - rules.used(next, now) }
-    const start = rate > 0 && rules.isWindow ? { start: next.at } : {}
-    const answer = { ...remainingOf(rules, next, now), success: true, retryAfter: 0 }
-    return { ...answer, ...start, ...ended, ...returned }
+    return { ...remainingOf(rules, next, now), success: true, retryAfter: 0, ...ended, ...returned }
   }
 
   #endedBy({ algorithm, rules }: ModelPlan, now: number): Pick<ModelAnswer, 'ended'> {
     const row = this.#row
     if (row?.algorithm !== algorithm || !rules.endOf) return {}
     const end = rules.endOf(row.state)
-    const reserved = rules.reserves ? { reserved: 0 } : {}
-    return end <= now ? { ended: { start: row.state.at, end, used: row.state.count, ...reserved } } : {}
+    return end <= now ? { ended: { start: row.state.at, end, used: row.state.count } } : {}
   }
 
   getRemaining(plan: ModelPlan, clockMs: number): ModelUsage {

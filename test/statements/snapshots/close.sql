@@ -50,13 +50,7 @@ with
           when "count" < 0 then 0
           else "count"
         end
-      )::float8 as "used",
-      (
-        case
-          when "prev_count" < 0 then 0
-          else "prev_count"
-        end
-      )::float8 as "reserved"
+      )::float8 as "used"
   )
 select
   *
