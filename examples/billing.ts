@@ -25,7 +25,7 @@ const mails = pgTable('mails', {
   share: doublePrecision().notNull(),
   queued: timestamp({ withTimezone: true }).notNull(),
 })
-/** The primary key is organisation and start: each period is billed once. */
+/** An id of their own: after a change from a month to a year and back, two periods may have one start. */
 const invoices = pgTable('invoices', {
   org: text().notNull(),
   start: timestamp({ withTimezone: true }).notNull(),
@@ -44,8 +44,8 @@ const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
 await client.exec(`
   create table mails (org text not null, share double precision not null, queued timestamptz not null);
-  create table invoices (org text, start timestamptz, "end" timestamptz not null, used double precision not null,
-    billed_by text not null, primary key (org, start));
+  create table invoices (id serial primary key, org text not null, start timestamptz not null,
+    "end" timestamptz not null, used double precision not null, billed_by text not null);
   create table payments (id text primary key, org text not null, credits integer not null, paid timestamptz not null)`)
 const db = drizzle({ client })
 

@@ -930,6 +930,26 @@ describe('the cookbook', () => {
     at('2026-06-01T00:00:00Z')
     await closeMonths()
     expect((await lines()).at(-1)).toBe('stays 2026-04-01 5')
+
+    // From the month to the year and back: two periods begin on the 1st of January, and each is billed once.
+    at('2027-01-10T00:00:00Z')
+    const yearly = { limiter: calendarWindow(1000, 'year'), prefix: 'prints', durable: true } as const
+    const prints = new Ratelimit({ db: app.db, ...yearly, keepEnded: true })
+    for (const org of ['moves', 'a', 'z']) await print(org, 5)
+    at('2027-02-01T00:00:00Z')
+    await closeMonths()
+    await prints.limit('moves', { rate: 7 })
+    await print('moves', 3)
+    await print('moves', 4)
+    await closeMonths()
+    const from2027 = (await lines()).filter((line) => line.includes(' 2027-01-01 '))
+    expect(from2027.toSorted()).toEqual([
+      'a 2027-01-01 5',
+      'moves 2027-01-01 5',
+      'moves 2027-01-01 7',
+      'z 2027-01-01 5',
+    ])
+    expect(await stored('prints', 'moves')).toBe(7)
   })
 })
 

@@ -30,8 +30,8 @@ export const TABLES_SQL: string = `
   create table settled (id text primary key);
   create table sessions (email text not null);
   create table messages (org text not null);
-  create table invoice_lines (org text, start timestamptz, "end" timestamptz not null, used integer not null,
-    primary key (org, start));
+  create table invoice_lines (id serial primary key, org text not null, start timestamptz not null,
+    "end" timestamptz not null, used integer not null);
   create table mails (org text, share float8, quota integer, until timestamptz, primary key (org, share, quota, until));
 `
 
