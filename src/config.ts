@@ -53,6 +53,11 @@ interface CommonConfig {
    */
   readonly dryRun?: boolean
   /**
+   * What a call does that meets a row of another algorithm, or of a window of another length: `'throw'` refuses
+   * it with `OTHER_PLAN` and leaves the row as it is. Default: `'begin anew'`.
+   */
+  readonly onOtherPlan?: 'begin anew' | 'throw'
+  /**
    * How long a call outside a transaction may take. A call that still waits for its turn then fails with
    * `TIMEOUT` and is not charged; one that is under way fails with `OUTCOME_UNKNOWN`. Default: no limit but
    * those of the driver and the server.
@@ -198,6 +203,7 @@ export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   dryRun: true,
   hashKeys: true,
   reservationSecret: true,
+  onOtherPlan: true,
 }
 
 /** Options of a look or a check. */

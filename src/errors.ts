@@ -13,6 +13,7 @@ export type RatelimitErrorCode =
   | 'TIMEOUT'
   | 'ALREADY_SETTLED'
   | 'COUNT_OVERFLOW'
+  | 'OTHER_PLAN'
   | 'SERIALIZATION_FAILURE'
   | 'DEADLOCK'
   | 'TRANSACTION_ABORTED'

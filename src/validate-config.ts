@@ -75,6 +75,10 @@ export function checkConfig(config: RatelimitConfig): void {
     `hashKeys must be true, false, or a secret of at least ${MIN_SECRET} characters.`,
   )
   checkOption(durable === true || !synchronousCommit, 'synchronousCommit needs durable: true.')
+  checkOption(
+    [undefined, 'begin anew', 'throw'].includes(config.onOtherPlan),
+    "onOtherPlan must be 'begin anew' or 'throw'.",
+  )
   checkOption(['throw', 'allow', 'deny'].includes(onError), "onError must be 'throw', 'allow' or 'deny'.")
   checkOption(
     onDegraded === undefined || (typeof onDegraded === 'function' && onError !== 'throw'),

@@ -64,6 +64,16 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
   capacity?(state: Expressions<Column>): Expression
   /** The earliest time at which deleting the row loosens nothing. */
   expiresAt(state: State, params: Expressions<Param>): Expression
+  /**
+   * Whether a row's time of expiry is that of this limiter's period, for an algorithm whose periods have a
+   * length. `onGrid` rounds a time up to the grid.
+   */
+  isOfPeriod?(
+    row: Expressions<Column>,
+    expires: Expression,
+    params: Expressions<Param>,
+    onGrid: (time: Expression) => Expression,
+  ): SQL<boolean>
   /** When an advanced state that has less than the limit is whole again. Default: when it expires. */
   wholeAt?(state: State, params: Expressions<Param>): Expression
 }
@@ -174,6 +184,8 @@ export interface Rules {
    * to fill, and rows never expire: a deleted row would start with less again.
    */
   readonly startsFull: boolean
+  /** Whether nothing is taken from a row of another algorithm or period. */
+  readonly refusesOther?: boolean
 }
 
 export type Params = Numbers<string> & Numbers<CommonParam>

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { Algorithm, Numbers, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type CalendarOptions, type CalendarPeriod, periodsOf } from './periods.ts'
-import { checkTokens, countAfter, countNumberAfter } from './window.ts'
+import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
 
 /**
  * The calendar period that contains now. The statement cannot know which one that is. It is sent a guess, and
@@ -57,6 +57,10 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
       }
     },
     expiresAt: (_state, { periodEnd }) => periodEnd,
+    // The period before this one ended where this one begins. Rows stay a while longer.
+    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd }, onGrid) =>
+      sql`case when ${windowStart} < ${periodStart} then ${expiresWith(periodStart, expires, onGrid)}
+        else ${windowStart} = ${periodStart} and ${expiresWith(periodEnd, expires, onGrid)} end`,
   },
   numbers: {
     fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
 import type { Algorithm, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
-import { checkTokens, countAfter, countNumberAfter } from './window.ts'
+import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
 
 const algorithm: Algorithm<'count' | 'windowStart', never> = {
   name: 'fixedWindow',
@@ -25,6 +25,8 @@ const algorithm: Algorithm<'count' | 'windowStart', never> = {
       windowStart,
     }),
     expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + ${periodMs}`,
+    isOfPeriod: ({ windowStart }, expires, { periodMs }, onGrid) =>
+      expiresWith(sql`${windowStart} + ${periodMs}`, expires, onGrid),
   },
   numbers: {
     fresh: (now) => ({ count: 0, windowStart: now }),

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
 import type { Algorithm, Expression, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
-import { checkTokens, countAfter, countNumberAfter } from './window.ts'
+import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
 
 const COLUMNS = ['count', 'prevCount', 'windowStart'] as const
 type Column = (typeof COLUMNS)[number]
@@ -85,6 +85,8 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
         windowStart,
       }),
       expiresAt: ({ windowStart }, { periodMs }) => sql`${windowStart} + 2::float8 * ${periodMs}`,
+      isOfPeriod: ({ windowStart }, expires, { periodMs }, onGrid) =>
+        expiresWith(sql`${windowStart} + 2::float8 * ${periodMs}`, expires, onGrid),
       wholeAt: ({ count, windowStart }, { periodMs }) =>
         sql`${windowStart} + case when ${count} > 0::float8 then 2::float8 else 1::float8 end * ${periodMs}`,
     },

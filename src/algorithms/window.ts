@@ -27,3 +27,12 @@ export function countAfter(count: Expression, amount: Expression): SQL<number> {
 export function countNumberAfter(count: number, amount: number): number {
   return Math.min(Math.max(count + amount, 0), MAX_COUNT)
 }
+
+/** Whether a row expires with a window that ends at that time: at its end, or at the next time of the grid. */
+export function expiresWith(
+  end: Expression,
+  expires: Expression,
+  onGrid: (time: Expression) => Expression,
+): SQL<boolean> {
+  return sql`${expires} in (${end}, ${onGrid(end)})`
+}

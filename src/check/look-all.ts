@@ -8,6 +8,7 @@ import { checkOption } from '../validate.ts'
 import { usageOf } from './answer.ts'
 import { beside } from './beside.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
+import { refusalOf } from './refusal.ts'
 import type { Usage } from './results.ts'
 
 const ONCE = { length: 1 }
@@ -64,7 +65,10 @@ async function look(
     const answer = answers[place]
     // The guess of the calendar period was wrong.
     const decision = answer && applies(one, answer) ? answer : undefined
-    found.set(one.request.key, decision ?? (await decideOne(asking, one)))
+    const looked = decision ?? (await decideOne(asking, one))
+    const refusal = refusalOf(one.request, looked, 0)
+    if (refusal) throw refusal
+    found.set(one.request.key, looked)
   }
   return found
 }

@@ -5,6 +5,7 @@ import { type Call, type Decision, isSure } from '../runtime/call.ts'
 
 /** Why the database has refused a call that it found no reason to deny; undefined if it has not. */
 export function refusalOf(call: Call, decision: Decision, place: number): RatelimitError | undefined {
+  if (decision.isOther) return otherPlan()
   const isRefused = call.rate > 0 && isSure(call.purpose) && place >= decision.granted
   return isRefused ? tooMuch() : undefined
 }
@@ -21,5 +22,13 @@ function tooMuch(): RatelimitError {
   return new RatelimitError(
     'COUNT_OVERFLOW',
     'The count would be more than 2^53 - 1, and could not be exact. Nothing was charged.',
+  )
+}
+
+function otherPlan(): RatelimitError {
+  return new RatelimitError(
+    'OTHER_PLAN',
+    "The key's row is of another algorithm, or of a period of another length. Nothing was charged or written. " +
+      'Give the present limiter, or reset the key.',
   )
 }

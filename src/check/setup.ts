@@ -30,7 +30,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
     autoMigrate = false,
   } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
-  const { timeout, onError = 'throw', onDegraded } = config
+  const { timeout, onError = 'throw', onDegraded, onOtherPlan } = config
   const { coalesce = !isWorkers(), waitUntil, reservationSecret } = config
   const table = durable ? tables.durable : tables.ephemeral
   // It is needed when something is wrong, and loading might fail then.
@@ -39,7 +39,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
   return new Checker({
     home: connectionTo(db, { wish: preparedStatements, refused: false }),
     table: { table, statements: statementsOf(table), size: new TableSize() },
-    namespace: { prefix, clock: clock && (() => readClock(clock)) },
+    namespace: { prefix, clock: clock && (() => readClock(clock)), refusesOther: onOtherPlan === 'throw' },
     limiter,
     reporting: { thresholds: [...new Set(thresholds)], dryRun },
     degrading: { onError, onDegraded },

@@ -19,8 +19,8 @@ export interface Reservation {
    *
    * It throws during an outage whatever `onError` says, so that the cost is not lost. Without `tx` it runs
    * outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation. If the
-   * customer's plan may have changed since, give the present one: under an outdated plan the row may begin
-   * anew.
+   * customer's plan may have changed since, give the present one. Without it the call is refused with
+   * `OTHER_PLAN` if the row is by now of another algorithm or period.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be
    * called again after an error that says that nothing was charged, and after a rollback of `tx`. It cannot see
@@ -94,7 +94,8 @@ export async function settleToken(
     options.limiter !== undefined || isOwn,
     'The reservation was charged under another algorithm. Give settle the present limiter.',
   )
-  return settle(checker, { estimate, actual, limiter }, options.tx)
+  const isPresent = options.limiter !== undefined
+  return settle(checker, { estimate, actual, limiter, isPresent }, options.tx)
 }
 
 export function estimateOf(call: Call): Call {
@@ -116,9 +117,12 @@ function reservationOf(
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
     checkOptions(options, CALL_NAMES)
     const { limiter = call.limiter, tx } = options
+    const isPresent = options.limiter !== undefined
     checkLimiter(limiter)
     checkActual(actual, limiter)
-    return settling.run(checker.where(tx), () => settle(checker, { estimate, actual, limiter }, tx))
+    return settling.run(checker.where(tx), () =>
+      settle(checker, { estimate, actual, limiter, isPresent }, tx),
+    )
   }
   return { commit, release: (options) => commit(0, options) }
 }

@@ -19,7 +19,7 @@ export interface Reservations {
    * Settles the actual costs, all or none: in the order of the requests, and in one transaction, its own or
    * `tx`. What an estimate lacks is charged, into debt if necessary; the rest of a high estimate is given back
    * to the window that paid. Estimates for one row are settled by their sums. It is never denied. If a plan may
-   * have changed since, give the present ones: under an outdated plan the row may begin anew.
+   * have changed since, give the present ones. Without, a row of another algorithm or period is `OTHER_PLAN`.
    *
    * It throws during an outage whatever `onError` says, so that no cost is lost.
    *
@@ -99,7 +99,8 @@ function costsOf(
     const actual = actuals[place] as number
     checkLimiter(limiter)
     checkActual(actual, limiter)
-    return { estimate: chargedBy(call, answered[place] as Answered), actual, limiter }
+    const isPresent = limiters[place] !== undefined
+    return { estimate: chargedBy(call, answered[place] as Answered), actual, limiter, isPresent }
   })
 }
 

@@ -44,6 +44,8 @@ export interface Settled {
   readonly estimate: Estimate
   readonly actual: number
   readonly limiter: Limiter
+  /** Whether the caller has said so. Otherwise it may be outdated, and must not begin the row anew. */
+  readonly isPresent: boolean
 }
 
 /** Settles the actual cost. */
@@ -70,6 +72,7 @@ export function settlementOf({ config }: Checker, settled: Settled): Call {
     ...callOf(config.namespace.prefix, config.limiter, key, { rate, limiter, force: true }),
     paidWindowStart: paid.windowStart,
     refundableUntil: estimate.refundableUntil,
+    ...(settled.isPresent ? {} : { refusesOther: true }),
     reserved: how === 'charged' && hasPaid(limiter, estimate) ? -paid.rate : 0,
   }
   // The row says what is reserved, so it changes even if the estimate was right.

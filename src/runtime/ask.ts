@@ -8,7 +8,7 @@ import { channels, type StatementMessage, timed } from '../diagnostics.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
 import type { Intent } from '../statements/decided.ts'
-import { ENDED } from '../statements/levels.ts'
+import { ENDED, OTHER } from '../statements/levels.ts'
 import { lookStatement } from '../statements/look.ts'
 import { makeStatement } from '../statements/make.ts'
 import type { Commit } from '../statements/setting.ts'
@@ -125,7 +125,8 @@ async function ask(
   asked: readonly Asked[],
   { name, does, build, valuesOf, answersAll = false }: Kind,
 ): Promise<Answers> {
-  const { limiter } = (asked[0] as Asked).request
+  const { limiter, refusesOther: isRefused } = (asked[0] as Asked).request
+  const refusesOther = isRefused === true || namespace.refusesOther === true
   const clock = clockMs ?? namespace.clock?.() ?? null
   const params = limiter.periodAt ? paramsAt(limiter, periodMs ?? clock ?? Date.now()) : limiter.params
   const values = valuesOf(asked)
@@ -133,11 +134,12 @@ async function ask(
   values['clock'] = clock
 
   const injectedClock = clock !== null
-  const variant = `${name} ${limiter.algorithm.name} ${limiter.startsFull} ${injectedClock} ${commit}`
+  const variant = `${name} ${limiter.algorithm.name} ${limiter.startsFull} ${injectedClock} ${commit}${refusesOther ? ' refusing' : ''}`
   const statementFor = (guarded: boolean) => {
     const full = `${variant} ${guarded}`
     const known = table.statements.get(full)
-    const source = () => ({ table: table.table, rules: limiter, injectedClock, commit, guarded })
+    const rules = refusesOther ? { ...limiter, refusesOther } : limiter
+    const source = () => ({ table: table.table, rules, injectedClock, commit, guarded })
     return known ?? kept(table.statements, full, () => build(source()))
   }
   const running = () => run(connection, table.size, statementFor, values, params)
@@ -213,6 +215,7 @@ function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decisi
     state: stateIn(row, request.limiter),
     params,
     ended: endedIn(row, request.limiter),
+    isOther: row[OTHER] === true,
     isNew: row['holds'] !== undefined && row['holds'] !== true,
   }
 }

@@ -18,6 +18,8 @@ export interface Namespace {
   readonly prefix: string
   /** The injected clock in Unix milliseconds. Default: the database's. */
   readonly clock: (() => number) | undefined
+  /** Whether calls are refused that meet a row of another algorithm or period. */
+  readonly refusesOther?: boolean
 }
 
 /**
@@ -46,6 +48,8 @@ export interface Call<L extends Limiter = Limiter> {
   readonly atLeast: number | null
   /** By how much more is reserved after the call: above 0 for an estimate, below 0 to settle one. */
   readonly reserved: number
+  /** Whether this call is refused if it meets a row of another algorithm or period. */
+  readonly refusesOther?: boolean
 }
 
 /** A call that the database decides. */
@@ -59,6 +63,8 @@ export interface Decision extends Snapshot {
    * check, which makes the row.
    */
   readonly isNew?: boolean
+  /** Whether the row is of another algorithm or period, and was therefore left as it is. */
+  readonly isOther?: boolean
   /** What was used in the period that the first of the granted calls has ended. */
   readonly ended?: EndedPeriod | undefined
 }
@@ -163,6 +169,7 @@ export function sameRequest(one: Request, other: Request): boolean {
     one.paidWindowStart === other.paidWindowStart &&
     one.refundableUntil === other.refundableUntil &&
     reservedIn(one) === reservedIn(other) &&
+    one.refusesOther === other.refusesOther &&
     sameLimiter(one.limiter, other.limiter)
   )
 }

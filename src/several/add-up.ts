@@ -66,6 +66,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
     refund,
     rate,
     reserved,
+    refusesOther: requests.some((each) => each.refusesOther === true),
     forced,
     needed: ratesOf(asked(requests)),
     purpose: isNeverDenied ? 'adjust' : purposeOf(rate),

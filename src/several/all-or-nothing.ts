@@ -1,4 +1,4 @@
-import { refusalOn } from '../check/refusal.ts'
+import { refusalOf, refusalOn } from '../check/refusal.ts'
 import type { Connection } from '../database/connection.ts'
 import { notAsExpected } from '../database/rows.ts'
 import type { RatelimitError } from '../errors.ts'
@@ -51,7 +51,13 @@ export async function lockAndLook(
   commit: Commit,
 ): Promise<Locked> {
   const inserted = await lockRows(tx, rows, commit)
-  return { looks: await lookAt(tx, rows), inserted }
+  const looks = await lookAt(tx, rows)
+  await refuse(
+    tx,
+    inserted,
+    rows.map((row) => refusalOf({ ...row, purpose: 'look' }, found(looks, row), 0)),
+  )
+  return { looks, inserted }
 }
 
 /** Looks at all rows. */
@@ -80,17 +86,29 @@ export async function takeFrom(
 ): Promise<Decisions> {
   const taken = new Map<RowRequest, Decision>()
   if (!deny(rows, looks)) {
-    const refusal = rows.map((row) => refusalOfRow(row, found(looks, row))).find(Boolean)
-    if (refusal) {
-      await removeEmpty(tx, inserted)
-      throw refusal
-    }
+    await refuse(
+      tx,
+      inserted,
+      rows.map((row) => refusalOfRow(row, found(looks, row))),
+    )
     for (const group of groupsOf(rows)) await take(tx, group, looks, taken)
   }
   for (const row of rows) if (!taken.has(row)) await beginToFill(tx, row, looks)
   const isCharged = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
   if (!rows.every((row) => taken.has(row) && isCharged(row))) await removeEmpty(tx, inserted)
   return { looks, taken }
+}
+
+/** Throws the first refusal, if there is one. In a transaction of the caller's no trace is left. */
+async function refuse(
+  tx: Connection,
+  inserted: readonly Inserted[],
+  refusals: readonly (RatelimitError | undefined)[],
+): Promise<void> {
+  const refusal = refusals.find((each) => each !== undefined)
+  if (!refusal) return
+  await removeEmpty(tx, inserted)
+  throw refusal
 }
 
 /** Why the charge by force of a row is refused, before anything is charged to another. */

@@ -1,5 +1,6 @@
-import { and, isNull, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Expression, StateColumn } from '../algorithms/algorithm.ts'
+import { and, isNotNull, isNull, or, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { AnyAlgorithm, Expression, Rules, StateColumn } from '../algorithms/algorithm.ts'
 
 // Between a row and the arithmetic: every number is double precision, every time is Unix milliseconds.
 
@@ -77,4 +78,26 @@ export function rowColumns(
       return [SQL_NAMES[column], value.as(SQL_NAMES[column])]
     }),
   )
+}
+
+/**
+ * The columns of a row that the rules read. If a row of another plan is refused, also when it expires, and
+ * whether it is of another algorithm. A row without any state is nobody's.
+ */
+export function lockedColumns(
+  table: RateLimitTable,
+  { algorithm, refusesOther = false }: Rules,
+): Record<string, SQL.Aliased> {
+  const columns = rowColumns(table, algorithm)
+  if (!refusesOther) return columns
+  const isOwn = and(
+    ...algorithm.columns.map((column) => isNotNull(table[column])),
+    ...emptyColumnsOf(algorithm).map((column) => isNull(table[column])),
+  )
+  const isFilled = or(...STATE_COLUMNS.map((column) => isNotNull(table[column])))
+  return {
+    ...columns,
+    expires: sql`${table.expiresAt}`.as('expires'),
+    alien: sql`(${isFilled}) and not (${isOwn})`.as('alien'),
+  }
 }

@@ -3,7 +3,8 @@ import type { AnyAlgorithm, Rules, StateColumn } from '../algorithms/algorithm.t
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { name, type Parameters } from './builder.ts'
 import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
-import { type Level, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
+import { MAX_TIME, onGrid } from './expiry.ts'
+import { type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
 /**
  * What a call does: `'take'` may be denied, and so may `'reserve'`, which takes an estimate. `'adjust'` gives
@@ -65,9 +66,12 @@ export function decided(
   }
 
   function onlyWhereItApplies(grantedCalls: SQL): SQL {
-    return algorithm.applies
-      ? sql`case when ${algorithm.applies(now, params)} then ${grantedCalls} else 0 end`
-      : grantedCalls
+    const conditions = [
+      ...(algorithm.applies ? [algorithm.applies(now, params)] : []),
+      ...(advanced.columns.includes(OTHER) ? [sql`not ${name(OTHER)}`] : []),
+    ]
+    if (conditions.length === 0) return grantedCalls
+    return sql`case when ${sql.join(conditions, sql` and `)} then ${grantedCalls} else 0 end`
   }
 }
 
@@ -79,16 +83,15 @@ function paidByWindow(paidWindowStart: SQL<number>): SQL {
 /**
  * Whether a decision is written: something was granted, or a state that does not start full begins to fill.
  */
-export function isWritten({ startsFull }: Rules): SQL {
+export function isWritten({ startsFull, refusesOther }: Rules): SQL {
   const granted = sql`${name('granted', DECIDED)} > 0::float8`
-  return startsFull ? granted : sql`(${granted} or ${name('holds', DECIDED)} is not true)`
+  if (startsFull) return granted
+  const begins = sql`(${granted} or ${name('holds', DECIDED)} is not true)`
+  return refusesOther ? sql`${begins} and not ${name(OTHER, DECIDED)}` : begins
 }
 
 /** The name of the link that decides. */
 export const DECIDED = 'ratelimit_decided'
-
-/** In the year 255,000: timestamps end in 294,276, and a debt may be paid back later than that. */
-const MAX_TIME: SQL<number> = sql.raw('8e15::float8') as SQL<number>
 
 /** The row after the granted calls, each column by its name in Drizzle. */
 export function nextRow(
@@ -117,12 +120,6 @@ export function nextRow(
       startsFull ? onGrid(algorithm.sql.expiresAt(next, params), parameters) : MAX_TIME,
     ),
   }
-}
-
-/** The time at which a row expires: rounded up, so that most updates leave it as it is. */
-export function onGrid(time: SQL<number>, parameters: Parameters): SQL<number> {
-  const grid = parameters.number('expiryGridMs')
-  return sql<number>`least(ceil((${time}) / ${grid}) * ${grid}, ${MAX_TIME})`
 }
 
 /** By how much more is reserved. What is settled is no longer reserved, if it was in the same window. */

@@ -2,6 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
 import { forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { onGrid } from './expiry.ts'
 
 /** Rows to select from, and their columns. */
 export interface Level {
@@ -79,6 +80,9 @@ interface AdvancedOptions {
   readonly tellsEnded?: boolean
 }
 
+/** Whether the row is of another algorithm or period, and has not expired. */
+export const OTHER = 'other'
+
 /** What was used in the period of a row that is over, and when that period began; otherwise null. */
 export const ENDED = 'ended'
 
@@ -90,7 +94,7 @@ export const ENDED = 'ended'
  * would deny until the clock reaches its time.
  */
 export function advanced(
-  { algorithm, startsFull }: Rules,
+  { algorithm, startsFull, refusesOther = false }: Rules,
   rows: Level,
   clock: SQL,
   parameters: Parameters,
@@ -103,11 +107,13 @@ export function advanced(
     ...Object.fromEntries(
       columns.map((column) => [SQL_NAMES[column], fromColumn(column, name(SQL_NAMES[column]))]),
     ),
+    ...(refusesOther ? { expires: fromColumn('windowStart', name('expires')) } : {}),
     clock,
   })
   const [clockMs, written] = [name('clock'), name(SQL_NAMES[datedBy])]
   const holds = formulas.holds(row, clockMs, params)
-  const dated = level('dated', read, { holds, ...(tellsEnded ? endedColumn() : {}) })
+  const told = { ...(tellsEnded ? endedColumn() : {}), ...(refusesOther ? otherColumn() : {}) }
+  const dated = level('dated', read, { holds, ...told }, refusesOther ? ['expires', 'alien'] : [])
   const kept = named(formulas.advance?.(row, clockMs, params) ?? row)
   const made = named(formulas.fresh(clockMs, params))
   const states = columns
@@ -120,6 +126,14 @@ export function advanced(
     'clock',
     ...(keepHolds ? [] : ['holds']),
   ])
+
+  function otherColumn(): Record<string, SQL> {
+    const expires = name('expires')
+    const isOfPeriod = formulas.isOfPeriod?.(row, expires, params, (time) => onGrid(time, parameters))
+    const isOther = isOfPeriod ? sql`(alien or not (${isOfPeriod}))` : sql`alien`
+    // Once a row has expired, it is as good as none.
+    return { [OTHER]: sql`coalesce(${expires} > ${clockMs} and ${isOther}, false)` }
+  }
 
   function endedColumn(): Record<string, SQL> {
     const ended = formulas.ended?.(row, clockMs, params)

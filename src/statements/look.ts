@@ -4,10 +4,10 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { rowColumns } from './columns.ts'
+import { lockedColumns } from './columns.ts'
 import { answerColumns } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
-import { advanced, BY_ITSELF, CLOCK_MS, type Level } from './levels.ts'
+import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
 import { chain } from './link.ts'
 
 export interface LookSource {
@@ -27,7 +27,7 @@ export function lookStatement(source: LookSource): Statement {
   const { table, rules, injectedClock } = source
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
-  const columns = rowColumns(table, rules.algorithm)
+  const columns = lockedColumns(table, rules)
   const row = builder
     .select(columns)
     .from(table)
@@ -43,6 +43,7 @@ export function lookStatement(source: LookSource): Statement {
   const answer = [
     'place',
     ...held,
+    ...(rules.refusesOther ? [OTHER] : []),
     ...answerColumns(rules.algorithm).filter((column) => column !== 'granted'),
   ]
   const select = guardedSelect(

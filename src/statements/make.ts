@@ -33,7 +33,9 @@ export interface MakeSource {
  * waits three milliseconds and then fails with 55P03.
  */
 export function makeStatement(source: MakeSource): Statement {
-  const { table, rules, injectedClock, intent, waits, takesLess = false } = source
+  const { table, injectedClock, intent, waits, takesLess = false } = source
+  // It meets no row.
+  const rules = { ...source.rules, refusesOther: false }
   const columnsOfCalls = callColumns(takesLess)
   const parameters = new Parameters()
   const guarding = guard({ table, guarded: source.guarded && !waits }, parameters)

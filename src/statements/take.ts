@@ -4,10 +4,10 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callColumns, callsFrom } from './calls.ts'
-import { rowColumns } from './columns.ts'
+import { lockedColumns } from './columns.ts'
 import { answerColumns, callNumbers, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
-import { advanced, CLOCK_MS, ENDED, type Level } from './levels.ts'
+import { advanced, CLOCK_MS, ENDED, type Level, OTHER } from './levels.ts'
 import { chain, link } from './link.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
@@ -38,7 +38,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
   const settings = settingsOf(source.commit)
-  const columns = rowColumns(table, rules.algorithm)
+  const columns = lockedColumns(table, rules)
   const isTheRow = and(eq(table.prefix, parameters.text('prefix')), eq(table.key, parameters.text('key')))
 
   const locked = builder
@@ -87,7 +87,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   const parameters = new Parameters()
   const guarding = guard(source, parameters)
   const settings = settingsOf(source.commit)
-  const columns = rowColumns(table, rules.algorithm)
+  const columns = lockedColumns(table, rules)
   const columnsOfCalls = callColumns(takesLess)
   const calls = ['place', ...columnsOfCalls]
 
@@ -138,7 +138,10 @@ export function takeManyStatement(source: TakeManySource): Statement {
   )
 }
 
-function takenColumns({ algorithm }: Rules): readonly string[] {
-  const columns = answerColumns(algorithm)
-  return algorithm.sql.ended ? [...columns, ENDED] : columns
+function takenColumns({ algorithm, refusesOther = false }: Rules): readonly string[] {
+  return [
+    ...answerColumns(algorithm),
+    ...(algorithm.sql.ended ? [ENDED] : []),
+    ...(refusesOther ? [OTHER] : []),
+  ]
 }

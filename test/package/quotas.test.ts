@@ -780,6 +780,16 @@ describe('the cookbook', () => {
       reset: ms('2026-04-20T08:00:00Z'),
     })
     expect(await stored('documents', 'trial')).toBe(1)
+
+    // Processes that have read the trial go on beside those that have read the plan.
+    const started = await newOrg('started', 'trial', '2026-03-19T12:00:00Z')
+    const paying = await subscribe(started)
+    let [asTrial, asPlan] = [0, 0]
+    for (let times = 0; times < 300; times++) {
+      if ((await sign(started)).success) asTrial++
+      for (const { success } of await Promise.all([1, 2, 3, 4].map(() => sign(paying)))) if (success) asPlan++
+    }
+    expect([asTrial, asPlan]).toEqual([50, 1000])
   })
 
   test('a warning mail at 80 %', async () => {

@@ -512,12 +512,12 @@ describe('a plan', () => {
     expect(await reserved.commit(70)).toMatchObject({ limit: 100, remaining: 30 })
   })
 
-  test('of another algorithm that began meanwhile is given nothing back', async () => {
+  test('of another algorithm that began meanwhile is left as it is', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     const limiter = TEN['calendar month']
     await quota.limit('key', { rate: 3, limiter })
-    await reserved.release()
+    await expect(reserved.release()).rejects.toMatchObject({ code: 'OTHER_PLAN' })
     expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: 3 })
   })
 

@@ -19,7 +19,6 @@ from
     select
       "key",
       "counted",
-      "expires",
       "like",
       "holds",
       "now",
@@ -37,7 +36,6 @@ from
         select
           "key",
           "counted",
-          "expires",
           "like",
           "holds",
           case
@@ -57,7 +55,6 @@ from
             select
               "key",
               "counted",
-              "expires",
               "like",
               "tokens",
               "last_refill",
