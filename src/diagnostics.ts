@@ -51,14 +51,13 @@ export interface ErrorMessage {
 
 /** On `drizzle-ratelimit:statement`: a statement has run. One decides calls of many keys. */
 export interface StatementMessage {
-  /** Undefined for `lock`, which locks rows of several prefixes. */
+  /** Undefined for a statement of several limits, which may have several prefixes. */
   readonly prefix: string | undefined
   /**
    * `take` decides on rows that exist, `make` on new ones, `adjust` gives back or charges into debt, `look`
-   * only reads. `lock` is the first statement of `limitAll`, `remove` resets a key, `sweep` deletes expired
-   * rows.
+   * only reads. `list` decides on several limits, `remove` resets a key, `sweep` deletes expired rows.
    */
-  readonly statement: 'take' | 'make' | 'adjust' | 'look' | 'lock' | 'remove' | 'sweep'
+  readonly statement: 'take' | 'make' | 'adjust' | 'look' | 'list' | 'remove' | 'sweep'
   /** Undefined for `sweep`. */
   readonly keys: number | undefined
   /** From the sending to the answer. */

@@ -212,14 +212,12 @@ export class Ratelimit {
   /**
    * Several limits: all are consumed, or none is.
    *
-   * Without `tx` it opens a transaction of its own, which needs a driver with interactive transactions. With
-   * `tx` it joins yours. The rows are locked in one order, so it never deadlocks with itself or with single
-   * checks. Requests for the same row are added up: refunds count first, the others in their order. What one
-   * takes with `force` is gone for those after it.
+   * It is one statement if the rows exist, with `tx` in your transaction. The rows are locked in one order, so
+   * it never deadlocks with itself or with single checks. Requests for the same row are added up: refunds count
+   * first, the others in their order. What one takes with `force` is gone for those after it.
    *
    * @throws RatelimitError `INVALID_OPTION` for no requests, for limiters of different databases, for one row
-   * under different limits, and for a driver without interactive transactions; what {@link Ratelimit.limit}
-   * throws.
+   * under different limits; what {@link Ratelimit.limit} throws.
    *
    * @example
    * ```ts

@@ -1,4 +1,12 @@
-import type { AnyAlgorithm, Limiter, Numbers, Params, Period, StoredLimiter } from './algorithm.ts'
+import type {
+  AnyAlgorithm,
+  Limiter,
+  Numbers,
+  Params,
+  Period,
+  StateColumn,
+  StoredLimiter,
+} from './algorithm.ts'
 
 /**
  * Rows expire on a grid of an eighth of the period, so that most updates leave the indexed column as it is
@@ -33,10 +41,18 @@ export function limiterOf(
   }
 }
 
-function startsFull({ numbers }: AnyAlgorithm, params: Params): boolean {
-  // An algorithm reads its own columns only, and fills them.
-  const state = numbers.fresh(0, params) as Parameters<typeof numbers.available>[0]
-  return numbers.available(state, 0, params) >= params.limit
+function startsFull(algorithm: AnyAlgorithm, params: Params): boolean {
+  return algorithm.numbers.available(freshState({ algorithm }, 0, params), 0, params) >= params.limit
+}
+
+/** The state of a key that has no row. */
+export function freshState(
+  { algorithm }: Pick<Limiter, 'algorithm'>,
+  now: number,
+  params: Params,
+): Numbers<StateColumn> {
+  // An algorithm fills its own columns, and reads no others.
+  return algorithm.numbers.fresh(now, params) as Numbers<StateColumn>
 }
 
 /** Whether it counts without a limit. A balance has one: what was granted. */

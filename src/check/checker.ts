@@ -1,4 +1,4 @@
-import type { Snapshot } from '../algorithms/search.ts'
+import { freshState } from '../algorithms/limiter.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
@@ -258,8 +258,7 @@ export function isRequest(call: Call): call is Request {
 
 /** A call without a limit is allowed, and nothing is used. */
 export function unlimitedOutcome(call: Call, now: number): Outcome {
-  const { algorithm, params } = call.limiter
-  // An algorithm reads its own columns only.
-  const state = algorithm.numbers.fresh(now, params) as Snapshot['state']
+  const { params } = call.limiter
+  const state = freshState(call.limiter, now, params)
   return { call, decision: { now, state, params, granted: 1 }, place: 0 }
 }

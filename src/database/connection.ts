@@ -1,4 +1,3 @@
-import { singleClient } from './clients.ts'
 import { type Database, isTransaction } from './database.ts'
 import { kindsOf } from './session.ts'
 
@@ -38,15 +37,13 @@ export interface Connection {
   /** The session that sends kept statements; undefined if none are kept there. */
   readonly session: NamingSession | undefined
   readonly rawMode: RawMode
-  /** The client, if it is a single connection and this is no transaction on it. */
-  readonly single: object | undefined
 }
 
 export function connectionTo(db: Database, keeping: Keeping): Connection {
   const inTransaction = isTransaction(db)
   const session = (keeping.wish ?? !inTransaction) ? namingSession(db) : undefined
   const rawMode = session && kindsOf(session).includes('PgAsyncSession') ? 'raw' : undefined
-  return { db, isTransaction: inTransaction, keeping, session, rawMode, single: singleClient(db) }
+  return { db, isTransaction: inTransaction, keeping, session, rawMode }
 }
 
 /** Drizzle's sessions that pass the name of a statement on to their driver. */

@@ -1,6 +1,5 @@
 import type { SQL } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
-import { oneAtATime, singleClient } from './clients.ts'
 import type { Connection } from './connection.ts'
 import type { Database } from './database.ts'
 import { isRefusal, toRatelimitError } from './database-error.ts'
@@ -13,32 +12,34 @@ export type Row = Readonly<Record<string, unknown>>
 const MAX_SIZE_CHANGES = 10
 
 /**
- * Runs a statement by a plan that was made for a table of this size.
+ * Runs a statement by a plan that was made for tables of these sizes.
  *
- * A guarded statement takes the `size` that the table is believed to have. If it has another, the statement
+ * A guarded statement takes the `size` that each table is believed to have. If one has another, the statement
  * reads and writes nothing, and runs again by the plan for that size.
  *
  * @throws RatelimitError for whatever the database says.
  */
 export async function run(
   connection: Connection,
-  size: TableSize,
+  sizes: readonly TableSize[],
   statementFor: (guarded: boolean) => Statement,
   values: Record<string, Value>,
   params: Values,
 ): Promise<readonly Row[]> {
   for (let tries = 0; tries < MAX_SIZE_CHANGES; tries++) {
-    const { believed, plan } = size
+    const plan = planFor(sizes)
     const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
     if (!keeps) return runOnce(connection.db, statementFor(false), values, params)
-    const guarded = size.isOld
-    values['size'] = believed
+    const guarded = sizes.some(({ isOld }) => isOld)
+    const believed = sizes.map((size) => size.believed)
+    for (const [place, size] of believed.entries()) values[sizeParameter(place)] = size
     const sentAt = performance.now()
     const rows = await runKept(connection, statementFor(guarded), plan, values, params)
-    const seen = guarded ? rows[0]?.['size'] : undefined
-    if (seen === undefined) return rows
-    size.saw(Number(seen), sentAt)
-    if (Number(seen) === believed) return rows
+    const [first] = rows
+    if (!guarded || first?.[sizeParameter(0)] === undefined) return rows
+    const seen = sizes.map((_, place) => Number(first[sizeParameter(place)]))
+    for (const [place, size] of sizes.entries()) size.saw(seen[place] as number, sentAt)
+    if (seen.every((size, place) => size === believed[place])) return rows
   }
   throw new RatelimitError('DATABASE', 'The table went on growing and shrinking while it was asked.')
 }
@@ -55,7 +56,7 @@ export async function runKept(
   values: Values,
   params: Values = {},
 ): Promise<readonly Row[]> {
-  const { db, session, keeping, rawMode, isTransaction, single } = connection
+  const { db, session, keeping, rawMode, isTransaction } = connection
   if (!session || keeping.refused) return runOnce(db, statement, values, params)
   const { sql, name } = statement.named.get(plan) ?? (await nameText(statement, plan))
   try {
@@ -64,7 +65,7 @@ export async function runKept(
       rawMode,
       name,
     )
-    return rowsOf(await exclusively(single, () => query.execute()))
+    return rowsOf(await query.execute())
   } catch (reason) {
     const error = toRatelimitError(reason)
     if (!isRefusal(error)) throw error
@@ -93,15 +94,10 @@ export function runOnce(
  */
 export async function execute(db: Database, query: SQL): Promise<readonly Row[]> {
   try {
-    return rowsOf(await exclusively(singleClient(db), () => db.execute(query)))
+    return rowsOf(await db.execute(query))
   } catch (error) {
     throw toRatelimitError(error)
   }
-}
-
-/** On a single connection a statement must not get into the middle of a transaction of the limiter's. */
-function exclusively<T>(client: object | undefined, send: () => PromiseLike<T>): PromiseLike<T> {
-  return client ? oneAtATime(client, async () => send()) : send()
 }
 
 /** The values in the order of the statement's parameters: a call's own, or the limiter's. */
@@ -127,6 +123,17 @@ function rowsOf(result: unknown): readonly Row[] {
       "The Drizzle driver's answer has no rows, so nobody knows whether the charge was made.",
     )
   return rows
+}
+
+/** The parameter and the column with the size of a table of a statement: of the first, the second and so on. */
+export function sizeParameter(place: number): string {
+  return place === 0 ? 'size' : `size${place}`
+}
+
+/** Which of a statement's plans to use; undefined for none. */
+function planFor(sizes: readonly TableSize[]): string | undefined {
+  const plans = sizes.map(({ plan }) => plan)
+  return plans.includes(undefined) ? undefined : plans.join('; ')
 }
 
 /** For how long a size is believed. In five milliseconds a flood of new keys adds a few pages. */

@@ -70,7 +70,7 @@ export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolea
     name: `make ${form.name} ${waits}`,
     does: 'make',
     build: (source) => makeStatement({ ...source, ...form, waits }),
-    valuesOf: manyValues,
+    valuesOf: madeValues,
     answersAll: waits,
   })
 }
@@ -142,7 +142,7 @@ async function ask(
     const source = () => ({ table: table.table, rules, injectedClock, commit, guarded })
     return known ?? kept(table.statements, full, () => build(source()))
   }
-  const running = () => run(connection, table.size, statementFor, values, params)
+  const running = () => run(connection, [table.size], statementFor, values, params)
   const rows = await (channels.statement?.hasSubscribers
     ? timed({ prefix: namespace.prefix, statement: does, keys: asked.length }, running)
     : running())
@@ -167,23 +167,29 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
   const keys: string[] = []
   const rates: number[] = []
   const calls: number[] = []
-  const least: number[] = []
   for (const { request, calls: equal } of asked) {
     keys.push(request.key)
     rates.push(divisible(request.rate))
     calls.push(equal.length)
-    if (request.atLeast !== null) least.push(request.atLeast)
   }
-  return {
+  const values: Record<string, Value> = {
     key: textArray(keys),
     rate: numberArray(rates),
     calls: numberArray(calls),
-    at_least: numberArray(least),
-    // For a row that is made: no window has paid for it, and nothing in it waits to be settled.
-    paidWindowStart: null,
-    refundableUntil: null,
-    reserved: 0,
   }
+  const { purpose, atLeast } = (asked[0] as Asked).request
+  // Each check comes here, and only some of them need these.
+  if (atLeast !== null) values['atLeast'] = numberArray(asked.map(({ request }) => request.atLeast))
+  if (purpose !== 'adjust') return values
+  for (const name of ['paidWindowStart', 'refundableUntil', 'reserved'] as const) {
+    values[name] = numberArray(asked.map(({ request }) => request[name]))
+  }
+  return values
+}
+
+/** For rows that are made: no window has paid for them, and nothing in them waits to be settled. */
+function madeValues(asked: readonly Asked[]): Record<string, Value> {
+  return { ...manyValues(asked), paidWindowStart: null, refundableUntil: null, reserved: 0 }
 }
 
 /** Dividing by a smaller rate would overflow. All smaller rates are far below the tolerance. */
@@ -220,7 +226,8 @@ function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decisi
   }
 }
 
-function endedIn(row: Row, limiter: StoredLimiter): EndedPeriod | undefined {
+/** The period that the first of the granted calls has ended. */
+export function endedIn(row: Row, limiter: StoredLimiter): EndedPeriod | undefined {
   const text = row[ENDED]
   if (typeof text !== 'string') return undefined
   const [start = Number.NaN, used = Number.NaN] = text.split(' ').map(Number)

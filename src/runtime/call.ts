@@ -140,7 +140,7 @@ export function reservedIn({ limiter, reserved }: Call): number {
   return limiter.algorithm.settled ? reserved : 0
 }
 
-/** Whether calls of this purpose are never denied. They share no statement with calls of other keys. */
+/** Whether calls of this purpose are never denied. */
 export function isSure(purpose: Purpose): boolean {
   return purpose === 'adjust' || purpose === 'grant'
 }

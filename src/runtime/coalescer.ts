@@ -3,7 +3,6 @@ import {
   type Decider,
   type Dispatcher,
   type Group,
-  isSure,
   type Line,
   type Pending,
   type Request,
@@ -137,7 +136,7 @@ export class Coalescer implements Dispatcher {
       first ??= group
       this.#ready.delete(line)
       lines.push(line)
-      if (lines.length === most || isSure(group.request.purpose)) break
+      if (lines.length === most) break
     }
     return lines
   }
@@ -265,6 +264,7 @@ function canShare({ request: one }: Group, { request: other }: Group): boolean {
     one.purpose === other.purpose &&
     reservedIn(one) > 0 === reservedIn(other) > 0 &&
     (one.atLeast === null) === (other.atLeast === null) &&
+    one.refusesOther === other.refusesOther &&
     sameLimiter(one.limiter, other.limiter)
   )
 }

@@ -24,8 +24,7 @@ export async function limitAll<Request>(
  * Decides all calls together: all are consumed, or none is. Gives their answers in their order, and what was
  * paid for each if all are allowed.
  *
- * @throws RatelimitError `INVALID_OPTION` for no calls, for limiters of different databases, and for a driver
- * without interactive transactions.
+ * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
  */
 export function decideAll(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
   const watched = calls.map(({ checker, call }) => checker.watched(call, tx))

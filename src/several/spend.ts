@@ -6,21 +6,14 @@ import { TX_NAMES } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
+import type { Decision } from '../runtime/call.ts'
 import { checkOption, purposeOf } from '../validate.ts'
 import { addUp, type RowRequest } from './add-up.ts'
 import { adjustAll } from './adjust-all.ts'
-import {
-  BEYOND_REACH,
-  type Decisions,
-  found,
-  type Looks,
-  lockAndLook,
-  type takeAllOrNone,
-  takeFrom,
-} from './all-or-nothing.ts'
+import { type Decisions, found } from './all-or-nothing.ts'
 import { Once } from './once.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
-import { chargesOf, type Deciding, decideAlone, followUpAll, together } from './together.ts'
+import { chargesOf, chargeTogether, followUpAll, together } from './together.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {
@@ -33,8 +26,8 @@ export interface Spent {
   /** Milliseconds from now until the limits together have the rate; 0 if they had, `Infinity` if never. */
   readonly retryAfter: number
   /**
-   * Gives everything back to the windows that paid, in one transaction: its own, or `tx`. Does nothing after a
-   * denial. Says how much each limit got back, in the order of the requests: 0 after its window.
+   * Gives everything back to the windows that paid, in one statement: its own, or one of `tx`. Does nothing
+   * after a denial. Says how much each limit got back, in the order of the requests: 0 after its window.
    *
    * @throws RatelimitError `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again
    * after an error that says that nothing was charged, and after a rollback of `tx`. It cannot see a rollback
@@ -74,82 +67,50 @@ async function spendFrom(
   }
   const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
   checkOption(isEnforced, 'spend needs limits that are enforced, not a dryRun.')
-  const { checkers, home, joined } = together(calls, tx)
+  const { checkers, joined } = together(calls, tx)
   const charges = chargesOf(calls)
   const rowOf = addUp(charges)
   const rows = [...new Set(rowOf.values())]
   checkOption(rows.length === charges.length, 'Two of the requests are for one row.')
-
-  let outcome: Outcomes = {
-    sources: [],
-    shares: undefined,
-    decisions: { looks: new Map(), taken: new Map() },
-  }
-  const sourcesIn = (looks: Looks) => {
-    const waiting = [...rows]
-    return calls.map(({ checker, call }): Source => {
-      if (!isRequest(call)) return { call, snapshot: unlimitedOutcome(call, checker.clockMs()).decision }
-      return { call, snapshot: found(looks, waiting.shift() as RowRequest) }
-    })
-  }
-  const deny: Deciding['deny'] = (_, looks) => {
-    const sources = sourcesIn(looks)
-    outcome = { ...outcome, sources }
-    return sharesOf(sources, rate) === undefined
-  }
-  const take: typeof takeAllOrNone = async (connection, all, commit, beforeTaking) => {
-    const { looks, inserted } = await lockAndLook(connection, all, commit)
-    beforeTaking?.()
-    const sources = sourcesIn(looks)
-    const shares = sharesOf(sources, rate)
-    const wanted = (shares ?? []).filter((_, place) => isStored(calls[place]))
-    // If there is too little, more than any limit is asked for, so that nothing is taken.
-    const asked = all.map((row, place) => withRate(row, shares ? (wanted[place] ?? 0) : BEYOND_REACH))
-    const seen = new Map(asked.map((row, place) => [row, found(looks, all[place] as RowRequest)]))
-    const decisions = await takeFrom(connection, asked, { looks: seen, inserted })
-    outcome = { sources, shares, decisions }
-    return decisions
-  }
+  const waiting = [...rows]
+  const order = calls.map(({ call }) => (isRequest(call) ? waiting.shift() : undefined))
+  // Their clocks may fail, so they are read before anything is charged.
+  const unlimited = calls.map(({ checker, call }) =>
+    isRequest(call) ? undefined : unlimitedOutcome(call, checker.clockMs()).decision,
+  )
   const followUp = () => followUpAll(calls)
   try {
-    if (joined) await take(joined, rows, 'as the session')
-    else if (rows.length > 0) await decideAlone(checkers, rows, { deny, take }, followUp)
-    else await take(home, rows, 'as the session')
+    const decisions = await chargeTogether(checkers, joined, { rows, sharing: { rate, order } }, followUp)
+    return spentOf({ calls, rate, order, unlimited, tx }, decisions)
   } finally {
     followUp()
   }
-  return spentOf(calls, rate, outcome, tx)
 }
 
-/** What was found, and what was taken. */
-interface Outcomes {
-  readonly sources: readonly Source[]
-  readonly shares: readonly number[] | undefined
-  readonly decisions: Decisions
-}
-
-function isStored(call: LimiterCall | undefined): boolean {
-  return call !== undefined && isRequest(call.call)
-}
-
-function withRate(row: RowRequest, rate: number): RowRequest {
-  return { ...row, rate, needed: rate, purpose: purposeOf(rate) }
+/** What was spent from, in the order of the requests. */
+interface Spending {
+  readonly calls: readonly LimiterCall[]
+  readonly rate: number
+  readonly order: readonly (RowRequest | undefined)[]
+  /** What those without a limit do. */
+  readonly unlimited: readonly (Decision | undefined)[]
+  readonly tx: Database | undefined
 }
 
 function spentOf(
-  calls: readonly LimiterCall[],
-  rate: number,
-  { sources, shares, decisions }: Outcomes,
-  spentIn: Database | undefined,
+  { calls, rate, order, unlimited, tx: spentIn }: Spending,
+  { looks, taken }: Decisions,
 ): Spent {
-  const taken = [...decisions.taken.entries()]
-  const outcomes = calls.map(({ call }, place): Outcome => {
+  const sources = calls.map(({ call }, place): Source & { readonly snapshot: Decision } => {
+    const row = order[place]
+    return { call, snapshot: row ? found(looks, row) : (unlimited[place] as Decision) }
+  })
+  const shares = taken.size === looks.size ? sharesOf(sources, rate) : undefined
+  const outcomes = sources.map(({ call, snapshot }, place): Outcome => {
     const share = shares?.[place] ?? 0
     const asked = { ...call, rate: share, purpose: purposeOf(share) }
-    const decision = taken.find(([row]) => isRow(row, calls[place] as LimiterCall))?.[1]
     // A denial makes the row of a bucket that has to fill, so the look is not of a new one any more.
-    const looked = { ...(sources[place] as Source).snapshot, granted: 1, isNew: false }
-    return { call: asked, decision: decision ?? looked, place: 0 }
+    return { call: asked, decision: { ...snapshot, granted: 1, isNew: false }, place: 0 }
   })
   const results = outcomes.map((each, place) =>
     answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
@@ -165,11 +126,6 @@ function spentOf(
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }
-}
-
-/** A limiter has a namespace object of its own, so its table need not be compared. */
-function isRow(row: RowRequest, { checker, call }: LimiterCall): boolean {
-  return row.key === call.key && row.namespace === checker.config.namespace
 }
 
 /** Gives back what was paid, to the windows that paid. Says how much each got. */

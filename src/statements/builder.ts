@@ -16,7 +16,18 @@ const dialect: PgDialect = /* @__PURE__ */ new PgDialect()
  * The parameters of a statement, numbered in the order of their first use, so that each value is sent once.
  */
 export class Parameters {
-  readonly #names: string[] = []
+  readonly #names: string[]
+  readonly #scope: string
+
+  constructor(names: string[] = [], scope = '') {
+    this.#names = names
+    this.#scope = scope
+  }
+
+  /** Parameters of the same statement whose names begin with the scope: those of one of several rows. */
+  scoped(scope: string): Parameters {
+    return new Parameters(this.#names, scope)
+  }
 
   text(name: string): SQL<string> {
     return sql.raw(`${this.#place(name)}::text`) as SQL<string>
@@ -40,7 +51,8 @@ export class Parameters {
     return sql.raw(`(select ${this.#place(name)}::text::${type}[])`)
   }
 
-  #place(name: string): string {
+  #place(unscoped: string): string {
+    const name = this.#scope + unscoped
     const known = this.#names.indexOf(name)
     return `$${known < 0 ? this.#names.push(name) : known + 1}`
   }

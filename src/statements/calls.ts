@@ -1,5 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
+import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
+import type { Intent } from './decided.ts'
 
 /** The columns of the calls of a statement for many keys; the others are parameters that they share. */
 const CALL_COLUMNS = {
@@ -8,16 +10,30 @@ const CALL_COLUMNS = {
   rate: 'float8',
   calls: 'float8',
   start: 'float8',
-  at_least: 'float8',
+  atLeast: 'float8',
+  paidWindowStart: 'float8',
+  refundableUntil: 'float8',
+  reserved: 'float8',
 } as const
 
-/** What is sent of each call; `takesLess` if the calls take what there is, if there is less than their rate. */
-export function callColumns(takesLess: boolean): readonly (keyof typeof CALL_COLUMNS)[] {
-  return ['key', 'rate', 'calls', ...(takesLess ? (['at_least'] as const) : [])]
+export type CallColumn = keyof typeof CALL_COLUMNS
+
+/** What is sent of each call of a statement that takes; `takesLess` if they take what there is, up to the rate. */
+export function takenColumns(
+  { kind, settled }: AnyAlgorithm,
+  intent: Intent,
+  takesLess: boolean,
+): readonly CallColumn[] {
+  const charge = kind === 'window' ? 'paidWindowStart' : 'refundableUntil'
+  return [
+    ...(['key', 'rate', 'calls'] as const),
+    ...(takesLess ? (['atLeast'] as const) : []),
+    ...(intent === 'adjust' ? ([charge, ...(settled ? (['reserved'] as const) : [])] as const) : []),
+  ]
 }
 
 /** The calls as a source of rows. `place` says which of the calls a row is; the first is 1. */
-export function callsFrom(parameters: Parameters, columns: readonly (keyof typeof CALL_COLUMNS)[]): SQL {
+export function callsFrom(parameters: Parameters, columns: readonly CallColumn[]): SQL {
   return placed(
     columns,
     columns.map((column) => parameters.array(column, CALL_COLUMNS[column])),
@@ -42,8 +58,9 @@ export function textArray(values: readonly string[]): string {
   return `${text}}`
 }
 
-export function numberArray(values: readonly number[]): string {
-  return `{${values.join()}}`
+export function numberArray(values: readonly (number | null)[]): string {
+  // Joining leaves nulls out, and Postgres wants their name.
+  return `{${(values.includes(null) ? values.map(String) : values).join()}}`
 }
 
 /**

@@ -2,6 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { name, type Parameters } from './builder.ts'
+import type { CallColumn } from './calls.ts'
 import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
 import { MAX_TIME, onGrid } from './expiry.ts'
 import { type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
@@ -18,12 +19,22 @@ export interface CallNumbers {
   readonly calls: SQL<number>
   /** The least of a call that takes what there is, up to its rate. */
   readonly atLeast?: SQL<number> | undefined
+  /** What a call that settles or gives back says of the charge before it. */
+  readonly before: (what: 'paidWindowStart' | 'refundableUntil' | 'reserved') => SQL<number>
 }
 
-/** The numbers of the calls of a statement for many keys. */
-export function callNumbers(takesLess: boolean, of?: string): CallNumbers {
-  const atLeast = takesLess ? name('at_least', of) : undefined
-  return { rate: name('rate', of), calls: name('calls', of), atLeast }
+/** The numbers of the calls of a statement for many keys, of which `columns` are sent for each. */
+export function callNumbers(
+  columns: readonly CallColumn[],
+  parameters: Parameters,
+  of?: string,
+): CallNumbers {
+  return {
+    rate: name('rate', of),
+    calls: name('calls', of),
+    atLeast: columns.includes('atLeast') ? name('atLeast', of) : undefined,
+    before: (what) => (columns.includes(what) ? name(what, of) : parameters.number(what)),
+  }
 }
 
 /** The level with what each key has and how many of its equal calls are granted. */
@@ -31,10 +42,10 @@ export function decided(
   algorithm: AnyAlgorithm,
   intent: Intent,
   advanced: Level,
-  { rate, calls, atLeast }: CallNumbers,
+  { rate, calls, atLeast, before }: CallNumbers,
   parameters: Parameters,
 ): QueryLevel {
-  const { sql: formulas, tolerance, kind } = algorithm
+  const { sql: formulas, tolerance } = algorithm
   const params = paramsOf(algorithm, parameters)
   const [state, now] = [stateOf(), name('now')]
   const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
@@ -44,10 +55,6 @@ export function decided(
     const fitting = atLeast ? withRest(whole, atLeast) : whole
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
-  const paid =
-    kind === 'window'
-      ? paidByWindow(parameters.number('paidWindowStart'))
-      : sql`and coalesce(${now} < ${parameters.number('refundableUntil')}, true)`
   const used = formulas.used(state, now, params)
   const counted = intent === 'grant' ? (formulas.capacity?.(state) ?? used) : used
   // What cannot be counted is refused.
@@ -55,7 +62,7 @@ export function decided(
   return level('decided', offered, {
     granted: onlyWhereItApplies(
       sql`case when ${rate} > 0::float8 then ${countable}
-        when ${used} > ${sql.raw(String(tolerance))}::float8 ${paid} then ${calls} else 0 end`,
+        when ${givesBack(algorithm, used, before)} then ${calls} else 0 end`,
     ),
   })
 
@@ -75,9 +82,16 @@ export function decided(
   }
 }
 
-/** If it is known which window paid, only that window gets the refund. */
-function paidByWindow(paidWindowStart: SQL<number>): SQL {
-  return sql`and coalesce(${name('window_start')} = ${paidWindowStart}, ${paidWindowStart} is null)`
+/**
+ * Whether something can be given back. If it is known which window paid, only that window gets it. A bucket gets
+ * nothing after the time in which it has filled.
+ */
+export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, before: CallNumbers['before']): SQL {
+  const isUsed = sql`${used} > ${sql.raw(String(tolerance))}::float8`
+  if (kind === 'bucket')
+    return sql`${isUsed} and coalesce(${name('now')} < ${before('refundableUntil')}, true)`
+  const paid = before('paidWindowStart')
+  return sql`${isUsed} and coalesce(${name('window_start')} = ${paid}, ${paid} is null)`
 }
 
 /**
@@ -93,20 +107,25 @@ export function isWritten({ startsFull, refusesOther }: Rules): SQL {
 /** The name of the link that decides. */
 export const DECIDED = 'ratelimit_decided'
 
-/** The row after the granted calls, each column by its name in Drizzle. */
+/** How much the granted calls take together. */
+export function grantedAmount({ rate, atLeast }: CallNumbers): SQL<number> {
+  const asked = sql<number>`${rate} * ${name('granted', DECIDED)}`
+  return atLeast ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
+}
+
+/** The row that the link `decided` has found, after the amount was taken. Columns by their names in Drizzle. */
 export function nextRow(
   { algorithm, startsFull }: Rules,
   intent: Intent,
-  { rate, atLeast }: CallNumbers,
+  amount: SQL<number>,
+  before: CallNumbers['before'],
   parameters: Parameters,
+  decided: string = DECIDED,
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
-  const granted = name('granted', DECIDED)
-  const asked = sql<number>`${rate} * ${granted}`
-  const amount = atLeast ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
   const { consume, grant } = algorithm.sql
-  const [state, now, available] = [stateOf(DECIDED), name('now', DECIDED), name('available', DECIDED)]
-  const reserved = algorithm.settled ? reservedBy(intent, amount, parameters) : sql<number>`0::float8`
+  const [state, now, available] = [stateOf(decided), name('now', decided), name('available', decided)]
+  const reserved = algorithm.settled ? reservedBy(intent, amount, before, decided) : sql<number>`0::float8`
   const next =
     intent === 'grant' && grant
       ? grant(state, now, amount)
@@ -123,10 +142,15 @@ export function nextRow(
 }
 
 /** By how much more is reserved. What is settled is no longer reserved, if it was in the same window. */
-function reservedBy(intent: Intent, amount: SQL<number>, parameters: Parameters): SQL<number> {
+function reservedBy(
+  intent: Intent,
+  amount: SQL<number>,
+  before: CallNumbers['before'],
+  decided: string,
+): SQL<number> {
   if (intent !== 'adjust') return intent === 'reserve' ? amount : sql`0::float8`
-  const isPayer = sql`${name('window_start', DECIDED)} = ${parameters.number('paidWindowStart')}`
-  return sql`case when ${isPayer} then ${name('granted', DECIDED)} * ${parameters.number('reserved')} else 0 end`
+  const isPayer = sql`${name('window_start', decided)} = ${before('paidWindowStart')}`
+  return sql`case when ${isPayer} then ${name('granted', decided)} * ${before('reserved')} else 0 end`
 }
 
 /** The columns of an answer, by their names in SQL. */

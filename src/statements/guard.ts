@@ -1,5 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
+import { sizeParameter } from '../database/run.ts'
 import { literal, quotedName } from '../database/table-name.ts'
 import { name, type Parameters } from './builder.ts'
 import { type Link, link } from './link.ts'
@@ -20,6 +21,8 @@ export interface Guard {
   readonly links: readonly Link[]
   /** Whether the table has the size that the plan is for. Postgres asks once, before it reads a row. */
   readonly fits: SQL | undefined
+  /** The size that the table has. */
+  readonly size: SQL | undefined
 }
 
 const SIZE = 'ratelimit_size'
@@ -34,13 +37,17 @@ const SIZE = 'ratelimit_size'
 export function guard(
   { table, guarded }: { readonly table: RateLimitTable; readonly guarded: boolean },
   parameters: Parameters,
+  place = 0,
 ): Guard {
-  if (!guarded) return { links: [], fits: undefined }
+  if (!guarded) return { links: [], fits: undefined, size: undefined }
+  const alias = place === 0 ? SIZE : `${SIZE}_${place}`
   const quoted = sql.raw(literal(quotedName(table)))
   const size = sql`select pg_catalog.width_bucket(pg_relation_size(${quoted}::regclass), ${sql.raw(SIZES)}) as size`
+  const found = sql`(select size from ${name(alias)})`
   return {
-    links: [link(SIZE, size)],
-    fits: sql`(select size from ${name(SIZE)}) = ${parameters.integer('size')}`,
+    links: [link(alias, size)],
+    fits: sql`${found} = ${parameters.integer(sizeParameter(place))}`,
+    size: found,
   }
 }
 

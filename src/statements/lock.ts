@@ -4,49 +4,58 @@ import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { STATE_COLUMNS } from './columns.ts'
-import { chain } from './link.ts'
+import { chain, type Link, link } from './link.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
-// Keys of many prefixes: limitAll locks rows of several limiters in one order.
+// Keys of many prefixes: the rows of a list.
 
 const NAMES = ['prefix', 'key'] as const
 
 /**
- * The statement that inserts the missing rows of many calls and locks all of their rows, in one order.
+ * The statement that makes the rows of a list that are missing and locks all of its rows, table after table.
  *
  * A made row has no state, and is read as if it were not there. The update never happens, but Postgres locks
- * the row before it finds that out. Returns the rows that it made.
- *
- * It is the first statement of its transaction, so it also sets how the transaction commits.
+ * the row before it finds that out. So in a transaction the rows are locked in the order of every list.
  */
-export function lockStatement(table: RateLimitTable, commit: Commit): Statement {
+export function lockStatement(tables: readonly RateLimitTable[], commit: Commit): Statement {
   const parameters = new Parameters()
   const settings = settingsOf(commit)
-  const made = builder
-    .insert(table)
-    .select(
-      sql`select call.prefix, call.key, null::bigint, null::bigint, null::timestamptz, null::float8, null::timestamptz, now()
-        from ${callsFrom(parameters, NAMES)}${settings.join}`,
-    )
-    .onConflictDoUpdate({
-      target: [table.prefix, table.key],
-      set: { prefix: sql`excluded.prefix` },
-      setWhere: sql`false`,
-    })
-    .returning({ prefix: table.prefix, key: table.key })
-  const { links } = settings
-  return parameters.render(links.length > 0 ? chain(links, made.getSQL()) : made.getSQL())
+  const links: Link[] = [...settings.links]
+  for (const [place, table] of tables.entries()) {
+    const inTurn =
+      place === 0 ? settings.join : sql` where (select count(*) from ${name(madeAt(place - 1))}) >= 0`
+    const made = builder
+      .insert(table)
+      .select(
+        sql`select call.prefix, call.key, null::bigint, null::bigint, null::timestamptz, null::float8, null::timestamptz, now()
+          from ${callsFrom(parameters.scoped(`${place}.`), NAMES)}${inTurn}`,
+      )
+      .onConflictDoUpdate({
+        target: [table.prefix, table.key],
+        set: { prefix: sql`excluded.prefix` },
+        setWhere: sql`false`,
+      })
+      .returning({ key: table.key })
+    links.push(link(madeAt(place), made))
+  }
+  const last = name(madeAt(tables.length - 1))
+  return parameters.render(chain(links, sql`select count(*) as made from ${last}`))
 }
 
-/** The statement that removes rows that were inserted and left without a state. */
+function madeAt(place: number): string {
+  return `ratelimit_made_${place}`
+}
+
+/** The statement that removes rows that were made and left without a state. It waits for none of them. */
 export function removeEmptyStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
-  const removed = builder.delete(table).where(
-    and(
-      sql`(${table.prefix}, ${table.key}) in (select ${name('prefix', 'call')}, ${name('key', 'call')}
-          from ${callsFrom(parameters, NAMES)})`,
-      ...STATE_COLUMNS.map((column) => isNull(table[column])),
-    ),
-  )
-  return parameters.render(removed.getSQL())
+  const ctid = sql<string>`${table}.ctid`
+  const isEmpty = and(...STATE_COLUMNS.map((column) => isNull(table[column])))
+  const row = builder
+    .select({ found: ctid.as('found') })
+    .from(table)
+    .where(sql`${table.prefix} = call.prefix and ${table.key} = call.key and ${isEmpty}`)
+    .for('update', { skipLocked: true })
+  const locked = sql`select found from ${callsFrom(parameters, NAMES)} cross join lateral (${row.getSQL()}) as stored`
+  return parameters.render(builder.delete(table).where(sql`${ctid} = any(array(${locked}))`).getSQL())
 }

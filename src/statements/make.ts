@@ -3,8 +3,17 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
-import { callColumns, callsFrom } from './calls.ts'
-import { answerColumns, callNumbers, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
+import { callsFrom, takenColumns } from './calls.ts'
+import {
+  answerColumns,
+  callNumbers,
+  DECIDED,
+  decided,
+  grantedAmount,
+  type Intent,
+  isWritten,
+  nextRow,
+} from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
 import { chain, link } from './link.ts'
@@ -36,7 +45,8 @@ export function makeStatement(source: MakeSource): Statement {
   const { table, injectedClock, intent, waits, takesLess = false } = source
   // It meets no row.
   const rules = { ...source.rules, refusesOther: false }
-  const columnsOfCalls = callColumns(takesLess)
+  // Of a row that is made, no window has paid for anything, and nothing in it waits to be settled.
+  const columnsOfCalls = takenColumns(rules.algorithm, 'take', takesLess)
   const parameters = new Parameters()
   const guarding = guard({ table, guarded: source.guarded && !waits }, parameters)
   const settings = settingsOf(source.commit, !waits)
@@ -51,9 +61,16 @@ export function makeStatement(source: MakeSource): Statement {
   }
 
   const states = fresh(rules, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
-  const decision = decided(rules.algorithm, intent, states, callNumbers(takesLess), parameters)
+  const decision = decided(
+    rules.algorithm,
+    intent,
+    states,
+    callNumbers(columnsOfCalls, parameters),
+    parameters,
+  )
 
-  const next = nextRow(rules, intent, callNumbers(takesLess, DECIDED), parameters)
+  const granted = callNumbers(columnsOfCalls, parameters, DECIDED)
+  const next = nextRow(rules, intent, grantedAmount(granted), granted.before, parameters)
   const written = builder
     .insert(table)
     .select(

@@ -3,9 +3,18 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
-import { callColumns, callsFrom } from './calls.ts'
+import { callsFrom, takenColumns } from './calls.ts'
 import { lockedColumns } from './columns.ts'
-import { answerColumns, callNumbers, DECIDED, decided, type Intent, isWritten, nextRow } from './decided.ts'
+import {
+  answerColumns,
+  callNumbers,
+  DECIDED,
+  decided,
+  grantedAmount,
+  type Intent,
+  isWritten,
+  nextRow,
+} from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
 import { advanced, CLOCK_MS, ENDED, type Level, OTHER } from './levels.ts'
 import { chain, link } from './link.ts'
@@ -54,16 +63,17 @@ export function takeOneStatement(source: TakeOneSource): Statement {
     rate: parameters.number('rate'),
     calls: parameters.number('calls'),
     atLeast: takesLess ? parameters.number('atLeast') : undefined,
+    before: (what: 'paidWindowStart' | 'refundableUntil' | 'reserved') => parameters.number(what),
   }
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
   const written = builder
     .update(table)
-    .set(nextRow(rules, intent, numbers, parameters))
+    .set(nextRow(rules, intent, grantedAmount(numbers), numbers.before, parameters))
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), guarding.fits))
 
-  const answer = takenColumns(rules).map((column) => name(column))
+  const answer = answerOf(rules).map((column) => name(column))
   return parameters.render(
     chain(
       [
@@ -88,7 +98,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   const guarding = guard(source, parameters)
   const settings = settingsOf(source.commit)
   const columns = lockedColumns(table, rules)
-  const columnsOfCalls = callColumns(takesLess)
+  const columnsOfCalls = takenColumns(rules.algorithm, intent, takesLess)
   const calls = ['place', ...columnsOfCalls]
 
   const row = builder
@@ -107,7 +117,8 @@ export function takeManyStatement(source: TakeManySource): Statement {
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const states = advanced(rules, rows, clock, parameters, { tellsEnded: true })
-  const numbers = callNumbers(takesLess)
+  const numbers = callNumbers(columnsOfCalls, parameters)
+  const granted = callNumbers(columnsOfCalls, parameters, DECIDED)
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
   // Always true. The planner assumes that a range is rare. So it expects one row and uses the primary key,
@@ -119,11 +130,11 @@ export function takeManyStatement(source: TakeManySource): Statement {
   )
   const written = builder
     .update(table)
-    .set(nextRow(rules, intent, callNumbers(takesLess, DECIDED), parameters))
+    .set(nextRow(rules, intent, grantedAmount(granted), granted.before, parameters))
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), isRare, guarding.fits))
 
-  const answer = ['place', ...takenColumns(rules)].map((column) => name(column))
+  const answer = ['place', ...answerOf(rules)].map((column) => name(column))
   return parameters.render(
     chain(
       [
@@ -138,7 +149,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   )
 }
 
-function takenColumns({ algorithm, refusesOther = false }: Rules): readonly string[] {
+function answerOf({ algorithm, refusesOther = false }: Rules): readonly string[] {
   return [
     ...answerColumns(algorithm),
     ...(algorithm.sql.ended ? [ENDED] : []),

@@ -197,11 +197,12 @@ describe('calls of one turn', () => {
     expect(asked()).toEqual(['a x1,e x1', 'b x1', 'c x1', 'd x1'])
   })
 
-  test('that give back, or force, have statements of their own', async () => {
+  test('that give back, or force, share one too', async () => {
     const { add, asked } = setUp(4)
     for (const key of ['a', 'b', 'c']) add(key, { rate: -1, purpose: 'adjust' })
+    add('d')
     await turn()
-    expect(asked()).toEqual(['a x1', 'b x1', 'c x1'])
+    expect(asked()).toEqual(['a x1,b x1,c x1', 'd x1'])
   })
 })
 

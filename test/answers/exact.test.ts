@@ -55,7 +55,8 @@ function arithmeticOf(limiter: StoredLimiter): Statement {
   const source = sql`(select place, at, rate, ${sql.join(stored, sql`, `)} from ${unnested}) as stored`
   const rows = { source, columns }
   const states = advanced(limiter, rows, name('at'), parameters)
-  const numbers = { rate: name('rate'), calls: sql<number>`1` }
+  const before = (what: string) => parameters.number(what)
+  const numbers = { rate: name('rate'), calls: sql<number>`1`, before }
   const { query } = decided(limiter.algorithm, 'take', states, numbers, parameters)
   return parameters.render(sql`${query}`)
 }

@@ -93,7 +93,7 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
     outcome = await call
     await letGo()
   })
-  expect(outcome).toBe('UNREACHABLE')
+  expect(outcome).toBe('OUTCOME_UNKNOWN')
   for (const key of ['a', 'b']) expect(await usedOf(database, 'all', key)).toBe(1)
   await recovers(() => Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
   await expectQuiet(opened)

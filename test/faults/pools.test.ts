@@ -12,11 +12,9 @@ import {
   openPool,
   outcomeOf,
   type Pool,
-  recovers,
   SECRET,
   uncaughtBy,
   urlOf,
-  usedOf,
 } from './kit.ts'
 
 const database = useDatabase()
@@ -39,21 +37,6 @@ async function hold(prefix: string): Promise<() => Promise<unknown>> {
   await holder.query('begin')
   await holder.query('select 1 from rate_limit_ephemeral where prefix = $1 for update', [prefix])
   return () => holder.query('rollback')
-}
-
-/** The statements that are sent on a pool. */
-function textsOn({ pool }: Pool): string[] {
-  const texts: string[] = []
-  pool.on('connect', (client) => {
-    const send = client.query.bind(client) as (...args: unknown[]) => unknown
-    const query = (...args: unknown[]) => {
-      const [about] = args as [string | { readonly text: string }]
-      texts.push(typeof about === 'string' ? about : about.text)
-      return send(...args)
-    }
-    Object.assign(client, { query })
-  })
-  return texts
 }
 
 describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
@@ -121,23 +104,6 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
       await expectQuiet(opened)
     },
   )
-})
-
-// A connection that goes back to the pool with its transaction open would take the grants of others with it.
-test('limitAll waits longer than query_timeout: its transaction is not left open in the pool', async () => {
-  const opened = openPool(url, { max: 1, query_timeout: 200 })
-  const sent = textsOn(opened)
-  const ratelimit = limiterOn(opened, 'left open')
-  await ratelimit.limit(SECRET)
-  const letGo = await hold('left open')
-  expect(await outcomeOf(limitAll(ratelimit))).toBe('UNREACHABLE')
-  // A rollback would wait as long again.
-  expect(sent).toContainEqual(expect.stringContaining('begin'))
-  expect(sent).not.toContain('rollback')
-  await letGo()
-  await recovers(() => ratelimit.limit('another key'))
-  expect(await usedOf(database, 'left open', 'another key')).toBe(1)
-  await expectQuiet(opened)
 })
 
 test("a holder that idles is ended by the server's time-out: those who wait go on, and its charge is undone", async () => {

@@ -65,8 +65,8 @@ function everyStatement(rules: Rules): [string, Statement][] {
 
 const ofTable: [string, Statement][] = [
   ['remove', removeStatement(table)],
-  ['lock', lockStatement(table, 'as the session')],
-  ['lock-flushed', lockStatement(rateLimitDurable, 'flushed')],
+  ['lock', lockStatement([table], 'as the session')],
+  ['lock-flushed', lockStatement([table, rateLimitDurable], 'flushed')],
   ['remove-empty', removeEmptyStatement(table)],
   ['sweep', sweepStatement(table, false)],
   ['sweep-keeping', sweepStatement(table, true)],

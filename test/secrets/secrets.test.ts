@@ -113,14 +113,6 @@ test.concurrent.each(calls)(NO_SECRET, async (_, call) => {
   })
 })
 
-test('nor one of a driver that cannot begin a transaction', async () => {
-  await forEachCode(async (code) => {
-    const db: Database = { ...watch(database.db).db, transaction: () => Promise.reject(fromDriver(code)) }
-    const ratelimit = new Ratelimit({ db, limiter, prefix: SECRET })
-    expectNoSecret(await Ratelimit.limitAll([{ ratelimit, key: SECRET }]).catch((error: unknown) => error))
-  })
-})
-
 test('nor does what is refused before any SQL', async () => {
   const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'secrets' })
   const bad = SECRET.repeat(100)

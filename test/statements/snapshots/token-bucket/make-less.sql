@@ -2,7 +2,7 @@
 -- $2: key
 -- $3: rate
 -- $4: calls
--- $5: at_least
+-- $5: atLeast
 -- $6: initialTokens
 -- $7: refillRate
 -- $8: intervalMs
@@ -20,14 +20,14 @@ with
       "key",
       "rate",
       "calls",
-      "at_least",
+      "atLeast",
       "now",
       "tokens",
       "last_refill",
       "available",
       least(
         floor((available + 1e-9::float8) / "rate") + case
-          when available - floor((available + 1e-9::float8) / "rate") * "rate" + 1e-9::float8 >= "at_least" then 1::float8
+          when available - floor((available + 1e-9::float8) / "rate") * "rate" + 1e-9::float8 >= "atLeast" then 1::float8
           else 0::float8
         end,
         "calls"
@@ -39,7 +39,7 @@ with
           "key",
           "rate",
           "calls",
-          "at_least",
+          "atLeast",
           "now",
           "tokens",
           "last_refill",
@@ -54,7 +54,7 @@ with
               "key",
               "rate",
               "calls",
-              "at_least",
+              "atLeast",
               "now",
               $6::float8 as "tokens",
               "now" as "last_refill"
@@ -65,7 +65,7 @@ with
                   "key",
                   "rate",
                   "calls",
-                  "at_least",
+                  "atLeast",
                   floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "now"
                 from
                   rows
@@ -96,7 +96,7 @@ with
                       )
                     )
                   ) with ordinality as
-                call ("key", "rate", "calls", "at_least", "place")
+                call ("key", "rate", "calls", "atLeast", "place")
                 where
                   not exists (
                     select

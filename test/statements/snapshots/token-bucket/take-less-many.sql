@@ -2,7 +2,7 @@
 -- $2: key
 -- $3: rate
 -- $4: calls
--- $5: at_least
+-- $5: atLeast
 -- $6: periodMs
 -- $7: initialTokens
 -- $8: refillRate
@@ -17,7 +17,7 @@ with
       "call"."key",
       "call"."rate",
       "call"."calls",
-      "call"."at_least",
+      "call"."atLeast",
       "stored"."tokens",
       "stored"."last_refill"
     from
@@ -49,7 +49,7 @@ with
           )
         )
       ) with ordinality as
-    call ("key", "rate", "calls", "at_least", "place")
+    call ("key", "rate", "calls", "atLeast", "place")
     cross join lateral (
       select
         "tokens" as "tokens",
@@ -77,14 +77,14 @@ with
       "key",
       "rate",
       "calls",
-      "at_least",
+      "atLeast",
       "now",
       "tokens",
       "last_refill",
       "available",
       least(
         floor((available + 1e-9::float8) / "rate") + case
-          when available - floor((available + 1e-9::float8) / "rate") * "rate" + 1e-9::float8 >= "at_least" then 1::float8
+          when available - floor((available + 1e-9::float8) / "rate") * "rate" + 1e-9::float8 >= "atLeast" then 1::float8
           else 0::float8
         end,
         "calls"
@@ -96,7 +96,7 @@ with
           "key",
           "rate",
           "calls",
-          "at_least",
+          "atLeast",
           "now",
           "tokens",
           "last_refill",
@@ -111,7 +111,7 @@ with
               "key",
               "rate",
               "calls",
-              "at_least",
+              "atLeast",
               case
                 when holds then greatest("clock", "last_refill")
                 else "clock"
@@ -131,7 +131,7 @@ with
                   "key",
                   "rate",
                   "calls",
-                  "at_least",
+                  "atLeast",
                   "tokens",
                   "last_refill",
                   "clock",
@@ -145,7 +145,7 @@ with
                       "key",
                       "rate",
                       "calls",
-                      "at_least",
+                      "atLeast",
                       "tokens" as "tokens",
                       round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
                       floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"

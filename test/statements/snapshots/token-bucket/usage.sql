@@ -19,6 +19,7 @@ from
     select
       "key",
       "counted",
+      "expires",
       "like",
       "holds",
       "now",
@@ -36,6 +37,7 @@ from
         select
           "key",
           "counted",
+          "expires",
           "like",
           "holds",
           case
@@ -55,6 +57,7 @@ from
             select
               "key",
               "counted",
+              "expires",
               "like",
               "tokens",
               "last_refill",
