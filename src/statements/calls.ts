@@ -1,7 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
-import type { Intent } from './decided.ts'
 
 /** The columns of the calls of a statement for many keys; the others are parameters that they share. */
 const CALL_COLUMNS = {
@@ -17,20 +15,6 @@ const CALL_COLUMNS = {
 } as const
 
 export type CallColumn = keyof typeof CALL_COLUMNS
-
-/** What is sent of each call of a statement that takes; `takesLess` if they take what there is, up to the rate. */
-export function takenColumns(
-  { kind, settled }: AnyAlgorithm,
-  intent: Intent,
-  takesLess: boolean,
-): readonly CallColumn[] {
-  const charge = kind === 'window' ? 'paidWindowStart' : 'refundableUntil'
-  return [
-    ...(['key', 'rate', 'calls'] as const),
-    ...(takesLess ? (['atLeast'] as const) : []),
-    ...(intent === 'adjust' ? ([charge, ...(settled ? (['reserved'] as const) : [])] as const) : []),
-  ]
-}
 
 /** The calls as a source of rows. `place` says which of the calls a row is; the first is 1. */
 export function callsFrom(parameters: Parameters, columns: readonly CallColumn[]): SQL {

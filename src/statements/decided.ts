@@ -13,6 +13,20 @@ import { type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './
  */
 export type Intent = 'take' | 'reserve' | 'adjust' | 'grant'
 
+/** What is sent of each call of a statement that takes; `takesLess` if they take what there is, up to the rate. */
+export function takenColumns(
+  { kind, settled }: AnyAlgorithm,
+  intent: Intent,
+  takesLess: boolean,
+): readonly CallColumn[] {
+  const charge = kind === 'window' ? 'paidWindowStart' : 'refundableUntil'
+  return [
+    ...(['key', 'rate', 'calls'] as const),
+    ...(takesLess ? (['atLeast'] as const) : []),
+    ...(intent === 'adjust' ? ([charge, ...(settled ? (['reserved'] as const) : [])] as const) : []),
+  ]
+}
+
 /** The numbers of a call: parameters of a statement for one key, columns of one for many. */
 export interface CallNumbers {
   readonly rate: SQL<number>

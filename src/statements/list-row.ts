@@ -95,6 +95,7 @@ export function decidedRow(row: ListRow, source: SQL, parameters: Parameters): Q
     lets: and(
       ...(isDry || !asks ? [] : [fits]),
       ...(does === 'adjust' ? [isCountable()] : []),
+      ...(rules.refusesOther ? [sql`not ${name(OTHER)}`] : []),
       applies,
     ) as SQL,
     granted: sql`case when ${isGranted} then 1::float8 else 0::float8 end`,

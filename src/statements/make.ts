@@ -3,7 +3,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
-import { callsFrom, takenColumns } from './calls.ts'
+import { callsFrom } from './calls.ts'
 import {
   answerColumns,
   callNumbers,
@@ -13,6 +13,7 @@ import {
   type Intent,
   isWritten,
   nextRow,
+  takenColumns,
 } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'

@@ -3,7 +3,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
-import { callsFrom, takenColumns } from './calls.ts'
+import { callsFrom } from './calls.ts'
 import { lockedColumns } from './columns.ts'
 import {
   answerColumns,
@@ -14,6 +14,7 @@ import {
   type Intent,
   isWritten,
   nextRow,
+  takenColumns,
 } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
 import { advanced, CLOCK_MS, ENDED, type Level, OTHER } from './levels.ts'

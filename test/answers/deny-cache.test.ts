@@ -166,12 +166,13 @@ describe('a denial is forgotten when something is given back,', () => {
   test('by a release that may have happened', async () => {
     const { common } = pair()
     let isCut = false
+    const cut = Object.assign(new Error('cut'), { code: '08006' })
     const { db } = watch(database.db)
     const cutting: typeof db = {
       ...db,
-      transaction: async (...work) => {
-        const result = await db.transaction(...work)
-        if (isCut) throw Object.assign(new Error('cut'), { code: '08006' })
+      execute: async (query) => {
+        const result = await db.execute(query)
+        if (isCut) throw cut
         return result
       },
     }
@@ -180,6 +181,7 @@ describe('a denial is forgotten when something is given back,', () => {
     expect(await caching.limit('key')).toMatchObject({ success: false })
     isCut = true
     await expect(spent.release()).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    isCut = false
     expect(await caching.limit('key')).toMatchObject({ success: true })
   })
 
