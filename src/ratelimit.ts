@@ -89,7 +89,7 @@ export class Ratelimit {
     options: LimitOptions & { readonly atLeast: number },
   ): Promise<(Allowed & Granted) | Denied>
   /** Gives back to the window that paid, which is the one that began at `start`. Other windows give nothing. */
-  limit(key: string, options: RefundOptions): Promise<Allowed>
+  limit(key: string, options: RefundOptions): Promise<LimitResult>
   /**
    * Decides and, when allowed, consumes. A denial writes nothing.
    *

@@ -13,7 +13,9 @@ import { type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './
  */
 export type Intent = 'take' | 'reserve' | 'adjust' | 'grant'
 
-/** What is sent of each call of a statement that takes; `takesLess` if they take what there is, up to the rate. */
+/**
+ * What is sent of each call of a statement that takes; `takesLess` if they take what there is, up to the rate.
+ */
 export function takenColumns(
   { kind, settled }: AnyAlgorithm,
   intent: Intent,
@@ -97,8 +99,8 @@ export function decided(
 }
 
 /**
- * Whether something can be given back. If it is known which window paid, only that window gets it. A bucket gets
- * nothing after the time in which it has filled.
+ * Whether something can be given back. If it is known which window paid, only that window gets it. A bucket
+ * gets nothing after the time in which it has filled.
  */
 export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, before: CallNumbers['before']): SQL {
   const isUsed = sql`${used} > ${sql.raw(String(tolerance))}::float8`

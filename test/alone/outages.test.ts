@@ -476,7 +476,9 @@ describe('onError', () => {
     expect(await allowing.limit('key')).toMatchObject({ success: true, degraded: true, limit: 10 })
     const { ratelimit: denying } = failing(away, { onError: 'deny', onDegraded })
     expect(await denying.limit('key')).toMatchObject({ success: false, degraded: true, retryAfter: 1000 })
+    expect(await denying.limit('key', { rate: -1, start: 0 })).toMatchObject({ success: false })
     expect(onDegraded.mock.calls.map(([error]) => error)).toMatchObject([
+      { code: 'UNREACHABLE' },
       { code: 'UNREACHABLE' },
       { code: 'UNREACHABLE' },
     ])

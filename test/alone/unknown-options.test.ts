@@ -127,7 +127,7 @@ const entries = new Map(ENTRIES.map((entry) => [entry[0], entry]))
 test.each([
   ['limit', { trx: null }, 'There is no option trx. Did you mean tx?'],
   ['limit', { Rate: 2 }, 'There is no option Rate. Did you mean rate?'],
-  ['limit', { weight: 2 }, 'There is no option weight. The options are: tx, limiter, rate, atLeast, force.'],
+  ['limit', { weight: 2 }, /The options are: tx, limiter, rate, atLeast, force, start\.$/],
   ['the constructor', { timeoutMs: 5 }, 'There is no option timeoutMs. Did you mean timeout?'],
   ['the constructor', { inMemoryBlok: true }, 'There is no option inMemoryBlok. Did you mean inMemoryBlock?'],
   ['rateLimit of Hono', { rat: 5 }, 'There is no option rat. Did you mean rate?'],

@@ -56,7 +56,9 @@ async function readsOn(db: Database, prefix: string, { of }: Example, transactio
   expect(await usage(db, { ...timed, limiter })).toEqual(list)
   expect(await usage(db, { ...timed, limiterOf: () => limiter })).toEqual(list)
 
-  const expressions = [usedOf, remainingOf, resetOf].map((of) => of(rateLimitDurable, limiter, timed))
+  const expressions = [usedOf, remainingOf, resetOf].map((of) =>
+    of(rateLimitDurable, limiter, { clock: clock.now }),
+  )
   const isRow = and(eq(rateLimitDurable.prefix, prefix), eq(rateLimitDurable.key, 'more'))
   const numbers = sql`select json_build_array(${sql.join(expressions, sql`, `)})::text as numbers`
   const [row] = await rowsOf(db, sql`${numbers} from ${rateLimitDurable} where ${isRow}`)

@@ -8,8 +8,9 @@ import { ENTRIES } from '../support/entries.ts'
 import { FLEETING, startServer } from '../support/server.ts'
 import { startProxy, type WebSocketServers } from './proxy.ts'
 
-// Runs checks.ts on each runtime with each driver that it can have: `npm run test:runtimes`, or with the runtimes
-// that you name. Runtimes and drivers come from npm, into a folder of their own, because they are large.
+// Runs checks.ts on each runtime with each driver that it can have: `npm run test:runtimes`, or with the
+// runtimes that you name. Runtimes and drivers come from npm, into a folder of their own, because they are
+// large.
 
 const { platform } = process
 const ARCH = process.arch === 'arm64' ? 'aarch64' : process.arch

@@ -59,10 +59,11 @@ export async function answers(ratelimit: Ratelimit): Promise<void> {
     void none
   }
   await db.transaction((tx) => ratelimit.limit('key', { tx, rate: -1, limiter }))
-  const refunded: Allowed = await ratelimit.limit('key', {
-    rate: -1,
-    start: answer.success ? answer.start : 0,
-  })
+  const start = answer.success ? answer.start : 0
+  const refunded: LimitResult = await ratelimit.limit('key', { rate: -1, start })
+  // @ts-expect-error if the database is away, onError: 'deny' denies a refund too
+  const given: Allowed = await ratelimit.limit('key', { rate: -1, start })
+  void given
   // @ts-expect-error without a rate nothing is given back
   await ratelimit.limit('key', { start: refunded.reset })
   // @ts-expect-error a refund needs no force
