@@ -3,6 +3,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../support/databases.ts'
+import { tell } from '../support/happened.ts'
 
 // One client that calls as often as it can.
 
@@ -22,6 +23,12 @@ afterAll(async () => {
 test('a flood of one key gets its limit, and nothing more', async () => {
   const limiter = Ratelimit.fixedWindow(5, '1h')
   const api = new Ratelimit({ db: drizzle({ client: pool }), limiter, prefix: 'flood' })
-  const answers = await Promise.all(Array.from({ length: 5_000 }, () => api.limit('one')))
+  const calls = await Promise.allSettled(Array.from({ length: 5_000 }, () => api.limit('one')))
+  const answers = calls.filter((call) => call.status === 'fulfilled').map(({ value }) => value)
   expect(answers.filter(({ success }) => success).length).toBe(5)
+  // More than a thousand of one key do not wait.
+  const refused = calls.filter((call) => call.status === 'rejected').map(({ reason }) => reason.code)
+  expect(new Set(refused)).toEqual(new Set(['OVERLOADED']))
+  tell('a flood of one key', 'denied', answers.length - 5)
+  tell('a flood of one key', 'OVERLOADED', refused.length)
 })
