@@ -54,7 +54,8 @@ interface CommonConfig {
   readonly dryRun?: boolean
   /**
    * What a call does that meets a row of another algorithm, or of a window of another length: `'throw'` refuses
-   * it with `OTHER_PLAN` and leaves the row as it is. Default: `'begin anew'`.
+   * it with `OTHER_PLAN` and leaves the row as it is. Default: `'begin anew'`, and a warning where two limiters
+   * of one prefix would do that to each other.
    */
   readonly onOtherPlan?: 'begin anew' | 'throw'
   /**

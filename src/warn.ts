@@ -1,11 +1,15 @@
 /** What the package warns of. docs/errors.md has a section for each. */
-export type WarningCode = 'FORWARDED_IGNORED' | 'UNLOGGED_ON_NEON' | 'LONG_WAIT'
+export type WarningCode = 'FORWARDED_IGNORED' | 'UNLOGGED_ON_NEON' | 'LONG_WAIT' | 'SHARED_PREFIX'
 
-const warned = new Set<WarningCode>()
+/** A process that has warned so often will not be heard, and what it remembers must not grow. */
+const MAX_WARNINGS = 100
 
-/** Warns, once in the process. The message ends with where to read more. */
-export function warnOnce(code: WarningCode, message: string): void {
-  if (warned.has(code)) return
-  warned.add(code)
+const warned = new Set<string>()
+
+/** Warns, once in the process of each thing. The message ends with where to read more. */
+export function warnOnce(code: WarningCode, message: string, about = ''): void {
+  const warning = `${code} ${about}`
+  if (warned.has(warning) || warned.size >= MAX_WARNINGS) return
+  warned.add(warning)
   console.warn(`drizzle-ratelimit ${code}: ${message}`)
 }

@@ -210,6 +210,8 @@ export interface StoredLimiter extends Rules, Described {
   readonly params: Params
   /** Equal for two limiters that are the same limit. */
   readonly signature: string
+  /** Equal for two limiters that go on with each other's rows. */
+  readonly rows: string
   /** The calendar's period that holds a time: its start and end are parameters too. */
   readonly periodAt?: PeriodAt
 }

@@ -29,11 +29,13 @@ export function limiterOf(
   // What a window without a limit cannot count is denied.
   const params = { ...own, limit: Math.min(own.limit, MAX_COUNT), expiryGridMs }
   const signature = `${algorithm.name} ${Object.values(own).join()} ${name}`
+  const period = algorithm.sql.isOfPeriod ? `${own.periodMs} ${name}` : ''
   return {
     stored: true,
     algorithm,
     params,
     signature,
+    rows: `${algorithm.columns.join()} ${period}`,
     startsFull: startsFull(algorithm, params),
     limit: own.limit,
     windowMs: periods.periodAt ? undefined : own.periodMs,

@@ -6,6 +6,7 @@ import { parseDuration } from '../duration.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
+import { watchPrefix } from './one-prefix.ts'
 
 /** How many statements may be under way by default. */
 const CONNECTIONS = 4
@@ -33,6 +34,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
   const { timeout, onError = 'throw', onDegraded, onOtherPlan } = config
   const { coalesce = !isWorkers(), waitUntil, reservationSecret } = config
   const table = durable ? tables.durable : tables.ephemeral
+  if (limiter.stored && onOtherPlan === undefined) watchPrefix(db, table, prefix, limiter)
   // It is needed when something is wrong, and loading might fail then.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = autoMigrate && !autoMigrateForbidden()
