@@ -224,7 +224,8 @@ describe('an unlimited plan', () => {
     const limit = Number.POSITIVE_INFINITY
     const allowed = { success: true, limit, remaining: limit, reset: clock.ms, retryAfter: 0 }
     for (const rate of [1, 0, -3, 0.5, 1e9]) {
-      expect(await quota.limit('key', { limiter, rate })).toEqual(allowed)
+      const returned = rate < 0 ? { returned: 0 } : {}
+      expect(await quota.limit('key', { limiter, rate })).toEqual({ ...allowed, ...returned })
     }
     expect(await quota.limit('key', { limiter, rate: 1e9, force: true })).toEqual(allowed)
     expect(await quota.blockUntilReady('key', 0, { limiter })).toEqual(allowed)

@@ -184,6 +184,7 @@ function slidingWindowPlan(own: WindowNumbers): Plan {
       if (t >= before.at + 2 * stepMs) return state({ at: t })
       return { ...before, at: before.at + stepMs, count: 0, previous: before.count }
     },
+    startOf: ({ at }) => at,
     // In requests times milliseconds. These are whole numbers, and BigInt keeps them exact.
     fits: ({ at, count, previous }, t, rate) => {
       const most = Math.min(tokens, MOST)
@@ -240,9 +241,10 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
 }
 
 /** A window that counts what was taken from it. */
-function counting(tokens: number): Pick<Rules, 'fits' | 'take' | 'used'> {
+function counting(tokens: number): Pick<Rules, 'fits' | 'take' | 'used' | 'startOf'> {
   const most = Math.min(tokens, MOST)
   return {
+    startOf: ({ at }) => at,
     fits: ({ count }, _t, rate) => Math.min(count, most) + rate <= most,
     take: (before, rate) => ({ ...before, count: Math.max(before.count + rate, 0) }),
     used: ({ count }) => count,

@@ -21,6 +21,8 @@ export interface Rules {
   forward(state: State, t: number): State
   fits(state: State, t: number, rate: number): boolean
   take(state: State, rate: number): State
+  /** When the window began that the state is of, for windows. */
+  readonly startOf?: (state: State) => number
   /** When the period is over that the state is of, for algorithms that have periods. */
   readonly endOf?: (state: State) => number
   /** How much can be taken at once. Default: the largest whole number that fits. */
@@ -52,6 +54,8 @@ export interface ModelAnswer extends ModelRemaining {
   readonly ended?: { readonly start: number; readonly end: number; readonly used: number }
   readonly granted?: number
   readonly returned?: number
+  /** When the window began that has paid. */
+  readonly start?: number
 }
 
 /** The most that can be counted. */
@@ -75,23 +79,26 @@ export class Model {
       return { ...this.limit(plan, clockMs, granted), granted }
     }
     if (atLeast !== undefined) return this.limit(plan, clockMs, atLeast)
-    if (rate > 0 && !force && !rules.fits(state, now, rate)) {
-      // A bucket that does not start full begins to fill with its first check, even a denied one.
-      if (!held && !isFull(rules, state, now)) this.#store(plan, state)
+    const overflows = force && rules.used(state, now) + rate > MOST
+    const denied = rate > 0 && !force && !rules.fits(state, now, rate)
+    // A bucket that does not start full begins to fill with its first check, even if that takes nothing.
+    if ((overflows || denied) && !held && !isFull(rules, state, now)) this.#store(plan, state)
+    if (overflows) throw new Error('COUNT_OVERFLOW')
+    if (denied) {
       const ever = rules.fits(full(rules, now), now, rate)
       const reset = ever
-        ? firstFrom(now, (t) => rules.fits(rules.forward(state, t), t, rate))
+        ? timeFrom(now, (t) => rules.fits(rules.forward(state, t), t, rate))
         : Number.POSITIVE_INFINITY
       const remaining = unitsOf(rules, state, now)
       return { limit: rules.capacity, remaining, success: false, reset, retryAfter: reset - now }
     }
-    if (force && rules.used(state, now) + rate > MOST) throw new Error('COUNT_OVERFLOW')
     if (rate === 0) return { ...this.#lookOf(plan, clockMs), success: true, retryAfter: 0 }
     const next = rules.take(state, rate)
     const ended = rate > 0 ? this.#endedBy(plan, now) : {}
     if (rate > 0 || !isFull(rules, state, now)) this.#store(plan, next)
     const returned = rate > 0 ? {} : { returned: rules.used(state, now) - rules.used(next, now) }
-    return { ...remainingOf(rules, next, now), success: true, retryAfter: 0, ...ended, ...returned }
+    const payer = rate > 0 && rules.startOf ? { start: rules.startOf(next) } : {}
+    return { ...remainingOf(rules, next, now), success: true, retryAfter: 0, ...ended, ...returned, ...payer }
   }
 
   #endedBy({ algorithm, rules }: ModelPlan, now: number): Pick<ModelAnswer, 'ended'> {
@@ -149,8 +156,14 @@ function isFull(rules: Rules, state: State, t: number): boolean {
 function remainingOf(rules: Rules, state: State, now: number): ModelRemaining {
   const limit = rules.capacity
   if (limit === Number.POSITIVE_INFINITY) return { limit, remaining: limit, reset: now }
-  const reset = firstFrom(now, (t) => isFull(rules, rules.forward(state, t), t))
+  const reset = timeFrom(now, (t) => isFull(rules, rules.forward(state, t), t))
   return { limit, remaining: unitsOf(rules, state, now), reset }
+}
+
+/** The first millisecond at which `holds`; never, if a number cannot tell it from the next one. */
+function timeFrom(now: number, holds: (t: number) => boolean): number {
+  const first = firstFrom(now, holds)
+  return first > MOST ? Number.POSITIVE_INFINITY : first
 }
 
 /** The whole units that fit. */
@@ -159,16 +172,15 @@ function unitsOf(rules: Rules, state: State, now: number): number {
 }
 
 /**
- * The first whole number from `start` on that `holds`. Every number after it has to hold as well.
- *
- * @throws If even the largest numbers do not hold. The rules are wrong then, and the search would not end.
+ * The first whole number from `start` on that `holds`. Every number after it has to hold as well. `Infinity` if
+ * even the largest numbers do not hold.
  */
 export function firstFrom(start: number, holds: (n: number) => boolean): number {
   if (holds(start)) return start
   let step = 1
   while (!holds(start + step)) {
     step *= 2
-    if (step > MOST + 1) throw new Error('the model searched for a number, and none holds')
+    if (step > MOST + 1) return Number.POSITIVE_INFINITY
   }
   let below = start
   let holding = start + step
