@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { counting, ratelimitOf, type StoreConfig, storable } from './store.ts'
+import { deniedIfContended } from './unavailable.ts'
 
 /** The hits of a key in its window, as express-rate-limit wants them. */
 export interface Hits {
@@ -57,7 +58,8 @@ export class RateLimitStore {
   /** Counts a hit. */
   async increment(key: string): Promise<Hits> {
     const hit = this.#ownHit(key)
-    const reserved = await this.#ratelimit.reserve(await this.#stored(key), this.#options)
+    const reserving = this.#ratelimit.reserve(await this.#stored(key), this.#options)
+    const reserved = await deniedIfContended(reserving, this.#limiter)
     if (reserved.success) hit.giveBack ??= () => reserved.release()
     const { success, limit, remaining, reset, degraded } = reserved
     return { totalHits: degraded && success ? 1 : limit - remaining, resetTime: new Date(reset) }

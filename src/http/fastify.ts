@@ -1,6 +1,8 @@
+import type { Denied } from '../check/results.ts'
 import { RatelimitError } from '../errors.ts'
 import { Ratelimit } from '../ratelimit.ts'
 import { ratelimitOf, type StoreConfig, storable } from './store.ts'
+import { deniedIfContended } from './unavailable.ts'
 
 export type { StoreConfig }
 
@@ -76,9 +78,9 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
     incr(key: string, callback: Callback, timeWindow: number, max: number): void {
       const incremented = async () => {
         const limiter = Ratelimit.fixedWindow(max, timeWindow)
-        const answer = await ratelimit.limit(await this.#stored(key), { limiter })
-        // The time to wait after a denial comes from the database; a window of max 0 would never end.
-        if (!answer.success) return { current: max + 1, ttl: Math.min(answer.retryAfter, timeWindow) }
+        const limiting = ratelimit.limit(await this.#stored(key), { limiter })
+        const answer = await deniedIfContended(limiting, limiter)
+        if (!answer.success) return deniedBy(answer, timeWindow, max)
         return {
           current: answer.degraded ? 1 : max - answer.remaining,
           ttl: Math.max(answer.reset - now(), 0),
@@ -90,7 +92,10 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
     read(key: string, callback: Callback, timeWindow: number, max: number): void {
       const looked = async () => {
         const limiter = Ratelimit.fixedWindow(max, timeWindow)
-        const { used, reset } = await ratelimit.getRemaining(await this.#stored(key), { limiter })
+        const looking = ratelimit.getRemaining(await this.#stored(key), { limiter })
+        const look = await deniedIfContended(looking, limiter)
+        if ('success' in look) return deniedBy(look, timeWindow, max)
+        const { used, reset } = look
         return { current: used, ttl: used > 0 ? Math.max(reset - now(), 0) : 0 }
       }
       answer(looked(), callback)
@@ -102,7 +107,17 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
   }
 }
 
-function answer(result: Promise<{ current: number; ttl: number }>, callback: Callback): void {
+interface Counted {
+  current: number
+  ttl: number
+}
+
+/** The time to wait comes from the database; a window of max 0 would never end. */
+function deniedBy({ retryAfter }: Denied, timeWindow: number, max: number): Counted {
+  return { current: max + 1, ttl: Math.min(retryAfter, timeWindow) }
+}
+
+function answer(result: Promise<Counted>, callback: Callback): void {
   result.then((found) => callback(null, found), callback)
 }
 

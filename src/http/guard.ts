@@ -1,4 +1,3 @@
-import type { Denied } from '../check/results.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions, type OptionNames } from '../options.ts'
 import type { LimitRequest } from '../ratelimit.ts'
@@ -18,6 +17,7 @@ import { type Problem, problemOf } from './problem.ts'
 import { readLimit } from './read-limit.ts'
 import type { Route } from './routes.ts'
 import { type RateLimitHeaders, readStandards } from './standards.ts'
+import { isContended, unavailable } from './unavailable.ts'
 
 /** The request may go on. */
 export interface Passed {
@@ -73,7 +73,9 @@ export function guardOf<Context>(
     const charged = await take(requests).catch(async (error: unknown): Promise<Charged> => {
       const verdict = isMistake(error) ? 'throw' : await onError?.(error, context)
       if (verdict === 'allow' && !isContended(error)) return { results: [] }
-      if (verdict === 'allow' || verdict === 'deny') return { results: requests.map(unavailable) }
+      if (verdict === 'allow' || verdict === 'deny') {
+        return { results: requests.map((request) => unavailable(policyOf(request).limiter)) }
+      }
       // A verdict that is not known must not let requests pass.
       throw error
     })
@@ -125,26 +127,6 @@ function isMistake(error: unknown): boolean {
   return error instanceof RatelimitError && error.code.startsWith('INVALID_')
 }
 
-/** A client can bring it about, so it must not pass by it. */
-function isContended(error: unknown): boolean {
-  return error instanceof RatelimitError && error.contended
-}
-
 function policyOf({ ratelimit, limiter = ratelimit.limiter }: LimitRequest): Check[1] {
   return { prefix: ratelimit.prefix, limiter }
-}
-
-/** When to ask again if `onError` denies. */
-const RETRY_MS = 1_000
-
-function unavailable(request: LimitRequest): Denied {
-  const { limit } = policyOf(request).limiter
-  return {
-    success: false,
-    limit,
-    remaining: 0,
-    reset: Date.now() + RETRY_MS,
-    retryAfter: RETRY_MS,
-    degraded: true,
-  }
 }

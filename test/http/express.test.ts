@@ -8,7 +8,7 @@ import { calendarWindow } from '../../src/calendar.ts'
 import { Ratelimit, type RatelimitError, rateLimitEphemeral } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
-import { away, newPrefix, perHour, serve, statusesOf } from './serve.ts'
+import { away, newPrefix, perHour, serve, silent, statusesOf } from './serve.ts'
 
 const database = useDatabase()
 
@@ -365,6 +365,12 @@ describe('the store for express-rate-limit', () => {
       expect((await fetch(`${url}?user=${user}`)).status).toBe(200)
     },
   )
+
+  test('with passOnStoreError a client that floods its own key passes by no timeout but that of its first call', async () => {
+    const store = new RateLimitStore({ db: silent(database.db), prefix: newPrefix(), timeout: '50ms' })
+    const url = await stored({ limit: 5, store, keyGenerator: () => 'all', passOnStoreError: true })
+    expect(await statusesOf(20, () => fetch(url))).toEqual({ 200: 1, 429: 19 })
+  })
 
   test('a hit of a window that has ended is not given back to the next one', async () => {
     const clock = new TestClock(Date.now() + 3_600_000)

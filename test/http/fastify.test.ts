@@ -5,7 +5,7 @@ import { afterAll, describe, expect, expectTypeOf, test } from 'vitest'
 import type { RatelimitError } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
-import { away, newPrefix, statusesOf } from './serve.ts'
+import { away, newPrefix, silent, statusesOf } from './serve.ts'
 
 const database = useDatabase()
 
@@ -150,6 +150,19 @@ describe('with skipOnError', () => {
       expect((await fetch(`${url}/?user=${user}2`)).status).toBe(200)
     },
   )
+})
+
+test('with skipOnError a client that floods its own key passes by no timeout but that of its first call', async () => {
+  const store = storeOf({ db: silent(database.db), timeout: '50ms' })
+  const url = await limited({ max: 5, skipOnError: true, store }, (app) => {
+    const look = app.createRateLimit()
+    app.get('/look', { config: { rateLimit: false } }, async (request, reply) => {
+      const { isAllowed, isExceeded } = { isExceeded: false, ...(await look(request, { increment: false })) }
+      return reply.status(!isAllowed && isExceeded ? 429 : 200).send()
+    })
+  })
+  expect(await statusesOf(20, () => fetch(url))).toEqual({ 200: 1, 429: 19 })
+  expect(await statusesOf(20, () => fetch(`${url}/look`))).toEqual({ 200: 1, 429: 19 })
 })
 
 test('each request may have its own limit', async () => {

@@ -44,6 +44,11 @@ export function perHour(
   return new Ratelimit({ db, limiter, prefix: newPrefix(), ...options } as RatelimitConfig)
 }
 
+/** A database whose answers come after the timeout. */
+export function silent(db: Database): Database {
+  return watch(db, () => new Promise(() => {})).db
+}
+
 /** A database that nobody can reach. */
 export function away(db: Database): Database {
   const error = Object.assign(new Error('away'), { code: 'ECONNREFUSED', syscall: 'connect' })
