@@ -77,7 +77,12 @@ interface Placed extends Planned {
   readonly placedAt: number
 }
 
-async function lookAtEach(reading: Reading, planned: readonly Planned[], time: number): Promise<Used[]> {
+/** What was used of keys whose limiters have one algorithm. Keys that have used nothing are left out. */
+export async function lookAtEach(
+  reading: Reading,
+  planned: readonly Planned[],
+  time: number,
+): Promise<Used[]> {
   const used: Used[] = []
   let rest: readonly Placed[] = planned.map((each) => ({ ...each, placedAt: time }))
   while (rest.length > 0) {

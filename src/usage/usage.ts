@@ -1,12 +1,12 @@
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
-import { paramsAt } from '../algorithms/limiter.ts'
+import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import { usageOf } from '../check/answer.ts'
 import type { Usage } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
 import { checkDatabase } from '../database/given.ts'
 import { distinct, mustHave } from '../database/rows.ts'
-import { runOnce } from '../database/run.ts'
+import { type Row, runOnce } from '../database/run.ts'
 import { SHIPPED } from '../database/shipped.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 import { stateIn } from '../runtime/ask.ts'
@@ -14,7 +14,7 @@ import { kept, statementsOf } from '../statements/statements.ts'
 import { usageStatement } from '../statements/usage.ts'
 import { checkLimiter, checkOption, checkRows } from '../validate.ts'
 import { timeOf } from './clock.ts'
-import { type Reading, usageByPlan } from './usage-by-plan.ts'
+import { lookAtEach, type Reading, usageByPlan } from './usage-by-plan.ts'
 
 /** What to look for. */
 export interface UsageOptions {
@@ -125,10 +125,8 @@ export async function usage(
   return usageByPlan(reading, limiterOf)
 }
 
-async function usageUnder(
-  { db, table, prefix, top, clock }: Reading,
-  limiter: StoredLimiter,
-): Promise<(KeyUsage | OtherUsage)[]> {
+async function usageUnder(reading: Reading, limiter: StoredLimiter): Promise<(KeyUsage | OtherUsage)[]> {
+  const { db, table, prefix, top, clock } = reading
   const name = `usage ${limiter.algorithm.name}`
   const statement = kept(statementsOf(table), name, () => usageStatement(table, limiter))
   const time = await timeOf(db, clock)
@@ -136,10 +134,40 @@ async function usageUnder(
   const { periodStart = 0 } = params
   const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
   const rows = await runOnce(db, statement, { prefix, top, clock: time, previousStart }, params)
-  return distinct(rows, 'key', top).map((row) => {
+  const found = distinct(rows, 'key', top)
+  const ahead = await usedAhead(
+    found.filter((row) => limiter.periodAt && !appliesAt(params, nowIn(row))),
+    (keys) =>
+      lookAtEach(
+        reading,
+        keys.map((key) => ({ key, limiter })),
+        time,
+      ),
+  )
+  return found.map((row) => {
     const key = String(row['key'])
-    if (row['like'] !== true) return { key, used: Number(mustHave(row['used'])), isOther: true }
-    const snapshot = { now: Number(mustHave(row['now'])), state: stateIn(row, limiter), params }
-    return { key, ...usageOf(limiter, snapshot) }
+    if (row['like'] === true) {
+      return { key, ...usageOf(limiter, { now: nowIn(row), state: stateIn(row, limiter), params }) }
+    }
+    return ahead.get(key) ?? { key, used: Number(mustHave(row['used'])), isOther: true }
   })
+}
+
+/**
+ * What was used of rows that a clock has written that is ahead: of the next period, if the row began when that
+ * does.
+ */
+async function usedAhead(
+  rows: readonly Row[],
+  look: (keys: readonly string[]) => Promise<readonly KeyUsage[]>,
+): Promise<ReadonlyMap<string, KeyUsage>> {
+  if (rows.length === 0) return new Map()
+  // Such a row's time is its start.
+  const starts = new Map(rows.map((row) => [String(row['key']), nowIn(row)]))
+  const looked = await look([...starts.keys()])
+  return new Map(looked.filter(({ key, start }) => start === starts.get(key)).map((each) => [each.key, each]))
+}
+
+function nowIn(row: Row): number {
+  return Number(mustHave(row['now']))
 }

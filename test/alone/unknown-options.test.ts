@@ -8,12 +8,14 @@ import { clientKey, headersOf, tooManyRequests } from '../../src/http/index.ts'
 import * as next from '../../src/http/next.ts'
 import * as trpc from '../../src/http/trpc.ts'
 import {
+  checkTables,
   closePeriods,
   Ratelimit,
   rateLimitDurable,
   rateLimitTables,
   remainingOf,
   resetOf,
+  storageSql,
   usage,
   usedOf,
 } from '../../src/index.ts'
@@ -80,6 +82,8 @@ const ENTRIES: readonly Entry[] = [
   ['usedOf', (more) => usedOf(rateLimitDurable, limiter, more)],
   ['remainingOf', (more) => remainingOf(rateLimitDurable, limiter, more)],
   ['resetOf', (more) => resetOf(rateLimitDurable, limiter, more)],
+  ['storageSql', (more) => storageSql(undefined, more)],
+  ['checkTables', (more) => checkTables(database.db, undefined, more)],
   ['rateLimitTables', (more) => rateLimitTables(more)],
   ['instrument', (more) => instrument(more)],
   ['clientKey', (more) => clientKey({ headers: {}, socket: { remoteAddress: '192.0.2.1' } }, more)],

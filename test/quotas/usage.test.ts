@@ -148,20 +148,27 @@ test('rows of another period are marked', async () => {
   ])
 })
 
-test('a row of the next period, written by a clock that is ahead, hides no other', async () => {
+test('a row of the next period, written by a clock that is ahead, is read at its own time', async () => {
   const limiter = calendarWindow(10, 'day')
   const { clock, config, find, keys, quota } = await usedBy({ a: 3, b: 5, c: 4 }, limiter)
   const ahead = new Date(clock.ms + 14 * HOUR_MS)
-  await new Ratelimit({ ...config, clock: () => ahead }).limit('ahead', { rate: 9 })
+  const early = new Ratelimit({ ...config, clock: () => ahead })
+  await early.limit('ahead', { rate: 9 })
+  const zone = calendarWindow(10, 'day', { timeZone: 'Asia/Kathmandu' })
+  await early.limit('another day', { rate: 7, limiter: zone })
   const others = [
     { key: 'b', ...(await quota.getRemaining('b')) },
     { key: 'c', ...(await quota.getRemaining('c')) },
     { key: 'a', ...(await quota.getRemaining('a')) },
   ]
-  expect(await find()).toEqual([{ key: 'ahead', used: 9, isOther: true }, ...others])
-  expect(await keys({ top: 2 })).toEqual(['ahead', 'b'])
+  const next = { key: 'ahead', ...(await quota.getRemaining('ahead')) }
+  expect(next).toMatchObject({ used: 9, remaining: 1 })
+  const another = { key: 'another day', used: 7, isOther: true }
+  const found = await find()
+  expect(found).toEqual([next, another, ...others])
+  expect(await keys({ top: 3 })).toEqual(['ahead', 'another day', 'b'])
   clock.ms = ahead.getTime()
-  expect(await find()).toEqual([{ key: 'ahead', ...(await quota.getRemaining('ahead')) }])
+  expect(await find()).toEqual([{ key: 'ahead', ...(await quota.getRemaining('ahead')) }, another])
 })
 
 test('a bucket that starts partly filled has used nothing of the rows that are not its own', async () => {
