@@ -66,13 +66,15 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
   expiresAt(state: State, params: Expressions<Param>): Expression
   /**
    * Whether a row's time of expiry is that of this limiter's period, for an algorithm whose periods have a
-   * length. `onGrid` rounds a time up to the grid.
+   * length. `onGrid` rounds a time up to the grid. `paid` is the start of the window that has paid, for a call
+   * that settles or gives back; it may be null.
    */
   isOfPeriod?(
     row: Expressions<Column>,
     expires: Expression,
     params: Expressions<Param>,
     onGrid: (time: Expression) => Expression,
+    paid?: () => Expression,
   ): SQL<boolean>
   /** When an advanced state that has less than the limit is whole again. Default: when it expires. */
   wholeAt?(state: State, params: Expressions<Param>): Expression

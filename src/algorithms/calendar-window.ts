@@ -57,10 +57,12 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
       }
     },
     expiresAt: (_state, { periodEnd }) => periodEnd,
-    // The period before this one ended where this one begins. Rows stay a while longer.
-    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd }, onGrid) =>
+    // The period before this one ended where this one begins. Rows stay a while longer. If the plan has charged
+    // a row that another plan began, the charge knows its start.
+    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd }, onGrid, paid) =>
       sql`case when ${windowStart} < ${periodStart} then ${expiresWith(periodStart, expires, onGrid)}
-        else ${windowStart} = ${periodStart} and ${expiresWith(periodEnd, expires, onGrid)} end`,
+        else ${windowStart} in (${periodStart}, ${paid ? sql`coalesce(${paid()}, ${periodStart})` : periodStart})
+          and ${expiresWith(periodEnd, expires, onGrid)} end`,
   },
   numbers: {
     fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),

@@ -53,6 +53,14 @@ export function callNumbers(
   }
 }
 
+/** The start of the window that has paid, for calls that know it: those that settle or give back. */
+export function paidBy(
+  intent: Intent | 'look',
+  before: CallNumbers['before'],
+): (() => SQL<number>) | undefined {
+  return intent === 'adjust' ? () => before('paidWindowStart') : undefined
+}
+
 /** The level with what each key has and how many of its equal calls are granted. */
 export function decided(
   algorithm: AnyAlgorithm,

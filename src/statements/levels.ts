@@ -78,6 +78,8 @@ interface AdvancedOptions {
   readonly keepHolds?: boolean
   /** Whether to hand on what the period used that is over. */
   readonly tellsEnded?: boolean
+  /** The start of the window that has paid, if the calls settle or give back. */
+  readonly paid?: (() => SQL<number>) | undefined
 }
 
 /** Whether the row is of another algorithm or period, and has not expired. */
@@ -98,7 +100,7 @@ export function advanced(
   rows: Level,
   clock: SQL,
   parameters: Parameters,
-  { keepHolds = !startsFull, tellsEnded = false }: AdvancedOptions = {},
+  { keepHolds = !startsFull, tellsEnded = false, paid }: AdvancedOptions = {},
 ): QueryLevel {
   const { columns, datedBy, sql: formulas } = algorithm
   const row = stateOf()
@@ -129,7 +131,7 @@ export function advanced(
 
   function otherColumn(): Record<string, SQL> {
     const expires = name('expires')
-    const isOfPeriod = formulas.isOfPeriod?.(row, expires, params, (time) => onGrid(time, parameters))
+    const isOfPeriod = formulas.isOfPeriod?.(row, expires, params, (time) => onGrid(time, parameters), paid)
     const isOther = isOfPeriod ? sql`(alien or not (${isOfPeriod}))` : sql`alien`
     // Once a row has expired, it is as good as none.
     return { [OTHER]: sql`coalesce(${expires} > ${clockMs} and ${isOther}, false)` }

@@ -4,7 +4,7 @@ import type { Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { builder, name, type Parameters } from './builder.ts'
 import { lockedColumns, SQL_NAMES } from './columns.ts'
-import { givesBack, type Intent, nextRow } from './decided.ts'
+import { type CallNumbers, givesBack, type Intent, nextRow, paidBy } from './decided.ts'
 import { advanced, CLOCK_MS, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
 // One row of a list: how it is locked, what it has, and how it is written.
@@ -75,10 +75,14 @@ export function decidedRow(row: ListRow, source: SQL, parameters: Parameters): Q
   const params = paramsOf(algorithm, parameters)
   const rows: Level = { source, columns: Object.keys(lockedColumns(table, rules)) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = advanced(rules, rows, clock, parameters, { tellsEnded: true })
+  const before: CallNumbers['before'] = (what) => parameters.number(what)
+  const states = advanced(rules, rows, clock, parameters, {
+    tellsEnded: true,
+    paid: paidBy(does, before),
+  })
   const [state, now] = [stateOf(), name('now')]
   const used = formulas.used(state, now, params)
-  const isUsed = () => givesBack(algorithm, used, (what) => parameters.number(what))
+  const isUsed = () => givesBack(algorithm, used, before)
   const available = formulas.available(state, now, params)
   const offered = level('offered', row.refunds ? refunded() : states, { available })
 

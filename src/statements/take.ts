@@ -7,6 +7,7 @@ import { callsFrom } from './calls.ts'
 import { lockedColumns } from './columns.ts'
 import {
   answerColumns,
+  type CallNumbers,
   callNumbers,
   DECIDED,
   decided,
@@ -14,6 +15,7 @@ import {
   type Intent,
   isWritten,
   nextRow,
+  paidBy,
   takenColumns,
 } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
@@ -59,12 +61,13 @@ export function takeOneStatement(source: TakeOneSource): Statement {
 
   const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = advanced(rules, rows, clock, parameters, { tellsEnded: true })
+  const before: CallNumbers['before'] = (what) => parameters.number(what)
+  const states = advanced(rules, rows, clock, parameters, { tellsEnded: true, paid: paidBy(intent, before) })
   const numbers = {
     rate: parameters.number('rate'),
     calls: parameters.number('calls'),
     atLeast: takesLess ? parameters.number('atLeast') : undefined,
-    before: (what: 'paidWindowStart' | 'refundableUntil' | 'reserved') => parameters.number(what),
+    before,
   }
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 
@@ -117,8 +120,11 @@ export function takeManyStatement(source: TakeManySource): Statement {
     columns: [...calls, ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const states = advanced(rules, rows, clock, parameters, { tellsEnded: true })
   const numbers = callNumbers(columnsOfCalls, parameters)
+  const states = advanced(rules, rows, clock, parameters, {
+    tellsEnded: true,
+    paid: paidBy(intent, numbers.before),
+  })
   const granted = callNumbers(columnsOfCalls, parameters, DECIDED)
   const decision = decided(rules.algorithm, intent, states, numbers, parameters)
 

@@ -469,12 +469,30 @@ describe('another period for one call', () => {
     expect(await limit()).toMatchObject({ success: false, remaining: 0 })
   })
 
-  test('has what is reserved before given back after', async () => {
+  test('has what is reserved before given back after, by the present plan', async () => {
     const { ratelimit } = setUp(day)
     const reserved = await ratelimit.reserve('key', { rate: 7 })
+    if (!reserved.success) expect.fail()
     await ratelimit.limit('key', { limiter: month })
-    if (reserved.success) await reserved.release()
+    await expect(reserved.release()).rejects.toMatchObject({ code: 'OTHER_PLAN' })
+    await reserved.release({ limiter: month })
     expect(await ratelimit.getRemaining('key', { limiter: month })).toMatchObject({ used: 1 })
+  })
+
+  test('settles what it has reserved on a row that the limiter began', async () => {
+    const { limit, ratelimit } = setUp(day)
+    const keys = ['key', 'other', 'both']
+    await Promise.all(keys.map((key) => ratelimit.limit(key)))
+    const [one, other] = await Promise.all(
+      ['key', 'other'].map((key) => ratelimit.reserve(key, { rate: 7, limiter: month })),
+    )
+    const both = await Ratelimit.reserveAll([{ ratelimit, key: 'both', rate: 7, limiter: month }])
+    if (!(one?.success && other?.success && both.success)) expect.fail()
+    await Promise.all([one.commit(9), other.commit(9)])
+    await both.commit([9])
+    const used = await ratelimit.getRemainingAll(keys, { limiter: month })
+    expect(used.map((each) => each.used)).toEqual([10, 10, 10])
+    expect(await limit()).toMatchObject({ success: false })
   })
 })
 
