@@ -1,6 +1,9 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
+import 'reflect-metadata'
 import { getRequestListener } from '@hono/node-server'
+import { type CanActivate, Controller, Get, Module } from '@nestjs/common'
+import { NestFactory } from '@nestjs/core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import * as app from '../support/docs-app.ts'
 import { serve, statusesOf } from './serve.ts'
@@ -58,4 +61,36 @@ test('React Router', async () => {
   const headers = { 'x-forwarded-for': '192.0.2.2' }
   expect(await (await fetch(url, { headers })).json()).toEqual({ left: 4 })
   expect(await statusesOf(20, () => fetch(url, { headers }))).toEqual({ 200: 4, 429: 16 })
+})
+
+test('NestJS', async () => {
+  const { RateLimitGuard } = await block<{ RateLimitGuard: new () => CanActivate }>('NestJS')
+  // What decorators do, which not every compiler of the tests knows.
+  class Hello {
+    hello(): string {
+      return 'hello'
+    }
+  }
+  Controller()(Hello)
+  const method = Object.getOwnPropertyDescriptor(Hello.prototype, 'hello')
+  Get()(Hello.prototype, 'hello', method as PropertyDescriptor)
+  class Main {}
+  Module({ controllers: [Hello] })(Main)
+  const nest = await NestFactory.create(Main, { logger: false })
+  nest.useGlobalGuards(new RateLimitGuard())
+  await nest.listen(0, '127.0.0.1')
+  try {
+    const url = await nest.getUrl()
+    const served = await fetch(url)
+    expect([await served.text(), served.headers.get('ratelimit')]).toEqual([
+      'hello',
+      expect.stringMatching('"api";r=4;'),
+    ])
+    expect(await statusesOf(20, () => fetch(url))).toEqual({ 200: 4, 429: 16 })
+    const denied = await fetch(url)
+    expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(await denied.json()).toEqual({ statusCode: 429, message: 'Too many requests' })
+  } finally {
+    await nest.close()
+  }
 })
