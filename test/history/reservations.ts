@@ -5,6 +5,7 @@ import {
   callAt,
   inPart,
   keyOf,
+  optionsOf,
   random,
   ratelimitOf,
   record,
@@ -31,7 +32,7 @@ export function receive(reservation: Handed): void {
 export async function reserve(): Promise<void> {
   const chosen = callAt(COUNTED)
   const call = random() < 0.3 ? inPart(chosen) : { ...chosen, rate: 5 }
-  const reserving = ratelimitOf(call).reserve(keyOf(call), call)
+  const reserving = ratelimitOf(call).reserve(keyOf(call), optionsOf(call))
   const estimate = await record(call, reserving)
   if (estimate === 0) return
   const reserved = await reserving

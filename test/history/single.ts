@@ -5,6 +5,7 @@ import {
   callAt,
   inPart,
   keyOf,
+  optionsOf,
   placesOf,
   random,
   ratelimitOf,
@@ -23,7 +24,7 @@ export async function burst(): Promise<void> {
     Array.from({ length: 1 + below(100) }, () => {
       const other = callAt([first.limit])
       const call = random() < 0.95 ? { ...first, key: other.key } : other
-      return record(call, ratelimitOf(call).limit(keyOf(call), call))
+      return record(call, ratelimitOf(call).limit(keyOf(call), optionsOf(call)))
     }),
   )
 }
@@ -33,10 +34,10 @@ export async function refund(): Promise<void> {
   const call = random() < 0.2 ? inPart(chosen) : chosen
   // Only a large limit is never exceeded by force.
   const force = call.atLeast === undefined && tested(call.limit).most > 1000 && random() < 0.3
-  const taken = await record(call, ratelimitOf(call).limit(keyOf(call), { ...call, force }))
+  const taken = await record(call, ratelimitOf(call).limit(keyOf(call), { ...optionsOf(call), force }))
   if (taken === 0) return
   const back = { ...call, rate: -taken, atLeast: undefined }
-  await record(back, ratelimitOf(call).limit(keyOf(call), back))
+  await record(back, ratelimitOf(call).limit(keyOf(call), optionsOf(back)))
 }
 
 /**
@@ -49,7 +50,13 @@ const WAITING = placesOf('counted', 'rate')
 export async function block(): Promise<void> {
   const chosen = callAt(WAITING)
   const call = tested(chosen.limit).kind === 'rate' ? { ...chosen, key: WAITED_FOR } : chosen
-  await record(call, ratelimitOf(call).blockUntilReady(keyOf(call), 1 + below(100), call))
+  await record(
+    call,
+    ratelimitOf(call).blockUntilReady(keyOf(call), 1 + below(100), {
+      rate: call.rate,
+      limiter: call.limiter,
+    }),
+  )
 }
 
 const BALANCES = ALL.filter((limit) => tested(limit).credited !== undefined)
