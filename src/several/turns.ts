@@ -2,18 +2,18 @@ import type { Database } from '../database/database.ts'
 import { Places } from '../runtime/places.ts'
 import { overload } from '../runtime/room.ts'
 
-/** How many transactions of several limits may be under way on a database: a share of its pool. */
+/** How many calls of several limits may be under way on a database: a share of its pool. */
 const MAX_AT_ONCE = 4
 
-/** A call's turn to open a transaction. */
+/** A call's turn to send its statement. */
 export interface Turn {
   /** Whether calls for one of its rows came before it and have not ended. */
   readonly isBehind: boolean
   /** Resolves when it is its turn. */
   readonly comes: Promise<void>
-  /** The transaction has ended. */
+  /** The call has ended. */
   leave(): void
-  /** Nobody waits for the call any more. Those behind it go on, because its transaction may never end. */
+  /** Nobody waits for the call any more. Those behind it go on, because its statement may never end. */
   giveUp(): void
 }
 
@@ -27,8 +27,8 @@ interface Waiting {
 }
 
 /**
- * The turns of transactions of several limits on one database: a few at once, and one after the other for a
- * row. So the calls of one key take one connection, however many they are.
+ * The turns of calls of several limits on one database: a few at once, and one after the other for a row. So
+ * the calls of one key take one connection, however many they are.
  */
 export class Turns {
   readonly #places = new Places(MAX_AT_ONCE, () => this.#start())
