@@ -28,7 +28,7 @@ function tooMuch(): RatelimitError {
 function otherPlan(): RatelimitError {
   return new RatelimitError(
     'OTHER_PLAN',
-    "The key's row is of another algorithm, or of a period of another length. Nothing was charged or written. " +
+    "The key's row is of another algorithm, or of a period of another length. Nothing was charged. " +
       'Give the present limiter, or reset the key.',
   )
 }

@@ -5,7 +5,7 @@ import { shapeOf } from '../database/ddl.ts'
 import { RatelimitError } from '../errors.ts'
 import { groupBy } from '../group-by.ts'
 import { type Call, isForced, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
-import { checkRate, purposeOf } from '../validate.ts'
+import { checkOption, checkRate, purposeOf } from '../validate.ts'
 
 /** What is taken from one row: by one call, or by several that are added up. */
 export interface RowRequest extends Request {
@@ -29,8 +29,8 @@ export interface Charge {
 /**
  * Adds up the charges for each row. Gives each charge its row.
  *
- * @throws RatelimitError `INVALID_OPTION` for one row under different limits, `INVALID_RATE` for a sum that is
- * too large.
+ * @throws RatelimitError `INVALID_OPTION` for one row under different limits, and for too many rows;
+ * `INVALID_RATE` for a sum that is too large.
  */
 export function addUp(charges: readonly Charge[]): ReadonlyMap<Charge, RowRequest> {
   const rows = new Map<Charge, RowRequest>()
@@ -41,7 +41,27 @@ export function addUp(charges: readonly Charge[]): ReadonlyMap<Charge, RowReques
     const row = sumOf(ofRow)
     for (const charge of ofRow) rows.set(charge, row)
   }
+  checkRows([...new Set(rows.values())])
   return rows
+}
+
+/** At most so many: Postgres takes ever longer to plan a longer list. */
+const MAX_ROWS = 50
+
+/** @throws RatelimitError `INVALID_OPTION` */
+function checkRows(rows: readonly RowRequest[]): void {
+  checkOption(rows.length <= MAX_ROWS, `One call takes at most ${MAX_ROWS} rows.`)
+  const named = groupBy(rows, ({ table, namespace, key }) =>
+    JSON.stringify([shapeOf(table.table).name, namespace.prefix, key]),
+  )
+  // One statement cannot update a row twice, and the search_path may make two names one table.
+  const hasTwoNames = named.some(
+    (same) => same.length > 1 && same.some(({ table }) => shapeOf(table.table).schema === undefined),
+  )
+  checkOption(
+    !hasTwoNames,
+    'A table is named with and without its schema. Give all limiters the same tables.',
+  )
 }
 
 function sumOf(charges: readonly Charge[]): RowRequest {

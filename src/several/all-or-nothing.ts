@@ -44,10 +44,12 @@ export async function chargeList(given: Omit<List, 'periodsMs'>): Promise<Decisi
     if (learnPeriods(list, found.looks)) continue
     if (found.looks.size === list.rows.length) {
       const refusal = found.isDone ? undefined : refusalBy(list, found.looks)
-      if (refusal && hasMade) await removeEmpty(list)
-      if (refusal) throw refusal
       const decisions = { looks: found.looks, taken: takenBy(list, found) }
-      if (hasMade && !list.rows.every((row) => isCharged(row, decisions, list))) await removeEmpty(list)
+      if (hasMade && !list.rows.every((row) => isCharged(row, decisions, list))) await tidyUp(list)
+      if (refusal) throw refusal
+      // The answers are worked out by the same formulas. If they disagreed, one of them would be wrong.
+      if (found.isDone !== isEnough(list, (row) => looked(found, row)))
+        throw notAsExpected('contradicts itself')
       return decisions
     }
     const denial = hasMade ? undefined : await denialOf(list, found)
@@ -60,6 +62,17 @@ export async function chargeList(given: Omit<List, 'periodsMs'>): Promise<Decisi
     'CONTENTION',
     `New keys were made and removed by others ${MAX_ATTEMPTS} times while they were checked. Nothing was charged.`,
   )
+}
+
+function looked({ looks }: Found, row: RowRequest): Decision {
+  return found(looks, row)
+}
+
+/** Removes rows that were made for nothing. What was decided stands, whatever becomes of that: sweeps go on. */
+async function tidyUp(list: List): Promise<void> {
+  const removed = removeEmpty(list)
+  // In a transaction of the caller's a failure has aborted it.
+  await (list.connection.isTransaction ? removed : removed.catch(() => {}))
 }
 
 /** The denial that is certain whatever the missing rows hold, as looks see it. It makes no rows. */
@@ -114,9 +127,9 @@ function takenBy({ rows, sharing }: List, { isDone, looks }: Found): ReadonlyMap
   return taken
 }
 
-/** Whether the row has a state by now. Nobody knows it of rows that share a rate. */
+/** Whether the row has a state by now. It is not known of rows that share a rate. */
 function isCharged(row: RowRequest, { looks, taken }: Decisions, { sharing }: List): boolean {
-  if (!isNeeded(row)) return true
+  if (isLook(row)) return true
   return !sharing && taken.has(row) && partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
 }
 

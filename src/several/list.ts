@@ -13,7 +13,7 @@ import { listStatement } from '../statements/list.ts'
 import type { ListRow } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import type { Commit } from '../statements/setting.ts'
-import { kept } from '../statements/statements.ts'
+import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
 
@@ -63,8 +63,21 @@ export function isNeeded(row: RowRequest): boolean {
   return !isLook(row) && (row.rate > 0 || !row.limiter.startsFull)
 }
 
-/** More rows than this are rare. A statement for each number of them would fill the connections' memory. */
-const MAX_KEPT = 8
+/** Longer lists are rare, and each length is another statement. */
+const MAX_KEPT_ROWS = 4
+
+/** How many shapes of lists the connections keep for a table: each takes a megabyte of a backend's memory. */
+const MAX_KEPT_SHAPES = 32
+
+/** The shapes of lists that connections keep. */
+const keptShapes = new WeakMap<Statements, Set<string>>()
+
+function isKept(statements: Statements, shape: string, rows: number): boolean {
+  if (rows > MAX_KEPT_ROWS) return false
+  const shapes = keptShapes.get(statements) ?? new Set()
+  keptShapes.set(statements, shapes)
+  return shapes.has(shape) || (shapes.size < MAX_KEPT_SHAPES && shapes.add(shape).size > 0)
+}
 
 /** Charges the list, or only looks at its rows. */
 export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
@@ -94,7 +107,7 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
   const about = { prefix: undefined, statement: 'list', keys: rows.length } as const
   list.onSend(how !== 'looks', how === 'waits')
   const answer = await timed(about, () =>
-    rows.length > MAX_KEPT
+    !isKept(statements, name, rows.length)
       ? runOnce(connection.db, build(false), values)
       : run(
           connection,
@@ -198,9 +211,9 @@ function namesIn(
   }
 }
 
-/** Makes the rows that have to be there and are missing. */
+/** Makes the rows that are missing and locks all, also those that need not be there: in the order of the locks. */
 export async function makeRows({ connection, rows, commit, onSend }: List): Promise<void> {
-  const needed = rows.filter(isNeeded)
+  const needed = rows.filter((row) => !isLook(row))
   const tables = tablesOf(needed)
   const values: Record<string, Value> = {}
   for (const [place, name] of [...tables.keys()].entries()) {
@@ -225,7 +238,7 @@ const ANY_SIZE = 'any size'
 
 /** Removes the rows that were made and have no state: nothing was taken from them. */
 export async function removeEmpty({ connection, rows }: List): Promise<void> {
-  const needed = rows.filter(isNeeded)
+  const needed = rows.filter((row) => !isLook(row))
   for (const [name, { table, statements }] of tablesOf(needed)) {
     const statement = kept(statements, 'remove empty', () => removeEmptyStatement(table))
     await runOnce(connection.db, statement, namesIn(name, needed))

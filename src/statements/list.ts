@@ -58,7 +58,7 @@ export function listStatement(source: ListSource): Statement {
     const conditions = fits ? [...inTurn, fits] : inTurn
     links.push(link(lockedAt(place), lockedRow(row, scopes[place] as Parameters, conditions, waits)))
     const locked = sql`(select count(*) from ${name(lockedAt(place))})`
-    inTurn = [waits && row.isNeeded ? sql`${locked} = 1` : sql`${locked} >= 0`]
+    inTurn = waits && row.isNeeded ? [sql`${locked} = 1`] : [...inTurn, sql`${locked} >= 0`]
   }
 
   for (const [place, row] of rows.entries()) {

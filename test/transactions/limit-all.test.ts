@@ -1,4 +1,6 @@
+import { pgSchema } from 'drizzle-orm/pg-core'
 import { describe, expect, test } from 'vitest'
+import { rateLimitTables } from '../../schema/index.ts'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Database, type Limiter, Ratelimit, type RatelimitConfig } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
@@ -521,6 +523,20 @@ describe('is refused', () => {
   test('with one row under two calendars that differ in their time zone only', async () => {
     const requests = ['UTC', 'Europe/Berlin'].map((timeZone) => ({
       ratelimit: limitOf('refused', calendarWindow(5, 'month', { timeZone })),
+      key: 'key',
+    }))
+    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  })
+  test('with more than 50 rows', async () => {
+    const ratelimit = refused()
+    const requests = Array.from({ length: 51 }, (_, i) => ({ ratelimit, key: `key ${i}` }))
+    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  })
+  test('with a row under two names of its table', async () => {
+    const tables = rateLimitTables({ schema: pgSchema('public_too') })
+    const common = { db: database.db, limiter, prefix: 'refused' }
+    const requests = [refused(), new Ratelimit({ ...common, tables })].map((ratelimit) => ({
+      ratelimit,
       key: 'key',
     }))
     await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
