@@ -223,7 +223,7 @@ function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reser
 }
 
 /** The capacity: the limit, or what the row says. */
-export function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
+function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
   return isEndless(limiter) ? limiter.limit : mostIn(limiter, snapshot)
 }
 

@@ -20,7 +20,7 @@ export function toRatelimitError(error: unknown): RatelimitError {
 }
 
 /** An error with the message of its code. */
-export function databaseError(
+function databaseError(
   code: DatabaseCode,
   { cause, sqlState }: Pick<RatelimitError, 'cause' | 'sqlState'>,
 ): RatelimitError {

@@ -8,7 +8,7 @@ export interface Session {
   readonly client?: unknown
 }
 
-export function sessionOf({ _: inner }: Database): Session | undefined {
+function sessionOf({ _: inner }: Database): Session | undefined {
   return inner?.session && 'execute' in inner.session ? (inner.session as Session) : undefined
 }
 
