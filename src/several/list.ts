@@ -211,7 +211,7 @@ function namesIn(
   }
 }
 
-/** Makes the rows that are missing and locks all, also those that need not be there: in the order of the locks. */
+/** Makes the rows that are missing and locks all, in the order of every list. */
 export async function makeRows({ connection, rows, commit, onSend }: List): Promise<void> {
   const needed = rows.filter((row) => !isLook(row))
   const tables = tablesOf(needed)
