@@ -216,8 +216,8 @@ export class Ratelimit {
    * it never deadlocks with itself or with single checks. Requests for the same row are added up: refunds count
    * first, the others in their order. What one takes with `force` is gone for those after it.
    *
-   * @throws RatelimitError `INVALID_OPTION` for no requests, for limiters of different databases, for one row
-   * under different limits; what {@link Ratelimit.limit} throws.
+   * @throws RatelimitError `INVALID_OPTION` for no requests, for more than 50 rows, for limiters of different
+   * databases, for one row under different limits; what {@link Ratelimit.limit} throws.
    *
    * @example
    * ```ts

@@ -36,33 +36,32 @@ test('a removal of rows that were made for nothing may fail: what was charged st
 
 test.each([
   // A list that locked c before it has made a would wait for the other in a circle.
-  ['a row that is missing', { a: 1, b: -1, c: 1 }, { a: 1, held: 1, c: 1 }],
+  ['a row that is missing', 'bb', { a: 1, bb: 1, c: 1 }, { a: 1, b: -1, c: 1 }],
   // A list that made its rows before it has locked b would, too.
-  ['a row that is given back', { a: 1, b: -1, c: 1, held: 1 }, { b: 1, c: 1 }],
-] as const)('lists lock in one order behind %s: no deadlock', async (prefix, one, other) => {
+  ['a row that is given back', 'd', { a: 1, b: -1, c: 1, d: 1 }, { b: 1, c: 1 }],
+] as const)('lists lock in one order behind %s: no deadlock', async (prefix, held, waits, follows) => {
   const pools: readonly Database[] = [1, 2, 3].map(() => database.connect(1).db)
   const [holding, first, second] = pools as [Database, Database, Database]
-  for (const key of ['b', 'c', 'held']) await limitOn(database.db, prefix).limit(key, { rate: 5 })
+  for (const key of ['b', 'c', held]) await limitOn(database.db, prefix).limit(key, { rate: 5 })
   let release = () => {}
   const released = new Promise<void>((resolve) => {
     release = resolve
   })
   const holder = holding.transaction(async (tx) => {
-    await limitOn(holding, prefix).limit('held', { tx: tx as Database })
+    await limitOn(holding, prefix).limit(held, { tx: tx as Database })
     await released
   })
-  await untilHeld(prefix)
-  const isHeldBy = (rates: object) => 'held' in rates
-  const waiting = charge(first, prefix, isHeldBy(one) ? one : other)
+  await untilHeld(prefix, held)
+  const waiting = charge(first, prefix, waits)
   await untilWaiting(database, 1)
-  const behind = charge(second, prefix, isHeldBy(one) ? other : one)
+  const behind = charge(second, prefix, follows)
   await untilWaiting(database, 2)
   release()
   await Promise.all([holder, waiting, behind])
 })
 
 /** Waits until a transaction holds the row. */
-async function untilHeld(prefix: string): Promise<void> {
-  const free = `select 1 from rate_limit_ephemeral where prefix = '${prefix}' and key = 'held' for update skip locked`
+async function untilHeld(prefix: string, key: string): Promise<void> {
+  const free = `select 1 from rate_limit_ephemeral where prefix = '${prefix}' and key = '${key}' for update skip locked`
   await expect.poll(() => database.rows(free)).toEqual([])
 }
