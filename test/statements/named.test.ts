@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest'
+import { rateLimitTables } from '../../schema/index.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 
@@ -79,7 +80,9 @@ test('resets and sweeps have none', async () => {
 
 test('preparedStatements: true names those in transactions too, limitAll among them', async () => {
   const db = oneConnection()
-  const ratelimit = limiterOn(db, true)
+  // Few kinds of lists are kept for a table, and other tests have had theirs.
+  const tables = rateLimitTables()
+  const ratelimit = new Ratelimit({ ...options, db, prefix: 'of its own', preparedStatements: true, tables })
   await db.transaction((tx) => ratelimit.limit('key', { tx }))
   expect(await namesOn(db)).toHaveLength(named ? 2 : 0)
   await Ratelimit.limitAll([{ ratelimit, key: 'key' }])
