@@ -40,6 +40,8 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
    * used in it is told.
    */
   ended?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): SQL<boolean>
+  /** How much of a row's count is reserved, for an algorithm that keeps it. It is told with what was used. */
+  reserved?(row: Expressions<Column>): Expression
   /** The state of a key that has no row. */
   fresh(now: Expression, params: Expressions<Param>): State
   /** How much an advanced state has left; below 0 in debt. */
@@ -114,6 +116,11 @@ export interface Period {
 export interface EndedPeriod extends Period {
   /** What was used in it, in units. In debt or after a downgrade it is more than the limit. */
   readonly used: number
+  /**
+   * Of calendar windows: how much of `used` are estimates that had not been settled. A `commit` or `release`
+   * gives nothing back to a period that is over.
+   */
+  readonly reserved?: number
 }
 
 /** The period that holds a time. */

@@ -36,6 +36,7 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
         and ${count} >= 0::float8 and ${prevCount} >= 0::float8 and ${tokens} > '-Infinity'`,
     ended: ({ windowStart, prevCount, tokens }, _clock, { periodStart }) =>
       sql`${windowStart} < ${periodStart} and ${prevCount} is not null and ${tokens} is not null`,
+    reserved: ({ prevCount }) => prevCount,
     fresh: (_now, { periodStart }) => ({
       count: sql`0::float8`,
       prevCount: sql`0::float8`,

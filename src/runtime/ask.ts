@@ -230,9 +230,10 @@ function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decisi
 export function endedIn(row: Row, limiter: StoredLimiter): EndedPeriod | undefined {
   const text = row[ENDED]
   if (typeof text !== 'string') return undefined
-  const [start = Number.NaN, used = Number.NaN] = text.split(' ').map(Number)
+  const [start = Number.NaN, used = Number.NaN, reserved] = text.split(' ').map(Number)
   // Others may write to the table too: a count, or a start at infinity, is no period.
-  return Number.isFinite(start) && Number.isFinite(used) ? { ...periodFrom(limiter, start), used } : undefined
+  if (!(Number.isFinite(start) && Number.isFinite(used))) return undefined
+  return { ...periodFrom(limiter, start), used, ...(reserved === undefined ? {} : { reserved }) }
 }
 
 /** The state that a row of an answer holds. */

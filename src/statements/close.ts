@@ -45,7 +45,11 @@ export function closeStatement(table: RateLimitTable): Statement {
   const removed = builder
     .delete(table)
     .where(sql`${place} = any(array(${locked}))`)
-    .returning({ key: table.key, used: fromColumn('count', table.count).as('used') })
+    .returning({
+      key: table.key,
+      used: fromColumn('count', table.count).as('used'),
+      reserved: fromColumn('prevCount', table.prevCount).as('reserved'),
+    })
   return parameters.render(
     chain([link('ratelimit_closed', removed)], sql`select * from ${name('ratelimit_closed')}`),
   )

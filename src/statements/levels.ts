@@ -85,7 +85,7 @@ interface AdvancedOptions {
 /** Whether the row is of another algorithm or period, and has not expired. */
 export const OTHER = 'other'
 
-/** What was used in the period of a row that is over, and when that period began; otherwise null. */
+/** When the period of a row began that is over, what was used in it and what of that is reserved; or null. */
 export const ENDED = 'ended'
 
 /**
@@ -140,8 +140,12 @@ export function advanced(
   function endedColumn(): Record<string, SQL> {
     const ended = formulas.ended?.(row, clockMs, params)
     if (!ended) return {}
-    const used = formulas.used(row, clockMs, params)
-    return { [ENDED]: sql`case when ${ended} then pg_catalog.concat_ws(' ', ${written}, ${used}) end` }
+    const told = [
+      written,
+      formulas.used(row, clockMs, params),
+      ...(formulas.reserved ? [formulas.reserved(row)] : []),
+    ]
+    return { [ENDED]: sql`case when ${ended} then pg_catalog.concat_ws(' ', ${sql.join(told, sql`, `)}) end` }
   }
 }
 

@@ -31,6 +31,9 @@ interface Ended extends EndedPeriod {
   readonly key: string
 }
 
+/** The same before its row is read. */
+type Over = Omit<Ended, 'used' | 'reserved'>
+
 /** Removes the rows of periods that are over, and says what they counted. */
 export async function closeEnded(closing: Closing): Promise<Ended[]> {
   const closed: Ended[] = []
@@ -59,7 +62,7 @@ async function windowsAfter(
 }
 
 /** The period of a row, if it is over under the limit of its key. */
-function endedIn(row: Row, { limiterOf, now }: Closing): Omit<Ended, 'used'>[] {
+function endedIn(row: Row, { limiterOf, now }: Closing): Over[] {
   const key = keyIn(row)
   const limiter = limiterOf(key)
   checkLimiter(limiter)
@@ -79,23 +82,24 @@ function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
   )
 }
 
-async function close(
-  { tx, table, prefix }: Closing,
-  ended: readonly Omit<Ended, 'used'>[],
-): Promise<Ended[]> {
+async function close({ tx, table, prefix }: Closing, ended: readonly Over[]): Promise<Ended[]> {
   const statement = kept(statementsOf(table), 'close', () => closeStatement(table))
   const rows = await runOnce(tx, statement, {
     prefix,
     key: textArray(ended.map(({ key }) => key)),
     start: numberArray(ended.map(({ start }) => start)),
   })
-  const usedBy = new Map(
-    distinct(rows, 'key', ended.length).map((row) => [keyIn(row), Number(mustHave(row['used']))]),
-  )
+  const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyIn(row), row]))
   return ended.flatMap((each) => {
-    const used = usedBy.get(each.key)
-    return used === undefined ? [] : [{ ...each, used }]
+    const row = rowOf.get(each.key)
+    return row ? [{ ...each, ...countedIn(row) }] : []
   })
+}
+
+/** Rows of fixed windows do not know what is reserved. */
+function countedIn(row: Row): Pick<Ended, 'used' | 'reserved'> {
+  const [used, reserved] = [mustHave(row['used']), mustHave(row['reserved'])]
+  return { used: Number(used), ...(reserved === null ? {} : { reserved: Number(reserved) }) }
 }
 
 function keyIn(row: Row): string {

@@ -116,7 +116,7 @@ describe.each(calendars)('$name', ({ period, options, ...written }) => {
     })
     expect(await limit(10)).toEqual({
       ...{ ...allowed, remaining: 0, reset: nextEnd, start: end },
-      ended: { start, end, used: 7 },
+      ended: { start, end, used: 7, reserved: 0 },
     })
     expect(await limit()).toMatchObject({ success: false, reset: nextEnd, retryAfter: nextEnd - end })
     clock.ms = nextEnd

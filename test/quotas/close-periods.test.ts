@@ -29,12 +29,13 @@ function close({ clock, prefix }: QuotaUnderTest, limiter: Limiter | undefined, 
 
 describe.each(periodic)('$name', ({ limiter }) => {
   let under: QuotaUnderTest
-  let period: { readonly start: number; readonly end: number }
+  let period: { readonly start: number; readonly end: number; readonly reserved?: number }
   beforeEach(async () => {
     under = quotaOn(database, limiter, { keepEnded: true })
     const { reset } = await under.quota.limit('b', { rate: 7 })
     await under.quota.limit('a', { rate: 25, force: true })
-    period = { start: (await under.quota.getRemaining('b')).start ?? 0, end: reset }
+    const reserved = limiter.algorithm.settled ? { reserved: 0 } : {}
+    period = { start: (await under.quota.getRemaining('b')).start ?? 0, end: reset, ...reserved }
   })
 
   test('hands out each period once and removes its row, when it is over and not before', async () => {
@@ -186,6 +187,30 @@ test('each key is read under its own plan, and a plan without periods leaves its
   expect((await close(under, undefined, { limiterOf })).map(({ key }) => key)).toEqual(['day', 'month'])
   clock.advance(400 * 86_400_000)
   expect(await close(under, undefined, { limiterOf })).toEqual([])
+})
+
+test('what is reserved and not settled is told beside what was used, and a late commit changes nothing', async () => {
+  const { clock, quota, ...under } = quotaOn(database, month, { keepEnded: true })
+  const charge = async (key: string) => {
+    await quota.limit(key, { rate: 1 })
+    const open = await quota.reserve(key, { rate: 4 })
+    const settled = await quota.reserve(key, { rate: 3 })
+    if (!open.success || !settled.success) throw new Error('denied')
+    await settled.commit(2)
+    return open
+  }
+  const [closed, called] = [await charge('closed'), await charge('called')]
+  const period = { start: Date.UTC(2026, 0, 1), end: Date.UTC(2026, 1, 1), used: 7, reserved: 4 }
+  clock.ms = period.end - 1
+  expect(await close({ clock, quota, ...under }, month)).toEqual([])
+  clock.advance(1)
+  expect(await quota.limit('called')).toMatchObject({ ended: period })
+  expect(await close({ clock, quota, ...under }, month)).toEqual([{ key: 'closed', ...period }])
+  for (const [key, late] of Object.entries({ closed, called })) {
+    const { used } = await quota.getRemaining(key)
+    await late.commit(1)
+    expect(await quota.getRemaining(key)).toMatchObject({ used })
+  }
 })
 
 test('a plan of a key that is none is refused, and nothing is closed', async () => {

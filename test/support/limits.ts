@@ -234,6 +234,7 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
     // A count that began in the present period was used in it, even if its own plan had another period.
     forward: (before, t) => (before.at >= startOf(t) ? before : state({ at: startOf(t) })),
     endOf: ({ at }) => periodOf(at).end,
+    reserves: true,
     ...counting(tokens),
   }
   const limiter = calendarWindow(tokens, period, { timeZone: zone })

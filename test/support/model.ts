@@ -25,6 +25,8 @@ export interface Rules {
   readonly startOf?: (state: State) => number
   /** When the period is over that the state is of, for algorithms that have periods. */
   readonly endOf?: (state: State) => number
+  /** Whether rows say how much of what was used is reserved. */
+  readonly reserves?: true
   /** How much can be taken at once. Default: the largest whole number that fits. */
   left?(state: State): number
   /** How much of the limit is used: more than there is, in debt. */
@@ -51,7 +53,12 @@ export interface ModelAnswer extends ModelRemaining {
   readonly success: boolean
   readonly retryAfter: number
   /** The period before this one, in the answer of the call that ends it. */
-  readonly ended?: { readonly start: number; readonly end: number; readonly used: number }
+  readonly ended?: {
+    readonly start: number
+    readonly end: number
+    readonly used: number
+    readonly reserved?: number
+  }
   readonly granted?: number
   readonly returned?: number
   /** When the window began that has paid. */
@@ -105,7 +112,8 @@ export class Model {
     const row = this.#row
     if (row?.algorithm !== algorithm || !rules.endOf) return {}
     const end = rules.endOf(row.state)
-    return end <= now ? { ended: { start: row.state.at, end, used: row.state.count } } : {}
+    const reserved = rules.reserves ? { reserved: 0 } : {}
+    return end <= now ? { ended: { start: row.state.at, end, used: row.state.count, ...reserved } } : {}
   }
 
   getRemaining(plan: ModelPlan, clockMs: number): ModelUsage {

@@ -50,7 +50,13 @@ with
           when "count" < 0 then 0
           else "count"
         end
-      )::float8 as "used"
+      )::float8 as "used",
+      (
+        case
+          when "prev_count" < 0 then 0
+          else "prev_count"
+        end
+      )::float8 as "reserved"
   )
 select
   *

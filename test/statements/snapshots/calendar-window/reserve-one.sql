@@ -94,7 +94,7 @@ with
                   case
                     when "window_start" < $4::float8
                     and "prev_count" is not null
-                    and "tokens" is not null then pg_catalog.concat_ws (' ', "window_start", "count")
+                    and "tokens" is not null then pg_catalog.concat_ws (' ', "window_start", "count", "prev_count")
                   end as "ended"
                 from
                   (
