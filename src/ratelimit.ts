@@ -97,7 +97,8 @@ export class Ratelimit {
    * charge.
    *
    * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`
-   * before any SQL; from the database `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`,
+   * before any SQL; `COUNT_OVERFLOW` for a charge by force that cannot be counted, `OTHER_PLAN` with
+   * `onOtherPlan: 'throw'`; from the database `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`,
    * `SERIALIZATION_FAILURE`, `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
    *
    * @example
@@ -395,15 +396,14 @@ export class Ratelimit {
   }
 
   /**
-   * Adds credits to a balance, in whole units. What was granted in all stays at most 2^53 - 1: nothing above it
-   * is added.
+   * Adds credits to a balance, in whole units. What was granted in all stays at most 2^53 - 1.
    *
    * Two grants are two, even if they are for one payment. Insert a row of your own with the payment's unique id
    * in the same transaction.
    *
    * @throws RatelimitError `INVALID_OPTION` for a limiter that is no balance, `INVALID_RATE` for an amount that
-   * is not a whole number above 0; and what {@link Ratelimit.limit} throws, during an outage whatever `onError`
-   * says.
+   * is not a whole number above 0, `COUNT_OVERFLOW` for a grant above 2^53 - 1 in all; and what
+   * {@link Ratelimit.limit} throws, during an outage whatever `onError` says.
    *
    * @example
    * ```ts

@@ -59,7 +59,7 @@ export function clientKey(request: AddressedRequest, options: ClientKeyOptions =
   const { trustedHops = 0, ipv6Subnet = 64, address = request.socket?.remoteAddress } = options
   checkOption(
     Number.isSafeInteger(trustedHops) && trustedHops >= 0,
-    'trustedHops must be a whole number from 0 on.',
+    'trustedHops must be a whole number of 0 or more.',
   )
   checkOption(
     Number.isInteger(ipv6Subnet) && ipv6Subnet >= 1 && ipv6Subnet <= 128,

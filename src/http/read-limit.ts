@@ -43,7 +43,7 @@ export function readLimit<Context>(
 /** A request must not give back. */
 function checkCost(cost: unknown): void {
   if (typeof cost === 'number' && cost >= 0) return
-  throw new RatelimitError('INVALID_RATE', 'What a request costs is a number from 0 on.')
+  throw new RatelimitError('INVALID_RATE', 'What a request costs is a number of 0 or more.')
 }
 
 function readRate<Context>(

@@ -104,7 +104,7 @@ export function estimateOf(call: Call): Call {
 
 /** @throws RatelimitError `INVALID_RATE` */
 export function checkReserved(call: Call): void {
-  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate from 0 on.')
+  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate of 0 or more.')
 }
 
 function reservationOf(

@@ -16,10 +16,10 @@ import { checkActual, type Settled, settledAnswer, settlementOf } from './settle
 /** Estimates that are charged together, and wait for the costs that they stand for. */
 export interface Reservations {
   /**
-   * Settles the actual costs, all or none: in the order of the requests, and in one transaction, its own or
-   * `tx`. What an estimate lacks is charged, into debt if necessary; the rest of a high estimate is given back
-   * to the window that paid. Estimates for one row are settled by their sums. It is never denied. If a plan may
-   * have changed since, give the present ones. Without, a row of another algorithm or period is `OTHER_PLAN`.
+   * Settles the actual costs, all or none, in the order of the requests; in one statement if the rows exist.
+   * What an estimate lacks is charged, into debt if necessary; the rest of a high estimate is given back to the
+   * window that paid. Estimates for one row are settled by their sums. It is never denied. If a plan may have
+   * changed since, give the present ones. Without, a row of another algorithm or period is `OTHER_PLAN`.
    *
    * It throws during an outage whatever `onError` says, so that no cost is lost.
    *

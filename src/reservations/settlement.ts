@@ -35,7 +35,7 @@ export interface Estimate {
 export function checkActual(actual: unknown, limiter: Limiter): void {
   checkRate(actual, limiter)
   if (actual < 0) {
-    throw new RatelimitError('INVALID_RATE', 'What a reservation has cost is a number from 0 on.')
+    throw new RatelimitError('INVALID_RATE', 'What a reservation has cost is a number of 0 or more.')
   }
 }
 

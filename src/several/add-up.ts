@@ -45,7 +45,7 @@ export function addUp(charges: readonly Charge[]): ReadonlyMap<Charge, RowReques
   return rows
 }
 
-/** At most so many: Postgres takes ever longer to plan a longer list. */
+/** Postgres would take too long to plan a longer list. */
 const MAX_ROWS = 50
 
 /** @throws RatelimitError `INVALID_OPTION` */

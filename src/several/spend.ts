@@ -26,8 +26,8 @@ export interface Spent {
   /** Milliseconds from now until the limits together have the rate; 0 if they had, `Infinity` if never. */
   readonly retryAfter: number
   /**
-   * Gives everything back to the windows that paid, in one statement: its own, or one of `tx`. Does nothing
-   * after a denial. Says how much each limit got back, in the order of the requests: 0 after its window.
+   * Gives everything back to the windows that paid, in one statement if the rows exist. Does nothing after
+   * a denial. Says how much each limit got back, in the order of the requests: 0 after its window.
    *
    * @throws RatelimitError `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again
    * after an error that says that nothing was charged, and after a rollback of `tx`. It cannot see a rollback
