@@ -110,7 +110,7 @@ test('a period that is over is handed out with the transaction, and stays with a
   await limit.limit('key', { rate: 7 })
   clock.ms = Date.UTC(2026, 1, 1)
   const close = (tx: Database) => closePeriods(tx, { prefix, limiter, clock: clock.now })
-  const january = { key: 'key', start: Date.UTC(2026, 0, 1), end: Date.UTC(2026, 1, 1), used: 7 }
+  const january = { key: 'key', start: Date.UTC(2026, 0, 1), end: Date.UTC(2026, 1, 1), used: 7, reserved: 0 }
   await rolledBack(database.db, async (tx) => {
     expect(await close(tx)).toEqual([january])
     expect(await close(tx)).toEqual([])
