@@ -1,10 +1,15 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { LongWaits } from '../../src/runtime/long-waits.ts'
+
+let LongWaits: typeof import('../../src/runtime/long-waits.ts').LongWaits
 
 // In development, a call that never ends is told of.
 
 const warn = vi.fn()
-beforeEach(() => {
+beforeEach(async () => {
+  // The process remembers what it has warned of. Other files of this process may have made it warn.
+  vi.resetModules()
+  const fresh = await import('../../src/runtime/long-waits.ts')
+  LongWaits = fresh.LongWaits
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   vi.spyOn(console, 'warn').mockImplementation(warn)
 })
