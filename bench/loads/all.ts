@@ -9,12 +9,14 @@ import type { Load } from './load.ts'
 import { memory } from './memory.ts'
 import { NETWORK } from './network.ts'
 import { processes } from './processes.ts'
+import { SEVERAL } from './several.ts'
 import { tableSize } from './table-size.ts'
 
 export const LOADS: readonly Load[] = [
   oneCaller,
   ...FEW_CALLERS,
   ...MANY_CALLERS,
+  ...SEVERAL,
   ...IN_TRANSACTION,
   ...NETWORK,
   held,

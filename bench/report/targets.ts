@@ -12,6 +12,17 @@ import { BARE_INSIDE, INSIDE } from '../loads/in-transaction.ts'
 import type { Figure, LoadResult } from '../loads/load.ts'
 import { LEFT_MB } from '../loads/memory.ts'
 import { networkLoad, ROUND_TRIPS_MS } from '../loads/network.ts'
+import {
+  FORCE,
+  LIMIT,
+  ONE_TABLE,
+  REDIS_TWICE,
+  REFUND,
+  RESERVE_COMMIT,
+  SPEND,
+  SPEND_REST,
+  TWO_TABLES,
+} from '../loads/several.ts'
 import { oursAt } from '../loads/table-size.ts'
 import type { Settings } from '../settings.ts'
 
@@ -44,6 +55,17 @@ export function targets({ fewRows, manyRows, floodRows }: Settings): Target[] {
     ...throughput('4-callers', [[BARE_UPDATE, 0.6]]),
     ...throughput('8-callers', [[BARE_UPDATE, 1]]),
     ...throughput('16-callers', [[BARE_UPDATE, 1.5]]),
+    ...[ONE_TABLE, TWO_TABLES].flatMap((call) => [
+      compared('several-64', 'perSecond', call, LIMIT, { atLeast: 0.4 }),
+      compared('several-64', 'perSecond', call, REDIS_TWICE, { atLeast: 0.5 }),
+      compared('several-1', 'p50Ms', call, LIMIT, { atMost: 2 }),
+    ]),
+    ...[SPEND, SPEND_REST].flatMap((call) => [
+      compared('several-64', 'perSecond', call, LIMIT, { atLeast: 0.3 }),
+      compared('several-1', 'p50Ms', call, LIMIT, { atMost: 2.5 }),
+    ]),
+    compared('several-64', 'perSecond', RESERVE_COMMIT, LIMIT, { atLeast: 0.35 }),
+    ...[FORCE, REFUND].map((call) => compared('several-64', 'perSecond', call, LIMIT, { atLeast: 0.8 })),
     compared('1-caller', 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.7 }),
     compared(unprepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 4 }),
     compared(prepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 1.8 }),
