@@ -1,0 +1,48 @@
+import { access, readdir, readFile } from 'node:fs/promises'
+import { dirname, join, normalize } from 'node:path'
+import { expect, test } from 'vitest'
+
+/** The pages, and the sources whose errors and comments name a page. */
+async function texts(): Promise<Map<string, string>> {
+  const folders = ['docs', 'src'].map(async (folder) =>
+    (await readdir(folder, { recursive: true })).map((name) => join(folder, name)),
+  )
+  const files = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...(await Promise.all(folders)).flat()]
+  const read = files.filter((name) => /\.(md|ts)$/.test(name))
+  return new Map(await Promise.all(read.map(async (name) => [name, await readFile(name, 'utf8')] as const)))
+}
+
+/** The anchors that GitHub gives the headings of a page. */
+function anchorsOf(page: string): string[] {
+  const text = page.replaceAll(/^```.*?^```/gms, '')
+  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+}
+
+test('each link leads to a file and a heading that exist', async () => {
+  const all = await texts()
+  const broken: string[] = []
+  let links = 0
+  for (const [from, text] of all) {
+    const found = from.endsWith('.md')
+      ? [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)]
+      : [...text.matchAll(/\b(docs\/[\w-]+\.md)(?:#([\w-]+))?/g)]
+    for (const [, path = '', anchor] of found) {
+      links++
+      const file = path === '' ? from : normalize(join(from.endsWith('.md') ? dirname(from) : '.', path))
+      const isThere = await access(file).then(
+        () => true,
+        () => false,
+      )
+      const headings = anchorsOf(all.get(file) ?? '')
+      if (!isThere || (anchor && !headings.includes(anchor)))
+        broken.push(`${from} -> ${path}#${anchor ?? ''}`)
+    }
+  }
+  expect(links).toBeGreaterThan(100)
+  expect(broken).toEqual([])
+})
