@@ -9,8 +9,8 @@ import { inject } from 'vitest'
 export interface Project {
   /** Runs a package's command. */
   run(command: 'drizzle-kit' | 'drizzle-ratelimit', ...args: string[]): Promise<Ended>
-  /** Runs a file by Node. */
-  node(file: string): Promise<Ended>
+  /** Runs a file by Node, TypeScript by tsx. */
+  node(file: string, options?: RunOptions): Promise<Ended>
   /** The SQL of the migrations in their order, by the names of their files. */
   migrations(): Promise<[name: string, sql: string][]>
   write(file: string, text: string): Promise<void>
@@ -19,6 +19,12 @@ export interface Project {
 export interface Ended {
   readonly code: number
   readonly printed: string
+}
+
+export interface RunOptions {
+  readonly env?: NodeJS.ProcessEnv
+  /** Ends the process. */
+  readonly signal?: AbortSignal
 }
 
 /** The names of this repository's packages for a version of Drizzle. */
@@ -79,10 +85,10 @@ export async function createProject(
   databaseUrl: string,
 ): Promise<Project> {
   const folder = await mkdtemp(join(root, 'project-'))
-  const env = { ...process.env, DATABASE_URL: databaseUrl }
-  const node = (...args: string[]) =>
+  const node = (args: readonly string[], { env, ...options }: RunOptions = {}) =>
     new Promise<Ended>((resolve) => {
-      const child = execFile(process.execPath, args, { cwd: folder, env }, (error, stdout, stderr) => {
+      const all = { ...options, cwd: folder, env: { ...process.env, DATABASE_URL: databaseUrl, ...env } }
+      const child = execFile(process.execPath, args, all, (error, stdout, stderr) => {
         resolve({ code: Number(error?.code ?? 0), printed: stripVTControlCharacters(stdout + stderr) })
       })
       child.stdin?.end()
@@ -94,11 +100,11 @@ export async function createProject(
   for (const [file, text] of Object.entries(files)) await write(file, text)
   return {
     write,
-    node,
+    node: (file, options) => node(file.endsWith('.ts') ? ['--import', 'tsx', file] : [file], options),
     run: async (command, ...args) => {
       const home = join(root, 'node_modules', command)
       const { bin } = JSON.parse(await readFile(join(home, 'package.json'), 'utf8'))
-      return node(join(home, bin[command]), ...args)
+      return node([join(home, bin[command]), ...args])
     },
     migrations: async () => {
       const names = (await readdir(join(folder, 'drizzle'), { recursive: true })).toSorted()

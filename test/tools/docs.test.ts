@@ -13,7 +13,6 @@ let folder: string
 beforeAll(async () => {
   await mkdir('node_modules/.cache', { recursive: true })
   folder = await mkdtemp(resolve('node_modules/.cache/docs-'))
-  await copyFile('test/support/docs-app.ts', join(folder, 'app.ts'))
   await copyFile('test/edge/cloudflare.d.ts', join(folder, 'cloudflare.d.ts'))
 })
 afterAll(() => rm(folder, { recursive: true }))
@@ -41,10 +40,13 @@ test('every example in the documents and the doc comments compiles', async () =>
   const all = await blocks()
   expect(all.length).toBeGreaterThan(10)
   for (const [place, { from, code }] of all.entries()) {
-    const name = `${String(place).padStart(2, '0')}-${from.replaceAll(/\W/g, '-')}.ts`
-    await writeFile(join(folder, name), `${code}\nexport {}\n`)
-    // Other blocks of the page import this one.
-    if (code.startsWith('// database.ts\n')) await writeFile(join(folder, 'database.ts'), code)
+    const page = join(folder, from.replaceAll(/\W/g, '-'))
+    await mkdir(page, { recursive: true })
+    await copyFile('test/support/docs-app.ts', join(page, 'app.ts'))
+    await writeFile(join(page, `block-${String(place).padStart(3, '0')}.ts`), `${code}\nexport {}\n`)
+    // Other blocks of the page may import it by the name in its first line.
+    const [, name] = /^\/\/ (\w+\.ts)\b/.exec(code) ?? []
+    if (name) await writeFile(join(page, name), code)
   }
   await writeFile(
     join(folder, 'tsconfig.json'),
@@ -57,7 +59,7 @@ test('every example in the documents and the doc comments compiles', async () =>
         types: [join(root, 'node_modules/@types/node')],
         paths: Object.fromEntries([...ENTRIES].map(([entry, file]) => [entry, [join(root, file)]])),
       },
-      include: ['*.ts'],
+      include: ['**/*.ts'],
     }),
   )
   const { stdout } = await run('node_modules/.bin/tsc', ['-p', folder]).catch((error) => error)
