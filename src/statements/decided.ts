@@ -83,6 +83,7 @@ export function decided(
   const counted = intent === 'grant' ? (formulas.capacity?.(state) ?? used) : used
   // What cannot be counted is refused.
   const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))}::float8 - (${counted})) / ${rate}), ${calls})`
+  if (intent === 'grant') return level('decided', offered, { granted: onlyWhereItApplies(countable) })
   return level('decided', offered, {
     granted: onlyWhereItApplies(
       sql`case when ${rate} > 0::float8 then ${countable}

@@ -38,6 +38,15 @@ test('a grant adds, a call takes, and nothing comes back by itself', async () =>
   expect(await quota.limit('key', { rate: 11 })).toMatchObject({ success: true, remaining: 0 })
 })
 
+test('grants to several keys at once add to each', async () => {
+  const { quota } = quotaOn(database, Ratelimit.balance())
+  const keys = ['one', 'two', 'three']
+  for (const granted of [1, 2]) {
+    const answers = await Promise.all(keys.map((key) => quota.grant(key, 1)))
+    expect(answers.map(({ remaining }) => remaining)).toEqual([granted, granted, granted])
+  }
+})
+
 test('rows never expire, and no clock takes credits away', async () => {
   const { clock, quota } = await granted(10)
   clock.advance(YEARS_MS)
