@@ -1,6 +1,7 @@
 import { cleanup } from './cleanup.ts'
 import { FEW_CALLERS, MANY_CALLERS, oneCaller } from './concurrent.ts'
 import { denials } from './denials.ts'
+import { EVERY_CALL } from './every-call.ts'
 import { flood } from './flood.ts'
 import { held } from './held.ts'
 import { hotUpdates } from './hot-updates.ts'
@@ -17,6 +18,7 @@ export const LOADS: readonly Load[] = [
   ...FEW_CALLERS,
   ...MANY_CALLERS,
   ...SEVERAL,
+  ...EVERY_CALL,
   ...IN_TRANSACTION,
   ...NETWORK,
   held,

@@ -1,4 +1,7 @@
+import { Ratelimit, type SpendRequest } from '../../src/index.ts'
+import { anyOf } from '../measure.ts'
 import { admitted, interleave } from '../rounds.ts'
+import { KEYS } from './known-rows.ts'
 import type { Bench, Outcome } from './load.ts'
 
 /** A way to call this package, or what would stand in its place. */
@@ -10,20 +13,38 @@ export interface Call {
   readonly store?: 'postgres' | 'elsewhere'
 }
 
-interface Shape {
-  readonly callers: number
-  key(): string
-}
-
 /** Measures all calls in turns. The first is the one that the others are compared with. */
-export async function measureCalls(bench: Bench, calls: readonly Call[], shape: Shape): Promise<Outcome> {
+export async function measureCalls(bench: Bench, calls: readonly Call[], callers: number): Promise<Outcome> {
   const { rounds } = bench.settings
   const entries = calls.map(({ name, check, store = 'postgres' }) => {
     const serverCpu = store === 'postgres' ? bench.serverCpu : undefined
-    return admitted(name, { ...shape, check, serverCpu }, bench.settings)
+    return admitted(name, { check, key: anyOf(KEYS), callers, serverCpu }, bench.settings)
   })
   bench.progress.expect(rounds * entries.length)
   const measured = await interleave(entries, rounds, bench.progress)
-  const comparedBy = shape.callers === 1 ? 'p50Ms' : 'perSecond'
-  return { measured, baseline: calls[0]?.name ?? '', comparedBy }
+  return { measured, baseline: calls[0]?.name ?? '', comparedBy: callers === 1 ? 'p50Ms' : 'perSecond' }
+}
+
+export const LIMIT = 'limit'
+
+export function limitOf(ratelimit: Ratelimit): Call {
+  return { name: LIMIT, check: async (key) => (await ratelimit.limit(key)).success }
+}
+
+export function limitAllOf(first: Ratelimit, second: Ratelimit): Call['check'] {
+  return async (key) => (await Ratelimit.limitAll(requestsOf(first, second, key))).success
+}
+
+/** The second limit counts by another key, as one for addresses does beside one for users. */
+export function requestsOf(first: Ratelimit, second: Ratelimit, key: string): SpendRequest[] {
+  return [
+    { ratelimit: first, key },
+    { ratelimit: second, key: otherKey() },
+  ]
+}
+
+export const otherKey: () => string = anyOf(KEYS)
+
+export function callersOf(count: number): string {
+  return count === 1 ? '1 caller' : `${count} callers`
 }

@@ -5,16 +5,19 @@ import { takeOne, takeOneUnprepared } from '../contenders/bare-update.ts'
 import { PLENTY } from '../contenders/contender.ts'
 import { allAdmitted, anyOf, keyNumbers, type Round, Stopwatch } from '../measure.ts'
 import { type Entry, interleave } from '../rounds.ts'
+import { requestsOf } from './calls.ts'
+import { KEYS } from './known-rows.ts'
 import { type Bench, type Load, type Outcome, withDatabase } from './load.ts'
 
-const KEYS = 1_000
 export const INSIDE = "drizzle-ratelimit in the caller's transaction"
+export const ALL_INSIDE = "limitAll of two limits of one table in the caller's transaction"
+export const TWO_TABLES_INSIDE = "limitAll of two limits of two tables in the caller's transaction"
 export const BARE_INSIDE = 'bare UPDATE by primary key'
 
 type CheckInside = (key: string, tx: Database) => Promise<boolean>
 
 /**
- * Each check beside a bare UPDATE that is sent in the same way. A statement name saves as much for both.
+ * One limit and two, beside a bare UPDATE that is sent in the same way. A statement name saves as much for all.
  */
 export const IN_TRANSACTION: readonly Load[] = [
   {
@@ -32,7 +35,7 @@ export const IN_TRANSACTION: readonly Load[] = [
 /**
  * What a check adds to a caller's transaction. Only the call is timed, not the transaction around it.
  *
- * Both update the same rows over one connection, so that the bare UPDATE can be sent without Drizzle.
+ * All update the same rows over one connection, so that the bare UPDATE can be sent without Drizzle.
  */
 function inTransaction(
   bench: Bench,
@@ -48,10 +51,16 @@ function inTransaction(
     const db = drizzle({ client })
     const limiter = Ratelimit.tokenBucket(PLENTY, '1h', PLENTY)
     const ratelimit = new Ratelimit({ db, limiter, prefix: PREFIX, preparedStatements })
-    for (const key of keyNumbers(KEYS)) await ratelimit.limit(key)
+    const second = new Ratelimit({ db, limiter, prefix: 'second', preparedStatements })
+    const quota = new Ratelimit({ db, limiter, prefix: 'quota', preparedStatements, durable: true })
+    for (const key of keyNumbers(KEYS)) {
+      for (const known of [ratelimit, second, quota]) await known.limit(key)
+    }
 
     const checks: Record<string, CheckInside> = {
       [INSIDE]: async (key, tx) => (await ratelimit.limit(key, { tx })).success,
+      [ALL_INSIDE]: allOf(ratelimit, second),
+      [TWO_TABLES_INSIDE]: allOf(ratelimit, quota),
       [BARE_INSIDE]: (key) => takeBare(client, PREFIX, key),
     }
     const entries = Object.entries(checks).map(([name, check]): Entry => {
@@ -72,6 +81,10 @@ function inTransaction(
 }
 
 const PREFIX = 'inside'
+
+function allOf(first: Ratelimit, second: Ratelimit): CheckInside {
+  return async (key, tx) => (await Ratelimit.limitAll(requestsOf(first, second, key), { tx })).success
+}
 
 async function measureInside(
   transaction: (work: (tx: Database) => Promise<void>) => Promise<void>,

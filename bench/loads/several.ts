@@ -1,14 +1,15 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
-import { Ratelimit, type SpendRequest } from '../../src/index.ts'
+import { Ratelimit } from '../../src/index.ts'
 import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { flexibleRedis } from '../contenders/flexible.ts'
-import { anyOf, keyNumbers } from '../measure.ts'
+import { defaultLimiter } from '../contenders/this-package.ts'
+import { keyNumber, keyNumbers } from '../measure.ts'
 import type { Connections } from '../server/connections.ts'
-import { type Call, measureCalls } from './calls.ts'
+import { withNetwork } from '../server/network.ts'
+import { type Call, callersOf, limitAllOf, limitOf, measureCalls, otherKey, requestsOf } from './calls.ts'
+import { KEYS, withRows } from './known-rows.ts'
 import { type Bench, type Load, withDatabase } from './load.ts'
 
-const KEYS = 1_000
-export const LIMIT = 'limit'
 export const ONE_TABLE = 'limitAll of two limits of one table'
 export const TWO_TABLES = 'limitAll of two limits of two tables'
 export const SPEND = 'spend of two limits'
@@ -17,55 +18,45 @@ export const RESERVE_COMMIT = 'reserve and commit, pairs'
 export const FORCE = 'limit with force'
 export const REFUND = 'limit with a negative rate'
 export const REDIS_TWICE = 'rate-limiter-flexible, Redis, called twice, not all or none'
+export const EVERYBODY_ALONE = 'limit of a row for everybody'
+export const EVERYBODY = 'limitAll of a row for everybody and one of 1,000'
 
 /** The calls of several limits, and those that charge whatever is left, beside the single check. */
-export const SEVERAL: readonly Load[] = [1, 64].map((callers) => ({
-  name: `several-${callers}`,
-  title: `several limits, ${callers === 1 ? '1 caller' : `${callers} callers`}`,
-  run: (bench: Bench) =>
-    withDatabase(bench, async (connections) => {
-      const redis = process.env['REDIS_URL'] ? [await redisTwice(connections)] : []
-      const calls = [...callsOf(await limitsOn(connections)), ...redis]
-      const outcome = await measureCalls(bench, calls, { callers, key: anyOf(KEYS) })
-      for (const { close } of redis) await close()
-      return outcome
-    }),
-}))
+export const SEVERAL: readonly Load[] = [
+  ...[1, 64].map((callers) => ({
+    name: `several-${callers}`,
+    title: `several limits, ${callersOf(callers)}`,
+    run: (bench: Bench) =>
+      withDatabase(bench, async (connections) => {
+        const redis = process.env['REDIS_URL'] ? [await redisTwice(connections)] : []
+        const outcome = await measureCalls(bench, [...(await callsOn(connections)), ...redis], callers)
+        for (const { close } of redis) await close()
+        return outcome
+      }),
+  })),
+  {
+    name: 'several-network',
+    title: 'several limits, 64 callers, 1 ms of network',
+    run: (bench) =>
+      withDatabase(bench, (_direct, url) =>
+        withNetwork(url, 1, async (connections) =>
+          measureCalls(bench, await callsOverNetwork(connections), 64),
+        ),
+      ),
+  },
+]
 
-interface Limits {
-  readonly user: Ratelimit
-  readonly address: Ratelimit
-  readonly quota: Ratelimit
-  readonly usedUp: Ratelimit
-}
-
-/**
- * Limits whose rows exist. Half of each is taken, so a refund gives something back and every call is admitted.
- */
-async function limitsOn({ pool }: Pick<Connections, 'pool'>): Promise<Limits> {
+async function callsOn({ pool }: Connections): Promise<readonly Call[]> {
   const db = drizzle({ client: pool })
   const limiter = Ratelimit.tokenBucket(PLENTY, '1h', PLENTY)
-  const limits = {
-    user: new Ratelimit({ db, limiter, prefix: 'user' }),
-    address: new Ratelimit({ db, limiter, prefix: 'address' }),
-    quota: new Ratelimit({ db, limiter, prefix: 'quota', durable: true }),
-    usedUp: new Ratelimit({ db, limiter: Ratelimit.tokenBucket(1, '1h', 1), prefix: 'used up' }),
-  }
-  for (const ratelimit of Object.values(limits)) {
-    const rate = ratelimit === limits.usedUp ? 1 : PLENTY / 2
-    await makeKeys({ check: async (key) => (await ratelimit.limit(key, { rate })).success }, keyNumbers(KEYS))
-  }
-  return limits
-}
-
-/** The second limit counts by another key, as one for addresses does beside one for users. */
-const other = anyOf(KEYS)
-
-function callsOf({ user, address, quota, usedUp }: Limits): readonly Call[] {
+  const user = await withRows(defaultLimiter(db, 'user'))
+  const address = await withRows(defaultLimiter(db, 'address'))
+  const quota = await withRows(new Ratelimit({ db, limiter, prefix: 'quota', durable: true }))
+  const usedUp = await withRows(defaultLimiter(db, 'used up', 1), 1)
   return [
-    { name: LIMIT, check: async (key) => (await user.limit(key)).success },
-    { name: ONE_TABLE, check: allOf(user, address) },
-    { name: TWO_TABLES, check: allOf(user, quota) },
+    limitOf(user),
+    { name: ONE_TABLE, check: limitAllOf(user, address) },
+    { name: TWO_TABLES, check: limitAllOf(user, quota) },
     { name: SPEND, check: spendOf(user, address) },
     { name: SPEND_REST, check: spendOf(usedUp, address) },
     {
@@ -81,25 +72,38 @@ function callsOf({ user, address, quota, usedUp }: Limits): readonly Call[] {
   ]
 }
 
-function allOf(first: Ratelimit, second: Ratelimit): Call['check'] {
-  return async (key) => (await Ratelimit.limitAll(requestsOf(first, second, key))).success
-}
-
 function spendOf(first: Ratelimit, second: Ratelimit): Call['check'] {
   return async (key) => (await Ratelimit.spend(requestsOf(first, second, key), { rate: 1 })).success
-}
-
-function requestsOf(first: Ratelimit, second: Ratelimit, key: string): SpendRequest[] {
-  return [
-    { ratelimit: first, key },
-    { ratelimit: second, key: other() },
-  ]
 }
 
 /** What an application does that has two limits there. If the second denies, the first is charged anyway. */
 async function redisTwice(connections: Connections): Promise<Call & { close(): Promise<void> }> {
   const { check, close } = await flexibleRedis.open(connections)
-  const twice = async (key: string) => (await check(key)) && check(`address of ${other()}`)
+  const twice = async (key: string) => (await check(key)) && check(`address of ${otherKey()}`)
   await makeKeys({ check: twice }, keyNumbers(KEYS))
   return { name: REDIS_TWICE, check: twice, store: 'elsewhere', close }
+}
+
+/** A call that holds a row for several round trips lets few others have it. */
+async function callsOverNetwork({ pool }: Connections): Promise<readonly Call[]> {
+  const db = drizzle({ client: pool })
+  const user = await withRows(defaultLimiter(db, 'user'))
+  const address = await withRows(defaultLimiter(db, 'address'))
+  const everybody = defaultLimiter(db, 'everybody')
+  const all = keyNumber(0)
+  return [
+    limitOf(user),
+    { name: ONE_TABLE, check: limitAllOf(user, address) },
+    { name: EVERYBODY_ALONE, check: async () => (await everybody.limit(all)).success },
+    {
+      name: EVERYBODY,
+      async check(key) {
+        const requests = [
+          { ratelimit: everybody, key: all },
+          { ratelimit: user, key },
+        ]
+        return (await Ratelimit.limitAll(requests)).success
+      },
+    },
+  ]
 }
