@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import * as app from '../support/docs-app.ts'
 import { serve, statusesOf } from './serve.ts'
 
-// The blocks of docs/http.md for frameworks without an adapter are served as they stand there.
+// The blocks of docs/frameworks.md for frameworks without an adapter are served as they stand there.
 
 let folder: string
 beforeAll(async () => {
@@ -23,7 +23,7 @@ afterAll(async () => {
 
 /** What the first block under a heading exports. */
 async function block<Exports>(heading: string): Promise<Exports> {
-  const section = (await readFile('docs/http.md', 'utf8')).split(`\n## ${heading}\n`)[1] ?? ''
+  const section = (await readFile('docs/frameworks.md', 'utf8')).split(`\n## ${heading}\n`)[1] ?? ''
   const [, code = ''] = /^```ts\n([\s\S]*?)^```/m.exec(section) ?? []
   const file = join(folder, `${heading.replaceAll(' ', '-')}.ts`)
   await writeFile(file, code)

@@ -14,7 +14,7 @@ interface Context {
 
 const t = initTRPC.context<Context>().create({
   errorFormatter: ({ shape, error: { cause } }) => {
-    // As docs/http.md has it.
+    // As docs/frameworks.md has it.
     const retryAfter = cause && 'retryAfter' in cause ? Number(cause.retryAfter) : undefined
     return { ...shape, data: { ...shape.data, retryAfter, problem: { ...cause } } }
   },
