@@ -17,8 +17,10 @@ import { load, openers } from './drivers.ts'
 
 // What an application does, on the runtime and with the driver that the environment names.
 
-const { RUNTIME = '', DRIVER = '', DATABASE_URL = '', PROXY = '' } = process.env
-const { db, hasTransactions, end } = await (openers[DRIVER] as (typeof openers)[string])(DATABASE_URL, PROXY)
+const { RUNTIME = '', DRIVER = '', DATABASE_URL: url = '', PROXY: proxy = '', HTTP: http = '' } = process.env
+const open = openers[DRIVER]
+if (!open) throw new Error(`There is no driver ${DRIVER}.`)
+const { db, hasTransactions, end } = await open({ url, proxy, http })
 const run = `${RUNTIME} ${DRIVER}`
 const five = Ratelimit.fixedWindow(5, '1h')
 
@@ -26,7 +28,7 @@ function limiter(name: string, options: object = {}): Ratelimit {
   return new Ratelimit({ db, limiter: five, prefix: `${run} ${name}`, ...options })
 }
 
-/** Of drivers that have them. */
+/** For drivers that have them. */
 function inTransaction(work: (tx: Database) => Promise<void>): Promise<void> {
   return (db as Database & { transaction(work: (tx: Database) => Promise<void>): Promise<void> }).transaction(
     work,
@@ -45,7 +47,9 @@ async function answerOf(app: Hono): Promise<Response> {
   }
 }
 
-const CHECKS: Readonly<Record<string, (name: string) => Promise<unknown>>> = {
+type Checks = Readonly<Record<string, (name: string) => Promise<unknown>>>
+
+const CHECKS: Checks = {
   tables: async () => {
     for (const statement of [...tableSql(), ...storageSql()]) await db.execute(sql.raw(statement))
     deepEqual(await checkTables(db), [])
@@ -139,25 +143,31 @@ const CHECKS: Readonly<Record<string, (name: string) => Promise<unknown>>> = {
   'several limits': async (name) => {
     const [one, other] = [limiter(`${name} 1`), limiter(`${name} 2`)]
     await other.limit('key', { rate: 5 })
-    const all = Ratelimit.limitAll([one, other].map((ratelimit) => ({ ratelimit, key: 'key' })))
-    equal((await all).success, false)
-    return equal((await one.getRemaining('key')).used, 0)
+    const all = () => Ratelimit.limitAll([one, other].map((ratelimit) => ({ ratelimit, key: 'key' })))
+    const used = async () =>
+      [await one.getRemaining('key'), await other.getRemaining('key')].map((is) => is.used)
+    equal((await all()).success, false)
+    deepEqual(await used(), [0, 5])
+    await other.limit('key', { rate: -2 })
+    const answers = await Promise.all([all(), all(), all()])
+    equal(answers.filter(({ success }) => success).length, 2)
+    deepEqual(await used(), [2, 5])
   },
-  'a rollback': async (name) => {
-    if (!hasTransactions) return
-    const api = limiter(name)
-    const rolledBack = inTransaction(async (tx) => {
-      equal((await api.limit('key', { tx })).remaining, 4)
-      throw new Error('rolled back')
-    })
-    await rejects(rolledBack, /rolled back/)
-    equal((await api.getRemaining('key')).used, 0)
+  'several reservations': async (name) => {
+    const requests = [1, 2].map((place) => ({ ratelimit: limiter(`${name} ${place}`), key: 'key', rate: 4 }))
+    const reserved = await Ratelimit.reserveAll(requests)
+    if (!reserved.success) throw new Error('denied')
+    await reserved.commit([1, 2])
+    const looks = await Promise.all(requests.map(({ ratelimit }) => ratelimit.getRemaining('key')))
+    deepEqual(
+      looks.map(({ used }) => used),
+      [1, 2],
+    )
   },
-  'periods that are closed': async (name) => {
-    if (!hasTransactions) return
-    await inTransaction(async (tx) => {
-      deepEqual(await closePeriods(tx, { prefix: `${run} ${name}`, limiter: five }), [])
-    })
+  'a cost over several limits': async (name) => {
+    const sources = [1, 2].map((place) => ({ ratelimit: limiter(`${name} ${place}`), key: 'key' }))
+    const spent = await Ratelimit.spend(sources, { rate: 7 })
+    deepEqual(spent.success && spent.granted, [5, 2])
   },
   'an error': async (name) => {
     const failing = limiter(name).limit('\0')
@@ -173,8 +183,26 @@ const CHECKS: Readonly<Record<string, (name: string) => Promise<unknown>>> = {
   },
 }
 
+const IN_TRANSACTIONS: Checks = {
+  'a rollback': async (name) => {
+    const api = limiter(name)
+    const rolledBack = inTransaction(async (tx) => {
+      equal((await api.limit('key', { tx })).remaining, 4)
+      throw new Error('rolled back')
+    })
+    await rejects(rolledBack, /rolled back/)
+    equal((await api.getRemaining('key')).used, 0)
+  },
+  'periods that are closed': async (name) => {
+    await inTransaction(async (tx) => {
+      deepEqual(await closePeriods(tx, { prefix: `${run} ${name}`, limiter: five }), [])
+    })
+  },
+}
+
+const checks = Object.entries({ ...CHECKS, ...(hasTransactions ? IN_TRANSACTIONS : {}) })
 let failures = 0
-for (const [name, check] of Object.entries(CHECKS)) {
+for (const [name, check] of checks) {
   try {
     await check(name)
   } catch (error) {
@@ -183,6 +211,5 @@ for (const [name, check] of Object.entries(CHECKS)) {
   }
 }
 await end()
-const count = Object.keys(CHECKS).length
-console.log(`${run}: ${count - failures} of ${count} checks`)
+console.log(`${run}: ${checks.length - failures} of ${checks.length} checks`)
 process.exit(failures === 0 ? 0 : 1)

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { build } from 'esbuild'
 import { ENTRIES } from '../support/entries.ts'
 import { FLEETING, startServer } from '../support/server.ts'
+import { startAnswerer } from './answerer.ts'
 import { startProxy, type WebSocketServers } from './proxy.ts'
 
 // Runs checks.ts on each runtime with each driver that it can have: `npm run test:runtimes`, or with the
@@ -17,7 +18,10 @@ const ARCH = process.arch === 'arm64' ? 'aarch64' : process.arch
 const DENO = `@deno/${platform}-${process.arch}${platform === 'linux' ? '-glibc' : ''}`
 const NODE = `node-${platform}-${process.arch}`
 
-const SOCKETS = ['node-postgres', 'postgres-js', 'neon-serverless', 'pg-proxy']
+const EVERYWHERE = [
+  ...['node-postgres', 'postgres-js', 'neon-serverless', 'vercel-postgres'],
+  ...['neon-http', 'pg-proxy'],
+]
 
 interface Runtime {
   /** The npm package of its binary. */
@@ -29,7 +33,7 @@ interface Runtime {
 
 function node(version: string): Runtime {
   const name = `node-${version}`
-  return { package: `${name}@npm:${NODE}@${version}`, binary: `${name}/bin/node`, drivers: SOCKETS }
+  return { package: `${name}@npm:${NODE}@${version}`, binary: `${name}/bin/node`, drivers: EVERYWHERE }
 }
 
 const RUNTIMES: Readonly<Record<string, Runtime>> = {
@@ -40,13 +44,13 @@ const RUNTIMES: Readonly<Record<string, Runtime>> = {
   bun: {
     package: `@oven/bun-${platform}-${ARCH}@1.4.5`,
     binary: `@oven/bun-${platform}-${ARCH}/bin/bun`,
-    drivers: [...SOCKETS, 'bun-sql'],
+    drivers: [...EVERYWHERE, 'bun-sql'],
   },
-  deno: { package: `${DENO}@2.9.6`, binary: `${DENO}/deno`, args: ['run', '-A'], drivers: SOCKETS },
+  deno: { package: `${DENO}@2.9.6`, binary: `${DENO}/deno`, args: ['run', '-A'], drivers: EVERYWHERE },
 }
 
 /** Beside those in package.json, which are installed in the same versions. */
-const DRIVERS = ['@neondatabase/serverless@1.2.0', 'ws@8.23.0']
+const DRIVERS = ['@neondatabase/serverless@1.2.0', '@vercel/postgres@0.10.0', 'ws@8.23.0']
 const OWN = ['drizzle-orm', 'pg', 'postgres', 'hono']
 
 async function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<boolean> {
@@ -89,16 +93,19 @@ try {
   const server = await startServer(FLEETING)
   const sockets = createRequire(join(folder, 'checks.mjs'))('ws') as WebSocketServers
   const proxy = await startProxy(sockets, Number(new URL(server.url).port))
+  const answerer = await startAnswerer(server.url)
   try {
     for (const [name, { binary, args = [], drivers }] of chosen) {
       for (const DRIVER of drivers) {
-        const env = { DATABASE_URL: server.url, DRIVER, RUNTIME: name, PROXY: proxy.address }
+        const addresses = { DATABASE_URL: server.url, PROXY: proxy.address, HTTP: answerer.address }
+        const env = { ...addresses, DRIVER, RUNTIME: name }
         const passes = await run(join(folder, 'node_modules', binary), [...args, checks], env)
         if (!passes) failed.push(`${name} with ${DRIVER}`)
       }
     }
   } finally {
     proxy.stop()
+    await answerer.stop()
     await server.stop()
   }
 } finally {
