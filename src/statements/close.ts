@@ -24,7 +24,7 @@ export function windowsStatement(table: RateLimitTable): Statement {
       ),
     )
     .orderBy(asc(table.key))
-  return parameters.render(page(windows))
+  return parameters.render(page(windows, parameters.number('size')))
 }
 
 /**

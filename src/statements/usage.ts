@@ -8,7 +8,7 @@ import { emptyColumnsOf, forEach, fromColumn, rowColumns, STATE_COLUMNS } from '
 import { answerColumns } from './decided.ts'
 import { onGrid } from './expiry.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
-import { page } from './page.ts'
+import { MAX_PAGE, page } from './page.ts'
 
 /**
  * The statement that finds the `top` keys of a prefix that have used most.
@@ -69,7 +69,7 @@ export function keysStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const rest = and(eq(table.prefix, parameters.text('prefix')), gt(table.key, parameters.text('after')))
   const keys = builder.select({ key: table.key }).from(table).where(rest).orderBy(asc(table.key))
-  return parameters.render(page(keys))
+  return parameters.render(page(keys, sql.raw(String(MAX_PAGE))))
 }
 
 /** The numbers of a limiter that a look uses. */

@@ -38,8 +38,9 @@ type Over = Omit<Ended, 'used' | 'reserved'>
 export async function closeEnded(closing: Closing): Promise<Ended[]> {
   const closed: Ended[] = []
   let { after } = closing
-  for (;;) {
-    const rows = await windowsAfter(closing, after)
+  // No more rows than are closed, if all have ended. If few have, the pages grow.
+  for (let size = Math.min(closing.limit, MAX_PAGE); ; size = Math.min(2 * size, MAX_PAGE)) {
+    const rows = await windowsAfter(closing, after, size)
     let ended = rows.flatMap((row) => endedIn(row, closing))
     // Others may have locked them: then the next ones take their places.
     while (ended.length > 0 && closed.length < closing.limit) {
@@ -48,7 +49,7 @@ export async function closeEnded(closing: Closing): Promise<Ended[]> {
       ended = ended.slice(missing)
     }
     const last = rows.at(-1)
-    if (!last || rows.length < MAX_PAGE || closed.length >= closing.limit) return closed
+    if (!last || rows.length < size || closed.length >= closing.limit) return closed
     after = keyIn(last)
   }
 }
@@ -56,9 +57,10 @@ export async function closeEnded(closing: Closing): Promise<Ended[]> {
 async function windowsAfter(
   { tx, table, prefix, latestStart }: Closing,
   after: string,
+  size: number,
 ): Promise<readonly Row[]> {
   const statement = kept(statementsOf(table), 'windows', () => windowsStatement(table))
-  return distinct(await runOnce(tx, statement, { prefix, after, latestStart }), 'key', MAX_PAGE)
+  return distinct(await runOnce(tx, statement, { prefix, after, latestStart, size }), 'key', size)
 }
 
 /** The period of a row, if it is over under the limit of its key. */

@@ -65,15 +65,18 @@ function counted<T>(cost: Cost, work: (tx: Database) => Promise<T>): Promise<T> 
   })
 }
 
-/** Closes what is over, a page at a time. Returns how many periods that were. */
-async function closeAll(cost: Cost, prefix: string, limiterOf: (key: string) => Limiter): Promise<number> {
+/** Closes what is over, so many at a time. Returns how many periods that were. */
+async function closeAll(
+  cost: Cost,
+  prefix: string,
+  limiterOf: (key: string) => Limiter,
+  limit: number = PAGE,
+): Promise<number> {
   const clock = () => new Date('2026-02-01T00:00:00Z')
   let all = 0
   let after: string | undefined
   do {
-    const closed = await counted(cost, (tx) =>
-      closePeriods(tx, { prefix, limiterOf, clock, after, limit: PAGE }),
-    )
+    const closed = await counted(cost, (tx) => closePeriods(tx, { prefix, limiterOf, clock, after, limit }))
     all += closed.length
     after = closed.at(-1)?.key
   } while (after !== undefined)
@@ -125,6 +128,12 @@ const works: Work[] = [
     what: 'closing all',
     times: 2,
     run: (cost, prefix) => closeAll(cost, prefix, () => month),
+    found: (rows) => rows,
+  },
+  {
+    what: 'closing all, twenty at a time',
+    times: 2,
+    run: (cost, prefix) => closeAll(cost, prefix, () => month, 20),
     found: (rows) => rows,
   },
   {

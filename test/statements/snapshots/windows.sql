@@ -1,6 +1,7 @@
 -- $1: prefix
 -- $2: after
 -- $3: latestStart
+-- $4: size
 select
   "key" as "key",
   (
@@ -32,5 +33,5 @@ order by
 limit
   (
     select
-      1000::bigint
+      $4::float8::bigint
   )
