@@ -6,7 +6,14 @@ import { PGlite } from '@electric-sql/pglite'
 import Table from 'cli-table3'
 import { doublePrecision, integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import { closePeriods, type EndedPeriod, type Limiter, Ratelimit, tableSql } from 'drizzle-ratelimit'
+import {
+  type ClosedPeriod,
+  closePeriods,
+  type EndedPeriod,
+  type Limiter,
+  Ratelimit,
+  tableSql,
+} from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import { type CreditLook, drawCredits } from './pictures/credits.ts'
 import { drawUsage, type Look } from './pictures/usage.ts'
@@ -190,13 +197,29 @@ async function bill(
   await tx.insert(invoices).values({ org, start, end, used: ended.used, billedBy })
 }
 
-/** Bills the periods after which nobody has called. */
+/**
+ * Bills the periods after which nobody has called. Each bill has a transaction of its own: one that fails stops
+ * no other, and its period stays for the next run.
+ */
 async function closeAll() {
   const limiterOf = (key: string) => customerOf(key)?.plan() ?? Ratelimit.unlimited()
-  await db.transaction(async (tx) => {
-    const closed = await closePeriods(tx, { prefix: quota.prefix, limiterOf, clock: () => new Date(now) })
-    for (const { key, ...ended } of closed) await bill(tx, key, ended, 'closePeriods')
-  })
+  const closing = { prefix: quota.prefix, limiterOf, clock: () => new Date(now), limit: 1 }
+  const failed: Error[] = []
+  let after: string | undefined
+  do {
+    const closed: ClosedPeriod[] = []
+    try {
+      await db.transaction(async (tx) => {
+        closed.push(...(await closePeriods(tx, { ...closing, after })))
+        for (const { key, ...ended } of closed) await bill(tx, key, ended, 'closePeriods')
+      })
+    } catch (cause) {
+      if (!closed[0]) throw cause
+      failed.push(new Error(`${closed[0].key} was not billed.`, { cause }))
+    }
+    after = closed[0]?.key
+  } while (after !== undefined)
+  if (failed.length > 0) throw new AggregateError(failed, `${failed.length} customers were not billed.`)
 }
 
 function customerOf(key: string): Customer | undefined {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import { type LimitResult, Ratelimit } from '../../src/index.ts'
+import { calendarWindow } from '../../src/calendar.ts'
+import { type Limiter, type LimitResult, Ratelimit } from '../../src/index.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../support/databases.ts'
 import * as app from '../support/docs-app.ts'
 import { tell } from '../support/happened.ts'
@@ -184,4 +185,107 @@ test('a customer who changes the zone beside the calls', async () => {
   }
   // The date of the first call, and another one if a midnight has passed.
   expect([10, 20]).toContain(calls)
+})
+
+interface Invoicing {
+  prints: Ratelimit
+  print(org: string, pages: number): Promise<void>
+  closeMonths(): Promise<void>
+}
+
+/** A time in the last month. */
+function inLastMonth(): Date {
+  const now = new Date()
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1, 3))
+}
+
+const MONTHLY = calendarWindow(1000, 'month')
+/** Its year began with the last month. */
+const YEARLY = calendarWindow(1000, 'year', {
+  anchor: new Date(Date.UTC(inLastMonth().getUTCFullYear() - 1, inLastMonth().getUTCMonth())),
+})
+
+/** Prints of the last month under a plan, by a clock that is still there. */
+async function printedLastMonth(pages: Readonly<Record<string, number>>, limiter: Limiter): Promise<void> {
+  const options = { prefix: 'prints', durable: true, keepEnded: true, clock: inLastMonth } as const
+  const prints = new Ratelimit({ db: database.db, limiter: MONTHLY, ...options })
+  await Promise.all(Object.entries(pages).map(([org, rate]) => prints.limit(org, { rate, limiter })))
+}
+
+/** The lines of some customers, of months that began at the same time. */
+async function linesOf(orgs: string): Promise<string[]> {
+  const ofOrgs = 'select org, used, start from invoice_lines where org like $1 order by org, used'
+  const rows = await database.rows(ofOrgs, [orgs])
+  expect(new Set(rows.map(({ start }) => Number(start))).size).toBeLessThanOrEqual(1)
+  return rows.map(({ org, used }) => `${org} ${used}`)
+}
+
+/** Many jobs of both processes at once. Returns what they reported. */
+async function jobs(processes: readonly Invoicing[]): Promise<unknown[]> {
+  const runs = await Promise.allSettled([...processes, ...processes].map(({ closeMonths }) => closeMonths()))
+  return runs.flatMap((run) => (run.status === 'rejected' ? [run.reason] : []))
+}
+
+test('months that are closed by several jobs at once, while customers come back', async () => {
+  const processes = await twoProcesses<Invoicing>('An invoice for each month')
+  const pages = Object.fromEntries(Array.from({ length: 200 }, (_, org) => [`stays ${1000 + org}`, 1 + org]))
+  await printedLastMonth(pages, MONTHLY)
+  const comingBack = Object.keys(pages).filter((_, place) => place % 2 === 0)
+  const prints = comingBack.flatMap((org) => processes.map(({ print }) => print(org, 3)))
+  const [reports] = await Promise.all([jobs(processes), ...prints])
+  expect(reports).toEqual([])
+  // A job leaves what a print has locked, and the print bills it.
+  expect(await linesOf('stays %')).toEqual(Object.entries(pages).map(([org, used]) => `${org} ${used}`))
+  const looks = await processes[0].prints.getRemainingAll(comingBack)
+  expect(looks.map(({ used }) => used)).toEqual(comingBack.map(() => 6))
+  tell('months', 'billed by jobs and prints at once', Object.keys(pages).length)
+})
+
+test('customers who moved from the month to the year and back over one start', async () => {
+  const processes = await twoProcesses<Invoicing>('An invoice for each month')
+  const orgs = Array.from({ length: 20 }, (_, org) => `moves ${100 + org}`)
+  const each = (pages: number) => Object.fromEntries(orgs.map((org) => [org, pages]))
+  await printedLastMonth(each(5), MONTHLY)
+  expect(await jobs(processes)).toEqual([])
+  await printedLastMonth(each(7), YEARLY)
+  const prints = orgs.slice(10).flatMap((org) => processes.map(({ print }) => print(org, 2)))
+  const [reports] = await Promise.all([jobs(processes), ...prints])
+  expect(reports).toEqual([])
+  expect(await linesOf('moves %')).toEqual(orgs.flatMap((org) => [`${org} 5`, `${org} 7`]))
+  tell('months', 'billed beside a year of the same start', orgs.length)
+})
+
+test.each([
+  { when: 'at once', deferred: '' },
+  { when: 'when they are committed', deferred: 'deferrable initially deferred' },
+])('bills that fail $when leave the others to be billed', async ({ when, deferred }) => {
+  const processes = await twoProcesses<Invoicing>('An invoice for each month')
+  const pages = Object.fromEntries(
+    Array.from({ length: 60 }, (_, org) => [
+      `${org % 7 === 0 ? 'fails' : 'fits'} ${when} ${100 + org}`,
+      1 + org,
+    ]),
+  )
+  await printedLastMonth(pages, MONTHLY)
+  await database.script(`
+    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no address'; end $$;
+    create constraint trigger refusing after insert on invoice_lines ${deferred} for each row
+      when (new.org like 'fails%') execute function refuse()`)
+  const reports = await jobs(processes)
+  await database.script('drop function refuse cascade')
+
+  const line = ([org, used]: readonly [string, number]) => `${org} ${used}`
+  const [failing, fitting] = ['fails', 'fits'].map((start) =>
+    Object.entries(pages).filter(([org]) => org.startsWith(start)),
+  ) as [[string, number][], [string, number][]]
+  expect(await linesOf(`fits ${when} %`)).toEqual(fitting.map(line))
+  expect(await linesOf(`fails ${when} %`)).toEqual([])
+  // Of two jobs that meet at a row, one leaves it. So each customer is in the report of at least one.
+  const told = reports.flatMap((report) => (report as AggregateError).errors.map(({ message }) => message))
+  expect([...new Set(told)].toSorted()).toEqual(failing.map(([org]) => `${org} was not billed.`))
+  tell('bills', `that fail ${when}`, failing.length)
+
+  // Nothing was charged or lost. The next run bills them.
+  expect(await jobs(processes)).toEqual([])
+  expect(await linesOf(`fails ${when} %`)).toEqual(failing.map(line))
 })

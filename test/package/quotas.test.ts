@@ -937,9 +937,23 @@ describe('the cookbook', () => {
     await closeMonths()
     await closeMonths()
     expect(await lines()).toEqual(['stays 2026-03-01 42', 'leaves 2026-03-01 7'])
+
+    // A bill that fails stays for the next run, and stops no other.
+    for (const org of ['owes', 'pays', 'quits']) await print(org, 1)
+    at('2026-05-01T00:00:00Z')
+    await app.db.$client.exec("alter table invoice_lines add constraint solvent check (org <> 'owes')")
+    const report = closeMonths()
+    await expect(report).rejects.toThrow('1 customers were not billed.')
+    await expect(report).rejects.toMatchObject({ errors: [{ message: 'owes was not billed.' }] })
+    await expect(print('owes', 1)).rejects.toThrow()
+    const others = ['stays 2026-04-01 5', 'pays 2026-04-01 1', 'quits 2026-04-01 1']
+    expect((await lines()).slice(2).toSorted()).toEqual(others.toSorted())
+    await app.db.$client.exec('alter table invoice_lines drop constraint solvent')
+    await closeMonths()
+    expect((await lines()).slice(2).toSorted()).toEqual(['owes 2026-04-01 1', ...others].toSorted())
     at('2026-06-01T00:00:00Z')
     await closeMonths()
-    expect((await lines()).at(-1)).toBe('stays 2026-04-01 5')
+    expect(await lines()).toHaveLength(6)
 
     // From the month to the year and back: two periods begin on the 1st of January, and each is billed once.
     at('2027-01-10T00:00:00Z')

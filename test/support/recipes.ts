@@ -22,7 +22,10 @@ export async function recipeOn<Exports>(
     `import { drizzle } from 'drizzle-orm/node-postgres'
     import pg from 'pg'
     export * from '${APP}'
-    export const db = drizzle({ client: new pg.Pool({ connectionString: '${url}', max: 8 }) })`,
+    const client = new pg.Pool({ connectionString: '${url}', max: 8 })
+    // Connections that have just been closed may hear that their database is dropped.
+    client.on('error', () => {})
+    export const db = drizzle({ client })`,
   )
   await writeFile(join(folder, 'recipe.ts'), block)
   const [recipe, { db }] = await Promise.all(
