@@ -139,6 +139,20 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     }
   })
 
+  test('no denial has crossed the limit, however often it is denied, and the call that reaches it has', async () => {
+    const { quota, rows } = quotaOn(database, limiter, BOTH)
+    await quota.limit('key', { rate: 9 })
+    const before = await rows()
+    for (let times = 0; times < 3; times++) {
+      const denied = await quota.limit('key', { rate: 2 })
+      expect(denied.success).toBe(false)
+      expect(denied).not.toHaveProperty('crossed')
+    }
+    // That none is told apart from the others is because none has written anything.
+    expect(await rows()).toEqual(before)
+    expect(crossedBy(await quota.limit('key'))).toEqual([1])
+  })
+
   test('limitAll tells what each has crossed when all are consumed, and nothing when one denies', async () => {
     const { quota, config } = quotaOn(database, limiter, BOTH)
     await quota.limit('key', { rate: 8 })
@@ -278,6 +292,22 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     )
   })
 })
+
+test.each(kinds.filter(({ keeps }) => keeps === 'what was used'))(
+  'a downgrade crosses nothing, and a look in its transaction says which shares are reached: $name',
+  async ({ limiter, of }) => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    await quota.limit('key', { rate: 7 })
+    const smaller = of(7, '1h').limiter
+    const { used, limit } = await database.db.transaction((tx) =>
+      quota.getRemaining('key', { tx, limiter: smaller }),
+    )
+    expect(used / limit).toBe(1)
+    const denied = await quota.limit('key', { limiter: smaller })
+    expect(denied.success).toBe(false)
+    expect(denied).not.toHaveProperty('crossed')
+  },
+)
 
 test('of a sliding window they are crossed again as soon as enough has faded', async () => {
   const { clock, quota } = quotaOn(database, TEN['sliding window'], BOTH)
