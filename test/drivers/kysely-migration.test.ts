@@ -2,7 +2,7 @@ import { pgSchema } from 'drizzle-orm/pg-core'
 import { fromKysely, type RateLimitDatabase, rateLimitMigration } from 'drizzle-ratelimit/kysely'
 import { type Kysely, type Migration, Migrator } from 'kysely'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { checkTables, Ratelimit, rateLimitTables } from '../../src/index.ts'
+import { checkTables, Ratelimit, rateLimitTables, storageSql } from '../../src/index.ts'
 import { catalogsOf } from '../support/catalogs.ts'
 import { emptyDatabase, migrate, type TestDatabase } from '../support/databases.ts'
 import { kyselyOf } from '../support/kysely.ts'
@@ -31,6 +31,14 @@ describe('the migration', () => {
     expect(await tablesOf(database)).toEqual(await catalogsOf(expected))
     expect(await migrator.migrateDown()).toMatchObject({ results: [{ status: 'Success' }] })
     expect(await tablesOf(database)).toEqual([])
+  })
+
+  test('leaves the ephemeral table to be logged by a statement after it', async () => {
+    const database = await empty()
+    await migratorOf(kyselyOf(database), rateLimitMigration()).migrateToLatest()
+    const tables = rateLimitTables()
+    for (const statement of storageSql(tables, { logged: true })) await database.script(statement)
+    expect(await checkTables(database.db, tables, { logged: true })).toEqual([])
   })
 
   test('for tables of your own, in a Postgres schema that may exist', async () => {
