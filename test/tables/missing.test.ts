@@ -36,6 +36,7 @@ describe.each([{ durable: false }, { durable: true }])('without tables, durable:
       expect(error).toMatchObject({ name: 'RatelimitError', code: 'MISSING_TABLE', sqlState: '42P01' })
       expect(error.message).toContain("export * from 'drizzle-ratelimit/schema'")
       expect(error.message).toContain('npx drizzle-kit generate')
+      expect(error.message).toContain('npx drizzle-ratelimit storage')
       expect(error.message).toContain('npx drizzle-kit migrate')
     })
 
