@@ -42,7 +42,7 @@ export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
 export function callOf(prefix: string, own: Limiter, key: string, options: OptionsOfCall): Call {
-  const { rate = 1, limiter = own, force = false, atLeast = null, start = null } = options
+  const { rate = 1, limiter = own, force = false, atLeast, start } = options
   checkKey(key, prefix)
   checkLimiter(limiter)
   // A call of another algorithm would begin the row anew, and what was paid for would be lost.
@@ -51,13 +51,13 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Optio
   }
   checkRate(rate, limiter)
   checkOption(typeof force === 'boolean', 'force must be true or false.')
-  if (atLeast !== null) checkAtLeast(atLeast, rate, limiter, force)
-  if (start !== null) checkStart(start, rate)
+  if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, force)
+  if (start !== undefined) checkStart(start, rate)
   // A window has paid, and this limit has none.
-  const given = start !== null && limiter.algorithm.kind !== 'window' ? 0 : rate
+  const given = start !== undefined && limiter.algorithm.kind !== 'window' ? 0 : rate
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(given)
-  const plain = { paidWindowStart: start, refundableUntil: null, reserved: 0 }
-  return { key, rate: given, limiter, purpose, atLeast, ...plain }
+  const plain = { paidWindowStart: start ?? null, refundableUntil: null, reserved: 0 }
+  return { key, rate: given, limiter, purpose, atLeast: atLeast ?? null, ...plain }
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

@@ -94,7 +94,10 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
 
 /** The answer to a call that gives back also says how much. */
 export function withReturned<Answer extends LimitResult>(answer: Answer, outcome: Outcome): Answer {
-  return outcome.call.rate < 0 ? { ...answer, returned: returnedBy(outcome) } : answer
+  const { rate, paidWindowStart } = outcome.call
+  // A limit without windows is not asked for what a window has paid.
+  const givesBack = rate < 0 || paidWindowStart !== null
+  return givesBack ? { ...answer, returned: returnedBy(outcome) } : answer
 }
 
 /** How much a call gave back: no more than was used, and nothing to another window. */

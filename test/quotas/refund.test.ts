@@ -74,7 +74,8 @@ test.each(buckets)('after a change to another plan, $name, nothing is given back
   const { quota, rows } = quotaOn(database, limiter)
   await quota.limit('key', { rate: 6 })
   const before = await rows()
-  expect(await quota.limit('key', { rate: -6, start: 5 })).toMatchObject({ success: true, remaining: 4 })
+  const refund = await quota.limit('key', { rate: -6, start: 5 })
+  expect(refund).toMatchObject({ success: true, remaining: 4, returned: 0 })
   expect(await rows()).toEqual(before)
 })
 
@@ -90,6 +91,8 @@ test.each<[string, object]>([
   ['of a charge', { rate: 1, start: 5 }],
   ['of a look', { rate: 0, start: 5 }],
   ['that is no number', { rate: -1, start: Number.NaN }],
+  // As a column may hold it: any window would give back.
+  ['that is null', { rate: -1, start: null }],
   ['that is a Date', { rate: -1, start: new Date() }],
   ['that is infinite', { rate: -1, start: Number.NEGATIVE_INFINITY }],
 ])('a start %s is refused before any SQL', async (_, options) => {
@@ -106,5 +109,6 @@ test('what was not charged has no start', async () => {
   expect(await quota.limit('key')).not.toHaveProperty('start')
   const unlimited = quotaOn(database, Ratelimit.unlimited()).quota
   expect(await unlimited.limit('key')).not.toHaveProperty('start')
-  expect(await unlimited.limit('key', { rate: -1, start: 5 })).toMatchObject({ success: true })
+  const refund = await unlimited.limit('key', { rate: -1, start: 5 })
+  expect(refund).toMatchObject({ success: true, returned: 0 })
 })
