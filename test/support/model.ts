@@ -103,7 +103,9 @@ export class Model {
     const next = rules.take(state, rate)
     const ended = rate > 0 ? this.#endedBy(plan, now) : {}
     if (rate > 0 || !isFull(rules, state, now)) this.#store(plan, next)
-    const returned = rate > 0 ? {} : { returned: rules.used(state, now) - rules.used(next, now) }
+    // In a large debt a double loses fractions on the way.
+    const returned =
+      rate > 0 ? {} : { returned: Math.min(rules.used(state, now) - rules.used(next, now), -rate) }
     const payer = rate > 0 && rules.startOf ? { start: rules.startOf(next) } : {}
     return { ...remainingOf(rules, next, now), success: true, retryAfter: 0, ...ended, ...returned, ...payer }
   }
