@@ -1,4 +1,5 @@
 import { sql } from 'drizzle-orm'
+import { PgDialect } from 'drizzle-orm/pg-core'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import {
@@ -11,11 +12,18 @@ import {
 } from '../../src/index.ts'
 import { hasServer, useDatabase } from '../support/databases.ts'
 import { watch } from '../support/watch.ts'
-import { kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
+import { JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const periodic = kinds.filter(({ plan }) => plan.rules.endOf)
 const { 'calendar month': month } = TEN
+
+const dialect = new PgDialect()
+
+/** Drivers answer with the rows, or with an object that has them. */
+function rowsOf(answer: { readonly rows?: readonly unknown[] } | readonly unknown[]): readonly unknown[] {
+  return 'rows' in answer && answer.rows ? answer.rows : (answer as readonly unknown[])
+}
 
 type Options = { limit?: number; after?: string; limiterOf?: (key: string) => Limiter }
 
@@ -187,6 +195,30 @@ test('each key is read under its own plan, and a plan without periods leaves its
   expect((await close(under, undefined, { limiterOf })).map(({ key }) => key)).toEqual(['day', 'month'])
   clock.advance(400 * 86_400_000)
   expect(await close(under, undefined, { limiterOf })).toEqual([])
+})
+
+test('it reads as many rows as it may close, and twice as many each time until it has found them', async () => {
+  const { clock, prefix, quota } = quotaOn(database, month, { keepEnded: true })
+  const year = calendarWindow(10, 'year')
+  for (const key of 'abcdefghi') await quota.limit(key)
+  clock.ms = JANUARY.end
+  const pages: number[] = []
+  const closed = await database.db.transaction((tx) =>
+    closePeriods(
+      {
+        ...{ transaction: tx.transaction, refreshMaterializedView: undefined, rollback: undefined },
+        execute: async (query) => {
+          const answer = (await tx.execute(query)) as never
+          if (/limit\s+\(/.test(dialect.sqlToQuery(query).sql)) pages.push(rowsOf(answer).length)
+          return answer
+        },
+      },
+      // What ends with the month is behind five that go on.
+      { prefix, clock: clock.now, durable: false, limit: 1, limiterOf: (key) => (key > 'e' ? month : year) },
+    ),
+  )
+  expect(closed.map(({ key }) => key)).toEqual(['f'])
+  expect(pages).toEqual([1, 2, 4])
 })
 
 test('what is reserved and not settled is told beside what was used, and a late commit changes nothing', async () => {
