@@ -4,7 +4,8 @@ export type WarningCode = 'FORWARDED_IGNORED' | 'UNLOGGED_ON_NEON' | 'LONG_WAIT'
 /** A process that has warned so often will not be heard, and what it remembers must not grow. */
 const MAX_WARNINGS = 100
 
-const warned = new Set<string>()
+/** What the process has warned of. */
+export const warned: Set<string> = new Set()
 
 /** Warns, once in the process of each thing. The message ends with where to read more. */
 export function warnOnce(code: WarningCode, message: string, about = ''): void {

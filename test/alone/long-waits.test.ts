@@ -1,18 +1,11 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-
-let LongWaits: typeof import('../../src/runtime/long-waits.ts').LongWaits
+import { LongWaits } from '../../src/runtime/long-waits.ts'
+import { useWarnings } from '../support/warnings.ts'
 
 // In development, a call that never ends is told of.
 
-const warn = vi.fn()
-beforeEach(async () => {
-  // The process remembers what it has warned of. Other files of this process may have made it warn.
-  vi.resetModules()
-  const fresh = await import('../../src/runtime/long-waits.ts')
-  LongWaits = fresh.LongWaits
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
-  vi.spyOn(console, 'warn').mockImplementation(warn)
-})
+const warn = useWarnings()
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
 afterEach(() => {
   vi.restoreAllMocks()
   vi.useRealTimers()

@@ -1,6 +1,7 @@
 import { clientKey } from 'drizzle-ratelimit/http'
 import fc from 'fast-check'
-import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
+import { useWarnings } from '../support/warnings.ts'
 
 function from(remoteAddress: string | undefined, forwarded?: string | string[]) {
   return {
@@ -113,22 +114,14 @@ describe('behind proxies', () => {
 })
 
 describe('a forwarded header that nobody has counted the proxies of', () => {
-  let warn: MockInstance<typeof console.warn>
-  let fresh: typeof clientKey
-  beforeEach(async () => {
-    warn = vi.spyOn(console, 'warn').mockReturnValue()
-    // Another process: what has been warned of is forgotten.
-    vi.resetModules()
-    fresh = (await import('drizzle-ratelimit/http')).clientKey
-  })
-  afterEach(() => warn.mockRestore())
+  const warn = useWarnings()
 
   test.each([
     ['X-Forwarded-For', from(PROXY, '198.51.100.1')],
     ['X-Forwarded-For', from(PROXY, ['198.51.100.1'])],
     ['Forwarded', { headers: { forwarded: 'for=198.51.100.1' }, socket: { remoteAddress: PROXY } }],
   ])('is warned of once: %s', (header, request) => {
-    for (const _ of 'ab') expect(fresh(request)).toBe(PROXY)
+    for (const _ of 'ab') expect(clientKey(request)).toBe(PROXY)
     expect(warn.mock.calls).toEqual([
       [expect.stringMatching(`^drizzle-ratelimit FORWARDED_IGNORED: .*${header}.*docs/http.md`)],
     ])
@@ -136,7 +129,7 @@ describe('a forwarded header that nobody has counted the proxies of', () => {
 
   test('of Fetch too, also beside an address', () => {
     const request = new Request('http://localhost', { headers: { 'x-forwarded-for': '198.51.100.1' } })
-    expect(fresh(request, { address: PROXY })).toBe(PROXY)
+    expect(clientKey(request, { address: PROXY })).toBe(PROXY)
     expect(warn).toHaveBeenCalledOnce()
   })
 
@@ -146,7 +139,7 @@ describe('a forwarded header that nobody has counted the proxies of', () => {
     ['there is no such header', from(PROXY), {}],
     ['it is empty', from(PROXY, ''), {}],
   ])('is not warned of if %s', (_why, request, options) => {
-    fresh(request, options)
+    clientKey(request, options)
     expect(warn).not.toHaveBeenCalled()
   })
 })

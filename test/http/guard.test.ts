@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { guardOf } from '../../src/http/guard.ts'
 import { GUARD_NAMES, type GuardOptions } from '../../src/http/options.ts'
@@ -420,8 +420,8 @@ describe('errors', () => {
   )
 
   test('a mistake that another copy of the package tells is one, which onError is not asked about', async () => {
-    vi.resetModules()
-    const copy = await import('../../src/errors.ts')
+    const file = '../../src/errors.ts'
+    const copy: typeof import('../../src/errors.ts') = await import(`${file}?copy`)
     expect(copy.RatelimitError).not.toBe(RatelimitError)
     const throwing = (code: 'INVALID_KEY' | 'UNREACHABLE') => {
       const limit = () => Promise.reject(new copy.RatelimitError(code, ''))

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { pgSchema } from 'drizzle-orm/pg-core'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   checkTables,
   Ratelimit,
@@ -11,9 +11,11 @@ import {
   tableSql,
 } from '../../src/index.ts'
 import { emptyDatabase, type TestDatabase, useDatabase } from '../support/databases.ts'
+import { useWarnings } from '../support/warnings.ts'
 import { shipped } from './shipped.ts'
 
 const database = useDatabase()
+const warn = useWarnings()
 
 const own = rateLimitTables({ schema: pgSchema('limits'), ephemeral: 'quick', durable: 'The "B"' })
 beforeAll(async () => {
@@ -246,7 +248,6 @@ describe('an ephemeral table that is logged on purpose', () => {
 })
 
 test('on Neon, an UNLOGGED table is no difference but a warning, once', async () => {
-  const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
   const onNeon = "set local neon.timeline_id = '0123'"
   const logged = 'alter table rate_limit_ephemeral set logged'
   expect(await differencesAfter([])).toEqual([])
@@ -255,7 +256,6 @@ test('on Neon, an UNLOGGED table is no difference but a warning, once', async ()
   for (let times = 0; times < 2; times++) expect(await differencesAfter([onNeon])).toEqual([])
   expect(warn).toHaveBeenCalledOnce()
   expect(warn).toHaveBeenCalledWith(expect.stringContaining('UNLOGGED_ON_NEON: The server is Neon'))
-  warn.mockRestore()
 })
 
 test('all differences of both tables are said, not just the first', async () => {
