@@ -5,7 +5,6 @@ import { getRequestListener } from '@hono/node-server'
 import { type CanActivate, Controller, Get, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import * as app from '../support/docs-app.ts'
 import { serve, statusesOf } from './serve.ts'
 
 // The blocks of docs/frameworks.md for frameworks without an adapter are served as they stand there.
@@ -16,10 +15,7 @@ beforeAll(async () => {
   folder = await mkdtemp(resolve('node_modules/.cache/http-'))
   await writeFile(join(folder, 'app.ts'), `export * from '${resolve('test/support/docs-app.ts')}'`)
 })
-afterAll(async () => {
-  await rm(folder, { recursive: true })
-  await app.db.$client.close()
-})
+afterAll(() => rm(folder, { recursive: true }))
 
 /** What the first block under a heading exports. */
 async function block<Exports>(heading: string): Promise<Exports> {

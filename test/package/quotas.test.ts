@@ -72,7 +72,6 @@ afterAll(async () => {
   // Files share a process.
   vi.useRealTimers()
   await rm(folder, { recursive: true })
-  await app.db.$client.close()
 })
 
 /** What the section's block exports. */
