@@ -86,7 +86,7 @@ export class Model {
       return { ...this.limit(plan, clockMs, granted), granted }
     }
     if (atLeast !== undefined) return this.limit(plan, clockMs, atLeast)
-    const overflows = force && rules.used(state, now) + rate > MOST
+    const overflows = force && rate > 0 && rules.used(state, now) + rate > MOST
     const denied = rate > 0 && !force && !rules.fits(state, now, rate)
     // A bucket that does not start full begins to fill with its first check, even if that takes nothing.
     if ((overflows || denied) && !held && !isFull(rules, state, now)) this.#store(plan, state)
