@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
@@ -56,7 +57,12 @@ async function callWhile(ratelimit: Ratelimit, happen: () => Promise<unknown>): 
   const outcomes: Outcome[] = []
   let over = false
   const callers = Array.from({ length: 8 }, async () => {
-    while (!over) outcomes.push(await outcomeOf(ratelimit.limit(SECRET)))
+    while (!over) {
+      const outcome = await outcomeOf(ratelimit.limit(SECRET))
+      outcomes.push(outcome)
+      // If all of them tried at once, they would take the processor from the server that starts.
+      if (outcome !== 'granted') await sleep(10)
+    }
   })
   try {
     await expect.poll(() => count(outcomes, 'granted')).toBeGreaterThan(50)
