@@ -6,7 +6,7 @@ import * as app from '../support/docs-app.ts'
 import { tell } from '../support/happened.ts'
 import { recipeOn } from '../support/recipes.ts'
 
-// Recipes of docs/quotas.md as they stand there, each in two processes at once.
+// Recipes of docs/quota-recipes.md and docs/cost-recipes.md as they stand there, each in two processes at once.
 
 let database: TestDatabase
 const ends: (() => Promise<void>)[] = []
@@ -112,7 +112,7 @@ test('charges, top-ups and costs that are delivered four times', async () => {
     film(org: string, script: string): Promise<void>
     filmed(told: { reference: string; length: number }): Promise<string>
     seconds: Ratelimit
-  }>('A cost that a webhook tells')
+  }>('A cost that a webhook reports')
   vi.unstubAllEnvs()
   const filming = vi.spyOn(app.studio, 'film')
   await Promise.all(Array.from({ length: 20 }, (_, place) => films[place % 2]?.film('org', 'x'.repeat(100))))

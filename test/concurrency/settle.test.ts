@@ -5,7 +5,7 @@ import { Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 
-// The recipe of docs/quotas.md: a row with a unique id, in the transaction that settles.
+// The recipe of docs/cost-recipes.md: a row with a unique id, in the transaction that settles.
 
 const SETTLERS = 8
 const RESERVATIONS = 20

@@ -37,6 +37,15 @@ test('docs/errors.md has a section for each code and for no other', async () => 
   expect(sections.map(([, code]) => code).toSorted()).toEqual(codes.toSorted())
 })
 
+test('a page is read in ten minutes, at 250 words a minute', async () => {
+  const long: string[] = []
+  for (const file of ['README.md', ...(await filesIn('docs'))]) {
+    const words = (await readFile(file, 'utf8')).split(/\s+/).length
+    if (words > 2500) long.push(`${file}: ${words}`)
+  }
+  expect(long).toEqual([])
+})
+
 // A pool that Drizzle makes from an address has no listener, so a backend that ends would end the process.
 test('whoever copies an example has a pool that listens to its errors', async () => {
   const deaf: string[] = []

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { and, eq } from 'drizzle-orm'
@@ -20,10 +20,11 @@ import { calendarWindow } from 'drizzle-ratelimit/calendar'
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import * as app from '../support/docs-app.ts'
+import { quotaPages } from '../support/recipes.ts'
 import { runs } from '../support/runs.ts'
 
-// Every block of docs/quotas.md is run as it stands there, on PGlite. The limiters' clock is this process'
-// date, which the tests set.
+// Every block of the pages on quotas and costs is run as it stands there, on PGlite. The limiters' clock
+// is this process' date, which the tests set.
 
 vi.mock('drizzle-ratelimit', async (importOriginal) => {
   const original = await importOriginal<typeof import('drizzle-ratelimit')>()
@@ -55,9 +56,8 @@ beforeAll(async () => {
   await mkdir('node_modules/.cache', { recursive: true })
   folder = await mkdtemp(resolve('node_modules/.cache/quotas-'))
   await writeFile(join(folder, 'app.ts'), `export * from '${resolve('test/support/docs-app.ts')}'`)
-  const page = await readFile('docs/quotas.md', 'utf8')
   let heading = ''
-  for (const [, title, code] of page.matchAll(/^#+ (.*)$|^```ts\n([\s\S]*?)^```/gm)) {
+  for (const [, title, code] of (await quotaPages()).matchAll(/^#+ (.*)$|^```ts\n([\s\S]*?)^```/gm)) {
     if (title) heading = title
     if (!code) continue
     written.push(heading)
@@ -194,7 +194,7 @@ describe('what the page says', () => {
     const { served, traffic } = await block<{
       served(org: string, megabytes: number): Promise<LimitResult>
       traffic: Ratelimit
-    }>('Costs that are known only afterwards')
+    }>('Debts')
     await served('org', 900)
     expect(await served('org', 400)).toMatchObject({ success: true, remaining: 0 })
     expect(await traffic.getRemaining('org')).toMatchObject({ used: 1300, remaining: 0 })
@@ -483,12 +483,12 @@ describe('the cookbook', () => {
     thinking.mockRestore()
   })
 
-  test('a cost that a webhook tells', async () => {
+  test('a cost that a webhook reports', async () => {
     vi.stubEnv('RESERVATION_SECRET', 'a secret that only the application knows')
     const { film, filmed } = await block<{
       film(org: string, script: string): Promise<void>
       filmed(told: { reference: string; length: number }): Promise<string>
-    }>('A cost that a webhook tells')
+    }>('A cost that a webhook reports')
     const filming = vi.spyOn(app.studio, 'film')
     await film('org', 'x'.repeat(500))
     const reference = filming.mock.calls[0]?.[1].reference ?? ''

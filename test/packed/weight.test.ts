@@ -5,7 +5,7 @@ import { expect, inject, test } from 'vitest'
 
 const consumer = inject('consumer')
 
-/** The target is 18,000: see docs/decisions-interface.md. */
+/** The target is 18,000: see docs/decisions-package.md. */
 const MAX_BYTES = 24_500
 /** Of what importing Drizzle takes. An eighth was measured: 8.5 ms where Drizzle takes 70. */
 const MAX_IMPORT_PERCENT = 17

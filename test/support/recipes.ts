@@ -4,16 +4,21 @@ import { join, resolve } from 'node:path'
 const CACHE = 'node_modules/.cache'
 const APP = resolve('test/support/docs-app.ts')
 
+/** The pages on quotas and costs, and their recipes, as one text. */
+export async function quotaPages(): Promise<string> {
+  const names = ['quotas', 'costs', 'quota-recipes', 'cost-recipes']
+  return (await Promise.all(names.map((name) => readFile(`docs/${name}.md`, 'utf8')))).join('\n')
+}
+
 /**
- * What a recipe of docs/quotas.md exports, as it stands there, on the server at `url`. Each call is a process
+ * What a recipe of these pages exports, as it stands there, on the server at `url`. Each call is a process
  * of its own: it has its own limiters and its own pool.
  */
 export async function recipeOn<Exports>(
   url: string,
   heading: string,
 ): Promise<Exports & { readonly end: () => Promise<void> }> {
-  const page = await readFile('docs/quotas.md', 'utf8')
-  const [, block] = page.split(`\n## ${heading}\n`)[1]?.match(/^```ts\n([\s\S]*?)^```/m) ?? []
+  const [, block] = (await quotaPages()).split(`\n## ${heading}\n`)[1]?.match(/^```ts\n([\s\S]*?)^```/m) ?? []
   if (!block) throw new Error(`There is no recipe "${heading}".`)
   await mkdir(CACHE, { recursive: true })
   const folder = await mkdtemp(resolve(CACHE, 'recipe-'))
