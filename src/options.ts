@@ -64,3 +64,14 @@ function changesBetween(one: string, other: string): number {
   }
   return changes.at(-1) as number
 }
+
+/**
+ * Refuses what is neither on nor off: `'false'`, as of an environment's variable, would be on.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export function checkSwitch(name: string, value: unknown): void {
+  if (value !== undefined && typeof value !== 'boolean') {
+    throw new RatelimitError('INVALID_OPTION', `${name} must be true or false.`)
+  }
+}

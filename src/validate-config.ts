@@ -1,6 +1,6 @@
 import { CONFIG_NAMES, type RatelimitConfig } from './config.ts'
 import { checkDatabase } from './database/given.ts'
-import { checkOptions } from './options.ts'
+import { checkOptions, checkSwitch } from './options.ts'
 import { checkLimiter, checkOption, checkRows } from './validate.ts'
 
 /** More would take every connection that a server has by default. */
@@ -12,9 +12,8 @@ const MAX_BLOCKED_KEYS = 10_000_000
 /** In characters. Shorter secrets can be found by trying. */
 const MIN_SECRET = 16
 
-/** Options that are on or off. */
+/** Options that are on or off, besides `durable`. */
 const SWITCHES: readonly (keyof RatelimitConfig)[] = [
-  'durable',
   'synchronousCommit',
   'inMemoryBlock',
   'keepEnded',
@@ -42,9 +41,7 @@ export function checkConfig(config: RatelimitConfig): void {
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkDatabase(db)
   checkLimiter(limiter)
-  for (const name of SWITCHES) {
-    checkOption(['boolean', 'undefined'].includes(typeof config[name]), `${name} must be true or false.`)
-  }
+  for (const name of SWITCHES) checkSwitch(name, config[name])
   checkOption(
     Array.isArray(thresholds) && thresholds.every((share) => Number.isFinite(share) && share > 0),
     'thresholds must be shares of the limit, above 0.',

@@ -3,6 +3,7 @@ import type { LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
 import { hmacWith, sha256 } from './database/digest.ts'
 import { checkTablesGiven } from './database/given.ts'
 import { RatelimitError } from './errors.ts'
+import { checkSwitch } from './options.ts'
 import type { Call, Purpose } from './runtime/call.ts'
 
 // Checks before any SQL. No message holds the refused value, because keys may be people's addresses.
@@ -18,13 +19,14 @@ const utf8 = new TextEncoder()
 const MAX_TIME_MS = Date.UTC(10_000)
 
 /** Which rows are meant, and by which time they are read. */
-type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock'>
+type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX` */
 export function checkRows(options: Rows): void {
-  const { prefix, tables, clock } = options
+  const { prefix, tables, clock, durable } = options
   checkPrefix(prefix)
   checkClock(clock)
+  checkSwitch('durable', durable)
   if (tables !== undefined) checkTablesGiven(tables)
 }
 
@@ -50,7 +52,7 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Optio
     throw new RatelimitError('INVALID_LIMIT', 'A balance takes no other algorithm.')
   }
   checkRate(rate, limiter)
-  checkOption(typeof force === 'boolean', 'force must be true or false.')
+  checkSwitch('force', force)
   if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, force)
   if (start !== undefined) checkStart(start, rate)
   // A window has paid, and this limit has none.

@@ -1,6 +1,6 @@
 import { getTableConfig } from 'drizzle-orm/pg-core'
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
 import { checkTablesGiven } from './given.ts'
 import { SHIPPED } from './shipped.ts'
 import { literal, quote, quotedName } from './table-name.ts'
@@ -102,6 +102,7 @@ const STORAGE_NAMES: NamesOf<StorageOptions> = { logged: true }
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkStorageOptions(options: StorageOptions): void {
   checkOptions(options, STORAGE_NAMES)
+  checkSwitch('logged', options.logged)
 }
 
 /** Sets what Drizzle's schema cannot say. */

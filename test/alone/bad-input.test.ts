@@ -3,11 +3,15 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { parseDuration } from '../../src/duration.ts'
 import {
+  checkTables,
+  closePeriods,
   type Duration,
   Ratelimit,
   type RatelimitConfig,
   type RatelimitError,
   rateLimitTables,
+  storageSql,
+  usage,
 } from '../../src/index.ts'
 import { errorOf } from '../support/errors.ts'
 
@@ -134,6 +138,25 @@ test.each([{}, { algorithm: {} }, { stored: true, algorithm: { numbers: {}, colu
 test('a Postgres schema that pgSchema has not made', async () => {
   const schema = untyped<ReturnType<typeof pgSchema>>('limits')
   expect((await errorWithoutSql(() => rateLimitTables({ schema }))).code).toBe('INVALID_OPTION')
+})
+
+test("a switch that is no switch, such as the 'false' of an environment's variable", async () => {
+  const off = untyped<boolean>('false')
+  const durable = { prefix: 'switch', limiter, durable: off }
+  const transaction: Database = { ...db, rollback: undefined }
+  const calls = [
+    () => usage(db, durable),
+    () => closePeriods(transaction, durable),
+    () => new Ratelimit(untyped<RatelimitConfig>({ ...durable, db })),
+    () => storageSql(undefined, { logged: off }),
+    () => checkTables(db, undefined, { logged: off }),
+  ]
+  for (const call of calls) {
+    expect(await errorWithoutSql(call)).toMatchObject({
+      code: 'INVALID_OPTION',
+      message: expect.stringMatching(/^(durable|logged) must be true or false\.$/),
+    })
+  }
 })
 
 test('lists with holes', async () => {
