@@ -27,9 +27,10 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   const forget = () => checker.forgetDenials(call.key)
   const about = { prefix: namespace.prefix, statement: 'remove', keys: 1 } as const
   // When its time is over, it may have had its effect, or have it later.
-  await runOn(checker, tx, { mayCharge: true, mayWait: true, isContended: true }, ({ db }) =>
-    watchWait(() => timed(about, () => runOnce(db, statement, values))).finally(forget),
-  ).finally(forget)
+  await runOn(checker, tx, { mayCharge: true, mayWait: true, isContended: true }, ({ db, isTransaction }) => {
+    const remove = () => timed(about, () => runOnce(db, statement, values))
+    return (isTransaction ? remove() : watchWait(remove)).finally(forget)
+  }).finally(forget)
   // Without a row such a limit starts with less.
   if (!isRequest(call) || call.limiter.startsFull) return
   await checker.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)
