@@ -23,6 +23,7 @@ import {
 } from './config.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
+import { onFirstUse } from './on-first-use.ts'
 import { checkOptions, type NamesOf, type OptionNames } from './options.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
@@ -31,7 +32,17 @@ import type { Spent } from './several/spend.ts'
 import { callOf, checkOption, hashOf, type OptionsOfCall } from './validate.ts'
 import { checkConfig } from './validate-config.ts'
 
-// What not every application calls is imported when it is called, so that bundles and starts stay small.
+/** Rarely used code is loaded on first use, so that bundles and starts stay small. */
+const MODULES = {
+  reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
+  limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-all.ts')),
+  reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
+  spend: /* @__PURE__ */ onFirstUse(() => import('./several/spend.ts')),
+  lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
+  block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
+  grant: /* @__PURE__ */ onFirstUse(() => import('./check/grant.ts')),
+  upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
+}
 
 /**
  * A rate limit or quota in your own Postgres.
@@ -161,7 +172,7 @@ export class Ratelimit {
   async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
     Ratelimit.#check(this, options, RESERVE_NAMES)
     const call = await this.#call(key, options)
-    const { reserve } = await import('./reservations/reservation.ts')
+    const { reserve } = await MODULES.reservation()
     try {
       return await reserve(this.#checker, call, options.tx)
     } catch (error) {
@@ -202,7 +213,7 @@ export class Ratelimit {
    */
   async settle(token: string, actual: number, options: CallOptions = {}): Promise<Allowed> {
     Ratelimit.#check(this, options, CALL_NAMES)
-    const { settleToken } = await import('./reservations/reservation.ts')
+    const { settleToken } = await MODULES.reservation()
     try {
       return await settleToken(this.#checker, token, actual, options)
     } catch (error) {
@@ -237,7 +248,7 @@ export class Ratelimit {
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<LimitAllResult<LimitRequest>> {
     checkOptions(options, TX_NAMES)
-    const { limitAll } = await import('./several/limit-all.ts')
+    const { limitAll } = await MODULES.limitAll()
     return limitAll(requests, await Ratelimit.#callsOf(requests, LIMIT_REQUEST_NAMES), options.tx)
   }
 
@@ -280,7 +291,7 @@ export class Ratelimit {
     options: Pick<CallOptions, 'tx'> = {},
   ): Promise<ReservedAll<ReserveRequest>> {
     checkOptions(options, TX_NAMES)
-    const { reserveAll } = await import('./reservations/reserve-all.ts')
+    const { reserveAll } = await MODULES.reserveAll()
     return reserveAll(requests, await Ratelimit.#callsOf(requests, RESERVE_REQUEST_NAMES), options.tx)
   }
 
@@ -318,7 +329,7 @@ export class Ratelimit {
     options: Pick<CallOptions, 'tx'> & { readonly rate: number },
   ): Promise<Spent> {
     checkOptions(options, SPEND_NAMES)
-    const { spend } = await import('./several/spend.ts')
+    const { spend } = await MODULES.spend()
     const { rate, tx } = options
     return spend(await Ratelimit.#callsOf(requests, SPEND_REQUEST_NAMES, rate), rate, tx)
   }
@@ -357,7 +368,7 @@ export class Ratelimit {
    */
   async getRemainingAll(keys: readonly string[], options: CallOptions = {}): Promise<Usage[]> {
     Ratelimit.#check(this, options, CALL_NAMES)
-    const { checkKeys, lookAll } = await import('./check/look-all.ts')
+    const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
     // Unlike `map`, it does not leave out the holes of a list.
     const looks = Array.from(keys, async (key) => this.#call(key, { ...options, rate: 0 }))
@@ -387,7 +398,7 @@ export class Ratelimit {
     Ratelimit.#check(this, options, BLOCK_NAMES)
     const { signal, ...limitOptions } = options
     const call = await this.#call(key, limitOptions)
-    const { blockUntilReady } = await import('./check/block.ts')
+    const { blockUntilReady } = await MODULES.block()
     try {
       return await blockUntilReady(this.#checker, call, timeout, signal)
     } catch (error) {
@@ -417,7 +428,7 @@ export class Ratelimit {
     Ratelimit.#check(this, options, CALL_NAMES)
     // Undefined would be the default rate of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
-    const { grant } = await import('./check/grant.ts')
+    const { grant } = await MODULES.grant()
     try {
       return await grant(this.#checker, call, options.tx)
     } catch (error) {
@@ -434,7 +445,7 @@ export class Ratelimit {
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const call = await this.#call(key, options)
-    const { reset } = await import('./check/upkeep.ts')
+    const { reset } = await MODULES.upkeep()
     await reset(this.#checker, call, options.tx)
   }
 
@@ -446,7 +457,7 @@ export class Ratelimit {
    */
   async cleanup(): Promise<number> {
     Ratelimit.#check(this, {}, {})
-    const { cleanUp } = await import('./check/upkeep.ts')
+    const { cleanUp } = await MODULES.upkeep()
     return cleanUp(this.#checker)
   }
 

@@ -3,6 +3,7 @@ import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import type { RatelimitError } from '../errors.ts'
+import { onFirstUse } from '../on-first-use.ts'
 import { addsTo, type Call, type Dispatcher, type Pending, type Request } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider } from '../runtime/decide.ts'
@@ -19,6 +20,8 @@ import { type Denials, forgetDenials, type Sent } from './denials.ts'
 import { refusalOf } from './refusal.ts'
 import { Sweeps } from './sweeps.ts'
 import type { Watched } from './watch.ts'
+
+const watching = /* @__PURE__ */ onFirstUse(() => import('./watch.ts'))
 
 /** A valid call of a limiter. */
 export interface LimiterCall {
@@ -54,7 +57,7 @@ export class Checker {
   }
 
   async #answerWatched(call: Call, tx: Database | undefined): Promise<Answered> {
-    const { watch } = await import('./watch.ts')
+    const { watch } = await watching()
     const answered = (async () => this.#answer(call, tx))()
     return watch([this.watched(call, tx)], answered, (each) => [each])
   }
