@@ -220,15 +220,14 @@ function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decisi
     granted: granted === undefined ? calls.length : Math.max(Number(granted), 0),
     state: stateIn(row, request.limiter),
     params,
-    ended: endedIn(row, request.limiter),
+    ended: endedIn(row[ENDED], request.limiter),
     isOther: row[OTHER] === true,
     isNew: row['holds'] !== undefined && row['holds'] !== true,
   }
 }
 
-/** The period that the first of the granted calls has ended. */
-export function endedIn(row: Row, limiter: StoredLimiter): EndedPeriod | undefined {
-  const text = row[ENDED]
+/** The period that the first of the granted calls has ended, as the statement writes it. */
+export function endedIn(text: unknown, limiter: StoredLimiter): EndedPeriod | undefined {
   if (typeof text !== 'string') return undefined
   const [start = Number.NaN, used = Number.NaN, reserved] = text.split(' ').map(Number)
   // Others may write to the table too: a count, or a start at infinity, is no period.
@@ -237,9 +236,17 @@ export function endedIn(row: Row, limiter: StoredLimiter): EndedPeriod | undefin
 }
 
 /** The state that a row of an answer holds. */
-export function stateIn(row: Row, { algorithm }: StoredLimiter): Numbers<StateColumn> {
+export function stateIn(row: Row, limiter: StoredLimiter): Numbers<StateColumn> {
+  return stateBy((column) => columnIn(row, column), limiter)
+}
+
+/** The state whose columns `of` finds. */
+export function stateBy(
+  of: (column: StateColumn) => unknown,
+  { algorithm }: StoredLimiter,
+): Numbers<StateColumn> {
   const state: Record<string, number> = {}
-  for (const column of algorithm.columns) state[column] = Number(columnIn(row, column))
+  for (const column of algorithm.columns) state[column] = Number(mustHave(of(column)))
   // An algorithm reads its own columns only.
   return state as Numbers<StateColumn>
 }

@@ -5,17 +5,9 @@ import { notAsExpected } from '../database/rows.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Decision, isForced } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import {
-  askList,
-  type Found,
-  inLockOrder,
-  isNeeded,
-  type List,
-  learnPeriods,
-  makeRows,
-  removeEmpty,
-} from './list.ts'
+import { askList, type Found, inLockOrder, type List, learnPeriods, makeRows, removeEmpty } from './list.ts'
 import { afterRefund, fits, isLook, partsOf } from './parts.ts'
+import { isNeeded } from './shape.ts'
 import { sharesOf } from './shares.ts'
 
 /** What was decided on rows: the look at each, and the decision on those that were charged. */

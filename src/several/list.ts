@@ -1,14 +1,12 @@
-import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
+import type { Params } from '../algorithms/algorithm.ts'
+import { appliesAt } from '../algorithms/limiter.ts'
 import type { Connection } from '../database/connection.ts'
-import { mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
+import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runKept, runOnce } from '../database/run.ts'
-import type { Value } from '../database/statement.ts'
-import { quotedName } from '../database/table-name.ts'
+import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
-import { endedIn, stateIn } from '../runtime/ask.ts'
-import { type Decision, reservedIn, type Table } from '../runtime/call.ts'
+import type { Decision, Table } from '../runtime/call.ts'
 import { compareText, textArray } from '../statements/calls.ts'
-import { OTHER } from '../statements/levels.ts'
 import { listStatement } from '../statements/list.ts'
 import type { ListRow } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
@@ -16,6 +14,7 @@ import type { Commit } from '../statements/setting.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
+import { decisionAt, nameOfShape, paramsFor, shapeOf, sharedValuesOf, valuesOf } from './shape.ts'
 
 // One statement each: what is sent for a list of rows, and what its answer means.
 
@@ -58,11 +57,6 @@ export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
   )
 }
 
-/** Whether the row has to be there for the list to be charged. */
-export function isNeeded(row: RowRequest): boolean {
-  return !isLook(row) && (row.rate > 0 || !row.limiter.startsFull)
-}
-
 /** Longer lists are rare, and each length is another statement. */
 const MAX_KEPT_ROWS = 4
 
@@ -81,64 +75,75 @@ function isKept(statements: Statements, shape: string, rows: number): boolean {
 
 /** Charges the list, or only looks at its rows. */
 export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
-  const { connection, rows, sharing, commit, periodsMs } = list
+  const { rows, sharing, commit, periodsMs, onSend } = list
+  const order = how === 'looks' ? undefined : orderOf(sharing, rows)
+  const shapes = shapesOf(rows, how === 'looks', sharing !== undefined)
+  const params = rows.map((row) => paramsFor(row, periodsMs.get(row)))
+  const values: Record<string, Value> = { rate: sharing?.rate ?? 0 }
+  for (const [place, row] of rows.entries()) {
+    const own = valuesOf(row, shapes[place] as ListRow)
+    for (const [name, value] of [...own, ...sharedValuesOf(row, params[place] as Params)])
+      values[`${place}.${name}`] = value
+  }
+  onSend(how !== 'looks', how === 'waits')
+  const [answer, ...more] = await runLists(list, values, {
+    name: `${how} ${commit} ${order?.join() ?? ''} ${shapes.map((shape, place) => nameOfShape(rows[place] as RowRequest, shape)).join()}`,
+    build: (guarded) =>
+      listStatement({ rows: shapes, sharing: order, commit, guarded, waits: how === 'waits' }),
+  })
+  if (!answer || more.length > 0) throw notAsExpected('has not one row for the list')
+  return foundIn(answer, rows, shapes, params)
+}
+
+/** What an answer says of a list. */
+function foundIn(
+  answer: Row,
+  rows: readonly RowRequest[],
+  shapes: readonly ListRow[],
+  params: readonly Params[],
+): Found {
+  const looks = new Map<RowRequest, Decision>()
+  for (const [place, row] of rows.entries()) {
+    const decision = decisionAt(answer, place, row, shapes[place] as ListRow, params[place] as Params)
+    if (decision) looks.set(row, decision)
+  }
+  return { isDone: mustHave(answer['done']) === true, looks }
+}
+
+/** The shapes of the rows. Two declarations of one table are one. */
+function shapesOf(rows: readonly RowRequest[], looks: boolean, isSharing: boolean): ListRow[] {
   const tables = tablesOf(rows)
-  const shapes = rows.map((row) => ({
-    ...shapeOf(row, how === 'looks', sharing !== undefined),
+  return rows.map((row) => ({
+    ...shapeOf(row, looks, isSharing),
     table: (tables.get(tableNameOf(row)) as Table).table,
   }))
-  const order = how === 'looks' ? undefined : sharing?.order.map((row) => (row ? rows.indexOf(row) : -1))
-  const values: Record<string, Value> = { rate: sharing?.rate ?? 0 }
-  const params = rows.map((row, place) => {
-    const { limiter, namespace } = row
-    const clock = namespace.clock?.() ?? null
-    const own = limiter.periodAt
-      ? paramsAt(limiter, periodsMs.get(row) ?? clock ?? Date.now())
-      : limiter.params
-    for (const [name, value] of Object.entries({ ...valuesOf(row), clock, ...own })) {
-      values[`${place}.${name}`] = value
-    }
-    return own
-  })
-  const [{ statements }] = [...tables.values()] as [Table]
-  const name = `list ${how} ${commit} ${order?.join() ?? ''} ${shapes.map(nameOf).join()}`
-  const build = (guarded: boolean) =>
-    listStatement({ rows: shapes, sharing: order, commit, guarded, waits: how === 'waits' })
+}
+
+/** The places of the rows that share a rate. */
+function orderOf(sharing: Sharing | undefined, rows: readonly RowRequest[]): number[] | undefined {
+  return sharing?.order.map((row) => (row ? rows.indexOf(row) : -1))
+}
+
+/** Runs the statement of one list or of many. The connections keep it unless there are too many of them. */
+function runLists(
+  { connection, rows }: Pick<List, 'connection' | 'rows'>,
+  values: Record<string, Value>,
+  { name, build }: { readonly name: string; readonly build: (guarded: boolean) => Statement },
+): Promise<readonly Row[]> {
+  const tables = [...tablesOf(rows).values()]
+  const [{ statements }] = tables as [Table]
   const about = { prefix: undefined, statement: 'list', keys: rows.length } as const
-  list.onSend(how !== 'looks', how === 'waits')
-  const answer = await timed(about, () =>
+  return timed(about, () =>
     !isKept(statements, name, rows.length)
       ? runOnce(connection.db, build(false), values)
       : run(
           connection,
-          [...tables.values()].map(({ size }) => size),
-          (guarded) => kept(statements, `${name} ${guarded}`, () => build(guarded)),
+          tables.map(({ size }) => size),
+          (guarded) => kept(statements, `list ${name} ${guarded}`, () => build(guarded)),
           values,
           {},
         ),
   )
-  const looks = new Map<RowRequest, Decision>()
-  const answered = new Map(answer.map((found) => [Number(mustHave(found['place'])), found]))
-  if (answer.length !== rows.length) throw notAsExpected('has another number of rows than the list')
-  for (const [place, row] of rows.entries()) {
-    const found = answered.get(place)
-    if (!found) throw notAsExpected(TWO_ROWS)
-    if (mustHave(found['now']) !== null)
-      looks.set(row, decisionIn(found, row, params[place] as Decision['params']))
-  }
-  return { isDone: answer[0]?.['done'] === true, looks }
-}
-
-function decisionIn(found: Row, { limiter }: RowRequest, params: Decision['params']): Decision {
-  return {
-    now: Number(found['now']),
-    granted: Number(mustHave(found['granted'])),
-    state: stateIn(found, limiter),
-    params,
-    ended: endedIn(found, limiter),
-    isOther: found[OTHER] === true,
-    isNew: !limiter.startsFull && found['holds'] !== true,
-  }
 }
 
 /** The rows whose calendar period was guessed wrong. Their right ones are asked for the next time. */
@@ -150,48 +155,6 @@ export function learnPeriods({ periodsMs }: List, looks: Found['looks']): boolea
     isWrong = true
   }
   return isWrong
-}
-
-/** What is done to a row: giving back alone is an adjustment. */
-function shapeOf(row: RowRequest, looks: boolean, isSharing: boolean): ListRow {
-  const { table, limiter, namespace, reporting } = row
-  const refusesOther = row.refusesOther === true || namespace.refusesOther === true
-  const rules = refusesOther ? { ...limiter, refusesOther } : limiter
-  const common = { table: table.table, rules, injectedClock: namespace.clock !== undefined }
-  if (looks || isLook(row)) {
-    return { ...common, does: 'look', refunds: false, asks: false, isDry: false, isNeeded: false }
-  }
-  const does =
-    row.purpose === 'look' || row.purpose === 'adjust' ? 'adjust' : reservedIn(row) > 0 ? 'reserve' : 'take'
-  return {
-    ...common,
-    does,
-    refunds: row.refund < 0 && row.purpose !== 'look',
-    asks: row.needed > 0 && !isSharing,
-    isDry: reporting.dryRun,
-    isNeeded: isNeeded(row),
-  }
-}
-
-function nameOf({ table, rules, ...flags }: ListRow): string {
-  return `${quotedName(table)} ${rules.algorithm.name} ${rules.startsFull} ${rules.refusesOther === true} ${Object.values(flags).join(' ')}`
-}
-
-function valuesOf(row: RowRequest): Record<string, Value> {
-  const { namespace, key, purpose, refund, rate, needed, forced } = row
-  const { paidWindowStart, refundableUntil, reserved } = row
-  const own = purpose === 'look' ? refund : rate
-  return {
-    prefix: namespace.prefix,
-    key,
-    rate: own,
-    refund,
-    needed,
-    forced,
-    paidWindowStart,
-    refundableUntil,
-    reserved,
-  }
 }
 
 /** The tables of the rows by their names, in their order. Two declarations of one table are one. */

@@ -18,27 +18,32 @@ const dialect: PgDialect = /* @__PURE__ */ new PgDialect()
 export class Parameters {
   readonly #names: string[]
   readonly #scope: string
+  readonly #columns: ReadonlySet<string>
 
-  constructor(names: string[] = [], scope = '') {
+  /** @param columns Parameters that are columns: each row of the query has its own. */
+  constructor(columns: Iterable<string> = [], names: string[] = [], scope = '') {
+    this.#columns = new Set(columns)
     this.#names = names
     this.#scope = scope
   }
 
   /** Parameters of the same statement whose names begin with the scope: those of one of several rows. */
-  scoped(scope: string): Parameters {
-    return new Parameters(this.#names, scope)
+  scoped(scope: string, columns: Iterable<string> = []): Parameters {
+    return new Parameters(columns, this.#names, scope)
   }
 
-  text(name: string): SQL<string> {
-    return sql.raw(`${this.#place(name)}::text`) as SQL<string>
+  text(parameter: string): SQL<string> {
+    if (this.#columns.has(parameter)) return sql`${name(this.#scope + parameter)}`
+    return sql.raw(`${this.#place(parameter)}::text`) as SQL<string>
   }
 
   integer(name: string): SQL<number> {
     return sql.raw(`${this.#place(name)}::integer`) as SQL<number>
   }
 
-  number(name: string): SQL<number> {
-    return sql.raw(`${this.#place(name)}::float8`) as SQL<number>
+  number(parameter: string): SQL<number> {
+    if (this.#columns.has(parameter)) return name(this.#scope + parameter)
+    return sql.raw(`${this.#place(parameter)}::float8`) as SQL<number>
   }
 
   /**
@@ -60,20 +65,6 @@ export class Parameters {
   /** The finished statement. What Drizzle would send as a parameter of its own is written into the text. */
   render(query: SQL): Statement {
     return statement(dialect.sqlToQuery(sql`${query}`.inlineParams()).sql, this.#names)
-  }
-}
-
-/** Parameters of which those of a limiter are columns: each row is read under a limiter of its own. */
-export class RowParameters extends Parameters {
-  readonly #columns: ReadonlySet<string>
-
-  constructor(columns: readonly string[]) {
-    super()
-    this.#columns = new Set(columns)
-  }
-
-  override number(parameter: string): SQL<number> {
-    return this.#columns.has(parameter) ? name(parameter) : super.number(parameter)
   }
 }
 

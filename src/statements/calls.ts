@@ -2,7 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { name, type Parameters } from './builder.ts'
 
 /** The columns of the calls of a statement for many keys; the others are parameters that they share. */
-const CALL_COLUMNS = {
+export const CALL_COLUMNS = {
   prefix: 'text',
   key: 'text',
   rate: 'float8',
@@ -12,6 +12,9 @@ const CALL_COLUMNS = {
   paidWindowStart: 'float8',
   refundableUntil: 'float8',
   reserved: 'float8',
+  needed: 'float8',
+  forced: 'float8',
+  refund: 'float8',
 } as const
 
 export type CallColumn = keyof typeof CALL_COLUMNS

@@ -5,7 +5,7 @@ import { name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
 import { MAX_TIME, onGrid } from './expiry.ts'
-import { type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
+import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
 /**
  * What a call does: `'take'` may be denied, and so may `'reserve'`, which takes an estimate. `'adjust'` gives
@@ -145,12 +145,12 @@ export function nextRow(
   amount: SQL<number>,
   before: CallNumbers['before'],
   parameters: Parameters,
-  decided: string = DECIDED,
+  of: Column = (column) => name(column, DECIDED),
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
   const { consume, grant } = algorithm.sql
-  const [state, now, available] = [stateOf(decided), name('now', decided), name('available', decided)]
-  const reserved = algorithm.settled ? reservedBy(intent, amount, before, decided) : sql<number>`0::float8`
+  const [state, now, available] = [stateOf(of), of('now'), of('available')]
+  const reserved = algorithm.settled ? reservedBy(intent, amount, before, of) : sql<number>`0::float8`
   const next =
     intent === 'grant' && grant
       ? grant(state, now, amount)
@@ -171,11 +171,11 @@ function reservedBy(
   intent: Intent,
   amount: SQL<number>,
   before: CallNumbers['before'],
-  decided: string,
+  of: Column,
 ): SQL<number> {
   if (intent !== 'adjust') return intent === 'reserve' ? amount : sql`0::float8`
-  const isPayer = sql`${name('window_start', decided)} = ${before('paidWindowStart')}`
-  return sql`case when ${isPayer} then ${name('granted', decided)} * ${before('reserved')} else 0 end`
+  const isPayer = sql`${of('window_start')} = ${before('paidWindowStart')}`
+  return sql`case when ${isPayer} then ${of('granted')} * ${before('reserved')} else 0 end`
 }
 
 /** The columns of an answer, by their names in SQL. */

@@ -16,47 +16,47 @@ import { type Link, link } from './link.ts'
  */
 const SIZES = 'array[16384, 32768, 65536, 131072, 524288, 2097152]'
 
-/** Keeps a statement from using a plan that was made for a table of another size. */
+/** Keeps a statement from using a plan that was made for tables of other sizes. */
 export interface Guard {
   readonly links: readonly Link[]
   /** Whether the table has the size that the plan is for. Postgres asks once, before it reads a row. */
-  readonly fits: SQL | undefined
-  /** The size that the table has. */
-  readonly size: SQL | undefined
+  fits(table: RateLimitTable): SQL | undefined
 }
 
 const SIZE = 'ratelimit_size'
 
 /**
- * Asks how large the table is; `size` in the answer says so. If the caller believes another size, nothing is
+ * Asks how large the tables are; `size` in the answer says so. If the caller believes other sizes, nothing is
  * read.
  *
  * The planner goes by the size that a table has when the plan is made. Afterwards a prepared plan stays until
  * something invalidates it, such as autovacuum's analyze within a minute.
  */
-export function guard(
-  { table, guarded }: { readonly table: RateLimitTable; readonly guarded: boolean },
-  parameters: Parameters,
-  place = 0,
-): Guard {
-  if (!guarded) return { links: [], fits: undefined, size: undefined }
-  const alias = place === 0 ? SIZE : `${SIZE}_${place}`
-  const quoted = sql.raw(literal(quotedName(table)))
-  const size = sql`select pg_catalog.width_bucket(pg_relation_size(${quoted}::regclass), ${sql.raw(SIZES)}) as size`
-  const found = sql`(select size from ${name(alias)})`
+export function guard(tables: readonly RateLimitTable[], guarded: boolean, parameters: Parameters): Guard {
+  if (!guarded) return { links: [], fits: () => undefined }
+  const links = tables.map((table, place) => {
+    const quoted = sql.raw(literal(quotedName(table)))
+    const size = sql`select pg_catalog.width_bucket(pg_relation_size(${quoted}::regclass), ${sql.raw(SIZES)}) as size`
+    return link(place === 0 ? SIZE : `${SIZE}_${place}`, size)
+  })
   return {
-    links: [link(alias, size)],
-    fits: sql`${found} = ${parameters.integer(sizeParameter(place))}`,
-    size: found,
+    links,
+    fits: (table) => {
+      const place = tables.indexOf(table)
+      const { alias } = links[place] as Link
+      return sql`(select size from ${name(alias)}) = ${parameters.integer(sizeParameter(place))}`
+    },
   }
 }
 
 /**
- * Selects the rows of `from`, with `size` if the statement is guarded. If `from` has no rows, the answer is one
- * row that has `size` only.
+ * Selects the rows of `from`, with the sizes if the statement is guarded. If `from` has no rows, the answer is
+ * one row that has the sizes only.
  */
 export function guardedSelect({ links }: Guard, columns: readonly SQL[], from: SQL, join: SQL): SQL {
-  const list = links.length > 0 ? [name('size', SIZE), ...columns] : columns
-  const source = links.length > 0 ? sql`${name(SIZE)} left join ${from} on true` : from
-  return sql`select ${sql.join([...list], sql`, `)} from ${source}${join}`
+  const sizes = links.map(({ alias }, place) => sql`${name('size', alias)} as ${name(sizeParameter(place))}`)
+  const tables = links.map(({ alias }) => name(alias))
+  const source =
+    links.length > 0 ? sql`${sql.join(tables, sql` cross join `)} left join ${from} on true` : from
+  return sql`select ${sql.join([...sizes, ...columns], sql`, `)} from ${source}${join}`
 }

@@ -40,9 +40,12 @@ export function level(
   }
 }
 
+/** Finds a column of the level below, or of a link, by its name. */
+export type Column = (column: string) => SQL<number>
+
 /** A state's columns by their names, as the next level sees them. An algorithm uses its own columns only. */
-export function stateOf(source?: string): Expressions<StateColumn> {
-  return forEach(STATE_COLUMNS, (column) => name(SQL_NAMES[column], source))
+export function stateOf(of: Column = name): Expressions<StateColumn> {
+  return forEach(STATE_COLUMNS, (column) => of(SQL_NAMES[column]))
 }
 
 /** A state's expressions by their names in SQL. */
@@ -80,6 +83,8 @@ interface AdvancedOptions {
   readonly tellsEnded?: boolean
   /** The start of the window that has paid, if the calls settle or give back. */
   readonly paid?: (() => SQL<number>) | undefined
+  /** What the rows call the stored columns. Default: as the table does. */
+  readonly stored?: (column: string) => string
 }
 
 /** Whether the row is of another algorithm or period, and has not expired. */
@@ -100,18 +105,26 @@ export function advanced(
   rows: Level,
   clock: SQL,
   parameters: Parameters,
-  { keepHolds = !startsFull, tellsEnded = false, paid }: AdvancedOptions = {},
+  { keepHolds = !startsFull, tellsEnded = false, paid, stored = (column) => column }: AdvancedOptions = {},
 ): QueryLevel {
   const { columns, datedBy, sql: formulas } = algorithm
   const row = stateOf()
   const params = paramsOf(algorithm, parameters)
-  const read = level('read', rows, {
-    ...Object.fromEntries(
-      columns.map((column) => [SQL_NAMES[column], fromColumn(column, name(SQL_NAMES[column]))]),
-    ),
-    ...(refusesOther ? { expires: fromColumn('windowStart', name('expires')) } : {}),
-    clock,
-  })
+  const own = [...columns.map((column) => SQL_NAMES[column]), ...(refusesOther ? ['expires', 'alien'] : [])]
+  const read = level(
+    'read',
+    rows,
+    {
+      ...Object.fromEntries(
+        columns.map((column) => [SQL_NAMES[column], fromColumn(column, name(stored(SQL_NAMES[column])))]),
+      ),
+      ...(refusesOther
+        ? { expires: fromColumn('windowStart', name(stored('expires'))), alien: name(stored('alien')) }
+        : {}),
+      clock,
+    },
+    own.map(stored),
+  )
   const [clockMs, written] = [name('clock'), name(SQL_NAMES[datedBy])]
   const holds = formulas.holds(row, clockMs, params)
   const told = { ...(tellsEnded ? endedColumn() : {}), ...(refusesOther ? otherColumn() : {}) }

@@ -1,11 +1,22 @@
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { Rules, StateColumn } from '../algorithms/algorithm.ts'
+import type { Rules } from '../algorithms/algorithm.ts'
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { builder, name, type Parameters } from './builder.ts'
+import type { CallColumn } from './calls.ts'
 import { lockedColumns, SQL_NAMES } from './columns.ts'
 import { type CallNumbers, givesBack, type Intent, nextRow, paidBy } from './decided.ts'
-import { advanced, CLOCK_MS, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
+import {
+  advanced,
+  CLOCK_MS,
+  type Column,
+  type Level,
+  level,
+  OTHER,
+  paramsOf,
+  type QueryLevel,
+  stateOf,
+} from './levels.ts'
 
 // One row of a list: how it is locked, what it has, and how it is written.
 
@@ -27,58 +38,79 @@ export interface ListRow {
   readonly isNeeded: boolean
 }
 
-/** The query that locks the row if the conditions hold. */
-export function lockedRow(
-  { table, rules }: ListRow,
+/** A number that a list sends of a row. */
+type RowNumber = Exclude<CallColumn, 'prefix' | 'key' | 'calls' | 'atLeast' | 'start'>
+
+/** What a list sends of a row. */
+export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly RowNumber[] {
+  const { kind, settled } = rules.algorithm
+  const adjusts = does === 'adjust' || refunds
+  return [
+    ...(does === 'look' ? [] : (['rate'] as const)),
+    ...(asks ? (['needed'] as const) : []),
+    ...(asks && isDry ? (['forced'] as const) : []),
+    ...(refunds ? (['refund'] as const) : []),
+    ...(adjusts ? ([kind === 'window' ? 'paidWindowStart' : 'refundableUntil'] as const) : []),
+    ...(does === 'adjust' && settled ? (['reserved'] as const) : []),
+  ]
+}
+
+/**
+ * What the list calls a column of the row at that place. Such a name has no underscore: some drivers rename
+ * the columns of an answer that have one.
+ */
+export function at(place: number, column: string): string {
+  return `${place}.${column.replaceAll('_', '')}`
+}
+
+/** Whether the row at that place was there. */
+export const THERE = 'there'
+
+/** The columns of a row that is found. */
+export function foundColumns({ table, rules }: ListRow, place: number): string[] {
+  return [THERE, ...Object.keys(lockedColumns(table, rules))].map((column) => at(place, column))
+}
+
+/** The query that finds the row if the conditions hold, and locks it unless it is only looked at. */
+export function foundRow(
+  { table, rules, does }: ListRow,
+  place: number,
   parameters: Parameters,
-  conditions: readonly SQL[],
+  conditions: readonly (SQL | undefined)[],
   waits: boolean,
 ): SQL {
-  return builder
-    .select(lockedColumns(table, rules))
+  const columns = Object.entries(lockedColumns(table, rules)).map(
+    ([column, value]) => [column, value.sql.as(at(place, column))] as const,
+  )
+  const row = builder
+    .select({ [THERE]: sql`true`.as(at(place, THERE)), ...Object.fromEntries(columns) })
     .from(table)
     .where(and(isTheRow(table, parameters), ...conditions))
-    .for('update', waits ? {} : { skipLocked: true })
-    .getSQL()
-}
-
-/** The row without a lock, or nulls. */
-export function seenRow({ table, rules }: ListRow, parameters: Parameters): SQL {
-  const row = builder.select(lockedColumns(table, rules)).from(table).where(isTheRow(table, parameters))
-  return orNulls(sql`lateral (${row.getSQL()} offset 0) as ${name('stored')}`)
-}
-
-/** The row of a source, or nulls if it has none. */
-export function orNulls(source: SQL): SQL {
-  return sql`(select 1) as ${name('one')} left join ${source} on true`
+  if (does === 'look') return sql`${row.getSQL()} offset 0`
+  return row.for('update', waits ? {} : { skipLocked: true }).getSQL()
 }
 
 function isTheRow(table: RateLimitTable, parameters: Parameters): SQL | undefined {
   return and(eq(table.prefix, parameters.text('prefix')), eq(table.key, parameters.text('key')))
 }
 
-/** The name of the link that decides about a row. */
-export function decidedAt(place: number): string {
-  return `ratelimit_decided_${place}`
-}
-
 const BEFORE = 'before_'
 
 /**
- * What the row has and whether the list may be done: `lets`; whether there is enough: `fits`; and whether
- * anything is written if the list is done: `granted`.
+ * The levels that add what the row has and whether the list may be done: `lets`; whether there is enough:
+ * `fits`; and whether anything is written if the list is done: `granted`.
  */
-export function decidedRow(row: ListRow, source: SQL, parameters: Parameters): QueryLevel {
-  const { table, rules, injectedClock, does, asks, isDry } = row
+export function decidedRow(row: ListRow, place: number, rows: Level, parameters: Parameters): QueryLevel {
+  const { rules, injectedClock, does, asks, isDry } = row
   const { algorithm } = rules
   const { sql: formulas, tolerance } = algorithm
   const params = paramsOf(algorithm, parameters)
-  const rows: Level = { source, columns: Object.keys(lockedColumns(table, rules)) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const before: CallNumbers['before'] = (what) => parameters.number(what)
   const states = advanced(rules, rows, clock, parameters, {
     tellsEnded: true,
     paid: paidBy(does, before),
+    stored: (column) => at(place, column),
   })
   const [state, now] = [stateOf(), name('now')]
   const used = formulas.used(state, now, params)
@@ -94,7 +126,9 @@ export function decidedRow(row: ListRow, source: SQL, parameters: Parameters): Q
   if (isDry && asks) granted.push(sql`${fits} or ${parameters.number('forced')} > 0::float8`)
   if (isDry && asks && row.refunds) granted.push(sql`refunded`)
   const isGranted = granted.length > 0 ? sql.join(granted, sql` or `) : sql.raw(String(does !== 'look'))
-  return level('decided', offered, {
+  const own = offered.columns.filter((column) => !rows.columns.includes(column))
+  const decided = {
+    ...Object.fromEntries(own.map((column) => [column, name(column)])),
     fits,
     lets: and(
       ...(isDry || !asks ? [] : [fits]),
@@ -103,7 +137,9 @@ export function decidedRow(row: ListRow, source: SQL, parameters: Parameters): Q
       applies,
     ) as SQL,
     granted: sql`case when ${isGranted} then 1::float8 else 0::float8 end`,
-  })
+  }
+  const placed = Object.entries(decided).map(([column, value]) => [at(place, column), value])
+  return level('decided', offered, Object.fromEntries(placed), own)
 
   /** What cannot be counted is refused. */
   function isCountable(): SQL {
@@ -144,10 +180,10 @@ export function decidedRow(row: ListRow, source: SQL, parameters: Parameters): Q
 }
 
 /** How much is taken from the row if the list is done. */
-export function amountOf({ isDry, asks }: ListRow, decided: string, parameters: Parameters): SQL<number> {
+export function amountOf({ isDry, asks }: ListRow, of: Column, parameters: Parameters): SQL<number> {
   const rate = parameters.number('rate')
   if (!isDry || !asks) return rate
-  return sql`case when ${name('fits', decided)} then ${rate} else ${parameters.number('forced')} end`
+  return sql`case when ${of('fits')} then ${rate} else ${parameters.number('forced')} end`
 }
 
 /**
@@ -155,44 +191,46 @@ export function amountOf({ isDry, asks }: ListRow, decided: string, parameters: 
  * if it is new, so that it begins to fill.
  */
 export function writtenRow(
-  row: ListRow & { readonly does: Intent },
-  decided: string,
+  { table, rules, does }: ListRow & { readonly does: Intent },
+  { link, of }: { readonly link: string; readonly of: Column },
   amount: SQL<number>,
   isDone: SQL,
   parameters: Parameters,
 ): SQL {
-  const { table, rules, does } = row
-  const isCharged = sql`${isDone} and ${name('granted', decided)} > 0::float8`
-  const isOther = rules.refusesOther ? sql` and not ${name(OTHER, decided)}` : sql``
-  const isNew = sql`${name('holds', decided)} is not true${isOther}`
+  const isCharged = sql`${isDone} and ${of('granted')} > 0::float8`
+  const isOther = rules.refusesOther ? sql` and not ${of(OTHER)}` : sql``
+  const isNew = sql`${of('holds')} is not true${isOther}`
   const taken = rules.startsFull
     ? amount
     : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
+  const isThere = sql`${of(THERE)}`
   return builder
     .update(table)
-    .set(nextRow(rules, does, taken, (what) => parameters.number(what), parameters, decided))
-    .from(name(decided))
+    .set(nextRow(rules, does, taken, (what) => parameters.number(what), parameters, of))
+    .from(name(link))
     .where(
-      and(isTheRow(table, parameters), rules.startsFull ? isCharged : sql`((${isCharged}) or (${isNew}))`),
+      and(
+        isTheRow(table, parameters),
+        isThere,
+        rules.startsFull ? isCharged : sql`((${isCharged}) or (${isNew}))`,
+      ),
     )
     .getSQL()
 }
 
-/** What the answer says of the row as it was before the list. */
-export function rowAnswer({ rules, refunds }: ListRow, decided: string): Record<string, SQL> {
+/** What the answer says of the row as it was before the list, by the names of the columns. */
+export function answerColumns({ rules, refunds, isNeeded }: ListRow): readonly (readonly [string, string])[] {
   const { columns, sql: formulas } = rules.algorithm
-  const stored = (column: StateColumn) =>
-    columns.includes(column) ? name((refunds ? BEFORE : '') + SQL_NAMES[column], decided) : sql`null::float8`
-  return {
-    now: name('now', decided),
-    granted: name('granted', decided),
-    holds: rules.startsFull ? sql`null::boolean` : name('holds', decided),
-    [OTHER]: rules.refusesOther ? name(OTHER, decided) : sql`null::boolean`,
-    ended: formulas.ended ? name('ended', decided) : sql`null::text`,
-    count: stored('count'),
-    prev_count: stored('prevCount'),
-    window_start: stored('windowStart'),
-    tokens: stored('tokens'),
-    last_refill: stored('lastRefill'),
-  }
+  const same = [
+    ...['now', 'granted'],
+    ...(isNeeded ? [THERE] : []),
+    ...(rules.startsFull ? [] : ['holds']),
+    ...(rules.refusesOther ? [OTHER] : []),
+    ...(formulas.ended ? ['ended'] : []),
+  ]
+  const state = columns.map((column) => SQL_NAMES[column])
+  return [
+    ...same.map((column) => [column, column] as const),
+    ...state.map((column) => [column, refunds ? BEFORE + column : column] as const),
+  ]
 }

@@ -1,23 +1,23 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../schema/index.ts'
-import { sizeParameter } from '../database/run.ts'
 import type { Statement } from '../database/statement.ts'
 import { name, Parameters } from './builder.ts'
-import { type Guard, guard } from './guard.ts'
+import type { Intent } from './decided.ts'
+import { type Guard, guard, guardedSelect } from './guard.ts'
+import { type Column, type Level, level } from './levels.ts'
 import { chain, type Link, link } from './link.ts'
 import {
   amountOf,
-  decidedAt,
+  answerColumns,
+  at,
   decidedRow,
+  foundColumns,
+  foundRow,
   type ListRow,
-  lockedRow,
-  orNulls,
-  rowAnswer,
-  seenRow,
+  THERE,
   writtenRow,
 } from './list-row.ts'
 import { type Commit, settingsOf } from './setting.ts'
-import { SHARES, sharesLink } from './shares.ts'
+import { REST, SHARE, sharesOfRows } from './shares.ts'
 
 // A list is of rows of which all are charged, or none.
 
@@ -29,103 +29,123 @@ export interface ListSource {
   readonly commit: Commit
   /** Whether it does nothing, and says so, if a table does not have the size that the caller believes. */
   readonly guarded: boolean
+}
+
+export interface OneListSource extends ListSource {
   /** Whether it waits for rows that other transactions hold, or leaves them out. */
   readonly waits: boolean
 }
 
-const DONE = 'ratelimit_done'
+export const FOUND = 'ratelimit_found'
+export const DECIDED = 'ratelimit_decided'
+export const DONE = 'done'
 
 /**
- * The statement that charges all rows, or none. Its answer has what each row had before. It charges nothing if
- * a row that has to be there is not, or is left out.
+ * The statement that charges all rows of a list, or none. Its answer has what each row had before. It charges
+ * nothing if a row that has to be there is not, or is left out.
  *
  * A statement that waits locks no row behind one that is missing. So that row can be made afterwards without
  * breaking the order of the locks.
  */
-export function listStatement(source: ListSource): Statement {
+export function listStatement(source: OneListSource): Statement {
   const { rows, sharing, waits } = source
   const parameters = new Parameters()
   const scopes = rows.map((_, place) => parameters.scoped(`${place}.`))
-  const settings = settingsOf(source.commit)
-  const guards = guardsOf(source, parameters)
-  const links: Link[] = [...settings.links, ...[...guards.values()].flatMap((each) => each.links)]
+  const guarding = guardOf(source, parameters)
 
-  const last = rows.findLastIndex(({ does }) => does !== 'look')
+  let from = sql`(select 1) as ${name('one')}`
   let inTurn: SQL[] = []
   for (const [place, row] of rows.entries()) {
-    if (row.does === 'look') continue
-    const { fits } = guards.get(row.table) as Guard
-    const conditions = fits ? [...inTurn, fits] : inTurn
-    links.push(link(lockedAt(place), lockedRow(row, scopes[place] as Parameters, conditions, waits)))
-    const locked = sql`(select count(*) from ${name(lockedAt(place))})`
-    inTurn = waits && row.isNeeded ? [sql`${locked} = 1`] : [...inTurn, sql`${locked} >= 0`]
+    const conditions = row.does === 'look' ? [] : [...inTurn, guarding.fits(row.table)]
+    const found = foundRow(row, place, scopes[place] as Parameters, conditions, waits)
+    from = sql`${from} left join lateral (${found}) as ${name(`row_${place}`)} on true`
+    if (!waits || row.does === 'look') continue
+    const there = name(at(place, THERE))
+    // Postgres has to have locked a row before it can work out the condition of the next.
+    inTurn = row.isNeeded ? [sql`${there}`] : [...inTurn, sql`coalesce(${there}, true)`]
   }
+  const columns = rows.flatMap(foundColumns)
+  let decided: Level = { source: name(FOUND), columns }
+  for (const [place, row] of rows.entries())
+    decided = decidedRow(row, place, decided, scopes[place] as Parameters)
+  if (sharing) decided = sharesOfRows(rows, sharing, decided, parameters)
+  const there = rows.flatMap(({ isNeeded }, place) => (isNeeded ? [name(at(place, THERE))] : []))
+  const sizes = [...new Set(rows.map(({ table }) => table))].map((table) => guarding.fits(table))
+  const conditions = [...sizes, ...there, ...letsOf([...rows.keys()], sharing)]
+  const isDone = sql`coalesce(${sql.join(conditions.filter(Boolean), sql` and `)}, false)`
+  const done = level('decided', decided, { [DONE]: isDone })
 
-  for (const [place, row] of rows.entries()) {
-    const own = scopes[place] as Parameters
-    const from = row.does === 'look' ? seenRow(row, own) : lockedSource(row, place)
-    // The clock is read after the last lock.
-    const isLast = last < 0 || place === last
-    const rowSource = isLast ? from : sql`${from} where (select count(*) from ${name(lockedAt(last))}) >= 0`
-    links.push(link(decidedAt(place), decidedRow(row, rowSource, own).query))
-  }
-
-  if (sharing) links.push(sharesLink(rows, sharing, parameters))
-  const lets = rows.map((_, place) => sql`(select lets from ${name(decidedAt(place))})`)
-  const fits = [...guards.values()].flatMap((each) => (each.fits ? [each.fits] : []))
-  const enough = sharing ? [sql`(select rest from ${name(SHARES)}) = 0::float8`] : []
-  const all = sql.join([...fits, ...lets, ...enough], sql` and `)
-  const sizes = [...guards.values()].flatMap((each) => (each.size ? [each.size] : []))
-  const done = [
-    sql`coalesce(${all}, false) as done`,
-    ...sizes.map((size, i) => sql`${size} as ${name(sizeParameter(i))}`),
-  ]
-  const setting = settings.links.length > 0 ? sql` from ${name((settings.links[0] as Link).alias)}` : sql``
-  links.push(link(DONE, sql`select ${sql.join(done, sql`, `)}${setting}`))
-
-  const isDone = sql`(select done from ${name(DONE)})`
-  for (const [place, row] of rows.entries()) {
+  const written = rows.flatMap((row, place) => {
     const { does } = row
-    if (does === 'look') continue
+    if (does === 'look') return []
+    const of: Column = (column) => name(at(place, column), DECIDED)
     const own = scopes[place] as Parameters
-    const amount = sharing ? shareAt(place) : amountOf(row, decidedAt(place), own)
-    const isCharged = sharing ? sql`${isDone} and ${amount} > 0::float8` : isDone
-    links.push(
-      link(
-        `ratelimit_written_${place}`,
-        writtenRow({ ...row, does }, decidedAt(place), amount, isCharged, own),
-      ),
-    )
-  }
-
-  const answers = rows.map((row, place) => {
-    const columns = Object.entries(rowAnswer(row, decidedAt(place)))
-    const list = [
-      sql`${sql.raw(String(place))} as place`,
-      name('done', DONE),
-      ...sizes.map((_, i) => name(sizeParameter(i), DONE)),
-      ...columns.map(([column, value]) => sql`${value} as ${name(column)}`),
-    ]
-    return sql`select ${sql.join(list, sql`, `)} from ${name(DONE)} left join ${name(decidedAt(place))} on true`
+    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, sharing, name(DONE, DECIDED), own)]
   })
-  return parameters.render(chain(links, sql.join(answers, sql` union all `)))
+  return finished(source, parameters, guarding, {
+    links: [
+      link(FOUND, sql`select ${columnsList(columns)} from ${from}`),
+      link(DECIDED, done.query),
+      ...written,
+    ],
+    columns: [name(DONE, DECIDED), ...rows.flatMap((row, place) => answerOf(row, place, DECIDED))],
+  })
 }
 
-function lockedSource(row: ListRow, place: number): SQL {
-  const locked = name(lockedAt(place))
-  return row.isNeeded ? locked : orNulls(locked)
+export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {
+  return guard([...new Set(rows.map(({ table }) => table))], guarded, parameters)
 }
 
-/** A guard for each of the tables, with the parameters `size`, `size1` and so on. */
-function guardsOf({ rows, guarded }: ListSource, parameters: Parameters): ReadonlyMap<RateLimitTable, Guard> {
-  const tables = [...new Set(rows.map(({ table }) => table))]
-  return new Map(tables.map((table, i) => [table, guard({ table, guarded }, parameters, i)]))
+export function columnsList(columns: readonly string[]): SQL {
+  return sql.join(
+    columns.map((column) => name(column)),
+    sql`, `,
+  )
 }
 
-function shareAt(place: number): SQL<number> {
-  return sql`(select ${name(`share_${place}`)} from ${name(SHARES)})`
+/** What each of the rows says about whether the list may be done, and whether they have enough together. */
+export function letsOf(places: readonly number[], sharing: readonly number[] | undefined): SQL[] {
+  const lets = places.map((place) => name(at(place, 'lets')))
+  return sharing ? [...lets, sql`${name(REST)} = 0::float8`] : lets
 }
 
-function lockedAt(place: number): string {
-  return `ratelimit_locked_${place}`
+/** The link that writes a row if `isDone`. Default: for one of the `lists`. */
+export function writtenLink(
+  row: Charged,
+  place: number,
+  decided: { readonly link: string; readonly of: Column },
+  sharing: readonly number[] | undefined,
+  isDone: SQL,
+  parameters: Parameters,
+  lists?: SQL,
+): Link {
+  const ofOne = sharing ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
+  const amount = lists ? sql<number>`${ofOne} * ${lists}` : ofOne
+  const isCharged = sharing ? sql`${isDone} and ${amount} > 0::float8` : isDone
+  return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, parameters))
+}
+
+type Charged = ListRow & { readonly does: Intent }
+
+/** What the answer says of a row, under names that begin with its place. */
+export function answerOf(row: ListRow, place: number, from: string): SQL[] {
+  return answerColumns(row).map(
+    ([column, found]) => sql`${name(at(place, found), from)} as ${name(at(place, column))}`,
+  )
+}
+
+/** The statement of the links, with the settings and the guard. */
+export function finished(
+  { commit }: ListSource,
+  parameters: Parameters,
+  guarding: Guard,
+  { links, columns }: { readonly links: readonly Link[]; readonly columns: readonly SQL[] },
+): Statement {
+  const settings = settingsOf(commit)
+  return parameters.render(
+    chain(
+      [...settings.links, ...guarding.links, ...links],
+      guardedSelect(guarding, columns, name(DECIDED), settings.join),
+    ),
+  )
 }

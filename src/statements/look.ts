@@ -26,7 +26,7 @@ export interface LookSource {
 export function lookStatement(source: LookSource): Statement {
   const { table, rules, injectedClock } = source
   const parameters = new Parameters()
-  const guarding = guard(source, parameters)
+  const guarding = guard([table], source.guarded, parameters)
   const columns = lockedColumns(table, rules)
   const row = builder
     .select(columns)
@@ -34,7 +34,7 @@ export function lookStatement(source: LookSource): Statement {
     .where(sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = call.key`)
   const rows: Level = {
     source: sql`${callsFrom(parameters, ['key'])} left join lateral (${row.getSQL()} ${BY_ITSELF}) as stored on true
-      ${guarding.fits ? sql`where ${guarding.fits}` : sql``}`,
+      ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`,
     columns: ['place', ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS

@@ -1,4 +1,4 @@
-import { sql } from 'drizzle-orm'
+import { and, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
@@ -49,15 +49,13 @@ export function makeStatement(source: MakeSource): Statement {
   // Of a row that is made, no window has paid for anything, and nothing in it waits to be settled.
   const columnsOfCalls = takenColumns(rules.algorithm, 'take', takesLess)
   const parameters = new Parameters()
-  const guarding = guard({ table, guarded: source.guarded && !waits }, parameters)
+  const guarding = guard([table], source.guarded && !waits, parameters)
   const settings = settingsOf(source.commit, !waits)
   const prefix = parameters.text('prefix')
   const exists = sql`exists (select from ${table} where ${table.prefix} = ${prefix} and ${table.key} = call.key ${BY_ITSELF})`
-  const conditions = [...(waits ? [] : [sql`not ${exists}`]), ...(guarding.fits ? [guarding.fits] : [])]
+  const condition = and(waits ? undefined : sql`not ${exists}`, guarding.fits(table))
   const calls: Level = {
-    source: sql`${callsFrom(parameters, columnsOfCalls)}${
-      conditions.length > 0 ? sql` where ${sql.join(conditions, sql` and `)}` : sql``
-    }`,
+    source: sql`${callsFrom(parameters, columnsOfCalls)}${condition ? sql` where ${condition}` : sql``}`,
     columns: ['place', ...columnsOfCalls],
   }
 

@@ -7,7 +7,7 @@ import type {
   StoredLimiter,
 } from '../algorithms/algorithm.ts'
 import { isEndless } from '../algorithms/limiter.ts'
-import { name, RowParameters } from './builder.ts'
+import { name, Parameters } from './builder.ts'
 import { forEach, fromColumn, rowColumns, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
 
@@ -16,7 +16,7 @@ export type RowColumns = Readonly<Record<StateColumn, SQLWrapper>>
 
 /** The columns of a table, by its name or alias in a query. */
 export function columnsOf(table: string): RowColumns {
-  return stateOf(table)
+  return stateOf((column) => name(column, table))
 }
 
 /** What a row says under a limiter. */
@@ -32,7 +32,7 @@ export type ReadAt = number | null
 export function rowNumber(row: RowColumns, limiter: StoredLimiter, at: ReadAt, saying: Saying): SQL<number> {
   const { algorithm } = limiter
   const numbers = ['limit', 'periodMs', ...algorithm.params]
-  const parameters = new RowParameters(numbers)
+  const parameters = new Parameters(numbers)
   const states = advanced(limiter, timedRow(row, limiter, at), name('at'), parameters, { keepHolds: true })
   const available = algorithm.sql.available(stateOf(), name('now'), paramsOf(algorithm, parameters))
   const { source } = level('offered', states, { available })
@@ -89,7 +89,7 @@ function literal(value: number): SQL<number> {
 }
 
 /** What is said, from an advanced state and what it has `available`. */
-function sayings(limiter: StoredLimiter, parameters: RowParameters) {
+function sayings(limiter: StoredLimiter, parameters: Parameters) {
   const { algorithm, startsFull } = limiter
   const { sql: formulas, tolerance } = algorithm
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]

@@ -48,7 +48,7 @@ export interface TakeOneSource extends TakeManySource {
 export function takeOneStatement(source: TakeOneSource): Statement {
   const { table, rules, intent, waits, injectedClock, takesLess = false } = source
   const parameters = new Parameters()
-  const guarding = guard(source, parameters)
+  const guarding = guard([table], source.guarded, parameters)
   const settings = settingsOf(source.commit)
   const columns = lockedColumns(table, rules)
   const isTheRow = and(eq(table.prefix, parameters.text('prefix')), eq(table.key, parameters.text('key')))
@@ -56,7 +56,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
   const locked = builder
     .select(columns)
     .from(table)
-    .where(and(isTheRow, guarding.fits))
+    .where(and(isTheRow, guarding.fits(table)))
     .for('update', waits ? {} : { skipLocked: true })
 
   const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
@@ -75,7 +75,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
     .update(table)
     .set(nextRow(rules, intent, grantedAmount(numbers), numbers.before, parameters))
     .from(name(DECIDED))
-    .where(and(isTheRow, isWritten(rules), guarding.fits))
+    .where(and(isTheRow, isWritten(rules), guarding.fits(table)))
 
   const answer = answerOf(rules).map((column) => name(column))
   return parameters.render(
@@ -99,7 +99,7 @@ export function takeOneStatement(source: TakeOneSource): Statement {
 export function takeManyStatement(source: TakeManySource): Statement {
   const { table, rules, injectedClock, intent, takesLess = false } = source
   const parameters = new Parameters()
-  const guarding = guard(source, parameters)
+  const guarding = guard([table], source.guarded, parameters)
   const settings = settingsOf(source.commit)
   const columns = lockedColumns(table, rules)
   const columnsOfCalls = takenColumns(rules.algorithm, intent, takesLess)
@@ -113,7 +113,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   const columnsOf = (alias: string, names: readonly string[]) => names.map((column) => name(column, alias))
   const locked = sql`select ${sql.join([...columnsOf('call', calls), ...columnsOf('stored', Object.keys(columns))], sql`, `)}
     from ${callsFrom(parameters, columnsOfCalls)} cross join lateral (${row.getSQL()}) as stored
-    ${guarding.fits ? sql`where ${guarding.fits}` : sql``}`
+    ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
 
   const rows: Level = {
     source: name(LOCKED),
@@ -139,7 +139,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
     .update(table)
     .set(nextRow(rules, intent, grantedAmount(granted), granted.before, parameters))
     .from(name(DECIDED))
-    .where(and(isTheRow, isWritten(rules), isRare, guarding.fits))
+    .where(and(isTheRow, isWritten(rules), isRare, guarding.fits(table)))
 
   const answer = ['place', ...answerOf(rules)].map((column) => name(column))
   return parameters.render(

@@ -2,7 +2,7 @@ import { and, asc, eq, gt, isNotNull, isNull, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, name, Parameters, RowParameters } from './builder.ts'
+import { builder, name, Parameters } from './builder.ts'
 import { placed } from './calls.ts'
 import { emptyColumnsOf, forEach, fromColumn, rowColumns, STATE_COLUMNS } from './columns.ts'
 import { answerColumns } from './decided.ts'
@@ -80,7 +80,7 @@ export function lookParams({ algorithm }: Rules): readonly string[] {
 /** The statement that looks at keys whose limiters have one algorithm and different numbers. */
 export function lookEachStatement(table: RateLimitTable, rules: Rules): Statement {
   const numbers = lookParams(rules)
-  const parameters = new RowParameters(numbers)
+  const parameters = new Parameters(numbers)
   const columns = rowColumns(table, rules.algorithm)
   const row = builder
     .select(columns)

@@ -1,0 +1,171 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { Statement } from '../database/statement.ts'
+import { name, Parameters } from './builder.ts'
+import { CALL_COLUMNS, placed } from './calls.ts'
+import { type Column, type Level, level, type QueryLevel } from './levels.ts'
+import { type Link, link } from './link.ts'
+import {
+  answerOf,
+  columnsList,
+  DECIDED,
+  DONE,
+  FOUND,
+  finished,
+  guardOf,
+  type ListSource,
+  letsOf,
+  writtenLink,
+} from './list.ts'
+import { at, decidedRow, foundColumns, foundRow, type ListRow, numbersOf } from './list-row.ts'
+import { sharesOfRows } from './shares.ts'
+
+export interface ListsSource extends ListSource {
+  /** Whether the row at each place is the same one for all lists, which ask the same of it. */
+  readonly isCommon: readonly boolean[]
+}
+
+const COMMON_FOUND = 'ratelimit_common_found'
+const COMMON = 'ratelimit_common'
+const TOTAL = 'ratelimit_total'
+
+/** For how many lists the common rows have enough. */
+const ROOM = 'room'
+
+/** How many of the lists up to this one could be done if there were enough for all. */
+const TURN = 'turn'
+
+/**
+ * The statement that charges many lists in their order, each of them whole or not at all. Apart from the common
+ * ones, all their rows differ. It answers for those lists whose rows are there and free.
+ *
+ * All lists ask the same of a common row. So it has enough for the first of those that their own rows allow.
+ */
+export function listsStatement(source: ListsSource): Statement {
+  const { rows, sharing, isCommon } = source
+  const parameters = new Parameters()
+  const guarding = guardOf(source, parameters)
+  const all = rows.map((row, place): PlacedRow => {
+    const columns = isCommon[place] ? [] : (['key', ...numbersOf(row)] as const)
+    const own = parameters.scoped(`${place}.`, columns)
+    const condition = guarding.fits(row.table)
+    const found = sql`(${foundRow(row, place, own, [condition], false)}) as ${name(`row_${place}`)}`
+    // What common rows have is divided among the lists afterwards.
+    return { row: isCommon[place] ? { ...row, asks: false } : row, place, columns, own, found }
+  })
+  const common = all.filter(({ place }) => isCommon[place])
+  const each = all.filter(({ place }) => !isCommon[place])
+  const may = ownDecisions(each, source, parameters)
+  const shared = common.length > 0 ? commonDecisions(common) : undefined
+  const done = shared ? inTurn(may, shared) : may
+  const total = sql`(select total from ${name(TOTAL)})`
+  // The range is always true: see takeManyStatement.
+  const isDone = sql`${name(DONE, DECIDED)} and ${name('place', DECIDED)} between 0 and ${MAX_LISTS}`
+  return finished(source, parameters, guarding, {
+    links: [
+      ...(shared?.links ?? []),
+      ...may.links,
+      link(DECIDED, done.query),
+      ...each.map((one) => written(one, DECIDED, isDone)),
+      ...(shared
+        ? [link(TOTAL, sql`select count(*)::float8 as total from ${name(DECIDED)} where ${name(DONE)}`)]
+        : []),
+      ...common.map((one) => written(one, COMMON, sql`${total} > 0::float8`, total)),
+    ],
+    columns: [
+      name('place', DECIDED),
+      name(DONE, DECIDED),
+      ...all.flatMap(({ row, place }) => answerOf(row, place, DECIDED)),
+    ],
+  })
+
+  function written({ row, place, own }: PlacedRow, from: string, isDone: SQL, lists?: SQL): Link {
+    const { does } = row
+    if (does === 'look') throw new Error('Lists that share a statement charge each of their rows.')
+    const of: Column = (column) => name(at(place, column), from)
+    return writtenLink({ ...row, does }, place, { link: from, of }, sharing, isDone, own, lists)
+  }
+}
+
+const MAX_LISTS: SQL = sql.raw(String(Number.MAX_SAFE_INTEGER))
+
+/** A level, and the links that it needs. */
+interface Linked extends QueryLevel {
+  readonly links: readonly Link[]
+}
+
+/** A row of lists, and its place in each of them. */
+interface PlacedRow {
+  readonly row: ListRow
+  readonly place: number
+  /** What is sent for each list. */
+  readonly columns: readonly (keyof typeof CALL_COLUMNS)[]
+  readonly own: Parameters
+  readonly found: SQL
+}
+
+/** The lists with their own rows, and whether these let each be done; and the link that finds the rows. */
+function ownDecisions(
+  each: readonly PlacedRow[],
+  { rows, sharing }: ListsSource,
+  parameters: Parameters,
+): Linked {
+  const sent = each.flatMap(({ columns, place }) =>
+    columns.map((column) => [`${place}.${column}`, CALL_COLUMNS[column]] as const),
+  )
+  // If nothing differs, a list is just a number.
+  const ofList = sharing ? 'rate' : each.length === 0 ? 'one' : undefined
+  const all = ofList ? [...sent, [ofList, 'float8'] as const] : sent
+  const names = all.map(([column]) => column)
+  const lists = placed(
+    names,
+    all.map(([column, type]) => parameters.array(column, type)),
+  )
+  const columns = ['place', ...names, ...each.flatMap(({ row, place }) => foundColumns(row, place))]
+  const joined = each.map(({ found }) => sql` cross join lateral ${found}`)
+  const found = sql`select ${columnsList(columns)} from ${lists}${sql.join(joined, sql``)}`
+
+  let decided: Level = { source: name(FOUND), columns }
+  for (const { row, place, own } of each) decided = decidedRow(row, place, decided, own)
+  if (sharing) decided = sharesOfRows(rows, sharing, decided, new Parameters(['rate']))
+  const places = each.map(({ place }) => place)
+  const lets = [sql`true`, ...letsOf(places, sharing)]
+  const may = level('may', decided, { [DONE]: sql`(${sql.join(lets, sql` and `)})` })
+  return { ...may, links: [link(FOUND, found)] }
+}
+
+/** What the common rows have, and for how many lists that is enough; and the links to that. */
+function commonDecisions(common: readonly PlacedRow[]): Linked {
+  const columns = common.flatMap(({ row, place }) => foundColumns(row, place))
+  const found = sql.join(
+    common.map((one) => one.found),
+    sql` cross join `,
+  )
+  const room = common.map(({ row, place, own }) => {
+    const { tolerance } = row.rules.algorithm
+    const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
+    const enough = sql`floor((${name(at(place, 'available'))}${slack}) / ${own.number('rate')})`
+    return sql`case when ${name(at(place, 'lets'))} then ${enough} else 0 end`
+  })
+  let decided: Level = { source: name(COMMON_FOUND), columns }
+  for (const { row, place, own } of common) decided = decidedRow(row, place, decided, own)
+  const enough = level('decided', decided, { [ROOM]: sql`least(${sql.join(room, sql`, `)})` })
+  const links = [
+    link(COMMON_FOUND, sql`select ${columnsList(columns)} from ${found}`),
+    link(COMMON, enough.query),
+  ]
+  return { ...enough, source: name(COMMON), links }
+}
+
+/** Of the lists that may be done, the first ones are, for which the common rows have enough. */
+function inTurn(may: Level, common: Level): QueryLevel {
+  const joined: Level = {
+    source: sql`${may.source} cross join ${common.source}`,
+    columns: [...may.columns, ...common.columns],
+  }
+  const turn = sql`sum(case when ${name(DONE)} then 1::float8 else 0::float8 end) over (order by place)`
+  const turned = level('turned', joined, { [TURN]: turn })
+  return level('decided', turned, { [DONE]: sql`(${name(DONE)} and ${name(TURN)} <= ${name(ROOM)})` }, [
+    TURN,
+    ROOM,
+  ])
+}
