@@ -14,8 +14,8 @@ export interface Stage {
 }
 
 /** What the work waits for before it begins. */
-export interface Entry {
-  readonly comes?: Promise<void>
+export interface Entry<Found = undefined> {
+  readonly comes?: Promise<Found>
   /** The work has ended. */
   leave(): void
   /** Nobody waits for the work any more. */
@@ -28,18 +28,18 @@ export interface Entry {
  *
  * @param enter Lets the work in, or throws `OVERLOADED`.
  */
-export async function beside<T>(
+export async function beside<T, Found = undefined>(
   checker: Checker,
   stage: Readonly<Stage>,
-  work: (isOver: () => boolean) => Promise<T>,
-  enter: () => Entry = () => ({ leave: checker.room.enter() }),
+  work: (isOver: () => boolean, found: Found | undefined) => Promise<T>,
+  enter: (isOver: () => boolean) => Entry<Found> = () => ({ leave: checker.room.enter() }),
 ): Promise<T> {
   const { bounds } = checker.config
   const refusal = checker.outage?.refusal()
   if (refusal) throw refusal
-  const entry = enter()
   let isOver = false
-  const begin = () => work(() => isOver)
+  const entry = enter(() => isOver)
+  const begin = (found?: Found) => work(() => isOver, found)
   const begun = entry.comes ? entry.comes.then(begin) : begin()
   const running = telling(checker, stage, begun).finally(entry.leave)
   if (!bounds) return running

@@ -5,9 +5,8 @@ import { notAsExpected } from '../database/rows.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Decision, isForced } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { askList, type Found, inLockOrder, type List, learnPeriods, makeRows, removeEmpty } from './list.ts'
+import { askList, type Found, isWhole, type List, learnPeriods, makeRows, removeEmpty } from './list.ts'
 import { afterRefund, fits, isLook, partsOf } from './parts.ts'
-import { isNeeded } from './shape.ts'
 import { sharesOf } from './shares.ts'
 
 /** What was decided on rows: the look at each, and the decision on those that were charged. */
@@ -24,17 +23,19 @@ const MAX_ATTEMPTS = 50
  *
  * If rows are missing, two more make them and try again. Outside of a transaction the first statement waits for
  * no row; the others may wait, with nothing of the list locked that comes after it in the order of the locks.
+ *
+ * @param first What the first statement found, if it was sent already.
  */
-export async function chargeList(given: Omit<List, 'periodsMs'>): Promise<Decisions> {
-  const list: List = { ...given, rows: inLockOrder(given.rows), periodsMs: new Map() }
+export async function chargeList(list: List, first?: Found): Promise<Decisions> {
   if (list.rows.length === 0) return { looks: new Map(), taken: new Map() }
-  // If it did not wait, it could not tell a row that is held from one that is missing.
-  let waits = list.connection.isTransaction || list.rows.some((row) => !isLook(row) && !isNeeded(row))
+  let given = first
+  let waits = first === undefined
   let hasMade = false
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
-    const found = await askList(list, waits ? 'waits' : 'skips')
+    const found = given ?? (await askList(list, waits ? 'waits' : 'skips'))
+    given = undefined
     if (learnPeriods(list, found.looks)) continue
-    if (found.looks.size === list.rows.length) {
+    if (isWhole(list, found)) {
       const refusal = found.isDone ? undefined : refusalBy(list, found.looks)
       const decisions = { looks: found.looks, taken: takenBy(list, found) }
       if (hasMade && !list.rows.every((row) => isCharged(row, decisions, list))) await tidyUp(list)

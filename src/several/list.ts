@@ -95,8 +95,13 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
   return foundIn(answer, rows, shapes, params)
 }
 
+/** Whether all rows were found. */
+export function isWhole({ rows }: List, { looks }: Found): boolean {
+  return looks.size === rows.length
+}
+
 /** What an answer says of a list. */
-function foundIn(
+export function foundIn(
   answer: Row,
   rows: readonly RowRequest[],
   shapes: readonly ListRow[],
@@ -111,7 +116,7 @@ function foundIn(
 }
 
 /** The shapes of the rows. Two declarations of one table are one. */
-function shapesOf(rows: readonly RowRequest[], looks: boolean, isSharing: boolean): ListRow[] {
+export function shapesOf(rows: readonly RowRequest[], looks: boolean, isSharing: boolean): ListRow[] {
   const tables = tablesOf(rows)
   return rows.map((row) => ({
     ...shapeOf(row, looks, isSharing),
@@ -120,12 +125,12 @@ function shapesOf(rows: readonly RowRequest[], looks: boolean, isSharing: boolea
 }
 
 /** The places of the rows that share a rate. */
-function orderOf(sharing: Sharing | undefined, rows: readonly RowRequest[]): number[] | undefined {
+export function orderOf(sharing: Sharing | undefined, rows: readonly RowRequest[]): number[] | undefined {
   return sharing?.order.map((row) => (row ? rows.indexOf(row) : -1))
 }
 
 /** Runs the statement of one list or of many. The connections keep it unless there are too many of them. */
-function runLists(
+export function runLists(
   { connection, rows }: Pick<List, 'connection' | 'rows'>,
   values: Record<string, Value>,
   { name, build }: { readonly name: string; readonly build: (guarded: boolean) => Statement },

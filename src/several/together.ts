@@ -1,5 +1,5 @@
 import type { Outcome } from '../check/answer.ts'
-import { beside, type Stage } from '../check/beside.ts'
+import { beside, type Entry, type Stage } from '../check/beside.ts'
 import { timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import type { Connection } from '../database/connection.ts'
@@ -8,10 +8,11 @@ import { retrying } from '../database/retry.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
-import { addUp, type Charge, type RowRequest, rowName } from './add-up.ts'
+import { addUp, type Charge, type RowRequest } from './add-up.ts'
 import { chargeList, type Decisions } from './all-or-nothing.ts'
-import type { List } from './list.ts'
-import { turnsOn } from './turns.ts'
+import { askAlone, decideLists, queued, type SharedList } from './decide-lists.ts'
+import { type Found, inLockOrder, type List } from './list.ts'
+import { Turns } from './turns.ts'
 
 // Calls of several limiters that are decided together: in the caller's transaction, or by themselves.
 
@@ -79,37 +80,68 @@ export async function chargeTogether(
   list: Pick<List, 'rows' | 'sharing'>,
   followUp: () => void,
 ): Promise<Decisions> {
-  if (joined || list.rows.length === 0) {
+  const rows = inLockOrder(list.rows)
+  const periodsMs: List['periodsMs'] = new Map()
+  if (joined || rows.length === 0) {
     const { home } = (checkers[0] as Checker).config
-    return chargeList({ ...list, connection: joined ?? home, commit: 'as the session', onSend: () => {} })
+    const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
+    return chargeList({ ...list, ...own, rows, periodsMs })
   }
   const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
   const { home: connection } = hastiest.config
   const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ config }) => config.commit))
   const stage: Stage = { mayCharge: false, mayWait: false, isContended: false }
-  const charge = async (isOver: () => boolean) => {
-    stage.mayWait = false
-    for (const { config } of checkers) await config.ensureTables?.()
-    const onSend: List['onSend'] = (mayCharge, mayWait) => {
+  // In Workers a call cannot wait for another one's statement.
+  const inTurn = checkers.every(({ config }) => config.connections !== undefined)
+  const asked = (isOver: () => boolean): List => ({
+    ...{ ...list, rows, connection, commit, periodsMs },
+    onSend: (mayCharge, mayWait) => {
       // Nobody waits any more for what comes next.
       if (isOver()) throw timedOut(false, stage.isContended)
       Object.assign(stage, { mayCharge, mayWait, isContended: stage.isContended || mayWait })
-    }
-    return watchWait(() => retrying(() => chargeList({ ...list, connection, commit, onSend })))
+    },
+  })
+  const prepare = async () => {
+    for (const { config } of checkers) await config.ensureTables?.()
   }
-  // In Workers a call cannot wait for another one's statement.
-  const inTurn = checkers.every(({ config }) => config.connections !== undefined)
-  const enter = () => {
+  const enter = (isOver: () => boolean): Entry<Found | undefined> => {
     if (!inTurn) return { leave: hastiest.room.enter() }
-    const turn = turnsOn(connection.db).enter(list.rows.map(rowName))
+    const turn = turnsOn(connection.db).enter(queued(asked(isOver), prepare, isOver))
     stage.mayWait = true
     stage.isContended = turn.isBehind
     return turn
   }
-  const charged = beside(hastiest, stage, (isOver) => charge(isOver).finally(followUp), enter)
+  const charge = async (isOver: () => boolean, found: Found | undefined) => {
+    const own = asked(isOver)
+    stage.mayWait = false
+    if (!inTurn) await prepare()
+    let first = inTurn ? found : await retrying(() => askAlone(own))
+    return watchWait(() =>
+      retrying(() => {
+        const given = first
+        first = undefined
+        return chargeList(own, given)
+      }),
+    )
+  }
+  const charged = beside<Decisions, Found | undefined>(
+    hastiest,
+    stage,
+    (isOver, found) => charge(isOver, found).finally(followUp),
+    enter,
+  )
   for (const [i, checker] of checkers.entries()) checker.sweepAfter(charged, clocks[i] ?? null)
   return charged
+}
+
+const turns = new WeakMap<Database, Turns<SharedList, Found>>()
+
+/** The turns on a database, which all its limiters share. */
+function turnsOn(db: Database): Turns<SharedList, Found> {
+  const known = turns.get(db) ?? new Turns(decideLists)
+  turns.set(db, known)
+  return known
 }
 
 /** How a statement commits that charges for several limiters: in the strictest way that one of them needs. */

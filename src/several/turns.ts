@@ -1,106 +1,301 @@
-import type { Database } from '../database/database.ts'
 import { Places } from '../runtime/places.ts'
 import { overload } from '../runtime/room.ts'
+import { Batch, type Queued } from './batch.ts'
 
-/** How many calls of several limits may be under way on a database: a share of its pool. */
-const MAX_AT_ONCE = 4
+/** How many lists may be under way alone on a database: a share of its pool. */
+const MAX_ALONE = 4
 
-/** A call's turn to send its statement. */
-export interface Turn {
-  /** Whether calls for one of its rows came before it and have not ended. */
-  readonly isBehind: boolean
-  /** Resolves when it is its turn. */
-  readonly comes: Promise<void>
-  /** The call has ended. */
-  leave(): void
-  /** Nobody waits for the call any more. Those behind it go on, because its statement may never end. */
-  giveUp(): void
-}
+/** How many statements of several lists may be under way. */
+const MAX_SHARED = 2
 
-/** A turn, as those who wait for it are kept. */
-interface Waiting {
-  readonly rows: readonly string[]
-  /** In how many lines others are before it. */
-  behind: number
-  hasBegun: boolean
-  readonly begin: () => void
+/** While one of them is, the next waits until so many lists are ready: fewer are not worth a statement. */
+const MIN_READY = 24
+
+/** What a statement found of a list, and whether that decides it. */
+export interface Verdict<Found> {
+  readonly found: Found | undefined
+  readonly isDecided: boolean
 }
 
 /**
- * The turns of calls of several limits on one database: a few at once, and one after the other for a row. So
- * the calls of one key take one connection, however many they are.
+ * Decides lists by one statement, in their order, and waits for no row. `isCommon` says which rows all lists
+ * have in common.
  */
-export class Turns {
-  readonly #places = new Places(MAX_AT_ONCE, () => this.#start())
-  /** For each row the turns for it, the first one first. */
-  readonly #lines = new Map<string, Set<Waiting>>()
-  readonly #ready = new Set<Waiting>()
+export type DecideTogether<List, Found> = (
+  lists: readonly List[],
+  isCommon: readonly boolean[],
+) => Promise<readonly Verdict<Found>[]>
+
+/** A list's turn. */
+export interface Turn<Found> {
+  /** Whether others came before it for one of its rows and have not ended. */
+  readonly isBehind: boolean
+  /**
+   * Resolves when the list is decided, or when it is its turn to go on alone, with what a statement found of it.
+   * Rejects with the error of a statement that it shared.
+   */
+  readonly comes: Promise<Found | undefined>
+  /** The list has ended. */
+  leave(): void
+  /** Nobody waits for the list any more. Those behind it go on, because its statement may never end. */
+  giveUp(): void
+}
+
+/** A list, as those who wait are kept. */
+interface Waiting<List, Found> extends Queued {
+  readonly list: List
+  readonly come: (found: Found | undefined) => void
+  readonly fail: (error: unknown) => void
+  /** In how many of its rows' lines it is the first one. */
+  first: number
+  /** What a statement found of it that did not decide it: it goes on alone. */
+  undecided: Verdict<Found> | undefined
+  /** What it is under way with. */
+  trip: Trip<List, Found> | undefined
+  /** Its caller waits no longer. */
+  isOver: boolean
+}
+
+/** Lists that are under way: those of one statement, or one alone. */
+interface Trip<List, Found> {
+  readonly lists: Waiting<List, Found>[]
+  readonly places: Places
+}
+
+/** The lists that wait for a row, the first one first; and those that are under way with it. */
+interface Line<List, Found> {
+  waiting: Set<Waiting<List, Found>>
+  trip: Trip<List, Found> | undefined
+}
+
+/**
+ * The turns of lists on one database: one after the other for a row, unless it is common to them. Lists that
+ * are ready at the same time share a statement. What that leaves undecided goes on alone.
+ */
+export class Turns<List extends Queued, Found> {
+  readonly #decide: DecideTogether<List, Found>
+  readonly #shared = new Places(MAX_SHARED, () => this.#start())
+  readonly #alone = new Places(MAX_ALONE, () => this.#start())
+  readonly #lines = new Map<string, Line<List, Found>>()
+  /** Those that are the first ones for each of their rows, which are free. */
+  readonly #ready = new Set<Waiting<List, Found>>()
+  readonly #readyAlone = new Set<Waiting<List, Found>>()
+  /** The statements that somebody waits for. */
+  readonly #underWay = new Set<Trip<List, Found>>()
   #waiting = 0
+  #isStarting = false
+
+  constructor(decide: DecideTogether<List, Found>) {
+    this.#decide = decide
+  }
 
   /** @throws RatelimitError `OVERLOADED` */
-  enter(rows: readonly string[]): Turn {
-    const refusal = overload(Math.max(...rows.map((row) => this.#lines.get(row)?.size ?? 0)), this.#waiting)
+  enter(list: List): Turn<Found> {
+    const most = Math.max(...list.rows.map((row) => this.#lines.get(row)?.waiting.size ?? 0))
+    const refusal = overload(most, this.#waiting)
     if (refusal) throw refusal
-    let begin = () => {}
-    const comes = new Promise<void>((resolve) => {
-      begin = resolve
-    })
-    const turn: Waiting = { rows, behind: 0, hasBegun: false, begin }
+    const { rows, kind, asks } = list
+    const started = { first: 0, undecided: undefined, trip: undefined, isOver: false }
+    const { promise: comes, ...settle } = promised<Found | undefined>()
+    const one: Waiting<List, Found> = { rows, kind, asks, list, ...settle, ...started }
     for (const row of rows) {
-      const line = this.#lines.get(row) ?? new Set()
-      this.#lines.set(row, line.add(turn))
-      if (line.size > 1) turn.behind++
+      const line = this.#lineOf(row)
+      line.waiting.add(one)
+      if (line.waiting.size === 1) one.first++
     }
     this.#waiting++
-    const isBehind = turn.behind > 0
-    if (!isBehind) this.#ready.add(turn)
-    this.#start()
-    return { isBehind, comes, leave: () => this.#leave(turn), giveUp: () => this.#giveUp(turn) }
+    const isBehind = !this.#getReady(one)
+    this.#startSoon()
+    return { isBehind, comes, leave: () => this.#leave(one), giveUp: () => this.#giveUp(one) }
+  }
+
+  #lineOf(row: string): Line<List, Found> {
+    const line = this.#lines.get(row) ?? { waiting: new Set(), trip: undefined }
+    this.#lines.set(row, line)
+    return line
+  }
+
+  #getReady(one: Waiting<List, Found>): boolean {
+    if (!this.#isFirst(one, undefined)) return false
+    const ready = one.undecided ? this.#readyAlone : this.#ready
+    ready.add(one)
+    return true
+  }
+
+  /** Whether it is the first one for each of its rows, and these are free or under way with the trip. */
+  #isFirst({ first, rows }: Waiting<List, Found>, trip: Trip<List, Found> | undefined): boolean {
+    if (first < rows.length) return false
+    return rows.every((row) => {
+      const under = this.#lineOf(row).trip
+      return under === undefined || under === trip
+    })
+  }
+
+  /** At the end of this turn of the event loop, so that its calls share a statement. */
+  #startSoon(): void {
+    if (this.#isStarting) return
+    this.#isStarting = true
+    // Fake timers, such as Jest's, replace queueMicrotask. Promises stay.
+    Promise.resolve().then(() => {
+      this.#isStarting = false
+      this.#start()
+    })
   }
 
   #start(): void {
-    for (const turn of this.#ready) {
-      if (!this.#places.hasRoom()) return
-      this.#ready.delete(turn)
-      this.#places.take(turn)
-      this.#waiting--
-      turn.hasBegun = true
-      turn.begin()
+    for (const one of this.#readyAlone) {
+      if (!this.#alone.hasRoom()) break
+      const trip = this.#depart(this.#alone)
+      this.#board(one, trip)
+      one.come(one.undecided?.found)
     }
+    while (this.#ready.size > 0 && this.#isWorthOne() && this.#shared.hasRoom()) this.#goTogether()
   }
 
-  #leave(turn: Waiting): void {
-    this.#places.leave(turn)
-    this.#goOn(turn)
+  #isWorthOne(): boolean {
+    return this.#underWay.size === 0 || this.#ready.size >= MIN_READY
   }
 
-  #giveUp(turn: Waiting): void {
-    if (turn.hasBegun) this.#places.abandon(turn)
-    else this.#waiting--
-    this.#ready.delete(turn)
-    if (this.#ready.size === 0) this.#places.stopWaiting()
-    this.#goOn(turn)
+  #depart(places: Places): Trip<List, Found> {
+    const trip = { lists: [], places }
+    places.take(trip)
+    return trip
   }
 
-  /** Lets those go on that are behind the turn. */
-  #goOn(turn: Waiting): void {
-    for (const row of turn.rows) {
+  #goTogether(): void {
+    const trip = this.#depart(this.#shared)
+    this.#underWay.add(trip)
+    let batch: Batch<Waiting<List, Found>> | undefined
+    for (const ready of this.#ready) {
+      const candidates = [ready]
+      for (const one of candidates) {
+        if (batch && !batch.add(one)) continue
+        batch ??= new Batch(one)
+        const next = this.#board(one, trip)
+        candidates.push(...next.filter((each) => !each.undecided && this.#isFirst(each, trip)))
+      }
+      if (batch?.isFull) break
+    }
+    const lists = trip.lists.map(({ list }) => list)
+    this.#decide(lists, batch?.isCommon ?? []).then(
+      (verdicts) => this.#decided(trip, verdicts),
+      (error) => {
+        for (const one of trip.lists) one.fail(error)
+        this.#arrive(trip)
+      },
+    )
+  }
+
+  /** Takes it out of the lines of its rows, which are under way with the trip. Returns those that are next. */
+  #board(one: Waiting<List, Found>, trip: Trip<List, Found>): readonly Waiting<List, Found>[] {
+    this.#waiting--
+    one.trip = trip
+    trip.lists.push(one)
+    for (const row of one.rows) this.#lineOf(row).trip = trip
+    return this.#withdraw(one)
+  }
+
+  /** Takes it out of the lines of its rows. Returns those that are now the first ones of one of them. */
+  #withdraw(one: Waiting<List, Found>): readonly Waiting<List, Found>[] {
+    this.#ready.delete(one)
+    this.#readyAlone.delete(one)
+    const found = new Set<Waiting<List, Found>>()
+    for (const row of one.rows) {
+      const { waiting } = this.#lineOf(row)
+      const [first] = waiting
+      waiting.delete(one)
+      const [next] = waiting
+      if (first !== one || !next) continue
+      next.first++
+      found.add(next)
+    }
+    return [...found]
+  }
+
+  #decided(trip: Trip<List, Found>, verdicts: readonly Verdict<Found>[]): void {
+    const undecided: Waiting<List, Found>[] = []
+    for (const [place, one] of trip.lists.entries()) {
+      const verdict = verdicts[place]
+      if (verdict?.isDecided) one.come(verdict.found)
+      else if (!one.isOver) {
+        one.undecided = verdict ?? { found: undefined, isDecided: false }
+        undecided.unshift(one)
+      }
+    }
+    for (const one of undecided) this.#comeBack(one)
+    this.#arrive(trip)
+  }
+
+  /** Puts it before all others of its rows. */
+  #comeBack(one: Waiting<List, Found>): void {
+    one.trip = undefined
+    one.first = one.rows.length
+    for (const row of one.rows) {
+      const line = this.#lineOf(row)
+      const [first] = line.waiting
+      if (first) first.first--
+      line.waiting = new Set([one, ...line.waiting])
+    }
+    this.#waiting++
+  }
+
+  /** The trip has ended: those behind its lists go on. */
+  #arrive(trip: Trip<List, Found>): void {
+    trip.places.leave(trip)
+    this.#free(trip)
+  }
+
+  #free(trip: Trip<List, Found>): void {
+    this.#underWay.delete(trip)
+    const rows = trip.lists.flatMap((list) => list.rows)
+    for (const row of rows) {
       const line = this.#lines.get(row)
-      const [first] = line ?? []
-      if (!line?.delete(turn)) continue
-      const [next] = line
-      if (!next) this.#lines.delete(row)
-      else if (first === turn && --next.behind === 0) this.#ready.add(next)
+      if (line?.trip === trip) line.trip = undefined
     }
-    this.#start()
+    for (const row of rows) this.#goOn(row)
+    this.#startSoon()
+  }
+
+  #goOn(row: string): void {
+    const line = this.#lines.get(row)
+    if (!line || line.trip) return
+    const [next] = line.waiting
+    if (next) this.#getReady(next)
+    else this.#lines.delete(row)
+  }
+
+  #leave({ trip }: Waiting<List, Found>): void {
+    if (trip?.places === this.#alone) this.#arrive(trip)
+  }
+
+  #giveUp(one: Waiting<List, Found>): void {
+    if (one.isOver) return
+    one.isOver = true
+    const { trip } = one
+    if (trip) {
+      if (trip.lists.some(({ isOver }) => !isOver)) return
+      trip.places.abandon(trip)
+      this.#free(trip)
+      return
+    }
+    this.#waiting--
+    this.#withdraw(one)
+    for (const row of one.rows) this.#goOn(row)
+    if (this.#ready.size === 0) this.#shared.stopWaiting()
+    if (this.#readyAlone.size === 0) this.#alone.stopWaiting()
+    this.#startSoon()
   }
 }
 
-const turns = new WeakMap<Database, Turns>()
-
-/** The turns on a database, which all its limiters share. */
-export function turnsOn(db: Database): Turns {
-  const known = turns.get(db) ?? new Turns()
-  turns.set(db, known)
-  return known
+function promised<T>(): {
+  readonly promise: Promise<T>
+  readonly come: (value: T) => void
+  readonly fail: (error: unknown) => void
+} {
+  let [come, fail]: [(value: T) => void, (error: unknown) => void] = [() => {}, () => {}]
+  const promise = new Promise<T>((resolve, reject) => {
+    come = resolve
+    fail = reject
+  })
+  return { promise, come, fail }
 }

@@ -1,69 +1,233 @@
 import { expect, test } from 'vitest'
-import { type Turn, Turns } from '../../src/several/turns.ts'
+import type { Queued } from '../../src/several/batch.ts'
+import { type Turn, Turns, type Verdict } from '../../src/several/turns.ts'
 
-// Transactions of several limits: a few at once, and one after the other for a row.
+// Lists of rows: those that are ready together share a statement, and a row has one list at a time.
 
-async function hasCome(turn: Turn): Promise<boolean> {
-  return Promise.race([
-    turn.comes.then(() => true),
-    new Promise<false>((resolve) => setImmediate(resolve, false)),
-  ])
+/** A statement that was sent, and how to end it. */
+interface Sent {
+  readonly lists: readonly string[]
+  readonly isCommon: readonly boolean[]
+  end(undecided?: readonly string[]): Promise<void>
 }
 
-test('calls for one row come one after the other, in their order', async () => {
-  const turns = new Turns()
-  const [first, second, third] = [['a'], ['b', 'a'], ['a', 'c']].map((rows) => turns.enter(rows)) as [
-    Turn,
-    Turn,
-    Turn,
-  ]
-  expect([first, second, third].map(({ isBehind }) => isBehind)).toEqual([false, true, true])
-  expect(await hasCome(first)).toBe(true)
-  expect(await hasCome(second)).toBe(false)
-  first.leave()
-  expect(await hasCome(second)).toBe(true)
-  expect(await hasCome(third)).toBe(false)
-  second.leave()
-  expect(await hasCome(third)).toBe(true)
+interface Named extends Queued {
+  readonly name: string
+}
+
+function turnsOf(): { readonly turns: Turns<Named, string>; readonly sent: Sent[] } {
+  const sent: Sent[] = []
+  const turns = new Turns<Named, string>(
+    (lists, isCommon) =>
+      new Promise((resolve) => {
+        sent.push({
+          lists: lists.map(({ name }) => name),
+          isCommon,
+          end(undecided = []) {
+            const isDecided = (name: string) => !undecided.includes(name)
+            resolve(lists.map(({ name }): Verdict<string> => ({ found: name, isDecided: isDecided(name) })))
+            return settled()
+          },
+        })
+      }),
+  )
+  return { turns, sent }
+}
+
+function list(name: string, rows: readonly string[], asks?: readonly (number | undefined)[]): Named {
+  return { name, rows, kind: 'kind', asks: asks ?? rows.map(() => undefined) }
+}
+
+/** Promises have run. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+async function hasCome(turn: Turn<string>): Promise<string | undefined | false> {
+  return Promise.race([turn.comes, settled().then((): false => false)])
+}
+
+/** The one statement that is under way. */
+function only(sent: readonly Sent[]): Sent {
+  expect(sent).toHaveLength(1)
+  return sent[0] as Sent
+}
+
+test('lists that come together and have rows of their own share a statement', async () => {
+  const { turns, sent } = turnsOf()
+  const all = [list('first', ['a', 'b']), list('second', ['c', 'd'])].map((each) => turns.enter(each))
+  await settled()
+  expect(only(sent)).toMatchObject({ lists: ['first', 'second'], isCommon: [false, false] })
+  await only(sent).end()
+  expect(await Promise.all(all.map(hasCome))).toEqual(['first', 'second'])
 })
 
-test('four are under way at once, and the next when one has ended', async () => {
-  const turns = new Turns()
-  const all = ['a', 'b', 'c', 'd', 'e'].map((row) => turns.enter([row]))
-  const last = all[4] as Turn
-  expect(last.isBehind).toBe(false)
+test('lists of one row come one after the other, in their order', async () => {
+  const { turns, sent } = turnsOf()
+  const all = [list('first', ['a']), list('second', ['b', 'a']), list('third', ['a', 'c'])]
+  expect(all.map((each) => turns.enter(each).isBehind)).toEqual([false, true, true])
+  for (const name of ['first', 'second', 'third']) {
+    await settled()
+    expect(sent.at(-1)?.lists).toEqual([name])
+    await sent.at(-1)?.end()
+  }
+  expect(sent).toHaveLength(3)
+})
+
+test('a row of which all ask the same is common to them', async () => {
+  const { turns, sent } = turnsOf()
+  const asking = (name: string, own: string, rate: number) =>
+    list(name, ['everybody', own], [rate, undefined])
+  for (const one of [asking('a', 'a', 1), asking('b', 'b', 1), asking('more', 'c', 2), asking('d', 'd', 1)])
+    turns.enter(one)
+  await settled()
+  // What asks for more waits, and so do those behind it.
+  expect(only(sent)).toMatchObject({ lists: ['a', 'b'], isCommon: [true, false] })
+  await only(sent).end()
+  expect(sent.slice(1)).toMatchObject([{ lists: ['more'] }])
+  await sent[1]?.end()
+  expect(sent.slice(2)).toMatchObject([{ lists: ['d'] }])
+})
+
+test('equal lists are common in all their rows', async () => {
+  const { turns, sent } = turnsOf()
+  for (const name of ['a', 'b', 'c']) turns.enter(list(name, ['x', 'y'], [1, 1]))
+  await settled()
+  expect(only(sent)).toMatchObject({ lists: ['a', 'b', 'c'], isCommon: [true, true] })
+})
+
+test('a row at two places of two lists is not common', async () => {
+  const { turns, sent } = turnsOf()
+  for (const rows of [
+    ['a', 'b'],
+    ['b', 'a'],
+    ['c', 'd'],
+  ])
+    turns.enter(list(rows.join(''), rows, [1, 1]))
+  await settled()
+  expect(only(sent).lists).toEqual(['ab', 'cd'])
+})
+
+test('lists of other kinds go by themselves', async () => {
+  const { turns, sent } = turnsOf()
+  turns.enter(list('a', ['a']))
+  turns.enter({ ...list('b', ['b']), kind: 'another' })
+  for (const name of ['c', 'd']) turns.enter({ ...list(name, [name]), kind: undefined })
+  await settled()
+  for (let i = 0; i < 4; i++) await sent[i]?.end()
+  expect(sent.map(({ lists }) => lists)).toEqual([['a'], ['b'], ['c'], ['d']])
+})
+
+test('while one is under way, the next waits for enough lists to be worth a statement', async () => {
+  const { turns, sent } = turnsOf()
+  turns.enter(list('first', ['first']))
+  await settled()
+  for (let i = 0; i < 23; i++) turns.enter(list(`${i}`, [`${i}`]))
+  await settled()
+  expect(sent).toHaveLength(1)
+  turns.enter(list('last', ['last']))
+  await settled()
+  expect(sent[1]?.lists).toHaveLength(24)
+  // With two under way, others wait for an end.
+  for (let i = 0; i < 100; i++) turns.enter(list(`later ${i}`, [`later ${i}`]))
+  await settled()
+  expect(sent).toHaveLength(2)
+  await sent[0]?.end()
+  expect(sent[2]?.lists).toHaveLength(100)
+})
+
+test('what is left undecided goes on alone, before those behind it', async () => {
+  const { turns, sent } = turnsOf()
+  const [first, second, behind] = [
+    turns.enter(list('first', ['a'])),
+    turns.enter(list('second', ['b'])),
+    turns.enter(list('behind', ['a'])),
+  ]
+  await settled()
+  await sent[0]?.end(['first'])
+  expect(await hasCome(second)).toBe('second')
+  expect(await hasCome(first)).toBe('first')
+  expect(sent).toHaveLength(1)
+  first.leave()
+  await settled()
+  expect(sent[1]?.lists).toEqual(['behind'])
+  await sent[1]?.end()
+  expect(await hasCome(behind)).toBe('behind')
+})
+
+test('undecided lists of a common row go one after the other', async () => {
+  const { turns, sent } = turnsOf()
+  const all = ['a', 'b'].map((name) => turns.enter(list(name, ['everybody', name], [1, undefined])))
+  await settled()
+  await sent[0]?.end(['a', 'b'])
+  const [first, second] = all as [Turn<string>, Turn<string>]
+  expect([await hasCome(first), await hasCome(second)]).toEqual(['a', false])
+  first.leave()
+  expect(await hasCome(second)).toBe('b')
+})
+
+test('four go alone at once, and the next when one has ended', async () => {
+  const { turns, sent } = turnsOf()
+  const names = ['a', 'b', 'c', 'd', 'e']
+  const all = names.map((name) => turns.enter(list(name, [name])))
+  await settled()
+  await sent[0]?.end(names)
+  const last = all[4] as Turn<string>
   expect(await hasCome(last)).toBe(false)
   all[2]?.leave()
-  expect(await hasCome(last)).toBe(true)
+  expect(await hasCome(last)).toBe('e')
 })
 
 test('those behind one that gives up go on, whether it waited or was under way', async () => {
-  const turns = new Turns()
-  const [first, second, third] = [1, 2, 3].map(() => turns.enter(['a'])) as [Turn, Turn, Turn]
+  const { turns, sent } = turnsOf()
+  const [first, second] = [turns.enter(list('first', ['a'])), turns.enter(list('second', ['a']))]
+  const third = turns.enter(list('third', ['a']))
+  await settled()
   second.giveUp()
-  expect(await hasCome(third)).toBe(false)
+  await settled()
+  expect(sent).toHaveLength(1)
   first.giveUp()
-  expect(await hasCome(third)).toBe(true)
+  await settled()
+  expect(sent[1]?.lists).toEqual(['third'])
+  await sent[1]?.end()
+  await sent[0]?.end()
+  expect(await hasCome(third)).toBe('third')
   expect(await hasCome(second)).toBe(false)
-  first.leave()
-  third.leave()
-  expect(await hasCome(turns.enter(['a']))).toBe(true)
+  turns.enter(list('later', ['a']))
+  await settled()
+  expect(sent[2]?.lists).toEqual(['later'])
+})
+
+test('a statement goes on for the others when one of its callers gives up', async () => {
+  const { turns, sent } = turnsOf()
+  const [first, second] = [turns.enter(list('first', ['a'])), turns.enter(list('second', ['b']))]
+  turns.enter(list('behind', ['a']))
+  await settled()
+  first.giveUp()
+  await settled()
+  expect(sent).toHaveLength(1)
+  await sent[0]?.end(['first'])
+  expect(await hasCome(second)).toBe('second')
+  // Nobody waits for the first one any more.
+  expect(sent[1]?.lists).toEqual(['behind'])
+})
+
+test('all fail with the error of their statement, and those behind go on', async () => {
+  const sent: string[][] = []
+  const turns = new Turns<Named, string>(async (lists) => {
+    sent.push(lists.map(({ name }) => name))
+    throw new Error('away')
+  })
+  const all = [list('a', ['a']), list('b', ['b']), list('behind', ['a'])].map((each) => turns.enter(each))
+  const ends = await Promise.allSettled(all.map(({ comes }) => comes))
+  expect(ends.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+  expect(sent).toEqual([['a', 'b'], ['behind']])
 })
 
 test('1,000 wait for one row at most, which leaves room for others', () => {
-  const turns = new Turns()
-  for (let i = 0; i < 1_000; i++) turns.enter(['a'])
+  const { turns } = turnsOf()
+  for (let i = 0; i < 1_000; i++) turns.enter(list(`${i}`, ['a']))
   const refused = expect.objectContaining({ code: 'OVERLOADED', contended: true })
-  expect(() => turns.enter(['b', 'a'])).toThrow(refused)
-  expect(turns.enter(['b']).isBehind).toBe(false)
-})
-
-test('and 10,000 in all; those that give up make room', () => {
-  const turns = new Turns()
-  const all = Array.from({ length: 10_004 }, (_, i) => turns.enter([`row ${i % 20}`]))
-  expect(() => turns.enter(['other'])).toThrow(
-    expect.objectContaining({ code: 'OVERLOADED', contended: false }),
-  )
-  all.at(-1)?.giveUp()
-  turns.enter(['other'])
+  expect(() => turns.enter(list('one more', ['b', 'a']))).toThrow(refused)
+  expect(turns.enter(list('another', ['b'])).isBehind).toBe(false)
 })

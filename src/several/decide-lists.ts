@@ -1,0 +1,189 @@
+import type { Params } from '../algorithms/algorithm.ts'
+import { afterCalls } from '../check/answer.ts'
+import { toRatelimitError } from '../database/database-error.ts'
+import { mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
+import type { Row } from '../database/run.ts'
+import type { Value } from '../database/statement.ts'
+import type { RatelimitError } from '../errors.ts'
+import type { Decision, Namespace } from '../runtime/call.ts'
+import { watchWait } from '../runtime/long-waits.ts'
+import { numberArray, textArray } from '../statements/calls.ts'
+import type { ListRow } from '../statements/list-row.ts'
+import { listsStatement } from '../statements/lists.ts'
+import { type RowRequest, rowName } from './add-up.ts'
+import type { Queued } from './batch.ts'
+import {
+  askList,
+  type Found,
+  foundIn,
+  isWhole,
+  type List,
+  learnPeriods,
+  orderOf,
+  runLists,
+  shapesOf,
+} from './list.ts'
+import { isLook } from './parts.ts'
+import { isNeeded, nameOfShape, paramsFor, sharedValuesOf, valuesOf } from './shape.ts'
+import type { Verdict } from './turns.ts'
+
+// Lists that share a statement.
+
+/** A list that may share its statement. */
+export interface SharedList extends Queued {
+  readonly list: List
+  readonly shapes: readonly ListRow[]
+  /** Waited for before the first statement. */
+  prepare(): Promise<void>
+  isOver(): boolean
+}
+
+/** The list as it waits for its turn. */
+export function queued(list: List, prepare: () => Promise<void>, isOver: () => boolean): SharedList {
+  const { rows, sharing, connection, commit } = list
+  const shapes = shapesOf(rows, false, sharing !== undefined)
+  const about = rows.map(
+    (row, place) =>
+      `${nameOfShape(row, shapes[place] as ListRow)} ${idOf(row.namespace)} ${row.limiter.signature}`,
+  )
+  return {
+    list,
+    shapes,
+    prepare,
+    isOver,
+    rows: rows.map(rowName),
+    // A look locks nothing, so there is nothing to be decided in turn.
+    kind: rows.some(isLook)
+      ? ''
+      : `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
+    asks: rows.map((row, place) =>
+      isPlain(row, shapes[place] as ListRow) && !sharing ? row.rate : undefined,
+    ),
+  }
+}
+
+const ids = new WeakMap<Namespace, number>()
+let lastId = 0
+
+/** Tells namespaces apart: each has its own clock. */
+function idOf(namespace: Namespace): number {
+  const known = ids.get(namespace) ?? ++lastId
+  ids.set(namespace, known)
+  return known
+}
+
+/** Whether the row is taken from, all of the rate or nothing. */
+function isPlain({ needed, rate }: RowRequest, { does, refunds, asks, isDry }: ListRow): boolean {
+  return (does === 'take' || does === 'reserve') && asks && !refunds && !isDry && needed === rate
+}
+
+/** Decides lists by one statement, as far as it goes without waiting for a row. */
+export async function decideLists(
+  lists: readonly SharedList[],
+  isCommon: readonly boolean[],
+): Promise<readonly Verdict<Found>[]> {
+  for (const { prepare } of lists) await prepare()
+  const sent = lists.filter(({ isOver }) => !isOver())
+  const [first] = sent
+  let founds = new Map<SharedList, Found | undefined>()
+  try {
+    if (first && sent.length === 1) founds.set(first, await watchWait(() => askAlone(first.list)))
+    else if (first) founds = await watchWait(() => askLists(sent, isCommon))
+  } catch (reason) {
+    const error = toRatelimitError(reason)
+    if (!isOfOne(error)) throw error
+  }
+  return lists.map((each) => {
+    const found = founds.get(each)
+    return {
+      found,
+      isDecided: found !== undefined && isWhole(each.list, found) && !learnPeriods(each.list, found.looks),
+    }
+  })
+}
+
+/** The list by itself. If some of its rows need not be there, only waiting for them shows whether they are. */
+export async function askAlone(list: List): Promise<Found | undefined> {
+  return list.rows.every((row) => isLook(row) || isNeeded(row)) ? askList(list, 'skips') : undefined
+}
+
+/** Whether one of the lists may be the cause: Postgres has refused the statement. Each is then sent alone. */
+function isOfOne({ sqlState }: RatelimitError): boolean {
+  return sqlState !== undefined
+}
+
+/** Charges lists of one kind. Says what it found of those whose rows are all there and free. */
+async function askLists(
+  lists: readonly SharedList[],
+  isCommon: readonly boolean[],
+): Promise<Map<SharedList, Found>> {
+  const [{ list: first, shapes }] = lists as readonly [SharedList]
+  const { rows, commit, sharing } = first
+  const params = rows.map((row) => paramsFor(row, undefined))
+  const values: Record<string, Value> = {
+    rate: numberArray(lists.map(({ list }) => list.sharing?.rate ?? 0)),
+  }
+  values['one'] = numberArray(lists.map(() => 1))
+  for (const [place, row] of rows.entries()) {
+    const shape = shapes[place] as ListRow
+    for (const [name, value] of sharedValuesOf(row, params[place] as Params))
+      values[`${place}.${name}`] = value
+    for (const [i, [name, value]] of valuesOf(row, shape).entries()) {
+      const all = () => lists.map(({ list }) => valuesOf(list.rows[place] as RowRequest, shape)[i]?.[1])
+      values[`${place}.${name}`] = isCommon[place]
+        ? value
+        : name === 'key'
+          ? textArray(all().map(String))
+          : numberArray(all() as (number | null)[])
+    }
+  }
+  for (const { list } of lists) list.onSend(true, false)
+  const answer = await runLists(first, values, {
+    name: `lists ${commit} ${isCommon.map(Number).join('')} ${orderOf(sharing, rows)?.join()} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
+    build: (guarded) =>
+      listsStatement({ rows: shapes, sharing: orderOf(sharing, rows), commit, guarded, isCommon }),
+  })
+  return foundInAll(answer, lists, isCommon, params)
+}
+
+function foundInAll(
+  answer: readonly Row[],
+  lists: readonly SharedList[],
+  isCommon: readonly boolean[],
+  params: readonly Params[],
+): Map<SharedList, Found> {
+  const found = new Map<SharedList, Found>()
+  let done = 0
+  const inOrder = answer
+    .flatMap((row) => (mustHave(row['place']) === null ? [] : [[Number(row['place']), row] as const]))
+    .toSorted(([one], [other]) => one - other)
+  for (const [place, row] of inOrder) {
+    const each = mustHave(lists[place - 1])
+    if (found.has(each)) throw notAsExpected(TWO_ROWS)
+    const own = foundIn(row, each.list.rows, each.shapes, params)
+    found.set(
+      each,
+      done > 0 && isCommon.includes(true) ? { ...own, looks: afterOthers(own.looks, isCommon, done) } : own,
+    )
+    if (own.isDone) done++
+  }
+  return found
+}
+
+/** The rows as a list finds them that comes after others, which have taken from the common rows. */
+function afterOthers(
+  looks: Found['looks'],
+  isCommon: readonly boolean[],
+  lists: number,
+): ReadonlyMap<RowRequest, Decision> {
+  return new Map(
+    [...looks].map(([row, decision], place) =>
+      isCommon[place]
+        ? [
+            row,
+            { ...decision, ...afterCalls({ call: row, decision }, lists), ended: undefined, isNew: false },
+          ]
+        : [row, decision],
+    ),
+  )
+}
