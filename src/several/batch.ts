@@ -5,8 +5,8 @@ const MAX_LISTS = 100
 export interface Queued {
   /** Its rows, by names that no other row has. */
   readonly rows: readonly string[]
-  /** Lists of one kind may share a statement; undefined if it goes by itself. */
-  readonly kind: string | undefined
+  /** Lists of one kind may share a statement. */
+  readonly kind: string
   /** For each row what it asks, if lists that ask the same may have the row in common; otherwise undefined. */
   readonly asks: readonly (number | undefined)[]
 }
@@ -38,7 +38,7 @@ export class Batch<List extends Queued> {
   /** Adds the list if it fits in. The second list decides which rows are common. */
   add(list: List): boolean {
     const [first] = this.lists as [List]
-    if (list.kind === undefined || list.kind !== first.kind || this.isFull) return false
+    if (list.kind !== first.kind || this.isFull) return false
     const isSame = list.rows.map((row, place) => row === first.rows[place])
     const isCommon = this.lists.length === 1 ? isSame : this.#isCommon
     const fits = list.rows.every((row, place) => {

@@ -52,10 +52,7 @@ export function queued(list: List, prepare: () => Promise<void>, isOver: () => b
     prepare,
     isOver,
     rows: rows.map(rowName),
-    // A look locks nothing, so there is nothing to be decided in turn.
-    kind: rows.some(isLook)
-      ? ''
-      : `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
+    kind: `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
     asks: rows.map((row, place) =>
       isPlain(row, shapes[place] as ListRow) && !sharing ? row.rate : undefined,
     ),

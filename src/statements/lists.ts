@@ -65,11 +65,11 @@ export function listsStatement(source: ListsSource): Statement {
       ...(shared?.links ?? []),
       ...may.links,
       link(DECIDED, done.query),
-      ...each.map((one) => written(one, DECIDED, isDone)),
+      ...each.flatMap((one) => written(one, DECIDED, isDone)),
       ...(shared
         ? [link(TOTAL, sql`select count(*)::float8 as total from ${name(DECIDED)} where ${name(DONE)}`)]
         : []),
-      ...common.map((one) => written(one, COMMON, sql`${total} > 0::float8`, total)),
+      ...common.flatMap((one) => written(one, COMMON, sql`${total} > 0::float8`, total)),
     ],
     columns: [
       name('place', DECIDED),
@@ -78,11 +78,11 @@ export function listsStatement(source: ListsSource): Statement {
     ],
   })
 
-  function written({ row, place, own }: PlacedRow, from: string, isDone: SQL, lists?: SQL): Link {
+  function written({ row, place, own }: PlacedRow, from: string, isDone: SQL, lists?: SQL): Link[] {
     const { does } = row
-    if (does === 'look') throw new Error('Lists that share a statement charge each of their rows.')
+    if (does === 'look') return []
     const of: Column = (column) => name(at(place, column), from)
-    return writtenLink({ ...row, does }, place, { link: from, of }, sharing, isDone, own, lists)
+    return [writtenLink({ ...row, does }, place, { link: from, of }, sharing, isDone, own, lists)]
   }
 }
 

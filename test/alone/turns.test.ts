@@ -112,10 +112,9 @@ test('lists of other kinds go by themselves', async () => {
   const { turns, sent } = turnsOf()
   turns.enter(list('a', ['a']))
   turns.enter({ ...list('b', ['b']), kind: 'another' })
-  for (const name of ['c', 'd']) turns.enter({ ...list(name, [name]), kind: undefined })
   await settled()
-  for (let i = 0; i < 4; i++) await sent[i]?.end()
-  expect(sent.map(({ lists }) => lists)).toEqual([['a'], ['b'], ['c'], ['d']])
+  for (let i = 0; i < 2; i++) await sent[i]?.end()
+  expect(sent.map(({ lists }) => lists)).toEqual([['a'], ['b']])
 })
 
 test('while one is under way, the next waits for enough lists to be worth a statement', async () => {

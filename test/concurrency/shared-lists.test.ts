@@ -1,0 +1,222 @@
+import { expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
+import { type Database, type LimitAllResult, Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
+
+// Lists that share a statement are decided as if they came one after the other.
+
+const database = useDatabase()
+
+const HOUR = 3_600_000
+/** Amid a period of each of the algorithms. */
+const NOW = Date.UTC(2026, 5, 15, 12) + 1
+
+const LIMITERS = {
+  'fixed window': (limit: number) => Ratelimit.fixedWindow(limit, '1d'),
+  'sliding window': (limit: number) => Ratelimit.slidingWindow(limit, '1d'),
+  'token bucket': (limit: number) => Ratelimit.tokenBucket(1, '1d', limit),
+  gcra: (limit: number) => Ratelimit.gcra(limit, '1d'),
+  'calendar window': (limit: number) => calendarWindow(limit, 'month'),
+}
+
+interface Options {
+  readonly db?: Database
+  readonly durable?: boolean
+  readonly limiter: ReturnType<(typeof LIMITERS)[keyof typeof LIMITERS]>
+  readonly dryRun?: boolean
+}
+
+function limit(prefix: string, options: Options): Ratelimit {
+  return new Ratelimit({
+    db: database.db,
+    prefix,
+    cleanupProbability: 0,
+    clock: () => new Date(NOW),
+    ...options,
+  })
+}
+
+/** Makes the rows, so that nothing is undecided. */
+async function known(ratelimit: Ratelimit, keys: readonly string[]): Promise<void> {
+  for (const key of keys) {
+    await ratelimit.limit(key)
+    await ratelimit.limit(key, { rate: -1 })
+  }
+}
+
+function range(length: number): readonly number[] {
+  return Array.from({ length }, (_, i) => i)
+}
+
+test.each(Object.keys(LIMITERS) as (keyof typeof LIMITERS)[])(
+  '%s: a limit for everybody beside one for each user admits exactly as much as it has',
+  async (algorithm) => {
+    const everybody = limit(`all ${algorithm}`, { limiter: LIMITERS[algorithm](40) })
+    const users = limit(`user ${algorithm}`, { limiter: Ratelimit.fixedWindow(3, '1d'), durable: true })
+    const keys = range(20).map((i) => `user:${i}`)
+    await known(everybody, ['all'])
+    await known(users, keys)
+    const asked = range(150).map((i) => keys[(i * 7 + (i % 3)) % keys.length] as string)
+    const answers = await Promise.all(
+      asked.map((key) =>
+        Ratelimit.limitAll([
+          { ratelimit: everybody, key: 'all' },
+          { ratelimit: users, key },
+        ]),
+      ),
+    )
+    const admitted = answers.filter(({ success }) => success)
+    expect(admitted).toHaveLength(40)
+    // Each was told what it left, as if it had been alone.
+    const left = admitted.map(({ results: [first] }) => first?.remaining).toSorted((a = 0, b = 0) => b - a)
+    expect(left).toEqual(range(40).map((i) => 39 - i))
+    expect(await everybody.getRemaining('all')).toMatchObject({ remaining: 0 })
+    for (const key of keys) {
+      const own = answers.filter((_, i) => asked[i] === key)
+      const granted = own.filter(({ success }) => success).length
+      expect(granted).toBeLessThanOrEqual(3)
+      expect(await users.getRemaining(key)).toMatchObject({ used: granted })
+    }
+    for (const [i, { success, results, denied, retryAfter }] of answers.entries()) {
+      if (success) continue
+      // What denies has nothing left, and says until when.
+      expect(denied.length).toBeGreaterThan(0)
+      for (const { key } of denied) {
+        const place = key === 'all' ? 0 : 1
+        expect(results[place]).toMatchObject({ success: false, remaining: 0 })
+        expect([asked[i], 'all']).toContain(key)
+      }
+      expect(retryAfter).toBeGreaterThan(0)
+    }
+  },
+)
+
+test('lists whose rows are there and free share statements', async () => {
+  const { db, statements } = watch(database.db)
+  const [first, second] = ['shared 1', 'shared 2'].map((prefix) =>
+    limit(prefix, { db, limiter: Ratelimit.fixedWindow(100, '1d') }),
+  ) as [Ratelimit, Ratelimit]
+  const keys = range(60).map(String)
+  await known(first, keys)
+  await known(second, keys)
+  statements.length = 0
+  const both = (key: string) => [
+    { ratelimit: first, key },
+    { ratelimit: second, key },
+  ]
+  await Promise.all(keys.map((key) => Ratelimit.limitAll(both(key))))
+  expect(statements).toHaveLength(1)
+  const spent = await Promise.all(keys.map((key) => Ratelimit.spend(both(key), { rate: 100 })))
+  expect(spent.map(({ granted }) => granted)).toEqual(keys.map(() => [99, 1]))
+  const reserved = await Promise.all(
+    keys.map((key, i) => Ratelimit.reserveAll(both(key).map((each) => ({ ...each, rate: i % 2 })))),
+  )
+  expect(reserved.map(({ success }) => success)).toEqual(keys.map((_, i) => i % 2 === 0))
+  expect(statements.length).toBeLessThan(8)
+})
+
+test('estimates that are settled at the same time share statements', async () => {
+  const { db, statements } = watch(database.db)
+  const [tokens, cents] = ['tokens', 'cents'].map((prefix) =>
+    limit(prefix, { db, limiter: calendarWindow(1_000, 'month'), durable: true }),
+  ) as [Ratelimit, Ratelimit]
+  const keys = range(30).map(String)
+  await known(tokens, keys)
+  await known(cents, keys)
+  const estimates = await Promise.all(
+    keys.map((key) =>
+      Ratelimit.reserveAll([
+        { ratelimit: tokens, key, rate: 400 },
+        { ratelimit: cents, key, rate: 12 },
+      ]),
+    ),
+  )
+  statements.length = 0
+  await Promise.all(estimates.map((each, i) => (each.success ? each.commit([i, 1]) : undefined)))
+  expect(statements).toHaveLength(1)
+  for (const [i, key] of keys.entries()) {
+    expect(await tokens.getRemaining(key)).toMatchObject({ used: i })
+    expect(await cents.getRemaining(key)).toMatchObject({ used: 1 })
+  }
+})
+
+test('equal lists: as many as fit, and each denial says when', async () => {
+  const limiters = [Ratelimit.fixedWindow(10, '1d'), Ratelimit.tokenBucket(5, '1d', 7)]
+  const limits = limiters.map((limiter, i) => limit(`equal ${i}`, { limiter }))
+  for (const ratelimit of limits) await known(ratelimit, ['k'])
+  const requests = limits.map((ratelimit) => ({ ratelimit, key: 'k', rate: 2 }))
+  const answers: LimitAllResult<unknown>[] = await Promise.all(
+    range(30).map(() => Ratelimit.limitAll(requests)),
+  )
+  expect(answers.filter(({ success }) => success)).toHaveLength(3)
+  expect(answers.filter(({ success }) => !success).map(({ results }) => results)).toEqual(
+    range(27).map(() => [
+      expect.objectContaining({ success: true, remaining: 4 }),
+      expect.objectContaining({ success: false, remaining: 1, retryAfter: 24 * HOUR }),
+    ]),
+  )
+})
+
+test('what has crossed a threshold, and the period that has ended, is told once', async () => {
+  let now = Date.UTC(2026, 5, 30, 12)
+  const options = { db: database.db, cleanupProbability: 0, clock: () => new Date(now), durable: true }
+  const month = new Ratelimit({
+    ...options,
+    limiter: calendarWindow(100, 'month'),
+    prefix: 'told',
+    thresholds: [0.5],
+  })
+  const users = new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(9, '365d'), prefix: 'told by user' })
+  const keys = range(50).map(String)
+  await month.limit('all', { rate: 7 })
+  for (const key of keys) await users.limit(key)
+  now = Date.UTC(2026, 6, 2)
+  const answers = await Promise.all(
+    keys.map((key) =>
+      Ratelimit.limitAll([
+        { ratelimit: month, key: 'all' },
+        { ratelimit: users, key },
+      ]),
+    ),
+  )
+  const told = answers.map(({ results: [first] }) => first)
+  expect(told.flatMap((each) => (each?.success && each.ended ? [each.ended.used] : []))).toEqual([7])
+  expect(told.flatMap((each) => (each?.success && each.crossed ? [each.crossed] : []))).toEqual([[0.5]])
+})
+
+test('a row that others hold delays its own lists only', async () => {
+  const { db } = database.connect(1)
+  const [everybody, users] = [
+    limit('held all', { limiter: Ratelimit.fixedWindow(100, '1d') }),
+    limit('held users', { limiter: Ratelimit.fixedWindow(100, '1d') }),
+  ]
+  const keys = range(30).map(String)
+  await known(everybody, ['all'])
+  await known(users, keys)
+  const call = (key: string) =>
+    Ratelimit.limitAll([
+      { ratelimit: everybody, key: 'all' },
+      { ratelimit: users, key },
+    ])
+  let held: Promise<LimitAllResult<unknown>> | undefined
+  let hasEnded = false
+  await db.transaction(async (tx) => {
+    await users.limit('0', { tx })
+    held = call('0').finally(() => {
+      hasEnded = true
+    })
+    await Promise.all(keys.slice(1, 15).map((key) => limitOf(users, key)))
+    expect(hasEnded).toBe(false)
+  })
+  expect(await held).toMatchObject({ success: true })
+  await Promise.all(keys.map(call))
+  expect(await everybody.getRemaining('all')).toMatchObject({ used: 31 })
+
+  function limitOf(ratelimit: Ratelimit, key: string) {
+    return Ratelimit.limitAll([
+      { ratelimit, key },
+      { ratelimit, key: `${key} again` },
+    ])
+  }
+})
