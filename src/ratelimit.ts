@@ -480,7 +480,7 @@ export class Ratelimit {
     rateOfEach?: number,
   ): Promise<LimiterCall[]> {
     checkOption(Array.isArray(requests), 'The requests must be a list.')
-    const calls = Array.from(requests, async (request: LimitRequest) => {
+    const calls = Array.from(requests, (request: LimitRequest) => {
       checkOptions(request, names, 'Each request')
       const { ratelimit, key, limiter, force } = request
       const rate = rateOfEach ?? request.rate
@@ -488,7 +488,9 @@ export class Ratelimit {
         #checker in Object(ratelimit),
         'Each ratelimit must be a Ratelimit, and all must come from one copy of this package.',
       )
-      return { checker: ratelimit.#checker, call: await ratelimit.#call(key, { rate, limiter, force }) }
+      const checker = ratelimit.#checker
+      const call = ratelimit.#call(key, { rate, limiter, force })
+      return call instanceof Promise ? call.then((hashed) => ({ checker, call: hashed })) : { checker, call }
     })
     return Promise.all(calls)
   }

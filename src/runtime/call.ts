@@ -136,7 +136,7 @@ export interface Dispatcher {
 }
 
 /** By how much the call changes what its row says to be reserved; most algorithms' rows do not say it. */
-export function reservedIn({ limiter, reserved }: Call): number {
+export function reservedIn({ limiter, reserved }: Pick<Call, 'limiter' | 'reserved'>): number {
   return limiter.algorithm.settled ? reserved : 0
 }
 

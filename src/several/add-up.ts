@@ -9,6 +9,8 @@ import { checkOption, checkRate, purposeOf } from '../validate.ts'
 
 /** What is taken from one row: by one call, or by several that are added up. */
 export interface RowRequest extends Request {
+  /** What tells the row from all others of the database. */
+  readonly row: string
   readonly table: Table
   readonly namespace: Namespace
   readonly reporting: Reporting
@@ -34,10 +36,7 @@ export interface Charge {
  */
 export function addUp(charges: readonly Charge[]): ReadonlyMap<Charge, RowRequest> {
   const rows = new Map<Charge, RowRequest>()
-  const byRow = groupBy(charges, ({ checker: { config }, request }) =>
-    rowName({ ...config, key: request.key }),
-  )
-  for (const ofRow of byRow) {
+  for (const ofRow of groupBy(charges, rowOf)) {
     const row = sumOf(ofRow)
     for (const charge of ofRow) rows.set(charge, row)
   }
@@ -51,10 +50,12 @@ const MAX_ROWS = 50
 /** @throws RatelimitError `INVALID_OPTION` */
 function checkRows(rows: readonly RowRequest[]): void {
   checkOption(rows.length <= MAX_ROWS, `One call takes at most ${MAX_ROWS} rows.`)
+  const tables = [...new Set(rows.map(({ table }) => shapeOf(table.table).quoted))]
+  if (tables.length < 2) return
+  // One statement cannot update a row twice, and the search_path may make two names one table.
   const named = groupBy(rows, ({ table, namespace, key }) =>
     JSON.stringify([shapeOf(table.table).name, namespace.prefix, key]),
   )
-  // One statement cannot update a row twice, and the search_path may make two names one table.
   const hasTwoNames = named.some(
     (same) => same.length > 1 && same.some(({ table }) => shapeOf(table.table).schema === undefined),
   )
@@ -66,30 +67,24 @@ function checkRows(rows: readonly RowRequest[]): void {
 
 function sumOf(charges: readonly Charge[]): RowRequest {
   const { checker, request } = charges[0] as Charge
-  if (!charges.every((other) => sameLimiter(other.request.limiter, request.limiter))) {
+  const { table, namespace, reporting } = checker.config
+  const row = { ...request, row: rowOf(charges[0] as Charge), table, namespace }
+  return charges.length > 1 ? sumOfMany(row, charges) : { ...row, reporting, ...sumsOf([request]) }
+}
+
+function sumOfMany(row: Omit<RowRequest, keyof Sums | 'reporting'>, charges: readonly Charge[]): RowRequest {
+  const { limiter } = row
+  if (!charges.every((other) => sameLimiter(other.request.limiter, limiter))) {
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
   }
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
   const requests = charges.map((each) => each.request)
-  const refund = ratesOf(requests.filter(isRefund))
-  const rate = ratesOf(requests.filter((each) => !isRefund(each)))
-  const forced = ratesOf(requests.filter(isForced))
-  for (const sum of [refund, rate, forced]) checkRate(sum, request.limiter)
-  const reserved = requests.reduce((sum, each) => sum + each.reserved, 0)
-  // A row that says what is reserved changes even if an estimate was right.
-  const isNeverDenied = forced > 0 || reservedIn({ ...request, reserved }) < 0
-  const { table, namespace } = checker.config
+  const sums = sumsOf(requests)
+  for (const sum of [sums.refund, sums.rate, sums.forced]) checkRate(sum, limiter)
   return {
-    ...request,
-    table,
-    namespace,
-    refund,
-    rate,
-    reserved,
+    ...row,
+    ...sums,
     refusesOther: requests.some((each) => each.refusesOther === true),
-    forced,
-    needed: ratesOf(asked(requests)),
-    purpose: isNeverDenied ? 'adjust' : purposeOf(rate),
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),
@@ -98,27 +93,41 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   }
 }
 
+type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved' | 'purpose'>
+
+/**
+ * The sums of what is asked of one row.
+ *
+ * The rates that have to fit together count in their order: what is forced is gone for those after it, and does
+ * not ask what it leaves itself.
+ */
+function sumsOf(requests: readonly Request[]): Sums {
+  const [{ limiter }] = requests as readonly [Request]
+  let [rate, refund, taken, needed, forced, reserved] = [0, 0, 0, 0, 0, 0]
+  for (const request of requests) {
+    reserved += request.reserved
+    if (isRefund(request)) {
+      refund += request.rate
+      continue
+    }
+    rate += request.rate
+    if (request.rate <= 0) continue
+    taken += request.rate
+    if (isForced(request)) forced += request.rate
+    else needed = taken
+  }
+  // A row that says what is reserved changes even if an estimate was right.
+  const isNeverDenied = forced > 0 || reservedIn({ limiter, reserved }) < 0
+  return { rate, refund, needed, forced, reserved, purpose: isNeverDenied ? 'adjust' : purposeOf(rate) }
+}
+
 /** What settles an estimate is no refund: another estimate of the row may need what it gives back. */
 function isRefund({ rate, reserved }: Call): boolean {
   return rate < 0 && reserved === 0
 }
 
-function ratesOf(requests: readonly Request[]): number {
-  return requests.reduce((sum, { rate }) => sum + rate, 0)
-}
-
-/**
- * The requests whose rates have to fit together. They count in their order: what is forced is gone for those
- * after it, and does not ask what it leaves itself.
- */
-function asked(requests: readonly Request[]): readonly Request[] {
-  const last = requests.findLastIndex((request) => request.rate > 0 && !isForced(request))
-  return requests.filter(({ rate }, place) => rate > 0 && place <= last)
-}
-
-/** What tells a row from all others of the database. */
-export function rowName(row: Pick<RowRequest, 'table' | 'namespace' | 'key'>): string {
-  return JSON.stringify([tableNameOf(row), row.namespace.prefix, row.key])
+function rowOf({ checker: { config }, request }: Charge): string {
+  return JSON.stringify([shapeOf(config.table.table).quoted, config.namespace.prefix, request.key])
 }
 
 /** The name of the table in SQL: the same for two declarations of one table. */

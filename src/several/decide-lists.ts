@@ -10,7 +10,7 @@ import { watchWait } from '../runtime/long-waits.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import type { ListRow } from '../statements/list-row.ts'
 import { listsStatement } from '../statements/lists.ts'
-import { type RowRequest, rowName } from './add-up.ts'
+import type { RowRequest } from './add-up.ts'
 import type { Queued } from './batch.ts'
 import {
   askList,
@@ -24,7 +24,7 @@ import {
   shapesOf,
 } from './list.ts'
 import { isLook } from './parts.ts'
-import { isNeeded, nameOfShape, paramsFor, sharedValuesOf, valuesOf } from './shape.ts'
+import { isNeeded, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
 import type { Verdict } from './turns.ts'
 
 // Lists that share a statement.
@@ -51,7 +51,7 @@ export function queued(list: List, prepare: () => Promise<void>, isOver: () => b
     shapes,
     prepare,
     isOver,
-    rows: rows.map(rowName),
+    rows: rows.map(({ row }) => row),
     kind: `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
     asks: rows.map((row, place) =>
       isPlain(row, shapes[place] as ListRow) && !sharing ? row.rate : undefined,
@@ -125,13 +125,9 @@ async function askLists(
     const shape = shapes[place] as ListRow
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))
       values[`${place}.${name}`] = value
-    for (const [i, [name, value]] of valuesOf(row, shape).entries()) {
-      const all = () => lists.map(({ list }) => valuesOf(list.rows[place] as RowRequest, shape)[i]?.[1])
-      values[`${place}.${name}`] = isCommon[place]
-        ? value
-        : name === 'key'
-          ? textArray(all().map(String))
-          : numberArray(all() as (number | null)[])
+    for (const name of namesOf(shape)) {
+      const all = () => lists.map(({ list }) => sentOf(list.rows[place] as RowRequest, name))
+      values[`${place}.${name}`] = isCommon[place] ? sentOf(row, name) : arrayOf(all())
     }
   }
   for (const { list } of lists) list.onSend(true, false)
@@ -141,6 +137,12 @@ async function askLists(
       listsStatement({ rows: shapes, sharing: orderOf(sharing, rows), commit, guarded, isCommon }),
   })
   return foundInAll(answer, lists, isCommon, params)
+}
+
+/** Keys or numbers as an array. */
+function arrayOf(values: readonly (string | number | null)[]): string {
+  const isText = (value: string | number | null) => typeof value === 'string'
+  return values.every(isText) ? textArray(values) : numberArray(values.filter((value) => !isText(value)))
 }
 
 function foundInAll(

@@ -3,7 +3,7 @@ import { answerOf, crossedFrom, denialUntil, letPass, paymentOf, withReturned } 
 import { isRequest, type LimiterCall } from '../check/checker.ts'
 import type { Answered, Degrading } from '../check/degrading.ts'
 import type { Denied, LimitAllResult } from '../check/results.ts'
-import { watch } from '../check/watch.ts'
+import { watchAll } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Charge, RowRequest } from './add-up.ts'
@@ -27,8 +27,7 @@ export async function limitAll<Request>(
  * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
  */
 export function decideAll(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
-  const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
-  return watch(watched, answerTogether(calls, tx), (answered) => answered)
+  return watchAll(calls, tx, answerTogether(calls, tx), (answered) => answered)
 }
 
 async function answerTogether(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
@@ -103,6 +102,7 @@ function tellReturned(
   { looks, taken }: Decisions,
   answers: readonly Answered[],
 ): Answered[] {
+  if (charges.every(({ request }) => request.rate >= 0)) return answers as Answered[]
   // What the refunds of a row gave back, and no answer has told.
   const untold = new Map([...taken.keys()].map((row) => [row, returnedTo(row, found(looks, row))]))
   return answers.map((answered, place) => {

@@ -14,7 +14,7 @@ import type { Commit } from '../statements/setting.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
-import { decisionAt, nameOfShape, paramsFor, shapeOf, sharedValuesOf, valuesOf } from './shape.ts'
+import { decisionAt, nameOfShape, namesOf, paramsFor, sentOf, shapeOf, sharedValuesOf } from './shape.ts'
 
 // One statement each: what is sent for a list of rows, and what its answer means.
 
@@ -81,8 +81,8 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
   const params = rows.map((row) => paramsFor(row, periodsMs.get(row)))
   const values: Record<string, Value> = { rate: sharing?.rate ?? 0 }
   for (const [place, row] of rows.entries()) {
-    const own = valuesOf(row, shapes[place] as ListRow)
-    for (const [name, value] of [...own, ...sharedValuesOf(row, params[place] as Params)])
+    for (const name of namesOf(shapes[place] as ListRow)) values[`${place}.${name}`] = sentOf(row, name)
+    for (const [name, value] of sharedValuesOf(row, params[place] as Params))
       values[`${place}.${name}`] = value
   }
   onSend(how !== 'looks', how === 'waits')
@@ -117,11 +117,9 @@ export function foundIn(
 
 /** The shapes of the rows. Two declarations of one table are one. */
 export function shapesOf(rows: readonly RowRequest[], looks: boolean, isSharing: boolean): ListRow[] {
-  const tables = tablesOf(rows)
-  return rows.map((row) => ({
-    ...shapeOf(row, looks, isSharing),
-    table: (tables.get(tableNameOf(row)) as Table).table,
-  }))
+  const [first] = rows
+  const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
+  return rows.map((row) => shapeOf(row, (tables?.get(tableNameOf(row)) ?? row.table).table, looks, isSharing))
 }
 
 /** The places of the rows that share a rate. */

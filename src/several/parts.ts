@@ -13,6 +13,7 @@ export function fits(row: RowRequest, look: Decision): boolean {
 
 /** What a row holds after its refunds. What they give back beyond the capacity is lost. */
 export function afterRefund(row: RowRequest, look: Decision): Snapshot {
+  if (row.refund === 0) return look
   const { numbers, tolerance } = row.limiter.algorithm
   // The statement writes no refund either if nothing is used, or if it comes too late.
   if (isLate(row, look) || numbers.used(look.state, look.now, look.params) <= tolerance) return look
@@ -29,7 +30,7 @@ function isLate({ limiter, paidWindowStart, refundableUntil }: RowRequest, look:
 
 /** How much the refunds of a row give back. */
 export function returnedTo(row: RowRequest, look: Decision): number {
-  return usedLess(refundPart(row), look, afterRefund(row, look))
+  return row.refund === 0 ? 0 : usedLess(refundPart(row), look, afterRefund(row, look))
 }
 
 /**
@@ -39,7 +40,8 @@ export function returnedTo(row: RowRequest, look: Decision): number {
 export function partsOf(row: RowRequest, look: Decision): readonly RowRequest[] {
   if (isLook(row)) return [row]
   const charge = fits(row, look) ? row : forcedPart(row)
-  return [refundPart(row), charge].filter(({ purpose }) => purpose !== 'look')
+  const parts = row.refund === 0 ? [charge] : [refundPart(row), charge]
+  return parts.filter(({ purpose }) => purpose !== 'look')
 }
 
 /** Whether nothing is given back and nothing taken. */

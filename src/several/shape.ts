@@ -1,3 +1,4 @@
+import type { RateLimitTable } from '../../schema/index.ts'
 import type { Params } from '../algorithms/algorithm.ts'
 import { paramsAt } from '../algorithms/limiter.ts'
 import { mustHave } from '../database/rows.ts'
@@ -18,40 +19,36 @@ export function isNeeded(row: RowRequest): boolean {
   return !isLook(row) && (row.rate > 0 || !row.limiter.startsFull)
 }
 
-/** What is done to a row: giving back alone is an adjustment. */
-export function shapeOf(row: RowRequest, looks: boolean, isSharing: boolean): ListRow {
-  const { table, limiter, namespace, reporting } = row
+/** What is done to a row of the table: giving back alone is an adjustment. */
+export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, isSharing: boolean): ListRow {
+  const { limiter, namespace, purpose, refund } = row
   const refusesOther = row.refusesOther === true || namespace.refusesOther === true
-  const rules = refusesOther ? { ...limiter, refusesOther } : limiter
-  const common = { table: table.table, rules, injectedClock: namespace.clock !== undefined }
-  if (looks || isLook(row)) {
-    return { ...common, does: 'look', refunds: false, asks: false, isDry: false, isNeeded: false }
-  }
-  const does =
-    row.purpose === 'look' || row.purpose === 'adjust' ? 'adjust' : reservedIn(row) > 0 ? 'reserve' : 'take'
+  const isOnlySeen = looks || isLook(row)
+  const adjusts = purpose === 'look' || purpose === 'adjust'
   return {
-    ...common,
-    does,
-    refunds: row.refund < 0 && row.purpose !== 'look',
-    asks: row.needed > 0 && !isSharing,
-    isDry: reporting.dryRun,
-    isNeeded: isNeeded(row),
+    table,
+    rules: refusesOther ? { ...limiter, refusesOther } : limiter,
+    injectedClock: namespace.clock !== undefined,
+    does: isOnlySeen ? 'look' : adjusts ? 'adjust' : reservedIn(row) > 0 ? 'reserve' : 'take',
+    refunds: !isOnlySeen && refund < 0 && purpose !== 'look',
+    asks: !isOnlySeen && row.needed > 0 && !isSharing,
+    isDry: !isOnlySeen && row.reporting.dryRun,
+    isNeeded: !isOnlySeen && isNeeded(row),
   }
 }
 
 /** What tells apart the shapes of rows. */
 export function nameOfShape(row: RowRequest, shape: ListRow): string {
   const { rules, injectedClock, does, refunds, asks, isDry } = shape
-  const flags = [
-    rules.startsFull,
-    rules.refusesOther === true,
-    injectedClock,
-    refunds,
-    asks,
-    isDry,
-    shape.isNeeded,
-  ]
-  return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags.map(Number).join('')}`
+  const flags =
+    Number(rules.startsFull) +
+    2 * Number(rules.refusesOther === true) +
+    4 * Number(injectedClock) +
+    8 * Number(refunds) +
+    16 * Number(asks) +
+    32 * Number(isDry) +
+    64 * Number(shape.isNeeded)
+  return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags}`
 }
 
 /** The numbers of the row's limiter at the time of its statement. `periodMs` is in the calendar period to ask for. */
@@ -60,13 +57,15 @@ export function paramsFor({ limiter, namespace }: RowRequest, periodMs: number |
   return paramsAt(limiter, periodMs ?? namespace.clock?.() ?? Date.now())
 }
 
-/** What is sent of the row for each list. */
-export function valuesOf(row: RowRequest, shape: ListRow): readonly (readonly [string, Value])[] {
-  const rate = row.purpose === 'look' ? row.refund : row.rate
-  return [
-    ['key', row.key],
-    ...numbersOf(shape).map((each) => [each, each === 'rate' ? rate : row[each]] as const),
-  ]
+/** The names of what is sent of a row for each list. */
+export function namesOf(shape: ListRow): readonly ('key' | ReturnType<typeof numbersOf>[number])[] {
+  return ['key', ...numbersOf(shape)]
+}
+
+/** What is sent of the row under that name. */
+export function sentOf(row: RowRequest, name: ReturnType<typeof namesOf>[number]): string | number | null {
+  // What only gives back has no rate of its own.
+  return name === 'rate' && row.purpose === 'look' ? row.refund : row[name]
 }
 
 /** What is sent of the row for all lists. */

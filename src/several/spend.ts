@@ -1,7 +1,7 @@
 import { answerOf, type Outcome, type Payment, paymentOf, refundableUntilOf } from '../check/answer.ts'
 import { isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
-import { type Told, watch } from '../check/watch.ts'
+import { type Told, watchAll } from '../check/watch.ts'
 import { TX_NAMES } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
@@ -42,8 +42,7 @@ export async function spend(
   rate: number,
   tx: Database | undefined,
 ): Promise<Spent> {
-  const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
-  return watch(watched, spendFrom(calls, rate, tx), toldOf)
+  return watchAll(calls, tx, spendFrom(calls, rate, tx), toldOf)
 }
 
 /** What each limit gave of the rate; or that all of them denied it, as none does by itself. */
