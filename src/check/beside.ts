@@ -28,10 +28,10 @@ export interface Entry<Found = undefined> {
  *
  * @param enter Lets the work in, or throws `OVERLOADED`.
  */
-export async function beside<T, Found = undefined>(
+export function beside<T, Found = undefined>(
   checker: Checker,
   stage: Readonly<Stage>,
-  work: (isOver: () => boolean, found: Found | undefined) => Promise<T>,
+  work: (isOver: () => boolean, found: Found | undefined) => T | Promise<T>,
   enter: (isOver: () => boolean) => Entry<Found> = () => ({ leave: checker.room.enter() }),
 ): Promise<T> {
   const { bounds } = checker.config
@@ -40,8 +40,17 @@ export async function beside<T, Found = undefined>(
   let isOver = false
   const entry = enter(() => isOver)
   const begin = (found?: Found) => work(() => isOver, found)
-  const begun = entry.comes ? entry.comes.then(begin) : begin()
-  const running = telling(checker, stage, begun).finally(entry.leave)
+  const running = (entry.comes ?? Promise.resolve(undefined)).then(begin).then(
+    (result) => {
+      entry.leave()
+      checker.outage = undefined
+      return result
+    },
+    (reason) => {
+      entry.leave()
+      throw learned(checker, stage, reason)
+    },
+  )
   if (!bounds) return running
   return new Promise((resolve, reject) => {
     const stopWatching = watchBounds(bounds, () => {
@@ -55,18 +64,12 @@ export async function beside<T, Found = undefined>(
   })
 }
 
-/** Tells how the work ended, also if nobody waits for it any more. */
-async function telling<T>(checker: Checker, stage: Readonly<Stage>, work: Promise<T>): Promise<T> {
-  try {
-    const result = await work
-    checker.outage = undefined
-    return result
-  } catch (reason) {
-    if (!(reason instanceof RatelimitError)) throw reason
-    const error = stage.mayWait ? afterWait(reason) : reason
-    // Work that finds out that its time is over has had an answer by then.
-    if (error.code === 'TIMEOUT') checker.outage = undefined
-    else checker.learnOf(error)
-    throw error
-  }
+/** The error that work has ended with, also if nobody waits for it any more. */
+function learned(checker: Checker, stage: Readonly<Stage>, reason: unknown): unknown {
+  if (!(reason instanceof RatelimitError)) return reason
+  const error = stage.mayWait ? afterWait(reason) : reason
+  // Work that finds out that its time is over has had an answer by then.
+  if (error.code === 'TIMEOUT') checker.outage = undefined
+  else checker.learnOf(error)
+  return error
 }

@@ -66,25 +66,36 @@ function checkRows(rows: readonly RowRequest[]): void {
 }
 
 function sumOf(charges: readonly Charge[]): RowRequest {
-  const { checker, request } = charges[0] as Charge
-  const { table, namespace, reporting } = checker.config
-  const row = { ...request, row: rowOf(charges[0] as Charge), table, namespace }
-  return charges.length > 1 ? sumOfMany(row, charges) : { ...row, reporting, ...sumsOf([request]) }
+  const [first] = charges as readonly [Charge]
+  const { table, namespace, reporting } = first.checker.config
+  const { rate, refund, needed, forced, reserved, purpose } = sumsOf(charges)
+  // One spread, and it comes first: each list comes here, and a second one is slow.
+  const row: RowRequest = {
+    ...first.request,
+    row: rowOf(first),
+    table,
+    namespace,
+    reporting,
+    rate,
+    refund,
+    needed,
+    forced,
+    reserved,
+    purpose,
+  }
+  return charges.length > 1 ? sharedBy(charges, row) : row
 }
 
-function sumOfMany(row: Omit<RowRequest, keyof Sums | 'reporting'>, charges: readonly Charge[]): RowRequest {
-  const { limiter } = row
-  if (!charges.every((other) => sameLimiter(other.request.limiter, limiter))) {
+/** The row as several charges want it. */
+function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
+  if (!charges.every(({ request }) => sameLimiter(request.limiter, row.limiter))) {
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
   }
+  for (const sum of [row.refund, row.rate, row.forced]) checkRate(sum, row.limiter)
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
-  const requests = charges.map((each) => each.request)
-  const sums = sumsOf(requests)
-  for (const sum of [sums.refund, sums.rate, sums.forced]) checkRate(sum, limiter)
   return {
     ...row,
-    ...sums,
-    refusesOther: requests.some((each) => each.refusesOther === true),
+    refusesOther: charges.some(({ request }) => request.refusesOther === true),
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),
@@ -101,10 +112,14 @@ type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved
  * The rates that have to fit together count in their order: what is forced is gone for those after it, and does
  * not ask what it leaves itself.
  */
-function sumsOf(requests: readonly Request[]): Sums {
-  const [{ limiter }] = requests as readonly [Request]
+function sumsOf(charges: readonly Charge[]): Sums {
+  const [
+    {
+      request: { limiter },
+    },
+  ] = charges as readonly [Charge]
   let [rate, refund, taken, needed, forced, reserved] = [0, 0, 0, 0, 0, 0]
-  for (const request of requests) {
+  for (const { request } of charges) {
     reserved += request.reserved
     if (isRefund(request)) {
       refund += request.rate

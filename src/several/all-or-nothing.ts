@@ -36,14 +36,8 @@ export async function chargeList(list: List, first?: Found): Promise<Decisions> 
     given = undefined
     if (learnPeriods(list, found.looks)) continue
     if (isWhole(list, found)) {
-      const refusal = found.isDone ? undefined : refusalBy(list, found.looks)
-      const decisions = { looks: found.looks, taken: takenBy(list, found) }
-      if (hasMade && !list.rows.every((row) => isCharged(row, decisions, list))) await tidyUp(list)
-      if (refusal) throw refusal
-      // The answers are worked out by the same formulas. If they disagreed, one of them would be wrong.
-      if (found.isDone !== isEnough(list, (row) => looked(found, row)))
-        throw notAsExpected('contradicts itself')
-      return decisions
+      if (hasMade && !isCharged(list, found)) await tidyUp(list)
+      return decisionsOn(list, found)
     }
     const denial = hasMade ? undefined : await denialOf(list, found)
     if (denial) return denial
@@ -57,8 +51,17 @@ export async function chargeList(list: List, first?: Found): Promise<Decisions> 
   )
 }
 
-function looked({ looks }: Found, row: RowRequest): Decision {
-  return found(looks, row)
+/**
+ * What was decided on the rows of a list, all of which were found.
+ *
+ * @throws RatelimitError why the database has refused the list.
+ */
+export function decisionsOn(list: List, { isDone, looks }: Found): Decisions {
+  const refusal = isDone ? undefined : refusalBy(list, looks)
+  if (refusal) throw refusal
+  // The answers are worked out by the same formulas. If they disagreed, one of them would be wrong.
+  if (isDone !== isEnough(list, (row) => found(looks, row))) throw notAsExpected('contradicts itself')
+  return { looks, taken: isDone ? takenBy(list, looks) : new Map() }
 }
 
 /** Removes rows that were made for nothing. What was decided stands, whatever becomes of that: sweeps go on. */
@@ -108,9 +111,9 @@ function fresh({ limiter }: RowRequest): Decision {
 }
 
 /** The decisions on the rows that were charged. */
-function takenBy({ rows, sharing }: List, { isDone, looks }: Found): ReadonlyMap<RowRequest, Decision> {
+function takenBy({ rows, sharing }: List, looks: Found['looks']): ReadonlyMap<RowRequest, Decision> {
   const taken = new Map<RowRequest, Decision>()
-  for (const row of isDone ? rows : []) {
+  for (const row of rows) {
     const look = found(looks, row)
     const parts = sharing ? [row] : partsOf(row, look)
     // A charge finds the row as the refund before it leaves it.
@@ -120,10 +123,10 @@ function takenBy({ rows, sharing }: List, { isDone, looks }: Found): ReadonlyMap
   return taken
 }
 
-/** Whether the row has a state by now. It is not known of rows that share a rate. */
-function isCharged(row: RowRequest, { looks, taken }: Decisions, { sharing }: List): boolean {
-  if (isLook(row)) return true
-  return !sharing && taken.has(row) && partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
+/** Whether each row has a state by now. It is not known of rows that share a rate. */
+function isCharged({ rows, sharing }: List, { isDone, looks }: Found): boolean {
+  const has = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
+  return rows.every((row) => isLook(row) || (isDone && !sharing && has(row)))
 }
 
 /** The value, which is there unless the database's answer had no row for a key. */

@@ -92,11 +92,13 @@ export async function decideLists(
   }
   return lists.map((each) => {
     const found = founds.get(each)
-    return {
-      found,
-      isDecided: found !== undefined && isWhole(each.list, found) && !learnPeriods(each.list, found.looks),
-    }
+    return { found, isDecided: found !== undefined && isDecided(each.list, found) }
   })
+}
+
+/** Whether all rows were found, each in the calendar period that was asked for. */
+export function isDecided(list: List, found: Found): boolean {
+  return isWhole(list, found) && !learnPeriods(list, found.looks)
 }
 
 /** The list by itself. If some of its rows need not be there, only waiting for them shows whether they are. */

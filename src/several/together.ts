@@ -9,8 +9,8 @@ import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
-import { chargeList, type Decisions } from './all-or-nothing.ts'
-import { askAlone, decideLists, queued, type SharedList } from './decide-lists.ts'
+import { chargeList, type Decisions, decisionsOn } from './all-or-nothing.ts'
+import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
 import { type Found, inLockOrder, type List } from './list.ts'
 import { Turns } from './turns.ts'
 
@@ -74,7 +74,7 @@ export function together(
  * Charges the rows in the transaction, or by statements of their own when it is the turn of the rows.
  * `followUp` is called when these have ended, which may be after the time of the call is over.
  */
-export async function chargeTogether(
+export function chargeTogether(
   checkers: readonly Checker[],
   joined: Connection | undefined,
   list: Pick<List, 'rows' | 'sharing'>,
@@ -94,26 +94,28 @@ export async function chargeTogether(
   const stage: Stage = { mayCharge: false, mayWait: false, isContended: false }
   // In Workers a call cannot wait for another one's statement.
   const inTurn = checkers.every(({ config }) => config.connections !== undefined)
-  const asked = (isOver: () => boolean): List => ({
-    ...{ ...list, rows, connection, commit, periodsMs },
-    onSend: (mayCharge, mayWait) => {
-      // Nobody waits any more for what comes next.
-      if (isOver()) throw timedOut(false, stage.isContended)
-      Object.assign(stage, { mayCharge, mayWait, isContended: stage.isContended || mayWait })
-    },
-  })
+  let isOver = () => false
+  const { sharing } = list
+  const onSend: List['onSend'] = (mayCharge, mayWait) => {
+    // Nobody waits any more for what comes next.
+    if (isOver()) throw timedOut(false, stage.isContended)
+    stage.mayCharge = mayCharge
+    stage.mayWait = mayWait
+    stage.isContended ||= mayWait
+  }
+  const own: List = { rows, sharing, connection, commit, periodsMs, onSend }
   const prepare = async () => {
     for (const { config } of checkers) await config.ensureTables?.()
   }
-  const enter = (isOver: () => boolean): Entry<Found | undefined> => {
+  const enter = (over: () => boolean): Entry<Found | undefined> => {
+    isOver = over
     if (!inTurn) return { leave: hastiest.room.enter() }
-    const turn = turnsOn(connection.db).enter(queued(asked(isOver), prepare, isOver))
+    const turn = turnsOn(connection.db).enter(queued(own, prepare, over))
     stage.mayWait = true
     stage.isContended = turn.isBehind
     return turn
   }
-  const charge = async (isOver: () => boolean, found: Found | undefined) => {
-    const own = asked(isOver)
+  const charge = async (found: Found | undefined) => {
     stage.mayWait = false
     if (!inTurn) await prepare()
     let first = inTurn ? found : await retrying(() => askAlone(own))
@@ -125,12 +127,14 @@ export async function chargeTogether(
       }),
     )
   }
-  const charged = beside<Decisions, Found | undefined>(
-    hastiest,
-    stage,
-    (isOver, found) => charge(isOver, found).finally(followUp),
-    enter,
-  )
+  const work = (_: unknown, found: Found | undefined) => {
+    if (found && isDecided(own, found)) {
+      followUp()
+      return decisionsOn(own, found)
+    }
+    return charge(found).finally(followUp)
+  }
+  const charged = beside<Decisions, Found | undefined>(hastiest, stage, work, enter)
   for (const [i, checker] of checkers.entries()) checker.sweepAfter(charged, clocks[i] ?? null)
   return charged
 }

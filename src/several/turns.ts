@@ -95,9 +95,19 @@ export class Turns<List extends Queued, Found> {
     const refusal = overload(most, this.#waiting)
     if (refusal) throw refusal
     const { rows, kind, asks } = list
-    const started = { first: 0, undecided: undefined, trip: undefined, isOver: false }
-    const { promise: comes, ...settle } = promised<Found | undefined>()
-    const one: Waiting<List, Found> = { rows, kind, asks, list, ...settle, ...started }
+    const { promise: comes, come, fail } = promised<Found | undefined>()
+    const one: Waiting<List, Found> = {
+      rows,
+      kind,
+      asks,
+      list,
+      come,
+      fail,
+      first: 0,
+      undecided: undefined,
+      trip: undefined,
+      isOver: false,
+    }
     for (const row of rows) {
       const line = this.#lineOf(row)
       line.waiting.add(one)
