@@ -148,7 +148,8 @@ function isRefund({ rate, reserved }: Call): boolean {
 }
 
 function rowOf({ checker: { config }, request }: Charge): string {
-  return JSON.stringify([shapeOf(config.table.table).quoted, config.namespace.prefix, request.key])
+  const { prefix } = config.namespace
+  return `${shapeOf(config.table.table).quoted} ${prefix.length} ${prefix} ${request.key}`
 }
 
 /** The name of the table in SQL: the same for two declarations of one table. */

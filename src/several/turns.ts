@@ -120,7 +120,9 @@ export class Turns<List extends Queued, Found> {
   }
 
   #lineOf(row: string): Line<List, Found> {
-    const line = this.#lines.get(row) ?? { waiting: new Set(), trip: undefined }
+    const known = this.#lines.get(row)
+    if (known) return known
+    const line: Line<List, Found> = { waiting: new Set(), trip: undefined }
     this.#lines.set(row, line)
     return line
   }

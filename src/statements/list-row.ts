@@ -60,8 +60,16 @@ export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): reado
  * the columns of an answer that have one.
  */
 export function at(place: number, column: string): string {
-  return `${place}.${column.replaceAll('_', '')}`
+  names[place] ??= new Map()
+  const known = names[place].get(column)
+  if (known) return known
+  const made = `${place}.${column.replaceAll('_', '')}`
+  names[place].set(column, made)
+  return made
 }
+
+/** Each answer asks for these names. */
+const names: Map<string, string>[] = []
 
 /** Whether the row at that place was there. */
 export const THERE = 'there'
