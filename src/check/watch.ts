@@ -1,7 +1,5 @@
-import type { Database } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
-import type { LimiterCall } from './checker.ts'
 import type { LimitResult } from './results.ts'
 import { tellError } from './tell-error.ts'
 
@@ -18,18 +16,6 @@ export interface Told {
   readonly answer: LimitResult
   /** Default: what the call asked for. */
   readonly rate?: number | undefined
-}
-
-/** Tells those who listen how calls were decided together, or that they failed. */
-export function watchAll<T>(
-  calls: readonly LimiterCall[],
-  tx: Database | undefined,
-  answered: Promise<T>,
-  toldOf: (answered: T) => readonly Told[],
-): Promise<T> {
-  if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return answered
-  const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
-  return watch(watched, answered, toldOf)
 }
 
 /** Tells those who listen how calls were decided, or that they failed. */

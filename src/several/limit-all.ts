@@ -3,13 +3,12 @@ import { answerOf, crossedFrom, denialUntil, letPass, paymentOf, withReturned } 
 import { isRequest, type LimiterCall } from '../check/checker.ts'
 import type { Answered, Degrading } from '../check/degrading.ts'
 import type { Denied, LimitAllResult } from '../check/results.ts'
-import { watchAll } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Charge, RowRequest } from './add-up.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
-import { type AskedTogether, askedOf, followUpAll, takeTogether } from './together.ts'
+import { type AskedTogether, askedOf, followUpAll, takeTogether, watchAll } from './together.ts'
 
 /** The answer to calls of which all are consumed, or none is. */
 export async function limitAll<Request>(

@@ -51,7 +51,7 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags}`
 }
 
-/** The numbers of the row's limiter at the time of its statement. `periodMs` is in the calendar period to ask for. */
+/** The numbers of the row's limiter. `periodMs` is a time in the calendar period to ask for. */
 export function paramsFor({ limiter, namespace }: RowRequest, periodMs: number | undefined): Params {
   if (!limiter.periodAt) return limiter.params
   return paramsAt(limiter, periodMs ?? namespace.clock?.() ?? Date.now())

@@ -1,7 +1,7 @@
 import { answerOf, type Outcome, type Payment, paymentOf, refundableUntilOf } from '../check/answer.ts'
 import { isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
-import { type Told, watchAll } from '../check/watch.ts'
+import type { Told } from '../check/watch.ts'
 import { TX_NAMES } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
@@ -13,7 +13,7 @@ import { adjustAll } from './adjust-all.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
 import { Once } from './once.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
-import { chargesOf, chargeTogether, followUpAll, together } from './together.ts'
+import { chargesOf, chargeTogether, followUpAll, together, watchAll } from './together.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {

@@ -2,9 +2,11 @@ import type { Outcome } from '../check/answer.ts'
 import { beside, type Entry, type Stage } from '../check/beside.ts'
 import { timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
+import { type Told, watch } from '../check/watch.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
+import { channels } from '../diagnostics.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
@@ -146,6 +148,18 @@ function turnsOn(db: Database): Turns<SharedList, Found> {
   const known = turns.get(db) ?? new Turns(decideLists)
   turns.set(db, known)
   return known
+}
+
+/** Tells those who listen how calls were decided together, or that they failed. */
+export function watchAll<T>(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+  answered: Promise<T>,
+  toldOf: (answered: T) => readonly Told[],
+): Promise<T> {
+  if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return answered
+  const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
+  return watch(watched, answered, toldOf)
 }
 
 /** How a statement commits that charges for several limiters: in the strictest way that one of them needs. */

@@ -2,11 +2,11 @@ import { Places } from '../runtime/places.ts'
 import { overload } from '../runtime/room.ts'
 import { Batch, type Queued } from './batch.ts'
 
-/** How many lists may be under way alone on a database: a share of its pool. */
-const MAX_ALONE = 4
+/** How many statements may have a connection of the pool: those that lists share, and those of lists alone. */
+const MAX_CONNECTIONS = 4
 
-/** How many statements of several lists may be under way. */
-const MAX_SHARED = 2
+/** How many of those that lists share may be under way with somebody who waits. */
+const MAX_UNDER_WAY = 2
 
 /** While one of them is, the next waits until so many lists are ready: fewer are not worth a statement. */
 const MIN_READY = 24
@@ -31,7 +31,7 @@ export interface Turn<Found> {
   /** Whether others came before it for one of its rows and have not ended. */
   readonly isBehind: boolean
   /**
-   * Resolves when the list is decided, or when it is its turn to go on alone, with what a statement found of it.
+   * Resolves when the list is decided, or when it is its turn to go on alone, with what a statement found.
    * Rejects with the error of a statement that it shared.
    */
   readonly comes: Promise<Found | undefined>
@@ -74,8 +74,8 @@ interface Line<List, Found> {
  */
 export class Turns<List extends Queued, Found> {
   readonly #decide: DecideTogether<List, Found>
-  readonly #shared = new Places(MAX_SHARED, () => this.#start())
-  readonly #alone = new Places(MAX_ALONE, () => this.#start())
+  readonly #shared = new Places(MAX_CONNECTIONS, () => this.#start())
+  readonly #alone = new Places(MAX_CONNECTIONS, () => this.#start())
   readonly #lines = new Map<string, Line<List, Found>>()
   /** Those that are the first ones for each of their rows, which are free. */
   readonly #ready = new Set<Waiting<List, Found>>()
@@ -165,7 +165,8 @@ export class Turns<List extends Queued, Found> {
   }
 
   #isWorthOne(): boolean {
-    return this.#underWay.size === 0 || this.#ready.size >= MIN_READY
+    const { size } = this.#underWay
+    return size === 0 || (size < MAX_UNDER_WAY && this.#ready.size >= MIN_READY)
   }
 
   #depart(places: Places): Trip<List, Found> {
@@ -228,8 +229,9 @@ export class Turns<List extends Queued, Found> {
     const undecided: Waiting<List, Found>[] = []
     for (const [place, one] of trip.lists.entries()) {
       const verdict = verdicts[place]
-      if (verdict?.isDecided) one.come(verdict.found)
-      else if (!one.isOver) {
+      // One that is over ends with what was found: it sends nothing more.
+      if (verdict?.isDecided || one.isOver) one.come(verdict?.found)
+      else {
         one.undecided = verdict ?? { found: undefined, isDecided: false }
         undecided.unshift(one)
       }

@@ -167,7 +167,11 @@ test('what has crossed a threshold, and the period that has ended, is told once'
     prefix: 'told',
     thresholds: [0.5],
   })
-  const users = new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(9, '365d'), prefix: 'told by user' })
+  const users = new Ratelimit({
+    ...options,
+    limiter: Ratelimit.fixedWindow(9, '365d'),
+    prefix: 'told by user',
+  })
   const keys = range(50).map(String)
   await month.limit('all', { rate: 7 })
   for (const key of keys) await users.limit(key)

@@ -11,6 +11,7 @@ const FLOORS: readonly (readonly string[])[] = [
     'src/errors.ts',
     'src/warn.ts',
     'src/options.ts',
+    'src/on-first-use.ts',
     'src/duration.ts',
     'src/diagnostics.ts',
     'src/group-by.ts',

@@ -1,6 +1,6 @@
--- $1: size
--- $2: prefix
--- $3: key
+-- $1: prefix
+-- $2: key
+-- $3: size
 -- $4: periodMs
 -- $5: initialTokens
 with
@@ -12,7 +12,7 @@ with
       ) as size
   )
 select
-  "ratelimit_size"."size",
+  "ratelimit_size"."size" as "size",
   "place",
   "now",
   "tokens",
@@ -58,7 +58,7 @@ from
                 pg_catalog.unnest (
                   (
                     select
-                      $3::text::text[]
+                      $2::text::text[]
                   )
                 )
               ) with ordinality as
@@ -76,7 +76,7 @@ from
               from
                 "rate_limit_ephemeral"
               where
-                "rate_limit_ephemeral"."prefix" = $2::text
+                "rate_limit_ephemeral"."prefix" = $1::text
                 and "rate_limit_ephemeral"."key" = call.key
               offset
                 0
@@ -87,7 +87,7 @@ from
                   size
                 from
                   "ratelimit_size"
-              ) = $1::integer
+              ) = $3::integer
             offset
               0
           ) as "read"

@@ -1,5 +1,5 @@
--- $1: size
--- $2: prefix
+-- $1: prefix
+-- $2: size
 -- $3: key
 -- $4: rate
 -- $5: calls
@@ -89,22 +89,24 @@ with
                   ) with ordinality as
                 call ("key", "rate", "calls", "place")
                 where
-                  not exists (
-                    select
-                    from
-                      "rate_limit_ephemeral"
-                    where
-                      "rate_limit_ephemeral"."prefix" = $2::text
-                      and "rate_limit_ephemeral"."key" = call.key
-                    offset
-                      0
+                  (
+                    not exists (
+                      select
+                      from
+                        "rate_limit_ephemeral"
+                      where
+                        "rate_limit_ephemeral"."prefix" = $1::text
+                        and "rate_limit_ephemeral"."key" = call.key
+                      offset
+                        0
+                    )
+                    and (
+                      select
+                        size
+                      from
+                        "ratelimit_size"
+                    ) = $2::integer
                   )
-                  and (
-                    select
-                      size
-                    from
-                      "ratelimit_size"
-                  ) = $1::integer
                 offset
                   0
               ) as "dated"
@@ -119,7 +121,7 @@ with
     insert into
       "rate_limit_ephemeral" ("prefix", "key", "count", "prev_count", "window_start", "tokens", "last_refill", "expires_at")
     select
-      $2::text,
+      $1::text,
       "ratelimit_decided"."key",
       null::bigint,
       null::bigint,
@@ -162,7 +164,7 @@ with
       "key"
   )
 select
-  "ratelimit_size"."size",
+  "ratelimit_size"."size" as "size",
   "ratelimit_decided"."place",
   "ratelimit_decided"."now",
   "ratelimit_decided"."granted",

@@ -1,8 +1,8 @@
--- $1: size
--- $2: prefix
--- $3: key
--- $4: rate
--- $5: calls
+-- $1: prefix
+-- $2: key
+-- $3: rate
+-- $4: calls
+-- $5: size
 -- $6: periodMs
 -- $7: initialTokens
 -- $8: refillRate
@@ -33,19 +33,19 @@ with
         pg_catalog.unnest (
           (
             select
-              $3::text::text[]
+              $2::text::text[]
+          )
+        ),
+        pg_catalog.unnest (
+          (
+            select
+              $3::text::float8[]
           )
         ),
         pg_catalog.unnest (
           (
             select
               $4::text::float8[]
-          )
-        ),
-        pg_catalog.unnest (
-          (
-            select
-              $5::text::float8[]
           )
         )
       ) with ordinality as
@@ -64,7 +64,7 @@ with
         "rate_limit_ephemeral"
       where
         (
-          "rate_limit_ephemeral"."prefix" = $2::text
+          "rate_limit_ephemeral"."prefix" = $1::text
           and "rate_limit_ephemeral"."key" = call.key
         )
       for update
@@ -76,7 +76,7 @@ with
           size
         from
           "ratelimit_size"
-      ) = $1::integer
+      ) = $5::integer
   ),
   "ratelimit_decided" as (
     select
@@ -199,7 +199,7 @@ with
     where
       (
         (
-          "rate_limit_ephemeral"."prefix" = $2::text
+          "rate_limit_ephemeral"."prefix" = $1::text
           and "rate_limit_ephemeral"."key" = "ratelimit_decided"."key"
         )
         and "ratelimit_decided"."granted" > 0::float8
@@ -209,11 +209,11 @@ with
             size
           from
             "ratelimit_size"
-        ) = $1::integer
+        ) = $5::integer
       )
   )
 select
-  "ratelimit_size"."size",
+  "ratelimit_size"."size" as "size",
   "place",
   "now",
   "granted",

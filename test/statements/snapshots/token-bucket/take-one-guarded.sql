@@ -1,6 +1,6 @@
--- $1: size
--- $2: prefix
--- $3: key
+-- $1: prefix
+-- $2: key
+-- $3: size
 -- $4: periodMs
 -- $5: initialTokens
 -- $6: rate
@@ -33,15 +33,15 @@ with
     where
       (
         (
-          "rate_limit_ephemeral"."prefix" = $2::text
-          and "rate_limit_ephemeral"."key" = $3::text
+          "rate_limit_ephemeral"."prefix" = $1::text
+          and "rate_limit_ephemeral"."key" = $2::text
         )
         and (
           select
             size
           from
             "ratelimit_size"
-        ) = $1::integer
+        ) = $3::integer
       )
     for update
       skip locked
@@ -141,8 +141,8 @@ with
     where
       (
         (
-          "rate_limit_ephemeral"."prefix" = $2::text
-          and "rate_limit_ephemeral"."key" = $3::text
+          "rate_limit_ephemeral"."prefix" = $1::text
+          and "rate_limit_ephemeral"."key" = $2::text
         )
         and "ratelimit_decided"."granted" > 0::float8
         and (
@@ -150,11 +150,11 @@ with
             size
           from
             "ratelimit_size"
-        ) = $1::integer
+        ) = $3::integer
       )
   )
 select
-  "ratelimit_size"."size",
+  "ratelimit_size"."size" as "size",
   "now",
   "granted",
   "tokens",
