@@ -11,7 +11,7 @@ import {
   type Trip,
 } from './call.ts'
 import { HeldLines } from './held.ts'
-import { Places } from './places.ts'
+import { isWorthOne, Places } from './places.ts'
 import { overload } from './room.ts'
 
 /** Keys in one statement: enough for any burst, few enough to stay short. */
@@ -32,6 +32,8 @@ export class Coalescer implements Dispatcher {
   readonly #places: Places
   readonly #lines = new Map<string, Line>()
   readonly #ready = new Set<Line>()
+  /** The statements that somebody waits for. */
+  readonly #underWay = new Set<Trip>()
   /** Made when a row is first found held. */
   #held: HeldLines | undefined
   #waiting = 0
@@ -116,8 +118,16 @@ export class Coalescer implements Dispatcher {
   }
 
   #start(): void {
-    while (this.#ready.size > 0 && this.#places.hasRoom()) this.#decide(this.#nextLines())
+    while (this.#isWorthOne() && this.#places.hasRoom()) this.#decide(this.#nextLines())
     this.#held?.start()
+  }
+
+  /** Whether the ready keys are worth a statement beside those of the same kind that are under way. */
+  #isWorthOne(): boolean {
+    const [next] = this.#ready
+    let keys = 0
+    for (const { lines } of this.#underWay) if (areAlike(next, lines[0])) keys += lines.length
+    return isWorthOne(this.#ready.size, keys)
   }
 
   /**
@@ -144,11 +154,13 @@ export class Coalescer implements Dispatcher {
   #decide(lines: readonly Line[]): void {
     const trip = this.#send(lines, false)
     this.#places.take(trip)
+    this.#underWay.add(trip)
     const groups = lines.map(({ groups: [first] }) => first as Group)
     this.#decider
       .decideTogether(groups, (group) => this.#done(trip, group))
       .then((held) => {
         this.#places.leave(trip)
+        this.#underWay.delete(trip)
         for (const group of held) {
           for (const call of group.calls) call.hold()
           this.#hold(trip, group)
@@ -228,6 +240,7 @@ export class Coalescer implements Dispatcher {
     const stuck = trip.lines.filter((line) => line.trip === trip)
     if (stuck.length === 0) return
     this.#places.abandon(trip)
+    this.#underWay.delete(trip)
     for (const line of stuck) this.#goOn(line)
     this.#startSoon()
   }
@@ -257,6 +270,11 @@ function removeTakenBack(line: Line): void {
 
 function lineOf({ key, purpose }: Request): string {
   return purpose === 'look' ? `look ${key}` : `call ${key}`
+}
+
+function areAlike(one: Line | undefined, other: Line | undefined): boolean {
+  const [first, second] = [one?.groups[0], other?.groups[0]]
+  return first !== undefined && second !== undefined && canShare(first, second)
 }
 
 function canShare({ request: one }: Group, { request: other }: Group): boolean {

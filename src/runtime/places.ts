@@ -77,3 +77,16 @@ export class Places {
     clearTimeout(this.#timer)
   }
 }
+
+/** As many keys or lists are always worth a statement. */
+const WORTH_ONE = 24
+
+/**
+ * Whether what is ready is worth a statement beside those that are under way: as much as these have, or enough.
+ *
+ * While the server works on one statement, the process fills the next. If each key were sent at once, the two
+ * would wait for each other half of the time. With few callers no call waits for the answer of another.
+ */
+export function isWorthOne(ready: number, underWay: number): boolean {
+  return ready > 0 && ready >= Math.min(underWay, WORTH_ONE)
+}

@@ -1,15 +1,9 @@
-import { Places } from '../runtime/places.ts'
+import { isWorthOne, Places } from '../runtime/places.ts'
 import { overload } from '../runtime/room.ts'
 import { Batch, type Queued } from './batch.ts'
 
 /** How many statements may have a connection of the pool: those that lists share, and those of lists alone. */
 const MAX_CONNECTIONS = 4
-
-/** How many of those that lists share may be under way with somebody who waits. */
-const MAX_UNDER_WAY = 2
-
-/** While one of them is, the next waits until so many lists are ready: fewer are not worth a statement. */
-const MIN_READY = 24
 
 /** What a statement found of a list, and whether that decides it. */
 export interface Verdict<Found> {
@@ -161,12 +155,13 @@ export class Turns<List extends Queued, Found> {
       this.#board(one, trip)
       one.come(one.undecided?.found)
     }
-    while (this.#ready.size > 0 && this.#isWorthOne() && this.#shared.hasRoom()) this.#goTogether()
+    while (this.#isWorthOne() && this.#shared.hasRoom()) this.#goTogether()
   }
 
   #isWorthOne(): boolean {
-    const { size } = this.#underWay
-    return size === 0 || (size < MAX_UNDER_WAY && this.#ready.size >= MIN_READY)
+    let lists = 0
+    for (const trip of this.#underWay) lists += trip.lists.length
+    return isWorthOne(this.#ready.size, lists)
   }
 
   #depart(places: Places): Trip<List, Found> {

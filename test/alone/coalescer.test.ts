@@ -232,6 +232,28 @@ describe('calls that arrive while others are under way', () => {
     expect(asked()).toEqual(['a x1', 'b x1', 'c x1,d x1'])
   })
 
+  test('wait until they are worth a statement beside the keys that are under way', async () => {
+    const { add, sent } = setUp(4)
+    const addMany = (what: string, many: number) => {
+      for (let i = 0; i < many; i++) add(`${what} ${i}`)
+      return turn()
+    }
+    await addMany('first', 10)
+    await addMany('second', 9)
+    expect(sent).toHaveLength(1)
+    await addMany('tenth', 1)
+    expect(sent[1]?.groups).toHaveLength(10)
+    await addMany('third', 19)
+    expect(sent).toHaveLength(2)
+    await sent[0]?.answer()
+    // Beside ten, nineteen are worth one.
+    expect(sent[2]?.groups).toHaveLength(19)
+    await addMany('fourth', 23)
+    expect(sent).toHaveLength(3)
+    await addMany('last', 1)
+    expect(sent[3]?.groups).toHaveLength(24)
+  })
+
   test('are served first come, first served: a busy key does not come before those that wait', async () => {
     const { add, asked, sent } = setUp(1)
     add('busy')

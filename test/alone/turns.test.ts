@@ -117,22 +117,35 @@ test('lists of other kinds go by themselves', async () => {
   expect(sent.map(({ lists }) => lists)).toEqual([['a'], ['b']])
 })
 
-test('while one is under way, the next waits for enough lists to be worth a statement', async () => {
+test('while many are under way, the next ones wait until they are worth a statement', async () => {
   const { turns, sent } = turnsOf()
-  turns.enter(list('first', ['first']))
-  await settled()
-  for (let i = 0; i < 23; i++) turns.enter(list(`${i}`, [`${i}`]))
-  await settled()
+  const enter = (names: readonly string[]) => {
+    for (const name of names) turns.enter(list(name, [name]))
+    return settled()
+  }
+  const named = (what: string, many: number) => Array.from({ length: many }, (_, i) => `${what} ${i}`)
+  await enter(named('first', 30))
+  await enter(named('next', 23))
   expect(sent).toHaveLength(1)
-  turns.enter(list('last', ['last']))
-  await settled()
+  await enter(['last'])
   expect(sent[1]?.lists).toHaveLength(24)
-  // With two under way, others wait for an end.
-  for (let i = 0; i < 100; i++) turns.enter(list(`later ${i}`, [`later ${i}`]))
-  await settled()
-  expect(sent).toHaveLength(2)
+  await enter(['behind'])
   await sent[0]?.end()
-  expect(sent[2]?.lists).toHaveLength(100)
+  expect(sent).toHaveLength(2)
+  await sent[1]?.end()
+  expect(sent[2]?.lists).toEqual(['behind'])
+})
+
+test('few do not wait for each other', async () => {
+  const { turns, sent } = turnsOf()
+  for (const name of ['a', 'b', 'c']) {
+    turns.enter(list(name, [name]))
+    await settled()
+  }
+  // The third one waits for two: it would be alone beside them.
+  expect(sent.map(({ lists }) => lists)).toEqual([['a'], ['b']])
+  await sent[0]?.end()
+  expect(sent[2]?.lists).toEqual(['c'])
 })
 
 test('what is left undecided goes on alone, before those behind it', async () => {
