@@ -121,20 +121,18 @@ export function chargeTogether(
     stage.mayWait = false
     if (!inTurn) await prepare()
     let first = inTurn ? found : await retrying(() => askAlone(own))
-    return watchWait(() =>
-      retrying(() => {
-        const given = first
-        first = undefined
-        return chargeList(own, given)
-      }),
-    )
+    return retrying(() => {
+      const given = first
+      first = undefined
+      return chargeList(own, given)
+    })
   }
   const work = (_: unknown, found: Found | undefined) => {
     if (found && isDecided(own, found)) {
       followUp()
       return decisionsOn(own, found)
     }
-    return charge(found).finally(followUp)
+    return watchWait(() => charge(found)).finally(followUp)
   }
   const charged = beside<Decisions, Found | undefined>(hastiest, stage, work, enter)
   for (const [i, checker] of checkers.entries()) checker.sweepAfter(charged, clocks[i] ?? null)
