@@ -1,6 +1,9 @@
 /** Lists in one statement: enough for any burst, few enough to stay short. */
 const MAX_LISTS = 100
 
+/** Longer lists have a statement of their own, which is long already. */
+const MAX_ROWS = 4
+
 /** A list that waits for its turn. */
 export interface Queued {
   /** Its rows, by names that no other row has. */
@@ -38,7 +41,7 @@ export class Batch<List extends Queued> {
   /** Adds the list if it fits in. The second list decides which rows are common. */
   add(list: List): boolean {
     const [first] = this.lists as [List]
-    if (list.kind !== first.kind || this.isFull) return false
+    if (list.kind !== first.kind || this.isFull || list.rows.length > MAX_ROWS) return false
     const isSame = list.rows.map((row, place) => row === first.rows[place])
     const isCommon = this.lists.length === 1 ? isSame : this.#isCommon
     const fits = list.rows.every((row, place) => {

@@ -58,7 +58,7 @@ export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
 }
 
 /** Longer lists are rare, and each length is another statement. */
-const MAX_KEPT_ROWS = 4
+const MAX_KEPT_ROWS = 6
 
 /** How many shapes of lists the connections keep for a table: each takes a megabyte of a backend's memory. */
 const MAX_KEPT_SHAPES = 32

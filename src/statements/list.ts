@@ -53,27 +53,22 @@ export function listStatement(source: OneListSource): Statement {
   const scopes = rows.map((_, place) => parameters.scoped(`${place}.`))
   const guarding = guardOf(source, parameters)
 
-  let from = sql`(select 1) as ${name('one')}`
-  let inTurn: SQL[] = []
-  for (const [place, row] of rows.entries()) {
-    const conditions = row.does === 'look' ? [] : [...inTurn, guarding.fits(row.table)]
-    const found = foundRow(row, place, scopes[place] as Parameters, conditions, waits)
-    from = sql`${from} left join lateral (${found}) as ${name(`row_${place}`)} on true`
-    if (!waits || row.does === 'look') continue
-    const there = name(at(place, THERE))
-    // Postgres has to have locked a row before it can work out the condition of the next.
-    inTurn = row.isNeeded ? [sql`${there}`] : [...inTurn, sql`coalesce(${there}, true)`]
+  const groups = inGroups(rows.map((row, place) => ({ row, place, own: scopes[place] as Parameters })))
+  const found = foundLinks(groups, guarding, waits)
+  const decided = groups.map((group, i) => decidedGroup(group, found[i] as Link, found.at(-1) as Link))
+  let joined: Level = {
+    source: sql.join(
+      decided.map((each) => each.source),
+      sql` cross join `,
+    ),
+    columns: decided.flatMap(({ columns }) => columns),
   }
-  const columns = rows.flatMap(foundColumns)
-  let decided: Level = { source: name(FOUND), columns }
-  for (const [place, row] of rows.entries())
-    decided = decidedRow(row, place, decided, scopes[place] as Parameters)
-  if (sharing) decided = sharesOfRows(rows, sharing, decided, parameters)
+  if (sharing) joined = sharesOfRows(rows, sharing, joined, parameters)
   const there = rows.flatMap(({ isNeeded }, place) => (isNeeded ? [name(at(place, THERE))] : []))
   const sizes = [...new Set(rows.map(({ table }) => table))].map((table) => guarding.fits(table))
   const conditions = [...sizes, ...there, ...letsOf([...rows.keys()], sharing)]
   const isDone = sql`coalesce(${sql.join(conditions.filter(Boolean), sql` and `)}, false)`
-  const done = level('decided', decided, { [DONE]: isDone })
+  const done = level('decided', joined, { [DONE]: isDone })
 
   const written = rows.flatMap((row, place) => {
     const { does } = row
@@ -83,13 +78,70 @@ export function listStatement(source: OneListSource): Statement {
     return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, sharing, name(DONE, DECIDED), own)]
   })
   return finished(source, parameters, guarding, {
-    links: [
-      link(FOUND, sql`select ${columnsList(columns)} from ${from}`),
-      link(DECIDED, done.query),
-      ...written,
-    ],
+    links: [...found, ...decided.flatMap(({ links }) => links), link(DECIDED, done.query), ...written],
     columns: [name(DONE, DECIDED), ...rows.flatMap((row, place) => answerOf(row, place, DECIDED))],
   })
+}
+
+/** A row, its place in the list, and its parameters. */
+interface PlacedRow {
+  readonly row: ListRow
+  readonly place: number
+  readonly own: Parameters
+}
+
+/**
+ * How many rows one chain of levels has. Each level hands on what those below it have found, so a long chain
+ * takes long to plan.
+ */
+const MAX_IN_GROUP = 4
+
+function inGroups(rows: readonly PlacedRow[]): readonly (readonly PlacedRow[])[] {
+  const starts = Array.from({ length: Math.ceil(rows.length / MAX_IN_GROUP) }, (_, i) => i * MAX_IN_GROUP)
+  return starts.map((start) => rows.slice(start, start + MAX_IN_GROUP))
+}
+
+/** The links that find the rows of each group. */
+function foundLinks(
+  groups: readonly (readonly PlacedRow[])[],
+  guarding: Guard,
+  waits: boolean,
+): readonly Link[] {
+  let inTurn: readonly SQL[] = []
+  return groups.map((group, i) => {
+    let from = sql`(select 1) as ${name('one')}`
+    for (const { row, place, own } of group) {
+      const conditions = row.does === 'look' ? [] : [...inTurn, guarding.fits(row.table)]
+      const found = foundRow(row, place, own, conditions, waits)
+      from = sql`${from} left join lateral (${found}) as ${name(`row_${place}`)} on true`
+      if (!waits || row.does === 'look') continue
+      const there = name(at(place, THERE))
+      // Postgres has to have locked a row before it can work out the condition of the next.
+      inTurn = row.isNeeded ? [sql`${there}`] : [...inTurn, sql`coalesce(${there}, true)`]
+    }
+    const alias = i === 0 ? FOUND : `${FOUND}_${i}`
+    inTurn = inTurn.map((condition) => sql`(select ${condition} from ${name(alias)})`)
+    const columns = group.flatMap(({ row, place }) => foundColumns(row, place))
+    return link(alias, sql`select ${columnsList(columns)} from ${from}`)
+  })
+}
+
+/** What the rows of a group have. The clock is read after the last lock. */
+function decidedGroup(
+  group: readonly PlacedRow[],
+  found: Link,
+  last: Link,
+): Level & { readonly links: readonly Link[] } {
+  const isLast = found === last
+  const inTurn = isLast ? sql`` : sql` where (select count(*) from ${name(last.alias)}) >= 0`
+  let decided: Level & { query?: SQL } = {
+    source: sql`${name(found.alias)}${inTurn}`,
+    columns: group.flatMap(({ row, place }) => foundColumns(row, place)),
+  }
+  for (const { row, place, own } of group) decided = decidedRow(row, place, decided, own)
+  if (isLast && found.alias === FOUND) return { ...decided, links: [] }
+  const alias = found.alias.replace(FOUND, `${DECIDED}_of`)
+  return { source: name(alias), columns: decided.columns, links: [link(alias, decided.query as SQL)] }
 }
 
 export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {

@@ -3,7 +3,11 @@ import { describe, expect, test } from 'vitest'
 import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
+import { Ratelimit } from '../../src/index.ts'
 import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
+import { listStatement } from '../../src/statements/list.ts'
+import type { ListRow } from '../../src/statements/list-row.ts'
+import { listsStatement } from '../../src/statements/lists.ts'
 import { lockStatement, removeEmptyStatement } from '../../src/statements/lock.ts'
 import { lookStatement } from '../../src/statements/look.ts'
 import { makeStatement } from '../../src/statements/make.ts'
@@ -63,7 +67,28 @@ function everyStatement(rules: Rules): [string, Statement][] {
   ]
 }
 
+/** A list of two limits: a bucket in one table, and a window in the other. */
+function lists(): [string, Statement][] {
+  const flags = { refunds: false, asks: true, isDry: false, isNeeded: true }
+  const row = { injectedClock: false, does: 'take', ...flags } as const
+  const [bucket, window] = [Ratelimit.tokenBucket(20, '1s', 20), Ratelimit.fixedWindow(20, '1s')]
+  const rows: ListRow[] = [
+    { ...row, table: rateLimitDurable, rules: bucket },
+    { ...row, table, rules: window },
+  ]
+  const source = { rows, sharing: undefined, commit: 'as the session', guarded: false } as const
+  const spent = { ...source, rows: rows.map((each) => ({ ...each, asks: false })), sharing: [0, 1] }
+  return [
+    ['list', listStatement({ ...source, waits: false })],
+    ['list-waiting', listStatement({ ...source, waits: true })],
+    ['list-sharing', listStatement({ ...spent, waits: false })],
+    ['lists', listsStatement({ ...source, isCommon: [false, false] })],
+    ['lists-with-a-common-row', listsStatement({ ...source, isCommon: [true, false] })],
+  ]
+}
+
 const ofTable: [string, Statement][] = [
+  ...lists(),
   ['remove', removeStatement(table)],
   ['lock', lockStatement([table], 'as the session')],
   ['lock-flushed', lockStatement([table, rateLimitDurable], 'flushed')],
