@@ -8,6 +8,11 @@ const TRANSIENT: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
 
 const MAX_TRIES = 10
 
+/** Whether the work lost against another transaction. */
+export function isTransient(error: unknown): boolean {
+  return error instanceof RatelimitError && TRANSIENT.has(error.code)
+}
+
 /** Runs the work, and again if it lost against another transaction. */
 export function retrying<T>(work: () => Promise<T>): Promise<T> {
   return work().catch((error) => tryAgain(error, work))
@@ -20,7 +25,7 @@ export function retrying<T>(work: () => Promise<T>): Promise<T> {
 export async function tryAgain<T>(error: unknown, work: () => Promise<T>): Promise<T> {
   let last = error
   for (let tries = 1; tries < MAX_TRIES; tries++) {
-    if (!(last instanceof RatelimitError && TRANSIENT.has(last.code))) break
+    if (!isTransient(last)) break
     await new Promise((resolve) => setTimeout(resolve, Math.random() * 2 ** tries))
     try {
       return await work()

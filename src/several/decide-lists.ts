@@ -1,10 +1,12 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { afterCalls } from '../check/answer.ts'
 import { toRatelimitError } from '../database/database-error.ts'
+import { isTransient } from '../database/retry.ts'
 import { mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
 import type { Row } from '../database/run.ts'
 import type { Value } from '../database/statement.ts'
 import type { RatelimitError } from '../errors.ts'
+import { Blame } from '../runtime/blame.ts'
 import type { Decision, Namespace } from '../runtime/call.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
@@ -106,9 +108,12 @@ export async function askAlone(list: List): Promise<Found | undefined> {
   return list.rows.every((row) => isLook(row) || isNeeded(row)) ? askList(list, 'skips') : undefined
 }
 
-/** Whether one of the lists may be the cause: Postgres has refused the statement. Each is then sent alone. */
-function isOfOne({ sqlState }: RatelimitError): boolean {
-  return sqlState !== undefined
+/**
+ * Whether one of the lists may be the cause, or lost against another transaction: Postgres has charged nothing.
+ * Each is then sent alone.
+ */
+function isOfOne(error: RatelimitError): boolean {
+  return isTransient(error) || new Blame(false).of(error) === 'one'
 }
 
 /** Charges lists of one kind. Says what it found of those whose rows are all there and free. */

@@ -25,6 +25,7 @@ interface Options {
   readonly durable?: boolean
   readonly limiter: ReturnType<(typeof LIMITERS)[keyof typeof LIMITERS]>
   readonly dryRun?: boolean
+  readonly timeout?: number
 }
 
 function limit(prefix: string, options: Options): Ratelimit {
@@ -223,4 +224,54 @@ test('a row that others hold delays its own lists only', async () => {
       { ratelimit, key: `${key} again` },
     ])
   }
+})
+
+/** Two limits of each key, whose statements the test can hinder. */
+async function hindered(prefix: string, options: { readonly timeout?: number } = {}) {
+  const keys = range(20).map(String)
+  let hinder: ((run: () => PromiseLike<unknown>) => PromiseLike<unknown>) | undefined
+  const { db } = watch(database.db)
+  const execute = db.execute.bind(db)
+  db.execute = (query) => (hinder ? hinder(() => execute(query)) : execute(query))
+  const limits = ['first', 'second'].map((each) =>
+    limit(`${prefix} ${each}`, { db, limiter: Ratelimit.fixedWindow(100, '1d'), ...options }),
+  )
+  for (const each of limits) await known(each, keys)
+  const call = (key: string) => Ratelimit.limitAll(limits.map((ratelimit) => ({ ratelimit, key })))
+  return {
+    keys,
+    limits,
+    call,
+    hinderBy: (by: typeof hinder) => {
+      hinder = by
+    },
+  }
+}
+
+test.each(['57P01', '40003', '08006'])(
+  'lists whose statement broke off by %s are not sent again: it may have charged them',
+  async (code) => {
+    const { keys, limits, call, hinderBy } = await hindered(`broken ${code}`)
+    hinderBy(async (run) => {
+      await run()
+      throw Object.assign(new Error('broken off'), { code })
+    })
+    const errors = await Promise.all(keys.map((key) => call(key).catch((error: unknown) => error)))
+    for (const error of errors) expect(error).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    const [first] = limits as [Ratelimit]
+    hinderBy(undefined)
+    for (const key of keys) expect(await first.getRemaining(key)).toMatchObject({ used: 1 })
+  },
+)
+
+test('lists whose statement failed for a reason that is none of theirs are not sent one by one', async () => {
+  const { keys, call, hinderBy } = await hindered('refused')
+  let sent = 0
+  hinderBy(() => {
+    sent++
+    return Promise.reject(Object.assign(new Error('too many connections'), { code: '53300' }))
+  })
+  const errors = await Promise.all(keys.map((key) => call(key).catch((error: unknown) => error)))
+  for (const error of errors) expect(error).toMatchObject({ code: 'UNREACHABLE' })
+  expect(sent).toBe(1)
 })
