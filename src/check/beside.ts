@@ -11,6 +11,8 @@ export interface Stage {
   mayWait: boolean
   /** It may have waited for its own keys: for rows that others hold, or behind other calls. */
   isContended: boolean
+  /** The statement that it shares with other work: its failure counts once. */
+  statement?: object | undefined
 }
 
 /** What the work waits for before it begins. */
@@ -57,7 +59,7 @@ export function beside<T, Found = undefined>(
       isOver = true
       entry.giveUp?.()
       const error = timedOut(stage.mayCharge, stage.isContended)
-      if (!stage.mayWait) checker.addFailure(error)
+      if (!stage.mayWait) checker.addFailure(error, stage.statement)
       reject(error)
     })
     running.then(resolve, reject).finally(stopWatching)
@@ -70,6 +72,6 @@ function learned(checker: Checker, stage: Readonly<Stage>, reason: unknown): unk
   const error = stage.mayWait ? afterWait(reason) : reason
   // Work that finds out that its time is over has had an answer by then.
   if (error.code === 'TIMEOUT') checker.outage = undefined
-  else checker.learnOf(error)
+  else checker.learnOf(error, stage.statement)
   return error
 }

@@ -94,7 +94,10 @@ export async function decideLists(
   }
   return lists.map((each) => {
     const found = founds.get(each)
-    return { found, isDecided: found !== undefined && isDecided(each.list, found) }
+    if (found && isDecided(each.list, found)) return { found, isDecided: true }
+    // It waits again, for a place of its own, and has charged nothing.
+    if (!each.isOver()) each.list.onSend(false, true)
+    return { found, isDecided: false }
   })
 }
 
@@ -137,7 +140,7 @@ async function askLists(
       values[`${place}.${name}`] = isCommon[place] ? sentOf(row, name) : arrayOf(all())
     }
   }
-  for (const { list } of lists) list.onSend(true, false)
+  for (const { list } of lists) list.onSend(true, false, lists)
   const answer = await runLists(first, values, {
     name: `lists ${commit} ${isCommon.map(Number).join('')} ${orderOf(sharing, rows)?.join()} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
     build: (guarded) =>

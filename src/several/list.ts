@@ -32,10 +32,10 @@ export interface List {
   readonly sharing: Sharing | undefined
   readonly commit: Commit
   /**
-   * Called before each statement: whether it may charge, and whether it may wait for a row. What it throws ends
-   * the list.
+   * Called before each statement and each wait: whether it may charge, whether it may wait for a row, and the
+   * statement if other lists share it. What it throws ends the list.
    */
-  readonly onSend: (mayCharge: boolean, mayWait: boolean) => void
+  readonly onSend: (mayCharge: boolean, mayWait: boolean, statement?: object) => void
   /** Times in the calendar periods to ask for, where they are known better than by the clocks. */
   readonly periodsMs: Map<RowRequest, number>
 }

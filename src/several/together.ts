@@ -98,11 +98,12 @@ export function chargeTogether(
   const inTurn = checkers.every(({ config }) => config.connections !== undefined)
   let isOver = () => false
   const { sharing } = list
-  const onSend: List['onSend'] = (mayCharge, mayWait) => {
+  const onSend: List['onSend'] = (mayCharge, mayWait, statement) => {
     // Nobody waits any more for what comes next.
     if (isOver()) throw timedOut(false, stage.isContended)
     stage.mayCharge = mayCharge
     stage.mayWait = mayWait
+    stage.statement = statement
     stage.isContended ||= mayWait
   }
   const own: List = { rows, sharing, connection, commit, periodsMs, onSend }

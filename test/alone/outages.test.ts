@@ -204,6 +204,45 @@ describe('limitAll and resets', () => {
     await turns(50)
   })
 
+  /** Calls of one limit for each of the keys, which share a statement. */
+  function allOf(ratelimit: Ratelimit, keys: number): Promise<unknown>[] {
+    return Array.from({ length: keys }, (_, i) =>
+      Ratelimit.limitAll([{ ratelimit, key: `key ${i}` }]).catch((error: unknown) => error),
+    )
+  }
+
+  test('lists that wait for a place of their own are not charged, and say nothing of the database', async () => {
+    let waiting = 0
+    const { db } = watch(database.db, (text) => {
+      if (!text.includes('for update') || text.includes('skip locked')) return undefined
+      waiting++
+      return new Promise(() => {})
+    })
+    const ratelimit = new Ratelimit({ db, limiter, prefix: `own place ${++prefix}`, timeout: 100 })
+    // Their rows are missing, so each list goes on alone.
+    const ends = allOf(ratelimit, 6)
+    while (waiting < 4) await turns(1)
+    vi.advanceTimersByTime(100)
+    const [sent, waits] = [{ code: 'OUTCOME_UNKNOWN' }, { code: 'TIMEOUT' }].map((each) =>
+      expect.objectContaining({ ...each, contended: true }),
+    )
+    expect(await Promise.all(ends)).toEqual([sent, sent, sent, sent, waits, waits])
+  })
+
+  test('a statement that lists share and that has no answer in time is one failure', async () => {
+    const { ratelimit, open } = stalling({ timeout: 100 })
+    const plain = new Ratelimit({ db: database.db, limiter, prefix: ratelimit.prefix })
+    for (let i = 0; i < 6; i++) await plain.limit(`key ${i}`)
+    const ends = allOf(ratelimit, 6)
+    await turns()
+    vi.advanceTimersByTime(100)
+    for (const error of await Promise.all(ends)) expect(error).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    // After five failures only one of them would be sent.
+    const next = ['key 0', 'key 1'].map((key) => Ratelimit.limitAll([{ ratelimit, key }]))
+    open()
+    for (const answer of await Promise.all(next)) expect(answer).toMatchObject({ success: true })
+  })
+
   test('a reset may have happened', async () => {
     const { ratelimit } = stalling({ timeout: 100 })
     const reset = ratelimit.resetUsedTokens('key').catch((error: unknown) => error)
