@@ -308,7 +308,8 @@ describe('an answer, or a documented error, in time', () => {
           await call(...values)
         } catch (error) {
           if (!(error instanceof RatelimitError)) throw error
-          expect(error.code).toMatch(/^INVALID_|^ALREADY_SETTLED$/)
+          // A row may be of another plan that came before, and an estimate of nothing leaves it so.
+          expect(error.code).toMatch(/^INVALID_|^ALREADY_SETTLED$|^OTHER_PLAN$/)
         }
         expect(performance.now() - startMs).toBeLessThan(TIMEOUT_MS + 1000)
       })
