@@ -58,8 +58,17 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Optio
   // A window has paid, and this limit has none.
   const given = start !== undefined && limiter.algorithm.kind !== 'window' ? 0 : rate
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(given)
-  const plain = { paidWindowStart: start ?? null, refundableUntil: null, reserved: 0 }
-  return { key, rate: given, limiter, purpose, atLeast: atLeast ?? null, ...plain }
+  return {
+    key,
+    rate: given,
+    limiter,
+    purpose,
+    atLeast: atLeast ?? null,
+    paidWindowStart: start ?? null,
+    refundableUntil: null,
+    reserved: 0,
+    refusesOther: false,
+  }
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

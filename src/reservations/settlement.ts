@@ -72,7 +72,7 @@ export function settlementOf({ config }: Checker, settled: Settled): Call {
     ...callOf(config.namespace.prefix, config.limiter, key, { rate, limiter, force: true }),
     paidWindowStart: paid.windowStart,
     refundableUntil: estimate.refundableUntil,
-    ...(settled.isPresent ? {} : { refusesOther: true }),
+    refusesOther: !settled.isPresent,
     reserved: how === 'charged' && hasPaid(limiter, estimate) ? -paid.rate : 0,
   }
   // The row says what is reserved, so it changes even if the estimate was right.

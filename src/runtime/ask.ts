@@ -126,7 +126,7 @@ async function ask(
   { name, does, build, valuesOf, answersAll = false }: Kind,
 ): Promise<Answers> {
   const { limiter, refusesOther: isRefused } = (asked[0] as Asked).request
-  const refusesOther = isRefused === true || namespace.refusesOther === true
+  const refusesOther = isRefused || namespace.refusesOther === true
   const clock = clockMs ?? namespace.clock?.() ?? null
   const params = limiter.periodAt ? paramsAt(limiter, periodMs ?? clock ?? Date.now()) : limiter.params
   const values = valuesOf(asked)

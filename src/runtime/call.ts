@@ -49,7 +49,7 @@ export interface Call<L extends Limiter = Limiter> {
   /** By how much more is reserved after the call: above 0 for an estimate, below 0 to settle one. */
   readonly reserved: number
   /** Whether this call is refused if it meets a row of another algorithm or period. */
-  readonly refusesOther?: boolean
+  readonly refusesOther: boolean
 }
 
 /** A call that the database decides. */

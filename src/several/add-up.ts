@@ -69,7 +69,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   const [first] = charges as readonly [Charge]
   const { table, namespace, reporting } = first.checker.config
   const { rate, refund, needed, forced, reserved, purpose } = sumsOf(charges)
-  const { key, limiter, paidWindowStart, refundableUntil, atLeast, refusesOther = false } = first.request
+  const { key, limiter, paidWindowStart, refundableUntil, atLeast, refusesOther } = first.request
   // Each list comes here, and a spread would take many times as long.
   const row: RowRequest = {
     key,
@@ -101,7 +101,7 @@ function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
   return {
     ...row,
-    refusesOther: charges.some(({ request }) => request.refusesOther === true),
+    refusesOther: charges.some(({ request }) => request.refusesOther),
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),

@@ -22,7 +22,7 @@ export function isNeeded(row: RowRequest): boolean {
 /** What is done to a row of the table: giving back alone is an adjustment. */
 export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, isSharing: boolean): ListRow {
   const { limiter, namespace, purpose, refund } = row
-  const refusesOther = row.refusesOther === true || namespace.refusesOther === true
+  const refusesOther = row.refusesOther || namespace.refusesOther === true
   const isOnlySeen = looks || isLook(row)
   const adjusts = purpose === 'look' || purpose === 'adjust'
   return {

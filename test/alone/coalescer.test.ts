@@ -108,7 +108,7 @@ function setUp(connections = 2) {
     const name = `${key} ${++calls}`
     const request: Request = {
       ...{ key, rate: 1, limiter, purpose: 'take', atLeast: null },
-      ...{ paidWindowStart: null, refundableUntil: null, reserved: 0 },
+      ...{ paidWindowStart: null, refundableUntil: null, reserved: 0, refusesOther: false },
       ...asking,
     }
     const call: Pending = {

@@ -39,6 +39,7 @@ function groupsOf(...keys: readonly (readonly string[])[]) {
         refundableUntil: null,
       },
       reserved: 0,
+      refusesOther: false,
     }
     const calls = names.map((name): Pending => {
       const fulfil = () => {

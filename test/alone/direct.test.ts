@@ -51,7 +51,7 @@ function gates() {
 function callOf(key: string): Pending {
   const request: Request = {
     ...{ key, rate: 1, limiter, purpose: 'take', atLeast: null, paidWindowStart: null },
-    ...{ refundableUntil: null, reserved: 0 },
+    ...{ refundableUntil: null, reserved: 0, refusesOther: false },
   }
   const hold = () => {
     call.isContended = true
