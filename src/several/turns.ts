@@ -42,6 +42,8 @@ interface Waiting<List, Found> extends Queued {
   readonly fail: (error: unknown) => void
   /** In how many of its rows' lines it is the first one. */
   first: number
+  /** Whether a statement has left it undecided. */
+  hasTried: boolean
   /** What a statement found of it that did not decide it: it goes on alone. */
   undecided: Verdict<Found> | undefined
   /** What it is under way with. */
@@ -98,6 +100,7 @@ export class Turns<List extends Queued, Found> {
       come,
       fail,
       first: 0,
+      hasTried: false,
       undecided: undefined,
       trip: undefined,
       isOver: false,
@@ -220,18 +223,27 @@ export class Turns<List extends Queued, Found> {
     return [...found]
   }
 
+  /**
+   * Of those that are left undecided and have a row in common, the first one goes on alone. The others try once
+   * more to share a statement: if another process held the row, it is free when the first one has had it.
+   */
   #decided(trip: Trip<List, Found>, verdicts: readonly Verdict<Found>[]): void {
-    const undecided: Waiting<List, Found>[] = []
+    const back: Waiting<List, Found>[] = []
+    const waitedFor = new Set<string>()
     for (const [place, one] of trip.lists.entries()) {
       const verdict = verdicts[place]
       // One that is over ends with what was found: it sends nothing more.
-      if (verdict?.isDecided || one.isOver) one.come(verdict?.found)
-      else {
-        one.undecided = verdict ?? { found: undefined, isDecided: false }
-        undecided.unshift(one)
+      if (verdict?.isDecided || one.isOver) {
+        one.come(verdict?.found)
+        continue
       }
+      const isFirst = !one.rows.some((row) => waitedFor.has(row))
+      if (isFirst || one.hasTried) one.undecided = verdict ?? { found: undefined, isDecided: false }
+      one.hasTried = true
+      for (const row of one.rows) waitedFor.add(row)
+      back.unshift(one)
     }
-    for (const one of undecided) this.#comeBack(one)
+    for (const one of back) this.#comeBack(one)
     this.#arrive(trip)
   }
 

@@ -167,15 +167,22 @@ test('what is left undecided goes on alone, before those behind it', async () =>
   expect(await hasCome(behind)).toBe('behind')
 })
 
-test('undecided lists of a common row go one after the other', async () => {
+test('of undecided lists with a common row the first one goes alone, and the others share once more', async () => {
   const { turns, sent } = turnsOf()
-  const all = ['a', 'b'].map((name) => turns.enter(list(name, ['everybody', name], [1, undefined])))
+  const all = ['a', 'b', 'c'].map((name) => turns.enter(list(name, ['everybody', name], [1, undefined])))
   await settled()
-  await sent[0]?.end(['a', 'b'])
-  const [first, second] = all as [Turn<string>, Turn<string>]
+  await sent[0]?.end(['a', 'b', 'c'])
+  const [first, second, third] = all as [Turn<string>, Turn<string>, Turn<string>]
   expect([await hasCome(first), await hasCome(second)]).toEqual(['a', false])
+  expect(sent).toHaveLength(1)
   first.leave()
-  expect(await hasCome(second)).toBe('b')
+  await settled()
+  expect(sent[1]?.lists).toEqual(['b', 'c'])
+  // Then each goes alone, in its turn.
+  await sent[1]?.end(['b', 'c'])
+  expect([await hasCome(second), await hasCome(third)]).toEqual(['b', false])
+  second.leave()
+  expect(await hasCome(third)).toBe('c')
 })
 
 test('four go alone at once, and the next when one has ended', async () => {
