@@ -1,4 +1,4 @@
-import { type SQL, sql } from 'drizzle-orm'
+import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import { name, Parameters } from './builder.ts'
 import { CALL_COLUMNS, placed } from './calls.ts'
@@ -82,7 +82,9 @@ export function listsStatement(source: ListsSource): Statement {
     const { does } = row
     if (does === 'look') return []
     const of: Column = (column) => name(at(place, column), from)
-    return [writtenLink({ ...row, does }, place, { link: from, of }, sharing, isDone, own, lists)]
+    // Asking once more makes Postgres find the rows by their keys.
+    const isSure = and(isDone, guarding.fits(row.table)) as SQL
+    return [writtenLink({ ...row, does }, place, { link: from, of }, sharing, isSure, own, lists)]
   }
 }
 
