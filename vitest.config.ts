@@ -29,7 +29,7 @@ function project(
       name: `${driver} ${drizzle}`,
       include: folders.flat().map((folder) => `test/${folder}/**/*.test.ts`),
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
-      ...(hasServer ? { globalSetup: 'test/support/global-setup.ts' } : {}),
+      globalSetup: `test/support/${hasServer ? 'global-setup' : 'pglite-setup'}.ts`,
       ...{ testTimeout: 120_000, hookTimeout: 60_000 },
       // Files share the modules of a process: loading them, and starting PGlite, takes longer than most tests.
       isolate: false,

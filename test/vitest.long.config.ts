@@ -72,6 +72,7 @@ const tools: TestProjectConfiguration = {
     name: 'tools',
     include: ['test/tools/**/*.test.ts'],
     provide: { driver: 'pglite', serverUrl: '' },
+    globalSetup: 'test/support/pglite-setup.ts',
     testTimeout: 120_000,
     hookTimeout: 120_000,
   },

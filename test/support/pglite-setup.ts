@@ -1,0 +1,39 @@
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { PGlite } from '@electric-sql/pglite'
+import type { TestProject } from 'vitest/node'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The file that has the data of a new PGlite. */
+    pgliteData: string
+  }
+}
+
+// Each project loads this module for itself, but all in one process. So they share through a global.
+declare global {
+  var testPgliteData: Promise<string> | undefined
+}
+
+const CACHE = 'node_modules/.cache'
+
+/** Making the data of a PGlite takes several times as long as loading it, so it is made once. */
+export default async function setUp(project: TestProject): Promise<void> {
+  globalThis.testPgliteData ??= madeOnce()
+  project.provide('pgliteData', await globalThis.testPgliteData)
+}
+
+async function madeOnce(): Promise<string> {
+  const { version } = JSON.parse(await readFile('node_modules/@electric-sql/pglite/package.json', 'utf8'))
+  const file = `${CACHE}/pglite-${version}.tar`
+  if (existsSync(file)) return file
+  const pglite = await PGlite.create()
+  const data = await pglite.dumpDataDir('none')
+  await pglite.close()
+  await mkdir(CACHE, { recursive: true })
+  // Another run may look for it now.
+  const unfinished = `${file}.${process.pid}`
+  await writeFile(unfinished, data.stream())
+  await rename(unfinished, file)
+  return file
+}
