@@ -7,7 +7,7 @@ import { deadlocks } from '../support/statistics.ts'
 // Slow: a deadlock needs many rounds of many connections to show.
 
 const CONNECTIONS = 24
-const ROUNDS = 5
+const ROUNDS = 3
 const database = useDatabase()
 
 test('24 connections, the same limits in opposite orders, single checks, statements for many keys, cleanup and resets: no deadlock', async () => {

@@ -34,7 +34,7 @@ describe.each(examples)('$name', ({ name, of }) => {
       const answers = await Promise.all(
         processes(limiter, `one key, ${coalesce} ${name}`, { coalesce }).map(async (ratelimit) => {
           const own: LimitResult[] = []
-          for (let i = 0; i < 10; i++) own.push(await ratelimit.limit('key'))
+          for (let i = 0; i < 4; i++) own.push(await ratelimit.limit('key'))
           return own
         }),
       )
@@ -49,7 +49,7 @@ test.each([true, false])(
   '32 connections on fresh keys, limit 5, coalesce %s: exactly 5 on each',
   async (coalesce) => {
     const all = processes(Ratelimit.fixedWindow(5, '1h'), `fresh keys, ${coalesce}`, { coalesce })
-    const keys = Array.from({ length: 60 }, (_, i) => `key ${i}`)
+    const keys = Array.from({ length: 30 }, (_, i) => `key ${i}`)
     const counts: number[] = []
     for (const key of keys) {
       const answers = await Promise.all(all.map((ratelimit) => ratelimit.limit(key)))
@@ -63,7 +63,7 @@ test.each([true, false])(
   '32 connections on fresh keys at once, coalesce %s: exactly 5 on each',
   async (coalesce) => {
     const all = processes(Ratelimit.fixedWindow(5, '1h'), `fresh keys at once, ${coalesce}`, { coalesce })
-    const keys = Array.from({ length: 120 }, (_, i) => `key ${i}`)
+    const keys = Array.from({ length: 40 }, (_, i) => `key ${i}`)
     const answers = await Promise.all(
       all.map((ratelimit, turn) => {
         const mine = turn % 2 === 0 ? keys : keys.toReversed()
@@ -85,7 +85,7 @@ test('windows of 50 ms with cleanup beside: no window over its limit, no grant c
   await Promise.all(
     all.map(async (ratelimit, process) => {
       const key = `key ${process % 4}`
-      while (windows.size < 80) {
+      while (windows.size < 40) {
         const { success, reset, remaining } = await ratelimit.limit(key)
         const window = `${key} until ${reset}`
         if (success) windows.set(window, [...(windows.get(window) ?? []), remaining])
@@ -106,7 +106,7 @@ test('resets beside checks: no more than the limit for each time the limit was w
   const answers = await Promise.all(
     all.map(async (ratelimit, process) => {
       const own: LimitResult[] = []
-      while (resets < 60) {
+      while (resets < 30) {
         own.push(await ratelimit.limit('key'))
         if (process === 0) {
           await ratelimit.resetUsedTokens('key')

@@ -6,7 +6,7 @@ import { keysNamed } from '../support/keys.ts'
 import { PATIENTLY } from '../support/patience.ts'
 import { flushStatistics } from '../support/statistics.ts'
 
-// Slow: the table grows by 20,000 rows and is vacuumed again, twice for each kind of call.
+// Slow: the table grows by 20,000 rows and is vacuumed again, for each kind of call.
 
 const database = useDatabase()
 const limiter = Ratelimit.tokenBucket(1000, '1s', 1_000_000)
@@ -68,6 +68,9 @@ describe('no plan outlives the size of the table that it was made for', () => {
     }
     await together(processes[0]?.ratelimit ?? expect.fail(), keysNamed('key', 20))
     await database.script(`analyze ${TABLE}`)
+    await warm()
+    await grow()
+    await warm()
   })
 
   /** Calls of every kind, for known and new keys: each has statements of its own. */
@@ -127,15 +130,14 @@ describe('no plan outlives the size of the table that it was made for', () => {
     for (const { ratelimit } of processes) await check(ratelimit, 8)
   }
 
+  // The connections have seen it grow and shrink for the kinds before.
   test.each(Object.entries(kinds))('when it grows, shrinks and grows again: %s', async (_, call) => {
-    for (let round = 0; round < 2; round++) {
-      await shrink()
-      await warm()
-      await grow()
-      // The first call after it is the one that does not know yet.
-      expect(await readBy(call)).toBeLessThan(ROWS)
-      expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(ROWS)
-    }
+    await shrink()
+    await warm()
+    await grow()
+    // The first call after it is the one that does not know yet.
+    expect(await readBy(call)).toBeLessThan(ROWS)
+    expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(ROWS)
   })
 
   // The planner then expects few rows in all, and one of each prefix: the index that cleanup uses looks good.
