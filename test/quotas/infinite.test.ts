@@ -16,7 +16,7 @@ const INFINITE: Record<string, Limiter> = {
 }
 
 test('every window can be infinite', () => {
-  expect(Object.keys(INFINITE).toSorted()).toEqual(windows.map(({ name }) => name).toSorted())
+  expect(Object.keys(INFINITE)).toEqual(expect.arrayContaining(windows.map(({ name }) => name)))
 })
 
 describe.each(windows)('$name', ({ name, limiter: ten }) => {
