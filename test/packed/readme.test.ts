@@ -2,28 +2,23 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import { emptyDatabase, type TestDatabase } from '../support/databases.ts'
-import { createProject, type Ended, type Installed, install, type Project } from './project.ts'
+import { createProject, type Ended, type Project } from './project.ts'
 
 // Slow: someone's project installs the tarball, and has the blocks of the README and no other file. Each is run
 // as it stands there.
 
 let database: TestDatabase
-let installed: Installed
 let project: Project
 let page: string
 beforeAll(async () => {
   page = await readFile('README.md', 'utf8')
-  installed = await install()
   database = await emptyDatabase()
   const files = { 'package.json': '{ "type": "module" }', ...Object.fromEntries(blocks('ts').map(named)) }
-  project = await createProject(installed['0.45'], files, database.url)
+  project = await createProject(inject('installed')['0.45'], files, database.url)
 })
-afterAll(async () => {
-  await installed.remove()
-  await database.close()
-})
+afterAll(() => database.close())
 
 function blocks(language: 'ts' | 'sh'): string[] {
   return [...page.matchAll(/^```(\w+)\n(.*?)^```/gms)].flatMap(([, is, code = '']) =>
