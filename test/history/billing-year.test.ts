@@ -9,7 +9,10 @@ import { useDatabase } from '../support/databases.ts'
 const database = useDatabase()
 const UNDO = new Error('undo')
 
-test('a year of a thousand customers, with killed connections, is in the ledger to the unit', async () => {
+/** `YEAR_CUSTOMERS=400` is what the gate has time for. */
+const customers = Number(process.env['YEAR_CUSTOMERS'] ?? 1000)
+
+test(`a year of ${customers} customers, with killed connections, is in the ledger to the unit`, async () => {
   const pool = new pg.Pool({ connectionString: database.url, max: 12 })
   // Drizzle does not listen to the errors of a client that is in use.
   pool.on('connect', (client) => client.on('error', () => {}))
@@ -17,7 +20,7 @@ test('a year of a thousand customers, with killed connections, is in the ledger 
   onTestFinished(() => pool.end())
   let crashes = 0
   const year = await billingYear(database, drizzle({ client: pool }), {
-    ...{ customers: 1000, callsADay: 60, callers: 8, seed: 11 },
+    ...{ customers, callsADay: Math.ceil(customers * 0.06), callers: 8, seed: 11 },
     crash: async (tx) => {
       if (crashes++ % 4 > 0) throw UNDO
       await tx.execute(sql`select pg_terminate_backend(pg_backend_pid())`)
