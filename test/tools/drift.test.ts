@@ -40,14 +40,7 @@ describe('and it would find', () => {
   })
 
   test.each([
-    [
-      'a column of another type',
-      "bigint('count' as string, { mode: 'number' })",
-      "doublePrecision('count' as string)",
-    ],
-    ['a renamed column', "doublePrecision('tokens' as string)", "doublePrecision('coins' as string)"],
     ['a new column', 'return {\n', "return {\n    extra: text('extra' as string),\n"],
-    ['an index of other columns', 'index().on(table.prefix, table.expiresAt)', 'index().on(table.expiresAt)'],
     ['another primary key', '[table.prefix, table.key] }', '[table.key, table.prefix] }'],
     ['a renamed table', 'declare(name,', "declare(name + '_2',"],
   ])('%s', async (_, piece, replacement) => {
