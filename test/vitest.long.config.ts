@@ -39,7 +39,7 @@ function project(
       setupFiles: folder === 'faults' || folder === 'attack' ? 'test/support/count-checks.ts' : [],
       testTimeout: 120_000,
       hookTimeout: 120_000,
-      // What it tests may depend on the moment of a cut. The end of the gate's output says what was tried again.
+      // It may depend on the moment of a cut. The end of the gate's output says what was tried again.
       retry: folder === 'faults' && process.env['CI'] ? 2 : 0,
     },
   }
