@@ -1,4 +1,8 @@
-import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
+import {
+  defineConfig,
+  type TestProjectInlineConfiguration as ProjectConfig,
+  type ViteUserConfig,
+} from 'vitest/config'
 import { ENTRIES } from './test/support/entries.ts'
 
 type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
@@ -16,12 +20,13 @@ const CONCURRENCY = ['concurrency']
 const ROUTES = ['http']
 /** What is the same on every database: single modules, and what is shipped and written. */
 const ONCE = ['alone', 'package']
+/**
+ * What needs a process that no other file has been in. A PGlite that another file leaves may go on setting a
+ * timer each millisecond, and fake timers that advance by themselves would then stop at each.
+ */
+const ISOLATED = ['isolated']
 
-function project(
-  driver: Driver,
-  drizzle: Drizzle,
-  ...folders: readonly string[][]
-): TestProjectConfiguration {
+function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[][]): ProjectConfig {
   const hasServer = driver !== 'pglite'
   return {
     resolve: { alias: aliases(drizzle) },
@@ -35,6 +40,10 @@ function project(
       isolate: false,
     },
   }
+}
+
+function isolated(settings: ProjectConfig): ProjectConfig {
+  return { ...settings, test: { ...settings.test, name: 'isolated', isolate: true } }
 }
 
 function aliases(drizzle: Drizzle) {
@@ -52,6 +61,7 @@ const config: ViteUserConfig = defineConfig({
     maxWorkers: 3,
     projects: [
       project('pglite', '0.45', CONTRACT, ARITHMETIC, ROUTES, ONCE),
+      isolated(project('pglite', '0.45', ISOLATED)),
       project('pglite', '1.0', CONTRACT),
       project('node-postgres', '0.45', CONTRACT),
       project('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES),
