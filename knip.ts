@@ -14,9 +14,9 @@ const config: KnipConfig = {
   entry: [
     ...[...ENTRIES.values()].filter((file) => file !== SCHEMA),
     'src/cli/main.ts',
-    ...['test/**/*.{ts,mjs,cjs,js,jsx}', 'bench/**/*.ts', 'examples/*.ts'],
+    ...['test/**/*.{ts,mjs,cjs,js,jsx}', 'bench/**/*.ts', 'mutants/{run,host}.ts', 'examples/*.ts'],
   ],
-  project: ['{src,schema,test,bench,examples}/**/*.{ts,mjs,cjs,js,jsx}', '*.{ts,js}'],
+  project: ['{src,schema,test,bench,mutants,examples}/**/*.{ts,mjs,cjs,js,jsx}', '*.{ts,js}'],
   ignoreDependencies: [...BY_NAME, ...BUILT_IN].map((name) => new RegExp(`^${name}$`)),
   ignoreExportsUsedInFile: { interface: true, type: true },
 }

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 // Biome wraps code and leaves comments alone, so their width is checked here.
 
 const MAX_COLUMNS = 112
-const FOLDERS = ['test', 'src', 'schema', 'drizzle', 'examples', 'bench']
+const FOLDERS = ['test', 'src', 'schema', 'drizzle', 'examples', 'bench', 'mutants']
 const IS_COMMENT = /^\s*(\/\/|\/?\*|--)| \/\/ /
 
 test(`no comment is wider than ${MAX_COLUMNS} columns`, async () => {

@@ -1,0 +1,56 @@
+/** A part of a file. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+}
+
+/** A part of a file, and what stands in its place. */
+export interface Change extends Span {
+  readonly kind: string
+  readonly text: string
+}
+
+/** Another sum, and a boundary that is moved: the same in TypeScript and in SQL. */
+const OPERATORS = swaps({
+  ...{ '+': '-', '-': '+', '*': '/', '/': '*', '%': '*' },
+  ...{ '<': '<=', '<=': '<', '>': '>=', '>=': '>' },
+})
+
+const OPPOSITES = swaps({
+  ...{ '<': '>=', '<=': '>', '>': '<=', '>=': '<', '===': '!==', '!==': '===', '=': '<>' },
+})
+
+/**
+ * Other operators for an operator. A comparison in a condition is not turned around: the condition is made
+ * true and false, or loses it.
+ */
+export function otherOperators(operator: string, at: Span, isInCondition: boolean): readonly Change[] {
+  const others = [OPERATORS.get(operator), isInCondition ? undefined : OPPOSITES.get(operator)]
+  return others.flatMap((other) =>
+    other === undefined ? [] : [change(`${operator} to ${other}`, at, other)],
+  )
+}
+
+/** What stands in the place of what. */
+export function swaps(table: Readonly<Record<string, string>>): ReadonlyMap<string, string> {
+  return new Map(Object.entries(table))
+}
+
+export function change(kind: string, { start, end }: Span, text: string): Change {
+  return { kind, start, end, text }
+}
+
+/** Twice the number: a test that holds a promise need not see that a large bound is one more. */
+export function doubled(value: number): string {
+  return String(value * 2 || 1)
+}
+
+/** A list without each of its parts in turn. */
+export function withoutOne(kind: string, list: readonly (Span | null | undefined)[]): readonly Change[] {
+  return list.flatMap((each, i) => {
+    if (!each) return []
+    const [before, after] = [list[i - 1], list[i + 1]]
+    const start = after ? each.start : (before?.end ?? each.start)
+    return [change(kind, { start, end: after?.start ?? each.end }, '')]
+  })
+}

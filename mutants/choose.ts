@@ -1,0 +1,67 @@
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { readdirSync } from 'node:fs'
+import { EQUIVALENT, isLike } from './equivalent.ts'
+import { type Mutant, mutantsOf } from './mutants.ts'
+
+/** Which mutants to try. */
+export interface Choice {
+  /** Files, folders, and lines such as src/duration.ts:12. Default: all of src. */
+  readonly paths: readonly string[]
+  /** A commit: only files that have changed since then. */
+  readonly since?: string | undefined
+  /** How many of them. */
+  readonly sample?: number | undefined
+  /** The same seed chooses the same ones. */
+  readonly seed: string
+}
+
+export interface Chosen {
+  readonly mutants: readonly Mutant[]
+  /** How many there were to choose from. */
+  readonly among: number
+  /** How many more are listed as equivalent. */
+  readonly equivalent: number
+}
+
+/** @throws Error if the list of equivalent mutants has one that is not made. */
+export function choose({ paths, since, sample, seed }: Choice): Chosen {
+  const changed = since === undefined ? undefined : changedSince(since)
+  const all = sources().flatMap(mutantsOf)
+  const lost = EQUIVALENT.find((each) => !all.some((mutant) => isLike(mutant, each)))
+  if (lost) throw new Error(`equivalent.ts: no mutant is like ${lost.file} ${lost.where} ${lost.kind ?? ''}.`)
+  const wanted = all.filter(
+    (mutant) =>
+      (paths.length === 0 || paths.some((path) => isAt(mutant, path))) &&
+      changed?.includes(mutant.file) !== false,
+  )
+  const left = wanted.filter((mutant) => !EQUIVALENT.some((each) => isLike(mutant, each)))
+  const mutants = sample === undefined ? left : shuffled(left, seed).slice(0, sample)
+  return { mutants, among: left.length, equivalent: wanted.length - left.length }
+}
+
+function sources(): readonly string[] {
+  return readdirSync('src', { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts'))
+    .map((file) => `src/${file}`)
+    .toSorted()
+}
+
+function isAt({ file, line, lastLine }: Mutant, path: string): boolean {
+  const [place = '', number] = path.replace(/\/$/, '').split(':')
+  if (file !== place && !file.startsWith(`${place}/`)) return false
+  return number === undefined || (line <= Number(number) && Number(number) <= lastLine)
+}
+
+/** Committed or not. */
+function changedSince(commit: string): readonly string[] {
+  const git = (...args: string[]) => execFileSync('git', args, { encoding: 'utf8' }).split('\n')
+  return [...git('diff', '--name-only', commit, '--', 'src'), ...git('ls-files', '--others', '--', 'src')]
+}
+
+function shuffled(mutants: readonly Mutant[], seed: string): readonly Mutant[] {
+  const place = ({ file, where, kind }: Mutant) =>
+    createHash('sha256').update(`${seed} ${file} ${where} ${kind}`).digest('hex')
+  const placed = mutants.map((mutant) => ({ mutant, place: place(mutant) }))
+  return placed.toSorted((one, other) => (one.place < other.place ? -1 : 1)).map(({ mutant }) => mutant)
+}

@@ -1,0 +1,135 @@
+// A process in a copy of the repository that keeps Vitest ready: to start it for each mutant would take longer
+// than most tests. The workers in which the tests run are new each time.
+import { relative, resolve } from 'node:path'
+import { createVitest, type Reporter, type TestModule, type TestSpecification } from 'vitest/node'
+import { type Executed, executedIn } from './executed.ts'
+import type { Ask, Failed, Message, Told } from './messages.ts'
+
+/** A mutant that makes a test wait must not hold up the others. */
+const TEST_TIMEOUT_MS = 20_000
+
+/** A worker that gives no sign of life for so long runs in a circle, where no timeout of Vitest ends it. */
+const STALL_MS = 45_000
+
+/** Each file of tests runs once: on a server, where it can. */
+const [SERVER, IN_PROCESS] = ['node-postgres 1.0', 'pglite 0.45']
+
+/** PGlite takes another way through the code. */
+const ON_BOTH = /\/drivers\//
+
+/** What a copy of a statement shows is that it has changed, and not whether that matters. */
+const COPIES = /\/package\/statements\./
+
+class Run {
+  failed: Failed | undefined
+  executed: Executed | undefined
+  readonly ended: string[] = []
+  readonly #startedAt = performance.now()
+
+  fail(test: string, name: string, message = ''): void {
+    this.failed ??= { test, name, isTimeout: /^(Test|Hook) timed out/.test(message) }
+    // Vitest ends by itself after a failed test, and not after a failed hook.
+    void vitest.cancelCurrentRun('test-failure')
+  }
+
+  told(): Told {
+    const { failed, ended, executed } = this
+    const ms = performance.now() - this.#startedAt
+    return { ended, ms, ...(failed ? { failed } : {}), ...(executed ? { executed } : {}) }
+  }
+}
+
+const covers = process.env['MUTANTS_COVER'] === '1'
+let run = new Run()
+let stalled: NodeJS.Timeout | undefined
+const reporter: Reporter = {
+  onTestModuleStart(module) {
+    isAlive()
+    send({ started: nameOf(module) })
+  },
+  onTestCaseResult(test) {
+    isAlive()
+    const { state, errors } = test.result()
+    if (state === 'failed') run.fail(nameOf(test.module), test.fullName, errors[0]?.message)
+  },
+  onTestModuleEnd(module) {
+    isAlive()
+    for (const part of [module, ...module.children.allSuites()]) {
+      for (const { message } of part.errors()) {
+        run.fail(nameOf(module), part.type === 'module' ? 'loading it' : part.fullName, message)
+      }
+    }
+    run.ended.push(nameOf(module))
+  },
+  onCoverage(coverage) {
+    run.executed = executedIn(JSON.parse(JSON.stringify(coverage)))
+  },
+}
+
+const vitest = await createVitest('test', {
+  ...{ watch: false, maxWorkers: 1, bail: 1, isolate: false, cache: false, testTimeout: TEST_TIMEOUT_MS },
+  ...{ reporters: [reporter], silent: true },
+  sequence: {
+    sequencer: class {
+      sort = asGiven
+      shard = asGiven
+    },
+  },
+  coverage: { enabled: covers, include: ['src/**'], reporter: [] },
+})
+if (covers) await vitest.enableCoverage()
+const specifications = new Map(
+  chosen(await vitest.globTestSpecifications()).map((each) => [nameOf(each), each]),
+)
+/** Files that were changed the time before, and are as they were. */
+let changedBefore: readonly string[] = []
+
+process.on('message', async ({ changed, tests }: Ask) => {
+  run = new Run()
+  for (const file of [...changed, ...changedBefore]) vitest.invalidateFile(resolve(file))
+  changedBefore = changed
+  isAlive()
+  const { unhandledErrors } = await vitest.runTestSpecifications(tests.map(specificationOf))
+  clearTimeout(stalled)
+  if (unhandledErrors.length > 0) run.fail(run.ended.at(-1) ?? '', 'an unhandled error')
+  send({ told: run.told() })
+})
+process.on('disconnect', () => process.exit())
+send({ tests: [...specifications.keys()] })
+
+/** Each file in the best of its projects. */
+function chosen(all: readonly TestSpecification[]): readonly TestSpecification[] {
+  const has = (name: string, { moduleId }: TestSpecification) =>
+    all.some((other) => other.moduleId === moduleId && other.project.name === name)
+  return all.filter((each) => {
+    const { name } = each.project
+    if (COPIES.test(each.moduleId)) return false
+    if (name === SERVER) return true
+    return name === IN_PROCESS
+      ? ON_BOTH.test(each.moduleId) || !has(SERVER, each)
+      : !has(IN_PROCESS, each) && !has(SERVER, each)
+  })
+}
+
+function isAlive(): void {
+  clearTimeout(stalled)
+  stalled = setTimeout(() => process.exit(), STALL_MS)
+}
+
+function nameOf({ project, moduleId }: Pick<TestModule | TestSpecification, 'project' | 'moduleId'>): string {
+  return `${project.name}: ${relative('', moduleId)}`
+}
+
+function specificationOf(test: string): TestSpecification {
+  const found = specifications.get(test)
+  if (!found) throw new Error(`There is no ${test}.`)
+  return found
+}
+
+async function asGiven(files: TestSpecification[]): Promise<TestSpecification[]> {
+  return files
+}
+
+function send(message: Message): void {
+  process.send?.(message)
+}

@@ -1,0 +1,55 @@
+import { readFileSync } from 'node:fs'
+import type { Change } from './change.ts'
+import { changesAt } from './rules.ts'
+import { placesIn } from './walk.ts'
+
+/** A source file with one mistake in it. */
+export interface Mutant extends Change {
+  /** Such as src/duration.ts. */
+  readonly file: string
+  /** The names of the functions, variables and properties around it, such as `algorithm.sql.fresh`. */
+  readonly where: string
+  /** From 1. */
+  readonly line: number
+  readonly lastLine: number
+  /** What stands there without it. */
+  readonly before: string
+}
+
+/** Every mutant of a file. Those of one kind at one place are numbered, from the second. */
+export function mutantsOf(file: string): readonly Mutant[] {
+  const source = readFileSync(file, 'utf8')
+  const times = new Map<string, number>()
+  return placesIn(file, source).flatMap((place) =>
+    changesAt(place, source).map((change) => {
+      const { start, end, kind } = change
+      const { where } = place
+      const nth = (times.get(`${where} ${kind}`) ?? 0) + 1
+      times.set(`${where} ${kind}`, nth)
+      const [line, lastLine] = [lineOf(source, start), lineOf(source, end)]
+      const before = source.slice(start, end)
+      return { ...change, kind: nth > 1 ? `${kind} #${nth}` : kind, file, where, line, lastLine, before }
+    }),
+  )
+}
+
+function lineOf(source: string, at: number): number {
+  return source.slice(0, at).split('\n').length
+}
+
+/** The file with the mistake in it. */
+export function mutated({ start, end, text }: Mutant, source: string): string {
+  return source.slice(0, start) + text + source.slice(end)
+}
+
+/** The mutant in one line. */
+export function describe({ file, line, where, kind, before, text }: Mutant): string {
+  return `${file}:${line} ${where}, ${kind}: ${short(before)} -> ${short(text)}`
+}
+
+const MAX_SHOWN = 60
+
+function short(text: string): string {
+  const line = text.replaceAll(/\s+/g, ' ').trim()
+  return line.length > MAX_SHOWN ? `${line.slice(0, MAX_SHOWN)}...` : line || 'nothing'
+}

@@ -1,0 +1,151 @@
+import { type ChildProcess, fork, spawn } from 'node:child_process'
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, join, resolve } from 'node:path'
+import { text } from 'node:stream/consumers'
+import type { Ask, Message, Told } from './messages.ts'
+import { type Mutant, mutated } from './mutants.ts'
+
+const NOT_COPIED = ['node_modules', '.git', 'dist']
+
+/** For one run of tests. */
+const RUN_TIMEOUT_MS = 600_000
+
+/** A copy of the repository, in which tests run on mutants. */
+export class Workshop {
+  readonly #folder: string
+  readonly #env: NodeJS.ProcessEnv
+  #host: ChildProcess | undefined
+  /** Every test that there is. */
+  tests: readonly string[] = []
+
+  private constructor(folder: string, env: NodeJS.ProcessEnv) {
+    this.#folder = folder
+    this.#env = env
+  }
+
+  /** `covers`: its runs also find out what the tests execute. */
+  static async open(serverUrl: string, covers = false): Promise<Workshop> {
+    const folder = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-mutants-'))
+    await cp('.', folder, { recursive: true, filter: (path) => !NOT_COPIED.includes(basename(path)) })
+    await symlink(resolve('node_modules'), join(folder, 'node_modules'))
+    // The same random calls for every mutant.
+    const env = { FC_SEED: '1', DATABASE_URL: serverUrl, ...(covers ? { MUTANTS_COVER: '1' } : {}) }
+    const workshop = new Workshop(folder, { ...process.env, ...env })
+    await workshop.#start()
+    return workshop
+  }
+
+  async close(): Promise<void> {
+    this.#endHost()
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+
+  /** Runs tests, on a mutant if there is one. */
+  run(tests: readonly string[], mutant?: Mutant): Promise<Told> {
+    return this.#with(mutant, () => this.#ask({ changed: mutant ? [mutant.file] : [], tests }))
+  }
+
+  /** Whether the type checker finds no error. */
+  compiles(mutant?: Mutant): Promise<boolean> {
+    return this.#with(mutant, async () => {
+      const compiler = spawn(
+        process.execPath,
+        [resolve('node_modules/typescript/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json'],
+        { cwd: this.#folder, stdio: ['ignore', 'pipe', 'inherit'] },
+      )
+      return !/error TS\d/.test(await text(compiler.stdout))
+    })
+  }
+
+  async #with<T>(mutant: Mutant | undefined, work: () => Promise<T>): Promise<T> {
+    if (!mutant) return work()
+    const place = join(this.#folder, mutant.file)
+    const source = await readFile(place, 'utf8')
+    await writeFile(place, mutated(mutant, source))
+    try {
+      return await work()
+    } finally {
+      await writeFile(place, source)
+    }
+  }
+
+  /** If the process ends before the tests do, the test that was running has failed. */
+  async #ask(ask: Ask): Promise<Told> {
+    const host = this.#host ?? (await this.#start())
+    const startedAt = performance.now()
+    let test = ask.tests[0] ?? ''
+    const timer = setTimeout(() => endGroup(host), RUN_TIMEOUT_MS)
+    // If it cannot be sent, the process has ended.
+    host.send(ask, () => {})
+    const told = await heard(host, ({ started, told }) => {
+      test = started ?? test
+      return told
+    })
+    clearTimeout(timer)
+    if (told) return told
+    this.#endHost()
+    const failed = { test, name: 'it does not end', isTimeout: true }
+    return { failed, ended: [], ms: performance.now() - startedAt }
+  }
+
+  async #start(): Promise<ChildProcess> {
+    const host = fork(join(this.#folder, 'mutants/host.ts'), {
+      cwd: this.#folder,
+      execArgv: ['--import', 'tsx'],
+      env: this.#env,
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+      // A group of its own: workers that run in a circle end with it.
+      detached: true,
+    })
+    this.#host = host
+    const tests = await heard(host, (message) => message.tests)
+    if (!tests) throw new Error('Vitest did not start.')
+    this.tests = tests
+    return host
+  }
+
+  #endHost(): void {
+    if (this.#host) endGroup(this.#host)
+    this.#host = undefined
+  }
+}
+
+/** Each workshop takes the next one when it has done with one. */
+export async function shareOut<T>(
+  workshops: readonly Workshop[],
+  all: readonly T[],
+  work: (workshop: Workshop, one: T) => Promise<void>,
+): Promise<void> {
+  const queue = all.values()
+  const ended = await Promise.allSettled(
+    workshops.map(async (workshop) => {
+      for (const one of queue) await work(workshop, one)
+    }),
+  )
+  for (const each of ended) if (each.status === 'rejected') throw each.reason
+}
+
+/** The first answer that is found in what the process sends, unless it ends before. */
+function heard<T>(host: ChildProcess, find: (message: Message) => T | undefined): Promise<T | undefined> {
+  return new Promise((done) => {
+    const end = (answer?: T) => {
+      host.off('message', onMessage).off('exit', onExit)
+      done(answer)
+    }
+    const onMessage = (message: Message) => {
+      const answer = find(message)
+      if (answer !== undefined) end(answer)
+    }
+    const onExit = () => end()
+    host.on('message', onMessage).once('exit', onExit)
+  })
+}
+
+function endGroup({ pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL')
+  } catch {
+    // It has ended.
+  }
+}
