@@ -57,9 +57,9 @@ async function checkEach(limiter: Ratelimit, times: number): Promise<Round> {
   return { checks, admitted: checks, perSecond, ...stopwatch.percentiles() }
 }
 
-/** Each connection reports its work when it is idle, within a second. */
+/** Each connection reports its work when it is idle, which may take ten seconds. */
 async function statistics(pool: pg.Pool, atLeast: number) {
-  for (let tries = 0; tries < 50; tries++) {
+  for (let tries = 0; tries < 100; tries++) {
     const { rows } = await pool.query<Record<'updates' | 'hot' | 'table' | 'indexes', number>>(
       `select n_tup_upd::float8 as updates, n_tup_hot_upd::float8 as hot,
          pg_relation_size(relid)::float8 as table, pg_indexes_size(relid)::float8 as indexes

@@ -55,9 +55,7 @@ export function queued(list: List, prepare: () => Promise<void>, isOver: () => b
     isOver,
     rows: rows.map(({ row }) => row),
     kind: `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
-    asks: rows.map((row, place) =>
-      isPlain(row, shapes[place] as ListRow) && !sharing ? row.rate : undefined,
-    ),
+    asks: rows.map((row, place) => (isPlain(shapes[place] as ListRow) && !sharing ? row.rate : undefined)),
   }
 }
 
@@ -72,8 +70,8 @@ function idOf(namespace: Namespace): number {
 }
 
 /** Whether the row is taken from, all of the rate or nothing. */
-function isPlain({ needed, rate }: RowRequest, { does, refunds, asks, isDry }: ListRow): boolean {
-  return (does === 'take' || does === 'reserve') && asks && !refunds && !isDry && needed === rate
+function isPlain({ does, refunds, asks, isDry }: ListRow): boolean {
+  return (does === 'take' || does === 'reserve') && asks === 'rate' && !refunds && !isDry
 }
 
 /** Decides lists by one statement, as far as it goes without waiting for a row. */

@@ -8,7 +8,7 @@ import { endedIn, stateBy } from '../runtime/ask.ts'
 import { type Decision, reservedIn } from '../runtime/call.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
 import { OTHER } from '../statements/levels.ts'
-import { at, type ListRow, numbersOf, THERE } from '../statements/list-row.ts'
+import { at, knownGranted, type ListRow, numbersOf, THERE } from '../statements/list-row.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
 
@@ -31,10 +31,16 @@ export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, 
     injectedClock: namespace.clock !== undefined,
     does: isOnlySeen ? 'look' : adjusts ? 'adjust' : reservedIn(row) > 0 ? 'reserve' : 'take',
     refunds: !isOnlySeen && refund < 0 && purpose !== 'look',
-    asks: !isOnlySeen && row.needed > 0 && !isSharing,
+    asks: isOnlySeen || isSharing ? undefined : askedBy(row),
     isDry: !isOnlySeen && row.reporting.dryRun,
     isNeeded: !isOnlySeen && isNeeded(row),
   }
+}
+
+/** What there has to be for the row to be charged. */
+function askedBy({ needed, rate }: RowRequest): ListRow['asks'] {
+  if (needed <= 0) return undefined
+  return needed === rate ? 'rate' : 'needed'
 }
 
 /** What tells apart the shapes of rows. */
@@ -45,9 +51,10 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
     2 * Number(rules.refusesOther === true) +
     4 * Number(injectedClock) +
     8 * Number(refunds) +
-    16 * Number(asks) +
+    16 * Number(asks === 'rate') +
     32 * Number(isDry) +
-    64 * Number(shape.isNeeded)
+    64 * Number(shape.isNeeded) +
+    128 * Number(asks === 'needed')
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags}`
 }
 
@@ -81,14 +88,14 @@ export function decisionAt(
   answer: Row,
   place: number,
   { limiter }: RowRequest,
-  { isNeeded }: ListRow,
+  shape: ListRow,
   params: Params,
 ): Decision | undefined {
   const of = (column: string) => answer[at(place, column)]
-  if (isNeeded && mustHave(of(THERE)) !== true) return undefined
+  if (shape.isNeeded && mustHave(of(THERE)) !== true) return undefined
   return {
     now: Number(mustHave(of('now'))),
-    granted: Number(mustHave(of('granted'))),
+    granted: knownGranted(shape) ?? Number(mustHave(of('granted'))),
     state: stateBy((column) => of(SQL_NAMES[column]), limiter),
     params,
     ended: endedIn(of('ended'), limiter),

@@ -83,8 +83,15 @@ interface AdvancedOptions {
   readonly tellsEnded?: boolean
   /** The start of the window that has paid, if the calls settle or give back. */
   readonly paid?: (() => SQL<number>) | undefined
-  /** What the rows call the stored columns. Default: as the table does. */
-  readonly stored?: (column: string) => string
+}
+
+/** Rows whose numbers and time can be read more than once at no cost. */
+interface ReadOptions extends AdvancedOptions {
+  readonly clock: SQL<number>
+  /** The name of a stored column. */
+  readonly stored: (column: string) => string
+  /** The names of columns that are read here for the last time. */
+  readonly last: readonly string[]
 }
 
 /** Whether the row is of another algorithm or period, and has not expired. */
@@ -101,34 +108,42 @@ export const ENDED = 'ended'
  * would deny until the clock reaches its time.
  */
 export function advanced(
-  { algorithm, startsFull, refusesOther = false }: Rules,
+  rules: Rules,
   rows: Level,
   clock: SQL,
   parameters: Parameters,
-  { keepHolds = !startsFull, tellsEnded = false, paid, stored = (column) => column }: AdvancedOptions = {},
+  options: AdvancedOptions = {},
+): QueryLevel {
+  const numbers = Object.entries(numbersFrom(rules, name))
+  const read = level('read', rows, { ...Object.fromEntries(numbers), clock })
+  const [clockMs, stored] = [name('clock'), (column: string) => column]
+  return advancedFrom(rules, read, parameters, { ...options, clock: clockMs, stored, last: ['clock'] })
+}
+
+/** The numbers of a row's columns, by their names in SQL. */
+export function numbersFrom({ algorithm, refusesOther }: Rules, of: Column): Record<string, SQL> {
+  const columns = algorithm.columns.map((column) => [column, SQL_NAMES[column]] as const)
+  return {
+    ...Object.fromEntries(columns.map(([column, each]) => [each, fromColumn(column, of(each))])),
+    ...(refusesOther ? { expires: fromColumn('windowStart', of('expires')), alien: of('alien') } : {}),
+  }
+}
+
+/** The levels from numbers that were read to advanced states: see {@link advanced}. */
+export function advancedFrom(
+  { algorithm, startsFull, refusesOther = false }: Rules,
+  read: Level,
+  parameters: Parameters,
+  { keepHolds = !startsFull, tellsEnded = false, paid, clock: clockMs, stored, last }: ReadOptions,
 ): QueryLevel {
   const { columns, datedBy, sql: formulas } = algorithm
-  const row = stateOf()
+  const of: Column = (column) => name(stored(column))
+  const row = stateOf(of)
   const params = paramsOf(algorithm, parameters)
-  const own = [...columns.map((column) => SQL_NAMES[column]), ...(refusesOther ? ['expires', 'alien'] : [])]
-  const read = level(
-    'read',
-    rows,
-    {
-      ...Object.fromEntries(
-        columns.map((column) => [SQL_NAMES[column], fromColumn(column, name(stored(SQL_NAMES[column])))]),
-      ),
-      ...(refusesOther
-        ? { expires: fromColumn('windowStart', name(stored('expires'))), alien: name(stored('alien')) }
-        : {}),
-      clock,
-    },
-    own.map(stored),
-  )
-  const [clockMs, written] = [name('clock'), name(SQL_NAMES[datedBy])]
+  const written = of(SQL_NAMES[datedBy])
   const holds = formulas.holds(row, clockMs, params)
   const told = { ...(tellsEnded ? endedColumn() : {}), ...(refusesOther ? otherColumn() : {}) }
-  const dated = level('dated', read, { holds, ...told }, refusesOther ? ['expires', 'alien'] : [])
+  const dated = level('dated', read, { holds, ...told }, refusesOther ? ['expires', 'alien'].map(stored) : [])
   const kept = named(formulas.advance?.(row, clockMs, params) ?? row)
   const made = named(formulas.fresh(clockMs, params))
   const states = columns
@@ -138,14 +153,14 @@ export function advanced(
     formulas.now?.(row, clockMs, params) ??
     sql`case when holds then greatest(${clockMs}, ${written}) else ${clockMs} end`
   return level('advanced', dated, { now, ...Object.fromEntries(states) }, [
-    'clock',
+    ...last,
     ...(keepHolds ? [] : ['holds']),
   ])
 
   function otherColumn(): Record<string, SQL> {
-    const expires = name('expires')
+    const [expires, alien] = [of('expires'), of('alien')]
     const isOfPeriod = formulas.isOfPeriod?.(row, expires, params, (time) => onGrid(time, parameters), paid)
-    const isOther = isOfPeriod ? sql`(alien or not (${isOfPeriod}))` : sql`alien`
+    const isOther = isOfPeriod ? sql`(${alien} or not (${isOfPeriod}))` : alien
     // Once a row has expired, it is as good as none.
     return { [OTHER]: sql`coalesce(${expires} > ${clockMs} and ${isOther}, false)` }
   }

@@ -7,11 +7,12 @@ import type { CallColumn } from './calls.ts'
 import { lockedColumns, SQL_NAMES } from './columns.ts'
 import { type CallNumbers, givesBack, type Intent, nextRow, paidBy } from './decided.ts'
 import {
-  advanced,
+  advancedFrom,
   CLOCK_MS,
   type Column,
   type Level,
   level,
+  numbersFrom,
   OTHER,
   paramsOf,
   type QueryLevel,
@@ -30,8 +31,8 @@ export interface ListRow {
   readonly does: Exclude<Intent, 'grant'> | 'look'
   /** Whether something is given back before that. */
   readonly refunds: boolean
-  /** Whether there has to be enough. */
-  readonly asks: boolean
+  /** What there has to be: the rate, or another amount; undefined if the list does not depend on it. */
+  readonly asks: 'rate' | 'needed' | undefined
   /** Whether the list is done even if there is not enough. */
   readonly isDry: boolean
   /** Whether the row has to be there. Giving back to a row that is not there does nothing. */
@@ -47,7 +48,7 @@ export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): reado
   const adjusts = does === 'adjust' || refunds
   return [
     ...(does === 'look' ? [] : (['rate'] as const)),
-    ...(asks ? (['needed'] as const) : []),
+    ...(asks === 'needed' ? (['needed'] as const) : []),
     ...(asks && isDry ? (['forced'] as const) : []),
     ...(refunds ? (['refund'] as const) : []),
     ...(adjusts ? ([kind === 'window' ? 'paidWindowStart' : 'refundableUntil'] as const) : []),
@@ -74,12 +75,16 @@ const names: Map<string, string>[] = []
 /** Whether the row at that place was there. */
 export const THERE = 'there'
 
-/** The columns of a row that is found. */
-export function foundColumns({ table, rules }: ListRow, place: number): string[] {
-  return [THERE, ...Object.keys(lockedColumns(table, rules))].map((column) => at(place, column))
+/** The columns of a row that is found; `isThere` if only rows that are there are found. */
+export function foundColumns({ table, rules }: ListRow, place: number, isThere: boolean): string[] {
+  const columns = Object.keys(lockedColumns(table, rules))
+  return (isThere ? columns : [THERE, ...columns]).map((column) => at(place, column))
 }
 
-/** The query that finds the row if the conditions hold, and locks it unless it is only looked at. */
+/**
+ * The query that finds the numbers of the row if the conditions hold, and locks it unless it is only looked at.
+ * If it waits for the row, Postgres works out the numbers of the version that it has locked.
+ */
 export function foundRow(
   { table, rules, does }: ListRow,
   place: number,
@@ -87,8 +92,10 @@ export function foundRow(
   conditions: readonly (SQL | undefined)[],
   waits: boolean,
 ): SQL {
-  const columns = Object.entries(lockedColumns(table, rules)).map(
-    ([column, value]) => [column, value.sql.as(at(place, column))] as const,
+  const stored = lockedColumns(table, rules)
+  const numbers = numbersFrom(rules, (column) => (stored[column] as SQL.Aliased<number>).sql as SQL<number>)
+  const columns = Object.entries(numbers).map(
+    ([column, value]) => [column, value.as(at(place, column))] as const,
   )
   const row = builder
     .select({ [THERE]: sql`true`.as(at(place, THERE)), ...Object.fromEntries(columns) })
@@ -103,22 +110,46 @@ function isTheRow(table: RateLimitTable, parameters: Parameters): SQL | undefine
 }
 
 const BEFORE = 'before_'
+const CLOCK = 'clock'
+
+/** A row, its place in the list, and its parameters. */
+export interface PlacedRow {
+  readonly row: ListRow
+  readonly place: number
+  readonly own: Parameters
+}
+
+/** The levels that add what is decided on each of the rows. They have one time, after the last lock. */
+export function decidedRows(rows: readonly PlacedRow[], found: Level): QueryLevel {
+  const isTimed = rows.some(({ row }) => !row.injectedClock)
+  let decided = level('timed', found, isTimed ? { [CLOCK]: CLOCK_MS } : {})
+  for (const one of rows) decided = decidedRow(one, decided, one === rows.at(-1))
+  return decided
+}
+
+/** Whether the row is written if the list is done, as far as that is known before; undefined if it is not. */
+export function knownGranted({ does, asks, isDry }: ListRow): number | undefined {
+  if (does === 'look') return 0
+  return does === 'adjust' || (isDry && asks) ? undefined : 1
+}
 
 /**
  * The levels that add what the row has and whether the list may be done: `lets`; whether there is enough:
  * `fits`; and whether anything is written if the list is done: `granted`.
  */
-export function decidedRow(row: ListRow, place: number, rows: Level, parameters: Parameters): QueryLevel {
+function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isLast: boolean): QueryLevel {
   const { rules, injectedClock, does, asks, isDry } = row
   const { algorithm } = rules
   const { sql: formulas, tolerance } = algorithm
   const params = paramsOf(algorithm, parameters)
-  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const before: CallNumbers['before'] = (what) => parameters.number(what)
-  const states = advanced(rules, rows, clock, parameters, {
+  const stored = (column: string) => at(place, column)
+  const states = advancedFrom(rules, rows, parameters, {
     tellsEnded: true,
     paid: paidBy(does, before),
-    stored: (column) => at(place, column),
+    clock: injectedClock ? parameters.number('clock') : name(CLOCK),
+    stored,
+    last: [...algorithm.columns.map((column) => stored(SQL_NAMES[column])), ...(isLast ? [CLOCK] : [])],
   })
   const [state, now] = [stateOf(), name('now')]
   const used = formulas.used(state, now, params)
@@ -128,23 +159,24 @@ export function decidedRow(row: ListRow, place: number, rows: Level, parameters:
 
   const applies = algorithm.applies?.(now, params) ?? sql`true`
   const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
-  const fits = asks ? sql`available${slack} >= ${parameters.number('needed')}` : sql`true`
+  const fits = asks ? sql`available${slack} >= ${parameters.number(asks)}` : sql`true`
   const granted: SQL[] = []
   if (does === 'adjust') granted.push(sql`${parameters.number('rate')} > 0::float8 or ${isUsed()}`)
   if (isDry && asks) granted.push(sql`${fits} or ${parameters.number('forced')} > 0::float8`)
   if (isDry && asks && row.refunds) granted.push(sql`refunded`)
-  const isGranted = granted.length > 0 ? sql.join(granted, sql` or `) : sql.raw(String(does !== 'look'))
   const own = offered.columns.filter((column) => !rows.columns.includes(column))
   const decided = {
     ...Object.fromEntries(own.map((column) => [column, name(column)])),
-    fits,
+    ...(isDry && asks ? { fits } : {}),
     lets: and(
       ...(isDry || !asks ? [] : [fits]),
       ...(does === 'adjust' ? [isCountable()] : []),
       ...(rules.refusesOther ? [sql`not ${name(OTHER)}`] : []),
       applies,
     ) as SQL,
-    granted: sql`case when ${isGranted} then 1::float8 else 0::float8 end`,
+    ...(knownGranted(row) === undefined
+      ? { granted: sql`case when ${sql.join(granted, sql` or `)} then 1::float8 else 0::float8 end` }
+      : {}),
   }
   const placed = Object.entries(decided).map(([column, value]) => [at(place, column), value])
   return level('decided', offered, Object.fromEntries(placed), own)
@@ -199,19 +231,21 @@ export function amountOf({ isDry, asks }: ListRow, of: Column, parameters: Param
  * if it is new, so that it begins to fill.
  */
 export function writtenRow(
-  { table, rules, does }: ListRow & { readonly does: Intent },
+  row: ListRow & { readonly does: Intent },
   { link, of }: { readonly link: string; readonly of: Column },
   amount: SQL<number>,
   isDone: SQL,
+  isThere: SQL | undefined,
   parameters: Parameters,
 ): SQL {
-  const isCharged = sql`${isDone} and ${of('granted')} > 0::float8`
+  const { table, rules, does } = row
+  const isGranted = knownGranted(row) === undefined ? sql` and ${of('granted')} > 0::float8` : sql``
+  const isCharged = sql`${isDone}${isGranted}`
   const isOther = rules.refusesOther ? sql` and not ${of(OTHER)}` : sql``
   const isNew = sql`${of('holds')} is not true${isOther}`
   const taken = rules.startsFull
     ? amount
     : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
-  const isThere = sql`${of(THERE)}`
   return builder
     .update(table)
     .set(nextRow(rules, does, taken, (what) => parameters.number(what), parameters, of))
@@ -227,11 +261,12 @@ export function writtenRow(
 }
 
 /** What the answer says of the row as it was before the list, by the names of the columns. */
-export function answerColumns({ rules, refunds, isNeeded }: ListRow): readonly (readonly [string, string])[] {
+export function answerColumns(row: ListRow): readonly (readonly [string, string])[] {
+  const { rules, refunds } = row
   const { columns, sql: formulas } = rules.algorithm
   const same = [
-    ...['now', 'granted'],
-    ...(isNeeded ? [THERE] : []),
+    'now',
+    ...(knownGranted(row) === undefined ? ['granted'] : []),
     ...(rules.startsFull ? [] : ['holds']),
     ...(rules.refusesOther ? [OTHER] : []),
     ...(formulas.ended ? ['ended'] : []),

@@ -9,10 +9,11 @@ import {
   amountOf,
   answerColumns,
   at,
-  decidedRow,
+  decidedRows,
   foundColumns,
   foundRow,
   type ListRow,
+  type PlacedRow,
   THERE,
   writtenRow,
 } from './list-row.ts'
@@ -75,19 +76,17 @@ export function listStatement(source: OneListSource): Statement {
     if (does === 'look') return []
     const of: Column = (column) => name(at(place, column), DECIDED)
     const own = scopes[place] as Parameters
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, sharing, name(DONE, DECIDED), own)]
+    const conditions = { isDone: name(DONE, DECIDED), isThere: of(THERE) }
+    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, sharing, conditions, own)]
   })
   return finished(source, parameters, guarding, {
     links: [...found, ...decided.flatMap(({ links }) => links), link(DECIDED, done.query), ...written],
-    columns: [name(DONE, DECIDED), ...rows.flatMap((row, place) => answerOf(row, place, DECIDED))],
+    columns: [
+      name(DONE, DECIDED),
+      ...rows.flatMap((row, place) => answerOf(row, place, DECIDED)),
+      ...rows.flatMap(({ isNeeded }, place) => (isNeeded ? [name(at(place, THERE), DECIDED)] : [])),
+    ],
   })
-}
-
-/** A row, its place in the list, and its parameters. */
-interface PlacedRow {
-  readonly row: ListRow
-  readonly place: number
-  readonly own: Parameters
 }
 
 /**
@@ -121,7 +120,7 @@ function foundLinks(
     }
     const alias = i === 0 ? FOUND : `${FOUND}_${i}`
     inTurn = inTurn.map((condition) => sql`(select ${condition} from ${name(alias)})`)
-    const columns = group.flatMap(({ row, place }) => foundColumns(row, place))
+    const columns = group.flatMap(({ row, place }) => foundColumns(row, place, false))
     return link(alias, sql`select ${columnsList(columns)} from ${from}`)
   })
 }
@@ -134,14 +133,13 @@ function decidedGroup(
 ): Level & { readonly links: readonly Link[] } {
   const isLast = found === last
   const inTurn = isLast ? sql`` : sql` where (select count(*) from ${name(last.alias)}) >= 0`
-  let decided: Level & { query?: SQL } = {
+  const decided = decidedRows(group, {
     source: sql`${name(found.alias)}${inTurn}`,
-    columns: group.flatMap(({ row, place }) => foundColumns(row, place)),
-  }
-  for (const { row, place, own } of group) decided = decidedRow(row, place, decided, own)
+    columns: group.flatMap(({ row, place }) => foundColumns(row, place, false)),
+  })
   if (isLast && found.alias === FOUND) return { ...decided, links: [] }
   const alias = found.alias.replace(FOUND, `${DECIDED}_of`)
-  return { source: name(alias), columns: decided.columns, links: [link(alias, decided.query as SQL)] }
+  return { source: name(alias), columns: decided.columns, links: [link(alias, decided.query)] }
 }
 
 export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {
@@ -161,20 +159,26 @@ export function letsOf(places: readonly number[], sharing: readonly number[] | u
   return sharing ? [...lets, sql`${name(REST)} = 0::float8`] : lets
 }
 
-/** The link that writes a row if `isDone`. Default: for one of the `lists`. */
+/** When a row is written; `isThere` if it is not sure to be there. */
+interface Conditions {
+  readonly isDone: SQL
+  readonly isThere?: SQL
+}
+
+/** The link that writes a row under the conditions. Default: for one of the `lists`. */
 export function writtenLink(
   row: Charged,
   place: number,
   decided: { readonly link: string; readonly of: Column },
   sharing: readonly number[] | undefined,
-  isDone: SQL,
+  { isDone, isThere }: Conditions,
   parameters: Parameters,
   lists?: SQL,
 ): Link {
   const ofOne = sharing ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
   const amount = lists ? sql<number>`${ofOne} * ${lists}` : ofOne
   const isCharged = sharing ? sql`${isDone} and ${amount} > 0::float8` : isDone
-  return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, parameters))
+  return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
 }
 
 type Charged = ListRow & { readonly does: Intent }

@@ -16,7 +16,15 @@ import {
   letsOf,
   writtenLink,
 } from './list.ts'
-import { at, decidedRow, foundColumns, foundRow, type ListRow, numbersOf } from './list-row.ts'
+import {
+  at,
+  decidedRows,
+  foundColumns,
+  foundRow,
+  numbersOf,
+  type PlacedRow as PlacedInList,
+  THERE,
+} from './list-row.ts'
 import { sharesOfRows } from './shares.ts'
 
 export interface ListsSource extends ListSource {
@@ -50,7 +58,7 @@ export function listsStatement(source: ListsSource): Statement {
     const condition = guarding.fits(row.table)
     const found = sql`(${foundRow(row, place, own, [condition], false)}) as ${name(`row_${place}`)}`
     // What common rows have is divided among the lists afterwards.
-    return { row: isCommon[place] ? { ...row, asks: false } : row, place, columns, own, found }
+    return { row: isCommon[place] ? { ...row, asks: undefined } : row, place, columns, own, found }
   })
   const common = all.filter(({ place }) => isCommon[place])
   const each = all.filter(({ place }) => !isCommon[place])
@@ -75,6 +83,7 @@ export function listsStatement(source: ListsSource): Statement {
       name('place', DECIDED),
       name(DONE, DECIDED),
       ...all.flatMap(({ row, place }) => answerOf(row, place, DECIDED)),
+      ...all.flatMap(({ row, place }) => (row.isNeeded ? [sql`true as ${name(at(place, THERE))}`] : [])),
     ],
   })
 
@@ -84,7 +93,7 @@ export function listsStatement(source: ListsSource): Statement {
     const of: Column = (column) => name(at(place, column), from)
     // Asking once more makes Postgres find the rows by their keys.
     const isSure = and(isDone, guarding.fits(row.table)) as SQL
-    return [writtenLink({ ...row, does }, place, { link: from, of }, sharing, isSure, own, lists)]
+    return [writtenLink({ ...row, does }, place, { link: from, of }, sharing, { isDone: isSure }, own, lists)]
   }
 }
 
@@ -96,12 +105,9 @@ interface Linked extends QueryLevel {
 }
 
 /** A row of lists, and its place in each of them. */
-interface PlacedRow {
-  readonly row: ListRow
-  readonly place: number
+interface PlacedRow extends PlacedInList {
   /** What is sent for each list. */
   readonly columns: readonly (keyof typeof CALL_COLUMNS)[]
-  readonly own: Parameters
   readonly found: SQL
 }
 
@@ -122,12 +128,11 @@ function ownDecisions(
     names,
     all.map(([column, type]) => parameters.array(column, type)),
   )
-  const columns = ['place', ...names, ...each.flatMap(({ row, place }) => foundColumns(row, place))]
+  const columns = ['place', ...names, ...each.flatMap(({ row, place }) => foundColumns(row, place, true))]
   const joined = each.map(({ found }) => sql` cross join lateral ${found}`)
   const found = sql`select ${columnsList(columns)} from ${lists}${sql.join(joined, sql``)}`
 
-  let decided: Level = { source: name(FOUND), columns }
-  for (const { row, place, own } of each) decided = decidedRow(row, place, decided, own)
+  let decided: Level = decidedRows(each, { source: name(FOUND), columns })
   if (sharing) decided = sharesOfRows(rows, sharing, decided, new Parameters(['rate']))
   const places = each.map(({ place }) => place)
   const lets = [sql`true`, ...letsOf(places, sharing)]
@@ -137,7 +142,7 @@ function ownDecisions(
 
 /** What the common rows have, and for how many lists that is enough; and the links to that. */
 function commonDecisions(common: readonly PlacedRow[]): Linked {
-  const columns = common.flatMap(({ row, place }) => foundColumns(row, place))
+  const columns = common.flatMap(({ row, place }) => foundColumns(row, place, true))
   const found = sql.join(
     common.map((one) => one.found),
     sql` cross join `,
@@ -148,8 +153,7 @@ function commonDecisions(common: readonly PlacedRow[]): Linked {
     const enough = sql`floor((${name(at(place, 'available'))}${slack}) / ${own.number('rate')})`
     return sql`case when ${name(at(place, 'lets'))} then ${enough} else 0 end`
   })
-  let decided: Level = { source: name(COMMON_FOUND), columns }
-  for (const { row, place, own } of common) decided = decidedRow(row, place, decided, own)
+  const decided = decidedRows(common, { source: name(COMMON_FOUND), columns })
   const enough = level('decided', decided, { [ROOM]: sql`least(${sql.join(room, sql`, `)})` })
   const links = [
     link(COMMON_FOUND, sql`select ${columnsList(columns)} from ${found}`),

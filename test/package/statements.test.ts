@@ -69,7 +69,7 @@ function everyStatement(rules: Rules): [string, Statement][] {
 
 /** A list of two limits: a bucket in one table, and a window in the other. */
 function lists(): [string, Statement][] {
-  const flags = { refunds: false, asks: true, isDry: false, isNeeded: true }
+  const flags = { refunds: false, asks: 'rate' as const, isDry: false, isNeeded: true }
   const row = { injectedClock: false, does: 'take', ...flags } as const
   const [bucket, window] = [Ratelimit.tokenBucket(20, '1s', 20), Ratelimit.fixedWindow(20, '1s')]
   const rows: ListRow[] = [
@@ -77,7 +77,7 @@ function lists(): [string, Statement][] {
     { ...row, table, rules: window },
   ]
   const source = { rows, sharing: undefined, commit: 'as the session', guarded: false } as const
-  const spent = { ...source, rows: rows.map((each) => ({ ...each, asks: false })), sharing: [0, 1] }
+  const spent = { ...source, rows: rows.map((each) => ({ ...each, asks: undefined })), sharing: [0, 1] }
   return [
     ['list', listStatement({ ...source, waits: false })],
     ['list-waiting', listStatement({ ...source, waits: true })],

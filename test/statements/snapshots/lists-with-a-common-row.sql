@@ -3,36 +3,39 @@
 -- $3: 1.prefix
 -- $4: 1.key
 -- $5: 1.rate
--- $6: 1.needed
--- $7: 1.periodMs
--- $8: 1.limit
--- $9: 0.rate
--- $10: 0.periodMs
--- $11: 0.initialTokens
--- $12: 0.limit
--- $13: 0.refillRate
--- $14: 0.intervalMs
--- $15: 0.tickMs
--- $16: 1.expiryGridMs
--- $17: 0.expiryGridMs
+-- $6: 1.periodMs
+-- $7: 1.limit
+-- $8: 0.rate
+-- $9: 0.periodMs
+-- $10: 0.initialTokens
+-- $11: 0.limit
+-- $12: 0.refillRate
+-- $13: 0.intervalMs
+-- $14: 0.tickMs
+-- $15: 1.expiryGridMs
+-- $16: 0.expiryGridMs
 with
   "ratelimit_common_found" as (
     select
-      "0.there",
       "0.tokens",
       "0.lastrefill"
     from
       (
         select
           true as "0.there",
-          "tokens" as "0.tokens",
-          case
-            when (
-              "rate_limit_durable"."count" is null
-              and "rate_limit_durable"."prev_count" is null
-              and "rate_limit_durable"."window_start" is null
-            ) then "last_refill"
-          end as "0.lastrefill"
+          "rate_limit_durable"."tokens" as "0.tokens",
+          round(
+            date_part(
+              'epoch',
+              case
+                when (
+                  "rate_limit_durable"."count" is null
+                  and "rate_limit_durable"."prev_count" is null
+                  and "rate_limit_durable"."window_start" is null
+                ) then "rate_limit_durable"."last_refill"
+              end
+            ) * 1000::float8
+          ) as "0.lastrefill"
         from
           "rate_limit_durable"
         where
@@ -46,83 +49,70 @@ with
   ),
   "ratelimit_common" as (
     select
-      "0.there",
       "0.now",
       "0.tokens",
       "0.lastrefill",
       "0.available",
-      "0.fits",
       "0.lets",
-      "0.granted",
       least(
         case
-          when "0.lets" then floor(("0.available" + 1e-9::float8) / $9::float8)
+          when "0.lets" then floor(("0.available" + 1e-9::float8) / $8::float8)
           else 0
         end
       ) as "room"
     from
       (
         select
-          "0.there",
           "now" as "0.now",
           "tokens" as "0.tokens",
           "last_refill" as "0.lastrefill",
           "available" as "0.available",
-          true as "0.fits",
-          true as "0.lets",
-          case
-            when true then 1::float8
-            else 0::float8
-          end as "0.granted"
+          true as "0.lets"
         from
           (
             select
-              "0.there",
               "now",
               "tokens",
               "last_refill",
               least(
-                "tokens" + floor(("now" - "last_refill") / $15::float8) * $15::float8 * $13::float8 / $14::float8,
-                $12::float8
+                "tokens" + floor(("now" - "last_refill") / $14::float8) * $14::float8 * $12::float8 / $13::float8,
+                $11::float8
               ) as "available"
             from
               (
                 select
-                  "0.there",
                   case
-                    when holds then greatest("clock", "last_refill")
+                    when holds then greatest("clock", "0.lastrefill")
                     else "clock"
                   end as "now",
                   case
-                    when holds then "tokens"
-                    else $11::float8
+                    when holds then "0.tokens"
+                    else $10::float8
                   end as "tokens",
                   case
-                    when holds then "last_refill"
+                    when holds then "0.lastrefill"
                     else "clock"
                   end as "last_refill"
                 from
                   (
                     select
-                      "0.there",
-                      "tokens",
-                      "last_refill",
+                      "0.tokens",
+                      "0.lastrefill",
                       "clock",
-                      "last_refill" - "clock" <= $10::float8
-                      and "last_refill" > '-1e14'::float8
-                      and abs("tokens") < 1e100::float8 as "holds"
+                      "0.lastrefill" - "clock" <= $9::float8
+                      and "0.lastrefill" > '-1e14'::float8
+                      and abs("0.tokens") < 1e100::float8 as "holds"
                     from
                       (
                         select
-                          "0.there",
-                          "0.tokens" as "tokens",
-                          round(date_part('epoch', "0.lastrefill") * 1000::float8) as "last_refill",
+                          "0.tokens",
+                          "0.lastrefill",
                           floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                         from
                           "ratelimit_common_found"
                         offset
                           0
-                      ) as "read"
+                      ) as "timed"
                     offset
                       0
                   ) as "dated"
@@ -141,8 +131,6 @@ with
       "place",
       "1.key",
       "1.rate",
-      "1.needed",
-      "1.there",
       "1.count",
       "1.windowstart"
     from
@@ -160,26 +148,30 @@ with
             select
               $5::text::float8[]
           )
-        ),
-        pg_catalog.unnest (
-          (
-            select
-              $6::text::float8[]
-          )
         )
       ) with ordinality as
-    call ("1.key", "1.rate", "1.needed", "place")
+    call ("1.key", "1.rate", "place")
     cross join lateral (
       select
         true as "1.there",
-        "count" as "1.count",
-        case
-          when (
-            "rate_limit_ephemeral"."prev_count" is null
-            and "rate_limit_ephemeral"."tokens" is null
-            and "rate_limit_ephemeral"."last_refill" is null
-          ) then "window_start"
-        end as "1.windowstart"
+        (
+          case
+            when "rate_limit_ephemeral"."count" < 0 then 0
+            else "rate_limit_ephemeral"."count"
+          end
+        )::float8 as "1.count",
+        round(
+          date_part(
+            'epoch',
+            case
+              when (
+                "rate_limit_ephemeral"."prev_count" is null
+                and "rate_limit_ephemeral"."tokens" is null
+                and "rate_limit_ephemeral"."last_refill" is null
+              ) then "rate_limit_ephemeral"."window_start"
+            end
+          ) * 1000::float8
+        ) as "1.windowstart"
       from
         "rate_limit_ephemeral"
       where
@@ -196,24 +188,17 @@ with
       "place",
       "1.key",
       "1.rate",
-      "1.needed",
-      "1.there",
       "1.ended",
       "1.now",
       "1.count",
       "1.windowstart",
       "1.available",
-      "1.fits",
       "1.lets",
-      "1.granted",
-      "0.there",
       "0.now",
       "0.tokens",
       "0.lastrefill",
       "0.available",
-      "0.fits",
       "0.lets",
-      "0.granted",
       (
         "done"
         and "turn" <= "room"
@@ -224,25 +209,18 @@ with
           "place",
           "1.key",
           "1.rate",
-          "1.needed",
-          "1.there",
           "1.ended",
           "1.now",
           "1.count",
           "1.windowstart",
           "1.available",
-          "1.fits",
           "1.lets",
-          "1.granted",
           "done",
-          "0.there",
           "0.now",
           "0.tokens",
           "0.lastrefill",
           "0.available",
-          "0.fits",
           "0.lets",
-          "0.granted",
           "room",
           sum(
             case
@@ -259,16 +237,12 @@ with
               "place",
               "1.key",
               "1.rate",
-              "1.needed",
-              "1.there",
               "1.ended",
               "1.now",
               "1.count",
               "1.windowstart",
               "1.available",
-              "1.fits",
               "1.lets",
-              "1.granted",
               (
                 true
                 and "1.lets"
@@ -279,54 +253,43 @@ with
                   "place",
                   "1.key",
                   "1.rate",
-                  "1.needed",
-                  "1.there",
                   "ended" as "1.ended",
                   "now" as "1.now",
                   "count" as "1.count",
                   "window_start" as "1.windowstart",
                   "available" as "1.available",
-                  available >= "1.needed" as "1.fits",
                   (
-                    available >= "1.needed"
+                    available >= "1.rate"
                     and true
-                  ) as "1.lets",
-                  case
-                    when true then 1::float8
-                    else 0::float8
-                  end as "1.granted"
+                  ) as "1.lets"
                 from
                   (
                     select
                       "place",
                       "1.key",
                       "1.rate",
-                      "1.needed",
-                      "1.there",
                       "ended",
                       "now",
                       "count",
                       "window_start",
-                      $8::float8 - "count" as "available"
+                      $7::float8 - "count" as "available"
                     from
                       (
                         select
                           "place",
                           "1.key",
                           "1.rate",
-                          "1.needed",
-                          "1.there",
                           "ended",
                           case
-                            when holds then greatest("clock", "window_start")
+                            when holds then greatest("clock", "1.windowstart")
                             else "clock"
                           end as "now",
                           case
-                            when holds then "count"
+                            when holds then "1.count"
                             else 0::float8
                           end as "count",
                           case
-                            when holds then "window_start"
+                            when holds then "1.windowstart"
                             else "clock"
                           end as "window_start"
                         from
@@ -335,16 +298,14 @@ with
                               "place",
                               "1.key",
                               "1.rate",
-                              "1.needed",
-                              "1.there",
-                              "count",
-                              "window_start",
+                              "1.count",
+                              "1.windowstart",
                               "clock",
-                              "window_start" - "clock" <= $7::float8
-                              and "clock" < "window_start" + $7::float8
-                              and "count" >= 0::float8 as "holds",
+                              "1.windowstart" - "clock" <= $6::float8
+                              and "clock" < "1.windowstart" + $6::float8
+                              and "1.count" >= 0::float8 as "holds",
                               case
-                                when "clock" >= "window_start" + $7::float8 then pg_catalog.concat_ws (' ', "window_start", "count")
+                                when "clock" >= "1.windowstart" + $6::float8 then pg_catalog.concat_ws (' ', "1.windowstart", "1.count")
                               end as "ended"
                             from
                               (
@@ -352,21 +313,14 @@ with
                                   "place",
                                   "1.key",
                                   "1.rate",
-                                  "1.needed",
-                                  "1.there",
-                                  (
-                                    case
-                                      when "1.count" < 0 then 0
-                                      else "1.count"
-                                    end
-                                  )::float8 as "count",
-                                  round(date_part('epoch', "1.windowstart") * 1000::float8) as "window_start",
+                                  "1.count",
+                                  "1.windowstart",
                                   floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                                 from
                                   "ratelimit_found"
                                 offset
                                   0
-                              ) as "read"
+                              ) as "timed"
                             offset
                               0
                           ) as "dated"
@@ -397,7 +351,7 @@ with
       "last_refill" = null::timestamptz,
       "expires_at" = to_timestamp(
         (
-          least(ceil(("ratelimit_decided"."1.windowstart" + $7::float8) / $16::float8) * $16::float8, 8e15::float8)
+          least(ceil(("ratelimit_decided"."1.windowstart" + $6::float8) / $15::float8) * $15::float8, 8e15::float8)
         ) / 1000::float8
       )
     from
@@ -408,10 +362,8 @@ with
           "rate_limit_ephemeral"."prefix" = $3::text
           and "rate_limit_ephemeral"."key" = "1.key"
         )
-        and "ratelimit_decided"."1.there"
         and "ratelimit_decided"."done"
         and "ratelimit_decided"."place" between 0 and 9007199254740991
-        and "ratelimit_decided"."1.granted" > 0::float8
       )
   ),
   "ratelimit_total" as (
@@ -429,17 +381,17 @@ with
       "prev_count" = null::bigint,
       "window_start" = null::timestamptz,
       "tokens" = least(
-        "ratelimit_common"."0.available" - $9::float8 * (
+        "ratelimit_common"."0.available" - $8::float8 * (
           select
             total
           from
             "ratelimit_total"
         ),
-        $12::float8
+        $11::float8
       ),
       "last_refill" = to_timestamp(
         (
-          "ratelimit_common"."0.lastrefill" + floor(("ratelimit_common"."0.now" - "ratelimit_common"."0.lastrefill") / $15::float8) * $15::float8
+          "ratelimit_common"."0.lastrefill" + floor(("ratelimit_common"."0.now" - "ratelimit_common"."0.lastrefill") / $14::float8) * $14::float8
         ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
@@ -447,21 +399,21 @@ with
           least(
             ceil(
               (
-                "ratelimit_common"."0.lastrefill" + floor(("ratelimit_common"."0.now" - "ratelimit_common"."0.lastrefill") / $15::float8) * $15::float8 + ceil(
+                "ratelimit_common"."0.lastrefill" + floor(("ratelimit_common"."0.now" - "ratelimit_common"."0.lastrefill") / $14::float8) * $14::float8 + ceil(
                   (
-                    $12::float8 - least(
-                      "ratelimit_common"."0.available" - $9::float8 * (
+                    $11::float8 - least(
+                      "ratelimit_common"."0.available" - $8::float8 * (
                         select
                           total
                         from
                           "ratelimit_total"
                       ),
-                      $12::float8
+                      $11::float8
                     ) - 1e-9::float8
-                  ) * $14::float8 / $13::float8 / $15::float8
-                ) * $15::float8
-              ) / $17::float8
-            ) * $17::float8,
+                  ) * $13::float8 / $12::float8 / $14::float8
+                ) * $14::float8
+              ) / $16::float8
+            ) * $16::float8,
             8e15::float8
           )
         ) / 1000::float8
@@ -474,29 +426,25 @@ with
           "rate_limit_durable"."prefix" = $1::text
           and "rate_limit_durable"."key" = $2::text
         )
-        and "ratelimit_common"."0.there"
         and (
           select
             total
           from
             "ratelimit_total"
         ) > 0::float8
-        and "ratelimit_common"."0.granted" > 0::float8
       )
   )
 select
   "ratelimit_decided"."place",
   "ratelimit_decided"."done",
   "ratelimit_decided"."0.now" as "0.now",
-  "ratelimit_decided"."0.granted" as "0.granted",
-  "ratelimit_decided"."0.there" as "0.there",
   "ratelimit_decided"."0.tokens" as "0.tokens",
   "ratelimit_decided"."0.lastrefill" as "0.lastrefill",
   "ratelimit_decided"."1.now" as "1.now",
-  "ratelimit_decided"."1.granted" as "1.granted",
-  "ratelimit_decided"."1.there" as "1.there",
   "ratelimit_decided"."1.ended" as "1.ended",
   "ratelimit_decided"."1.count" as "1.count",
-  "ratelimit_decided"."1.windowstart" as "1.windowstart"
+  "ratelimit_decided"."1.windowstart" as "1.windowstart",
+  true as "0.there",
+  true as "1.there"
 from
   "ratelimit_decided"
