@@ -1,5 +1,6 @@
-// `npm run bench` measures this package and what it replaces in one run. `npm run bench -- --quick` gives a first
-// look. It compiles the sources first, as they are published: what tsx adds to functions doubles a list's cost.
+// `npm run bench` measures this package and what it replaces in one run. `npm run bench -- --quick` gives a
+// first look. It compiles the sources first, as they are published: what tsx adds to functions doubles the
+// cost of a list.
 //
 // It starts a server, or uses the one that `DATABASE_URL` names, whose user may create databases. The Redis
 // store takes part if `REDIS_URL` is set. Another built checkout of this repository takes part if `--before`
@@ -60,10 +61,16 @@ try {
   const bench = { serverUrl: server.url, serverCpu: await serverCpuOf(server.url), before, settings }
   const results: LoadResult[] = []
   for (const { name, title, run } of LOADS.filter((load) => chosen.has(load))) {
-    const outcome = await withProgress(title, (progress) => run({ ...bench, progress }))
-    const result = { name, title, ...outcome }
-    results.push(result)
-    console.log(loadTable(result))
+    try {
+      const outcome = await withProgress(title, (progress) => run({ ...bench, progress }))
+      const result = { name, title, ...outcome }
+      results.push(result)
+      console.log(loadTable(result))
+    } catch (error) {
+      // The other loads of a long run still count.
+      console.error(error)
+      process.exitCode = 1
+    }
   }
   const judged = judge(results, targets(settings))
   console.log(targetTable(judged))

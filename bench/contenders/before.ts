@@ -6,7 +6,7 @@ import { openedBy } from './this-package.ts'
 
 export const BEFORE = 'the commit before'
 
-/** This package in another checkout, which is built. It is called like the one here and uses the same tables. */
+/** This package in another checkout that is built. It is called like the one here and uses the same tables. */
 export function theCommitBefore(checkout: string): Contender {
   return {
     name: BEFORE,
