@@ -160,16 +160,43 @@ export function neededBy({ rate, atLeast }: Call): number {
   return atLeast ?? rate
 }
 
+/**
+ * Which calls have to agree in a field: those of a `'line'`, those that share a `'statement'`, or only equal
+ * ones, those of a `'group'`. A new field does not compile without an entry. What the entry says is written out
+ * in the two functions below, because each call comes there.
+ */
+export const AGREEMENT: Readonly<Record<keyof Call, 'line' | 'statement' | 'group'>> = {
+  key: 'line',
+  limiter: 'statement',
+  purpose: 'statement',
+  refusesOther: 'statement',
+  rate: 'group',
+  paidWindowStart: 'group',
+  refundableUntil: 'group',
+  // Those that share a statement either all have it or all lack it.
+  atLeast: 'group',
+  reserved: 'group',
+}
+
+/** Whether one statement can decide both requests. */
+export function canShare(one: Request, other: Request): boolean {
+  return (
+    one.purpose === other.purpose &&
+    reservedIn(one) > 0 === reservedIn(other) > 0 &&
+    (one.atLeast === null) === (other.atLeast === null) &&
+    one.refusesOther === other.refusesOther &&
+    sameLimiter(one.limiter, other.limiter)
+  )
+}
+
 /** Whether both requests of a key ask for the same. */
 export function sameRequest(one: Request, other: Request): boolean {
   return (
     one.rate === other.rate &&
     one.atLeast === other.atLeast &&
-    one.purpose === other.purpose &&
     one.paidWindowStart === other.paidWindowStart &&
     one.refundableUntil === other.refundableUntil &&
     reservedIn(one) === reservedIn(other) &&
-    one.refusesOther === other.refusesOther &&
-    sameLimiter(one.limiter, other.limiter)
+    canShare(one, other)
   )
 }

@@ -1,12 +1,11 @@
-import { sameLimiter } from '../algorithms/limiter.ts'
 import {
+  canShare,
   type Decider,
   type Dispatcher,
   type Group,
   type Line,
   type Pending,
   type Request,
-  reservedIn,
   sameRequest,
   type Trip,
 } from './call.ts'
@@ -142,7 +141,7 @@ export class Coalescer implements Dispatcher {
     for (const line of this.#ready) {
       removeTakenBack(line)
       const [group] = line.groups
-      if (!group || (first && !canShare(first, group))) continue
+      if (!group || (first && !canShare(first.request, group.request))) continue
       first ??= group
       this.#ready.delete(line)
       lines.push(line)
@@ -274,15 +273,5 @@ function lineOf({ key, purpose }: Request): string {
 
 function areAlike(one: Line | undefined, other: Line | undefined): boolean {
   const [first, second] = [one?.groups[0], other?.groups[0]]
-  return first !== undefined && second !== undefined && canShare(first, second)
-}
-
-function canShare({ request: one }: Group, { request: other }: Group): boolean {
-  return (
-    one.purpose === other.purpose &&
-    reservedIn(one) > 0 === reservedIn(other) > 0 &&
-    (one.atLeast === null) === (other.atLeast === null) &&
-    one.refusesOther === other.refusesOther &&
-    sameLimiter(one.limiter, other.limiter)
-  )
+  return first !== undefined && second !== undefined && canShare(first.request, second.request)
 }

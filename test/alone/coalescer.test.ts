@@ -2,9 +2,10 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import type { RatelimitError } from '../../src/errors.ts'
 import { Ratelimit } from '../../src/index.ts'
-import type { Decider, Decision, Group, Pending, Purpose, Request } from '../../src/runtime/call.ts'
+import type { Decider, Decision, Group, Pending, Request } from '../../src/runtime/call.ts'
 import { Coalescer } from '../../src/runtime/coalescer.ts'
 import { keysNamed } from '../support/keys.ts'
+import { requestOf } from '../support/requests.ts'
 import { fakeTime, ownTimers } from '../support/timers.ts'
 
 const limiter = Ratelimit.fixedWindow(1000, '1h')
@@ -87,16 +88,6 @@ function turn(): Promise<void> {
   return new Promise(setImmediate)
 }
 
-interface Asking {
-  readonly rate?: number
-  readonly purpose?: Purpose
-  readonly limiter?: Request['limiter']
-  readonly atLeast?: number
-  readonly reserved?: number
-  readonly paidWindowStart?: number
-  readonly refundableUntil?: number
-}
-
 function setUp(connections = 2) {
   const decider = new ManualDecider()
   const coalescer = new Coalescer(decider, connections)
@@ -104,13 +95,9 @@ function setUp(connections = 2) {
   const answered: string[] = []
   const errors: RatelimitError[] = []
   let calls = 0
-  const add = (key: string, asking: Asking = {}) => {
+  const add = (key: string, asking: Partial<Request> = {}) => {
     const name = `${key} ${++calls}`
-    const request: Request = {
-      ...{ key, rate: 1, limiter, purpose: 'take', atLeast: null },
-      ...{ paidWindowStart: null, refundableUntil: null, reserved: 0, refusesOther: false },
-      ...asking,
-    }
+    const request = requestOf({ key, limiter, ...asking })
     const call: Pending = {
       request,
       isOver: false,
@@ -144,7 +131,7 @@ describe('calls of one turn', () => {
     expect(answered).toEqual(['a 1', 'a 3', 'a 4', 'b 2'])
   })
 
-  test.each<[string, Asking, Asking]>([
+  test.each<[string, Partial<Request>, Partial<Request>]>([
     ['of another rate', {}, { rate: 2 }],
     ['of another limit', {}, { limiter: Ratelimit.fixedWindow(5, '1h') }],
     ['of another algorithm', {}, { limiter: Ratelimit.slidingWindow(1000, '1h') }],
@@ -813,7 +800,7 @@ test('beyond 1,000 that wait of one key its own calls are refused, and no others
 })
 
 describe('a call knows whether it has waited for its own key', () => {
-  test.each<[string, Asking, boolean]>([
+  test.each<[string, Partial<Request>, boolean]>([
     ['an equal call of the same turn', {}, true],
     ['another call of the same turn', { rate: 2 }, true],
     ['a look', { rate: 0, purpose: 'look' }, false],

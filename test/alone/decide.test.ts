@@ -3,10 +3,11 @@ import { rateLimitEphemeral } from '../../schema/index.ts'
 import { connectionTo } from '../../src/database/connection.ts'
 import { TableSize } from '../../src/database/run.ts'
 import { Ratelimit } from '../../src/index.ts'
-import type { Group, Pending, Request } from '../../src/runtime/call.ts'
+import type { Group, Pending } from '../../src/runtime/call.ts'
 import { AloneDecider } from '../../src/runtime/decide.ts'
 import { statementsOf } from '../../src/statements/statements.ts'
 import { useDatabase } from '../support/databases.ts'
+import { requestOf } from '../support/requests.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(10, '1h')
@@ -28,19 +29,7 @@ function deciderOf(prefix: string): AloneDecider {
 function groupsOf(...keys: readonly (readonly string[])[]) {
   const told: string[] = []
   const groups = keys.map((names, i): Group => {
-    const request: Request = {
-      ...{
-        key: `key ${i}`,
-        rate: 1,
-        limiter,
-        purpose: 'take',
-        atLeast: null,
-        paidWindowStart: null,
-        refundableUntil: null,
-      },
-      reserved: 0,
-      refusesOther: false,
-    }
+    const request = requestOf({ key: `key ${i}`, limiter })
     const calls = names.map((name): Pending => {
       const fulfil = () => {
         if (name === 'broken') throw new TypeError('no such thing')

@@ -2,11 +2,12 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, RatelimitError, rateLimitTables } from '../../src/index.ts'
-import type { Group, Pending, Request } from '../../src/runtime/call.ts'
+import type { Group, Pending } from '../../src/runtime/call.ts'
 import { Direct } from '../../src/runtime/direct.ts'
 import { Room } from '../../src/runtime/room.ts'
 import { useDatabase } from '../support/databases.ts'
 import '../support/loaded.ts'
+import { requestOf } from '../support/requests.ts'
 import { fakeTime, ownTimers } from '../support/timers.ts'
 import { isTake, watch } from '../support/watch.ts'
 
@@ -49,10 +50,7 @@ function gates() {
 }
 
 function callOf(key: string): Pending {
-  const request: Request = {
-    ...{ key, rate: 1, limiter, purpose: 'take', atLeast: null, paidWindowStart: null },
-    ...{ refundableUntil: null, reserved: 0, refusesOther: false },
-  }
+  const request = requestOf({ key, limiter })
   const hold = () => {
     call.isContended = true
   }

@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
+import { AGREEMENT, canShare, type Request, sameRequest } from '../../src/runtime/call.ts'
+import { requestOf } from '../support/requests.ts'
+
+// Which requests share a statement, and which are decided as one.
+
+const request = requestOf({ key: 'key', limiter: calendarWindow(10, 'month'), atLeast: 1, reserved: 1 })
+
+/** Another value for each field. */
+const OTHER: Request = {
+  key: 'other',
+  limiter: calendarWindow(20, 'month'),
+  purpose: 'adjust',
+  refusesOther: true,
+  rate: 2,
+  paidWindowStart: 1,
+  refundableUntil: 1,
+  atLeast: 2,
+  reserved: 2,
+}
+
+test.each(Object.entries(AGREEMENT))('requests that differ in %s agree as the table says', (field, agree) => {
+  const other = { ...request, [field]: OTHER[field as keyof Request] }
+  expect(canShare(request, other)).toBe(agree !== 'statement')
+  expect(sameRequest(request, other)).toBe(agree === 'line')
+})
+
+test.each([{ atLeast: null }, { reserved: 0 }, { reserved: -1 }])(
+  'a request with and one without share no statement: %o',
+  (own) => {
+    expect(canShare(request, { ...request, ...own })).toBe(false)
+    expect(sameRequest(request, { ...request, ...own })).toBe(false)
+  },
+)
