@@ -15,6 +15,16 @@ export type Expression = SQL<number>
 /** The columns that a state can have. */
 export type StateColumn = 'count' | 'prevCount' | 'windowStart' | 'tokens' | 'lastRefill'
 
+/** How an algorithm's rows look. */
+export interface RowKind {
+  /** The columns that they fill. The other columns of a state are null. */
+  readonly columns: readonly StateColumn[]
+  /** The column that says when the row was written. */
+  readonly datedBy: 'windowStart' | 'lastRefill'
+  /** Whether each row counts one period, which ends and can be closed. */
+  readonly hasPeriods: boolean
+}
+
 export type Expressions<Name extends string> = { readonly [name in Name]: Expression }
 export type Numbers<Name extends string> = { readonly [name in Name]: number }
 
@@ -24,16 +34,24 @@ export type Numbers<Name extends string> = { readonly [name in Name]: number }
  */
 export type CommonParam = 'limit' | 'periodMs' | 'expiryGridMs'
 
-/** The formulas that run in the database, where the row is locked. */
+/**
+ * The formulas that run in the database, where the row is locked.
+ *
+ * A row that does not fill exactly the algorithm's columns is another's. It does not hold, whatever `holds`
+ * says, and the column that dates it is null here.
+ */
 export interface SqlFormulas<Column extends StateColumn, Param extends string, State> {
   /**
    * The time at which a row is read. Default: the clock's, or the row's if the row holds and is ahead of the
    * clock.
    */
   now?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): Expression
-  /** Whether a row still counts. If false or null, the state is a fresh one. */
-  holds(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): SQL<boolean>
-  /** The state of a row that holds, with the windows that have ended left behind. Default: the row's. */
+  /** Whether a row still counts. If false or null, the state is a fresh one. Default: it does. */
+  holds?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): SQL<boolean>
+  /**
+   * The state of a row that holds, with the windows that have ended left behind. It is given the clock and not
+   * `now`, which is worked out at the same time: the row's date may be later. Default: the row's state.
+   */
   advance?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): State
   /**
    * Whether a row that does not hold is of a period that is over, for an algorithm that has periods. What was
@@ -78,6 +96,11 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
     onGrid: (time: Expression) => Expression,
     paid?: () => Expression,
   ): SQL<boolean>
+  /**
+   * Whether a row is of the present period or of the one before, which began at `previousStart`, for an
+   * algorithm whose periods differ in length. Default: what `isOfPeriod` says.
+   */
+  isRecent?(row: Expressions<Column>, params: Expressions<Param>, previousStart: Expression): SQL<boolean>
   /** When an advanced state that has less than the limit is whole again. Default: when it expires. */
   wholeAt?(state: State, params: Expressions<Param>): Expression
 }
@@ -161,11 +184,10 @@ export interface Algorithm<
   Param extends string,
   SqlState = Expressions<Column>,
   NumberState = Numbers<Column>,
-> extends Answering<Column, Param, NumberState> {
-  /** The columns of its state. A row that has others, or not all of them, belongs to another algorithm. */
+> extends RowKind,
+    Answering<Column, Param, NumberState> {
   readonly columns: readonly Column[]
-  /** The column of its state that says when the row was written. */
-  readonly datedBy: Column & ('windowStart' | 'lastRefill')
+  readonly datedBy: Column & RowKind['datedBy']
   /** The parameters that its formulas in SQL use, besides the common ones. */
   readonly params: readonly Param[]
   readonly sql: SqlFormulas<Column, Param | CommonParam, SqlState>

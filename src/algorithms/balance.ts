@@ -1,26 +1,23 @@
 import { sql } from 'drizzle-orm'
 import type { Algorithm, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
 import { countAfter, countNumberAfter } from './window.ts'
 
 /**
  * `prevCount` is what was granted in all, `count` is what was used of it. Two whole numbers stay exact, and
  * a refund cannot give back more than was used. No time changes them.
  */
-const algorithm: Algorithm<'count' | 'prevCount' | 'lastRefill', never> = {
+const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
   name: 'balance',
   kind: 'bucket',
-  columns: ['count', 'prevCount', 'lastRefill'],
-  datedBy: 'lastRefill',
+  ...ROWS.balance,
   params: [],
   integersOnly: true,
   tolerance: 0,
 
   sql: {
     now: (_row, clock) => clock,
-    // Whatever the clock says: credits do not end.
-    holds: ({ count, prevCount, lastRefill }) =>
-      sql`${count} is not null and ${prevCount} is not null and ${lastRefill} is not null`,
     // A call writes one of the two back as it was read. Others may have written more than a double can hold.
     advance: ({ count, prevCount, lastRefill }) => ({
       count: countAfter(count, sql`0::float8`),

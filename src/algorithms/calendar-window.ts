@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { Algorithm, Numbers, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type CalendarOptions, type CalendarPeriod, periodsOf } from './periods.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
 import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
 
 /**
@@ -13,11 +14,10 @@ import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window
  * threshold is crossed once a period; and it tells the row from a fixed window's, whose start means something
  * else.
  */
-const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'periodStart' | 'periodEnd'> = {
+const algorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodStart' | 'periodEnd'> = {
   name: 'calendarWindow',
   kind: 'window',
-  columns: ['count', 'prevCount', 'windowStart', 'tokens'],
-  datedBy: 'windowStart',
+  ...ROWS.calendarWindow,
   params: ['periodStart', 'periodEnd'],
   integersOnly: true,
   tolerance: 0,
@@ -26,16 +26,12 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
   applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
   sql: {
     // A row of the next period, written by a clock that is ahead, must not be read as one that has ended.
-    // A row that lacks one of the columns is another algorithm's.
-    now: ({ count, prevCount, tokens, windowStart }, clock, { periodMs }) =>
-      sql`case when ${count} is not null and ${prevCount} is not null and ${tokens} is not null and ${windowStart} - ${clock} between 0::float8 and ${periodMs}
-        then ${windowStart} else ${clock} end`,
+    now: ({ windowStart }, clock, { periodMs }) =>
+      sql`case when ${windowStart} - ${clock} between 0::float8 and ${periodMs} then ${windowStart} else ${clock} end`,
     // A count that began in this period was used in this period, even if its own plan had another period.
-    holds: ({ count, prevCount, windowStart, tokens }, clock, { periodMs, periodStart, periodEnd }) =>
-      sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}
-        and ${count} >= 0::float8 and ${prevCount} >= 0::float8 and ${tokens} > '-Infinity'`,
-    ended: ({ windowStart, prevCount, tokens }, _clock, { periodStart }) =>
-      sql`${windowStart} < ${periodStart} and ${prevCount} is not null and ${tokens} is not null`,
+    holds: ({ windowStart }, clock, { periodMs, periodStart, periodEnd }) =>
+      sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}`,
+    ended: ({ windowStart }, _clock, { periodStart }) => sql`${windowStart} < ${periodStart}`,
     reserved: ({ prevCount }) => prevCount,
     fresh: (_now, { periodStart }) => ({
       count: sql`0::float8`,
@@ -64,6 +60,8 @@ const algorithm: Algorithm<'count' | 'prevCount' | 'windowStart' | 'tokens', 'pe
       sql`case when ${windowStart} < ${periodStart} then ${expiresWith(periodStart, expires, onGrid)}
         else ${windowStart} in (${periodStart}, ${paid ? sql`coalesce(${paid()}, ${periodStart})` : periodStart})
           and ${expiresWith(periodEnd, expires, onGrid)} end`,
+    isRecent: ({ windowStart }, { periodStart }, previousStart) =>
+      sql`${windowStart} in (${periodStart}, ${previousStart})`,
   },
   numbers: {
     fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),

@@ -2,20 +2,20 @@ import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
 import type { Algorithm, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
 import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
 
-const algorithm: Algorithm<'count' | 'windowStart', never> = {
+const algorithm: Algorithm<ColumnOf<'fixedWindow'>, never> = {
   name: 'fixedWindow',
   kind: 'window',
-  columns: ['count', 'windowStart'],
-  datedBy: 'windowStart',
+  ...ROWS.fixedWindow,
   params: [],
   integersOnly: true,
   tolerance: 0,
 
   sql: {
-    holds: ({ count, windowStart }, clock, { periodMs }) =>
-      sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + ${periodMs} and ${count} >= 0::float8`,
+    holds: ({ windowStart }, clock, { periodMs }) =>
+      sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + ${periodMs}`,
     ended: ({ windowStart }, clock, { periodMs }) => sql`${clock} >= ${windowStart} + ${periodMs}`,
     fresh: (now) => ({ count: sql`0::float8`, windowStart: now }),
     available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,

@@ -4,8 +4,9 @@ import { checkOptions, type NamesOf } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
 import { checkAmounts, fillingMs, isPlausible, TOLERANCE, TOLERANCE_SQL } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
 
-type Column = 'tokens' | 'windowStart'
+type Column = ColumnOf<'gcra'>
 type Params = 'limit' | 'unitMs'
 
 /**
@@ -18,8 +19,7 @@ type Params = 'limit' | 'unitMs'
 const algorithm: Algorithm<Column, 'unitMs'> = {
   name: 'gcra',
   kind: 'bucket',
-  columns: ['tokens', 'windowStart'],
-  datedBy: 'windowStart',
+  ...ROWS.gcra,
   params: ['unitMs'],
   integersOnly: false,
   tolerance: TOLERANCE,

@@ -80,7 +80,7 @@ export function periodFrom({ params, periodAt }: StoredLimiter, start: number): 
 
 /** Whether its rows are of periods: of fixed or calendar windows. */
 export function hasPeriods(limiter: Limiter): limiter is StoredLimiter {
-  return limiter.stored && limiter.algorithm.sql.ended !== undefined
+  return limiter.stored && limiter.algorithm.hasPeriods
 }
 
 /** The latest start of a period that is over. */

@@ -2,10 +2,10 @@ import { sql } from 'drizzle-orm'
 import { type Duration, parseDuration } from '../duration.ts'
 import type { Algorithm, Expression, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
 import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
 
-const COLUMNS = ['count', 'prevCount', 'windowStart'] as const
-type Column = (typeof COLUMNS)[number]
+type Column = ColumnOf<'slidingWindow'>
 
 /**
  * How much of a count still counts when it has `leftMs` of its `periodMs` left: `ceil(count * leftMs /
@@ -53,16 +53,14 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
   return {
     name,
     kind: 'window',
-    columns: COLUMNS,
-    datedBy: 'windowStart',
+    ...ROWS.slidingWindow,
     params: [],
     integersOnly: true,
     tolerance: 0,
 
     sql: {
-      holds: ({ count, prevCount, windowStart }, clock, { periodMs }) =>
-        sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + 2::float8 * ${periodMs}
-          and ${count} >= 0::float8 and ${prevCount} >= 0::float8`,
+      holds: ({ windowStart }, clock, { periodMs }) =>
+        sql`${windowStart} - ${clock} <= ${periodMs} and ${clock} < ${windowStart} + 2::float8 * ${periodMs}`,
       advance: ({ count, prevCount, windowStart }, clock, { periodMs }) => {
         const ended = sql`${clock} >= ${windowStart} + ${periodMs}`
         return {

@@ -5,8 +5,9 @@ import { checkOptions, type NamesOf } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
 import { checkAmounts, fillingMs, isPlausible, TOLERANCE, TOLERANCE_SQL } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
 
-type Column = 'tokens' | 'lastRefill'
+type Column = ColumnOf<'tokenBucket'>
 type Param = 'refillRate' | 'intervalMs' | 'tickMs' | 'initialTokens'
 type Params = Param | 'limit' | 'periodMs'
 
@@ -17,8 +18,7 @@ type Params = Param | 'limit' | 'periodMs'
 const algorithm: Algorithm<Column, Param> = {
   name: 'tokenBucket',
   kind: 'bucket',
-  columns: ['tokens', 'lastRefill'],
-  datedBy: 'lastRefill',
+  ...ROWS.tokenBucket,
   params: ['refillRate', 'intervalMs', 'tickMs', 'initialTokens'],
   integersOnly: false,
   tolerance: TOLERANCE,

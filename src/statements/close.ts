@@ -1,9 +1,10 @@
-import { and, asc, eq, gt, isNotNull, sql } from 'drizzle-orm'
+import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
+import type { StateColumn } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { forEach, fromColumn, isOfPeriods, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { chain, link } from './link.ts'
 import { page } from './page.ts'
 
@@ -11,20 +12,24 @@ import { page } from './page.ts'
 export function windowsStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const start = fromColumn('windowStart', table.windowStart)
-  const numbers = forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]).as(SQL_NAMES[column]))
   const windows = builder
-    .select({ key: sql`${table.key}`.as('key'), ...numbers })
+    .select({ key: sql`${table.key}`.as('key'), ...numbersOf(table) })
     .from(table)
     .where(
       and(
         eq(table.prefix, parameters.text('prefix')),
         gt(table.key, parameters.text('after')),
-        isNotNull(table.count),
+        isOfPeriods(table),
         sql`${start} <= ${parameters.number('latestStart')}`,
       ),
     )
     .orderBy(asc(table.key))
   return parameters.render(page(windows, parameters.number('size')))
+}
+
+/** The state of a row. */
+function numbersOf(table: RateLimitTable): Record<StateColumn, SQL.Aliased> {
+  return forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]).as(SQL_NAMES[column]))
 }
 
 /**
@@ -45,11 +50,7 @@ export function closeStatement(table: RateLimitTable): Statement {
   const removed = builder
     .delete(table)
     .where(sql`${place} = any(array(${locked}))`)
-    .returning({
-      key: table.key,
-      used: fromColumn('count', table.count).as('used'),
-      reserved: fromColumn('prevCount', table.prevCount).as('reserved'),
-    })
+    .returning({ key: table.key, ...numbersOf(table) })
   return parameters.render(
     chain([link('ratelimit_closed', removed)], sql`select * from ${name('ratelimit_closed')}`),
   )

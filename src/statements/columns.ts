@@ -1,6 +1,7 @@
 import { and, isNotNull, isNull, or, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { AnyAlgorithm, Expression, Rules, StateColumn } from '../algorithms/algorithm.ts'
+import type { AnyAlgorithm, Expression, RowKind, Rules, StateColumn } from '../algorithms/algorithm.ts'
+import { ROWS } from '../algorithms/rows.ts'
 
 // Between a row and the arithmetic: every number is double precision, every time is Unix milliseconds.
 
@@ -56,25 +57,31 @@ export function forEach<Name extends string, T>(
   return Object.fromEntries(names.map((each) => [each, make(each)])) as Record<Name, T>
 }
 
-/** The columns that are null in the rows of the algorithm. */
-export function emptyColumnsOf({ columns }: AnyAlgorithm): readonly StateColumn[] {
-  return STATE_COLUMNS.filter((column) => !columns.includes(column))
+/** The columns of a row in a query: of a table, or of an alias. */
+export type RowColumns = Readonly<Record<StateColumn, SQLWrapper>>
+
+/** Whether the row is of this kind: whether it fills exactly these columns. */
+export function isOfKind({ columns }: RowKind, row: RowColumns): SQL {
+  return sql`${and(
+    ...STATE_COLUMNS.map((column) =>
+      columns.includes(column) ? isNotNull(row[column]) : isNull(row[column]),
+    ),
+  )}`
 }
 
-/**
- * The columns of a row that the arithmetic reads. A row of another algorithm may fill the same columns and
- * more. It is read without a date, and therefore does not hold.
- */
-export function rowColumns(
-  table: Readonly<Record<StateColumn, SQLWrapper>>,
-  algorithm: AnyAlgorithm,
-): Record<string, SQL.Aliased> {
+/** Whether the row is of an algorithm that has periods. */
+export function isOfPeriods(row: RowColumns): SQL {
+  const kinds = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
+  return sql`${or(...kinds.map((kind) => isOfKind(kind, row)))}`
+}
+
+/** The columns of a row that the arithmetic reads. A row of another algorithm is read without its date. */
+export function rowColumns(row: RowColumns, algorithm: AnyAlgorithm): Record<string, SQL.Aliased> {
   const { columns, datedBy } = algorithm
-  const isOwn = and(...emptyColumnsOf(algorithm).map((column) => isNull(table[column])))
-  const date = sql`case when ${isOwn} then ${table[datedBy]} end`
+  const date = sql`case when ${isOfKind(algorithm, row)} then ${row[datedBy]} end`
   return Object.fromEntries(
     columns.map((column) => {
-      const value = column === datedBy ? date : sql`${table[column]}`
+      const value = column === datedBy ? date : sql`${row[column]}`
       return [SQL_NAMES[column], value.as(SQL_NAMES[column])]
     }),
   )
@@ -90,14 +97,10 @@ export function lockedColumns(
 ): Record<string, SQL.Aliased> {
   const columns = rowColumns(table, algorithm)
   if (!refusesOther) return columns
-  const isOwn = and(
-    ...algorithm.columns.map((column) => isNotNull(table[column])),
-    ...emptyColumnsOf(algorithm).map((column) => isNull(table[column])),
-  )
   const isFilled = or(...STATE_COLUMNS.map((column) => isNotNull(table[column])))
   return {
     ...columns,
     expires: sql`${table.expiresAt}`.as('expires'),
-    alien: sql`(${isFilled}) and not (${isOwn})`.as('alien'),
+    alien: sql`(${isFilled}) and not (${isOfKind(algorithm, table)})`.as('alien'),
   }
 }

@@ -141,7 +141,9 @@ export function advancedFrom(
   const row = stateOf(of)
   const params = paramsOf(algorithm, parameters)
   const written = of(SQL_NAMES[datedBy])
-  const holds = formulas.holds(row, clockMs, params)
+  // A row of another algorithm is read without its date.
+  const isOwn = sql`${written} is not null`
+  const holds = formulas.holds ? sql`${isOwn} and (${formulas.holds(row, clockMs, params)})` : isOwn
   const told = { ...(tellsEnded ? endedColumn() : {}), ...(refusesOther ? otherColumn() : {}) }
   const dated = level('dated', read, { holds, ...told }, refusesOther ? ['expires', 'alien'].map(stored) : [])
   const kept = named(formulas.advance?.(row, clockMs, params) ?? row)

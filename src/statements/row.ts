@@ -1,18 +1,9 @@
-import { type SQL, type SQLWrapper, sql } from 'drizzle-orm'
-import type {
-  AnyAlgorithm,
-  Expression,
-  PeriodAt,
-  StateColumn,
-  StoredLimiter,
-} from '../algorithms/algorithm.ts'
+import { type SQL, sql } from 'drizzle-orm'
+import type { AnyAlgorithm, Expression, PeriodAt, StoredLimiter } from '../algorithms/algorithm.ts'
 import { isEndless } from '../algorithms/limiter.ts'
 import { name, Parameters } from './builder.ts'
-import { forEach, fromColumn, rowColumns, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { forEach, fromColumn, type RowColumns, rowColumns, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
-
-/** The columns of a row in a query: of a table, or of an alias. */
-export type RowColumns = Readonly<Record<StateColumn, SQLWrapper>>
 
 /** The columns of a table, by its name or alias in a query. */
 export function columnsOf(table: string): RowColumns {

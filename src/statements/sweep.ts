@@ -1,7 +1,8 @@
-import { and, asc, eq, isNotNull, lte, not, type SQL, sql } from 'drizzle-orm'
+import { and, asc, eq, lte, not, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, Parameters } from './builder.ts'
+import { isOfPeriods } from './columns.ts'
 import { chain, link } from './link.ts'
 
 /** How many rows one sweep deletes at most, so that it stays short. */
@@ -25,7 +26,7 @@ export function sweepStatement(table: RateLimitTable, keepEnded: boolean): State
     .where(
       and(
         eq(table.prefix, parameters.text('prefix')),
-        ...(keepEnded ? [not(hasPeriods(table))] : []),
+        ...(keepEnded ? [not(isOfPeriods(table))] : []),
         lte(
           table.expiresAt,
           sql`coalesce(to_timestamp(${parameters.number('clock')} / 1000::float8), now())`,
@@ -42,13 +43,4 @@ export function sweepStatement(table: RateLimitTable, keepEnded: boolean): State
   return parameters.render(
     chain([link('ratelimit_deleted', deleted)], sql`select count(*) as deleted from ratelimit_deleted`),
   )
-}
-
-/** A fixed window fills neither of two columns that others fill, a calendar window both, and others one. */
-function hasPeriods({ count, windowStart, prevCount, tokens }: RateLimitTable): SQL {
-  return sql`${and(
-    isNotNull(count),
-    isNotNull(windowStart),
-    sql`(${prevCount} is null) = (${tokens} is null)`,
-  )}`
 }

@@ -1,10 +1,10 @@
-import { and, asc, eq, gt, isNotNull, isNull, type SQL, sql } from 'drizzle-orm'
+import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { placed } from './calls.ts'
-import { emptyColumnsOf, forEach, fromColumn, rowColumns, STATE_COLUMNS } from './columns.ts'
+import { forEach, fromColumn, isOfKind, rowColumns, STATE_COLUMNS } from './columns.ts'
 import { answerColumns } from './decided.ts'
 import { onGrid } from './expiry.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
@@ -45,23 +45,15 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
 }
 
 /** Whether the row is of this algorithm, and of a period of this limiter. */
-function isLikeOwn(table: RateLimitTable, rules: Rules, parameters: Parameters): SQL {
-  const { columns, kind } = rules.algorithm
-  return sql`${and(
-    ...columns.map((column) => isNotNull(table[column])),
-    ...emptyColumnsOf(rules.algorithm).map((column) => isNull(table[column])),
-    ...(kind === 'window' ? [isOfPeriod(table, rules, parameters)] : []),
-  )}`
-}
-
-/** The present or the last period of a calendar, or a window of the same length as the limiter's. */
-function isOfPeriod(table: RateLimitTable, { algorithm }: Rules, parameters: Parameters): SQL {
+function isLikeOwn(table: RateLimitTable, { algorithm }: Rules, parameters: Parameters): SQL {
+  const { isRecent, isOfPeriod } = algorithm.sql
   const raw = forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]))
-  if (algorithm.applies) {
-    return sql`${raw.windowStart} in (${parameters.number('periodStart')}, ${parameters.number('previousStart')})`
-  }
-  const expires = algorithm.sql.expiresAt(raw, paramsOf(algorithm, parameters))
-  return sql`${fromColumn('windowStart', table.expiresAt)} = ${onGrid(expires, parameters)}`
+  const params = paramsOf(algorithm, parameters)
+  const expires = fromColumn('windowStart', table.expiresAt)
+  const isOfItsPeriod = isRecent
+    ? isRecent(raw, params, parameters.number('previousStart'))
+    : isOfPeriod?.(raw, expires, params, (time) => onGrid(time, parameters))
+  return sql`${and(isOfKind(algorithm, table), isOfItsPeriod)}`
 }
 
 /** The statement that finds a page of a prefix's keys, after a key. */

@@ -2,12 +2,12 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
-import { distinct, mustHave } from '../database/rows.ts'
+import { distinct } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
-import { columnIn } from '../runtime/ask.ts'
+import { columnIn, stateIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { closeStatement, windowsStatement } from '../statements/close.ts'
-import { emptyColumnsOf } from '../statements/columns.ts'
+import { STATE_COLUMNS } from '../statements/columns.ts'
 import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { checkLimiter } from '../validate.ts'
@@ -31,8 +31,10 @@ interface Ended extends EndedPeriod {
   readonly key: string
 }
 
-/** The same before its row is read. */
-type Over = Omit<Ended, 'used' | 'reserved'>
+/** The same before its row is removed, and its limit. */
+interface Over extends Omit<Ended, 'used' | 'reserved'> {
+  readonly limiter: StoredLimiter
+}
 
 /** Removes the rows of periods that are over, and says what they counted. */
 export async function closeEnded(closing: Closing): Promise<Ended[]> {
@@ -73,15 +75,13 @@ function endedIn(row: Row, { limiterOf, now }: Closing): Over[] {
   // Others may write to the table too, and infinity is no time.
   if (!Number.isFinite(start)) return []
   const period = periodFrom(limiter, start)
-  return period.end <= now ? [{ key, ...period }] : []
+  return period.end <= now ? [{ key, limiter, ...period }] : []
 }
 
 /** Whether the limit's algorithm has written the row. */
 function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
-  return (
-    algorithm.columns.every((column) => columnIn(row, column) !== null) &&
-    emptyColumnsOf(algorithm).every((column) => columnIn(row, column) === null)
-  )
+  const { columns } = algorithm
+  return STATE_COLUMNS.every((column) => columns.includes(column) === (columnIn(row, column) !== null))
 }
 
 async function close({ tx, table, prefix }: Closing, ended: readonly Over[]): Promise<Ended[]> {
@@ -92,16 +92,18 @@ async function close({ tx, table, prefix }: Closing, ended: readonly Over[]): Pr
     start: numberArray(ended.map(({ start }) => start)),
   })
   const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyIn(row), row]))
-  return ended.flatMap((each) => {
+  return ended.flatMap(({ limiter, ...each }) => {
     const row = rowOf.get(each.key)
-    return row ? [{ ...each, ...countedIn(row) }] : []
+    return row ? [{ ...each, ...countedIn(row, limiter, each.end) }] : []
   })
 }
 
-/** Rows of fixed windows do not know what is reserved. */
-function countedIn(row: Row): Pick<Ended, 'used' | 'reserved'> {
-  const [used, reserved] = [mustHave(row['used']), mustHave(row['reserved'])]
-  return { used: Number(used), ...(reserved === null ? {} : { reserved: Number(reserved) }) }
+/** What was used in the period, and what of that is not settled, for an algorithm that knows it. */
+function countedIn(row: Row, limiter: StoredLimiter, end: number): Pick<Ended, 'used' | 'reserved'> {
+  const { numbers, settled } = limiter.algorithm
+  const state = stateIn(row, limiter)
+  const used = numbers.used(state, end, limiter.params)
+  return { used, ...(settled ? { reserved: used - settled.now(state) } : {}) }
 }
 
 function keyIn(row: Row): string {

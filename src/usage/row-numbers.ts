@@ -1,7 +1,8 @@
 import type { SQL } from 'drizzle-orm'
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
-import { type RowColumns, rowNumber, type Saying } from '../statements/row.ts'
+import type { RowColumns } from '../statements/columns.ts'
+import { rowNumber, type Saying } from '../statements/row.ts'
 import { checkClock, checkLimiter, checkOption, readClock } from '../validate.ts'
 
 export type { RowColumns }

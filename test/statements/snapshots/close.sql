@@ -50,13 +50,16 @@ with
           when "count" < 0 then 0
           else "count"
         end
-      )::float8 as "used",
+      )::float8 as "count",
       (
         case
           when "prev_count" < 0 then 0
           else "prev_count"
         end
-      )::float8 as "reserved"
+      )::float8 as "prev_count",
+      round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
+      "tokens" as "tokens",
+      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill"
   )
 select
   *

@@ -40,6 +40,8 @@ with
                   "rate_limit_durable"."count" is null
                   and "rate_limit_durable"."prev_count" is null
                   and "rate_limit_durable"."window_start" is null
+                  and "rate_limit_durable"."tokens" is not null
+                  and "rate_limit_durable"."last_refill" is not null
                 ) then "rate_limit_durable"."last_refill"
               end
             ) * 1000::float8
@@ -68,7 +70,9 @@ with
               'epoch',
               case
                 when (
-                  "rate_limit_ephemeral"."prev_count" is null
+                  "rate_limit_ephemeral"."count" is not null
+                  and "rate_limit_ephemeral"."prev_count" is null
+                  and "rate_limit_ephemeral"."window_start" is not null
                   and "rate_limit_ephemeral"."tokens" is null
                   and "rate_limit_ephemeral"."last_refill" is null
                 ) then "rate_limit_ephemeral"."window_start"
@@ -178,9 +182,11 @@ with
                       "0.lastrefill",
                       "0.available",
                       "0.lets",
-                      "1.windowstart" - "clock" <= $12::float8
-                      and "clock" < "1.windowstart" + $12::float8
-                      and "1.count" >= 0::float8 as "holds",
+                      "1.windowstart" is not null
+                      and (
+                        "1.windowstart" - "clock" <= $12::float8
+                        and "clock" < "1.windowstart" + $12::float8
+                      ) as "holds",
                       case
                         when "clock" >= "1.windowstart" + $12::float8 then pg_catalog.concat_ws (' ', "1.windowstart", "1.count")
                       end as "ended"
@@ -245,9 +251,12 @@ with
                                       "1.count",
                                       "1.windowstart",
                                       "clock",
-                                      "0.lastrefill" - "clock" <= $5::float8
-                                      and "0.lastrefill" > '-1e14'::float8
-                                      and abs("0.tokens") < 1e100::float8 as "holds"
+                                      "0.lastrefill" is not null
+                                      and (
+                                        "0.lastrefill" - "clock" <= $5::float8
+                                        and "0.lastrefill" > '-1e14'::float8
+                                        and abs("0.tokens") < 1e100::float8
+                                      ) as "holds"
                                     from
                                       (
                                         select

@@ -32,6 +32,8 @@ with
                   "rate_limit_durable"."count" is null
                   and "rate_limit_durable"."prev_count" is null
                   and "rate_limit_durable"."window_start" is null
+                  and "rate_limit_durable"."tokens" is not null
+                  and "rate_limit_durable"."last_refill" is not null
                 ) then "rate_limit_durable"."last_refill"
               end
             ) * 1000::float8
@@ -99,9 +101,12 @@ with
                       "0.tokens",
                       "0.lastrefill",
                       "clock",
-                      "0.lastrefill" - "clock" <= $9::float8
-                      and "0.lastrefill" > '-1e14'::float8
-                      and abs("0.tokens") < 1e100::float8 as "holds"
+                      "0.lastrefill" is not null
+                      and (
+                        "0.lastrefill" - "clock" <= $9::float8
+                        and "0.lastrefill" > '-1e14'::float8
+                        and abs("0.tokens") < 1e100::float8
+                      ) as "holds"
                     from
                       (
                         select
@@ -165,7 +170,9 @@ with
             'epoch',
             case
               when (
-                "rate_limit_ephemeral"."prev_count" is null
+                "rate_limit_ephemeral"."count" is not null
+                and "rate_limit_ephemeral"."prev_count" is null
+                and "rate_limit_ephemeral"."window_start" is not null
                 and "rate_limit_ephemeral"."tokens" is null
                 and "rate_limit_ephemeral"."last_refill" is null
               ) then "rate_limit_ephemeral"."window_start"
@@ -301,9 +308,11 @@ with
                               "1.count",
                               "1.windowstart",
                               "clock",
-                              "1.windowstart" - "clock" <= $6::float8
-                              and "clock" < "1.windowstart" + $6::float8
-                              and "1.count" >= 0::float8 as "holds",
+                              "1.windowstart" is not null
+                              and (
+                                "1.windowstart" - "clock" <= $6::float8
+                                and "clock" < "1.windowstart" + $6::float8
+                              ) as "holds",
                               case
                                 when "clock" >= "1.windowstart" + $6::float8 then pg_catalog.concat_ws (' ', "1.windowstart", "1.count")
                               end as "ended"

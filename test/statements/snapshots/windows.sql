@@ -25,7 +25,22 @@ where
   (
     "rate_limit_ephemeral"."prefix" = $1::text
     and "rate_limit_ephemeral"."key" > $2::text
-    and "rate_limit_ephemeral"."count" is not null
+    and (
+      (
+        "rate_limit_ephemeral"."count" is not null
+        and "rate_limit_ephemeral"."prev_count" is null
+        and "rate_limit_ephemeral"."window_start" is not null
+        and "rate_limit_ephemeral"."tokens" is null
+        and "rate_limit_ephemeral"."last_refill" is null
+      )
+      or (
+        "rate_limit_ephemeral"."count" is not null
+        and "rate_limit_ephemeral"."prev_count" is not null
+        and "rate_limit_ephemeral"."window_start" is not null
+        and "rate_limit_ephemeral"."tokens" is not null
+        and "rate_limit_ephemeral"."last_refill" is null
+      )
+    )
     and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) <= $3::float8
   )
 order by

@@ -13,7 +13,13 @@ with
       "count" as "count",
       "prev_count" as "prev_count",
       case
-        when "rate_limit_ephemeral"."last_refill" is null then "window_start"
+        when (
+          "rate_limit_ephemeral"."count" is not null
+          and "rate_limit_ephemeral"."prev_count" is not null
+          and "rate_limit_ephemeral"."window_start" is not null
+          and "rate_limit_ephemeral"."tokens" is not null
+          and "rate_limit_ephemeral"."last_refill" is null
+        ) then "window_start"
       end as "window_start",
       "tokens" as "tokens"
     from
@@ -55,10 +61,7 @@ with
             select
               "ended",
               case
-                when "count" is not null
-                and "prev_count" is not null
-                and "tokens" is not null
-                and "window_start" - "clock" between 0::float8 and $3::float8 then "window_start"
+                when "window_start" - "clock" between 0::float8 and $3::float8 then "window_start"
                 else "clock"
               end as "now",
               case
@@ -85,16 +88,14 @@ with
                   "window_start",
                   "tokens",
                   "clock",
-                  "window_start" - "clock" <= $3::float8
-                  and "window_start" >= $4::float8
-                  and "window_start" < $5::float8
-                  and "count" >= 0::float8
-                  and "prev_count" >= 0::float8
-                  and "tokens" > '-Infinity' as "holds",
+                  "window_start" is not null
+                  and (
+                    "window_start" - "clock" <= $3::float8
+                    and "window_start" >= $4::float8
+                    and "window_start" < $5::float8
+                  ) as "holds",
                   case
-                    when "window_start" < $4::float8
-                    and "prev_count" is not null
-                    and "tokens" is not null then pg_catalog.concat_ws (' ', "window_start", "count", "prev_count")
+                    when "window_start" < $4::float8 then pg_catalog.concat_ws (' ', "window_start", "count", "prev_count")
                   end as "ended"
                 from
                   (

@@ -11,7 +11,9 @@ with
       "count" as "count",
       case
         when (
-          "rate_limit_ephemeral"."prev_count" is null
+          "rate_limit_ephemeral"."count" is not null
+          and "rate_limit_ephemeral"."prev_count" is null
+          and "rate_limit_ephemeral"."window_start" is not null
           and "rate_limit_ephemeral"."tokens" is null
           and "rate_limit_ephemeral"."last_refill" is null
         ) then "window_start"
@@ -64,9 +66,11 @@ with
                   "count",
                   "window_start",
                   "clock",
-                  "window_start" - "clock" <= $3::float8
-                  and "clock" < "window_start" + $3::float8
-                  and "count" >= 0::float8 as "holds",
+                  "window_start" is not null
+                  and (
+                    "window_start" - "clock" <= $3::float8
+                    and "clock" < "window_start" + $3::float8
+                  ) as "holds",
                   case
                     when "clock" >= "window_start" + $3::float8 then pg_catalog.concat_ws (' ', "window_start", "count")
                   end as "ended"

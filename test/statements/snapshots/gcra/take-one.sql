@@ -14,6 +14,8 @@ with
         when (
           "rate_limit_ephemeral"."count" is null
           and "rate_limit_ephemeral"."prev_count" is null
+          and "rate_limit_ephemeral"."window_start" is not null
+          and "rate_limit_ephemeral"."tokens" is not null
           and "rate_limit_ephemeral"."last_refill" is null
         ) then "window_start"
       end as "window_start"
@@ -62,9 +64,12 @@ with
                   "tokens",
                   "window_start",
                   "clock",
-                  "window_start" - "clock" <= $3::float8
-                  and "window_start" > '-1e14'::float8
-                  and abs("tokens") < 1e100::float8 as "holds"
+                  "window_start" is not null
+                  and (
+                    "window_start" - "clock" <= $3::float8
+                    and "window_start" > '-1e14'::float8
+                    and abs("tokens") < 1e100::float8
+                  ) as "holds"
                 from
                   (
                     select

@@ -12,7 +12,10 @@ with
       "prev_count" as "prev_count",
       case
         when (
-          "rate_limit_ephemeral"."tokens" is null
+          "rate_limit_ephemeral"."count" is not null
+          and "rate_limit_ephemeral"."prev_count" is not null
+          and "rate_limit_ephemeral"."window_start" is not null
+          and "rate_limit_ephemeral"."tokens" is null
           and "rate_limit_ephemeral"."last_refill" is null
         ) then "window_start"
       end as "window_start"
@@ -77,10 +80,11 @@ with
                   "prev_count",
                   "window_start",
                   "clock",
-                  "window_start" - "clock" <= $3::float8
-                  and "clock" < "window_start" + 2::float8 * $3::float8
-                  and "count" >= 0::float8
-                  and "prev_count" >= 0::float8 as "holds"
+                  "window_start" is not null
+                  and (
+                    "window_start" - "clock" <= $3::float8
+                    and "clock" < "window_start" + 2::float8 * $3::float8
+                  ) as "holds"
                 from
                   (
                     select

@@ -50,6 +50,8 @@ with
             "rate_limit_ephemeral"."count" is null
             and "rate_limit_ephemeral"."prev_count" is null
             and "rate_limit_ephemeral"."window_start" is null
+            and "rate_limit_ephemeral"."tokens" is not null
+            and "rate_limit_ephemeral"."last_refill" is not null
           ) then "last_refill"
         end as "last_refill"
       from
@@ -117,9 +119,12 @@ with
                   "tokens",
                   "last_refill",
                   "clock",
-                  "last_refill" - "clock" <= $5::float8
-                  and "last_refill" > '-1e14'::float8
-                  and abs("tokens") < 1e100::float8 as "holds"
+                  "last_refill" is not null
+                  and (
+                    "last_refill" - "clock" <= $5::float8
+                    and "last_refill" > '-1e14'::float8
+                    and abs("tokens") < 1e100::float8
+                  ) as "holds"
                 from
                   (
                     select

@@ -22,6 +22,8 @@ with
           "rate_limit_durable"."count" is null
           and "rate_limit_durable"."prev_count" is null
           and "rate_limit_durable"."window_start" is null
+          and "rate_limit_durable"."tokens" is not null
+          and "rate_limit_durable"."last_refill" is not null
         ) then "last_refill"
       end as "last_refill"
     from
@@ -72,9 +74,12 @@ with
                   "tokens",
                   "last_refill",
                   "clock",
-                  "last_refill" - "clock" <= $3::float8
-                  and "last_refill" > '-1e14'::float8
-                  and abs("tokens") < 1e100::float8 as "holds"
+                  "last_refill" is not null
+                  and (
+                    "last_refill" - "clock" <= $3::float8
+                    and "last_refill" > '-1e14'::float8
+                    and abs("tokens") < 1e100::float8
+                  ) as "holds"
                 from
                   (
                     select

@@ -62,9 +62,12 @@ from
               "tokens",
               "last_refill",
               "clock",
-              "last_refill" - "clock" <= $3::float8
-              and "last_refill" > '-1e14'::float8
-              and abs("tokens") < 1e100::float8 as "holds"
+              "last_refill" is not null
+              and (
+                "last_refill" - "clock" <= $3::float8
+                and "last_refill" > '-1e14'::float8
+                and abs("tokens") < 1e100::float8
+              ) as "holds"
             from
               (
                 select
@@ -87,11 +90,11 @@ from
                       )::float8 as "counted",
                       round(date_part('epoch', "expires_at") * 1000::float8) as "expires",
                       (
-                        "rate_limit_ephemeral"."tokens" is not null
-                        and "rate_limit_ephemeral"."last_refill" is not null
-                        and "rate_limit_ephemeral"."count" is null
+                        "rate_limit_ephemeral"."count" is null
                         and "rate_limit_ephemeral"."prev_count" is null
                         and "rate_limit_ephemeral"."window_start" is null
+                        and "rate_limit_ephemeral"."tokens" is not null
+                        and "rate_limit_ephemeral"."last_refill" is not null
                       ) as "like",
                       "tokens" as "tokens",
                       case
@@ -99,6 +102,8 @@ from
                           "rate_limit_ephemeral"."count" is null
                           and "rate_limit_ephemeral"."prev_count" is null
                           and "rate_limit_ephemeral"."window_start" is null
+                          and "rate_limit_ephemeral"."tokens" is not null
+                          and "rate_limit_ephemeral"."last_refill" is not null
                         ) then "last_refill"
                       end as "last_refill"
                     from

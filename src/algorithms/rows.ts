@@ -1,0 +1,23 @@
+/**
+ * Which columns belong to which algorithm. A row has no name in it: its filled columns say whose it is, so no
+ * two algorithms have the same ones.
+ */
+export const ROWS = {
+  tokenBucket: { columns: ['tokens', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
+  gcra: { columns: ['tokens', 'windowStart'], datedBy: 'windowStart', hasPeriods: false },
+  fixedWindow: { columns: ['count', 'windowStart'], datedBy: 'windowStart', hasPeriods: true },
+  slidingWindow: {
+    columns: ['count', 'prevCount', 'windowStart'],
+    datedBy: 'windowStart',
+    hasPeriods: false,
+  },
+  calendarWindow: {
+    columns: ['count', 'prevCount', 'windowStart', 'tokens'],
+    datedBy: 'windowStart',
+    hasPeriods: true,
+  },
+  balance: { columns: ['count', 'prevCount', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
+} as const
+
+/** The columns of an algorithm's rows. */
+export type ColumnOf<Name extends keyof typeof ROWS> = (typeof ROWS)[Name]['columns'][number]

@@ -1,0 +1,39 @@
+import { readFile } from 'node:fs/promises'
+import { expect, test } from 'vitest'
+import type { RowKind } from '../../src/algorithms/algorithm.ts'
+import { ROWS } from '../../src/algorithms/rows.ts'
+import { Ratelimit } from '../../src/index.ts'
+import { SQL_NAMES, STATE_COLUMNS } from '../../src/statements/columns.ts'
+import { allExamples } from '../support/limits.ts'
+
+// A row's filled columns say whose it is.
+
+const kinds = Object.entries<RowKind>(ROWS)
+const algorithms = [...allExamples.map(({ of }) => of(20, '1s').limiter), Ratelimit.balance()].map(
+  ({ algorithm }) => algorithm,
+)
+
+test('no two algorithms fill the same columns', () => {
+  const filled = kinds.map(([, { columns }]) => columns.toSorted().join())
+  expect(new Set(filled).size).toBe(kinds.length)
+})
+
+test.each(kinds)('a row of %s fills its date', (_, { columns, datedBy }) => {
+  expect(columns).toContain(datedBy)
+})
+
+test.each(algorithms)('$name has periods if it can tell whether one has ended', ({ hasPeriods, sql }) => {
+  expect(hasPeriods).toBe(sql.ended !== undefined)
+})
+
+test('CONTRIBUTING.md shows who fills which columns', async () => {
+  const cellsIn = (line: string) => line.split('|').map((cell) => cell.trim())
+  const lines = (await readFile('CONTRIBUTING.md', 'utf8')).split('\n').map(cellsIn)
+  const heading = ['', 'rows of', ...STATE_COLUMNS.map((column) => `\`${SQL_NAMES[column]}\``), '']
+  const place = lines.findIndex((cells) => cells.join() === heading.join())
+  const cellOf = ({ columns, datedBy }: RowKind, column: (typeof STATE_COLUMNS)[number]) =>
+    column === datedBy ? 'its date' : columns.includes(column) ? 'filled' : ''
+  expect(lines.slice(place + 2, place + 2 + kinds.length)).toEqual(
+    kinds.map(([name, kind]) => ['', `\`${name}\``, ...STATE_COLUMNS.map((each) => cellOf(kind, each)), '']),
+  )
+})
