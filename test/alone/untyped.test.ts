@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
+import { CONFIG_NAMES, LIMIT_NAMES } from '../../src/config.ts'
 import * as express from '../../src/http/express.ts'
 import * as hono from '../../src/http/hono.ts'
 import * as trpc from '../../src/http/trpc.ts'
@@ -19,6 +20,7 @@ import {
 } from '../../src/index.ts'
 import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../src/kysely.ts'
 import { useDatabase } from '../support/databases.ts'
+import { allExamples } from '../support/limits.ts'
 
 // Callers without types. Whatever they give, an entry answers or throws an error of the package, at once.
 
@@ -52,12 +54,12 @@ function eachOf(name: string, options: readonly string[], call: (given: Untyped)
 }
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
-const CALL = ['rate', 'atLeast', 'force', 'tx', 'limiter']
-const CONFIG = [
-  ...['db', 'limiter', 'prefix', 'durable', 'synchronousCommit', 'cleanupProbability', 'inMemoryBlock'],
-  ...['maxBlockedKeys', 'clock', 'tables', 'timeout', 'onError', 'onDegraded', 'connections', 'thresholds'],
-  ...['preparedStatements', 'coalesce', 'waitUntil', 'dryRun', 'keepEnded', 'hashKeys', 'reservationSecret'],
-]
+const CALL = Object.keys(LIMIT_NAMES)
+const CONFIG = Object.keys(CONFIG_NAMES)
+/** Those that are made of a number and a duration. */
+const ALGORITHMS = new Set(
+  allExamples.filter(({ lengths }) => lengths === 'any').map(({ algorithm }) => algorithm),
+)
 
 describe('whatever is given instead of what the types say', () => {
   const config = (options: object = {}) =>
@@ -89,7 +91,7 @@ describe('whatever is given instead of what the types say', () => {
     ),
     ...eachOf(name, ['rate', 'tx'], (options) => all[name]([request()], { rate: 1, ...options })),
   ])
-  const limiters = ['fixedWindow', 'slidingWindow', 'tokenBucket', 'gcra'].flatMap((name): Entry[] => [
+  const limiters = [...ALGORITHMS].flatMap((name): Entry[] => [
     [`${name} tokens`, (value) => all[name](value, '1m', 5)],
     [`${name} window`, (value) => all[name](5, value, 5)],
     [`${name} third`, (value) => all[name](5, '1m', value)],

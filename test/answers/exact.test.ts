@@ -5,12 +5,12 @@ import type { Numbers, StateColumn, StoredLimiter } from '../../src/algorithms/a
 import { whenAvailable } from '../../src/algorithms/search.ts'
 import { runOnce } from '../../src/database/run.ts'
 import type { Statement } from '../../src/database/statement.ts'
-import { stateIn } from '../../src/runtime/ask.ts'
+import { stateBy, stateIn } from '../../src/runtime/ask.ts'
 import { name, Parameters } from '../../src/statements/builder.ts'
 import { numberArray } from '../../src/statements/calls.ts'
 import { SQL_NAMES, STATE_COLUMNS } from '../../src/statements/columns.ts'
 import { decided } from '../../src/statements/decided.ts'
-import { advanced } from '../../src/statements/levels.ts'
+import { advanced, level, paramsOf, stateOf } from '../../src/statements/levels.ts'
 import { useDatabase } from '../support/databases.ts'
 import { anyPlanOfAnyLength, type Plan } from '../support/limits.ts'
 
@@ -31,9 +31,15 @@ interface Case {
 interface Decided {
   readonly isGranted: boolean
   readonly available: number
+  readonly used: number
   readonly now: number
   readonly state: Numbers<StateColumn>
+  /** The state after the rate was taken, whether or not there was enough. */
+  readonly next: Numbers<StateColumn>
 }
+
+/** What the columns of the next state are called. */
+const NEXT = 'next_'
 
 /** The arithmetic of the statements, on rows that are sent along. */
 function arithmeticOf(limiter: StoredLimiter): Statement {
@@ -57,7 +63,15 @@ function arithmeticOf(limiter: StoredLimiter): Statement {
   const states = advanced(limiter, rows, name('at'), parameters)
   const before = (what: string) => parameters.number(what)
   const numbers = { rate: name('rate'), calls: sql<number>`1`, before }
-  const { query } = decided(limiter.algorithm, 'take', states, numbers, parameters)
+  const offered = decided(limiter.algorithm, 'take', states, numbers, parameters)
+  const { columns: own, sql: formulas } = limiter.algorithm
+  const [state, now, params] = [stateOf(), name('now'), paramsOf(limiter.algorithm, parameters)]
+  const none = sql<number>`0::float8`
+  const next = formulas.consume(state, now, name('available'), name('rate'), params, none)
+  const { query } = level('next', offered, {
+    used: formulas.used(state, now, params),
+    ...Object.fromEntries(own.map((each) => [NEXT + SQL_NAMES[each], sql`${next[each]}`])),
+  })
   return parameters.render(sql`${query}`)
 }
 
@@ -74,8 +88,10 @@ async function decide(limiter: StoredLimiter, cases: readonly Case[]): Promise<D
     found[Number(row['place']) - 1] = {
       isGranted: Number(row['granted']) >= 1,
       available: Number(row['available']),
+      used: Number(row['used']),
       now: Number(row['now']),
       state: stateIn(row, limiter),
+      next: stateBy((each) => row[NEXT + SQL_NAMES[each]], limiter),
     }
   }
   return found
@@ -122,10 +138,12 @@ describe(`${STATES} rows of any content`, () => {
       const say = (place: number) => `seed ${seed}, ${plan.name}, ${JSON.stringify(cases[place])}`
       const first = await decide(limiter, cases)
       const later: { readonly place: number; readonly at: number; readonly expected: boolean }[] = []
-      for (const [place, { state, now, available, isGranted }] of first.entries()) {
+      for (const [place, { state, now, available, used, next, isGranted }] of first.entries()) {
         const { rate } = cases[place] as Case
         const own = numbers.available(state, now, limiter.params)
         expect(own, say(place)).toBe(available)
+        expect(numbers.used(state, now, limiter.params), say(place)).toBe(used)
+        expect(numbers.consume(state, now, rate, limiter.params, 0), say(place)).toEqual(next)
         expect(rate <= own + tolerance, say(place)).toBe(isGranted)
         const at = whenAvailable(limiter, { now, state, params: limiter.params }, rate)
         if (isGranted) expect(at, say(place)).toBe(now)
