@@ -40,7 +40,7 @@ export type CommonParam = 'limit' | 'periodMs' | 'expiryGridMs'
  * A row that does not fill exactly the algorithm's columns is another's. It does not hold, whatever `holds`
  * says, and the column that dates it is null here.
  */
-export interface SqlFormulas<Column extends StateColumn, Param extends string, State> {
+export interface SqlFormulas<Column extends StateColumn, Param extends string> {
   /**
    * The time at which a row is read. Default: the clock's, or the row's if the row holds and is ahead of the
    * clock.
@@ -52,7 +52,7 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
    * The state of a row that holds, with the windows that have ended left behind. It is given the clock and not
    * `now`, which is worked out at the same time: the row's date may be later. Default: the row's state.
    */
-  advance?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): State
+  advance?(row: Expressions<Column>, clock: Expression, params: Expressions<Param>): Expressions<Column>
   /**
    * Whether a row that does not hold is of a period that is over, for an algorithm that has periods. What was
    * used in it is told.
@@ -61,7 +61,7 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
   /** How much of a row's count is reserved, for an algorithm that keeps it. It is told with what was used. */
   reserved?(row: Expressions<Column>): Expression
   /** The state of a key that has no row. */
-  fresh(now: Expression, params: Expressions<Param>): State
+  fresh(now: Expression, params: Expressions<Param>): Expressions<Column>
   /** How much an advanced state has left; below 0 in debt. */
   available(state: Expressions<Column>, now: Expression, params: Expressions<Param>): Expression
   /** How much of an advanced state is used; more than the limit in debt. */
@@ -77,13 +77,13 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
     amount: Expression,
     params: Expressions<Param>,
     reserved: Expression,
-  ): State
+  ): Expressions<Column>
   /** An advanced state to which `amount` was granted. For an algorithm that has no capacity of its own. */
-  grant?(state: Expressions<Column>, now: Expression, amount: Expression): State
+  grant?(state: Expressions<Column>, now: Expression, amount: Expression): Expressions<Column>
   /** The capacity, for an algorithm whose rows know it. Default: the limit. */
   capacity?(state: Expressions<Column>): Expression
   /** The earliest time at which deleting the row loosens nothing. */
-  expiresAt(state: State, params: Expressions<Param>): Expression
+  expiresAt(state: Expressions<Column>, params: Expressions<Param>): Expression
   /**
    * Whether a row's time of expiry is that of this limiter's period, for an algorithm whose periods have a
    * length. `onGrid` rounds a time up to the grid. `paid` is the start of the window that has paid, for a call
@@ -102,15 +102,15 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string, S
    */
   isRecent?(row: Expressions<Column>, params: Expressions<Param>, previousStart: Expression): SQL<boolean>
   /** When an advanced state that has less than the limit is whole again. Default: when it expires. */
-  wholeAt?(state: State, params: Expressions<Param>): Expression
+  wholeAt?(state: Expressions<Column>, params: Expressions<Param>): Expression
 }
 
 /**
  * The same formulas on the state that a statement returned. The same operations in the same order give the
  * same bits.
  */
-export interface NumberFormulas<Column extends StateColumn, Param extends string, State> {
-  fresh(now: number, params: Numbers<Param>): State
+export interface NumberFormulas<Column extends StateColumn, Param extends string> {
+  fresh(now: number, params: Numbers<Param>): Numbers<Column>
   /** How much an advanced state will have left at `time` if nothing else is taken. */
   available(state: Numbers<Column>, time: number, params: Numbers<Param>): number
   used(state: Numbers<Column>, now: number, params: Numbers<Param>): number
@@ -120,8 +120,8 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
     amount: number,
     params: Numbers<Param>,
     reserved: number,
-  ): State
-  grant?(state: Numbers<Column>, now: number, amount: number): State
+  ): Numbers<Column>
+  grant?(state: Numbers<Column>, now: number, amount: number): Numbers<Column>
   capacity?(state: Numbers<Column>): number
   /** About when `wanted` will be available; the search for the exact time begins there. */
   guess(state: Numbers<Column>, wanted: number, now: number, params: Numbers<Param>): number
@@ -150,7 +150,7 @@ export interface EndedPeriod extends Period {
 export type PeriodAt = (time: number) => Period
 
 /** The part of an algorithm that works out answers. */
-export interface Answering<Column extends StateColumn, Param extends string, State> {
+export interface Answering<Column extends StateColumn, Param extends string> {
   /** Also the name under which its statements are kept. */
   readonly name: string
   /** A window counts what was taken, a bucket what is left. */
@@ -170,7 +170,7 @@ export interface Answering<Column extends StateColumn, Param extends string, Sta
     readonly now: (state: Numbers<Column>) => number
     readonly most: (state: Numbers<Column>) => number
   }
-  readonly numbers: NumberFormulas<Column, Param | CommonParam, State>
+  readonly numbers: NumberFormulas<Column, Param | CommonParam>
 }
 
 /**
@@ -179,18 +179,14 @@ export interface Answering<Column extends StateColumn, Param extends string, Sta
  * The statements decide and write with the formulas in SQL. Answers are worked out with the formulas on
  * numbers.
  */
-export interface Algorithm<
-  Column extends StateColumn,
-  Param extends string,
-  SqlState = Expressions<Column>,
-  NumberState = Numbers<Column>,
-> extends RowKind,
-    Answering<Column, Param, NumberState> {
+export interface Algorithm<Column extends StateColumn, Param extends string>
+  extends RowKind,
+    Answering<Column, Param> {
   readonly columns: readonly Column[]
   readonly datedBy: Column & RowKind['datedBy']
   /** The parameters that its formulas in SQL use, besides the common ones. */
   readonly params: readonly Param[]
-  readonly sql: SqlFormulas<Column, Param | CommonParam, SqlState>
+  readonly sql: SqlFormulas<Column, Param | CommonParam>
   /**
    * Whether the parameters that were sent are those of `now`, for an algorithm whose parameters depend on it.
    * If false, nothing is decided, and the statement runs again with the parameters of the time that it
@@ -199,13 +195,11 @@ export interface Algorithm<
   applies?(now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
 }
 
-/** An algorithm as the statements see it; they find its columns in `columns`. */
-export type AnyAlgorithm = Algorithm<
-  StateColumn,
-  string,
-  Partial<Expressions<StateColumn>>,
-  Partial<Numbers<StateColumn>>
->
+/**
+ * An algorithm as everything outside sees it. Its states have only its own columns, which are in `columns`. It
+ * reads no others.
+ */
+export type AnyAlgorithm = Algorithm<StateColumn, string>
 
 /** What the text of a statement depends on. */
 export interface Rules {
@@ -250,6 +244,6 @@ export interface StoredLimiter extends Rules, Described {
 /** No limit: there is no row, and no statement is run. */
 export interface Unlimited extends Described {
   readonly stored: false
-  readonly algorithm: Answering<StateColumn, string, Partial<Numbers<StateColumn>>>
+  readonly algorithm: Answering<StateColumn, string>
   readonly params: Params
 }

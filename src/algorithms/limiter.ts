@@ -1,4 +1,5 @@
 import type {
+  Algorithm,
   AnyAlgorithm,
   Limiter,
   Numbers,
@@ -19,11 +20,13 @@ const MIN_GRID_MS = 1000
 export const MAX_COUNT: number = Number.MAX_SAFE_INTEGER
 
 /** A limiter of the algorithm. `name` tells apart what the parameters do not. */
-export function limiterOf(
-  algorithm: AnyAlgorithm,
+export function limiterOf<Column extends StateColumn, Param extends string>(
+  given: Algorithm<Column, Param>,
   own: Numbers<string> & Numbers<'limit' | 'periodMs'>,
   calendar: Pick<StoredLimiter, 'periodAt'> & { readonly name?: string } = {},
 ): StoredLimiter {
+  // Its states have only its own columns, and it reads no others.
+  const algorithm = given as unknown as AnyAlgorithm
   const { name = '', ...periods } = calendar
   const expiryGridMs = Math.max(MIN_GRID_MS, Math.floor(own.periodMs / GRID_SHARE))
   // What a window without a limit cannot count is denied.
@@ -53,8 +56,7 @@ export function freshState(
   now: number,
   params: Params,
 ): Numbers<StateColumn> {
-  // An algorithm fills its own columns, and reads no others.
-  return algorithm.numbers.fresh(now, params) as Numbers<StateColumn>
+  return algorithm.numbers.fresh(now, params)
 }
 
 /** Whether it counts without a limit. A balance has one: what was granted. */

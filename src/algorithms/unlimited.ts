@@ -2,6 +2,8 @@ import type { Unlimited } from './algorithm.ts'
 
 const INFINITY = Number.POSITIVE_INFINITY
 
+const NOTHING = { count: 0, prevCount: 0, windowStart: 0, tokens: 0, lastRefill: 0 }
+
 const UNLIMITED: Unlimited = {
   stored: false,
   limit: INFINITY,
@@ -12,7 +14,7 @@ const UNLIMITED: Unlimited = {
     integersOnly: false,
     tolerance: 0,
     numbers: {
-      fresh: () => ({}),
+      fresh: () => NOTHING,
       available: () => INFINITY,
       used: () => 0,
       consume: (state) => state,

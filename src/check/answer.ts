@@ -134,8 +134,7 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
   const { grant } = limiter.algorithm.numbers
   if (purpose === 'grant' && grant) {
     const { state, now, params } = decision
-    // An algorithm reads its own columns only.
-    return { now, params, state: grant(state, now, amount) as Snapshot['state'] }
+    return { now, params, state: grant(state, now, amount) }
   }
   if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
   const isPayer = decision.state.windowStart === paidWindowStart
@@ -221,9 +220,7 @@ function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefi
 function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reserved = 0): Snapshot {
   if (amount === 0 && reserved === 0) return snapshot
   const { state, now, params } = snapshot
-  const next = algorithm.numbers.consume(state, now, amount, params, reserved)
-  // An algorithm reads its own columns only.
-  return { now, params, state: next as Snapshot['state'] }
+  return { now, params, state: algorithm.numbers.consume(state, now, amount, params, reserved) }
 }
 
 /** The capacity: the limit, or what the row says. */

@@ -49,7 +49,7 @@ export function stateOf(of: Column = name): Expressions<StateColumn> {
 }
 
 /** A state's expressions by their names in SQL. */
-function named(state: Partial<Expressions<StateColumn>>): Record<string, SQL> {
+function named(state: Expressions<StateColumn>): Record<string, SQL> {
   return Object.fromEntries(
     Object.entries(state).map(([column, value]) => [SQL_NAMES[column as StateColumn], value]),
   )

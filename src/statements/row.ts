@@ -85,11 +85,11 @@ function sayings(limiter: StoredLimiter, parameters: Parameters) {
   const { sql: formulas, tolerance } = algorithm
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
   const most = sql<number>`${name('available')} + ${sql.raw(String(tolerance))}::float8`
-  const whole = (formulas.wholeAt ?? formulas.expiresAt)(state, params as never)
+  const whole = (formulas.wholeAt ?? formulas.expiresAt)(state, params)
   const limit = formulas.capacity?.(state) ?? name('limit')
   const reset = sql<number>`case when ${most} >= ${limit} then ${now} else ${whole} end`
   return {
-    used: (): Expression => formulas.used(state, now, params as never),
+    used: (): Expression => formulas.used(state, now, params),
     remaining: (): Expression =>
       isEndless(limiter) ? literal(limiter.limit) : sql`greatest(floor(${most}), 0)`,
     reset: (): Expression => {
