@@ -9,22 +9,22 @@ type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
 type Drizzle = '0.45' | '1.0'
 
 /** Arithmetic and messages, which are the same whatever is between the limiter and Postgres. */
-const ARITHMETIC = ['answers', 'quotas']
+const ARITHMETIC = ['behaviour/answers', 'behaviour/quotas']
 /** What every driver and each of Drizzle's versions must do alike. */
-const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages']
+const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages'].map((each) => `behaviour/${each}`)
 /** What errors say, with all that a driver and a server add to them. */
-const SECRETS = ['secrets']
+const SECRETS = ['behaviour/secrets']
 /** What several connections do. PGlite has one. For postgres.js there is `npm run test:concurrency`. */
 const CONCURRENCY = ['concurrency']
 /** Limited routes of the frameworks. */
-const ROUTES = ['http']
-/** What is the same on every database: single modules, and what is shipped and written. */
-const ONCE = ['alone', 'package']
+const ROUTES = ['behaviour/http']
+/** What is the same on every database. */
+const ONCE = ['unit', 'behaviour/process', 'distribution/documents']
 /**
  * What needs a process that no other file has been in. A PGlite that another file leaves may go on setting a
  * timer each millisecond, and fake timers that advance by themselves would then stop at each.
  */
-const ISOLATED = ['isolated']
+const ISOLATED = ['distribution/isolated']
 
 function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[][]): ProjectConfig {
   const hasServer = driver !== 'pglite'

@@ -21,26 +21,34 @@ const SOURCES = [...ENTRIES].map(([entry, file]) => ({
 /** Each version of Drizzle has connections and transactions of its own, which may break in other ways. */
 const CONNECTIONS = ['backends', 'network', 'pgbouncer', 'pools', 'postgres-js']
 
+/** The folders of the suites. */
+const FOLDERS = {
+  faults: 'test/faults',
+  history: 'test/faults/history',
+  attack: 'test/faults/attack',
+  edge: 'test/distribution/edge',
+}
+
 function project(
-  folder: 'faults' | 'history' | 'attack' | 'edge',
+  suite: keyof typeof FOLDERS,
   drizzle: '0.45' | '1.0' = '0.45',
-  files: readonly string[] = ['**/*'],
+  files: readonly string[] = ['*'],
 ): TestProjectConfiguration {
   const alias = { find: /^drizzle-orm(?=\/|$)/, replacement: 'drizzle-orm-v1' }
   return {
     root,
     resolve: { alias: [...SOURCES, ...(drizzle === '1.0' ? [alias] : [])] },
     test: {
-      name: drizzle === '1.0' ? `${folder} 1.0` : folder,
-      include: files.map((file) => `test/${folder}/${file}.test.ts`),
+      name: drizzle === '1.0' ? `${suite} 1.0` : suite,
+      include: files.map((file) => `${FOLDERS[suite]}/${file}.test.ts`),
       provide: { driver: 'node-postgres' },
       env: { DRIZZLE: drizzle },
       globalSetup: 'test/support/global-setup.ts',
-      setupFiles: folder === 'faults' || folder === 'attack' ? 'test/support/count-checks.ts' : [],
+      setupFiles: suite === 'faults' || suite === 'attack' ? 'test/support/count-checks.ts' : [],
       testTimeout: 120_000,
       hookTimeout: 120_000,
       // It may depend on the moment of a cut. The end of the gate's output says what was tried again.
-      retry: folder === 'faults' && process.env['CI'] ? 2 : 0,
+      retry: suite === 'faults' && process.env['CI'] ? 2 : 0,
     },
   }
 }
@@ -64,9 +72,9 @@ const packed: TestProjectConfiguration = {
   root,
   test: {
     name: 'packed',
-    include: ['test/packed/**/*.test.ts'],
+    include: ['test/distribution/packed/**/*.test.ts'],
     provide: { driver: 'node-postgres' },
-    globalSetup: 'test/packed/setup.ts',
+    globalSetup: 'test/distribution/packed/setup.ts',
     testTimeout: 120_000,
     hookTimeout: 120_000,
   },
@@ -77,7 +85,7 @@ const tools: TestProjectConfiguration = {
   root,
   test: {
     name: 'tools',
-    include: ['test/tools/**/*.test.ts'],
+    include: ['test/distribution/tools/**/*.test.ts'],
     provide: { driver: 'pglite', serverUrl: '' },
     globalSetup: 'test/support/pglite-setup.ts',
     testTimeout: 120_000,

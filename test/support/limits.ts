@@ -63,7 +63,10 @@ interface UncountedRow {
   readonly limiter: Limiter
 }
 
-/** What it has depends on grants, and no time gives anything back. test/quotas/balance.test.ts tests it. */
+/**
+ * What it has depends on grants, and no time gives anything back. test/behaviour/quotas/balance.test.ts tests
+ * it.
+ */
 interface PrepaidRow {
   readonly counts: 'credits'
   readonly keeps: 'what was granted'

@@ -1,0 +1,76 @@
+import { Cache } from 'drizzle-orm/cache/core'
+import { withReplicas } from 'drizzle-orm/pg-core'
+import { drizzle } from 'drizzle-orm/pg-proxy'
+import { expect, test } from 'vitest'
+import { type Database, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { worksOn } from './works-on.ts'
+
+const database = useDatabase()
+
+test('where there is no interactive transaction, as on neon-http: every method', async () => {
+  const sent: string[] = []
+  const db = drizzle(async (query, params, method) => {
+    sent.push(query)
+    const rows = await database.rows(query, params)
+    return { rows: method === 'execute' ? rows : rows.map((row) => Object.values(row)) }
+  })
+  await worksOn(db, 'proxy', { transactions: false })
+  expect(sent.filter((query) => /^(begin|commit|set)/i.test(query))).toEqual([])
+  const ratelimit = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(3, '1h'), prefix: 'proxy' })
+  const requests = ['a', 'b'].map((key) => ({ ratelimit, key }))
+  for (const call of [
+    () => Ratelimit.limitAll(requests),
+    () => Ratelimit.reserveAll(requests),
+    () => Ratelimit.spend(requests, { rate: 2 }),
+  ]) {
+    expect(await call()).toMatchObject({ success: true })
+  }
+  expect(await ratelimit.getRemaining('a')).toMatchObject({ used: 3 })
+  expect(await ratelimit.getRemaining('b')).toMatchObject({ used: 3 })
+})
+
+test('an answer without a row for the key, which no Postgres gives, is an error at once', async () => {
+  const sent: string[] = []
+  const db = drizzle(async (query) => {
+    sent.push(query)
+    return { rows: [] }
+  })
+  const limiter = Ratelimit.fixedWindow(3, '1h')
+  const ratelimit = new Ratelimit({ db, limiter, prefix: 'no rows', cleanupProbability: 0 })
+  await expect(ratelimit.getRemaining('key')).rejects.toMatchObject({ code: 'DATABASE' })
+  await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'DATABASE' })
+  // The look; the take, the make, and both again for a row that may be held.
+  expect(sent.length).toBeLessThanOrEqual(1 + 4)
+})
+
+test('a query cache of strategy all does not answer for the database', async () => {
+  class All extends Cache {
+    readonly #kept = new Map<string, unknown[]>()
+    puts = 0
+    override strategy(): 'all' {
+      return 'all'
+    }
+    override async get(key: string): Promise<unknown[] | undefined> {
+      return this.#kept.get(key)
+    }
+    override async put(key: string, response: unknown): Promise<void> {
+      this.puts++
+      this.#kept.set(key, response as unknown[])
+    }
+    override async onMutate(): Promise<void> {}
+  }
+  const cache = new All()
+  const db = database.withCache(cache)
+  await worksOn(db, 'cache')
+  await db.transaction((tx) => worksOn(tx as Database, 'cache in a transaction'))
+  expect(cache.puts).toBe(0)
+  // The cache works: the test would see a cached answer.
+  await db.select().from(rateLimitEphemeral)
+  expect(cache.puts).toBe(1)
+})
+
+test('withReplicas: a check goes to the primary', async () => {
+  const replica = drizzle(() => Promise.reject(new Error('a replica cannot write'))) as never
+  await worksOn(withReplicas(database.db, [replica]), 'replicas')
+})

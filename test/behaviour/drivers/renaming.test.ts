@@ -1,0 +1,91 @@
+import { drizzle } from 'drizzle-orm/postgres-js'
+import { fromKysely } from 'drizzle-ratelimit/kysely'
+import { CamelCasePlugin } from 'kysely'
+import postgres from 'postgres'
+import { describe, expect, inject, test } from 'vitest'
+import { checkTables, closePeriods, type Database, Ratelimit, usage } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { kyselyOf } from '../../support/kysely.ts'
+import { worksOn } from './works-on.ts'
+
+// Drivers that give the columns of their answers other names.
+
+const database = useDatabase()
+
+function renaming(rename: (name: string) => string, db: Database = database.db): Database {
+  const renamed = (row: object) =>
+    Object.fromEntries(Object.entries(row).map(([name, value]) => [rename(name), value]))
+  return {
+    execute: async (query) => {
+      const answer = (await db.execute(query)) as { readonly rows?: object[] } | object[]
+      const rows = 'rows' in answer ? answer.rows : (answer as object[])
+      return { rows: rows?.map(renamed) }
+    },
+    transaction: (work, config) => db.transaction((tx) => work(renaming(rename, tx)), config),
+    refreshMaterializedView: undefined,
+    ...('rollback' in db ? { rollback: undefined } : {}),
+  }
+}
+
+function camel(name: string): string {
+  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}
+
+test('to camel case', () => worksOn(renaming(camel), 'camel'))
+
+test("to camel case in the caller's transaction", () =>
+  database.db.transaction((tx) => worksOn(renaming(camel, tx as Database), 'camel in a transaction')))
+
+test.runIf(inject('driver') === 'postgres-js')('postgres.js with postgres.camel', async () => {
+  const client = postgres(database.url, { transform: postgres.camel, max: 2 })
+  await worksOn(drizzle({ client }), 'postgres.camel').finally(() => client.end())
+})
+
+test("Kysely's CamelCasePlugin", () =>
+  worksOn(fromKysely(kyselyOf(database).withPlugin(new CamelCasePlugin())), 'CamelCasePlugin'))
+
+describe.each([
+  ['one word', (name: string) => name.toUpperCase()],
+  ['several words', (name: string) => name.replaceAll('_', '-')],
+])('where a driver renames %s in another way', (name, rename) => {
+  const limiter = Ratelimit.slidingWindow(3, '1h')
+  const own = { prefix: name, limiter, durable: true } as const
+  const ratelimitOn = (db: Database) => new Ratelimit({ ...own, db, cleanupProbability: 0 })
+
+  test.each([
+    ['limit', (db: Database) => ratelimitOn(db).limit('key')],
+    ['getRemaining', (db: Database) => ratelimitOn(db).getRemaining('key')],
+    ['getRemainingAll', (db: Database) => ratelimitOn(db).getRemainingAll(['key', 'other'])],
+    ['usage', (db: Database) => usage(db, own)],
+    ['usage at a time', (db: Database) => usage(db, { ...own, clock: () => new Date() })],
+    ['usage by plan', (db: Database) => usage(db, { prefix: name, limiterOf: () => limiter })],
+  ])('%s makes up no number', async (_, call) => {
+    await ratelimitOn(database.db).limit('key')
+    await expect(call(renaming(rename))).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
+  })
+
+  test('closePeriods overlooks no period', async () => {
+    const windows = { prefix: `windows, ${name}`, limiter: Ratelimit.fixedWindow(3, '1h') }
+    await new Ratelimit({ ...windows, db: database.db, durable: true }).limit('key')
+    const later = new Date(Date.now() + 7_200_000)
+    const close = (db: Database) =>
+      db.transaction((tx) => closePeriods(tx, { ...windows, clock: () => later }))
+    await expect(close(renaming(rename))).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
+    expect(await close(database.db as Database)).toMatchObject([{ key: 'key', used: 1 }])
+  })
+})
+
+test('checkTables says that it cannot read the catalogs', async () => {
+  const renamed = renaming((name) => name.toUpperCase())
+  await expect(checkTables(renamed)).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
+})
+
+test('a cleanup that cannot read how much it deleted ends', async () => {
+  let answers = 0
+  const db = renaming((name) => {
+    if (answers++ === 10) throw new Error('it went on')
+    return name.toUpperCase()
+  })
+  const ratelimit = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(3, '1h'), prefix: 'deleted' })
+  await expect(ratelimit.cleanup()).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
+})

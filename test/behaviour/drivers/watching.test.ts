@@ -1,0 +1,184 @@
+import diagnostics from 'node:diagnostics_channel'
+import { afterEach, expect, test } from 'vitest'
+import {
+  type DecisionMessage,
+  type ErrorMessage,
+  Ratelimit,
+  type StatementMessage,
+  type WaitMessage,
+} from '../../../src/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { errorOf } from '../../support/errors.ts'
+import { watch } from '../../support/watch.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(2, '1h')
+const endings: (() => void)[] = []
+afterEach(() => {
+  for (const end of endings.splice(0)) end()
+})
+
+/** What is told on a channel about the prefix. */
+function messagesOn<Message extends { prefix: string | undefined }>(name: string, prefix: string): Message[] {
+  const messages: Message[] = []
+  const listener = (message: unknown) => {
+    if ((message as Message).prefix === prefix) messages.push(message as Message)
+  }
+  diagnostics.subscribe(`drizzle-ratelimit:${name}`, listener)
+  endings.push(() => diagnostics.unsubscribe(`drizzle-ratelimit:${name}`, listener))
+  return messages
+}
+
+function limitNamed(prefix: string, options: { readonly dryRun?: boolean } = {}): Ratelimit {
+  return new Ratelimit({ db: database.db, limiter, prefix, cleanupProbability: 0, ...options })
+}
+
+/** Fails each statement of a check. */
+function brokenLimit(prefix: string, options: { readonly onError?: 'allow' } = {}): Ratelimit {
+  const { db } = watch(database.db, () => {
+    throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED', syscall: 'connect' })
+  })
+  const config = { db, limiter, prefix }
+  return new Ratelimit(options.onError ? { ...config, onError: options.onError } : config)
+}
+
+test('each decision is told, with what the answer says', async () => {
+  const decisions = messagesOn<DecisionMessage>('decision', 'told')
+  const ratelimit = limitNamed('told')
+  await ratelimit.limit('a')
+  await ratelimit.limit('a', { rate: 2 })
+  await database.db.transaction(async (tx) => {
+    await ratelimit.limit('b', { tx })
+  })
+  const reserved = await ratelimit.reserve('c', { rate: 2 })
+  if (reserved.success) await reserved.release()
+  await Ratelimit.limitAll([
+    { ratelimit, key: 'd' },
+    { ratelimit, key: 'e', rate: 2 },
+  ])
+  await ratelimit.blockUntilReady('f', 0)
+
+  const common = { prefix: 'told', limit: 2, degraded: false, wouldDeny: false, joined: false }
+  expect(decisions).toMatchObject([
+    { ...common, key: 'a', rate: 1, success: true, remaining: 1, retryAfter: 0 },
+    { ...common, key: 'a', rate: 2, success: false, remaining: 1 },
+    { ...common, key: 'b', rate: 1, success: true, joined: true },
+    { ...common, key: 'c', rate: 2, success: true, remaining: 0 },
+    { ...common, key: 'd', rate: 1, success: true },
+    { ...common, key: 'e', rate: 2, success: true },
+    { ...common, key: 'f', rate: 1, success: true },
+  ])
+  expect(decisions[1]?.retryAfter).toBeGreaterThan(3_500_000)
+  for (const { durationMs } of decisions) expect(durationMs).toBeGreaterThan(0)
+})
+
+test('spend tells what each limit gave, or that all deny', async () => {
+  const decisions = messagesOn<DecisionMessage>('decision', 'month')
+  const [prepaid, errors] = [
+    messagesOn<DecisionMessage>('decision', 'prepaid'),
+    messagesOn<ErrorMessage>('error', 'prepaid'),
+  ]
+  const month = limitNamed('month')
+  const config = { db: database.db, limiter: Ratelimit.balance(), prefix: 'prepaid', cleanupProbability: 0 }
+  const credits = new Ratelimit(config)
+  await credits.grant('a', 10)
+  const requests = [month, credits].map((ratelimit) => ({ ratelimit, key: 'a' }))
+  await Ratelimit.spend(requests, { rate: 5 })
+  await Ratelimit.spend(requests, { rate: 8 })
+  const spent = await database.db.transaction((tx) => Ratelimit.spend(requests, { rate: 1, tx }))
+  await spent.release()
+  await errorOf(() => Ratelimit.spend(requests, { rate: 0 }))
+
+  const common = { key: 'a', degraded: false, wouldDeny: false, joined: false }
+  const denied = { ...common, rate: 8, success: false }
+  expect(decisions).toMatchObject([
+    { ...common, rate: 2, success: true, limit: 2, remaining: 0, retryAfter: 0 },
+    { ...denied, limit: 2, remaining: 0 },
+    { ...common, rate: 0, success: true, joined: true },
+  ])
+  expect(prepaid).toMatchObject([
+    { ...common, rate: 3, success: true, limit: 10, remaining: 7, retryAfter: 0 },
+    { ...denied, limit: 10, remaining: 7 },
+    { ...common, rate: 1, success: true, remaining: 6, joined: true },
+  ])
+  expect(decisions[1]?.retryAfter).toBeGreaterThan(3_500_000)
+  expect(decisions[1]?.retryAfter).toBe(prepaid[1]?.retryAfter)
+  for (const { durationMs } of [...decisions, ...prepaid]) expect(durationMs).toBeGreaterThan(0)
+  expect(errors).toMatchObject([{ key: 'a', error: { code: 'INVALID_RATE' } }])
+})
+
+test('a dry run tells what it would deny', async () => {
+  const decisions = messagesOn<DecisionMessage>('decision', 'dry')
+  await limitNamed('dry', { dryRun: true }).limit('a', { rate: 3 })
+  expect(decisions).toMatchObject([{ success: true, wouldDeny: true }])
+})
+
+test('each wait is told', async () => {
+  const waits = messagesOn<WaitMessage>('wait', 'waits')
+  const clock = new TestClock()
+  const short = Ratelimit.fixedWindow(1, '20ms')
+  const config = { db: database.db, limiter: short, prefix: 'waits', cleanupProbability: 0 }
+  const ratelimit = new Ratelimit({ ...config, clock: clock.now })
+  await ratelimit.limit('a')
+  clock.advance(5)
+  const waiting = ratelimit.blockUntilReady('a', '10s')
+  setTimeout(() => clock.advance(15), 1)
+  expect(await waiting).toMatchObject({ success: true })
+  expect(waits[0]).toEqual({ prefix: 'waits', key: 'a', waitMs: 15 })
+})
+
+test('an error is told, and one that onError answers too', async () => {
+  const errors = messagesOn<ErrorMessage>('error', 'errors')
+  const decisions = messagesOn<DecisionMessage>('decision', 'errors')
+  await errorOf(() => brokenLimit('errors').limit('a'))
+  await brokenLimit('errors', { onError: 'allow' }).limit('b')
+  expect(errors).toMatchObject([
+    { key: 'a', error: { code: 'UNREACHABLE' } },
+    { key: 'b', error: { code: 'UNREACHABLE' } },
+  ])
+  expect(decisions).toMatchObject([{ key: 'b', success: true, degraded: true }])
+})
+
+test('each statement is told, with how many keys share it', async () => {
+  const statements = messagesOn<StatementMessage>('statement', 'statements')
+  const ratelimit = limitNamed('statements')
+  await Promise.all(['a', 'b', 'c'].map((key) => ratelimit.limit(key)))
+  await ratelimit.limit('a', { rate: -1 })
+  await ratelimit.getRemaining('a')
+  await ratelimit.resetUsedTokens('a')
+  await ratelimit.cleanup()
+  expect(statements.map(({ statement, keys, failed }) => [statement, keys, failed])).toEqual([
+    ['take', 3, false],
+    ['make', 3, false],
+    ['adjust', 1, false],
+    ['look', 1, false],
+    ['remove', 1, false],
+    ['sweep', undefined, false],
+  ])
+})
+
+test('a clock that has no time is told, too', async () => {
+  const errors = messagesOn<ErrorMessage>('error', 'clock')
+  const clock = () => new Date(Number.NaN)
+  const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'clock', clock })
+  await errorOf(() => ratelimit.limit('a'))
+  expect(errors).toMatchObject([{ key: 'a', error: { code: 'INVALID_CLOCK' } }])
+})
+
+test('calls that share a failed statement have errors of their own, whose stacks lead to them', async () => {
+  const ratelimit = brokenLimit('stacks')
+  async function firstCaller() {
+    await ratelimit.limit('a')
+  }
+  async function secondCaller() {
+    await ratelimit.getRemaining('b')
+  }
+  const [first, second] = await Promise.all([errorOf(firstCaller), errorOf(secondCaller)])
+  expect(first.stack).toContain('firstCaller')
+  expect(second.stack).toContain('secondCaller')
+  expect([first.code, first.cause]).toEqual([
+    'UNREACHABLE',
+    expect.objectContaining({ code: 'ECONNREFUSED' }),
+  ])
+})

@@ -1,0 +1,293 @@
+import { getRequestListener } from '@hono/node-server'
+import { getConnInfo } from '@hono/node-server/conninfo'
+import { type RateLimitOptions, rateLimit } from 'drizzle-ratelimit/hono'
+import { clientKey } from 'drizzle-ratelimit/http'
+import { type Handler, Hono, type MiddlewareHandler } from 'hono'
+import { describe, expect, test } from 'vitest'
+import { useDatabase } from '../../support/databases.ts'
+import { away, perHour, serve, statusesOf } from './serve.ts'
+
+const database = useDatabase()
+const key = () => 'all'
+
+function limited(options: RateLimitOptions): Hono {
+  const app = new Hono()
+  app.use(rateLimit(options))
+  app.get('/', (c) => c.json(c.var.rateLimit))
+  app.onError((error, c) => c.text('code' in error ? String(error.code) : error.message, 500))
+  return app
+}
+
+function start(app: Hono): Promise<string> {
+  return serve(getRequestListener(app.fetch))
+}
+
+test('a served request has the headers, and its handler the answer', async () => {
+  const ratelimit = perHour(database.db, 5)
+  const address = (c: Parameters<typeof getConnInfo>[0]) => getConnInfo(c).remote.address
+  const url = await start(limited({ ratelimit, key: (c) => clientKey(c.req.raw, { address: address(c) }) }))
+  const response = await fetch(url)
+  expect(response.headers.get('ratelimit-policy')).toBe(`"${ratelimit.prefix}";q=5;w=3600`)
+  expect(response.headers.get('ratelimit')).toMatch(new RegExp(`^"${ratelimit.prefix}";r=4;t=3[56]\\d\\d$`))
+  expect(await response.json()).toMatchObject({ success: true, limit: 5, remaining: 4, results: [{}] })
+  expect(await ratelimit.getRemaining('127.0.0.1')).toMatchObject({ used: 1 })
+})
+
+test('a denial is 429 with a problem document', async () => {
+  const url = await start(limited({ ratelimit: perHour(database.db, 1), key }))
+  await fetch(url)
+  const denied = await fetch(url)
+  expect(denied.status).toBe(429)
+  expect(denied.headers.get('content-type')).toBe('application/problem+json')
+  expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(3500)
+  expect(await denied.json()).toMatchObject({ status: 429, remaining: 0, retryAfter: expect.any(Number) })
+})
+
+test('not one over the limit when fifty arrive at once', async () => {
+  const url = await start(limited({ ratelimit: perHour(database.db, 7), key }))
+  expect(await statusesOf(50, () => fetch(url))).toEqual({ 200: 7, 429: 43 })
+})
+
+test('onDenied answers in its own way, with status and headers set', async () => {
+  const ratelimit = perHour(database.db, 0)
+  const onDenied: RateLimitOptions['onDenied'] = ({ limit }, c) => c.text(`${c.req.path} has ${limit}`)
+  const denied = await fetch(await start(limited({ ratelimit, key, headers: 'legacy', onDenied })))
+  expect([denied.status, await denied.text()]).toEqual([429, '/ has 0'])
+  expect(denied.headers.get('x-ratelimit-limit')).toBe('0')
+})
+
+test('a response of the handler that cannot be changed has the headers too', async () => {
+  const app = new Hono()
+  app.use(rateLimit({ ratelimit: perHour(database.db, 5), key, headers: 'legacy' }))
+  app.get('/', () => Response.redirect('http://localhost/'))
+  const response = await fetch(await start(app), { redirect: 'manual' })
+  expect([response.status, response.headers.get('x-ratelimit-limit')]).toEqual([302, '5'])
+})
+
+// On Bun a response that is made of another one's body loses the content type.
+test('what the handler has answered is sent, and not a copy of it', async () => {
+  const app = new Hono()
+  const made = new Response('hello')
+  let sent: Response | undefined
+  app.use(async (c, next) => {
+    await next()
+    sent = c.res
+  })
+  app.use(rateLimit({ ratelimit: perHour(database.db, 5), key }))
+  app.get('/', () => made)
+  const response = await app.request('/')
+  expect([response.status, response.headers.has('ratelimit'), sent === made]).toEqual([200, true, true])
+})
+
+test('the last limit that was asked tells its headers', async () => {
+  const app = new Hono()
+  app.use(rateLimit({ ratelimit: perHour(database.db, 100), key, headers: 'legacy' }))
+  app.get('/', rateLimit({ ratelimit: perHour(database.db, 1), key, headers: 'legacy' }), (c) =>
+    c.json(c.var.rateLimit),
+  )
+  const url = await start(app)
+  for (const status of [200, 429]) {
+    const response = await fetch(url)
+    expect([response.status, response.headers.get('x-ratelimit-limit')]).toEqual([status, '1'])
+  }
+})
+
+test('a route has its own rate, by its pattern or by its path', async () => {
+  const ratelimit = perHour(database.db, 100)
+  const app = new Hono()
+  app.use(rateLimit({ ratelimit, key, rate: { '/orders/:id': 10, 'POST /reports': 20, '/free': 0 } }))
+  app.get('/orders/:id', (c) => c.text('an order'))
+  app.get('/free', (c) => c.json(c.var.rateLimit ?? null))
+  const url = await start(app)
+  const used = async () => (await ratelimit.getRemaining('all')).used
+  await fetch(`${url}/orders/1`)
+  expect(await used()).toBe(10)
+  await fetch(`${url}/reports`, { method: 'POST' })
+  expect(await used()).toBe(30)
+  await fetch(`${url}/reports`)
+  expect(await used()).toBe(31)
+  expect(await (await fetch(`${url}/free`)).json()).toBeNull()
+  expect(await used()).toBe(31)
+})
+
+describe('a table of rates', () => {
+  const rate = {
+    'GET /orders/:id': 10,
+    'GET /orders/latest': 2,
+    '/files/:name': 30,
+    '/files/*': 20,
+    'POST /proxied': 40,
+    '/*': 3,
+  }
+  const text: Handler = (c) => c.text('')
+  const next: MiddlewareHandler = (_c, next) => next()
+
+  const cost = async (routed: (app: Hono) => unknown, path: string, init: RequestInit, table = rate) => {
+    const ratelimit = perHour(database.db, 100)
+    const app = new Hono()
+    app.use(rateLimit({ ratelimit, key, rate: table }))
+    routed(app)
+    await app.request(path, init)
+    return (await ratelimit.getRemaining('all')).used
+  }
+
+  test.each<[string, (app: Hono) => unknown, string, number, RequestInit?]>([
+    ['before a catch-all', (app) => app.get('/orders/:id', text).get('*', text), '/orders/7', 10],
+    ['behind a catch-all', (app) => app.use('*', next).get('/orders/:id', text), '/orders/7', 10],
+    [
+      'behind its own middleware',
+      (app) => app.use('/files/*', next).get('/files/:name', text),
+      '/files/a',
+      30,
+    ],
+    [
+      'of two, the one that answers',
+      (app) => app.get('/orders/latest', text).get('/orders/:id', text),
+      '/orders/latest',
+      2,
+    ],
+    [
+      'of two, the one that answers first',
+      (app) => app.get('/orders/:id', text).get('/orders/latest', text),
+      '/orders/latest',
+      10,
+    ],
+    ['in another spelling', (app) => app.get('/orders/:id', text), '/orders/LATEST', 10],
+    ['with a *', (app) => app.get('/files/*', text).get('*', text), '/files/a/b', 20],
+    ['of an app in an app', (app) => app.route('/orders', new Hono().get('/:id', text)), '/orders/7', 10],
+    ['of HEAD', (app) => app.get('/orders/:id', text), '/orders/7', 10, { method: 'HEAD' }],
+    ['that only a catch-all answers', (app) => app.all('*', text), '/proxied', 40, { method: 'POST' }],
+    ['whose pattern is not named', (app) => app.post('/:any', text), '/proxied', 40, { method: 'POST' }],
+    ['that only a catch-all names', (app) => app.get('/others', text), '/others', 3],
+  ])('a route %s', async (_name, routed, path, used, init = {}) => {
+    expect(await cost(routed, path, init)).toBe(used)
+  })
+
+  test.each<[string, (app: Hono) => unknown, string, number, Record<string, number>]>([
+    [
+      'a handler before a middleware that is cheaper',
+      (app) => app.use('/users/:id', next).get('/users/me', text),
+      ...(['/users/me', 10, { '/users/:id': 2, 'GET /users/me': 10 }] as const),
+    ],
+    [
+      'what answers before a path that is spelled as a cheaper one',
+      (app) => app.get('/files/cheap', text).get('/files/*', text),
+      ...(['/files/CHEAP', 20, { '/files/*': 20, '/files/cheap': 0 }] as const),
+    ],
+    [
+      'of two with a *, the one that answers',
+      (app) => app.get('/api/*', text).get('/:anything/*', text),
+      ...(['/api/x', 10, { '/api/*': 10, '/:anything/*': 1 }] as const),
+    ],
+    [
+      'what answers all methods before a middleware that is cheaper',
+      (app) => app.use('*', next).all('/api/*', text),
+      ...(['/api/x', 10, { '/*': 1, '/api/*': 10 }] as const),
+    ],
+    [
+      'the same in an app that handles its own errors',
+      (app) =>
+        app.use('*', next).route(
+          '/api',
+          new Hono().all('/*', text).onError((_, c) => c.text('')),
+        ),
+      ...(['/api/x', 10, { '/*': 1, '/api/*': 10 }] as const),
+    ],
+    [
+      'what answers all methods before a middleware with a parameter',
+      (app) => app.use('/users/:id', next).all('/users/me', text),
+      ...(['/users/me', 10, { '/users/:id': 2, '/users/me': 10 }] as const),
+    ],
+    [
+      'of two middlewares, the dearer',
+      (app) => app.use('*', next).use('/api/*', next),
+      ...(['/api/x', 10, { '/*': 1, '/api/*': 10 }] as const),
+    ],
+    [
+      'a path that a catch-all answers, if it is spelled exactly',
+      (app) => app.all('*', text),
+      ...(['/free', 0, { '/*': 10, '/free': 0 }] as const),
+    ],
+    [
+      'a catch-all, if the path is spelled in another way',
+      (app) => app.all('*', text),
+      ...(['/FREE', 10, { '/*': 10, '/free': 0 }] as const),
+    ],
+  ])('%s', async (_name, routed, path, used, table) => {
+    expect(await cost(routed, path, {}, table as never)).toBe(used)
+  })
+
+  test('a route that the table does not name costs 1', async () => {
+    const routed = (app: Hono) => app.get('/others/:id', text).get('*', text)
+    expect(await cost(routed, '/others/7', {}, { ...rate, '/*': 1 })).toBe(1)
+  })
+})
+
+test('a failed that throws costs no response: the request stays charged, and onError is told', async () => {
+  const ratelimit = perHour(database.db, 2)
+  const told: unknown[] = []
+  const onError: RateLimitOptions['onError'] = (error) => {
+    told.push((error as Error).message)
+    return 'throw'
+  }
+  const failed: RateLimitOptions['failed'] = () => {
+    throw new TypeError('no user')
+  }
+  const url = await start(limited({ ratelimit, key, count: 'failures', failed, onError }))
+  expect((await fetch(url)).status).toBe(200)
+  expect(told).toEqual(['no user'])
+  expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 1 })
+})
+
+test('a request without a key is an error, not a request of everybody', async () => {
+  const url = await start(
+    limited({ ratelimit: perHour(database.db, 5), key: (c) => c.req.header('x-api-key') }),
+  )
+  const response = await fetch(url)
+  expect([response.status, await response.text()]).toEqual([500, 'INVALID_KEY'])
+})
+
+describe('a login', () => {
+  async function login(count: 'failures' | 'successes') {
+    const ratelimit = perHour(database.db, 3)
+    const app = new Hono()
+    app.use(rateLimit({ ratelimit, key: (c) => c.req.query('account'), count }))
+    app.get('/', (c) => {
+      if (c.req.query('password') === 'crash') throw new Error('crashed')
+      return c.text('', c.req.query('password') === 'right' ? 200 : 401)
+    })
+    app.onError((_error, c) => c.text('', 500))
+    const url = await start(app)
+    return async (password: string) => (await fetch(`${url}/?account=ada&password=${password}`)).status
+  }
+
+  test('is limited by its failures only; a crash is one', async () => {
+    const statusOf = await login('failures')
+    for (let i = 0; i < 5; i++) expect(await statusOf('right')).toBe(200)
+    for (const [password, status] of [
+      ['wrong', 401],
+      ['crash', 500],
+      ['wrong', 401],
+      ['wrong', 429],
+      ['right', 429],
+    ] as const) {
+      expect(await statusOf(password)).toBe(status)
+    }
+  })
+
+  test('or by its successes only', async () => {
+    const statusOf = await login('successes')
+    for (let i = 0; i < 5; i++) expect(await statusOf('wrong')).toBe(401)
+    for (const status of [200, 200, 200, 429]) expect(await statusOf('right')).toBe(status)
+  })
+})
+
+test.each([
+  ['throw', 500],
+  ['allow', 200],
+  ['deny', 503],
+] as const)('with the database away, onError %s means %d', async (verdict, status) => {
+  const ratelimit = perHour(away(database.db), 5)
+  const url = await start(limited({ ratelimit, key, onError: () => verdict }))
+  expect((await fetch(url)).status).toBe(status)
+})

@@ -1,0 +1,169 @@
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test, vi } from 'vitest'
+import { type Database, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { type Db, hasServer, open, useDatabase } from '../../support/databases.ts'
+import { FaultyProxy } from '../../support/proxy.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(5, '1h')
+const uncaught = vi.fn()
+beforeEach(() => void process.on('uncaughtException', uncaught))
+afterEach(() => {
+  process.off('uncaughtException', uncaught)
+  expect(uncaught).not.toHaveBeenCalled()
+})
+
+function requests(db: Database, prefix: string) {
+  const ratelimit = new Ratelimit({ db, limiter, prefix, cleanupProbability: 0 })
+  return [
+    { ratelimit, key: 'a' },
+    { ratelimit, key: 'b' },
+  ]
+}
+
+async function charged(prefix: string): Promise<unknown[]> {
+  const found = await database.rows(
+    `select key, count::int from rate_limit_ephemeral where prefix = '${prefix}' order by key`,
+  )
+  return found.map(({ count }) => count)
+}
+
+describe.runIf(hasServer())('alone, on a server', () => {
+  let proxy: FaultyProxy
+  beforeAll(async () => {
+    proxy = await FaultyProxy.start(database.url)
+  })
+  afterAll(() => proxy.close())
+  afterEach(() => {
+    proxy.fault = () => 'pass'
+  })
+
+  test('its backend dies while it waits for a row: the process lives', async () => {
+    const { db, end } = open(database.url, 1)
+    const all = requests(db, 'dies')
+    await Ratelimit.limitAll(all)
+    const holder = await database.client()
+    await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'dies' for update`)
+    const waiting = Ratelimit.limitAll(all).catch((error: unknown) => error)
+    const waiters = `select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+    let waiter: unknown
+    while (waiter === undefined) waiter = (await database.rows(waiters))[0]?.['pid']
+    await database.rows(`select pg_terminate_backend(${waiter})`)
+    expect(await waiting).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    await holder.query('rollback')
+    expect(await charged('dies')).toEqual([1, 1])
+    // postgres.js tells the next statement on a new connection of the old one's end.
+    const again = await Ratelimit.limitAll(all).catch(() => Ratelimit.limitAll(all))
+    expect(again).toMatchObject({ success: true })
+    await end()
+  })
+
+  test('its connections break: the pool does not run dry', async () => {
+    const { db, end } = open(proxy.through(database.url), 2)
+    const all = requests(db, 'broken')
+    proxy.fault = (request) => (/for update/.test(request.toString('latin1')) ? 'cut before' : 'pass')
+    for (let i = 0; i < 4; i++) {
+      await expect(Ratelimit.limitAll(all)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    }
+    proxy.fault = () => 'pass'
+    expect(await charged('broken')).toEqual([])
+    // The first answer ends the outage; then several go at once again.
+    await Ratelimit.limitAll(all)
+    await Promise.all([all, all].map((again) => Ratelimit.limitAll(again)))
+    expect(await charged('broken')).toEqual([3, 3])
+    await end()
+  })
+
+  test.runIf(inject('driver') === 'node-postgres')(
+    'on a single client all or none is charged, whatever else runs on it',
+    async () => {
+      const client = await database.client()
+      const all = requests(drizzle({ client }), 'single')
+      const single = { db: drizzle({ client }), limiter, prefix: 'beside', cleanupProbability: 0 }
+      const beside = new Ratelimit(single)
+      const [answers] = await Promise.all([
+        Promise.all(Array.from({ length: 30 }, () => Ratelimit.limitAll(all))),
+        Promise.all(Array.from({ length: 30 }, (_, i) => beside.limit(`key ${i}`))),
+      ])
+      expect(answers.filter(({ success }) => success)).toHaveLength(5)
+      expect(await charged('single')).toEqual([5, 5])
+    },
+  )
+
+  test('many at once get the limit, and none a part of it', async () => {
+    const { db, end } = open(database.url, 4)
+    const all = requests(db, 'together')
+    const answers = await Promise.all(Array.from({ length: 20 }, () => Ratelimit.limitAll(all)))
+    expect(answers.filter(({ success }) => success)).toHaveLength(5)
+    expect(await charged('together')).toEqual([5, 5])
+    await end()
+  })
+})
+
+describe('what its statements are set to', () => {
+  const { rows, script } = {
+    rows: (query: string) => database.rows(query),
+    script: (sql: string) => database.script(sql),
+  }
+  let db: Db
+  beforeAll(async () => {
+    await script(`create table settings (isolation text, commits text);
+      create function tell() returns trigger language plpgsql as $$ begin
+        insert into settings values (current_setting('transaction_isolation'), current_setting('synchronous_commit'));
+        return new; end $$;
+      create trigger told before insert on rate_limit_durable for each row execute function tell();
+      create trigger told before insert on rate_limit_ephemeral for each row execute function tell();`)
+    const [row] = await rows('select current_database() as name')
+    await script(
+      hasServer()
+        ? `alter database "${row?.['name']}" set default_transaction_isolation = 'serializable';
+           alter database "${row?.['name']}" set synchronous_commit = 'local'`
+        : `set default_transaction_isolation = 'serializable'; set synchronous_commit = 'local'`,
+    )
+    db = hasServer() ? database.connect(1).db : database.db
+  })
+
+  let prefixes = 0
+  async function settingsOf(kinds: readonly (keyof typeof configs)[], joined = false): Promise<unknown> {
+    await script('truncate settings')
+    const prefix = `set ${prefixes++}`
+    const all = kinds.map((kind) => {
+      const config: RatelimitConfig = { ...configs[kind], db, limiter, prefix: `${prefix} ${kind}` }
+      return { ratelimit: new Ratelimit({ ...config, cleanupProbability: 0 }), key: 'key' }
+    })
+    if (joined) await db.transaction((tx) => Ratelimit.limitAll(all, { tx }))
+    else expect(await Ratelimit.limitAll(all)).toMatchObject({ success: true })
+    return (await rows('select distinct isolation, commits from settings')).map((row) => ({ ...row }))
+  }
+  const configs = {
+    ephemeral: {},
+    durable: { durable: true },
+    flushed: { durable: true, synchronousCommit: true },
+  } as const
+
+  test('as the session is', async () => {
+    expect(await settingsOf(['ephemeral'])).toEqual([{ isolation: 'serializable', commits: 'local' }])
+  })
+
+  test('it does not wait for the WAL, unless one of the limiters wants that', async () => {
+    const isolation = 'serializable'
+    expect(await settingsOf(['durable'])).toEqual([{ isolation, commits: 'off' }])
+    await script(`set synchronous_commit = 'off'`)
+    expect(await settingsOf(['flushed'])).toEqual([{ isolation, commits: hasServer() ? 'local' : 'on' }])
+    await script(`set synchronous_commit = 'local'`)
+    // The limiter that comes first does not decide.
+    for (const kinds of [
+      ['ephemeral', 'durable', 'flushed'],
+      ['durable', 'flushed', 'ephemeral'],
+    ] as const) {
+      expect(await settingsOf(kinds)).toEqual([{ isolation, commits: 'local' }])
+    }
+    expect(await settingsOf(['ephemeral', 'durable'])).toEqual([{ isolation, commits: 'off' }])
+  })
+
+  test('in a transaction of the caller, nothing is set', async () => {
+    expect(await settingsOf(['durable', 'flushed'], true)).toEqual([
+      { isolation: 'serializable', commits: 'local' },
+    ])
+  })
+})

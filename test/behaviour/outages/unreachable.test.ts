@@ -1,0 +1,218 @@
+import { createServer, type Server } from 'node:net'
+import type { PGlite } from '@electric-sql/pglite'
+import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
+import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
+import pg from 'pg'
+import postgres from 'postgres'
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { type Database, Ratelimit } from '../../../src/index.ts'
+import { type Db, emptyDatabase, hasServer, migrate, open, useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(5, '1h')
+
+function limitOn(db: Database, prefix: string): Ratelimit {
+  return new Ratelimit({ db, limiter, prefix, cleanupProbability: 0 })
+}
+
+/** How a check and a limitAll fail. */
+async function codesOf(ratelimit: Ratelimit): Promise<unknown[]> {
+  const calls = [ratelimit.limit('key'), Ratelimit.limitAll([{ ratelimit, key: 'key' }])]
+  return (await Promise.allSettled(calls)).map((answer) =>
+    answer.status === 'rejected' ? answer.reason.code : 'answered',
+  )
+}
+
+describe('an error as drivers and poolers make it, behind Drizzle', () => {
+  const named = (message: string, more: object = {}) => Object.assign(new Error(message), more)
+  const refused = { code: 'ECONNREFUSED', syscall: 'connect' }
+  const unreachable = [
+    named('timeout exceeded when trying to connect'),
+    named('Connection terminated due to connection timeout', {
+      cause: named('Connection terminated unexpectedly'),
+    }),
+    named('timeout expired'),
+    named('Cannot use a pool after calling end on the pool'),
+    named('Client was closed and is not queryable'),
+    named('The server does not support SSL connections'),
+    named('There was an error establishing an SSL connection'),
+    named('SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string'),
+    ...['CERT_HAS_EXPIRED', 'ERR_TLS_CERT_ALTNAME_INVALID', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'].map((code) =>
+      named(code, { code }),
+    ),
+    named('PGlite is closed'),
+    named('write CONNECTION_ENDED 127.0.0.1:5432', { code: 'CONNECTION_ENDED' }),
+    ...['ECONNRESET', 'ETIMEDOUT', 'EPIPE', 'ENOENT', 'EACCES'].map((code) =>
+      named(`connect ${code}`, { code, syscall: 'connect' }),
+    ),
+    named('getaddrinfo ESERVFAIL', { code: 'ESERVFAIL', syscall: 'getaddrinfo' }),
+    Object.assign(new AggregateError([named('one', refused), named('other', refused)]), {
+      code: 'ECONNREFUSED',
+    }),
+    Object.assign(
+      new AggregateError([
+        named('connect ETIMEDOUT', { code: 'ETIMEDOUT', syscall: 'connect' }),
+        named('one', refused),
+      ]),
+      { code: 'ETIMEDOUT' },
+    ),
+    named('fetch failed', { cause: named('connect ETIMEDOUT', { code: 'ETIMEDOUT', syscall: 'connect' }) }),
+    named('fetch failed', { cause: named('Connect Timeout Error', { code: 'UND_ERR_CONNECT_TIMEOUT' }) }),
+    named('Error connecting to database: fetch failed', {
+      code: undefined,
+      sourceError: named('fetch failed', { cause: named('one', refused) }),
+    }),
+    // What neon-http says on Node, Bun and Deno about an address that fetch does not like.
+    ...[
+      named('fetch failed', { cause: named('bad port') }),
+      named('fetch failed', { cause: named('unknown scheme') }),
+      named('fetch() URL is invalid', { code: 'ERR_INVALID_URL' }),
+      named('Failed to parse URL from nonsense', {
+        cause: named('Invalid URL', { code: 'ERR_INVALID_URL' }),
+      }),
+      named("Invalid URL: 'nonsense'"),
+      named("Url scheme 'ftp' not supported"),
+      named('Fetch failed: Requests to port 1 are blocked'),
+      named('fetch failed', {
+        cause: named(
+          'error sending request for url (http://db/sql): client error (Connect): tcp connect error',
+        ),
+      }),
+    ].map((sourceError) => named(`Error connecting to database: ${sourceError.message}`, { sourceError })),
+    named(
+      'All attempts to open a WebSocket to connect to the database failed. Details: TypeError: Failed to parse URL from http://bad host/v2',
+    ),
+    named('Received network error or non-101 status code.'),
+    // What Neon's WebSocket driver throws is an event.
+    ...[
+      named('connect ECONNREFUSED', refused),
+      named('failed to connect to WebSocket: tcp connect error'),
+      named('Received network error or non-101 status code.'),
+    ].map((error) => ({ type: 'error', message: error.message, error })),
+    ...[
+      'query_wait_timeout',
+      'client_login_timeout (server down)',
+      'no more connections allowed (max_client_conn)',
+      'client connections exceeded (max_user_client_connections)',
+      'server login has been failing, cached error: connect failed (server_login_retry)',
+      'pgbouncer cannot connect to server',
+      'pooler is shutting down',
+      'server shutting down',
+      'no such database: app',
+      'database "app" is disabled',
+      'SASL authentication failed',
+      'bouncer config error',
+    ].map((message) => named(message, { code: '08P01' })),
+  ]
+  const unknown = [
+    { type: 'error', message: '' },
+    {
+      type: 'error',
+      message: 'read ECONNRESET',
+      error: named('read ECONNRESET', { code: 'ECONNRESET', syscall: 'read' }),
+    },
+    named('Error connecting to database: TypeError: Failed to fetch', {
+      sourceError: named('Failed to fetch'),
+    }),
+    named('Error connecting to database', {
+      sourceError: named('fetch failed', {
+        cause: named('error sending request for url (http://db/sql): client error (SendRequest)'),
+      }),
+    }),
+    named('Connection terminated unexpectedly'),
+    named('Query read timeout'),
+    ...['ECONNRESET', 'ETIMEDOUT'].map((code) => named(`read ${code}`, { code, syscall: 'read' })),
+    named('write EPIPE', { code: 'EPIPE', syscall: 'write' }),
+    Object.assign(new AggregateError([named('one', refused), named('read', { code: 'ECONNRESET' })]), {
+      code: 'ECONNREFUSED',
+    }),
+    named('fetch failed', { cause: named('other side closed', { code: 'UND_ERR_SOCKET' }) }),
+    ...['server conn crashed?', 'query_timeout', 'client_idle_timeout'].map((message) =>
+      named(message, { code: '08P01' }),
+    ),
+  ]
+  test.each([
+    ...unreachable.map((error) => ['UNREACHABLE', error.message, error] as const),
+    ...unknown.map((error) => ['OUTCOME_UNKNOWN', error.message, error] as const),
+  ])('%s: %s', async (code, _, cause) => {
+    const { db } = watch(database.db, () => Promise.reject(new Error('Failed query', { cause })))
+    await expect(limitOn(db, 'made').limit('key')).rejects.toMatchObject({ code })
+  })
+
+  test('who says with another code what a pooler says is no pooler', async () => {
+    const cause = named('query_wait_timeout', { code: 'P0001' })
+    const { db } = watch(database.db, () => Promise.reject(new Error('Failed query', { cause })))
+    await expect(limitOn(db, 'raised').limit('key')).rejects.toMatchObject({ code: 'DATABASE' })
+  })
+})
+
+test('a client that was closed', async () => {
+  const closed = await emptyDatabase()
+  await migrate(closed)
+  const ratelimit = limitOn(closed.db, 'closed')
+  await ratelimit.limit('key')
+  if (!hasServer()) {
+    await (closed.db as Db & { $client: PGlite }).$client.close()
+    expect(await codesOf(ratelimit)).toEqual(['UNREACHABLE', 'UNREACHABLE'])
+    return
+  }
+  const { db, end } = open(closed.url, 1)
+  await end()
+  expect(await codesOf(limitOn(db, 'closed'))).toEqual(['UNREACHABLE', 'UNREACHABLE'])
+  await closed.close()
+})
+
+describe.runIf(hasServer())('over a network', () => {
+  /** Accepts connections and never answers. */
+  let silent: Server
+  let port = 0
+  beforeAll(async () => {
+    silent = createServer((socket) => void socket.on('error', () => {}))
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
+    const address = silent.address()
+    port = typeof address === 'object' ? (address?.port ?? 0) : 0
+  })
+  afterAll(() => void silent.close())
+
+  function impatient(at: number): { db: Db; end(): Promise<void> } {
+    const url = `postgres://user@127.0.0.1:${at}/app`
+    if (inject('driver') === 'node-postgres') {
+      const client = new pg.Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 20 })
+      return { db: drizzleNodePostgres({ client }), end: () => client.end() }
+    }
+    const client = postgres(url, { max: 1, connect_timeout: 0.02, backoff: () => 0 })
+    return { db: drizzlePostgresJs({ client }), end: () => client.end({ timeout: 0 }) }
+  }
+
+  test('a server that never answers', async () => {
+    const { db, end } = impatient(port)
+    expect(await codesOf(limitOn(db, 'silent'))).toEqual(['UNREACHABLE', 'UNREACHABLE'])
+    await end()
+  })
+
+  test('nobody at the address', async () => {
+    const { db, end } = impatient(1)
+    expect(await codesOf(limitOn(db, 'nobody'))).toEqual(['UNREACHABLE', 'UNREACHABLE'])
+    await end()
+  })
+})
+
+test('a reservation that could not be released is released later', async () => {
+  const ended = new Error('Cannot use a pool after calling end on the pool')
+  let isThere = true
+  const { db } = watch(database.db, () => isThere || Promise.reject(ended))
+  const ratelimit = limitOn(db, 'reserved')
+  const reserved = await ratelimit.reserve('key', { rate: 4 })
+  if (!reserved.success) throw new Error('denied')
+  isThere = false
+  await expect(reserved.release()).rejects.toMatchObject({ code: 'UNREACHABLE' })
+  isThere = true
+  expect(await reserved.release()).toMatchObject({ success: true, remaining: 5 })
+  await expect(reserved.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+})
+
+test.each([undefined, null])('a database without a client is refused at once: %s', (client) => {
+  const db = { ...watch(database.db).db, _: { session: { client, execute: () => {} } } }
+  expect(() => limitOn(db, 'nothing')).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))
+})

@@ -1,0 +1,281 @@
+import { type pgSchema, pgTable, text as textColumn } from 'drizzle-orm/pg-core'
+import { beforeEach, describe, expect, test } from 'vitest'
+import type { Database } from '../../../src/database/database.ts'
+import { parseDuration } from '../../../src/duration.ts'
+import {
+  checkTables,
+  closePeriods,
+  type Duration,
+  Ratelimit,
+  type RatelimitConfig,
+  type RatelimitError,
+  rateLimitTables,
+  storageSql,
+  usage,
+} from '../../../src/index.ts'
+import { errorOf } from '../../support/errors.ts'
+
+// No database: each of these is refused before any SQL, and a query would fail the test.
+let queries = 0
+beforeEach(() => {
+  queries = 0
+})
+const db: Database = {
+  execute: () => {
+    queries++
+    return Promise.resolve([])
+  },
+  transaction: () => Promise.reject(new Error('no transaction is needed')),
+  refreshMaterializedView: undefined,
+}
+
+/** The error of a call that is refused before any SQL. */
+async function errorWithoutSql(call: () => unknown): Promise<RatelimitError> {
+  const error = await errorOf(call)
+  expect(queries).toBe(0)
+  return error
+}
+
+const SECRET = 'alice@example.com'
+const limiter = Ratelimit.fixedWindow(10, '1m')
+/** A table of the application. */
+const orgs = pgTable('orgs', { key: textColumn('key') })
+const ratelimit = new Ratelimit({ db, limiter, prefix: 'p' })
+const bucket = new Ratelimit({ db, limiter: Ratelimit.tokenBucket(1, '1s', 10), prefix: 'p' })
+
+/** Values that TypeScript would refuse. */
+function untyped<T>(value: unknown): T {
+  return value as T
+}
+
+describe.each([
+  ['no string', 5],
+  ['undefined', undefined],
+  ['empty', ''],
+  ['with NUL', `${SECRET}\0`],
+  ['a lone surrogate', `${SECRET}\ud800`],
+  ['longer than 1,024 bytes with its prefix', `${SECRET}${'é'.repeat(504)}`],
+])('a key or prefix that is %s', (_, text) => {
+  test.each([
+    ['limit', () => ratelimit.limit(untyped(text))],
+    ['getRemaining', () => ratelimit.getRemaining(untyped(text))],
+    ['blockUntilReady', () => ratelimit.blockUntilReady(untyped(text), 0)],
+    ['resetUsedTokens', () => ratelimit.resetUsedTokens(untyped(text))],
+  ])('is not a key: %s', async (_name, call) => {
+    const error = await errorWithoutSql(call)
+    expect(error.code).toBe('INVALID_KEY')
+    expect(String(error.stack)).not.toContain(SECRET)
+  })
+
+  test('is not a prefix', async () => {
+    const prefix = typeof text === 'string' && text.length > 500 ? `${text}é` : text
+    const error = await errorWithoutSql(() => new Ratelimit({ db, limiter, prefix: untyped(prefix) }))
+    expect(error.code).toBe('INVALID_PREFIX')
+    expect(String(error.stack)).not.toContain(SECRET)
+  })
+})
+
+test('prefix and key have 1,024 bytes together', async () => {
+  await expect(errorWithoutSql(() => ratelimit.limit('k'.repeat(1024)))).resolves.toMatchObject({
+    code: 'INVALID_KEY',
+  })
+  // The call reaches the database, which has no row here.
+  await expect(ratelimit.limit('k'.repeat(1023))).rejects.toMatchObject({ code: 'DATABASE' })
+  expect(queries).toBeGreaterThan(0)
+})
+
+describe('a rate that is not a cost', () => {
+  test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0.5, -1.5, 2 ** 53, '1', null])(
+    'windows: %s',
+    async (rate) => {
+      expect((await errorWithoutSql(() => ratelimit.limit('key', { rate: untyped(rate) }))).code).toBe(
+        'INVALID_RATE',
+      )
+    },
+  )
+  test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 2 ** 54, -(2 ** 54), '1'])(
+    'token buckets: %s',
+    async (rate) => {
+      expect((await errorWithoutSql(() => bucket.limit('key', { rate: untyped(rate) }))).code).toBe(
+        'INVALID_RATE',
+      )
+    },
+  )
+})
+
+test.each(['no', 1, null])('a force of %s', async (value) => {
+  const force = untyped<boolean>(value)
+  const calls = [
+    () => ratelimit.limit('key', { force }),
+    () => ratelimit.limit('key', { rate: -1, force }),
+    () => Ratelimit.limitAll([{ ratelimit, key: 'key', force }]),
+  ]
+  for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+})
+
+test.each([5, 'x', null])('options that are %s are not ignored', async (value) => {
+  const options = untyped<object>(value)
+  const calls = [
+    () => ratelimit.limit('key', options),
+    () => ratelimit.getRemaining('key', options),
+    () => Ratelimit.limitAll([{ ratelimit, key: 'key' }], options),
+  ]
+  for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+})
+
+test.each([{}, { algorithm: {} }, { stored: true, algorithm: { numbers: {}, columns: [] } }])(
+  'limiters that no function of the package has made: %o',
+  async (forged) => {
+    const made = untyped<typeof limiter>(forged)
+    const calls = [
+      () => new Ratelimit({ db, limiter: made, prefix: 'p' }),
+      () => ratelimit.limit('key', { limiter: made }),
+    ]
+    for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+  },
+)
+
+test('a Postgres schema that pgSchema has not made', async () => {
+  const schema = untyped<ReturnType<typeof pgSchema>>('limits')
+  expect((await errorWithoutSql(() => rateLimitTables({ schema }))).code).toBe('INVALID_OPTION')
+})
+
+test("a switch that is no switch, such as the 'false' of an environment's variable", async () => {
+  const off = untyped<boolean>('false')
+  const durable = { prefix: 'switch', limiter, durable: off }
+  const transaction: Database = { ...db, rollback: undefined }
+  const calls = [
+    () => usage(db, durable),
+    () => closePeriods(transaction, durable),
+    () => new Ratelimit(untyped<RatelimitConfig>({ ...durable, db })),
+    () => storageSql(undefined, { logged: off }),
+    () => checkTables(db, undefined, { logged: off }),
+  ]
+  for (const call of calls) {
+    expect(await errorWithoutSql(call)).toMatchObject({
+      code: 'INVALID_OPTION',
+      message: expect.stringMatching(/^(durable|logged) must be true or false\.$/),
+    })
+  }
+})
+
+test('lists with holes', async () => {
+  const hole = new Array(1)
+  expect((await errorWithoutSql(() => ratelimit.getRemainingAll(hole))).code).toBe('INVALID_KEY')
+  const calls = [
+    () => Ratelimit.limitAll(hole),
+    () => Ratelimit.reserveAll(hole),
+    () => Ratelimit.spend(hole, { rate: 1 }),
+  ]
+  for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+})
+
+test('limiters of two copies of this package', async () => {
+  const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
+  const calls = [
+    () => Ratelimit.limitAll(requests),
+    () => Ratelimit.reserveAll(requests),
+    () => Ratelimit.spend(requests, { rate: 1 }),
+  ]
+  for (const call of calls) {
+    expect(await errorWithoutSql(call)).toMatchObject({
+      code: 'INVALID_OPTION',
+      message: 'Each ratelimit must be a Ratelimit, and all must come from one copy of this package.',
+    })
+  }
+})
+
+describe('limits', () => {
+  const wrong = [-1, Number.NaN, Number.NEGATIVE_INFINITY, 2 ** 53, untyped<number>('5')]
+  test.each([...wrong, 1.5])('a window of %s tokens', async (tokens) => {
+    expect((await errorWithoutSql(() => Ratelimit.fixedWindow(tokens, '1m'))).code).toBe('INVALID_LIMIT')
+    expect((await errorWithoutSql(() => Ratelimit.slidingWindow(tokens, '1m'))).code).toBe('INVALID_LIMIT')
+  })
+  test.each([...wrong, 0, Number.POSITIVE_INFINITY])('a bucket with %s', async (tokens) => {
+    expect((await errorWithoutSql(() => Ratelimit.tokenBucket(tokens, '1m', 10))).code).toBe('INVALID_LIMIT')
+    expect((await errorWithoutSql(() => Ratelimit.tokenBucket(1, '1m', tokens))).code).toBe('INVALID_LIMIT')
+  })
+  test.each([-1, 11, Number.NaN])('a bucket of 10 with %s tokens at first', async (initialTokens) => {
+    const error = await errorWithoutSql(() => Ratelimit.tokenBucket(1, '1m', 10, { initialTokens }))
+    expect(error.code).toBe('INVALID_LIMIT')
+  })
+  test('a bucket that takes longer than a hundred years to fill', async () => {
+    expect((await errorWithoutSql(() => Ratelimit.tokenBucket(1, '365d', 101))).code).toBe('INVALID_LIMIT')
+  })
+  test('a bucket of next to nothing', async () => {
+    expect((await errorWithoutSql(() => Ratelimit.tokenBucket(1, '1s', 1e-7))).code).toBe('INVALID_LIMIT')
+  })
+  test('a refill of no known kind', async () => {
+    const error = await errorWithoutSql(() => Ratelimit.tokenBucket(1, '1m', 10, { refill: untyped('lazy') }))
+    expect(error.code).toBe('INVALID_OPTION')
+  })
+})
+
+describe('durations', () => {
+  const wrong = ['', '10', 's', '10 seconds', '1w', '-1s', '0s', '0.5ms', '1e3s', 'Infinityd', '40000d']
+  const numbers = [0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 4e12, null, {}, 5n, Symbol('1s')]
+  test.each([...wrong, ...numbers].map((each) => [each]))('%s', async (duration) => {
+    const calls = [
+      () => Ratelimit.fixedWindow(1, untyped<Duration>(duration)),
+      () => Ratelimit.slidingWindow(1, untyped<Duration>(duration)),
+      () => Ratelimit.tokenBucket(1, untyped<Duration>(duration), 1),
+    ]
+    for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_DURATION')
+  })
+  test('what is a whole number of milliseconds but for floating point', () => {
+    expect(Ratelimit.fixedWindow(1, '1.1h').params.periodMs).toBe(3_960_000)
+    expect(Ratelimit.fixedWindow(1, '0.7d').params.periodMs).toBe(60_480_000)
+  })
+
+  test('a timeout may be 0, and nothing else of these', async () => {
+    expect([parseDuration(0, 'It', 0), parseDuration('0s', 'It', 0)]).toEqual([0, 0])
+    for (const duration of [...wrong, ...numbers].filter((each) => each !== 0 && each !== '0s')) {
+      const error = await errorWithoutSql(() => ratelimit.blockUntilReady('key', untyped<Duration>(duration)))
+      expect(error.code).toBe('INVALID_DURATION')
+    }
+  })
+})
+
+test.each(['throwIfAborted', 'addEventListener'])('a signal that has %s only is none', async (name) => {
+  const signal = untyped<AbortSignal>({ [name]: () => {} })
+  const error = await errorWithoutSql(() => ratelimit.blockUntilReady('key', 0, { signal }))
+  expect(error.code).toBe('INVALID_OPTION')
+})
+
+test.each<readonly [string, object]>([
+  ['cleanupProbability above 1', { cleanupProbability: 1.1 }],
+  ['cleanupProbability below 0', { cleanupProbability: -0.1 }],
+  ['cleanupProbability NaN', { cleanupProbability: Number.NaN }],
+  ...[
+    ...['durable', 'synchronousCommit', 'inMemoryBlock', 'keepEnded', 'coalesce'],
+    ...['dryRun', 'hashKeys', 'autoMigrate', 'preparedStatements'],
+  ].map((name) => [`${name} that is neither true nor false`, { durable: true, [name]: 'false' }] as const),
+  ['keepEnded with sweeps', { keepEnded: true, cleanupProbability: 0.1 }],
+  ['synchronousCommit without durable', { synchronousCommit: true }],
+  ['maxBlockedKeys without inMemoryBlock', { maxBlockedKeys: 5 }],
+  ['no room for blocked keys', { inMemoryBlock: true, maxBlockedKeys: 0 }],
+  ['room for too many blocked keys', { inMemoryBlock: true, maxBlockedKeys: 1e9 }],
+  ['room for a fraction of a blocked key', { inMemoryBlock: true, maxBlockedKeys: 1.5 }],
+  ['no db', { db: undefined }],
+  ['no limiter', { limiter: undefined }],
+  ['a clock that is not a function', { clock: new Date() }],
+  ['tables that are none', { tables: {} }],
+  ['tables that are others', { tables: { ephemeral: orgs, durable: orgs } }],
+  ['a table that is another', { tables: { ...rateLimitTables(), durable: orgs } }],
+  [
+    'tables without a prototype',
+    { tables: { ephemeral: Object.create(null), durable: Object.create(null) } },
+  ],
+])('%s is refused', async (_, options) => {
+  const config = untyped<RatelimitConfig>({ db, limiter, prefix: 'p', ...options })
+  expect((await errorWithoutSql(() => new Ratelimit(config))).code).toBe('INVALID_OPTION')
+})
+
+test.each([
+  ['no Date', () => untyped<Date>(5)],
+  ['an invalid Date', () => new Date(Number.NaN)],
+])('a clock that returns %s', async (_, clock) => {
+  const clocked = new Ratelimit({ db, limiter, prefix: 'p', clock })
+  expect((await errorWithoutSql(() => clocked.limit('key'))).code).toBe('INVALID_CLOCK')
+  expect((await errorWithoutSql(() => clocked.getRemaining('key'))).code).toBe('INVALID_CLOCK')
+})

@@ -1,0 +1,346 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { pgSchema } from 'drizzle-orm/pg-core'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Ratelimit, type RatelimitConfig, RatelimitError, rateLimitTables } from '../../../src/index.ts'
+import type { Group, Pending } from '../../../src/runtime/call.ts'
+import { Direct } from '../../../src/runtime/direct.ts'
+import { Room } from '../../../src/runtime/room.ts'
+import { useDatabase } from '../../support/databases.ts'
+import '../../support/loaded.ts'
+import { requestOf } from '../../support/requests.ts'
+import { fakeTime, ownTimers } from '../../support/timers.ts'
+import { isTake, watch } from '../../support/watch.ts'
+
+// `coalesce: false`: what calls must not share, and what must hold all the same.
+
+const database = useDatabase()
+const limiter = Ratelimit.fixedWindow(10, '1h')
+let prefix = 0
+
+afterEach(() => {
+  vi.useRealTimers()
+  vi.unstubAllGlobals()
+})
+
+/** A limiter without coalescing, whose statements wait for what `before` returns. */
+function direct(config: Partial<RatelimitConfig> = {}, before: (text: string) => unknown = () => {}) {
+  const { db, statements } = watch(database.db, before)
+  const ratelimit = new Ratelimit({
+    ...{ db, limiter, prefix: `direct ${++prefix}`, cleanupProbability: 0, coalesce: false },
+    ...config,
+  } as RatelimitConfig)
+  return { ratelimit, statements }
+}
+
+/** Lets a statement through when the test says so. */
+function gates() {
+  const waiting: (() => void)[] = []
+  return {
+    waiting,
+    before: () => new Promise<void>((resolve) => waiting.push(resolve)),
+    /** Lets all statements through that come while `work` is under way. */
+    openUntil: async (work: Promise<unknown>) => {
+      const opening = setInterval(() => {
+        for (const open of waiting.splice(0)) open()
+      })
+      await work.catch(() => {})
+      clearInterval(opening)
+    },
+  }
+}
+
+function callOf(key: string): Pending {
+  const request = requestOf({ key, limiter })
+  const hold = () => {
+    call.isContended = true
+  }
+  const call: Pending = {
+    ...{ request, isOver: false, trip: undefined, isContended: false, hold },
+    ...{ fulfil: vi.fn(), fail: vi.fn() },
+  }
+  return call
+}
+
+async function turns(count = 3): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise(setImmediate)
+}
+
+describe('calls share nothing but the database', () => {
+  test('equal calls at once have a statement each, and no one over the limit', async () => {
+    const { ratelimit, statements } = direct()
+    await ratelimit.limit('key')
+    statements.length = 0
+    const answers = await Promise.all(Array.from({ length: 12 }, () => ratelimit.limit('key')))
+    expect(statements.filter(isTake)).toHaveLength(12)
+    expect(answers.filter(({ success }) => success)).toHaveLength(9)
+  })
+
+  test('all are sent at once, whatever their number', async () => {
+    const { before, waiting, openUntil } = gates()
+    const { ratelimit } = direct({}, before)
+    const calls = Promise.all(Array.from({ length: 50 }, () => ratelimit.limit('key')))
+    await turns()
+    expect(waiting).toHaveLength(50)
+    await openUntil(calls)
+  })
+
+  test('one whose statement never ends holds up no other, of the same key neither', async () => {
+    let isFirst = true
+    const { ratelimit } = direct({}, () => {
+      if (!isFirst) return undefined
+      isFirst = false
+      return new Promise(() => {})
+    })
+    ratelimit.limit('key')
+    expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 9 })
+  })
+
+  test('nor does one that creates the tables and never ends', async () => {
+    let isFirst = true
+    const { db } = watch(database.db, () => {
+      if (!isFirst) return undefined
+      isFirst = false
+      return new Promise(() => {})
+    })
+    const migrating = new Ratelimit({
+      ...{ db, limiter, prefix: 'first', autoMigrate: true, coalesce: false, cleanupProbability: 0 },
+      tables: rateLimitTables({ schema: pgSchema('not made yet') }),
+    })
+    migrating.limit('key')
+    expect(await migrating.limit('key')).toMatchObject({ success: true, remaining: 9 })
+  })
+
+  test('one that has ended makes room for another, however many there were', async () => {
+    const decider = { decideAlone: async () => {}, decideTogether: async () => [] }
+    const dispatcher = new Direct(decider, new Room(false))
+    const fail = vi.fn()
+    for (let i = 0; i < 10_001; i++) {
+      dispatcher.add({ ...callOf('key'), fail })
+      await turns(i % 5_000 === 0 ? 1 : 0)
+    }
+    expect(fail).not.toHaveBeenCalled()
+  })
+
+  test('one whose row others hold waits for it in another statement', async () => {
+    const decideAlone = vi.fn(() => new Promise<never>(() => {}))
+    const decideTogether = async (groups: readonly Group[]) => groups
+    const call = callOf('held')
+    new Direct({ decideAlone, decideTogether }, new Room(false)).add(call)
+    expect(call).toMatchObject({ isContended: false, trip: { mayWait: false } })
+    await turns()
+    expect(call).toMatchObject({ isContended: true, trip: { mayWait: true } })
+    expect(decideAlone).toHaveBeenCalledTimes(1)
+  })
+
+  test('of one key 1,000 at most', () => {
+    const never = () => new Promise<never>(() => {})
+    const dispatcher = new Direct({ decideAlone: never, decideTogether: never }, new Room(false))
+    for (let i = 0; i < 1_000; i++) dispatcher.add(callOf('many'))
+    const [refused, other] = [callOf('many'), callOf('other')]
+    dispatcher.add(refused)
+    dispatcher.add(other)
+    expect(refused.fail).toHaveBeenCalledWith(
+      expect.objectContaining({ code: 'OVERLOADED', contended: true }),
+    )
+    expect(other.fail).not.toHaveBeenCalled()
+  })
+
+  test('what lost against another transaction is tried again', async () => {
+    let losses = 3
+    const { ratelimit } = direct({}, () => {
+      if (losses-- > 0) throw Object.assign(new Error('deadlock'), { code: '40P01' })
+    })
+    expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 9 })
+  })
+})
+
+describe('where the runtime says that it is Workers', () => {
+  const sends = async (config: Partial<RatelimitConfig>) => {
+    const { db, statements } = watch(database.db)
+    const common = { db, limiter, prefix: `chosen ${++prefix}`, cleanupProbability: 0 }
+    const ratelimit = new Ratelimit({ ...common, ...config } as RatelimitConfig)
+    await ratelimit.limit('key')
+    statements.length = 0
+    await Promise.all([ratelimit.limit('key'), ratelimit.limit('key')])
+    return statements.length
+  }
+
+  test('coalescing is off, unless it is asked for', async () => {
+    expect(await sends({})).toBe(1)
+    vi.stubGlobal('navigator', { userAgent: 'Cloudflare-Workers' })
+    expect(await sends({})).toBe(2)
+    expect(await sends({ connections: 3 })).toBe(2)
+    expect(await sends({ coalesce: true })).toBe(1)
+  })
+
+  test('another runtime is another', async () => {
+    vi.stubGlobal('navigator', { userAgent: 'Node.js/22' })
+    expect(await sends({})).toBe(1)
+    vi.stubGlobal('navigator', undefined)
+    expect(await sends({})).toBe(1)
+  })
+})
+
+test.each([
+  [{ coalesce: false, connections: 2 }, 'connections'],
+  [{ coalesce: 'no' }, 'coalesce'],
+  [{ waitUntil: Promise.resolve() }, 'waitUntil'],
+])('%o is refused', (config, named) => {
+  const make = () => new Ratelimit({ db: database.db, limiter, prefix: 'p', ...config } as RatelimitConfig)
+  expect(make).toThrow(
+    expect.objectContaining({ code: 'INVALID_OPTION', message: expect.stringMatching(named) }),
+  )
+})
+
+describe('time', () => {
+  beforeEach(fakeTime)
+
+  test('a check that the timeout ends may have been charged, and a look never is', async () => {
+    const { ratelimit } = direct({ timeout: 100 }, () => new Promise(() => {}))
+    const ended = Promise.allSettled([ratelimit.limit('key'), ratelimit.getRemaining('key')])
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await ended).toMatchObject([
+      { reason: { code: 'OUTCOME_UNKNOWN' } },
+      { reason: { code: 'TIMEOUT' } },
+    ])
+    expect(ownTimers()).toEqual([])
+  })
+
+  test.each([
+    ['looks', (ratelimit: Ratelimit) => ratelimit.getRemaining('key')],
+    ['checks', (ratelimit: Ratelimit) => ratelimit.limit('key')],
+  ])('after five %s that it ends one call at a time tries the database', async (_, call) => {
+    const { ratelimit, statements } = direct({ timeout: 100, onError: 'allow' }, () => new Promise(() => {}))
+    const ended = Promise.allSettled(Array.from({ length: 5 }, () => call(ratelimit)))
+    await turns()
+    vi.advanceTimersByTime(100)
+    await ended
+    ratelimit.limit('key')
+    expect(await ratelimit.limit('key')).toMatchObject({ degraded: true })
+    expect(statements).toHaveLength(6)
+  })
+
+  test('what blockUntilReady is granted too late is given back, and waitUntil is told', async () => {
+    const { before, waiting, openUntil } = gates()
+    const handed: Promise<unknown>[] = []
+    const { ratelimit } = direct({ waitUntil: (work) => handed.push(work) }, before)
+    const ended = ratelimit.blockUntilReady('key', 100).catch((error: RatelimitError) => error.code)
+    // It loads its code first.
+    while (waiting.length === 0) await turns(1)
+    vi.advanceTimersByTime(100)
+    expect(await ended).toBe('OUTCOME_UNKNOWN')
+    vi.useRealTimers()
+    expect(handed).toHaveLength(1)
+    await openUntil(Promise.all(handed))
+    const { used } = await new Ratelimit({
+      ...{ db: database.db, limiter, prefix: ratelimit.prefix },
+    }).getRemaining('key')
+    expect(used).toBe(0)
+  })
+
+  test('waitUntil is told of a check that fails too late, and it ends', async () => {
+    const handed: Promise<unknown>[] = []
+    let fail: ((error: Error) => void) | undefined
+    const { ratelimit } = direct({ waitUntil: (work) => handed.push(work) }, () => {
+      return new Promise((_, reject) => {
+        fail = reject
+      })
+    })
+    const ended = ratelimit.blockUntilReady('key', 100).catch((error: RatelimitError) => error.code)
+    while (!fail) await turns(1)
+    vi.advanceTimersByTime(100)
+    await ended
+    fail(new RatelimitError('UNREACHABLE', 'away'))
+    expect(await Promise.all(handed)).toEqual([undefined])
+  })
+
+  test('10,000 wait at most; those that have waited for a minute may be cut off, and count no more', async () => {
+    const { ratelimit, statements } = direct({}, () => new Promise(() => {}))
+    const refused: unknown[] = []
+    let keys = 0
+    const call = () => ratelimit.limit(`key ${keys++ % 20}`).catch((error: unknown) => refused.push(error))
+    for (let i = 0; i < 10_002; i++) call()
+    await turns()
+    expect(refused).toMatchObject([{ code: 'OVERLOADED' }, { code: 'OVERLOADED' }])
+    vi.advanceTimersByTime(59_999)
+    call()
+    await turns()
+    expect(refused).toHaveLength(3)
+    vi.advanceTimersByTime(1)
+    call()
+    await turns()
+    expect(refused).toHaveLength(3)
+    expect(statements).toHaveLength(10_001)
+  })
+
+  test.each([true, false])('calls count for a minute only if they may be cut off: %s', (cutsOff) => {
+    const room = new Room(cutsOff)
+    for (let i = 0; i < 10_000; i++) room.enter()
+    vi.advanceTimersByTime(60_000)
+    const isFull = expect.objectContaining({ code: 'OVERLOADED' })
+    if (cutsOff) room.enter()
+    else expect(() => room.enter()).toThrow(isFull)
+  })
+
+  test('a sweep that was cut off is followed by another after ten seconds', async () => {
+    const isSweep = (text: string) => text.includes('delete from')
+    const { ratelimit, statements } = direct({ cleanupProbability: 1 }, (text) =>
+      isSweep(text) ? new Promise(() => {}) : undefined,
+    )
+    const sweeps = async () => {
+      await ratelimit.limit('key')
+      await turns()
+      return statements.filter(isSweep).length
+    }
+    expect(await sweeps()).toBe(1)
+    vi.advanceTimersByTime(9_999)
+    expect(await sweeps()).toBe(1)
+    vi.advanceTimersByTime(1)
+    expect(await sweeps()).toBe(2)
+  })
+})
+
+describe.each([true, false])('waitUntil, coalesce: %s', (coalesce) => {
+  const requests = new AsyncLocalStorage<string>()
+
+  test('is given the sweep, and called from the request of the call that sweeps', async () => {
+    const from: unknown[] = []
+    const swept: Promise<unknown>[] = []
+    const { ratelimit, statements } = direct({
+      ...{ coalesce, cleanupProbability: 1 },
+      waitUntil: (work) => {
+        from.push(requests.getStore())
+        swept.push(work)
+      },
+    })
+    // The first call's statement decides the second one as well, where they share it.
+    vi.spyOn(Math, 'random').mockReturnValueOnce(1).mockReturnValueOnce(0)
+    const first = requests.run('first', () => ratelimit.limit('key'))
+    const second = requests.run('second', () => ratelimit.limit('key'))
+    await Promise.all([first, second])
+    vi.restoreAllMocks()
+    expect(from).toEqual(['second'])
+    await Promise.all(swept)
+    expect(statements.filter((text) => text.includes('delete from'))).toHaveLength(1)
+  })
+
+  test('an answer is not lost if it throws, or if the sweep fails', async () => {
+    const swept: Promise<unknown>[] = []
+    const config = { coalesce, cleanupProbability: 1 }
+    const { ratelimit: outside } = direct({
+      ...config,
+      waitUntil: () => {
+        throw new Error('outside of a request')
+      },
+    })
+    expect(await outside.limit('key')).toMatchObject({ success: true })
+    expect(await Ratelimit.limitAll([{ ratelimit: outside, key: 'key' }])).toMatchObject({ success: true })
+    const { ratelimit: failing } = direct(
+      { ...config, waitUntil: (work: Promise<unknown>) => void swept.push(work) },
+      (text) => text.includes('delete from') && Promise.reject(new Error('no')),
+    )
+    expect(await failing.limit('key')).toMatchObject({ success: true })
+    expect(await Promise.all(swept)).toEqual([undefined])
+  })
+})

@@ -1,0 +1,21 @@
+import { afterAll, expect, test, vi } from 'vitest'
+import { Ratelimit } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+
+const database = useDatabase()
+
+vi.mock('../../../src/runtime/sweep.ts', () => {
+  throw new Error('The deployment has removed the file.')
+})
+afterAll(() => void vi.doUnmock('../../../src/runtime/sweep.ts'))
+
+test('a sweep whose code is not there any more costs no answer, and does not end the process', async () => {
+  const handed: Promise<unknown>[] = []
+  const ratelimit = new Ratelimit({
+    ...{ db: database.db, limiter: Ratelimit.fixedWindow(5, '1h'), prefix: 'swept' },
+    ...{ cleanupProbability: 1, waitUntil: (work) => void handed.push(work) },
+  })
+  expect(await ratelimit.limit('key')).toMatchObject({ success: true })
+  await vi.waitFor(() => expect(handed).toHaveLength(1))
+  expect(await Promise.all(handed)).toEqual([undefined])
+})

@@ -1,0 +1,175 @@
+import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../../src/calendar.ts'
+import { rateLimitStorage } from '../../../src/http/better-auth.ts'
+import * as express from '../../../src/http/express.ts'
+import * as fastify from '../../../src/http/fastify.ts'
+import * as hono from '../../../src/http/hono.ts'
+import { clientKey, headersOf, tooManyRequests } from '../../../src/http/index.ts'
+import * as next from '../../../src/http/next.ts'
+import * as trpc from '../../../src/http/trpc.ts'
+import {
+  checkTables,
+  closePeriods,
+  Ratelimit,
+  rateLimitDurable,
+  rateLimitTables,
+  remainingOf,
+  resetOf,
+  storageSql,
+  usage,
+  usedOf,
+} from '../../../src/index.ts'
+import { instrument } from '../../../src/otel.ts'
+import { useDatabase } from '../../support/databases.ts'
+
+// An option that does not exist would be ignored: `{ trx }` would charge outside of the transaction.
+
+const database = useDatabase()
+
+// biome-ignore lint/suspicious/noExplicitAny: that is the point.
+type Untyped = any
+
+const limiter = Ratelimit.fixedWindow(5, '1m')
+const all: Untyped = Ratelimit
+
+function ours(options: object = {}): Untyped {
+  return new Ratelimit({ db: database.db, limiter, prefix: 'unknown', cleanupProbability: 0, ...options })
+}
+
+const key = () => 'key'
+const route = () => ({ ratelimit: ours(), key })
+const request = (options: object = {}) => ({ ratelimit: ours(), key: 'key', ...options })
+const reserved = () => ours().reserve('other', { limiter: Ratelimit.unlimited() })
+const reservedAll = () => all.reserveAll([{ ...request(), limiter: Ratelimit.unlimited() }])
+const spent = () => all.spend([{ ...request(), limiter: Ratelimit.unlimited() }], { rate: 1 })
+const denied = () => ours({ prefix: 'denying' }).limit('key', { limiter: Ratelimit.fixedWindow(0, '1m') })
+const plan = { prefix: 'unknown', limiter }
+const inTransaction = (work: (tx: Untyped) => Promise<unknown>) => database.db.transaction(work)
+const store = () => ({ db: database.db, prefix: 'unknown' })
+
+/** An entry, and how it is called with more options than it knows. */
+type Entry = readonly [string, (more: object) => unknown]
+
+/** Each entry that takes options. */
+const ENTRIES: readonly Entry[] = [
+  ['the constructor', (more) => ours(more)],
+  ['limit', (more) => ours().limit('key', more)],
+  ['limit with options', (more) => ours().limit('key', { rate: 2, limiter, ...more })],
+  ['limit with hashed keys', (more) => ours({ hashKeys: true }).limit('key', more)],
+  ['reserve', (more) => ours().reserve('key', more)],
+  ['getRemaining', (more) => ours().getRemaining('key', more)],
+  ['getRemainingAll', (more) => ours().getRemainingAll(['key'], more)],
+  ['blockUntilReady', (more) => ours().blockUntilReady('key', 0, more)],
+  ['resetUsedTokens', (more) => ours().resetUsedTokens('key', more)],
+  ['grant', (more) => ours({ limiter: Ratelimit.balance() }).grant('key', 1, more)],
+  ['settle', (more) => ours({ reservationSecret: 'sixteen or longer' }).settle('text', 1, more)],
+  ['commit', async (more) => (await reserved()).commit(1, more)],
+  ['release', async (more) => (await reserved()).release(more)],
+  ['limitAll', (more) => all.limitAll([request()], more)],
+  ['a request of limitAll', (more) => all.limitAll([request(more)])],
+  ['reserveAll', (more) => all.reserveAll([request()], more)],
+  ['a request of reserveAll', (more) => all.reserveAll([request(more)])],
+  ['commit of all', async (more) => (await reservedAll()).commit([1], more)],
+  ['release of all', async (more) => (await reservedAll()).release(more)],
+  ['spend', (more) => all.spend([request()], { rate: 1, ...more })],
+  ['a request of spend', (more) => all.spend([request(more)], { rate: 1 })],
+  ['release of spend', async (more) => (await spent()).release(more)],
+  ['tokenBucket', (more) => all.tokenBucket(5, '1m', 5, more)],
+  ['gcra', (more) => all.gcra(5, '1m', more)],
+  ['calendarWindow', (more) => calendarWindow(5, 'month', more)],
+  ['usage', (more) => usage(database.db, { ...plan, ...more })],
+  ['closePeriods', (more) => inTransaction((tx) => closePeriods(tx, { ...plan, ...more }))],
+  ['usedOf', (more) => usedOf(rateLimitDurable, limiter, more)],
+  ['remainingOf', (more) => remainingOf(rateLimitDurable, limiter, more)],
+  ['resetOf', (more) => resetOf(rateLimitDurable, limiter, more)],
+  ['storageSql', (more) => storageSql(undefined, more)],
+  ['checkTables', (more) => checkTables(database.db, undefined, more)],
+  ['rateLimitTables', (more) => rateLimitTables(more)],
+  ['instrument', (more) => instrument(more)],
+  ['clientKey', (more) => clientKey({ headers: {}, socket: { remoteAddress: '192.0.2.1' } }, more)],
+  ['headersOf', async (more) => headersOf(await denied(), ours(), more)],
+  ['tooManyRequests', async (more) => tooManyRequests(await denied(), ours(), more)],
+  ['rateLimit of Express', (more) => express.rateLimit({ ...route(), ...more })],
+  ['the store of Express', (more) => new express.RateLimitStore({ ...store(), ...more })],
+  ['the store of Fastify', (more) => fastify.rateLimitStore({ ...store(), ...more })],
+  ['the storage of Better Auth', (more) => rateLimitStorage({ ...store(), ...more })],
+  ['rateLimit of Hono', (more) => hono.rateLimit({ ...route(), ...more })],
+  ['one of several limits', (more) => hono.rateLimit({ limits: [{ ...route(), ...more }] })],
+  ['several limits', (more) => hono.rateLimit({ limits: [route()], ...more })],
+  ['rateLimit of tRPC', (more) => trpc.rateLimit({ ...route(), ...more })],
+  ['rateLimit of Next', (more) => next.rateLimit({ ...route(), ...more })],
+  ['limitedRoute', (more) => next.limitedRoute({ ...route(), ...more }, () => new Response())],
+  [
+    'limitedAction',
+    (more) => next.limitedAction({ ...route(), onDenied: () => null, ...more }, async () => null),
+  ],
+]
+
+async function refusalOf([, call]: Entry, more: object): Promise<unknown> {
+  return Promise.resolve(more)
+    .then(call)
+    .then(
+      () => 'accepted',
+      (error: unknown) => error,
+    )
+}
+
+describe('an option that does not exist is refused, and nothing is charged', () => {
+  test.each<Entry>(ENTRIES)('%s', async (...entry) => {
+    for (const name of ['analytics', 'toString', '__proto_']) {
+      const error = await refusalOf(entry, { [name]: undefined })
+      const message = expect.stringContaining(`There is no option ${name}. `)
+      expect(error).toMatchObject({ name: 'RatelimitError', code: 'INVALID_OPTION', message })
+    }
+    expect(await ours().getRemaining('key')).toMatchObject({ used: 0 })
+  })
+})
+
+/** By the name of their entry. */
+const entries = new Map(ENTRIES.map((entry) => [entry[0], entry]))
+
+test.each([
+  ['limit', { trx: null }, 'There is no option trx. Did you mean tx?'],
+  ['limit', { Rate: 2 }, 'There is no option Rate. Did you mean rate?'],
+  ['limit', { weight: 2 }, /The options are: tx, limiter, rate, atLeast, force, start\.$/],
+  ['the constructor', { timeoutMs: 5 }, 'There is no option timeoutMs. Did you mean timeout?'],
+  ['the constructor', { inMemoryBlok: true }, 'There is no option inMemoryBlok. Did you mean inMemoryBlock?'],
+  ['rateLimit of Hono', { rat: 5 }, 'There is no option rat. Did you mean rate?'],
+  // What is near is not wrong in every call.
+  ['reserve', { force: true }, 'There is no option force. The options are: tx, limiter, rate, atLeast.'],
+  ['blockUntilReady', { force: true }, 'There is no option force. The options are: rate, limiter, signal.'],
+  ['blockUntilReady', { tx: null }, 'There is no option tx. The options are: rate, limiter, signal.'],
+  ['a request of limitAll', { tx: null }, /^There is no option tx\. The options are: ratelimit, key/],
+  ['a request of spend', { rate: 1 }, 'There is no option rate. The options are: ratelimit, key, limiter.'],
+  ['rateLimit of tRPC', { headers: 'legacy' }, /^There is no option headers\./],
+  ['rateLimit of Next', { count: 'failures' }, /^There is no option count\./],
+  ['the store of Express', { limiter }, /^There is no option limiter\./],
+  ['several limits', { rate: 5 }, /^Beside limits there is no ratelimit, key, limiter or rate/],
+])('%s says what exists: %o', async (name, more, message) => {
+  const error = await refusalOf(entries.get(name) as Entry, more)
+  expect(error).toMatchObject({ code: 'INVALID_OPTION' })
+  expect((error as Error).message).toMatch(message)
+})
+
+test.each([
+  'limit',
+  'reserve',
+  'settle',
+  'getRemaining',
+  'getRemainingAll',
+  'blockUntilReady',
+  'grant',
+  'resetUsedTokens',
+  'cleanup',
+])('%s says in words that it was taken off its limiter', async (name) => {
+  const { [name]: method } = ours()
+  const message = expect.stringContaining('was called without its Ratelimit')
+  for (const call of [method, (...given: unknown[]) => ({ [name]: method })[name](...given)]) {
+    await expect(call('key', '1s')).rejects.toMatchObject({ code: 'INVALID_OPTION', message })
+  }
+})
+
+test('those of all limits need none', async () => {
+  const { limitAll } = Ratelimit
+  expect(await limitAll([request()])).toMatchObject({ success: true })
+})

@@ -1,0 +1,190 @@
+import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../../src/calendar.ts'
+import { CONFIG_NAMES, LIMIT_NAMES } from '../../../src/config.ts'
+import * as express from '../../../src/http/express.ts'
+import * as hono from '../../../src/http/hono.ts'
+import * as trpc from '../../../src/http/trpc.ts'
+import {
+  checkTables,
+  closePeriods,
+  Ratelimit,
+  type RatelimitConfig,
+  RatelimitError,
+  rateLimitDurable,
+  rateLimitTables,
+  remainingOf,
+  storageSql,
+  tableSql,
+  usage,
+  usedOf,
+} from '../../../src/index.ts'
+import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../../src/kysely.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { allExamples } from '../../support/limits.ts'
+
+// Callers without types. Whatever they give, an entry answers or throws an error of the package, at once.
+
+const database = useDatabase()
+
+/** What TypeScript would refuse in most places. */
+const VALUES: Readonly<Record<string, unknown>> = {
+  undefined: undefined,
+  null: null,
+  'a number': 5,
+  NaN: Number.NaN,
+  'a bigint': 10n,
+  'a string': 'x',
+  true: true,
+  'a symbol': Symbol('s'),
+  'an object': {},
+  'an object without a prototype': Object.create(null),
+  'a list': [],
+  'a list of null': [null],
+  'a date': new Date(0),
+  'a function': () => undefined,
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: that is the point.
+type Untyped = any
+type Entry = readonly [string, (value: Untyped) => unknown]
+
+/** One entry for each of the options. */
+function eachOf(name: string, options: readonly string[], call: (given: Untyped) => unknown): Entry[] {
+  return options.map((option) => [`${name} ${option}`, (value) => call({ [option]: value })])
+}
+
+const limiter = Ratelimit.fixedWindow(5, '1m')
+const CALL = Object.keys(LIMIT_NAMES)
+const CONFIG = Object.keys(CONFIG_NAMES)
+/** Those that are made of a number and a duration. */
+const ALGORITHMS = new Set(
+  allExamples.filter(({ lengths }) => lengths === 'any').map(({ algorithm }) => algorithm),
+)
+
+describe('whatever is given instead of what the types say', () => {
+  const config = (options: object = {}) =>
+    ({ db: database.db, limiter, prefix: 'untyped', ...options }) as RatelimitConfig
+  const ours = (options: object = {}): Untyped => new Ratelimit(config(options))
+  let keys = 0
+  const secret = { reservationSecret: 'sixteen or longer' }
+  const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })
+  const reserved = () => ours().reserve('reserved', { limiter: Ratelimit.unlimited() })
+  // Each has a key of its own, so that none is denied.
+  const request = () => ({ ratelimit: ours(), key: `key ${keys++}` })
+  const reservedAll = () => all.reserveAll([request()])
+  const all: Untyped = Ratelimit
+  const month: Untyped = calendarWindow
+  const inTransaction = (work: (tx: Untyped) => Promise<unknown>) => database.db.transaction(work)
+
+  const methods = ['limit', 'reserve', 'getRemaining', 'resetUsedTokens'].flatMap((name): Entry[] => [
+    [`${name} key`, (value) => ours()[name](value)],
+    [`${name} key, hashed`, (value) => ours({ hashKeys: true })[name](value)],
+    [`${name} options`, (value) => ours()[name]('key', value)],
+    ...eachOf(name, CALL, (options) => ours()[name]('key', options)),
+  ])
+  const together = ['limitAll', 'reserveAll', 'spend'].flatMap((name): Entry[] => [
+    [`${name} requests`, (value) => all[name](value, { rate: 1 })],
+    [`${name} a request`, (value) => all[name]([value], { rate: 1 })],
+    [`${name} options`, (value) => all[name]([request()], value)],
+    ...eachOf(name, ['ratelimit', 'key', 'rate', 'limiter', 'force'], (options) =>
+      all[name]([{ ...request(), ...options }], { rate: 1 }),
+    ),
+    ...eachOf(name, ['rate', 'tx'], (options) => all[name]([request()], { rate: 1, ...options })),
+  ])
+  const limiters = [...ALGORITHMS].flatMap((name): Entry[] => [
+    [`${name} tokens`, (value) => all[name](value, '1m', 5)],
+    [`${name} window`, (value) => all[name](5, value, 5)],
+    [`${name} third`, (value) => all[name](5, '1m', value)],
+    [`${name} fourth`, (value) => all[name](5, '1m', 5, value)],
+  ])
+
+  test.each<Entry>([
+    ['a limiter of', (value) => new Ratelimit(value)],
+    ...eachOf('a limiter with', CONFIG, (options) => ours(options).limit('key')),
+    ...methods,
+    ['blockUntilReady timeout', (value) => ours().blockUntilReady('key', value)],
+    ['blockUntilReady options', (value) => ours().blockUntilReady('key', 0, value)],
+    ...eachOf('blockUntilReady', [...CALL, 'signal'], (options) => ours().blockUntilReady('key', 0, options)),
+    ['getRemainingAll keys', (value) => ours().getRemainingAll(value)],
+    ['getRemainingAll options', (value) => ours().getRemainingAll(['key'], value)],
+    ['grant key', (value) => granted().grant(value, 1)],
+    ['grant amount', (value) => granted().grant('key', value)],
+    ['grant options', (value) => granted().grant('key', 1, value)],
+    ['settle token', (value) => ours(secret).settle(value, 1)],
+    ['settle actual', (value) => ours(secret).settle('token', value)],
+    ['settle options', (value) => ours(secret).settle('token', 1, value)],
+    ['commit actual', async (value) => (await reserved()).commit(value)],
+    ['commit options', async (value) => (await reserved()).commit(1, value)],
+    ['release options', async (value) => (await reserved()).release(value)],
+    ...together,
+    ['commit of all', async (value) => (await reservedAll()).commit(value)],
+    ['commit of all, options', async (value) => (await reservedAll()).commit([1], value)],
+    ...eachOf('commit of all', ['tx', 'limiters'], async (options) =>
+      (await reservedAll()).commit([1], options),
+    ),
+    [
+      'release of spent, options',
+      async (value) => (await all.spend([request()], { rate: 1 })).release(value),
+    ],
+    ...limiters,
+    ...eachOf('tokenBucket', ['refill', 'initialTokens'], (options) => all.tokenBucket(5, '1m', 5, options)),
+    ...eachOf('gcra', ['burst'], (options) => all.gcra(5, '1m', options)),
+    ['calendarWindow tokens', (value) => month(value, 'month')],
+    ['calendarWindow period', (value) => month(5, value)],
+    ['calendarWindow options', (value) => month(5, 'month', value)],
+    ...eachOf('calendarWindow', ['timeZone', 'anchor'], (options) => month(5, 'month', options)),
+    ['usage db', (value) => usage(value, { prefix: 'untyped', limiter })],
+    ['usage options', (value) => usage(database.db, value)],
+    ...eachOf('usage', ['prefix', 'limiter', 'top', 'durable', 'tables', 'clock'], (options) =>
+      usage(database.db, { prefix: 'untyped', limiter, ...options }),
+    ),
+    ...eachOf('usage', ['limiterOf'], (options) => usage(database.db, { prefix: 'untyped', ...options })),
+    ['closePeriods tx', (value) => closePeriods(value, { prefix: 'untyped', limiter })],
+    ['closePeriods options', (value) => inTransaction((tx) => closePeriods(tx, value))],
+    ...eachOf(
+      'closePeriods',
+      ['prefix', 'limiter', 'limit', 'after', 'durable', 'tables', 'clock'],
+      (options) => inTransaction((tx) => closePeriods(tx, { prefix: 'untyped', limiter, ...options })),
+    ),
+    ...eachOf('closePeriods', ['limiterOf'], (options) =>
+      inTransaction((tx) => closePeriods(tx, { prefix: 'untyped', ...options })),
+    ),
+    ['usedOf table', (value) => usedOf(value, limiter)],
+    ['usedOf limiter', (value) => usedOf(rateLimitDurable, value)],
+    ['remainingOf options', (value) => remainingOf(rateLimitDurable, limiter, value)],
+    ...eachOf('remainingOf', ['clock'], (options) => remainingOf(rateLimitDurable, limiter, options)),
+    ['rateLimitTables options', (value) => rateLimitTables(value)],
+    ...eachOf('rateLimitTables', ['ephemeral', 'durable', 'schema'], (options) => rateLimitTables(options)),
+    ['tableSql tables', (value) => tableSql(value)],
+    ['storageSql tables', (value) => storageSql(value)],
+    ['checkTables db', (value) => checkTables(value)],
+    ['checkTables tables', (value) => checkTables(database.db, value)],
+    ['fromKysely', (value) => fromKysely(value)],
+    ['rateLimitMigration tables', (value) => rateLimitMigration(value)],
+    ['usedOf of Kysely, table', (value) => usedInKysely(value, limiter)],
+    ['rateLimit of Express, options', (value) => express.rateLimit(value)],
+    ['rateLimit of Hono, options', (value) => hono.rateLimit(value)],
+    ['rateLimit of tRPC, options', (value) => trpc.rateLimit(value)],
+    ...eachOf('rateLimit', ['ratelimit', 'key', 'limits', 'count', 'rate'], (options) =>
+      express.rateLimit({ ratelimit: ours(), key: () => 'key', ...options }),
+    ),
+    ['rateLimit limits', (value) => hono.rateLimit({ limits: value } as Untyped)],
+  ])('%s', async (what, call) => {
+    for (const [name, value] of Object.entries(VALUES)) {
+      const error = await Promise.resolve(value)
+        .then(call)
+        .then(
+          () => undefined,
+          (thrown: unknown) => thrown,
+        )
+      if (error === undefined) {
+        // What is no object says nothing as options, and must not be ignored.
+        const isNone = value !== undefined && (typeof value !== 'object' || value === null)
+        expect(what.endsWith('options') && isNone, name).toBe(false)
+        continue
+      }
+      expect(error, name).toBeInstanceOf(RatelimitError)
+      expect((error as RatelimitError).code, name).toMatch(/^INVALID_|^ALREADY_SETTLED$/)
+    }
+  })
+})

@@ -1,0 +1,182 @@
+import { describe, expect, expectTypeOf, test } from 'vitest'
+import { type Allowed, type Denied, type Granted, Ratelimit } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { uncounted } from '../../support/limits.ts'
+import { watch } from '../../support/watch.ts'
+import { kinds, quotaOn, TEN, UNDO } from './ten.ts'
+
+const database = useDatabase()
+
+describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
+  test.each([
+    { left: 10, granted: 6, remaining: 4 },
+    { left: 6, granted: 6, remaining: 0 },
+    { left: 5, granted: 5, remaining: 0 },
+    { left: 2, granted: 2, remaining: 0 },
+  ])('of $left left it takes $granted', async ({ left, granted, remaining }) => {
+    const { quota } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 10 - left })
+    const answer = await quota.limit('key', { rate: 6, atLeast: 2 })
+    expect(answer).toMatchObject({ success: true, granted, limit: 10, remaining, retryAfter: 0 })
+    const { used, reset } = await quota.getRemaining('key')
+    expect([used, reset]).toEqual([10 - remaining, answer.reset])
+  })
+
+  test('with less it is denied until there is as much, to the millisecond, and writes nothing', async () => {
+    const { clock, quota, rows } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 9 })
+    const stored = await rows()
+    const denied = await quota.limit('key', { rate: 6, atLeast: 2 })
+    expect(denied).toMatchObject({ success: false, remaining: 1 })
+    expect(denied).not.toHaveProperty('granted')
+    expect(denied.retryAfter).toBe((await quota.limit('key', { rate: 2 })).retryAfter)
+    expect(await rows()).toEqual(stored)
+    clock.advance(denied.retryAfter - 1)
+    expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: false, retryAfter: 1 })
+    clock.advance(1)
+    expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: true })
+  })
+
+  test('in debt it is denied until there is as much', async () => {
+    const { clock, quota } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 10 })
+    await quota.limit('key', { rate: 7, force: true })
+    const denied = await quota.limit('key', { rate: 6, atLeast: 2 })
+    expect(denied).toEqual(await quota.limit('key', { rate: 2 }))
+    clock.advance(denied.retryAfter - 1)
+    expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: false, retryAfter: 1 })
+    clock.advance(1)
+    expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: true })
+  })
+
+  test('more than the limit takes all of it; a least above the limit is never granted', async () => {
+    const { quota } = quotaOn(database, limiter)
+    const never = await quota.limit('key', { rate: 400, atLeast: 11 })
+    expect(never).toMatchObject({ success: false, retryAfter: Infinity })
+    expect(await quota.limit('key', { rate: 400, atLeast: 1 })).toMatchObject({ granted: 10, remaining: 0 })
+  })
+
+  test('equal calls at once: each gets what is left after the one before', async () => {
+    const { db, statements } = watch(database.db)
+    const { quota } = quotaOn(database, limiter, { db })
+    await quota.limit('key', { rate: 1 })
+    statements.length = 0
+    const asked = Array.from({ length: 5 }, () => quota.limit('key', { rate: 4, atLeast: 1 }))
+    const answers = await Promise.all(asked)
+    expect(statements).toHaveLength(1)
+    expect(answers.map((answer) => (answer.success ? answer.granted : 0))).toEqual([4, 4, 1, 0, 0])
+    expect(answers.map(({ remaining }) => remaining)).toEqual([5, 1, 0, 0, 0])
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 10 })
+  })
+
+  test('of equal calls at once none gets less than its least', async () => {
+    const { quota } = quotaOn(database, limiter)
+    const asked = Array.from({ length: 4 }, () => quota.limit('key', { rate: 4, atLeast: 3 }))
+    const answers = await Promise.all(asked)
+    expect(answers.map((answer) => (answer.success ? answer.granted : 0))).toEqual([4, 4, 0, 0])
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 8 })
+  })
+
+  test('calls of many keys share a statement, and plain ones go beside them', async () => {
+    const { quota } = quotaOn(database, limiter)
+    for (const left of [10, 3, 1]) await quota.limit(`${left}`, { rate: 10 - left })
+    const answers = await Promise.all([
+      quota.limit('10', { rate: 4, atLeast: 2 }),
+      quota.limit('3', { rate: 4, atLeast: 3 }),
+      quota.limit('1', { rate: 4, atLeast: 2 }),
+      quota.limit('new', { rate: 11, atLeast: 5 }),
+      quota.limit('plain', { rate: 4 }),
+    ])
+    expect(answers.map((answer) => answer.success && answer.granted)).toEqual([4, 3, false, 10, undefined])
+  })
+
+  test('a reservation commits and releases what was granted', async () => {
+    const { quota } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 4 })
+    const reserved = await quota.reserve('key', { rate: 400, atLeast: 1 })
+    if (!reserved.success) throw new Error('denied')
+    expect(reserved.granted).toBe(6)
+    await reserved.commit(2)
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
+    const other = await quota.reserve('key', { rate: 400, atLeast: 1 })
+    if (!other.success) throw new Error('denied')
+    await other.release()
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
+  })
+
+  test('in debt there is nothing to take', async () => {
+    const { quota } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 12, force: true })
+    expect(await quota.limit('key', { rate: 3, atLeast: 1 })).toMatchObject({ success: false })
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 12 })
+  })
+
+  test.runIf(takesFractions)('takes a fraction', async () => {
+    const { quota } = quotaOn(database, limiter)
+    await quota.limit('key', { rate: 9.25 })
+    expect(await quota.limit('key', { rate: 4, atLeast: 0.5 })).toMatchObject({ granted: 0.75 })
+  })
+
+  test('a rollback undoes it', async () => {
+    const { quota } = quotaOn(database, limiter)
+    const undone = database.db.transaction(async (tx) => {
+      expect(await quota.limit('key', { rate: 400, atLeast: 1, tx })).toMatchObject({ granted: 10 })
+      throw UNDO
+    })
+    await expect(undone).rejects.toBe(UNDO)
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
+  })
+})
+
+test.each(uncounted)('$name grants all of the rate', async ({ limiter }) => {
+  const { quota } = quotaOn(database, limiter)
+  expect(await quota.limit('key', { rate: 400, atLeast: 1 })).toMatchObject({ success: true, granted: 400 })
+})
+
+test('a remembered denial answers only calls that need as much', async () => {
+  const { db, statements } = watch(database.db)
+  const { quota } = quotaOn(database, TEN['fixed window'], { db, inMemoryBlock: true })
+  await quota.limit('key', { rate: 8 })
+  expect(await quota.limit('key', { rate: 8, atLeast: 3 })).toMatchObject({ success: false })
+  statements.length = 0
+  expect(await quota.limit('key', { rate: 5, atLeast: 3 })).toMatchObject({ success: false })
+  expect(statements).toHaveLength(0)
+  expect(await quota.limit('key', { rate: 5, atLeast: 2 })).toMatchObject({ granted: 2 })
+})
+
+test('a dry run grants all of the rate and charges nothing that it would deny', async () => {
+  const { quota } = quotaOn(database, TEN['fixed window'], { dryRun: true })
+  await quota.limit('key', { rate: 8 })
+  const passed = await quota.limit('key', { rate: 5, atLeast: 3 })
+  expect(passed).toMatchObject({ success: true, granted: 5, wouldDeny: { success: false, remaining: 2 } })
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 8 })
+})
+
+test('what is granted crosses thresholds, not what was asked for', async () => {
+  const { quota } = quotaOn(database, TEN['calendar month'], { thresholds: [0.5, 1] })
+  await quota.limit('key', { rate: 2 })
+  expect(await quota.limit('key', { rate: 3, atLeast: 1 })).toMatchObject({ granted: 3, crossed: [0.5] })
+  expect(await quota.limit('key', { rate: 30, atLeast: 1 })).toMatchObject({ granted: 5, crossed: [1] })
+})
+
+test.each([
+  { rate: 4, atLeast: 5, code: 'INVALID_RATE' },
+  { rate: 4, atLeast: 0, code: 'INVALID_RATE' },
+  { rate: 4, atLeast: -1, code: 'INVALID_RATE' },
+  { rate: 4, atLeast: Number.NaN, code: 'INVALID_RATE' },
+  { rate: 4, atLeast: 1.5, code: 'INVALID_RATE' },
+  { rate: 0, atLeast: 0, code: 'INVALID_RATE' },
+  { rate: -4, atLeast: -4, code: 'INVALID_RATE' },
+  { rate: 4, atLeast: 2, force: true, code: 'INVALID_OPTION' },
+])('refused before any SQL: %o', async ({ code, ...options }) => {
+  const { db, statements } = watch(database.db)
+  const { quota } = quotaOn(database, TEN['fixed window'], { db })
+  await expect((async () => quota.limit('key', options))()).rejects.toMatchObject({ code })
+  expect(statements).toEqual([])
+})
+
+test('with atLeast an allowed answer is typed to have what was granted', async () => {
+  const quota = new Ratelimit({ db: database.db, limiter: TEN['fixed window'], prefix: 'typed' })
+  const part = () => quota.limit('key', { rate: 4, atLeast: 1 })
+  expectTypeOf(part).returns.resolves.toEqualTypeOf<(Allowed & Granted) | Denied>()
+})

@@ -1,0 +1,149 @@
+import { describe, expect, test } from 'vitest'
+import { type LimitResult, Ratelimit } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { kinds, quotaOn, TEN, UNDO } from './ten.ts'
+
+// What the answer of the call that opens a period tells of the one before. That it does so in any sequence of
+// calls and under any plans, test/behaviour/answers/model.test.ts shows.
+
+const database = useDatabase()
+const periodic = kinds.filter(({ plan }) => plan.rules.endOf)
+
+function endedIn(answer: LimitResult) {
+  return answer.success ? answer.ended : undefined
+}
+
+describe.each(periodic)('$name', ({ algorithm, limiter }) => {
+  async function afterOnePeriod(used: number, options = {}) {
+    const { clock, quota } = quotaOn(database, limiter, options)
+    const opened = await quota.limit('key', { rate: used, force: true })
+    expect(endedIn(opened)).toBeUndefined()
+    const { start = 0 } = await quota.getRemaining('key')
+    clock.ms = opened.reset
+    // Fixed windows do not know it.
+    const reserved = limiter.algorithm.settled ? { reserved: 0 } : {}
+    return { clock, quota, ended: { start, end: opened.reset, used, ...reserved } }
+  }
+
+  test.each([1, 10, 25])(
+    'the first call after a period that used %d tells it, and no other',
+    async (used) => {
+      const { quota, ended } = await afterOnePeriod(used)
+      expect(endedIn(await quota.limit('key'))).toEqual(ended)
+      expect(await quota.limit('key')).not.toHaveProperty('ended')
+    },
+  )
+
+  test('a call in the last millisecond of the period tells nothing', async () => {
+    const { clock, quota, ended } = await afterOnePeriod(3)
+    clock.advance(-1)
+    expect(await quota.limit('key')).not.toHaveProperty('ended')
+    clock.advance(1)
+    expect(endedIn(await quota.limit('key'))).toEqual({ ...ended, used: 4 })
+  })
+
+  test('a denial, a look and a refund tell nothing, and leave it to the next call', async () => {
+    const { quota, ended } = await afterOnePeriod(3)
+    for (const rate of [11, 0, -2]) expect(await quota.limit('key', { rate })).not.toHaveProperty('ended')
+    expect(await quota.getRemaining('key')).not.toHaveProperty('ended')
+    expect(endedIn(await quota.limit('key'))).toEqual(ended)
+  })
+
+  test('a call that is charged by force tells it, even where there is no room', async () => {
+    const { quota, ended } = await afterOnePeriod(3)
+    expect(endedIn(await quota.limit('key', { rate: 25, force: true }))).toEqual(ended)
+  })
+
+  test('a reservation tells it, or the commit that opens the period', async () => {
+    const { clock, quota, ended } = await afterOnePeriod(3)
+    const reserved = await quota.reserve('key', { rate: 4 })
+    if (!reserved.success) throw new Error('denied')
+    expect(reserved.ended).toEqual(ended)
+    clock.ms = reserved.reset
+    expect(endedIn(await reserved.commit(6))).toEqual({
+      ...{ ...ended, start: ended.end, end: reserved.reset, used: 4 },
+      ...(limiter.algorithm.settled ? { reserved: 4 } : {}),
+    })
+  })
+
+  test('of calls made at once, by several limiters, one tells it', async () => {
+    const { clock, quota, ended } = await afterOnePeriod(3)
+    const other = new Ratelimit({ db: database.db, limiter, prefix: quota.prefix, clock: clock.now })
+    const calls = Array.from({ length: 14 }, (_, i) =>
+      (i % 2 ? quota : other).limit('key', { rate: i < 8 ? 1 : 2 }),
+    )
+    const told = (await Promise.all(calls)).filter(endedIn)
+    expect(told.map(endedIn)).toEqual([ended])
+  })
+
+  test('a transaction that is rolled back has told nothing', async () => {
+    const { quota, ended } = await afterOnePeriod(3)
+    const undone = database.db.transaction(async (tx) => {
+      expect(endedIn(await quota.limit('key', { tx }))).toEqual(ended)
+      throw UNDO
+    })
+    await expect(undone).rejects.toThrow(UNDO)
+    expect(endedIn(await quota.limit('key'))).toEqual(ended)
+  })
+
+  test('limitAll tells it in the first of the answers for the row', async () => {
+    const { quota, ended } = await afterOnePeriod(3)
+    const request = { ratelimit: quota, key: 'key' }
+    expect((await Ratelimit.limitAll([request, { ...request, rate: 10 }])).results.map(endedIn)).toEqual([
+      undefined,
+      undefined,
+    ])
+    const { results } = await Ratelimit.limitAll([request, { ratelimit: quota, key: 'new' }, request])
+    expect(results.map(endedIn)).toEqual([ended, undefined, undefined])
+  })
+
+  test('a dry run tells what it ended, and not what it would have denied', async () => {
+    const { quota, ended } = await afterOnePeriod(3, { dryRun: true })
+    expect(endedIn(await quota.limit('key', { rate: 11 }))).toBeUndefined()
+    expect(endedIn(await quota.limit('key', { rate: 10 }))).toEqual(ended)
+  })
+
+  test('a row of another algorithm is no period of this one', async () => {
+    for (const other of kinds.filter((each) => each.algorithm !== algorithm)) {
+      const { clock, quota } = quotaOn(database, other.limiter)
+      await quota.limit('key', { rate: 3 })
+      clock.advance(90 * 86_400_000)
+      expect(await quota.limit('key', { limiter })).not.toHaveProperty('ended')
+    }
+  })
+
+  test('nor is a row whose start is no time', async () => {
+    const { prefix, quota } = quotaOn(database, limiter)
+    await database.script(`insert into rate_limit_ephemeral
+      (prefix, key, count, prev_count, tokens, window_start, expires_at)
+      select '${prefix}', 'key ' || n, 3, case n when 1 then 0 end, case n when 1 then 0 end, '-infinity', now()
+      from generate_series(1, 2) as n`)
+    for (const key of ['key 1', 'key 2']) {
+      const answer = await quota.limit(key)
+      expect(answer).toMatchObject({ success: true, remaining: 9 })
+      expect(answer).not.toHaveProperty('ended')
+    }
+  })
+
+  test('a reset, a sweep and another algorithm leave nothing to tell', async () => {
+    const [reset, swept, other] = [await afterOnePeriod(3), await afterOnePeriod(3), await afterOnePeriod(3)]
+    await reset.quota.resetUsedTokens('key')
+    expect(await reset.quota.limit('key')).not.toHaveProperty('ended')
+    swept.clock.ms += 30 * 86_400_000
+    expect(await swept.quota.cleanup()).toBe(1)
+    expect(await swept.quota.limit('key')).not.toHaveProperty('ended')
+    const others = periodic.map((each) => each.limiter).filter((each) => each !== limiter)
+    for (const plan of [TEN['interval bucket'], TEN['sliding window'], ...others]) {
+      expect(await other.quota.limit('key', { limiter: plan })).not.toHaveProperty('ended')
+    }
+  })
+})
+
+test('a limit without periods tells none', async () => {
+  for (const { limiter } of kinds.filter(({ plan }) => !plan.rules.endOf)) {
+    const { clock, quota } = quotaOn(database, limiter)
+    await quota.limit('key')
+    clock.advance(40 * 86_400_000)
+    expect(await quota.limit('key')).not.toHaveProperty('ended')
+  }
+})

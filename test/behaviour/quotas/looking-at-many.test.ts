@@ -1,0 +1,82 @@
+import { describe, expect, test } from 'vitest'
+import { Ratelimit } from '../../../src/index.ts'
+import { hasServer, useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
+import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './ten.ts'
+
+const database = useDatabase()
+
+describe.each(kinds)('$name', ({ limiter, of }) => {
+  test('says of each key what a look says, in the order of the keys, in one statement', async () => {
+    const { db, statements } = watch(database.db)
+    const { clock, quota } = quotaOn(database, limiter, { db })
+    for (const [key, rate] of Object.entries({ a: 3, b: 12, c: 1 }))
+      await quota.limit(key, { rate, force: true })
+    clock.advance(HOUR_MS / 4)
+    const keys = ['c', 'b', 'new', 'a', 'b']
+    for (const options of [{}, { limiter: of(4, '1h').limiter }]) {
+      const expected = await Promise.all(keys.map((key) => quota.getRemaining(key, options)))
+      const before = statements.length
+      expect(await quota.getRemainingAll(keys, options)).toEqual(expected)
+      expect(statements).toHaveLength(before + 1)
+    }
+    expect(statements.at(-1)).not.toContain('for update')
+  })
+
+  test('in a transaction finds what it has used', async () => {
+    const { quota } = quotaOn(database, limiter)
+    const undone = database.db.transaction(async (tx) => {
+      await quota.limit('a', { rate: 7, tx })
+      expect(await quota.getRemainingAll(['b', 'a'], { tx })).toMatchObject([{ used: 0 }, { used: 7 }])
+      throw UNDO
+    })
+    await expect(undone).rejects.toBe(UNDO)
+    expect(await quota.getRemainingAll(['a'])).toMatchObject([{ used: 0 }])
+  })
+})
+
+test('of no keys, and of an unlimited plan, there is nothing to ask', async () => {
+  const { db, statements } = watch(database.db)
+  const { quota } = quotaOn(database, TEN['fixed window'], { db })
+  expect(await quota.getRemainingAll([])).toEqual([])
+  const limiter = Ratelimit.unlimited()
+  const [look] = await Promise.all([quota.getRemainingAll(['a', 'b'], { limiter })])
+  expect(look).toEqual([
+    await quota.getRemaining('a', { limiter }),
+    await quota.getRemaining('b', { limiter }),
+  ])
+  expect(statements).toEqual([])
+})
+
+test('a thousand keys are one statement, and more are refused', async () => {
+  const { db, statements } = watch(database.db)
+  const { quota } = quotaOn(database, TEN['fixed window'], { db })
+  const keys = Array.from({ length: 1001 }, (_, i) => `key ${i}`)
+  await expect(quota.getRemainingAll(keys)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  await expect(quota.getRemainingAll('key' as never)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  await expect(quota.getRemainingAll(['a', ''])).rejects.toMatchObject({ code: 'INVALID_KEY' })
+  expect(statements).toEqual([])
+  expect(await quota.getRemainingAll(keys.slice(1))).toHaveLength(1000)
+  expect(statements).toHaveLength(1)
+})
+
+test('hashed keys are found', async () => {
+  const { quota } = quotaOn(database, TEN['fixed window'], { hashKeys: true })
+  await quota.limit('a', { rate: 4 })
+  expect(await quota.getRemainingAll(['b', 'a'])).toMatchObject([{ used: 0 }, { used: 4 }])
+})
+
+// Where the database is another process: PGlite has the clock of this one.
+test.runIf(hasServer())('a wrong guess of the calendar period is mended', async () => {
+  const { config } = quotaOn(database, TEN['calendar month'])
+  const { clock, ...timed } = config
+  const quota = new Ratelimit(timed as typeof config)
+  await quota.limit('a', { rate: 4 })
+  const right = Date.now
+  Date.now = () => right() - 400 * 24 * HOUR_MS
+  try {
+    expect(await quota.getRemainingAll(['a', 'b'])).toMatchObject([{ used: 4 }, { used: 0 }])
+  } finally {
+    Date.now = right
+  }
+})

@@ -1,0 +1,404 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../../src/calendar.ts'
+import { type Allowed, type Limiter, type LimitResult, Ratelimit, type Reservation } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { runs } from '../../support/runs.ts'
+import { watch } from '../../support/watch.ts'
+import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
+
+const database = useDatabase()
+const BOTH = { thresholds: [0.8, 1] }
+
+function crossedBy(answer: LimitResult): readonly number[] {
+  // A call that crosses nothing reports nothing.
+  expect(answer).not.toMatchObject({ crossed: [] })
+  return (answer.success && answer.crossed) || []
+}
+
+/** What each of some calls has crossed, one after the other. */
+async function crossings({ quota }: Pick<QuotaUnderTest, 'quota'>, rates: readonly number[]) {
+  const crossed: (readonly number[])[] = []
+  for (const rate of rates) crossed.push(crossedBy(await quota.limit('key', { rate })))
+  return crossed
+}
+
+async function reserve(quota: Ratelimit, rate: number): Promise<Allowed & Reservation> {
+  const reserved = await quota.reserve('key', { rate })
+  expect(crossedBy(reserved)).toEqual([])
+  if (!reserved.success) throw new Error('denied')
+  return reserved
+}
+
+const NOTHING = { estimate: 0, more: 0, settledAt: 0 }
+const ones = Array.from({ length: 11 }, () => 1)
+
+describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remembers }) => {
+  test('the call that reaches a share has crossed it, and no other', async () => {
+    const crossed = await crossings(quotaOn(database, limiter, BOTH), ones)
+    expect(crossed).toEqual([...Array(7).fill([]), [0.8], [], [1], []])
+  })
+
+  test('of equal calls at once, too', async () => {
+    const { db, statements } = watch(database.db)
+    const { quota } = quotaOn(database, limiter, { ...BOTH, db })
+    const answers = await Promise.all(ones.map(() => quota.limit('key')))
+    expect(statements).toHaveLength(2)
+    expect(answers.map(crossedBy)).toEqual([...Array(7).fill([]), [0.8], [], [1], []])
+  })
+
+  test.each([
+    { rates: [10], crossed: [[0.8, 1]] },
+    { rates: [8, 2], crossed: [[0.8], [1]] },
+    { rates: [3, 3, 3, 1], crossed: [[], [], [0.8], [1]] },
+    { rates: [7, 3], crossed: [[], [0.8, 1]] },
+    { rates: [7, 4, 0, 1], crossed: [[], [], [], [0.8]] },
+  ])('rates of $rates cross as much as they take', async ({ rates, crossed }) => {
+    expect(await crossings(quotaOn(database, limiter, BOTH), rates)).toEqual(crossed)
+  })
+
+  test('a threshold beyond the limit is crossed by debt, also by equal calls at once', async () => {
+    const { quota } = quotaOn(database, limiter, { thresholds: [1, 1.5, 3] })
+    expect(crossedBy(await quota.limit('key', { rate: 9 }))).toEqual([])
+    const rate = 3
+    const answers = await Promise.all([1, 2, 3].map(() => quota.limit('key', { rate, force: true })))
+    expect(answers.map(crossedBy)).toEqual([[1], [1.5], []])
+    expect(crossedBy(await quota.limit('key', { rate: 50, force: true }))).toEqual([3])
+  })
+
+  test('what is rolled back has crossed nothing: it is crossed again', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    await quota.limit('key', { rate: 7 })
+    const undone = database.db.transaction(async (tx) => {
+      expect(crossedBy(await quota.limit('key', { rate: 2, tx }))).toEqual([0.8])
+      expect(crossedBy(await quota.limit('key', { tx }))).toEqual([1])
+      throw UNDO
+    })
+    await expect(undone).rejects.toBe(UNDO)
+    expect(await crossings({ quota }, [1, 1, 1])).toEqual([[0.8], [], [1]])
+  })
+
+  test('what was given back and is used again crosses again, but in a calendar once a period', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    expect(await crossings({ quota }, [8, -3, 3, 2, -10, 10])).toEqual([
+      ...[[0.8], [], remembers ? [] : [0.8], [1], []],
+      remembers ? [] : [0.8, 1],
+    ])
+  })
+
+  test('equal calls at once that take again what was given back, too', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    await crossings({ quota }, [9, -4])
+    const answers = await Promise.all([1, 2, 3, 4, 5].map(() => quota.limit('key')))
+    expect(answers.map(crossedBy)).toEqual([[], [], remembers ? [] : [0.8], [], [1]])
+  })
+
+  test('when all has come back they are crossed again', async () => {
+    const { clock, quota } = quotaOn(database, limiter, BOTH)
+    for (let period = 0; period < 3; period++) {
+      const { reset } = await quota.limit('key', { rate: 0 })
+      clock.ms = Math.max(reset, clock.ms)
+      expect(await crossings({ quota }, [5, 3, 2])).toEqual([[], [0.8], [1]])
+    }
+  })
+
+  test("a plan's shares are those of its own limit", async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const larger = of(100, '1h').limiter
+    const calls: [number, Limiter][] =
+      keeps === 'what is left'
+        ? // A bucket stores what is left: eight of ten used are 98 of a hundred.
+          [
+            [8, limiter],
+            [1, larger],
+            [1, larger],
+            [-90, larger],
+            [69, larger],
+            [1, larger],
+          ]
+        : [
+            [8, limiter],
+            [71, larger],
+            [1, larger],
+            [20, larger],
+          ]
+    const crossed: (readonly number[])[] = []
+    for (const [rate, plan] of calls)
+      crossed.push(crossedBy(await quota.limit('key', { rate, limiter: plan })))
+    expect(crossed).toEqual(
+      keeps === 'what is left' ? [[0.8], [], [1], [], [], [0.8]] : [[0.8], [], [0.8], [1]],
+    )
+  })
+
+  test('what does not fit crosses nothing, and neither does a smaller plan', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    expect(await crossings({ quota }, [7, 4, 4, 2, 2])).toEqual([[], [], [], [0.8], []])
+    const smaller = of(5, '1h').limiter
+    for (const rate of [0, 2, -1]) {
+      expect(crossedBy(await quota.limit('key', { rate, limiter: smaller }))).toEqual([])
+    }
+  })
+
+  test('no denial has crossed the limit, however often it is denied, and the call that reaches it has', async () => {
+    const { quota, rows } = quotaOn(database, limiter, BOTH)
+    await quota.limit('key', { rate: 9 })
+    const before = await rows()
+    for (let times = 0; times < 3; times++) {
+      const denied = await quota.limit('key', { rate: 2 })
+      expect(denied.success).toBe(false)
+      expect(denied).not.toHaveProperty('crossed')
+    }
+    // That none is told apart from the others is because none has written anything.
+    expect(await rows()).toEqual(before)
+    expect(crossedBy(await quota.limit('key'))).toEqual([1])
+  })
+
+  test('limitAll tells what each has crossed when all are consumed, and nothing when one denies', async () => {
+    const { quota, config } = quotaOn(database, limiter, BOTH)
+    await quota.limit('key', { rate: 8 })
+    const silent = new Ratelimit({ ...config, prefix: `${config.prefix} silent`, thresholds: [] })
+    const requests = [
+      { ratelimit: quota, key: 'key' },
+      { ratelimit: silent, key: 'key', rate: 9 },
+      { ratelimit: quota, key: 'other', rate: 10 },
+    ]
+    const denying = { ratelimit: silent, key: 'denies', rate: 11 }
+    const denied = await Ratelimit.limitAll([...requests, denying])
+    expect(denied.success).toBe(false)
+    // What was crossed before is not reported again.
+    expect(denied.results.map(crossedBy)).toEqual([[], [], [], []])
+    const { results } = await Ratelimit.limitAll(requests)
+    expect(results.map(crossedBy)).toEqual([[], [], [0.8, 1]])
+    const again = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key' }])
+    expect(again.results.map(crossedBy)).toEqual([[1]])
+  })
+
+  test('of one row twice in limitAll, one is told', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const twice = { ratelimit: quota, key: 'key', rate: 4 }
+    const { results } = await Ratelimit.limitAll([twice, twice])
+    expect(results.flatMap(crossedBy)).toEqual([0.8])
+  })
+
+  test('what was given back and is used again by limitAll, too', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const rates = [9, -4, 4, 1]
+    const told: (readonly number[])[] = []
+    for (const rate of rates) {
+      const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate }])
+      told.push(results.flatMap(crossedBy))
+    }
+    expect(told).toEqual([[0.8], [], remembers ? [] : [0.8], [1]])
+  })
+
+  test.each([
+    { estimate: 8, actual: 8, crossed: [0.8] },
+    { estimate: 8, actual: 7, crossed: [] },
+    { estimate: 4, actual: 12, crossed: [0.8, 1] },
+    { estimate: 8, actual: 12, crossed: [0.8, 1] },
+    { estimate: 10, actual: 9, crossed: [0.8] },
+    { estimate: 0, actual: 8, crossed: [0.8] },
+    { estimate: 10, actual: 0, crossed: [] },
+  ])('of $estimate reserved and $actual used the commit crosses $crossed', async (each) => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const reserved = await reserve(quota, each.estimate)
+    expect(crossedBy(await reserved.commit(each.actual))).toEqual(each.crossed)
+    const rest = [0.8, 1].filter((share) => !each.crossed.includes(share))
+    expect(await crossings({ quota }, [10 - Math.min(each.actual, 10) || 1])).toEqual([
+      each.actual < 10 ? rest : [],
+    ])
+  })
+
+  test('what was estimated and not used is crossed when it is used', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    await crossings({ quota }, [5])
+    const reserved = await reserve(quota, 4)
+    expect(crossedBy(await reserved.commit(1))).toEqual([])
+    expect(await crossings({ quota }, [1, 1, 1, 1])).toEqual([[], [0.8], [], [1]])
+  })
+
+  test('what is released crosses nothing', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    for (let again = 0; again < 2; again++) {
+      const reserved = await reserve(quota, 10)
+      expect(crossedBy(await reserved.release())).toEqual([])
+    }
+    expect(await crossings({ quota }, [8])).toEqual([[0.8]])
+  })
+
+  test('what reserveAll reserves crosses nothing, and is crossed when it is used', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const request = { ratelimit: quota, key: 'key', rate: 5 }
+    const reserved = await Ratelimit.reserveAll([request, request])
+    if (!reserved.success) throw new Error('denied')
+    expect(reserved.results.map(crossedBy)).toEqual([[], []])
+    await reserved.release()
+    expect(await crossings({ quota }, [8, 2])).toEqual([[0.8], [1]])
+  })
+
+  test('of equal reservations that are settled at once, one crosses', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const all = await Promise.all([2, 2, 2, 2, 2].map((rate) => reserve(quota, rate)))
+    const answers = await Promise.all(all.map((reserved) => reserved.commit(2)))
+    expect(answers.flatMap(crossedBy).toSorted()).toEqual([0.8, 1])
+  })
+
+  test('a commit that is rolled back has crossed nothing: the next call crosses it', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const reserved = await reserve(quota, 7)
+    const undone = database.db.transaction(async (tx) => {
+      expect(crossedBy(await reserved.commit(8, { tx }))).toEqual([0.8])
+      throw UNDO
+    })
+    await expect(undone).rejects.toBe(UNDO)
+    const next = await reserve(quota, 1)
+    // Of the first estimate nobody knows what it has cost.
+    expect(crossedBy(await next.commit(1))).toEqual(remembers ? [] : [0.8])
+  })
+
+  test('beside open reservations', async () => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    const reserved = await reserve(quota, 8)
+    // A calendar knows that two are settled.
+    expect(await crossings({ quota }, [1, 1])).toEqual([[], remembers ? [] : [1]])
+    expect(crossedBy(await reserved.commit(8))).toEqual(remembers ? [0.8, 1] : [0.8])
+  })
+
+  test('each share that is settled is crossed once if nothing is given back, in any order', async () => {
+    const shares = Array.from({ length: 12 }, (_, i) => (i + 1) / 10)
+    const anyUse = fc.record({ estimate: fc.nat(3), more: fc.nat(2), settledAt: fc.nat(8) })
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyUse, { minLength: 1, maxLength: 8 }), async (uses) => {
+        const { quota } = quotaOn(database, limiter, { thresholds: shares })
+        const open: { reserved: Allowed & Reservation; actual: number; settledAt: number }[] = []
+        const told: number[] = []
+        let used = 0
+        for (const [place, { estimate, more, settledAt }] of [...uses, ...Array(9).fill(NOTHING)].entries()) {
+          for (const each of open.filter((one) => one.settledAt === place)) {
+            told.push(...crossedBy(await each.reserved.commit(each.actual)))
+          }
+          const reserved = await quota.reserve('key', { rate: estimate })
+          expect(crossedBy(reserved)).toEqual([])
+          if (!reserved.success) continue
+          used += estimate + more
+          open.push({ reserved, actual: estimate + more, settledAt: place + 1 + settledAt })
+        }
+        for (const each of open.filter((one) => one.settledAt > uses.length + 8)) {
+          told.push(...crossedBy(await each.reserved.commit(each.actual)))
+        }
+        expect(told.toSorted()).toEqual(shares.filter((share) => Math.round(share * 10) <= used).toSorted())
+      }),
+      runs(30),
+    )
+  })
+})
+
+test.each(kinds.filter(({ keeps }) => keeps === 'what was used'))(
+  'a downgrade crosses nothing, and a look in its transaction says which shares are reached: $name',
+  async ({ limiter, of }) => {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    await quota.limit('key', { rate: 7 })
+    const smaller = of(7, '1h').limiter
+    const { used, limit } = await database.db.transaction((tx) =>
+      quota.getRemaining('key', { tx, limiter: smaller }),
+    )
+    expect(used / limit).toBe(1)
+    const denied = await quota.limit('key', { limiter: smaller })
+    expect(denied.success).toBe(false)
+    expect(denied).not.toHaveProperty('crossed')
+  },
+)
+
+test('of a sliding window they are crossed again as soon as enough has faded', async () => {
+  const { clock, quota } = quotaOn(database, TEN['sliding window'], BOTH)
+  expect(await crossings({ quota }, [8])).toEqual([[0.8]])
+  clock.advance(10 * HOUR_MS + 5 * HOUR_MS)
+  // Four are left of the eight.
+  expect(await crossings({ quota }, [3, 1])).toEqual([[], [0.8]])
+})
+
+test('of a bucket they are crossed again as soon as one has come', async () => {
+  const { clock, quota } = quotaOn(database, TEN['interval bucket'], BOTH)
+  expect(await crossings({ quota }, [8])).toEqual([[0.8]])
+  clock.advance(HOUR_MS)
+  expect(await crossings({ quota }, [1])).toEqual([[0.8]])
+})
+
+test('in a calendar they are crossed once a period also through an upgrade and back', async () => {
+  const { quota } = quotaOn(database, TEN['calendar month'], BOTH)
+  const limiter = calendarWindow(100, 'month')
+  expect(crossedBy(await quota.limit('key', { rate: 9 }))).toEqual([0.8])
+  expect(crossedBy(await quota.limit('key', { rate: 5, limiter }))).toEqual([])
+  await quota.limit('key', { rate: -14 })
+  expect(await crossings({ quota }, [8, 2])).toEqual([[], []])
+})
+
+test('in a calendar they are crossed in each period: the month, and the next one', async () => {
+  const { clock, quota } = quotaOn(database, TEN['calendar month'], BOTH)
+  clock.ms = JANUARY.end - 1
+  expect(await crossings({ quota }, [9])).toEqual([[0.8]])
+  clock.advance(1)
+  expect(await crossings({ quota }, [7, 1, 1, 1])).toEqual([[], [0.8], [], [1]])
+})
+
+describe('a share that no number says exactly', () => {
+  // 0.07 * 100 is more than 7, and 0.55 * 1e8 more than 55,000,000. Every such share of these limits is here.
+  // Of 9e15, where a unit is as little as a double can tell, any share may be off.
+  const percents = [1, 7, 14, 27, 28, 29, 51, 54, 55, 56, 57, 58, 63, 67, 83, 99]
+
+  test.each([100, 1e8, 1e12, 9e15])('is crossed by the unit that it means, of %d', async (tokens) => {
+    const windows = kinds.filter(({ debtsEnd }) => debtsEnd === 'with the window')
+    const limiters = [
+      ...windows.map(({ of }) => of(tokens, '1h').limiter),
+      Ratelimit.tokenBucket(tokens, '10h', tokens),
+    ]
+    for (const limiter of limiters) {
+      const { quota } = quotaOn(database, limiter, { thresholds: percents.map((percent) => percent / 100) })
+      let used = 0
+      for (const percent of percents) {
+        const units = (tokens / 100) * percent
+        expect(await crossings({ quota }, [units - 1 - used, 1])).toEqual([[], [percent / 100]])
+        used = units
+      }
+    }
+  })
+
+  test('is crossed by fractions that add up to it', async () => {
+    const { quota } = quotaOn(database, Ratelimit.tokenBucket(1, '1h', 1), { thresholds: [0.3, 0.8] })
+    const crossed = await crossings({ quota }, Array(10).fill(0.1))
+    expect(crossed).toEqual([[], [], [0.3], [], [], [], [], [0.8], [], []])
+  })
+})
+
+test('an unlimited or blocked plan crosses nothing', async () => {
+  for (const limiter of [Ratelimit.unlimited(), Ratelimit.fixedWindow(0, '1d')]) {
+    const { quota } = quotaOn(database, limiter, BOTH)
+    expect(crossedBy(await quota.limit('key', { rate: 10 }))).toEqual([])
+  }
+})
+
+test('another limiter of the same rows tells what is its own', async () => {
+  const { quota, config } = quotaOn(database, TEN['calendar month'], { thresholds: [0.5] })
+  const other = new Ratelimit({ ...config, thresholds: [0.5, 0.6, 1] })
+  expect(crossedBy(await quota.limit('key', { rate: 5 }))).toEqual([0.5])
+  expect(crossedBy(await other.limit('key', { rate: 5 }))).toEqual([0.6, 1])
+})
+
+test('the thresholds are those that the limiter was made with', async () => {
+  const thresholds = [0.8]
+  const { quota } = quotaOn(database, TEN['fixed window'], { thresholds })
+  thresholds[0] = 0.1
+  expect(await crossings({ quota }, [7, 1])).toEqual([[], [0.8]])
+})
+
+test.each([0, -0.1, Number.NaN, Number.POSITIVE_INFINITY, '0.8' as never])('%s is refused', (share) => {
+  expect(() => quotaOn(database, TEN['fixed window'], { thresholds: [0.5, share] })).toThrow(
+    expect.objectContaining({ code: 'INVALID_OPTION' }),
+  )
+})
+
+test('thresholds that are no list are refused', () => {
+  expect(() => quotaOn(database, TEN['fixed window'], { thresholds: 0.8 as never })).toThrow(
+    expect.objectContaining({ code: 'INVALID_OPTION' }),
+  )
+})

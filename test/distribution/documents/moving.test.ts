@@ -1,0 +1,329 @@
+import { readFile } from 'node:fs/promises'
+import { PGlite } from '@electric-sql/pglite'
+import { drizzle } from 'drizzle-orm/pglite'
+import { checkTables, type Limiter, Ratelimit, storageSql, tableSql } from 'drizzle-ratelimit'
+import {
+  RateLimiterPostgres,
+  RateLimiterQueue,
+  RateLimiterRes,
+  RateLimiterUnion,
+} from 'rate-limiter-flexible'
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { randomFrom } from '../../support/random.ts'
+
+// What docs/moving.md says is run: the calls of its tables, its SQL, and what behaves differently.
+
+let page: string
+let client: PGlite
+let db: ReturnType<typeof drizzle>
+beforeAll(async () => {
+  page = await readFile('docs/moving.md', 'utf8')
+  client = await PGlite.create()
+  db = drizzle({ client })
+  return () => client.close()
+})
+beforeEach(async () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  vi.setSystemTime('2026-03-10T12:00:07.001Z')
+  await client.exec(`drop schema public cascade; create schema public; ${tableSql().join(';')}`)
+})
+afterEach(() => vi.useRealTimers())
+
+function advance(ms: number): void {
+  vi.setSystemTime(Date.now() + ms)
+}
+
+function ours(limiter: Limiter, prefix = 'api'): Ratelimit {
+  return new Ratelimit({ db, limiter, prefix, clock: () => new Date(), cleanupProbability: 0 })
+}
+
+function section(heading: string): string {
+  return page.split(/^## /m).find((text) => text.startsWith(heading)) ?? ''
+}
+
+/** The calls in the first table of a section: the old one and the new one. */
+function callsOf(heading: string): (readonly [string, string])[] {
+  const table = /^\|[\s\S]*?\n\n/m.exec(section(heading))?.[0] ?? ''
+  return [...table.matchAll(/^\| `(.+?)` +\| `(.+?)` +\|$/gm)].map(([, old = '', call = '']) => [old, call])
+}
+
+function sqlOf(heading: string): string {
+  return /^```sql\n(.*?)^```/ms.exec(section(heading))?.[1] ?? ''
+}
+
+/** What the code in a table makes of these names. */
+function run(code: string, names: Readonly<Record<string, unknown>>): unknown {
+  return new Function(...Object.keys(names), `return ${code}`)(...Object.values(names))
+}
+
+describe('@upstash/ratelimit', () => {
+  const heading = 'From @upstash/ratelimit'
+  /** What its documentation says that the calls answer, one after the other, to a sliding window of 10. */
+  const documented: Readonly<Record<string, object>> = {
+    'ratelimit.limit(id)': { success: true, limit: 10, remaining: 9 },
+    'ratelimit.limit(id, { rate: 5 })': { success: true, limit: 10, remaining: 4 },
+    'ratelimit.limit(id, { rate: -5 })': { success: true, limit: 10, remaining: 9 },
+    'ratelimit.getRemaining(id)': { limit: 10, remaining: 9 },
+    'ratelimit.blockUntilReady(id, 30_000)': { success: true, limit: 10, remaining: 9 },
+    'ratelimit.setDynamicLimit({ limit: 120 })': { success: true, limit: 120, remaining: 118 },
+  }
+
+  test('each call answers as documented there', async () => {
+    const ratelimit = ours(Ratelimit.slidingWindow(10, '10 s'))
+    const calls = callsOf(heading).filter(([old]) => !old.startsWith('Ratelimit.'))
+    expect(calls).toHaveLength(7)
+    for (const [old, call] of calls) {
+      const answer = await run(call, { ratelimit, id: 'user', Ratelimit })
+      if (old === 'ratelimit.resetUsedTokens(id)') {
+        expect(await ratelimit.getRemaining('user')).toMatchObject({ remaining: 10 })
+      } else expect([old, answer]).toMatchObject([old, documented[old] ?? {}])
+    }
+  })
+
+  test('each algorithm takes the same arguments', async () => {
+    const algorithms = callsOf(heading).filter(([old]) => old.startsWith('Ratelimit.'))
+    const limits = algorithms.map(async ([old, call], place) => {
+      expect(call).toBe(old)
+      const limiter = run(call, { Ratelimit }) as Limiter
+      return (await ours(limiter, `algorithm ${place}`).limit('user')).limit
+    })
+    expect(await Promise.all(limits)).toEqual([10, 10, 20])
+  })
+
+  test('a denial that cannot end in time is returned at once, and says when the call would be allowed', async () => {
+    const ratelimit = ours(Ratelimit.fixedWindow(10, '1 m'))
+    await ratelimit.limit('user', { rate: 10 })
+    const denial = await ratelimit.blockUntilReady('user', 30_000)
+    expect(denial).toMatchObject({
+      success: false,
+      remaining: 0,
+      retryAfter: 60_000,
+      reset: Date.now() + 60_000,
+    })
+  })
+})
+
+describe('rate-limiter-flexible', () => {
+  const heading = 'From rate-limiter-flexible'
+
+  /** Its Postgres store, on PGlite. */
+  function flexible(keyPrefix: string): Promise<RateLimiterPostgres> {
+    const query = async ({ text, values = [] }: { text: string; values?: unknown[] }) => {
+      const { rows, affectedRows = 0 } = await client.query(text, values)
+      return { rows, rowCount: rows.length || affectedRows }
+    }
+    const config = { storeClient: { query }, storeType: 'client', clearExpiredByTimeout: false }
+    return new Promise((resolve, reject) => {
+      const limiter: RateLimiterPostgres = new RateLimiterPostgres(
+        { ...config, keyPrefix, points: 5, duration: 60 },
+        (error) => (error ? reject(error) : resolve(limiter)),
+      )
+    })
+  }
+
+  function fixedWindow(prefix: string): Ratelimit {
+    return ours(Ratelimit.fixedWindow(5, '1m'), prefix)
+  }
+
+  /** Allowed or denied, what remains, and the time until the window ends. */
+  async function consumed(limiter: RateLimiterPostgres, key: string, points = 1) {
+    const isAnswer = (answer: unknown) => answer instanceof RateLimiterRes
+    const denial = await limiter.consume(key, points).catch((error) => error)
+    const isDenied = await limiter.get(key).then((found) => (found?.consumedPoints ?? 0) > 5)
+    expect(isAnswer(denial)).toBe(true)
+    const { remainingPoints, msBeforeNext } = denial as RateLimiterRes
+    return { success: !isDenied, remaining: remainingPoints, reset: Date.now() + msBeforeNext }
+  }
+
+  /** What an answer of either package says to remain. */
+  function remainingIn(answer: unknown): unknown {
+    if (answer instanceof RateLimiterRes) return answer.remainingPoints
+    if (typeof answer === 'number') return answer
+    if (typeof answer !== 'object' || answer === null) return undefined
+    if ('remaining' in answer) return answer.remaining
+    const [first] = 'results' in answer ? (answer.results as unknown[]) : Object.values(answer)
+    return remainingIn(first)
+  }
+
+  test('each call leaves the same, and answers the same', async () => {
+    const calls = callsOf(heading)
+    expect(calls).toHaveLength(8)
+    const old = { limiter: await flexible('old'), other: await flexible('other') }
+    const now = { limiter: fixedWindow('old'), other: fixedWindow('other') }
+    for (const [place, [theirs, call]] of calls.entries()) {
+      const key = `key ${place}`
+      await old.limiter.consume(key, 3)
+      await now.limiter.limit(key, { rate: 3 })
+      const before = await run(theirs, { ...old, key, RateLimiterUnion, RateLimiterQueue })
+      const after = await run(call, { ...now, key, Ratelimit })
+      if (typeof before !== 'boolean') expect([call, remainingIn(after)]).toEqual([call, remainingIn(before)])
+      const used = (await old.limiter.get(key))?.consumedPoints ?? 0
+      expect([call, (await now.limiter.getRemaining(key)).used]).toEqual([call, used])
+    }
+  })
+
+  test('500 calls at any time have the same answers', async () => {
+    const [old, now] = [await flexible('traffic'), fixedWindow('traffic')]
+    const random = randomFrom(12)
+    let denied = 0
+    for (let calls = 0; calls < 500; calls++) {
+      advance(Math.floor(random() ** 3 * 40_000))
+      const { success, remaining, reset, retryAfter } = await now.limit('user')
+      expect({ success, remaining, reset }).toEqual(await consumed(old, 'user'))
+      if (!success) denied++
+      expect(retryAfter).toBe(success ? 0 : reset - Date.now())
+    }
+    expect(denied).toBeGreaterThan(50)
+    expect(denied).toBeLessThan(450)
+  })
+
+  test('denied points count there, and do not here', async () => {
+    const [old, now] = [await flexible('denied'), fixedWindow('denied')]
+    expect(await consumed(old, 'user', 6)).toMatchObject({ success: false })
+    expect(await consumed(old, 'user')).toMatchObject({ success: false })
+    expect(await now.limit('user', { rate: 6 })).toMatchObject({ success: false })
+    expect(await now.limit('user')).toMatchObject({ success: true })
+  })
+
+  test('a union charges the limiters that allow, limitAll none', async () => {
+    const [old, oldOther] = [await flexible('union'), await flexible('union_other')]
+    const [now, other] = [fixedWindow('union'), fixedWindow('union_other')]
+    await oldOther.consume('user', 5)
+    await other.limit('user', { rate: 5 })
+    await expect(new RateLimiterUnion(old, oldOther).consume('user')).rejects.toBeTruthy()
+    expect((await old.get('user'))?.consumedPoints).toBe(1)
+    const requests = [now, other].map((ratelimit) => ({ ratelimit, key: 'user' }))
+    expect(await Ratelimit.limitAll(requests)).toMatchObject({ success: false })
+    expect((await now.getRemaining('user')).used).toBe(0)
+  })
+
+  test('the SQL keeps what has been used, and when it ends', async () => {
+    vi.useRealTimers()
+    const old = await flexible('login')
+    await old.consume('user:1', 3)
+    await client.exec(`insert into login values ('login:user:2', 5, 1000)`)
+    await client.exec(sqlOf(heading))
+    const now = fixedWindow('login')
+    const { used, reset } = await now.getRemaining('user:1')
+    const askedAt = Date.now()
+    const msBeforeNext = (await old.get('user:1'))?.msBeforeNext ?? 0
+    const toldAt = Date.now()
+    expect(used).toBe(3)
+    expect(reset).toBeGreaterThanOrEqual(askedAt + msBeforeNext)
+    expect(reset).toBeLessThanOrEqual(toldAt + msBeforeNext)
+    expect((await now.getRemaining('user:2')).used).toBe(0)
+  })
+})
+
+describe('pg-ratelimit', () => {
+  const heading = 'From pg-ratelimit'
+  const COLUMNS = `prefix text not null, key text not null, count bigint, prev_count bigint,
+    window_start timestamptz, tokens double precision, last_refill timestamptz, expires_at timestamptz not null,
+    primary key (prefix, key)`
+
+  beforeEach(async () => {
+    await client.exec(`drop table rate_limit_ephemeral, rate_limit_durable;
+      create unlogged table rate_limit_ephemeral (${COLUMNS});
+      create index idx_rate_limit_ephemeral_cleanup on rate_limit_ephemeral (prefix, expires_at);
+      create table rate_limit_durable (${COLUMNS});
+      create index idx_rate_limit_durable_cleanup on rate_limit_durable (prefix, expires_at);`)
+  })
+
+  /** A row as its plain SQL writes it: seconds from now. */
+  async function written(columns: Readonly<Record<string, number>>, expiresIn: number): Promise<void> {
+    const names = Object.keys(columns)
+    const values = Object.entries(columns).map(([name, value]) =>
+      ['window_start', 'last_refill'].includes(name) ? timeIn(value) : String(value),
+    )
+    await client.exec(`insert into rate_limit_ephemeral (prefix, key, ${names.join(', ')}, expires_at)
+      values ('api', 'user', ${values.join(', ')}, ${timeIn(expiresIn)})`)
+  }
+
+  function timeIn(seconds: number): string {
+    return `'${new Date(Date.now() + seconds * 1000).toISOString()}'`
+  }
+
+  test('the calls have the same names', async () => {
+    const [made, ...calls] = callsOf(heading)
+    expect(calls).toHaveLength(4)
+    const config = { db, limiter: Ratelimit.tokenBucket(5, '10s', 20), prefix: 'api', Ratelimit }
+    const ratelimit = run(made?.[1] ?? '', config)
+    for (const [old, call] of calls) {
+      expect(call).toBe(old)
+      await run(call, { ratelimit, key: 'user' })
+    }
+  })
+
+  test('after the SQL and the storage migration the tables are as they should be', async () => {
+    await client.exec(sqlOf(heading))
+    await client.exec(storageSql().join(';'))
+    expect(await checkTables(db)).toEqual([])
+    const indexes = await client.query<{ name: string }>(
+      `select indexname as name from pg_indexes where schemaname = 'public' order by 1`,
+    )
+    await client.exec(`drop table rate_limit_ephemeral, rate_limit_durable; ${tableSql().join(';')}`)
+    const shipped = await client.query<{ name: string }>(
+      `select indexname as name from pg_indexes where schemaname = 'public' order by 1`,
+    )
+    expect(indexes.rows).toEqual(shipped.rows)
+  })
+
+  test('a fixed window goes on, with the denied calls that were counted', async () => {
+    await written({ count: 7, window_start: -20 }, 40)
+    const ratelimit = ours(Ratelimit.fixedWindow(10, '1m'))
+    expect(await ratelimit.limit('user', { rate: 3 })).toMatchObject({ success: true, remaining: 0 })
+    expect(await ratelimit.limit('user')).toMatchObject({ success: false, retryAfter: 40_000 })
+    await client.exec('update rate_limit_ephemeral set count = 25')
+    expect(await ratelimit.limit('user')).toMatchObject({ success: false, retryAfter: 40_000 })
+    advance(40_000)
+    expect(await ratelimit.limit('user')).toMatchObject({ success: true, remaining: 9 })
+  })
+
+  test('a sliding window goes on, with its previous window', async () => {
+    await written({ count: 2, prev_count: 8, window_start: -30 }, 90)
+    const ratelimit = ours(Ratelimit.slidingWindow(10, '1m'))
+    // Half of the previous window's eight still count.
+    expect(await ratelimit.getRemaining('user')).toMatchObject({ used: 6, remaining: 4 })
+    expect(await ratelimit.limit('user', { rate: 4 })).toMatchObject({ success: true, remaining: 0 })
+    expect(await ratelimit.limit('user')).toMatchObject({ success: false, retryAfter: 7500 })
+  })
+
+  test('a bucket goes on, with the refills since its row was written', async () => {
+    await written({ tokens: 3, last_refill: -25 }, 15)
+    const ratelimit = ours(Ratelimit.tokenBucket(5, '10s', 20))
+    expect(await ratelimit.getRemaining('user')).toMatchObject({ remaining: 13 })
+    expect(await ratelimit.limit('user', { rate: 14 })).toMatchObject({ success: false, retryAfter: 5000 })
+    advance(5000)
+    expect(await ratelimit.limit('user', { rate: 14 })).toMatchObject({ success: true, remaining: 4 })
+  })
+
+  test('a row that is marked as expired counts until cleanup deletes it', async () => {
+    // 10 tokens at 3 every 10 s need 40 s. The row says 33.3 s.
+    await written({ tokens: 0, last_refill: -36 }, -2.7)
+    const ratelimit = ours(Ratelimit.tokenBucket(3, '10s', 10))
+    expect(await ratelimit.getRemaining('user')).toMatchObject({ remaining: 9 })
+    advance(60_000)
+    expect(await ratelimit.cleanup()).toBe(1)
+  })
+})
+
+describe('SQL of your own', () => {
+  /** A limiter, and what its columns hold if 6 of 10 are left. */
+  const ROWS: Readonly<Record<string, readonly [Limiter, string]>> = {
+    fixedWindow: [Ratelimit.fixedWindow(10, '1m'), '4, :now'],
+    slidingWindow: [Ratelimit.slidingWindow(10, '1m'), "1, 6, :now - interval '30 seconds'"],
+    tokenBucket: [Ratelimit.tokenBucket(5, '10s', 10), '6, :now'],
+  }
+
+  test.each(Object.entries(ROWS))(
+    'the columns of %s are those that it reads',
+    async (name, [limiter, values]) => {
+      const [, cell = ''] =
+        new RegExp(`^\\| \`${name}\` +\\| (.+?) *\\|$`, 'm').exec(section('From SQL')) ?? []
+      const now = `'${new Date().toISOString()}'::timestamptz`
+      await client.exec(`insert into rate_limit_ephemeral (prefix, key, ${cell.replaceAll('`', '')}, expires_at)
+      values ('api', 'user', ${values.replaceAll(':now', now)}, ${now} + interval '2 minutes')`)
+      expect(await ours(limiter).getRemaining('user')).toMatchObject({ remaining: 6 })
+    },
+  )
+})

@@ -1,0 +1,103 @@
+import { copyFile, readdir, readFile, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { PGlite } from '@electric-sql/pglite'
+import { drizzle } from 'drizzle-orm/pglite'
+import { describe, expect, inject, test } from 'vitest'
+import { emptyDatabase } from '../../support/databases.ts'
+import { ENTRIES } from '../../support/entries.ts'
+import { runScript } from './kit.ts'
+
+const consumer = inject('consumer')
+
+type Package = typeof import('drizzle-ratelimit')
+type Calendar = typeof import('drizzle-ratelimit/calendar')
+
+const required = createRequire(join(consumer, 'index.js'))
+const imported = (entry: string) =>
+  import(pathToFileURL(required.resolve(entry)).href.replace('/dist/cjs/', '/dist/'))
+
+test.each([...ENTRIES.keys()])('%s has the same names by import and by require', async (entry) => {
+  const names = Object.keys(required(entry))
+  expect(names.length).toBeGreaterThan(0)
+  expect(Object.keys(await imported(entry)).toSorted()).toEqual(names.toSorted())
+})
+
+test.each([...ENTRIES])('%s is found in the same way as the others', async (entry, source) => {
+  const { exports } = JSON.parse(await readFile('package.json', 'utf8'))
+  const file = source.replace(/\.ts$/, '')
+  const targets = (folder: string) => ({ types: `${folder}/${file}.d.ts`, default: `${folder}/${file}.js` })
+  expect(exports[entry.replace('drizzle-ratelimit', '.')]).toEqual({
+    import: targets('./dist'),
+    require: targets('./dist/cjs'),
+  })
+})
+
+test('Jest runs it in a CommonJS project', async () => {
+  await writeFile(join(consumer, 'package.json'), '{ "name": "consumer", "private": true }')
+  await copyFile('test/distribution/packed/consumer/limit.test.cjs', join(consumer, 'limit.test.js'))
+  const database = await emptyDatabase()
+  const said = await runScript('jest/bin/jest.js', ['--rootDir', consumer], { DATABASE_URL: database.url })
+  await database.close()
+  expect(said).toContain('1 passed, 1 total')
+})
+
+describe('its ES and its CommonJS modules in one process', async () => {
+  const esm: Package & Calendar = {
+    ...(await imported('drizzle-ratelimit')),
+    ...(await imported('drizzle-ratelimit/calendar')),
+  }
+  const cjs: Package & Calendar = {
+    ...required('drizzle-ratelimit'),
+    ...required('drizzle-ratelimit/calendar'),
+  }
+  const client = await PGlite.create()
+  await client.exec(esm.tableSql().join(';'))
+  const db = drizzle({ client })
+  const kinds = [
+    ['ES', esm, cjs],
+    ['CommonJS', cjs, esm],
+  ] as const
+
+  test.each(kinds)(
+    'the limits and tables of the other are those of %s',
+    async (prefix, { Ratelimit }, other) => {
+      for (const limiter of [other.Ratelimit.slidingWindow(5, '1m'), other.calendarWindow(5, 'month')]) {
+        const ratelimit = new Ratelimit({ db, limiter, prefix, tables: other.rateLimitTables() })
+        await ratelimit.resetUsedTokens('key')
+        expect(await ratelimit.limit('key', { rate: 2 })).toMatchObject({ success: true, remaining: 3 })
+        const same = new other.Ratelimit({ db, limiter, prefix })
+        expect(await same.limit('key')).toMatchObject({ success: true, remaining: 2 })
+      }
+    },
+  )
+
+  test.each(kinds)(
+    'an error of %s is a RatelimitError of the other',
+    async (prefix, { Ratelimit }, other) => {
+      const ratelimit = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix })
+      const error = await ratelimit.limit('').catch((error) => error)
+      expect(error instanceof other.RatelimitError && error.code).toBe('INVALID_KEY')
+      expect(new Error('INVALID_KEY')).not.toBeInstanceOf(other.RatelimitError)
+    },
+  )
+
+  test.each(kinds)('limitAll of %s refuses a limiter of the other', async (prefix, { Ratelimit }, other) => {
+    const ratelimit = new other.Ratelimit({ db, limiter: other.Ratelimit.fixedWindow(5, '1m'), prefix })
+    const error = await Ratelimit.limitAll([{ ratelimit: ratelimit as never, key: 'key' }]).catch(
+      (error) => error,
+    )
+    expect(error.code).toBe('INVALID_OPTION')
+  })
+})
+
+test('the source maps hold the sources', async () => {
+  const dist = join(consumer, 'node_modules/drizzle-ratelimit/dist')
+  const maps = (await readdir(dist, { recursive: true })).filter((name) => name.endsWith('.js.map'))
+  expect(maps.length).toBeGreaterThan(10)
+  for (const name of maps) {
+    const { sources, sourcesContent } = JSON.parse(await readFile(join(dist, name), 'utf8'))
+    expect([name, sourcesContent?.filter(Boolean).length]).toEqual([name, sources.length])
+  }
+})

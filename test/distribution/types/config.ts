@@ -1,0 +1,147 @@
+import { PGlite } from '@electric-sql/pglite'
+import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
+import { drizzle } from 'drizzle-orm/pglite'
+import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
+import { calendarWindow } from '../../../src/calendar.ts'
+import { headersOf } from '../../../src/http/index.ts'
+import {
+  type Allowed,
+  type Duration,
+  type LimitResult,
+  Ratelimit,
+  type Usage,
+  usage,
+} from '../../../src/index.ts'
+
+// Checked by the type checker: each line below a directive must not compile.
+
+const db = drizzle({ client: new PGlite() })
+const limiter = Ratelimit.fixedWindow(5, '1m')
+const common = { db, limiter, prefix: 'p' }
+
+new Ratelimit(common)
+new Ratelimit({ ...common, durable: true, synchronousCommit: true })
+new Ratelimit({ ...common, durable: false })
+// @ts-expect-error without durable there is no WAL to wait for
+new Ratelimit({ ...common, synchronousCommit: true })
+// @ts-expect-error
+new Ratelimit({ ...common, durable: false, synchronousCommit: true })
+new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0 })
+// @ts-expect-error a limiter that keeps rows does not sweep them
+new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0.1 })
+// @ts-expect-error prefix is required
+new Ratelimit({ db, limiter })
+// @ts-expect-error no such option
+new Ratelimit({ ...common, cleanup: 1 })
+// @ts-expect-error a limiter comes from one of the constructors
+new Ratelimit({ ...common, limiter: { tokens: 5, window: '1m' } })
+// @ts-expect-error MySQL
+new Ratelimit({ ...common, db: drizzleProxy(async () => ({ rows: [] })) })
+// @ts-expect-error SQLite
+new Ratelimit({ ...common, db: drizzleSqlite(async () => ({ rows: [] })) })
+
+export const durations: Duration[] = [1000, '500ms', '10s', '1m', '1h', '1d', '1.5h', '10 s']
+// @ts-expect-error no such unit
+export const week: Duration = '1w'
+// @ts-expect-error
+export const bare: Duration = '10'
+// @ts-expect-error no such refill
+Ratelimit.tokenBucket(1, '1s', 10, { refill: 'lazy' })
+
+export async function answers(ratelimit: Ratelimit): Promise<void> {
+  const answer: LimitResult = await ratelimit.limit('key')
+  if (answer.success) {
+    const none: 0 = answer.retryAfter
+    void none
+  } else {
+    // @ts-expect-error a denial may have to wait
+    const none: 0 = answer.retryAfter
+    void none
+  }
+  await db.transaction((tx) => ratelimit.limit('key', { tx, rate: -1, limiter }))
+  const start = answer.success ? answer.start : 0
+  const refunded: LimitResult = await ratelimit.limit('key', { rate: -1, start })
+  // @ts-expect-error if the database is away, onError: 'deny' denies a refund too
+  const given: Allowed = await ratelimit.limit('key', { rate: -1, start })
+  void given
+  // @ts-expect-error without a rate nothing is given back
+  await ratelimit.limit('key', { start: refunded.reset })
+  // @ts-expect-error a refund needs no force
+  await ratelimit.limit('key', { rate: -1, start: 0, force: true })
+  // @ts-expect-error an estimate is no refund
+  await ratelimit.reserve('key', { rate: 1, start: 0 })
+  // @ts-expect-error no such option
+  await ratelimit.limit('key', { cost: 1 })
+  // @ts-expect-error a look costs nothing
+  await ratelimit.getRemaining('key', { rate: 1 })
+}
+
+new Ratelimit({ ...common, inMemoryBlock: true, maxBlockedKeys: 5, durable: true, synchronousCommit: true })
+// @ts-expect-error without inMemoryBlock nothing is blocked in memory
+new Ratelimit({ ...common, maxBlockedKeys: 5 })
+// @ts-expect-error
+new Ratelimit({ ...common, inMemoryBlock: false, maxBlockedKeys: 5 })
+new Ratelimit({ ...common, preparedStatements: false })
+new Ratelimit({ ...common, connections: 2 })
+new Ratelimit({ ...common, connections: 2, coalesce: true })
+new Ratelimit({ ...common, coalesce: common.prefix === 'p', waitUntil: (work) => void work.catch(() => {}) })
+// @ts-expect-error each call takes a connection, so a number of them means nothing
+new Ratelimit({ ...common, connections: 2, coalesce: false })
+new Ratelimit({ ...common, timeout: '250ms', hashKeys: true, onError: 'throw' })
+new Ratelimit({ ...common, hashKeys: 'a secret of these types' })
+// @ts-expect-error a secret that may be missing would store the keys themselves
+new Ratelimit({ ...common, hashKeys: process.env['SECRET'] })
+// @ts-expect-error neither a secret nor a choice
+new Ratelimit({ ...common, hashKeys: 'sha256' as 'sha256' | 1 })
+new Ratelimit({ ...common, reservationSecret: 'a secret of these types' })
+// @ts-expect-error a secret that may be missing
+new Ratelimit({ ...common, reservationSecret: process.env['SECRET'] })
+new Ratelimit({ ...common, onError: 'allow', onDegraded: ({ code }) => void code })
+// @ts-expect-error an error that is thrown is not told
+new Ratelimit({ ...common, onDegraded: () => {} })
+// @ts-expect-error
+new Ratelimit({ ...common, onError: 'throw', onDegraded: () => {} })
+// @ts-expect-error no such answer
+new Ratelimit({ ...common, onError: 'ignore' })
+new Ratelimit({ ...common, thresholds: [0.8, 1], dryRun: true })
+
+calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
+// @ts-expect-error no such period
+calendarWindow(5, 'quarter')
+// @ts-expect-error a subscription begins at a Date
+calendarWindow(5, 'month', { anchor: '2026-01-31' })
+
+export async function quotas(quota: Ratelimit): Promise<void> {
+  await quota.limit('key', { force: true, limiter: Ratelimit.unlimited() })
+  const { used, start }: Usage = await quota.getRemaining('key')
+  const began: number | undefined = start
+  void [used, began]
+  const reserved = await quota.reserve('key', { rate: 5 })
+  // @ts-expect-error what was denied has nothing to settle
+  await reserved.commit(3)
+  if (reserved.success) {
+    const crossed: readonly number[] | undefined = (await reserved.commit(3)).success ? [] : undefined
+    void crossed
+  }
+  const text: string = String(reserved)
+  const settled: Allowed = await quota.settle(text, 3, { tx: db, limiter })
+  void settled
+  // @ts-expect-error its text settles a reservation
+  await quota.settle(reserved, 3)
+  // @ts-expect-error what it has cost is not optional
+  await quota.settle(text)
+  // @ts-expect-error the cost is not an option
+  await quota.settle(text, 3, { rate: 3 })
+  // @ts-expect-error an estimate is not forced
+  await quota.reserve('key', { force: true })
+  // @ts-expect-error a limit is needed to read the rows by
+  await usage(db, { prefix: 'p' })
+}
+
+const answer: Allowed = { success: true, limit: 5, remaining: 4, reset: 0, retryAfter: 0 }
+headersOf(answer, common, { standard: 'draft-6' })
+headersOf(answer, common, { standard: ['draft-8', 'legacy'] })
+// @ts-expect-error both drafts have a RateLimit-Policy
+headersOf(answer, common, { standard: ['draft-8', 'draft-6'] })
+// @ts-expect-error no such standard
+headersOf(answer, common, { standard: 'draft-7' })

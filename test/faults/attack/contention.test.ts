@@ -1,0 +1,223 @@
+import { drizzle } from 'drizzle-orm/node-postgres'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type LimitResult, Ratelimit, type RatelimitConfig, type RatelimitError } from '../../../src/index.ts'
+import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
+import { tell } from '../../support/happened.ts'
+
+// A client floods its own key, or holds its row. It gets its limit and nothing more, and the others are served.
+
+let database: TestDatabase
+let pool: pg.Pool
+beforeAll(async () => {
+  database = await emptyDatabase()
+  await migrate(database)
+  pool = new pg.Pool({ connectionString: database.url, max: 10 })
+  pool.on('error', () => {})
+})
+afterAll(async () => {
+  await pool.end()
+  await database.close()
+})
+
+const five = Ratelimit.fixedWindow(5, '1h')
+let db: ReturnType<typeof drizzle>
+beforeAll(() => {
+  db = drizzle({ client: pool })
+})
+let prefixes = 0
+
+/** A limiter as docs/outages.md recommends it for limits that protect. */
+function protective(config: Partial<RatelimitConfig> = {}): Ratelimit {
+  return new Ratelimit({
+    ...{ db, limiter: five, prefix: `attack ${++prefixes}` },
+    ...{ timeout: 1_000, onError: 'allow', cleanupProbability: 0 },
+    ...config,
+  } as RatelimitConfig)
+}
+
+/** A limiter without a bound on its calls, which throws errors. */
+function patient(limiter = five, prefix = `attack ${++prefixes}`): Ratelimit {
+  return new Ratelimit({
+    db,
+    limiter,
+    prefix,
+    cleanupProbability: 0,
+  })
+}
+
+/** A transaction that keeps a row until it is told to let go. */
+async function hold({ prefix }: Ratelimit, key: string): Promise<() => Promise<void>> {
+  const holder = new pg.Client({ connectionString: database.url })
+  await holder.connect()
+  await holder.query('begin')
+  await holder.query('select from rate_limit_ephemeral where prefix = $1 and key = $2 for update', [
+    prefix,
+    key,
+  ])
+  return async () => {
+    await holder.query('rollback')
+    await holder.end()
+  }
+}
+
+/** Counts the answers for the end of the run. */
+async function count(kind: string, calls: readonly Promise<{ readonly success: boolean }>[]) {
+  const settled = await Promise.allSettled(calls)
+  const passed = settled.filter((each) => each.status === 'fulfilled' && each.value.success).length
+  tell(kind, 'calls', calls.length)
+  tell(kind, 'passed', passed)
+  tell(kind, 'refused', calls.length - passed)
+  return passed
+}
+
+const times = <T>(count: number, call: (i: number) => T): T[] =>
+  Array.from({ length: count }, (_, i) => call(i))
+
+/** A call whose error is looked at later. */
+function begun<T>(call: Promise<T>): Promise<T> {
+  call.catch(() => {})
+  return call
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Calls of others, one after the other, until `until` ends: how long they took, and how many failed. */
+async function victims(until: Promise<unknown>, call: (i: number) => Promise<LimitResult>) {
+  let goesOn = true
+  const end = until.finally(() => {
+    goesOn = false
+  })
+  const tookMs: number[] = []
+  const codes: string[] = []
+  for (let i = 0; goesOn; i++) {
+    const before = performance.now()
+    const answer = await call(i).catch(({ code }: RatelimitError) => void codes.push(code))
+    tookMs.push(performance.now() - before)
+    if (answer?.success === false || answer?.degraded) codes.push('degraded')
+    await pause(2)
+  }
+  await end
+  tookMs.sort((one, other) => one - other)
+  const at = (share: number) => tookMs[Math.floor(tookMs.length * share)] ?? 0
+  return { calls: tookMs.length, codes, p50: at(0.5), p99: at(0.99) }
+}
+
+function tellVictims(kind: string, { calls, codes, p50, p99 }: Awaited<ReturnType<typeof victims>>): void {
+  tell(kind, "others' calls", calls)
+  for (const code of codes) tell(kind, `others' ${code}`)
+  tell(kind, 'µs at their median', Math.round(p50 * 1000))
+  tell(kind, 'µs at their 99th percentile', Math.round(p99 * 1000))
+}
+
+describe('a held row, and calls that go on for it', () => {
+  test.each(['throw', 'allow'] as const)('are no outage for others: %s', async (onError) => {
+    const api = protective({ onError, timeout: 250 } as Partial<RatelimitConfig>)
+    // However slow the machine is.
+    const setUp = patient(five, api.prefix)
+    await setUp.limit('own')
+    await setUp.limit('used up', { rate: 5 })
+    const letGo = await hold(api, 'own')
+    const flood = (async () => {
+      const calls: Promise<{ success: boolean }>[] = []
+      for (let i = 0; i < 150; i++) {
+        calls.push(begun(api.limit('own', { rate: 1 + (i % 3) })))
+        await pause(10)
+      }
+      return count(`beside a held row, own calls, ${onError}`, calls)
+    })()
+    let letPass = 0
+    const told = await victims(flood, async (i) => {
+      const usedUp = await api.limit('used up')
+      if (usedUp.success) letPass++
+      return api.limit(`other ${i}`)
+    })
+    tellVictims(`beside a held row, ${onError}`, told)
+    await letGo()
+    expect(await flood).toBe(0)
+    expect(letPass).toBe(0)
+    expect(told.codes).not.toContain('UNREACHABLE')
+  })
+
+  test('with 200 at once none passes', async () => {
+    const api = protective()
+    await patient(five, api.prefix).limit('own')
+    const letGo = await hold(api, 'own')
+    expect(
+      await count(
+        '200 beside a held row',
+        times(200, () => api.limit('own')),
+      ),
+    ).toBe(0)
+    await letGo()
+  })
+
+  test('with 11,000 calls leave room for the others', async () => {
+    const api = patient()
+    await api.limit('own')
+    const letGo = await hold(api, 'own')
+    const flood = count(
+      '11,000 for a held row',
+      times(11_000, (i) => api.limit('own', { rate: 1 + (i % 2) })),
+    )
+    const told = await victims(pause(3_000), (i) => api.limit(`other ${i}`))
+    tellVictims('beside 11,000 for a held row', told)
+    await letGo()
+    expect(await flood).toBeLessThanOrEqual(5)
+    expect(told.codes).toEqual([])
+  })
+})
+
+describe('a flood of one key never passes its limit, also where errors are allowed', () => {
+  const floods: Record<string, (api: Ratelimit) => Promise<{ readonly success: boolean }>[]> = {
+    '5,000 with distinct rates': (api) => times(5_000, (i) => api.limit('own', { rate: 1 + i })),
+    '12,000 equal ones': (api) => times(12_000, () => api.limit('own')),
+    '1,500 limitAll': (api) => times(1_500, () => Ratelimit.limitAll([{ ratelimit: api, key: 'own' }])),
+  }
+  test.each(Object.entries(floods))('%s', async (kind, flood) => {
+    const api = protective()
+    expect(await count(kind, flood(api))).toBeLessThanOrEqual(5)
+    expect((await patient(five, api.prefix).getRemaining('own')).used).toBeLessThanOrEqual(5)
+  })
+
+  test('waves of limitAll', async () => {
+    const api = protective()
+    const many = Ratelimit.fixedWindow(1_000, '1h')
+    const other = protective({ limiter: many })
+    const calls: Promise<{ readonly success: boolean }>[] = []
+    for (let wave = 0; wave < 10; wave++) {
+      const requests = [api, other].map((ratelimit) => ({ ratelimit, key: 'own' }))
+      calls.push(...times(75, () => begun(Ratelimit.limitAll(requests))))
+      await pause(40)
+    }
+    expect(await count('750 limitAll in waves', calls)).toBeLessThanOrEqual(5)
+    expect((await patient(many, other.prefix).getRemaining('own')).used).toBeLessThanOrEqual(5)
+  })
+})
+
+test('a flood of limitAll on one key leaves the pool to the others', async () => {
+  const api = patient()
+  const quota = patient(Ratelimit.fixedWindow(1_000_000, '1h'))
+  const calm = await victims(pause(500), (i) => api.limit(`other ${i}`))
+  tellVictims('without a flood', calm)
+  let goesOn = true
+  let most = 0
+  const flood = Promise.all(
+    times(64, async () => {
+      while (goesOn) {
+        await Ratelimit.limitAll([{ ratelimit: quota, key: 'own' }]).catch(() => {})
+        tell('a flood of limitAll', 'calls')
+      }
+    }),
+  )
+  const told = await victims(pause(2_000), async (i) => {
+    most = Math.max(most, pool.totalCount - pool.idleCount)
+    return api.limit(`other ${i}`)
+  })
+  goesOn = false
+  await flood
+  // One for the flood, and one for the others.
+  expect(most).toBeLessThanOrEqual(2)
+  tellVictims('beside a flood of limitAll', told)
+  expect(told.codes).toEqual([])
+})

@@ -1,0 +1,254 @@
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { alias, pgSchema } from 'drizzle-orm/pg-core'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Limiter } from '../../../src/algorithms/algorithm.ts'
+import {
+  checkTables,
+  closePeriods,
+  Ratelimit,
+  rateLimitDurable,
+  rateLimitTables,
+  remainingOf,
+  resetOf,
+  usage,
+  usedOf,
+} from '../../../src/index.ts'
+import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
+import { tell } from '../../support/happened.ts'
+import { allExamples } from '../../support/limits.ts'
+
+// A role that may create functions and operators in `public`, and wants to run code as the application's role.
+
+/** The texts of all statements that the limiter has sent. */
+const sent = new Set<string>()
+
+let database: TestDatabase
+let appUrl: string
+let pool: pg.Pool
+const db = () => drizzle({ client: pool })
+
+beforeAll(async () => {
+  database = await emptyDatabase()
+  await migrate(database)
+  await database.script(`
+    create role app login password 'app';
+    create role attacker;
+    grant create on schema public to attacker;
+    grant all on rate_limit_ephemeral, rate_limit_durable to app`)
+  const url = new URL(database.url)
+  url.username = url.password = 'app'
+  await database.script(`grant create on database ${url.pathname.slice(1)} to app`)
+  appUrl = url.href
+  pool = openPool()
+})
+afterAll(async () => {
+  await pool.end()
+  await database.close()
+})
+
+/** Connections of the application, which note what they send. */
+function openPool(): pg.Pool {
+  const opened = new pg.Pool({ connectionString: appUrl, max: 10 })
+  opened.on('error', () => {})
+  opened.on('connect', (client) => {
+    const query = client.query.bind(client) as (...args: unknown[]) => unknown
+    client.query = ((config: string | { readonly text: string }, ...rest: unknown[]) => {
+      sent.add(typeof config === 'string' ? config : config.text)
+      return query(config, ...rest)
+    }) as typeof client.query
+  })
+  return opened
+}
+
+/** Limits of every algorithm, of each form of their arithmetic. */
+const limiters: readonly (readonly [name: string, limiter: Limiter])[] = [
+  ...allExamples.map(({ name, of }) => [name, of(20, '1h').limiter] as const),
+  ['large sliding window', Ratelimit.slidingWindow(2 ** 50, '1d')],
+  ['balance', Ratelimit.balance()],
+]
+
+const isBalance = (name: string) => name === 'balance'
+
+/** Each public call that sends a statement, in each way in which it is sent. */
+async function callEverything(round: string): Promise<void> {
+  for (const [name, limiter] of limiters) {
+    const prefix = `${round} ${name}`
+    for (const own of [
+      { durable: true, synchronousCommit: true },
+      { durable: true, preparedStatements: true, clock: () => new Date() },
+      { durable: false, coalesce: false },
+    ]) {
+      const { synchronousCommit, durable, ...rest } = own
+      const storage = durable
+        ? ({ durable, ...(synchronousCommit ? { synchronousCommit } : {}) } as const)
+        : {}
+      const reservationSecret = 'sixteen letters!'
+      const ratelimit = new Ratelimit({
+        ...{ db: db(), limiter, prefix, reservationSecret, cleanupProbability: 0 },
+        ...rest,
+        ...storage,
+      })
+      await callMethods(ratelimit, isBalance(name))
+    }
+    await readRows(prefix, limiter, isBalance(name))
+  }
+  expect(await checkTables(db())).toEqual([])
+  const tables = rateLimitTables({ schema: pgSchema(`own_${round}`) })
+  const limiter = Ratelimit.fixedWindow(1, '1m')
+  const migrating = new Ratelimit({ db: db(), limiter, prefix: 'own', tables, autoMigrate: true })
+  expect(await migrating.limit('key')).toMatchObject({ success: true })
+}
+
+async function callMethods(ratelimit: Ratelimit, balance: boolean): Promise<void> {
+  if (balance) for (const key of ['one', 'two', 'three']) await ratelimit.grant(key, 100)
+  const keys = ['one', 'two', 'three', 'four']
+  for (let times = 0; times < 2; times++) await Promise.all(keys.map((key) => ratelimit.limit(key)))
+  for (let times = 0; times < 2; times++) {
+    await Promise.all(keys.map((key) => ratelimit.limit(key, { rate: 2, atLeast: 1 })))
+  }
+  await ratelimit.limit('one', { rate: -1 })
+  await ratelimit.limit('new and less', { rate: 2, atLeast: 1 })
+  await ratelimit.limit('one', { rate: 1, force: true })
+  await ratelimit.limit('new and forced', { rate: 1, force: true })
+  for (const key of ['one', 'new and reserved']) {
+    const reserved = await ratelimit.reserve(key, { rate: 1 })
+    if (reserved.success) await ratelimit.settle(String(reserved), 2)
+    const less = await ratelimit.reserve(key, { rate: 2, atLeast: 1 })
+    if (less.success) await less.commit(1)
+  }
+  await db().transaction((tx) => ratelimit.limit('one', { tx }))
+  const requests = ['one', 'two', 'new of several'].map((key) => ({ ratelimit, key }))
+  await Ratelimit.limitAll(requests)
+  await Ratelimit.limitAll([...requests, { ratelimit, key: 'two', rate: 1e9 }])
+  await (await Ratelimit.spend(requests, { rate: 2 })).release()
+  const all = await Ratelimit.reserveAll(requests)
+  if (all.success) await all.release()
+  await ratelimit.getRemaining('one')
+  await ratelimit.getRemainingAll(keys)
+  await ratelimit.blockUntilReady('one', 0)
+  if (!balance) await ratelimit.resetUsedTokens('four')
+  await ratelimit.cleanup()
+}
+
+async function readRows(prefix: string, limiter: Limiter, balance: boolean): Promise<void> {
+  await usage(db(), { prefix, limiterOf: () => limiter })
+  await usage(db(), { prefix, limiter })
+  const rows = alias(rateLimitDurable, 'stored')
+  const numbers = {
+    used: usedOf(rows, limiter),
+    remaining: remainingOf(rows, limiter),
+    reset: resetOf(rows, limiter),
+  }
+  const [row] = await db().select(numbers).from(rows).limit(1)
+  expect(row).toEqual({ used: expect.any(Number), remaining: expect.any(Number), reset: expect.any(Number) })
+  const windows = balance ? Ratelimit.fixedWindow(20, '1h') : limiter
+  await db().transaction((tx) => closePeriods(tx, { prefix, limiterOf: () => windows }))
+}
+
+/** What stands in a statement outside of its texts, names and comments. */
+const bare = (statement: string) => statement.replaceAll(/'[^']*'|"[^"]*"|\/\*.*?\*\/|\$\d+/gs, ' ')
+
+/** All parts of the statements that the pattern finds. */
+function found(pattern: RegExp): string[] {
+  const parts = [...sent].flatMap((text) => [...bare(text).matchAll(pattern)].map(([, part]) => String(part)))
+  return [...new Set(parts)]
+}
+
+const names = (list: readonly string[]) => `array[${list.map((each) => `'${each}'`).join()}]::text[]`
+
+/** Types that the catalogs are made of, and those of constants without a cast. */
+const OTHER_TYPES = [
+  'integer',
+  'numeric',
+  'smallint',
+  'integer[]',
+  'oid',
+  'tid',
+  'name',
+  'varchar',
+  '"char"',
+  'boolean',
+]
+
+/** What the statements use, by its names: functions with numbers of arguments that pg_catalog knows. */
+interface Used {
+  readonly types: readonly string[]
+  readonly operators: readonly string[]
+  readonly functions: readonly string[]
+}
+
+async function usedInStatements(): Promise<Used> {
+  const functions = found(/\b([a-z_]+)\s*\(/g)
+  const operators = found(/([-+*/<>=~!@#%^&|?]+)(?!:)/g)
+  const types = found(/::([a-z_0-9]+(?:\[\])?)/g)
+  const [used] = await database.rows(`
+    select
+      array(select distinct to_regtype(t)::text from unnest(${names([...types, ...OTHER_TYPES])}) t
+        where to_regtype(t) is not null) as types,
+      array(select distinct oprname::text from pg_operator where oprname = any(${names(operators)})) as operators,
+      array(select distinct proname || ' ' || least(case when provariadic <> 0 then 3 else pronargs end, 3)
+        from pg_proc where pronamespace = 'pg_catalog'::regnamespace and pronargs > 0
+          and proname = any(${names(functions)})) as functions`)
+  return used as unknown as Used
+}
+
+/**
+ * The SQL that makes functions and operators of these names, for all combinations of the types. Three arguments
+ * have fewer types, because there are too many combinations.
+ */
+function trapsFor({ types, operators, functions }: Used): string[] {
+  const few = types.filter((type) => /^(text|double precision|integer|bigint|numeric|boolean)$/.test(type))
+  const lists: Readonly<Record<string, readonly string[][]>> = {
+    1: types.map((one) => [one]),
+    2: types.flatMap((one) => types.map((other) => [one, other])),
+    3: few.flatMap((one) => few.flatMap((two) => few.map((three) => [one, two, three]))),
+  }
+  const trap = (name: string, args: readonly string[]) =>
+    `create function public."${name}"(${args.join()}) returns float8 language plpgsql as 'begin raise ''trap''; end'`
+  const made = ['trap 1', 'trap 2', ...functions].flatMap((each) => {
+    const [name = '', count = ''] = each.split(' ')
+    return lists[count]?.map((args) => trap(name, args)) ?? []
+  })
+  const onOne = lists[1]?.map(
+    ([one]) => `create operator public.- (rightarg = ${one}, function = public.trap)`,
+  )
+  const onTwo = lists[2]?.flatMap(([one, two]) =>
+    operators.map(
+      (sign) =>
+        `create operator public.${sign} (leftarg = ${one}, rightarg = ${two}, function = public.trap)`,
+    ),
+  )
+  return [...made, ...(onOne ?? []), ...(onTwo ?? [])]
+}
+
+/** Sets the traps. The application may execute none, and Postgres asks before it begins. */
+async function setTraps(): Promise<void> {
+  const traps = trapsFor(await usedInStatements())
+  const client = await database.client()
+  await client.query(`set role attacker; ${traps.join(';')}`)
+  await client.query('revoke execute on all functions in schema public from public')
+  tell('traps', 'in place', traps.length)
+}
+
+test('no function or operator in `public` is run by a statement of the limiter', async () => {
+  await callEverything('before')
+  await setTraps()
+
+  // They are better matches than those of pg_catalog.
+  const trapped = [
+    '1::float8 * 1000',
+    "unnest(array['one'])",
+    'width_bucket(1::bigint, array[2])',
+    "concat_ws(' '::text, 1::float8, 2::float8)",
+    'to_timestamp(1)',
+  ]
+  for (const each of trapped) {
+    await expect(pool.query(`select ${each}`)).rejects.toMatchObject({ code: '42501' })
+  }
+  // Connections that were there before may keep plans without them.
+  await pool.end()
+  pool = openPool()
+  await callEverything('after')
+  tell('traps', 'statements beside them', sent.size)
+})

@@ -1,0 +1,129 @@
+import { format } from 'sql-formatter'
+import { describe, expect, test } from 'vitest'
+import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
+import type { Rules } from '../../src/algorithms/algorithm.ts'
+import type { Statement } from '../../src/database/statement.ts'
+import { Ratelimit } from '../../src/index.ts'
+import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
+import { listStatement } from '../../src/statements/list.ts'
+import type { ListRow } from '../../src/statements/list-row.ts'
+import { listsStatement } from '../../src/statements/lists.ts'
+import { lockStatement, removeEmptyStatement } from '../../src/statements/lock.ts'
+import { lookStatement } from '../../src/statements/look.ts'
+import { makeStatement } from '../../src/statements/make.ts'
+import { removeStatement } from '../../src/statements/remove.ts'
+import { sweepStatement } from '../../src/statements/sweep.ts'
+import { takeManyStatement, takeOneStatement } from '../../src/statements/take.ts'
+import { usageStatement } from '../../src/statements/usage.ts'
+import { allExamples } from '../support/limits.ts'
+
+const table = rateLimitEphemeral
+/**
+ * What a check outside a transaction sends, by the clock of the database, when it believes to know the size of
+ * the table.
+ */
+const plain = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
+const take = { intent: 'take', waits: false } as const
+
+function oneAndMake(rules: Rules): [string, Statement][] {
+  return [
+    ['take-one', takeOneStatement({ ...plain, ...take, rules })],
+    ['make', makeStatement({ ...plain, ...take, rules })],
+  ]
+}
+
+/** What a reservation and its settling send, for an algorithm that keeps what is settled. */
+function reserving(rules: Rules): [string, Statement][] {
+  if (!rules.algorithm.settled) return []
+  const source = { ...plain, waits: false, rules }
+  return [
+    ['reserve-one', takeOneStatement({ ...source, intent: 'reserve' })],
+    ['settle-one', takeOneStatement({ ...source, intent: 'adjust' })],
+  ]
+}
+
+function everyStatement(rules: Rules): [string, Statement][] {
+  const source = { ...plain, ...take, rules }
+  const durable = { ...source, table: rateLimitDurable, commit: 'async' } as const
+  return [
+    ...oneAndMake(rules),
+    ['take-one-waiting', takeOneStatement({ ...source, waits: true })],
+    ['take-one-guarded', takeOneStatement({ ...source, guarded: true })],
+    ['take-one-durable', takeOneStatement(durable)],
+    ['take-many', takeManyStatement(source)],
+    ['take-less', takeOneStatement({ ...source, takesLess: true })],
+    ['take-less-many', takeManyStatement({ ...source, takesLess: true })],
+    ['make-less', makeStatement({ ...source, takesLess: true })],
+    ['take-many-guarded', takeManyStatement({ ...source, guarded: true })],
+    ['take-many-by-an-injected-clock', takeManyStatement({ ...source, injectedClock: true })],
+    ['take-many-flushed', takeManyStatement({ ...durable, commit: 'flushed' })],
+    ['make-waiting', makeStatement({ ...source, waits: true })],
+    ['make-guarded', makeStatement({ ...source, guarded: true })],
+    ['adjust-one', takeOneStatement({ ...source, intent: 'adjust', waits: false })],
+    ['adjust-make', makeStatement({ ...source, intent: 'adjust', waits: false })],
+    ['look', lookStatement(source)],
+    ['look-guarded', lookStatement({ ...source, guarded: true })],
+    ['usage', usageStatement(table, rules)],
+  ]
+}
+
+/** A list of two limits: a bucket in one table, and a window in the other. */
+function lists(): [string, Statement][] {
+  const flags = { refunds: false, asks: 'rate' as const, isDry: false, isNeeded: true }
+  const row = { injectedClock: false, does: 'take', ...flags } as const
+  const [bucket, window] = [Ratelimit.tokenBucket(20, '1s', 20), Ratelimit.fixedWindow(20, '1s')]
+  const rows: ListRow[] = [
+    { ...row, table: rateLimitDurable, rules: bucket },
+    { ...row, table, rules: window },
+  ]
+  const source = { rows, sharing: undefined, commit: 'as the session', guarded: false } as const
+  const spent = { ...source, rows: rows.map((each) => ({ ...each, asks: undefined })), sharing: [0, 1] }
+  return [
+    ['list', listStatement({ ...source, waits: false })],
+    ['list-waiting', listStatement({ ...source, waits: true })],
+    ['list-sharing', listStatement({ ...spent, waits: false })],
+    ['lists', listsStatement({ ...source, isCommon: [false, false] })],
+    ['lists-with-a-common-row', listsStatement({ ...source, isCommon: [true, false] })],
+  ]
+}
+
+const ofTable: [string, Statement][] = [
+  ...lists(),
+  ['remove', removeStatement(table)],
+  ['lock', lockStatement([table], 'as the session')],
+  ['lock-flushed', lockStatement([table, rateLimitDurable], 'flushed')],
+  ['remove-empty', removeEmptyStatement(table)],
+  ['sweep', sweepStatement(table, false)],
+  ['sweep-keeping', sweepStatement(table, true)],
+  ['windows', windowsStatement(table)],
+  ['close', closeStatement(table)],
+]
+
+/**
+ * Each algorithm has its folder. The first one has every statement, the others those that hold their
+ * arithmetic.
+ */
+const ofAlgorithms = allExamples.flatMap(({ name, of }, place) => {
+  const { limiter } = of(20, '1s')
+  const folder = name.replaceAll(/\W+/g, '-')
+  const those = place === 0 ? everyStatement(limiter) : [...oneAndMake(limiter), ...reserving(limiter)]
+  return those.map(([file, each]): [string, Statement] => [`${folder}/${file}`, each])
+})
+const all: [string, Statement][] = [...ofTable, ...ofAlgorithms]
+
+/** The statement as a person would write it, and the names of its parameters. */
+function printed({ sql, names }: Statement): string {
+  const parameters = names.map((name, i) => `-- $${i + 1}: ${name}\n`).join('')
+  return `${parameters}${format(sql, { language: 'postgresql', keywordCase: 'lower', expressionWidth: 100 })}\n`
+}
+
+describe('every statement is as it was reviewed', () => {
+  test.each(all)('%s', async (name, statement) => {
+    await expect(printed(statement)).toMatchFileSnapshot(`./snapshots/${name}.sql`)
+  })
+})
+
+test.each(all)('each parameter of %s is used, and none is without a name', (_, { sql, names }) => {
+  const used = new Set([...sql.matchAll(/\$(\d+)/g)].map(([, number]) => Number(number)))
+  expect([...used].toSorted((one, other) => one - other)).toEqual(names.map((_, i) => i + 1))
+})
