@@ -2,7 +2,7 @@ import type { KnipConfig } from 'knip'
 import { ENTRIES } from './test/support/entries.ts'
 
 /** Run by a path or a name that is put together, or read by another tool. */
-const BY_NAME = ['@arethetypeswrong/cli', 'publint', 'jest', '@swc/core', 'drizzle-kit-v1', 'drizzle-orm-v1']
+const BY_NAME = ['@arethetypeswrong/cli', 'publint', 'jest', 'drizzle-kit-v1', 'drizzle-orm-v1']
 
 /** drizzle.config.ts names it too. */
 const SCHEMA = 'schema/index.ts'
@@ -14,9 +14,9 @@ const config: KnipConfig = {
   entry: [
     ...[...ENTRIES.values()].filter((file) => file !== SCHEMA),
     'src/cli/main.ts',
-    ...['test/**/*.{ts,mjs,cjs,js,jsx}', 'bench/**/*.ts', 'mutants/{run,host}.ts', 'examples/*.ts'],
+    ...['test/**/*.{ts,mjs,cjs,js,jsx}', 'bench/**/*.ts', 'mutants/{run,host}.ts', 'tools/*.ts', 'examples/*.ts'],
   ],
-  project: ['{src,schema,test,bench,mutants,examples}/**/*.{ts,mjs,cjs,js,jsx}', '*.{ts,js}'],
+  project: ['{src,schema,test,bench,mutants,tools,examples}/**/*.{ts,mjs,cjs,js,jsx}', '*.{ts,js}'],
   ignoreDependencies: [...BY_NAME, ...BUILT_IN].map((name) => new RegExp(`^${name}$`)),
   ignoreExportsUsedInFile: { interface: true, type: true },
 }

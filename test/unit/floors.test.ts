@@ -1,6 +1,5 @@
-import { readdir, readFile } from 'node:fs/promises'
-import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
+import { sourceImports } from '../support/source-imports.ts'
 
 /**
  * The folders and files of the package from the ground up: each imports from its own floor or from one below.
@@ -33,37 +32,19 @@ function floorOf(file: string): number {
   return FLOORS.findIndex((floor) => floor.some((place) => file === place || file.startsWith(`${place}/`)))
 }
 
-/** What each file imports, types included. */
-async function imports(): Promise<Map<string, readonly string[]>> {
-  const found = new Map<string, readonly string[]>()
-  for (const folder of ['src', 'schema']) {
-    for (const name of await readdir(folder, { recursive: true })) {
-      if (!name.endsWith('.ts')) continue
-      const file = join(folder, name)
-      const text = await readFile(file, 'utf8')
-      const targets = [...text.matchAll(/(?:^(?:import|export|\}).* from |import\()'(\.[^']+)'/gm)]
-      found.set(
-        file,
-        targets.map(([, path = '']) => normalize(join(dirname(file), path))),
-      )
-    }
-  }
-  return found
-}
-
 test('every file stands on a floor', async () => {
-  for (const file of (await imports()).keys()) expect([file, floorOf(file)]).not.toContain(-1)
+  for (const file of (await sourceImports()).keys()) expect([file, floorOf(file)]).not.toContain(-1)
 })
 
 test('no file imports from a floor above its own', async () => {
-  const upwards = [...(await imports())].flatMap(([file, targets]) =>
+  const upwards = [...(await sourceImports())].flatMap(([file, targets]) =>
     targets.filter((target) => floorOf(target) > floorOf(file)).map((target) => `${file} -> ${target}`),
   )
   expect(upwards).toEqual([])
 })
 
 test('no circle of imports, types included', async () => {
-  const graph = await imports()
+  const graph = await sourceImports()
   const circles: string[] = []
   const done = new Set<string>()
   const follow = (file: string, path: readonly string[]) => {

@@ -1,31 +1,20 @@
+import { writeFile } from 'node:fs/promises'
 import { instance } from '@viz-js/viz'
-import { cruise } from 'dependency-cruiser'
-import { ENTRIES } from '../support/entries.ts'
+import { ENTRIES } from '../test/support/entries.ts'
+import { sourceImports } from '../test/support/source-imports.ts'
+
+// `npm run imports` draws docs/imports.svg: what the folders and files of src/ import.
 
 /** What each place imports. A place is a folder of `src`, a file beside those folders, or `schema`. */
 type Graph = ReadonlyMap<string, ReadonlySet<string>>
 
-/** The imports between the places as SVG, types included. */
-export async function drawImports(): Promise<string> {
-  const graph = essential(await importsOfPlaces())
-  const entries = entryPlaces()
-  const viz = await instance()
-  return viz.renderString(dotOf(graph, entries), { format: 'svg' })
-}
-
 async function importsOfPlaces(): Promise<Graph> {
-  const { output } = await cruise(['src', 'schema'], {
-    parser: 'swc',
-    tsPreCompilationDeps: true, // types too
-    includeOnly: '^(src|schema)/',
-  })
-  if (typeof output === 'string') throw new Error(output)
   const graph = new Map<string, Set<string>>()
-  for (const { source, dependencies } of output.modules) {
+  for (const [source, files] of await sourceImports()) {
     const place = placeOf(source)
     const targets = graph.get(place) ?? new Set()
     graph.set(place, targets)
-    for (const { resolved } of dependencies) if (placeOf(resolved) !== place) targets.add(placeOf(resolved))
+    for (const file of files) if (placeOf(file) !== place) targets.add(placeOf(file))
   }
   return graph
 }
@@ -84,3 +73,7 @@ function dotOf(graph: Graph, entries: ReadonlySet<string>): string {
     ${[...nodes, ...edges].join('\n')}
   }`
 }
+
+const viz = await instance()
+const dot = dotOf(essential(await importsOfPlaces()), entryPlaces())
+await writeFile('docs/imports.svg', viz.renderString(dot, { format: 'svg' }))
