@@ -1,4 +1,4 @@
-import { type SQL, sql } from 'drizzle-orm'
+import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import { name, Parameters } from './builder.ts'
 import type { Intent } from './decided.ts'
@@ -76,7 +76,9 @@ export function listStatement(source: OneListSource): Statement {
     if (does === 'look') return []
     const of: Column = (column) => name(at(place, column), DECIDED)
     const own = scopes[place] as Parameters
-    const conditions = { isDone: name(DONE, DECIDED), isThere: of(THERE) }
+    // Asking once more keeps Postgres from reading a table that has outgrown the plan.
+    const isDone = and(name(DONE, DECIDED), guarding.fits(row.table)) as SQL
+    const conditions = { isDone, isThere: of(THERE) }
     return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, sharing, conditions, own)]
   })
   return finished(source, parameters, guarding, {
