@@ -86,6 +86,20 @@ describe('no plan outlives the size of the table that it was made for', () => {
     looks: (ratelimit) => together(ratelimit, keysNamed('key', 5), 0),
     'a refund': (ratelimit) => ratelimit.limit('key 1', { rate: -1 }),
     'a charge into debt for a new key': (ratelimit) => ratelimit.limit(`new ${news++}`, { force: true }),
+    'a list': (ratelimit) => listOf(ratelimit, ['key 1', 'key 2']),
+    'a list of new keys': (ratelimit) => listOf(ratelimit, [`new ${news++}`, `new ${news++}`]),
+    'lists at once': (ratelimit) => Promise.all(keysNamed('key', 4).map((key) => listOf(ratelimit, [key]))),
+    'an estimate that is settled': settle,
+    'a reset': (ratelimit) => ratelimit.resetUsedTokens('key 19'),
+  }
+
+  function listOf(ratelimit: Ratelimit, keys: readonly string[]): Promise<unknown> {
+    return Ratelimit.limitAll(keys.map((key) => ({ ratelimit, key })))
+  }
+
+  async function settle(ratelimit: Ratelimit): Promise<void> {
+    const reserved = await ratelimit.reserve('key 1', { rate: 5 })
+    if (reserved.success) await reserved.commit(3)
   }
 
   async function check(ratelimit: Ratelimit, rounds: number): Promise<void> {

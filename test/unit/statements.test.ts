@@ -111,19 +111,26 @@ const ofAlgorithms = allExamples.flatMap(({ name, of }, place) => {
 })
 const all: [string, Statement][] = [...ofTable, ...ofAlgorithms]
 
+/** One of each kind, for reviewers to read. What the others must do is tested by what they do. */
+const REVIEWED = [
+  ...['take-one', 'take-many', 'make', 'look'].map((name) => `token-bucket/${name}`),
+  ...['calendar-window/settle-one', 'list', 'lists', 'lock', 'sweep', 'close'],
+]
+
 /** The statement as a person would write it, and the names of its parameters. */
 function printed({ sql, names }: Statement): string {
   const parameters = names.map((name, i) => `-- $${i + 1}: ${name}\n`).join('')
   return `${parameters}${format(sql, { language: 'postgresql', keywordCase: 'lower', expressionWidth: 100 })}\n`
 }
 
-describe('every statement is as it was reviewed', () => {
-  test.each(all)('%s', async (name, statement) => {
+describe('the SQL that reviewers have read has not changed', () => {
+  test.each(REVIEWED)('%s', async (name) => {
+    const [, statement] = all.find(([each]) => each === name) ?? expect.fail()
     await expect(printed(statement)).toMatchFileSnapshot(`./snapshots/${name}.sql`)
   })
 })
 
-test.each(all)('each parameter of %s is used, and none is without a name', (_, { sql, names }) => {
+test.each(all)('each parameter of %s has a name and is used', (_, { sql, names }) => {
   const used = new Set([...sql.matchAll(/\$(\d+)/g)].map(([, number]) => Number(number)))
   expect([...used].toSorted((one, other) => one - other)).toEqual(names.map((_, i) => i + 1))
 })
