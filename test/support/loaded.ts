@@ -1,12 +1,8 @@
-// Else loaded by the first call that needs it, which takes longer than tests with their own timers wait.
-import '../../src/check/block.ts'
-import '../../src/check/degrading.ts'
-import '../../src/check/deny-cache.ts'
-import '../../src/check/look-all.ts'
-import '../../src/check/upkeep.ts'
-import '../../src/check/watch.ts'
-import '../../src/reservations/reservation.ts'
-import '../../src/reservations/reserve-all.ts'
-import '../../src/runtime/sweep.ts'
-import '../../src/several/limit-all.ts'
-import '../../src/several/spend.ts'
+import { readdirSync } from 'node:fs'
+
+// A call that is the first to need a file loads it, which takes longer than tests with timers of their own wait.
+// So all files that a call may need are loaded here. `cli/` would run its command.
+const files = readdirSync('src', { recursive: true, encoding: 'utf8' })
+for (const file of files.filter((name) => /^(?!cli|http).*\.ts$/.test(name))) {
+  await import(/* @vite-ignore */ `${process.cwd()}/src/${file}`)
+}
