@@ -24,7 +24,7 @@ const ONCE = ['unit', 'behaviour/process', 'distribution/documents']
  * What needs a process that no other file has been in. A PGlite that another file leaves may go on setting a
  * timer each millisecond, and fake timers that advance by themselves would then stop at each.
  */
-const ISOLATED = ['distribution/isolated']
+const ISOLATED = ['behaviour/isolated', 'distribution/isolated']
 
 function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[][]): ProjectConfig {
   const hasServer = driver !== 'pglite'

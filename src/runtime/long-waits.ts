@@ -14,7 +14,7 @@ interface Wait {
  *
  * All share one timer, which keeps no process alive.
  */
-export class LongWaits {
+class LongWaits {
   /** The first one is the oldest. */
   readonly #waits = new Set<Wait>()
   #timer: ReturnType<typeof setTimeout> | undefined

@@ -8,6 +8,10 @@ import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
 import { fakeTime, ownTimers } from '../support/timers.ts'
 
+// This needs the class: it is about statements that have no answer yet, and about which calls are in which of them.
+// A decider that answers when the test says so stands in for the database. What callers see is tested in
+// behaviour/drivers/limiting, behaviour/process/outages and concurrency/held.
+
 const limiter = Ratelimit.fixedWindow(1000, '1h')
 const month = calendarWindow(1000, 'month')
 
@@ -121,7 +125,7 @@ function setUp(connections = 2) {
 }
 
 describe('calls of one turn', () => {
-  test('share a statement, equal ones of a key a place in it', async () => {
+  test('share a statement, and equal calls of a key share a place in it', async () => {
     const { add, asked, answered, sent } = setUp()
     for (const key of ['a', 'b', 'a', 'a']) add(key)
     expect(asked()).toEqual([])
@@ -162,7 +166,7 @@ describe('calls of one turn', () => {
     expect(answered).toEqual(['a 1', 'a 2', 'a 3'])
   })
 
-  test('of equal limits share a statement, of different ones do not', async () => {
+  test('of equal limits share a statement, and calls of different limits do not', async () => {
     const { add, asked } = setUp(3)
     add('a')
     add('b', { limiter: Ratelimit.fixedWindow(1000, '1h') })
@@ -173,7 +177,7 @@ describe('calls of one turn', () => {
     expect(asked()).toEqual(['a x1,b x1,e x1', 'c x1', 'd x1'])
   })
 
-  test('share none with those that take less, nor with estimates', async () => {
+  test('share no statement with calls that take less, nor with estimates', async () => {
     const { add, asked } = setUp(4)
     add('a', { limiter: month })
     add('b', { limiter: month, atLeast: 1 })
@@ -184,7 +188,7 @@ describe('calls of one turn', () => {
     expect(asked()).toEqual(['a x1,e x1', 'b x1', 'c x1', 'd x1'])
   })
 
-  test('that give back, or force, share one too', async () => {
+  test('that give back, or force, share a statement too', async () => {
     const { add, asked } = setUp(4)
     for (const key of ['a', 'b', 'c']) add(key, { rate: -1, purpose: 'adjust' })
     add('d')
@@ -208,7 +212,7 @@ describe('calls that arrive while others are under way', () => {
     expect(answered).toEqual(['a 1', 'a 2', 'a 3'])
   })
 
-  test('of other keys have the places that are left, and no more', async () => {
+  test('of other keys get the places that are left, and no more', async () => {
     const { add, asked, sent } = setUp(2)
     for (const key of ['a', 'b', 'c', 'd']) {
       add(key)
@@ -219,7 +223,7 @@ describe('calls that arrive while others are under way', () => {
     expect(asked()).toEqual(['a x1', 'b x1', 'c x1,d x1'])
   })
 
-  test('wait until they are worth a statement beside the keys that are under way', async () => {
+  test('wait until they are worth a statement, compared with the keys under way', async () => {
     const { add, sent } = setUp(4)
     const addMany = (what: string, many: number) => {
       for (let i = 0; i < many; i++) add(`${what} ${i}`)
@@ -296,7 +300,7 @@ describe('a held key', () => {
     expect(answered).toEqual(['free 2', 'held 1', 'held 3'])
   })
 
-  test('delays nobody else: its statement needs no place of theirs', async () => {
+  test('delays no other key: its statement needs none of their places', async () => {
     const { add, answered, sent } = setUp(1)
     add('held')
     await turn()
@@ -325,7 +329,7 @@ describe('a held key', () => {
     expect(sent.slice(1).every(({ kind }) => kind === 'alone')).toBe(true)
   })
 
-  test('and the statements of others are never more than the connections and four', async () => {
+  test('never causes more statements than the connections and four', async () => {
     const { add, sent } = setUp(3)
     const pending = new Set<Sent>()
     let most = 0
@@ -348,7 +352,7 @@ describe('a held key', () => {
     expect(most).toBeLessThanOrEqual(3 + 4)
   })
 
-  test('is taken for held for a tenth of a second, and then for free', async () => {
+  test('counts as held for a tenth of a second, and then as free', async () => {
     let monotonic = 1000
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => monotonic)
     const { add, sent } = setUp()
@@ -390,7 +394,7 @@ test('no more than 1,000 keys are remembered as held', async () => {
 })
 
 describe('after a key was held', () => {
-  test('a look at it is sent with those that wait for no row', async () => {
+  test('a look at it is sent with the calls that wait for no row', async () => {
     const { add, sent } = setUp()
     add('held')
     await turn()
@@ -400,7 +404,7 @@ describe('after a key was held', () => {
     expect(sent.map(({ kind }) => kind)).toEqual(['together', 'alone', 'together'])
   })
 
-  test('as many calls may wait as before', async () => {
+  test('as many calls may wait as before it', async () => {
     const { add, fill, errors, sent } = setUp(1)
     for (let i = 0; i < 1000; i++) add('held')
     await turn()
@@ -413,7 +417,7 @@ describe('after a key was held', () => {
     expect(errors).toHaveLength(1)
   })
 
-  test('one that waits for a place to wait is tried again without waiting, after 50 ms', async () => {
+  test('a call that finds no place to wait is tried again after 50 ms, without waiting', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout'] })
     const { add, asked, sent } = setUp()
     const held = keysNamed('held', 6)
@@ -430,7 +434,7 @@ describe('after a key was held', () => {
     vi.useRealTimers()
   })
 
-  test('calls that were given up meanwhile are not sent again', async () => {
+  test('calls that were given up in the meantime are not sent again', async () => {
     const { add, coalescer, answered, asked, sent } = setUp(1)
     const calls = ['a', 'a', 'b', 'c'].map((key) => add(key))
     await turn()
@@ -445,7 +449,7 @@ describe('after a key was held', () => {
     expect(answered).toEqual(['c 4', 'b 5', 'a 2'])
   })
 
-  test('nor are those that were given up while they waited for a place to wait', async () => {
+  test('calls that were given up before they found a place to wait are not sent again', async () => {
     const { add, coalescer, asked, sent } = setUp()
     const held = keysNamed('held', 4)
     const calls = ['last', 'last', 'last'].map((key) => add(key))
@@ -481,7 +485,7 @@ describe('after a key was held', () => {
     vi.useRealTimers()
   })
 
-  test('it is free once its row was had', async () => {
+  test('it counts as free once a call got its row', async () => {
     let monotonic = 1000
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => monotonic)
     const { add, coalescer, sent } = setUp(1)
@@ -504,7 +508,7 @@ describe('after a key was held', () => {
   })
 })
 
-describe('a statement that nobody waits for any more', () => {
+describe('a statement whose callers have all given up', () => {
   let monotonic = 0
   beforeEach(() => {
     monotonic = 0
@@ -512,7 +516,7 @@ describe('a statement that nobody waits for any more', () => {
   })
   afterEach(() => void vi.restoreAllMocks())
 
-  test('gives its place to another, and its keys a new line', async () => {
+  test('gives its place to another statement, and its keys start a new line', async () => {
     const { add, coalescer, asked, answered, sent } = setUp(1)
     const calls = ['a', 'a', 'b'].map((key) => add(key))
     await turn()
@@ -530,7 +534,7 @@ describe('a statement that nobody waits for any more', () => {
     expect(asked().slice(2)).toEqual(['b x1'])
   })
 
-  test('keeps it as long as somebody waits for one of its keys', async () => {
+  test('keeps its place as long as a caller waits for one of its keys', async () => {
     const { add, coalescer, asked, sent } = setUp(1)
     const first = add('a')
     add('b')
@@ -543,7 +547,7 @@ describe('a statement that nobody waits for any more', () => {
     expect(asked()).toEqual(['a x1,b x1', 'a x1'])
   })
 
-  test('is found out when those who still wait have their answers, too', async () => {
+  test('also gives its place up when the last waiting caller gets an answer', async () => {
     const { add, coalescer, asked, sent } = setUp(1)
     const stuck = add('stuck')
     add('decided')
@@ -675,7 +679,7 @@ describe('a call that comes in the pause before the next place is freed', () => 
     expect(ownTimers()).toEqual([])
   })
 
-  test('shares one timer with others, which ends with the last of them that gives up', async () => {
+  test('shares one timer with other calls, which ends when the last of them gives up', async () => {
     const { add, coalescer } = await inPause()
     expect(ownTimers()).toEqual([])
     const calls: Pending[] = []
@@ -740,7 +744,7 @@ describe('a call that comes in the pause before the next place is freed', () => 
     expect(sent).toHaveLength(2 + 19)
   })
 
-  test('has no timer as long as somebody waits for the statements that are under way', async () => {
+  test('has no timer as long as a caller waits for the statements under way', async () => {
     const { add, sent } = setUp(1)
     add('a')
     await turn()
@@ -758,7 +762,7 @@ describe('a call that comes in the pause before the next place is freed', () => 
     expect(timers.mock.results.map(({ value }) => value.hasRef())).toEqual([false])
   })
 
-  test('is sent in runtimes whose timers are numbers, too', async () => {
+  test('is also sent in runtimes whose timers are numbers', async () => {
     const { add, asked } = await inPause()
     const set = setTimeout
     vi.spyOn(globalThis, 'setTimeout').mockImplementation((...timer) => Number(set(...timer)) as never)
@@ -769,7 +773,7 @@ describe('a call that comes in the pause before the next place is freed', () => 
   })
 })
 
-test('beyond 10,000 that wait a call is refused, until others are sent', async () => {
+test('while 10,000 calls wait, another is refused until some are sent', async () => {
   const { add, fill, answered, errors, sent } = setUp(1)
   fill(10_000)
   for (const key of ['a', 'b']) add(key)
@@ -783,7 +787,7 @@ test('beyond 10,000 that wait a call is refused, until others are sent', async (
   expect(errors).toHaveLength(2)
 })
 
-test('beyond 1,000 that wait of one key its own calls are refused, and no others', async () => {
+test('while 1,000 calls of a key wait, more of its calls are refused, and calls of other keys are not', async () => {
   const { add, answered, errors, sent } = setUp(1)
   for (let i = 0; i < 1000; i++) add('many')
   expect(errors).toEqual([])
@@ -811,7 +815,7 @@ describe('a call knows whether it has waited for its own key', () => {
     expect(add('other').isContended).toBe(false)
   })
 
-  test('one that comes while the statement of another is under way', async () => {
+  test('a call that comes while another statement of the key is under way', async () => {
     const { add, sent } = setUp()
     add('key')
     await turn()
@@ -823,7 +827,7 @@ describe('a call knows whether it has waited for its own key', () => {
     expect(add('key').isContended).toBe(false)
   })
 
-  test('one that comes while its row is held', async () => {
+  test('a call that comes while its row is held', async () => {
     const { add, sent } = setUp()
     const first = add('held')
     await turn()
@@ -845,7 +849,7 @@ test('a look waits for no call of its key', async () => {
 })
 
 describe('calls that give up before they are sent', () => {
-  test('are not sent with the equal ones that still wait', async () => {
+  test('are not sent with equal calls that still wait', async () => {
     const { add, coalescer, sent, asked, answered } = setUp(1)
     const [first] = [1, 1, 1].map(() => add('key'))
     coalescer.cancel(first as Pending)
@@ -855,7 +859,7 @@ describe('calls that give up before they are sent', () => {
     expect(answered).toEqual(['key 2', 'key 3'])
   })
 
-  test('leave the place in the line to those that are in a statement', async () => {
+  test('leave the first place in the line to the calls of a statement', async () => {
     const { add, coalescer, sent, asked } = setUp(1)
     const first = add('a')
     add('b')
@@ -915,7 +919,7 @@ describe('calls of one key that all give up at once', () => {
     })
   })
 
-  test('that are in a statement take a few steps each', async () => {
+  test('in a statement take a few steps each', async () => {
     const { add, coalescer } = setUp(1)
     const calls = Array.from({ length: 1_000 }, () => add('key'))
     await turn()
@@ -924,7 +928,7 @@ describe('calls of one key that all give up at once', () => {
     expect(steps).toBeLessThan(10 * calls.length)
   })
 
-  test('those that still wait are sent without them, and in their order', async () => {
+  test('leave the remaining calls to be sent in their order', async () => {
     const { add, coalescer, sent, asked, answered } = setUp(1)
     const calls = [1, 1, 1, 2, 3, 3, 1].map((rate) => add('key', { rate }))
     for (const place of [0, 2, 3, 5]) coalescer.cancel(calls[place] as Pending)

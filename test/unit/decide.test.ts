@@ -9,6 +9,8 @@ import { statementsOf } from '../../src/statements/statements.ts'
 import { useDatabase } from '../support/databases.ts'
 import { requestOf } from '../support/requests.ts'
 
+// This needs the class: the calls of the package take every decision, and this is about one that throws.
+
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 
@@ -45,7 +47,7 @@ function groupsOf(...keys: readonly (readonly string[])[]) {
 
 const FAILED = 'broken OUTCOME_UNKNOWN TypeError: no such thing'
 
-test('a call that cannot take its decision fails, and those that share its statement do not', async () => {
+test('a call that throws on its decision fails alone among those that share its statement', async () => {
   const { groups, told } = groupsOf(['before'], ['equal', 'broken', 'equal too'], ['after'])
   const done: Group[] = []
   const held = await deciderOf('together').decideTogether(groups, (group) => done.push(group))
@@ -60,7 +62,7 @@ test('a call that cannot take its decision fails, and those that share its state
   expect(held).toEqual([])
 })
 
-test('nor do equal ones that waited for their row together', async () => {
+test('a call that throws on its decision fails alone among equal calls', async () => {
   const { groups, told } = groupsOf(['equal', 'broken', 'equal too'])
   await deciderOf('alone').decideAlone(groups[0] as Group)
   expect(told).toEqual(['equal fulfilled', FAILED, 'equal too fulfilled'])

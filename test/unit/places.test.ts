@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest'
 import { Places } from '../../src/runtime/places.ts'
 
-// A place is freed once: only if it is taken, and only for a statement that nobody waits for.
+// A place is freed once: only if it is taken, and only for a statement that no caller waits for any more.
+//
+// This needs the class: that a place is freed twice shows only after several statements that never end.
 
 function onePlace() {
   const places = new Places(1, () => {})
@@ -18,7 +20,7 @@ test('a statement that has ended frees no place of another', () => {
   expect(places.hasRoom()).toBe(false)
 })
 
-test('nor does one that is abandoned after its end', () => {
+test('a statement that is abandoned after its end frees no place of another', () => {
   const { places, first } = onePlace()
   places.leave(first)
   places.abandon(first)

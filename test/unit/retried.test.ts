@@ -8,7 +8,7 @@ import { expect, onTestFinished, test } from 'vitest'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-test('tests that were tried again are told, with their first errors', async () => {
+test('the report names the tests that were tried again, with their first errors', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'retried-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   await writeFile(

@@ -2,7 +2,9 @@ import { expect, test } from 'vitest'
 import { fixedWindow } from '../../src/algorithms/fixed-window.ts'
 import { whenAvailable } from '../../src/algorithms/search.ts'
 
-/** A limit that has one from a time on; until then it has none. */
+// This needs the function: the algorithms' guesses are right within a millisecond, and this is about others.
+
+/** A limit that has one unit from a time on, and none before. */
 function from(start: number, guess: number) {
   const limiter = fixedWindow(1, '1h')
   const { algorithm } = limiter
@@ -23,12 +25,12 @@ test.each([
   { guess: 0, is: 'much too early' },
   { guess: -1e6, is: 'before now' },
   { guess: 1e12, is: 'much too late' },
-])('the first time is found, whatever the guess is: $is', ({ guess }) => {
+])('the search finds the first time, whatever the guess is: $is', ({ guess }) => {
   const limiter = from(1000, guess)
   expect(whenAvailable(limiter, { now: 10, state, params: limiter.params }, 1)).toBe(1000)
 })
 
-test('there is none if nothing is there by 2^53', () => {
+test('the search finds no time if nothing is available by 2^53', () => {
   const limiter = from(2 ** 60, 1000)
   expect(whenAvailable(limiter, { now: 10, state, params: limiter.params }, 1)).toBe(Number.POSITIVE_INFINITY)
 })

@@ -8,7 +8,7 @@ import { expect, onTestFinished, test } from 'vitest'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-test('what test files have counted is added up and told at the end', async () => {
+test('the report ends with the sums of what test files counted', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'summary-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   for (const [name, kills] of [

@@ -3,6 +3,9 @@ import type { Queued } from '../../src/several/batch.ts'
 import { type Turn, Turns, type Verdict } from '../../src/several/turns.ts'
 
 // Lists of rows: those that are ready together share a statement, and a row has one list at a time.
+//
+// This needs the class: it is about which lists are in which of the statements that have no answer yet. What
+// callers see is tested in concurrency/shared-lists and behaviour/process/outages.
 
 /** A statement that was sent, and how to end it. */
 interface Sent {
@@ -53,7 +56,7 @@ function only(sent: readonly Sent[]): Sent {
   return sent[0] as Sent
 }
 
-test('lists that come together and have rows of their own share a statement', async () => {
+test('lists that come together and have no row in common share a statement', async () => {
   const { turns, sent } = turnsOf()
   const all = [list('first', ['a', 'b']), list('second', ['c', 'd'])].map((each) => turns.enter(each))
   await settled()
@@ -62,7 +65,7 @@ test('lists that come together and have rows of their own share a statement', as
   expect(await Promise.all(all.map(hasCome))).toEqual(['first', 'second'])
 })
 
-test('lists of one row come one after the other, in their order', async () => {
+test('lists of one row run one after the other, in their order', async () => {
   const { turns, sent } = turnsOf()
   const all = [list('first', ['a']), list('second', ['b', 'a']), list('third', ['a', 'c'])]
   expect(all.map((each) => turns.enter(each).isBehind)).toEqual([false, true, true])
@@ -74,7 +77,7 @@ test('lists of one row come one after the other, in their order', async () => {
   expect(sent).toHaveLength(3)
 })
 
-test('a row of which all ask the same is common to them', async () => {
+test('lists share a statement if all ask the same of their common row', async () => {
   const { turns, sent } = turnsOf()
   const asking = (name: string, own: string, rate: number) =>
     list(name, ['everybody', own], [rate, undefined])
@@ -89,14 +92,14 @@ test('a row of which all ask the same is common to them', async () => {
   expect(sent.slice(2)).toMatchObject([{ lists: ['d'] }])
 })
 
-test('equal lists are common in all their rows', async () => {
+test('equal lists share a statement, and all of their rows are common', async () => {
   const { turns, sent } = turnsOf()
   for (const name of ['a', 'b', 'c']) turns.enter(list(name, ['x', 'y'], [1, 1]))
   await settled()
   expect(only(sent)).toMatchObject({ lists: ['a', 'b', 'c'], isCommon: [true, true] })
 })
 
-test('a row at two places of two lists is not common', async () => {
+test('lists that have a row at different places do not share a statement', async () => {
   const { turns, sent } = turnsOf()
   for (const rows of [
     ['a', 'b'],
@@ -108,7 +111,7 @@ test('a row at two places of two lists is not common', async () => {
   expect(only(sent).lists).toEqual(['ab', 'cd'])
 })
 
-test('lists of other kinds go by themselves', async () => {
+test('lists of different kinds do not share a statement', async () => {
   const { turns, sent } = turnsOf()
   turns.enter(list('a', ['a']))
   turns.enter({ ...list('b', ['b']), kind: 'another' })
@@ -136,7 +139,7 @@ test('while many are under way, the next ones wait until they are worth a statem
   expect(sent[2]?.lists).toEqual(['behind'])
 })
 
-test('few do not wait for each other', async () => {
+test('a few lists do not wait for each other', async () => {
   const { turns, sent } = turnsOf()
   for (const name of ['a', 'b', 'c']) {
     turns.enter(list(name, [name]))
@@ -148,7 +151,7 @@ test('few do not wait for each other', async () => {
   expect(sent[2]?.lists).toEqual(['c'])
 })
 
-test('what is left undecided goes on alone, before those behind it', async () => {
+test('an undecided list goes on alone, before the lists behind it', async () => {
   const { turns, sent } = turnsOf()
   const [first, second, behind] = [
     turns.enter(list('first', ['a'])),
@@ -167,7 +170,7 @@ test('what is left undecided goes on alone, before those behind it', async () =>
   expect(await hasCome(behind)).toBe('behind')
 })
 
-test('of undecided lists with a common row the first one goes alone, and the others share once more', async () => {
+test('of undecided lists with a common row the first goes on alone, and the others share one more statement', async () => {
   const { turns, sent } = turnsOf()
   const all = ['a', 'b', 'c'].map((name) => turns.enter(list(name, ['everybody', name], [1, undefined])))
   await settled()
@@ -185,7 +188,7 @@ test('of undecided lists with a common row the first one goes alone, and the oth
   expect(await hasCome(third)).toBe('c')
 })
 
-test('four go alone at once, and the next when one has ended', async () => {
+test('four lists go on alone at once, and the next when one has ended', async () => {
   const { turns, sent } = turnsOf()
   const names = ['a', 'b', 'c', 'd', 'e']
   const all = names.map((name) => turns.enter(list(name, [name])))
@@ -197,7 +200,7 @@ test('four go alone at once, and the next when one has ended', async () => {
   expect(await hasCome(last)).toBe('e')
 })
 
-test('those behind one that gives up go on, whether it waited or was under way', async () => {
+test('the lists behind one that gives up go on, whether it waited or was under way', async () => {
   const { turns, sent } = turnsOf()
   const [first, second] = [turns.enter(list('first', ['a'])), turns.enter(list('second', ['a']))]
   const third = turns.enter(list('third', ['a']))
@@ -231,7 +234,7 @@ test('a statement goes on for the others when one of its callers gives up', asyn
   expect(sent[1]?.lists).toEqual(['behind'])
 })
 
-test('all fail with the error of their statement, and those behind go on', async () => {
+test('all lists of a failed statement get its error, and the lists behind them go on', async () => {
   const sent: string[][] = []
   const turns = new Turns<Named, string>(async (lists) => {
     sent.push(lists.map(({ name }) => name))
@@ -243,7 +246,7 @@ test('all fail with the error of their statement, and those behind go on', async
   expect(sent).toEqual([['a', 'b'], ['behind']])
 })
 
-test('1,000 wait for one row at most, which leaves room for others', () => {
+test('at most 1,000 lists wait for one row, which leaves room for others', () => {
   const { turns } = turnsOf()
   for (let i = 0; i < 1_000; i++) turns.enter(list(`${i}`, ['a']))
   const refused = expect.objectContaining({ code: 'OVERLOADED', contended: true })

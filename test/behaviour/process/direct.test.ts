@@ -2,12 +2,8 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, RatelimitError, rateLimitTables } from '../../../src/index.ts'
-import type { Group, Pending } from '../../../src/runtime/call.ts'
-import { Direct } from '../../../src/runtime/direct.ts'
-import { Room } from '../../../src/runtime/room.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
-import { requestOf } from '../../support/requests.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
 import { isTake, watch } from '../../support/watch.ts'
 
@@ -49,24 +45,12 @@ function gates() {
   }
 }
 
-function callOf(key: string): Pending {
-  const request = requestOf({ key, limiter })
-  const hold = () => {
-    call.isContended = true
-  }
-  const call: Pending = {
-    ...{ request, isOver: false, trip: undefined, isContended: false, hold },
-    ...{ fulfil: vi.fn(), fail: vi.fn() },
-  }
-  return call
-}
-
 async function turns(count = 3): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise(setImmediate)
 }
 
 describe('calls share nothing but the database', () => {
-  test('equal calls at once have a statement each, and no one over the limit', async () => {
+  test('equal calls at once have a statement each, and stay within the limit', async () => {
     const { ratelimit, statements } = direct()
     await ratelimit.limit('key')
     statements.length = 0
@@ -75,7 +59,7 @@ describe('calls share nothing but the database', () => {
     expect(answers.filter(({ success }) => success)).toHaveLength(9)
   })
 
-  test('all are sent at once, whatever their number', async () => {
+  test('all calls are sent at once, whatever their number', async () => {
     const { before, waiting, openUntil } = gates()
     const { ratelimit } = direct({}, before)
     const calls = Promise.all(Array.from({ length: 50 }, () => ratelimit.limit('key')))
@@ -84,7 +68,7 @@ describe('calls share nothing but the database', () => {
     await openUntil(calls)
   })
 
-  test('one whose statement never ends holds up no other, of the same key neither', async () => {
+  test('a call whose statement never ends delays no other call, even of its key', async () => {
     let isFirst = true
     const { ratelimit } = direct({}, () => {
       if (!isFirst) return undefined
@@ -95,7 +79,7 @@ describe('calls share nothing but the database', () => {
     expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 9 })
   })
 
-  test('nor does one that creates the tables and never ends', async () => {
+  test('a call that never ends creating the tables delays no other call', async () => {
     let isFirst = true
     const { db } = watch(database.db, () => {
       if (!isFirst) return undefined
@@ -110,42 +94,29 @@ describe('calls share nothing but the database', () => {
     expect(await migrating.limit('key')).toMatchObject({ success: true, remaining: 9 })
   })
 
-  test('one that has ended makes room for another, however many there were', async () => {
-    const decider = { decideAlone: async () => {}, decideTogether: async () => [] }
-    const dispatcher = new Direct(decider, new Room(false))
-    const fail = vi.fn()
+  test('a call that has ended makes room for another, however many there were', async () => {
+    const { ratelimit } = direct({}, () => Promise.reject(Object.assign(new Error(), { code: '42P01' })))
+    const codes = new Set<string>()
     for (let i = 0; i < 10_001; i++) {
-      dispatcher.add({ ...callOf('key'), fail })
-      await turns(i % 5_000 === 0 ? 1 : 0)
+      await ratelimit.limit('key').catch(({ code }: RatelimitError) => codes.add(code))
     }
-    expect(fail).not.toHaveBeenCalled()
+    expect([...codes]).toEqual(['MISSING_TABLE'])
   })
 
-  test('one whose row others hold waits for it in another statement', async () => {
-    const decideAlone = vi.fn(() => new Promise<never>(() => {}))
-    const decideTogether = async (groups: readonly Group[]) => groups
-    const call = callOf('held')
-    new Direct({ decideAlone, decideTogether }, new Room(false)).add(call)
-    expect(call).toMatchObject({ isContended: false, trip: { mayWait: false } })
+  test('a key has 1,000 waiting calls at most, and others go on', async () => {
+    const { ratelimit } = direct({}, () => new Promise(() => {}))
+    const refused: unknown[] = []
+    const call = (key: string) => ratelimit.limit(key).catch((error: unknown) => refused.push(error))
+    for (let i = 0; i < 1_000; i++) call('many')
+    call('other')
     await turns()
-    expect(call).toMatchObject({ isContended: true, trip: { mayWait: true } })
-    expect(decideAlone).toHaveBeenCalledTimes(1)
+    expect(refused).toEqual([])
+    call('many')
+    await turns()
+    expect(refused).toMatchObject([{ code: 'OVERLOADED', contended: true }])
   })
 
-  test('of one key 1,000 at most', () => {
-    const never = () => new Promise<never>(() => {})
-    const dispatcher = new Direct({ decideAlone: never, decideTogether: never }, new Room(false))
-    for (let i = 0; i < 1_000; i++) dispatcher.add(callOf('many'))
-    const [refused, other] = [callOf('many'), callOf('other')]
-    dispatcher.add(refused)
-    dispatcher.add(other)
-    expect(refused.fail).toHaveBeenCalledWith(
-      expect.objectContaining({ code: 'OVERLOADED', contended: true }),
-    )
-    expect(other.fail).not.toHaveBeenCalled()
-  })
-
-  test('what lost against another transaction is tried again', async () => {
+  test('a call that loses to another transaction is tried again', async () => {
     let losses = 3
     const { ratelimit } = direct({}, () => {
       if (losses-- > 0) throw Object.assign(new Error('deadlock'), { code: '40P01' })
@@ -154,7 +125,7 @@ describe('calls share nothing but the database', () => {
   })
 })
 
-describe('where the runtime says that it is Workers', () => {
+describe('in Workers', () => {
   const sends = async (config: Partial<RatelimitConfig>) => {
     const { db, statements } = watch(database.db)
     const common = { db, limiter, prefix: `chosen ${++prefix}`, cleanupProbability: 0 }
@@ -173,7 +144,7 @@ describe('where the runtime says that it is Workers', () => {
     expect(await sends({ coalesce: true })).toBe(1)
   })
 
-  test('another runtime is another', async () => {
+  test('in another runtime coalescing is on', async () => {
     vi.stubGlobal('navigator', { userAgent: 'Node.js/22' })
     expect(await sends({})).toBe(1)
     vi.stubGlobal('navigator', undefined)
@@ -207,10 +178,31 @@ describe('time', () => {
     expect(ownTimers()).toEqual([])
   })
 
+  test('a call whose row others hold waits for it in another statement', async () => {
+    const { ratelimit: plain } = direct()
+    await plain.limit('held')
+    const { db, statements } = watch(database.db, (text) =>
+      isTake(text) && !text.includes('skip locked') ? new Promise(() => {}) : undefined,
+    )
+    /** The first statement finds no row that it may lock. */
+    const held: typeof db = {
+      ...db,
+      execute: async (query) => {
+        const answer = await db.execute(query)
+        return isTake(statements.at(-1) ?? '') ? { rows: [] } : answer
+      },
+    }
+    const { ratelimit } = direct({ db: held, prefix: plain.prefix, timeout: 100 })
+    const ended = Promise.allSettled([ratelimit.limit('held')])
+    while (statements.length < 3) await turns(1)
+    vi.advanceTimersByTime(100)
+    expect(await ended).toMatchObject([{ reason: { code: 'OUTCOME_UNKNOWN', contended: true } }])
+  })
+
   test.each([
     ['looks', (ratelimit: Ratelimit) => ratelimit.getRemaining('key')],
     ['checks', (ratelimit: Ratelimit) => ratelimit.limit('key')],
-  ])('after five %s that it ends one call at a time tries the database', async (_, call) => {
+  ])('after five %s that time out, one call at a time tries the database', async (_, call) => {
     const { ratelimit, statements } = direct({ timeout: 100, onError: 'allow' }, () => new Promise(() => {}))
     const ended = Promise.allSettled(Array.from({ length: 5 }, () => call(ratelimit)))
     await turns()
@@ -221,7 +213,7 @@ describe('time', () => {
     expect(statements).toHaveLength(6)
   })
 
-  test('what blockUntilReady is granted too late is given back, and waitUntil is told', async () => {
+  test('a grant that comes too late for blockUntilReady is given back, and waitUntil gets that work', async () => {
     const { before, waiting, openUntil } = gates()
     const handed: Promise<unknown>[] = []
     const { ratelimit } = direct({ waitUntil: (work) => handed.push(work) }, before)
@@ -239,7 +231,7 @@ describe('time', () => {
     expect(used).toBe(0)
   })
 
-  test('waitUntil is told of a check that fails too late, and it ends', async () => {
+  test('waitUntil gets the check that fails too late, and its promise resolves', async () => {
     const handed: Promise<unknown>[] = []
     let fail: ((error: Error) => void) | undefined
     const { ratelimit } = direct({ waitUntil: (work) => handed.push(work) }, () => {
@@ -255,7 +247,7 @@ describe('time', () => {
     expect(await Promise.all(handed)).toEqual([undefined])
   })
 
-  test('10,000 wait at most; those that have waited for a minute may be cut off, and count no more', async () => {
+  test('at most 10,000 calls wait, and a call that has waited for a minute no longer counts', async () => {
     const { ratelimit, statements } = direct({}, () => new Promise(() => {}))
     const refused: unknown[] = []
     let keys = 0
@@ -274,13 +266,17 @@ describe('time', () => {
     expect(statements).toHaveLength(10_001)
   })
 
-  test.each([true, false])('calls count for a minute only if they may be cut off: %s', (cutsOff) => {
-    const room = new Room(cutsOff)
-    for (let i = 0; i < 10_000; i++) room.enter()
+  test('with coalescing no call is cut off, so a waiting call counts as long as it waits', async () => {
+    const { ratelimit } = direct({ coalesce: true }, () => new Promise(() => {}))
+    const refused: unknown[] = []
+    const reset = (key: string) => ratelimit.resetUsedTokens(key).catch((error: unknown) => refused.push(error))
+    for (let i = 0; i < 10_000; i++) reset(`key ${i % 20}`)
+    await turns()
+    expect(refused).toEqual([])
     vi.advanceTimersByTime(60_000)
-    const isFull = expect.objectContaining({ code: 'OVERLOADED' })
-    if (cutsOff) room.enter()
-    else expect(() => room.enter()).toThrow(isFull)
+    reset('one more')
+    await turns()
+    expect(refused).toMatchObject([{ code: 'OVERLOADED' }])
   })
 
   test('a sweep that was cut off is followed by another after ten seconds', async () => {

@@ -1,44 +1,54 @@
-import { expect, test, vi } from 'vitest'
-import { toRatelimitError } from '../../../src/database/database-error.ts'
-import { retrying } from '../../../src/database/retry.ts'
-import { RatelimitError } from '../../../src/errors.ts'
+import { expect, test } from 'vitest'
+import { type Database, Ratelimit, type RatelimitError } from '../../../src/index.ts'
+import { errorOf } from '../../support/errors.ts'
 
-/** An error with a code, which so many others wrap. */
-function wrapped(times: number): Error {
-  const inner: Error = Object.assign(new Error('inner'), { code: '42P01' })
-  return Array.from({ length: times }).reduce<Error>((cause) => new Error('outer', { cause }), inner)
+/** The error of a call whose statements fail with these, one after the other. */
+async function errorAfter(...thrown: readonly unknown[]): Promise<RatelimitError> {
+  const failures = thrown.values()
+  const db: Database = {
+    execute: () => Promise.reject(failures.next().value),
+    transaction: () => Promise.reject(new Error('no transaction')),
+    refreshMaterializedView: undefined,
+  }
+  const limiter = Ratelimit.fixedWindow(5, '1h')
+  return errorOf(() => new Ratelimit({ db, limiter, prefix: 'fails', coalesce: false }).limit('key'))
 }
 
-test.each([0, 1, 2, 3, 4])('a code is found in an error that %d others wrap', (times) => {
-  expect(toRatelimitError(wrapped(times))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
+function withCode(code: string, message = 'inner'): Error {
+  return Object.assign(new Error(message), { code })
+}
+
+/** An error with the code of a missing table, which as many others wrap. */
+function wrapped(times: number): Error {
+  return Array.from({ length: times }).reduce<Error>((cause) => new Error('outer', { cause }), withCode('42P01'))
+}
+
+test.each([0, 1, 2, 3, 4])('a code is found in an error that %d others wrap', async (times) => {
+  expect(await errorAfter(wrapped(times))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
 })
 
-test('it is not searched for any deeper, because errors can wrap each other in a circle', () => {
-  expect(toRatelimitError(wrapped(5))).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
+test('a code is not searched for any deeper, because errors can wrap each other in a circle', async () => {
+  expect(await errorAfter(wrapped(5))).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
 })
 
-test('a database that is missing is called that', () => {
-  const cause = Object.assign(new Error('database "app" does not exist'), { code: '3D000' })
+test('the error of a missing database says so', async () => {
   const message = expect.stringMatching(/^The server has no database of the name/)
-  expect(toRatelimitError(cause)).toMatchObject({ code: 'DATABASE', sqlState: '3D000', message })
+  const error = await errorAfter(withCode('3D000', 'database "app" does not exist'))
+  expect(error).toMatchObject({ code: 'DATABASE', sqlState: '3D000', message })
 })
 
-test('a table that is missing names all commands that make it', () => {
-  const { message } = toRatelimitError(wrapped(0))
+test('the error of a missing table names the commands that make it', async () => {
+  const { message } = await errorAfter(wrapped(0))
   for (const command of ['drizzle-kit generate', 'drizzle-ratelimit storage', 'drizzle-kit migrate']) {
     expect(message).toContain(`npx ${command}`)
   }
 })
 
-test.each(['text', undefined, null, 42])('what is thrown need not be an error: %s', (thrown) => {
-  expect(toRatelimitError(thrown)).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
+test.each(['text', undefined, null, 42])('a driver may throw a value that is not an error: %s', async (thrown) => {
+  expect(await errorAfter(thrown)).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
 })
 
-test('work that fails for another reason than before is not tried again', async () => {
-  const work = vi
-    .fn()
-    .mockRejectedValueOnce(new RatelimitError('DEADLOCK', 'first'))
-    .mockRejectedValue(new RatelimitError('MISSING_TABLE', 'second'))
-  await expect(retrying(work)).rejects.toMatchObject({ code: 'MISSING_TABLE' })
-  expect(work).toHaveBeenCalledTimes(2)
+test('a call that loses to another transaction and then fails for another reason throws the second error', async () => {
+  const error = await errorAfter(withCode('40P01'), withCode('42P01'), withCode('XX000'))
+  expect(error).toMatchObject({ code: 'MISSING_TABLE' })
 })

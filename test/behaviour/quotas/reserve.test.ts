@@ -32,7 +32,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     { actual: 1, used: 1, remaining: 9 },
     { actual: 0, used: 0, remaining: 10 },
     { actual: 13, used: 13, remaining: 0 },
-  ])('committed with $actual it has cost that', async ({ actual, used, remaining }) => {
+  ])('a commit of $actual makes it the cost', async ({ actual, used, remaining }) => {
     const { quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     expect(await reserved.commit(actual)).toMatchObject({
@@ -44,7 +44,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used, remaining })
   })
 
-  test('what settles it is never denied, and typed so', async () => {
+  test('a commit is never denied, and its type says so', async () => {
     const { quota } = quotaOn(database, limiter)
     const [one, other] = [await quota.reserve('key', { rate: 5 }), await quota.reserve('key', { rate: 5 })]
     const committed: Allowed = await allowed(one).commit(1000)
@@ -55,7 +55,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     ])
   })
 
-  test('released it has cost nothing, and what others took stays', async () => {
+  test('a release gives all of it back, and the use of others stays', async () => {
     const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 3 })
     const reserved = allowed(await quota.reserve('key', { rate: 7 }))
@@ -63,7 +63,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 3, remaining: 7 })
   })
 
-  test('a difference is charged though nothing is left', async () => {
+  test('a difference is charged even with nothing left', async () => {
     const { quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     await quota.limit('key', { rate: 6 })
@@ -71,14 +71,14 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 16 })
   })
 
-  test('several at once are settled each for itself', async () => {
+  test('several reservations at once are each settled by themselves', async () => {
     const { quota } = quotaOn(database, limiter)
     const all = await Promise.all([3, 3, 3].map((rate) => quota.reserve('key', { rate })))
     await Promise.all(all.map((reserved, i) => allowed(reserved).commit(i)))
     expect(await quota.getRemaining('key')).toMatchObject({ used: 3 })
   })
 
-  test('denied it has nothing to settle and costs nothing', async () => {
+  test('a denied reservation has nothing to settle and costs nothing', async () => {
     const { quota, rows } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 7 })
     const before = await rows()
@@ -91,7 +91,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await rows()).toEqual(before)
   })
 
-  test('in a transaction it is charged and settled with it', async () => {
+  test('a reservation in a transaction is charged and settled with it', async () => {
     const { quota } = quotaOn(database, limiter)
     await database.db.transaction(async (tx) => {
       const watched = watch(tx)
@@ -106,14 +106,14 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
   })
 
-  test('reserved in a transaction it is settled outside of it', async () => {
+  test('a reservation of a transaction is settled outside of it', async () => {
     const { quota } = quotaOn(database, limiter)
     const reserved = await database.db.transaction((tx) => quota.reserve('key', { rate: 4, tx }))
     await allowed(reserved).commit(1)
     expect(await quota.getRemaining('key')).toMatchObject({ used: 1 })
   })
 
-  test('settled in a transaction that is rolled back, the estimate stays charged and may be settled', async () => {
+  test('after a rollback of its settling the estimate stays charged and may be settled', async () => {
     const { quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     const undone = database.db.transaction(async (tx) => {
@@ -128,7 +128,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     await expect(reserved.commit(9)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
   })
 
-  test('reserved in a transaction that is rolled back, nothing was', async () => {
+  test('a rollback undoes a reservation', async () => {
     const { quota, rows } = quotaOn(database, limiter)
     const undone = database.db.transaction(async (tx) => {
       expect(await quota.reserve('key', { rate: 4, tx })).toMatchObject({ success: true })
@@ -138,7 +138,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await rows()).toEqual([])
   })
 
-  test('of nothing is settled with what it costs', async () => {
+  test('a reservation of 0 is settled with its cost', async () => {
     const { quota, rows } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 0 }))
     expect(await rows()).toEqual([])
@@ -159,7 +159,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
   )
 })
 
-describe('settled in a transaction, it is settled until that is rolled back', () => {
+describe('a settling in a transaction holds until a rollback', () => {
   const SETTLED = { code: 'ALREADY_SETTLED' }
 
   async function reservedOf() {
@@ -214,7 +214,7 @@ describe('settled in a transaction, it is settled until that is rolled back', ()
     expect(await used()).toBe(9)
   })
 
-  test('also where nothing had to be written, and where there is no limit', async () => {
+  test('also if nothing had to be written, or without a limit', async () => {
     const { quota, reserved, used } = await reservedOf()
     const limiter = Ratelimit.unlimited()
     const free = allowed(await quota.reserve('free', { rate: 4, limiter }))
@@ -238,7 +238,7 @@ describe('settled in a transaction, it is settled until that is rolled back', ()
     expect(await used()).toBe(4)
   })
 
-  test.runIf(hasServer())('and of many that settle it at once after a rollback one does', async () => {
+  test.runIf(hasServer())('and one of many settlings at once after a rollback succeeds', async () => {
     const { reserved, used } = await reservedOf()
     await undone((tx) => reserved.commit(9, { tx }))
     const settling = Array.from({ length: 8 }, (_, i) =>
@@ -249,7 +249,7 @@ describe('settled in a transaction, it is settled until that is rolled back', ()
     expect(await used()).toBe(7)
   })
 
-  test.runIf(hasServer())('and others see that it runs, or that its connection broke', async () => {
+  test.runIf(hasServer())('and other connections see that it runs, or that its connection broke', async () => {
     const { reserved, used } = await reservedOf()
     const broken = database.db.transaction(async (tx) => {
       await reserved.commit(9, { tx })
@@ -313,7 +313,7 @@ describe('an error', () => {
   })
 
   test.each(settlings)(
-    'that leaves it unknown does not: it might be settled twice, $how',
+    'that leaves the outcome unknown closes it, $how',
     async ({ settle }) => {
       const { quota, reserved } = await failing('ECONNRESET')
       await expect(settle(reserved)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
@@ -330,7 +330,7 @@ describe('an error', () => {
   })
 
   test.each(settlings)(
-    'of an answer that lacks a column does not: it was charged, $how',
+    'of an answer that lacks a column closes it, because it was charged, $how',
     async ({ settle }) => {
       const lacking = { isOn: false }
       const { db } = watch(database.db)
@@ -368,6 +368,17 @@ describe('an error', () => {
     await expect(reserved.commit(5)).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
     fails = false
     expect(await reserved.commit(5)).toMatchObject({ remaining: 5 })
+  })
+
+  test('of a transaction that breaks before it settles leaves it open', async () => {
+    const { quota } = quotaOn(database, TEN['fixed window'])
+    const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+    const broken = () => Promise.reject(Object.assign(new Error('broken'), { code: 'ECONNRESET' }))
+    await database.db.transaction(async (tx) => {
+      const settling = reserved.commit(1, { tx: watch(tx, broken).db })
+      await expect(settling).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    })
+    expect(await reserved.commit(1)).toMatchObject({ remaining: 9 })
   })
 
   test('with a tx that is not a transaction leaves it open', async () => {
@@ -423,7 +434,7 @@ describe('over the end of the window that paid', () => {
     .map((kind) => ({ ...kind, toNextMs: (now: number) => toNextMs(kind, now) }))
 
   test.each(ends)(
-    'a millisecond before it gets back what was too much, $name',
+    'a millisecond before its end the window gets the difference back, $name',
     async ({ limiter, toNextMs }) => {
       const { clock, quota } = quotaOn(database, limiter)
       const reserved = allowed(await quota.reserve('key', { rate: 6 }))
@@ -433,7 +444,7 @@ describe('over the end of the window that paid', () => {
     },
   )
 
-  test.each(ends)('the next one gets back nothing, $name', async ({ limiter, toNextMs }) => {
+  test.each(ends)('the next window gets nothing back, $name', async ({ limiter, toNextMs }) => {
     for (const settle of [(r: Reservation) => r.commit(2), (r: Reservation) => r.release()]) {
       const { clock, quota, rows } = quotaOn(database, limiter)
       const reserved = allowed(await quota.reserve('key', { rate: 6 }))
@@ -447,7 +458,7 @@ describe('over the end of the window that paid', () => {
   })
 
   test.each(ends)(
-    'one that nobody has used yet gets no row from it, $name',
+    'an unused next window gets no row, $name',
     async ({ limiter, toNextMs }) => {
       const { clock, quota, rows } = quotaOn(database, limiter)
       const reserved = allowed(await quota.reserve('key', { rate: 6 }))
@@ -458,7 +469,7 @@ describe('over the end of the window that paid', () => {
     },
   )
 
-  test.each(ends)('what is more is charged to the next one, $name', async ({ plan, limiter, toNextMs }) => {
+  test.each(ends)('a cost above the estimate is charged to the next window, $name', async ({ plan, limiter, toNextMs }) => {
     const { clock, quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     const model = new Model()
@@ -472,7 +483,7 @@ describe('over the end of the window that paid', () => {
     expect(await quota.getRemaining('key')).toMatchObject({ used, start })
   })
 
-  test.each(ends)('in a transaction, too, $name', async ({ limiter, toNextMs }) => {
+  test.each(ends)('a transaction settles in the same way, $name', async ({ limiter, toNextMs }) => {
     const { clock, quota } = quotaOn(database, limiter)
     const reserved = await database.db.transaction((tx) => quota.reserve('key', { rate: 6, tx }))
     clock.advance(toNextMs(clock.ms))
@@ -482,7 +493,7 @@ describe('over the end of the window that paid', () => {
     expect(await quota.getRemaining('key')).toEqual(look)
   })
 
-  test('those that paid in another window are settled beside each other', async () => {
+  test('reservations of different windows are settled in one statement', async () => {
     const { clock, quota } = quotaOn(database, TEN['calendar month'])
     const old = allowed(await quota.reserve('key', { rate: 6 }))
     clock.ms = JANUARY.end
@@ -493,7 +504,7 @@ describe('over the end of the window that paid', () => {
 })
 
 test.each(kinds.filter(({ debtsEnd }) => debtsEnd === 'by refills'))(
-  'what refills gets back no more than it holds, $name',
+  'a bucket gets back no more than it holds, $name',
   async ({ limiter }) => {
     const { clock, quota } = quotaOn(database, limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 6 }))
@@ -505,14 +516,14 @@ test.each(kinds.filter(({ debtsEnd }) => debtsEnd === 'by refills'))(
 )
 
 describe('a plan', () => {
-  test('of the reservation is that of its settling', async () => {
+  test('of the reservation is the plan of its settling', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const limiter = Ratelimit.fixedWindow(100, '10h')
     const reserved = allowed(await quota.reserve('key', { rate: 40, limiter }))
     expect(await reserved.commit(70)).toMatchObject({ limit: 100, remaining: 30 })
   })
 
-  test('of another algorithm that began meanwhile is left as it is', async () => {
+  test('of another algorithm that began in between is left as it is', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
     const limiter = TEN['calendar month']
@@ -527,7 +538,7 @@ describe('a plan', () => {
       .map((to) => ({ from, to, change: `${from.name}, then ${to.name}` })),
   )
 
-  test.each(changes)('that is told at the settling is given back nothing, $change', async ({ from, to }) => {
+  test.each(changes)('of another kind given at the settling gets nothing back, $change', async ({ from, to }) => {
     const { limiter } = to
     const { quota } = quotaOn(database, from.limiter)
     const reserved = allowed(await quota.reserve('key', { rate: 4 }))
@@ -537,7 +548,7 @@ describe('a plan', () => {
   })
 
   test.each(changes)(
-    'that is told at the settling is charged what is more, $change',
+    'of another kind given at the settling is charged the difference, $change',
     async ({ from, to }) => {
       const { limiter } = to
       const { quota } = quotaOn(database, from.limiter)
@@ -568,7 +579,7 @@ describe('a plan', () => {
 })
 
 describe('dryRun', () => {
-  test('refuses a cost that is no number, also of what it would deny', async () => {
+  test('refuses a cost that is not a number, also for a call that it would deny', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'], { dryRun: true })
     const reserved = allowed(await quota.reserve('key', { rate: 11 }))
     for (const actual of [Number.NaN, -1]) {
@@ -596,7 +607,7 @@ describe('dryRun', () => {
   })
 })
 
-test('what is given back is not denied from memory', async () => {
+test('a settling ends the remembered denial', async () => {
   const { quota } = quotaOn(database, TEN['fixed window'], { inMemoryBlock: true })
   const reserved = allowed(await quota.reserve('key', { rate: 10 }))
   expect(await quota.limit('key')).toMatchObject({ success: false })

@@ -1,0 +1,128 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import type { Database, Ratelimit } from '../../../src/index.ts'
+
+// In development the process warns once of a call that does not end. So each test loads the package again.
+
+const warn = vi.fn<typeof console.warn>()
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+  vi.spyOn(console, 'warn').mockImplementation(warn)
+})
+afterEach(() => {
+  warn.mockClear()
+  vi.restoreAllMocks()
+  vi.unstubAllEnvs()
+  vi.useRealTimers()
+})
+
+type Package = typeof import('../../../src/index.ts')
+
+async function newPackage(): Promise<Package> {
+  vi.resetModules()
+  return import('../../../src/index.ts')
+}
+
+/** A pool without a free connection. */
+function fullPool() {
+  const waiting: ((error: Error) => void)[] = []
+  const wait = () => new Promise<never>((_, reject) => waiting.push(reject))
+  const db: Database = { execute: wait, transaction: wait, refreshMaterializedView: undefined }
+  return {
+    db,
+    tx: { ...db, rollback: undefined } satisfies Database,
+    /** Resolves when so many statements wait for a connection. The first call loads its code before. */
+    until: async (count: number) => {
+      while (waiting.length < count) await new Promise(setImmediate)
+    },
+    /** Ends the first call that waits. */
+    failFirst: () => waiting[0]?.(Object.assign(new Error('no table'), { code: '42P01' })),
+  }
+}
+
+type Call = (ratelimit: Ratelimit, all: Package['Ratelimit'], tx?: Database) => Promise<unknown>
+
+const calls: Readonly<Record<string, Call>> = {
+  limit: (ratelimit, _, tx) => ratelimit.limit('key', { tx }),
+  getRemaining: (ratelimit, _, tx) => ratelimit.getRemaining('key', { tx }),
+  reserve: (ratelimit, _, tx) => ratelimit.reserve('key', { tx }),
+  resetUsedTokens: (ratelimit, _, tx) => ratelimit.resetUsedTokens('key', { tx }),
+  limitAll: (ratelimit, all, tx) => all.limitAll([{ ratelimit, key: 'key' }], { tx }),
+}
+
+async function limiterOn(db: Database, coalesce = true) {
+  const { Ratelimit } = await newPackage()
+  const limiter = Ratelimit.fixedWindow(5, '1m')
+  return { Ratelimit, ratelimit: new Ratelimit({ db, limiter, prefix: 'stuck', coalesce, cleanupProbability: 0 }) }
+}
+
+const WARNING = [expect.stringMatching(/LONG_WAIT.* tx\. See docs\/transactions\.md/)]
+const cases = Object.entries(calls).flatMap(([name, call]) =>
+  [true, false].map((coalesce) => ({ name, call, coalesce })),
+)
+
+test.each(cases)('$name warns after three seconds, coalesce: $coalesce', async ({ call, coalesce }) => {
+  const { db, until } = fullPool()
+  const { Ratelimit, ratelimit } = await limiterOn(db, coalesce)
+  call(ratelimit, Ratelimit)
+  await until(1)
+  vi.advanceTimersByTime(2_999)
+  expect(warn).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(1)
+  expect(warn.mock.calls).toEqual([WARNING])
+})
+
+test('a call that ends earlier causes no warning, and the process warns once', async () => {
+  const { db, until, failFirst } = fullPool()
+  const { ratelimit } = await limiterOn(db, false)
+  const quick = ratelimit.limit('key').catch(() => {})
+  await until(1)
+  vi.advanceTimersByTime(2_000)
+  ratelimit.limit('key')
+  await until(2)
+  failFirst()
+  await quick
+  vi.advanceTimersByTime(2_999)
+  expect(warn).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(1)
+  expect(warn).toHaveBeenCalledTimes(1)
+  ratelimit.limit('key')
+  await until(3)
+  vi.advanceTimersByTime(10_000)
+  expect(warn).toHaveBeenCalledTimes(1)
+})
+
+test('all calls share a timer, which ends after the last call and keeps no process alive', async () => {
+  const timers = vi.spyOn(globalThis, 'setTimeout')
+  const { db, until, failFirst } = fullPool()
+  const { ratelimit } = await limiterOn(db)
+  const together = ['a', 'b', 'c'].map((key) => ratelimit.limit(key).catch(() => {}))
+  await until(1)
+  expect(timers.mock.results.map(({ value }) => value.hasRef())).toEqual([false])
+  failFirst()
+  await Promise.all(together)
+  expect(vi.getTimerCount()).toBe(1)
+  vi.advanceTimersByTime(3_000)
+  expect(vi.getTimerCount()).toBe(0)
+  expect(warn).not.toHaveBeenCalled()
+})
+
+test.each(Object.entries(calls))("%s waits in the caller's transaction without a warning", async (_, call) => {
+  const { db, tx, until } = fullPool()
+  const { Ratelimit, ratelimit } = await limiterOn(db)
+  call(ratelimit, Ratelimit, tx)
+  await until(1)
+  vi.advanceTimersByTime(10_000)
+  expect(warn).not.toHaveBeenCalled()
+})
+
+test('in production no call causes a warning or a timer', async () => {
+  vi.stubEnv('NODE_ENV', 'production')
+  const { db, until } = fullPool()
+  const { ratelimit } = await limiterOn(db)
+  ratelimit.limit('key')
+  await until(1)
+  expect(vi.getTimerCount()).toBe(0)
+  vi.advanceTimersByTime(10_000)
+  expect(warn).not.toHaveBeenCalled()
+})
