@@ -11,7 +11,9 @@ type Drizzle = '0.45' | '1.0'
 /** Arithmetic and messages, which are the same whatever is between the limiter and Postgres. */
 const ARITHMETIC = ['behaviour/answers', 'behaviour/quotas']
 /** What every driver and each of Drizzle's versions must do alike. */
-const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages'].map((each) => `behaviour/${each}`)
+const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages'].map(
+  (each) => `behaviour/${each}`,
+)
 /** What errors say, with all that a driver and a server add to them. */
 const SECRETS = ['behaviour/secrets']
 /** What several connections do. PGlite has one. For postgres.js there is `npm run test:concurrency`. */

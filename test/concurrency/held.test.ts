@@ -76,7 +76,7 @@ async function checkOthers(ratelimit: Ratelimit): Promise<void> {
 }
 
 describe('keys that others hold delay their own callers only', () => {
-  test('two rows that two transactions hold, and one that a third is making', async () => {
+  test('of two rows that two transactions hold, and of one that a third is making', async () => {
     const ratelimit = limiterOn('few')
     await all(ratelimit, [...keysNamed('known', 6), 'held 1', 'held 2'])
     await holding('few', ['held 1'])
@@ -90,7 +90,7 @@ describe('keys that others hold delay their own callers only', () => {
     expect((await answers).map(({ remaining }) => remaining)).toEqual([998, 998, 992, 996, 996, 990])
   })
 
-  test('more rows than statements that may wait', async () => {
+  test('of more rows than statements that may wait', async () => {
     const ratelimit = limiterOn('many')
     const held = keysNamed('held', 9)
     await all(ratelimit, [...keysNamed('known', 6), ...held])
@@ -105,7 +105,7 @@ describe('keys that others hold delay their own callers only', () => {
     ])
   })
 
-  test('a transaction that makes a row and gives it up', async () => {
+  test('of a row whose transaction rolls back', async () => {
     const ratelimit = limiterOn('given up')
     const maker = await making('given up', 'made')
     const { answered, answers } = await outstanding(ratelimit, ['made'])
@@ -162,7 +162,7 @@ test('without coalescing, held rows delay their own callers only, beyond their t
   for (const { success } of await answers) expect(success).toBe(true)
 })
 
-test('a batch of new keys, of which another transaction is making one: the others are decided at once', async () => {
+test('in a batch of new keys of which another transaction is making one, the others are decided at once', async () => {
   const { db, statements } = watch(database.connect(5).db)
   const ratelimit = new Ratelimit({ db, limiter, prefix: 'batch', connections: 1, cleanupProbability: 0 })
   const maker = await making('batch', 'new 31')
@@ -175,7 +175,7 @@ test('a batch of new keys, of which another transaction is making one: the other
   expect(await made).toMatchObject({ success: true, remaining: 1000 - 7 - 1 })
 })
 
-test('beside held keys nothing is charged twice, and nothing is lost', async () => {
+test('with held keys nothing is charged twice, and nothing is lost', async () => {
   const ratelimit = limiterOn('exact')
   const other = limiterOn('exact')
   const some = keysNamed('key', 5)

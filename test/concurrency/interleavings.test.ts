@@ -116,7 +116,7 @@ describe.each(Object.entries(limiters))('%s', (name, limiter) => {
       expect(await whileWaiting(ends, work, () => call(second))).toMatchObject(answer)
     })
 
-    test('a row that is deleted while it is waited for is made anew, once', async () => {
+    test('a row that is deleted while calls wait for it is made once more', async () => {
       const [first, second, prefix] = pair('deleted')
       const third = limiterOf(2, prefix, limiter)
       await first.limit('key', { rate: 8 })
@@ -129,7 +129,7 @@ describe.each(Object.entries(limiters))('%s', (name, limiter) => {
       expect(remaining.sort()).toEqual([2, 6])
     })
 
-    test('two that wait for the last units: one gets them', async () => {
+    test('one of two calls that wait for the last units gets them', async () => {
       const [first, second, prefix] = pair('last')
       const third = limiterOf(2, prefix, limiter)
       await first.limit('key', { rate: 5 })
@@ -143,12 +143,12 @@ describe.each(Object.entries(limiters))('%s', (name, limiter) => {
   })
 })
 
-describe('what ends while it is waited for', () => {
+describe('a row that ends while calls wait for it', () => {
   const PERIOD = 400
   test.each([
     ['a fixed window', Ratelimit.fixedWindow(10, PERIOD), 6],
     ['a bucket that refills', Ratelimit.tokenBucket(10, PERIOD, 10), 6],
-  ])('%s: it is over for those who waited', async (name, limiter, remaining) => {
+  ])('%s: it is over for the waiting calls', async (name, limiter, remaining) => {
     const [first, second] = [limiterOf(0, name, limiter), limiterOf(1, name, limiter)]
     const { reset } = await first.limit('key', { rate: 10 })
     const holder = await hold(name)
@@ -160,7 +160,7 @@ describe('what ends while it is waited for', () => {
     expect(await answer).toMatchObject({ success: true, remaining })
   })
 
-  test('an expired row that is waited for is not swept, and those who waited renew it', async () => {
+  test('an expired row for which calls wait is not swept, and the calls renew it', async () => {
     const expired = { clock: () => new Date(0), cleanupProbability: 0 }
     const limiter = Ratelimit.fixedWindow(10, 1000)
     const db = connections[0]?.db ?? expect.fail()

@@ -38,7 +38,7 @@ test('24 connections, the same limits in opposite orders, single checks, stateme
   expect(await deadlocks(database, pools)).toBe(0)
 })
 
-test('24 connections on two limits: never one over either, and as much of the one as of the other', async () => {
+test('24 connections on two limits stay within both, and use as much of the one as of the other', async () => {
   const answers = await Promise.all(
     Array.from({ length: CONNECTIONS }, async (_, process) => {
       const { db } = database.connect(1)
@@ -64,7 +64,7 @@ test('24 connections on two limits: never one over either, and as much of the on
   expect(await answers[0]?.large.getRemaining('key')).toMatchObject({ remaining: 20 })
 })
 
-test('a statement with one key that there is and one that is new, beside limitAll on both: no deadlock', async () => {
+test('a statement with a known and a new key, together with limitAll on both: no deadlock', async () => {
   const options = { limiter: Ratelimit.fixedWindow(10, '1h'), prefix: 'mixed', cleanupProbability: 0 }
   const pools = [database.connect(2).db, database.connect(1).db] as const
   const single = new Ratelimit({ db: pools[0], ...options })
@@ -84,7 +84,7 @@ test('a statement with one key that there is and one that is new, beside limitAl
   expect(await deadlocks(database, pools)).toBe(0)
 })
 
-test('a key that somebody holds does not hold up the others', async () => {
+test('a held key does not delay the others', async () => {
   const { db } = database.connect(4)
   const limit = new Ratelimit({
     db,

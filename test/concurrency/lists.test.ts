@@ -20,7 +20,7 @@ function charge(db: Database, prefix: string, rates: Readonly<Record<string, num
   )
 }
 
-test('a removal of rows that were made for nothing may fail: what was charged stays charged once', async () => {
+test('if the removal of needless rows fails, each charge stays charged once', async () => {
   await database.script(`create sequence removals;
     create function lose() returns trigger language plpgsql as $$ begin
       perform nextval('removals'); raise exception 'lost' using errcode = '40001'; end $$;

@@ -30,7 +30,7 @@ test('the clock is read after the lock: a window that ends during the wait is ov
   expect(await answer.started).toMatchObject({ success: true, remaining: 1 })
 })
 
-test('a row that is removed while a check waits for it is made anew', async () => {
+test('a row that is removed while a check waits for it is made again', async () => {
   const limiter = Ratelimit.fixedWindow(2, '1h')
   const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'removed', cleanupProbability: 0 })
   await ratelimit.limit('key', { rate: 2 })

@@ -29,7 +29,7 @@ describe.each(examples)('$name', ({ name, of }) => {
   const { limiter } = of(50, '1h')
 
   test.each([true, false])(
-    '32 connections on one key, coalesce %s: exactly the limit, and each grant sees its own count',
+    '32 connections on one key get exactly the limit, each grant with a count of its own, coalesce %s',
     async (coalesce) => {
       const answers = await Promise.all(
         processes(limiter, `one key, ${coalesce} ${name}`, { coalesce }).map(async (ratelimit) => {
@@ -46,7 +46,7 @@ describe.each(examples)('$name', ({ name, of }) => {
 })
 
 test.each([true, false])(
-  '32 connections on fresh keys, limit 5, coalesce %s: exactly 5 on each',
+  '32 connections on new keys get exactly 5 on each, coalesce %s',
   async (coalesce) => {
     const all = processes(Ratelimit.fixedWindow(5, '1h'), `fresh keys, ${coalesce}`, { coalesce })
     const keys = Array.from({ length: 30 }, (_, i) => `key ${i}`)
@@ -60,7 +60,7 @@ test.each([true, false])(
 )
 
 test.each([true, false])(
-  '32 connections on fresh keys at once, coalesce %s: exactly 5 on each',
+  '32 connections on many new keys at once get exactly 5 on each, coalesce %s',
   async (coalesce) => {
     const all = processes(Ratelimit.fixedWindow(5, '1h'), `fresh keys at once, ${coalesce}`, { coalesce })
     const keys = Array.from({ length: 40 }, (_, i) => `key ${i}`)
@@ -77,7 +77,7 @@ test.each([true, false])(
   },
 )
 
-test('windows of 50 ms with cleanup beside: no window over its limit, no grant counted twice', async () => {
+test('windows of 50 ms during cleanup stay within their limit, and count no grant twice', async () => {
   const LIMIT = 5
   const all = processes(Ratelimit.fixedWindow(LIMIT, 50), 'short windows', { cleanupProbability: 1 })
   // A window is known by its key and its end.
@@ -99,7 +99,7 @@ test('windows of 50 ms with cleanup beside: no window over its limit, no grant c
   }
 })
 
-test('resets beside checks: no more than the limit for each time the limit was whole', async () => {
+test('checks during resets get no more than the limit after each reset', async () => {
   const LIMIT = 5
   const all = processes(Ratelimit.fixedWindow(LIMIT, '1h'), 'resets')
   let resets = 0

@@ -51,7 +51,7 @@ function range(length: number): readonly number[] {
 }
 
 test.each(Object.keys(LIMITERS) as (keyof typeof LIMITERS)[])(
-  '%s: a limit for everybody beside one for each user admits exactly as much as it has',
+  '%s: a limit for everybody, together with one for each user, admits exactly its limit',
   async (algorithm) => {
     const everybody = limit(`all ${algorithm}`, { limiter: LIMITERS[algorithm](40) })
     const users = limit(`user ${algorithm}`, { limiter: Ratelimit.fixedWindow(3, '1d'), durable: true })
@@ -142,7 +142,7 @@ test('estimates that are settled at the same time share statements', async () =>
   }
 })
 
-test('equal lists: as many as fit, and each denial says when', async () => {
+test('of equal lists as many are granted as fit, and each denial has the time to wait', async () => {
   const limiters = [Ratelimit.fixedWindow(10, '1d'), Ratelimit.tokenBucket(5, '1d', 7)]
   const limits = limiters.map((limiter, i) => limit(`equal ${i}`, { limiter }))
   for (const ratelimit of limits) await known(ratelimit, ['k'])
@@ -159,7 +159,7 @@ test('equal lists: as many as fit, and each denial says when', async () => {
   )
 })
 
-test('what has crossed a threshold, and the period that has ended, is told once', async () => {
+test('a crossed threshold and an ended period are reported once', async () => {
   let now = Date.UTC(2026, 5, 30, 12)
   const options = { db: database.db, cleanupProbability: 0, clock: () => new Date(now), durable: true }
   const month = new Ratelimit({
@@ -249,7 +249,7 @@ async function hindered(prefix: string, options: { readonly timeout?: number } =
 }
 
 test.each(['57P01', '40003', '08006'])(
-  'lists whose statement broke off by %s are not sent again: it may have charged them',
+  'lists whose statement broke off by %s are not sent again, because it may have charged them',
   async (code) => {
     const { keys, limits, call, hinderBy } = await hindered(`broken ${code}`)
     hinderBy(async (run) => {
@@ -264,7 +264,7 @@ test.each(['57P01', '40003', '08006'])(
   },
 )
 
-test('lists whose statement failed for a reason that is none of theirs are not sent one by one', async () => {
+test('lists whose statement failed for a reason of its own are not sent one by one', async () => {
   const { keys, call, hinderBy } = await hindered('refused')
   let sent = 0
   hinderBy(() => {

@@ -47,7 +47,7 @@ class Told {
 /** The middle of two months, in each of which the limits are new. */
 const months = [0, 1].map((month) => Date.UTC(2026, month, 15))
 
-test('24 connections on one window: each threshold is told once, in each of its periods', async () => {
+test('24 connections on one window report each threshold once in each period', async () => {
   const clock = new TestClock()
   const all = processes('singles', clock)
   for (const time of months) {
@@ -65,7 +65,7 @@ test('24 connections on one window: each threshold is told once, in each of its 
   }
 })
 
-test('calls that share statements, of several rates', async () => {
+test('calls of several rates that share statements report each threshold once', async () => {
   const clock = new TestClock()
   const all = processes('bursts', clock)
   for (const time of months) {
@@ -82,7 +82,7 @@ test('calls that share statements, of several rates', async () => {
   }
 })
 
-test('beside refunds: what is used again is not told again', async () => {
+test('with refunds in between no threshold is reported twice', async () => {
   const clock = new TestClock()
   const all = processes('refunds', clock)
   for (const time of months) {
@@ -109,7 +109,7 @@ test('beside refunds: what is used again is not told again', async () => {
   }
 })
 
-test('beside transactions that roll back: once by those that are committed', async () => {
+test('with rollbacks in between a committed call reports each threshold once', async () => {
   const all = processes('rollbacks', new TestClock())
   const told = new Told()
   let undone = 0
@@ -134,7 +134,7 @@ test('beside transactions that roll back: once by those that are committed', asy
   told.expectEachOnce()
 })
 
-test('through limitAll, of all keys at once', async () => {
+test('limitAll reports each threshold of each key once', async () => {
   const all = processes('together', new TestClock())
   const told = new Told()
   await Promise.all(

@@ -100,7 +100,7 @@ const events: Record<string, () => Promise<unknown>> = {
 }
 
 describe.each(Object.entries(events))('%s', (name, happen) => {
-  test('durable and synchronousCommit: no granted call is lost', async () => {
+  test('with durable and synchronousCommit no granted call is lost', async () => {
     const opened = openPool(cluster.url)
     const ratelimit = new Ratelimit({
       ...{ db: opened.db, limiter: Ratelimit.fixedWindow(1_000_000, '1h'), prefix: name },
@@ -117,7 +117,7 @@ describe.each(Object.entries(events))('%s', (name, happen) => {
     await expectQuiet(opened)
   })
 
-  test('durable: the last moments may be lost, and nothing else; ephemeral: every limit is whole again', async () => {
+  test('a durable limit may lose the last moments only, and an ephemeral limit is whole again', async () => {
     const opened = openPool(cluster.url)
     const durable = limiterOn(opened, `lazy ${name}`, true)
     const ephemeral = limiterOn(opened, `unlogged ${name}`)
@@ -132,7 +132,7 @@ describe.each(Object.entries(events))('%s', (name, happen) => {
   })
 })
 
-test('a restart in a burst: each call is told the truth, and the next ones go on by themselves', async () => {
+test('after a restart in a burst each answer is true, and the next calls succeed', async () => {
   const opened = openPool(cluster.url)
   const ratelimit = new Ratelimit({
     ...{ db: opened.db, limiter: Ratelimit.fixedWindow(1_000_000, '1h'), prefix: 'restart' },
@@ -162,7 +162,7 @@ describe('a standby', () => {
   })
   afterAll(() => standby.stop())
 
-  test('refuses to check, and charges nothing; looks at the durable table are answered', async () => {
+  test('refuses checks, charges nothing, and answers looks at the durable table', async () => {
     const opened = openPool(standby.url)
     const durable = limiterOn(opened, 'standby', true)
     const refused = { code: 'DATABASE', sqlState: '25006' }
@@ -177,7 +177,7 @@ describe('a standby', () => {
     await expectQuiet(opened)
   })
 
-  test('is promoted: the same limiters check on it, with the durable counts and whole ephemeral limits', async () => {
+  test('is promoted: checks go on, with the durable counts and whole ephemeral limits', async () => {
     const opened = openPool(standby.url)
     const durable = limiterOn(opened, 'standby', true)
     const ephemeral = limiterOn(opened, 'standby')
@@ -193,7 +193,7 @@ describe('a standby', () => {
   })
 })
 
-test('the limit holds over a crash of a durable limiter, whatever was unknown', async () => {
+test('a durable limit holds over a crash, whatever calls had an unknown outcome', async () => {
   const opened = openPool(cluster.url)
   const ratelimit = new Ratelimit({
     ...{ db: opened.db, limiter, prefix: 'held', durable: true, synchronousCommit: true },

@@ -65,7 +65,7 @@ describe('one call', () => {
     await expectQuiet(opened)
   })
 
-  test('a delay changes nothing but the time', async () => {
+  test('a delay changes only the time', async () => {
     const opened = openPool(url, IMPATIENT)
     const ratelimit = limiterOn(opened, 'delay')
     proxy.fault = () => 50
@@ -122,7 +122,7 @@ describe('limitAll', () => {
   })
 })
 
-test('nobody listens: UNREACHABLE, and by itself it goes on', async () => {
+test('no server listens: UNREACHABLE, and later calls succeed', async () => {
   const opened = openPool(url)
   const ratelimit = limiterOn(opened, 'refused')
   await ratelimit.limit(SECRET)
@@ -171,7 +171,7 @@ test('a server that does not answer to a new connection: UNREACHABLE after the c
   expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('UNREACHABLE')
 })
 
-test('connections whose server is gone without a word: found by the time-out, once each', async () => {
+test('connections whose server is gone silently fail by the time-out, once each', async () => {
   const opened = openPool(url, { ...IMPATIENT, max: 2 })
   const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'half open', cleanupProbability: 0 })
   await ratelimit.limit(SECRET)

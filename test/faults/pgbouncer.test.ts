@@ -101,7 +101,7 @@ describe.skipIf(!hasPgBouncer)(
       expect(outcome).toBe('UNREACHABLE')
     })
 
-    test('PgBouncer is stopped: UNREACHABLE, and nothing is left behind', async () => {
+    test('PgBouncer is stopped: UNREACHABLE, and no call is left', async () => {
       const first = await PgBouncer.start(url)
       const opened = openPool(first.through(url))
       const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'stopped', cleanupProbability: 0 })

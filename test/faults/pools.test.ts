@@ -70,7 +70,7 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
     expect(await outcomeOf(call(ratelimit))).toBe('UNREACHABLE')
   })
 
-  test('the server has no connection left: UNREACHABLE, and by itself it goes on', async () => {
+  test('the server has no connection left: UNREACHABLE, and later calls succeed', async () => {
     const role = `few_${randomUUID().replaceAll('-', '')}`
     await database.script(`create role ${role} login password 'postgres' connection limit 0;
       grant select, insert, update, delete on rate_limit_ephemeral to ${role}`)
@@ -106,7 +106,7 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
   )
 })
 
-test("a holder that idles is ended by the server's time-out: those who wait go on, and its charge is undone", async () => {
+test("the server's time-out ends an idle holder: the waiting calls go on, and its charge is undone", async () => {
   const opened = openPool(url)
   const ratelimit = limiterOn(opened, 'idle')
   await ratelimit.limit(SECRET)

@@ -77,7 +77,7 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
     },
   )
 
-  test('nobody listens: UNREACHABLE, and by itself it goes on', async () => {
+  test('no server listens: UNREACHABLE, and later calls succeed', async () => {
     const ratelimit = open(`${way}, refused`)
     await call(ratelimit)
     await proxy.welcome('refuse')
@@ -87,7 +87,7 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
   })
 })
 
-test('backends are ended: granted <= used <= granted + unknown, and by itself it goes on', async () => {
+test('backends are ended: granted <= used <= granted + unknown, and later calls succeed', async () => {
   const ratelimit = open('ended')
   const outcomes: Outcome[] = []
   const uncaught = await uncaughtBy(async () => {

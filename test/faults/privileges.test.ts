@@ -210,7 +210,7 @@ test('autoMigrate needs create on the schema', async () => {
   await empty.close()
 })
 
-test('a privilege that is taken away and given again: checks fail meanwhile, and go on by themselves', async () => {
+test('checks fail while a privilege is taken away, and succeed after it is given again', async () => {
   const opened = await openAs(ALL)
   const ratelimit = make(opened, false)
   await ratelimit.limit(SECRET)
@@ -223,7 +223,7 @@ test('a privilege that is taken away and given again: checks fail meanwhile, and
   await expectQuiet(opened)
 })
 
-test('a cleanup that fails: checks do not notice, and cleanup() says why', async () => {
+test('a failing sweep changes no check, and cleanup() throws its error', async () => {
   const opened = await openAs(['select', 'insert', 'update'])
   const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'sweep', cleanupProbability: 1 })
   for (let i = 1; i <= 5; i++) expect(await ratelimit.limit(SECRET)).toMatchObject({ remaining: 100 - i })

@@ -5,7 +5,7 @@ import { endPools, errorOf, expectQuiet, limit, limitAll, limiterOn, openPool, S
 const database = useDatabase()
 afterEach(endPools)
 
-test('a table that is dropped and made again: MISSING_TABLE meanwhile, and by itself it goes on', async () => {
+test('checks get MISSING_TABLE while a table is dropped, and succeed after it is made again', async () => {
   const empty = await emptyDatabase()
   const opened = openPool(await urlOf(empty))
   const ratelimit = limiterOn(opened, 'dropped')
@@ -22,7 +22,7 @@ test('a table that is dropped and made again: MISSING_TABLE meanwhile, and by it
   await empty.close()
 })
 
-test('a column that is missing: MISSING_TABLE, and by itself it goes on', async () => {
+test('checks get MISSING_TABLE while a column is missing, and succeed after it is added', async () => {
   const opened = openPool(await urlOf(database))
   const ratelimit = limiterOn(opened, 'column')
   await ratelimit.limit(SECRET)
@@ -33,7 +33,7 @@ test('a column that is missing: MISSING_TABLE, and by itself it goes on', async 
   await expectQuiet(opened)
 })
 
-test('a table that another session locks: with a lock_timeout the call fails, and nothing is charged', async () => {
+test('a call on a table that another session locks fails by lock_timeout, and nothing is charged', async () => {
   const url = new URL(await urlOf(database))
   url.searchParams.set('options', '-c lock_timeout=100')
   const opened = openPool(url.href)

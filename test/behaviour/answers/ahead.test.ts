@@ -50,7 +50,7 @@ describe.each(kinds)('$name', ({ plan: { limiter, rules }, name, lengths }) => {
     }
   }
 
-  test('looks say what they said at the time of the row', async () => {
+  test('a look gives the answer for the time of the row', async () => {
     const set = await written()
     const before = await looks(set)
     for (const back of steps) {
@@ -80,7 +80,7 @@ describe.each(kinds)('$name', ({ plan: { limiter, rules }, name, lengths }) => {
     expect(await ratelimit.limit('all')).toMatchObject({ success: true, retryAfter: 0 })
   })
 
-  test('an allowed call says what it would have said at the time of the row', async () => {
+  test('an allowed call gives the answer for the time of the row', async () => {
     const { ratelimit } = await written()
     const expected = await ratelimit.limit('part')
     expect(expected).toMatchObject({ success: true, remaining: 5 })
@@ -91,7 +91,7 @@ describe.each(kinds)('$name', ({ plan: { limiter, rules }, name, lengths }) => {
     }
   })
 
-  test('a row that is further ahead than its period is as good as none', async () => {
+  test('a row that is further ahead than its period counts as no row', async () => {
     const { clock, ratelimit } = await written()
     clock.ms = WRITTEN - rules.periodMs - 1
     for (const key of keys) {

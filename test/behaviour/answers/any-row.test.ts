@@ -156,7 +156,7 @@ test.each([
     { used: 3 },
   ],
 ] as const)(
-  'a row that was written without this package is read: %s',
+  'a row that other software wrote is read: %s',
   async (name, limiter, columns: Readonly<Record<string, string | number>>, expected) => {
     const clock = new TestClock()
     // With microseconds, as clock_timestamp() has them.
@@ -181,7 +181,7 @@ test.each([
   ['sliding window', Ratelimit.slidingWindow(LIMIT, '10s'), { count: LIMIT, prev_count: -1 }, 0],
   ['calendar window', calendarWindow(LIMIT, 'month'), { count: -3, prev_count: -1, tokens: 0 }, LIMIT],
 ] as const)(
-  'a count below 0 counts as 0, and the rest of the row as it is: %s',
+  'a negative count counts as 0, and the rest of the row counts as it is: %s',
   async (name, limiter, columns, remaining) => {
     const clock = new TestClock()
     const startMs = clock.ms - 5000

@@ -136,7 +136,7 @@ describe.each(calendars)('$name', ({ period, options, ...written }) => {
     expect(await ratelimit.getRemaining('key')).toMatchObject({ used: 1 })
   })
 
-  test('are kept in a row with count, start, the most that was used, and an expiry after the end', async () => {
+  test('are kept in a row with the count, the start, the highest count, and an expiry after the end', async () => {
     const { clock, limit, rows, ratelimit } = setUp(limiter)
     const expectRow = async (count: number, most: number, [from, to]: readonly [number, number]) => {
       const [row, ...others] = await rows()
@@ -253,7 +253,7 @@ describe('the rules', () => {
     expect(await limit()).toMatchObject({ success: false, remaining: 0 })
   })
 
-  test('clocks half a second apart admit no more than is due', async () => {
+  test('clocks half a second apart admit no more than the limit', async () => {
     const { clock, config, limit } = setUp(january.limiter)
     const behind = new Ratelimit({ ...config, clock: () => new Date(clock.ms - 500) })
     clock.ms = january.end - 700
@@ -266,7 +266,7 @@ describe('the rules', () => {
     expect(admitted).toBe(10 + 10)
   })
 
-  test('a period that was learned from a row ahead is not taken for that of the clock', async () => {
+  test('a period of a row ahead of the clock does not count as the present period', async () => {
     const { db, statements } = watch(database.db)
     const { clock, limit, ratelimit } = setUp(january.limiter, db)
     clock.ms = january.end
@@ -461,7 +461,7 @@ describe('another period for one call', () => {
   const day = calendarWindow(10, 'day')
   const month = calendarWindow(100, 'month')
 
-  test('does not make the limiter forget what was used in its own', async () => {
+  test('does not make the limiter forget the use in its own period', async () => {
     const { limit, ratelimit } = setUp(day)
     await limit(10)
     expect(await ratelimit.limit('key', { limiter: month })).toMatchObject({ success: true, remaining: 89 })
@@ -469,7 +469,7 @@ describe('another period for one call', () => {
     expect(await limit()).toMatchObject({ success: false, remaining: 0 })
   })
 
-  test('has what is reserved before given back after, by the present plan', async () => {
+  test('gives back after the change what was reserved before it, by the present plan', async () => {
     const { ratelimit } = setUp(day)
     const reserved = await ratelimit.reserve('key', { rate: 7 })
     if (!reserved.success) expect.fail()
@@ -479,7 +479,7 @@ describe('another period for one call', () => {
     expect(await ratelimit.getRemaining('key', { limiter: month })).toMatchObject({ used: 1 })
   })
 
-  test('settles what it has reserved on a row that the limiter began', async () => {
+  test('settles its reservation on a row that the limiter began', async () => {
     const { limit, ratelimit } = setUp(day)
     const keys = ['key', 'other', 'both']
     await Promise.all(keys.map((key) => ratelimit.limit(key)))
@@ -578,7 +578,7 @@ describe('in limitAll with a limit per second', () => {
     expect(await remaining()).toEqual([2, 0])
   })
 
-  test('until the month ends, and from then on', async () => {
+  test('deny until the month ends, and allow from then on', async () => {
     const { clock, limitAll, remaining, rows } = both()
     await limitAll()
     await limitAll()
@@ -636,7 +636,7 @@ describe('refused before any SQL', () => {
     { timeZone: ['UTC'] },
     { timeZone: Symbol('UTC') },
     { timeZone: { toString: (): string => 'UTC' } },
-  ])('a time zone that is no string, even if it reads like one that is known (%#)', (options) => {
+  ])('a time zone that is not a string, even if it converts to a known one (%#)', (options) => {
     calendarWindow(5, 'month', { timeZone: 'UTC' })
     expect(codeOf(() => calendarWindow(5, 'month', untyped(options)))).toBe('INVALID_OPTION')
   })
@@ -707,7 +707,7 @@ describe('calendars that differ in one thing only', () => {
 })
 
 test.each([-40, 40])(
-  'a process that is %s days ahead of the database learns so: later checks are one statement again',
+  'a process that is %s days ahead of the database learns it, so that later checks are one statement',
   async (days) => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + days * DAY_MS })
     try {

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { SQL_NAMES, STATE_COLUMNS } from '../../../src/statements/columns.ts'
-import { oneOfEachKind, quotaOn } from '../quotas/ten.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { oneOfEachKind, quotaOn } from '../quotas/ten.ts'
 
 // Which columns of a row are filled says whose row it is, whatever has filled them.
 
@@ -15,7 +15,7 @@ const filled = Array.from({ length: 2 ** STATE_COLUMNS.length }, (_, bits) =>
 )
 
 test.each([...oneOfEachKind, { name: 'balance', limiter: Ratelimit.balance() }])(
-  'of the 32 kinds of row, one is of this algorithm: $name',
+  'an algorithm reads the rows that have exactly its own columns: $name',
   async ({ limiter }) => {
     if (!limiter.stored) throw new Error('there is no row')
     const own: string[][] = []

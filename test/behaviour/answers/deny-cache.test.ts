@@ -29,7 +29,7 @@ function pair(limiter = HOURLY, clock?: TestClock) {
 describe.each(examples)('$name', ({ of }) => {
   const { limiter } = of(7, '1s')
 
-  test('says from memory what the database would say, to the millisecond and to the unit', async () => {
+  test('gives from memory the answer of the database, to the millisecond and to the unit', async () => {
     const step = fc.record({
       passedMs: fc.oneof(
         { weight: 4, arbitrary: fc.integer({ min: 0, max: 3 }) },
@@ -74,7 +74,7 @@ test('repeated denials need no database, other keys and other limits do', async 
   expect(statements).toHaveLength(3 + 1 + 2)
 })
 
-test('what is given back under another prefix leaves it', async () => {
+test('is not forgotten when something is given back under another prefix', async () => {
   const { caching, statements, common } = pair()
   await caching.limit('key', { rate: 7 })
   await caching.limit('key')
@@ -85,7 +85,7 @@ test('what is given back under another prefix leaves it', async () => {
   expect(statements).toHaveLength(before)
 })
 
-test("a plan's denial is remembered, too", async () => {
+test("remembers a plan's denial too", async () => {
   const { caching, statements } = pair()
   const limiter = Ratelimit.fixedWindow(3, '1h')
   await caching.limit('key', { rate: 3, limiter })
@@ -94,7 +94,7 @@ test("a plan's denial is remembered, too", async () => {
   expect(statements).toHaveLength(3)
 })
 
-test('another plan in a transaction has the database asked', async () => {
+test('asks the database for another plan in a transaction', async () => {
   const { caching } = pair()
   await caching.limit('key', { rate: 7 })
   expect(await caching.limit('key')).toMatchObject({ success: false })
@@ -123,7 +123,7 @@ describe('a denial is forgotten when something is given back,', () => {
       'by a reset in a transaction',
       (one) => database.db.transaction((tx) => one.resetUsedTokens('key', { tx })),
     ],
-  ])('%s, through this limiter or another of the process', async (_, giveBack) => {
+  ])('%s, by this limiter or another of the process', async (_, giveBack) => {
     for (const who of ['caching', 'asking'] as const) {
       const limiters = pair()
       await limiters.caching.limit('key', { rate: 7 })
@@ -185,7 +185,7 @@ describe('a denial is forgotten when something is given back,', () => {
     expect(await caching.limit('key')).toMatchObject({ success: true })
   })
 
-  test('also by one that overtakes the denial on its way', async () => {
+  test('by a refund that overtakes the denial on its way', async () => {
     let deliver = () => {}
     const late: Database = {
       ...watch(database.db).db,
@@ -213,7 +213,7 @@ describe('a denial is forgotten when something is given back,', () => {
   })
 })
 
-describe('a denial is forgotten when something is given back after its time was over,', () => {
+describe("a denial is forgotten when something is given back after its caller's timeout,", () => {
   let stalls = false
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
   afterEach(() => void vi.useRealTimers())
@@ -258,7 +258,7 @@ describe('a denial is forgotten when something is given back after its time was 
   })
 })
 
-test('a denial is forgotten when the time of a reset is over, which may have had its effect', async () => {
+test('a denial is forgotten when a reset times out, because it may have happened', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
   const { caching, common } = pair()
   await caching.limit('key', { rate: 7 })
@@ -281,7 +281,7 @@ test('a denial is forgotten when the time of a reset is over, which may have had
   expect(await caching.limit('key')).toMatchObject({ success: true })
 })
 
-test('spend asks the database, whatever is remembered, and what it finds is not remembered', async () => {
+test('spend always asks the database, and its denials are not remembered', async () => {
   const { caching, asking } = pair()
   const spend = () => Ratelimit.spend([{ ratelimit: caching, key: 'key' }], { rate: 2 })
   await caching.limit('key', { rate: 6 })
@@ -342,7 +342,7 @@ describe('by the clock of the database', () => {
   })
 })
 
-test('an injected clock that goes back has the database asked', async () => {
+test('the database is asked when an injected clock goes back', async () => {
   const clock = new TestClock()
   const { caching, statements } = pair(HOURLY, clock)
   await caching.limit('key', { rate: 7 })
@@ -352,7 +352,7 @@ test('an injected clock that goes back has the database asked', async () => {
   expect(statements).toHaveLength(4)
 })
 
-test('no more than maxBlockedKeys are remembered: those asked about last', async () => {
+test('at most maxBlockedKeys are remembered: the latest ones', async () => {
   const { common } = pair()
   const { db, statements } = watch(database.db)
   const caching = new Ratelimit({ ...common, db, inMemoryBlock: true, maxBlockedKeys: 2 })
@@ -365,7 +365,7 @@ test('no more than maxBlockedKeys are remembered: those asked about last', async
   expect(statements).toHaveLength(10)
 })
 
-test('what is not asked for is not remembered', async () => {
+test('without inMemoryBlock no denial is remembered', async () => {
   const { common } = pair()
   const { db, statements } = watch(database.db)
   const plain = new Ratelimit({ ...common, db })
@@ -374,7 +374,7 @@ test('what is not asked for is not remembered', async () => {
   expect(statements).toHaveLength(2 + 3)
 })
 
-test('what limitAll gives back in a transaction is not denied from memory', async () => {
+test('a refund of limitAll in a transaction ends the remembered denial', async () => {
   const { caching } = pair()
   await caching.limit('key', { rate: 7 })
   expect(await caching.limit('key')).toMatchObject({ success: false })

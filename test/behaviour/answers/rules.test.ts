@@ -60,7 +60,7 @@ describe('large and small', () => {
     expect(await take({ rate: 12_345 })).toMatchObject({ success: true })
   })
 
-  test('such a window counts to the unit where doubles do not, also beside a small one', async () => {
+  test('such a window counts to the unit where doubles do not, also together with a small one', async () => {
     const limit = 7_117_401_341
     const periodMs = 2_592_000_000
     // In doubles, limit * leftMs / periodMs is a whole number; in truth it is a little more.
@@ -78,7 +78,7 @@ describe('large and small', () => {
     expect(await take({ rate: limit - used })).toMatchObject({ success: true, remaining: 0 })
   })
 
-  test('a continuous bucket in which the tolerance is less than a double can tell', async () => {
+  test("a continuous bucket whose tolerance is smaller than a double's precision", async () => {
     const { clock, limit } = setUp(Ratelimit.tokenBucket(1, '1m', 1e7, { refill: 'continuous' }))
     await limit()
     clock.advance(302)
@@ -187,7 +187,7 @@ describe('another limiter on the old rows', () => {
   })
 })
 
-describe('what is denied costs nothing', () => {
+describe('a denial costs nothing', () => {
   test.each(algorithms)('$name', async ({ limiter }) => {
     const { limit, rows } = setUp(limiter)
     await limit({ rate: 8 })
@@ -245,7 +245,7 @@ describe('a refund', () => {
     },
   )
 
-  test('of half a request is refused by what counts whole ones only', async () => {
+  test('of half a request is refused by algorithms that count whole ones', async () => {
     for (const { limiter, takesFractions } of algorithms) {
       const answer = setUp(limiter).limit({ rate: 0.5 })
       if (takesFractions) expect(await answer).toMatchObject({ success: true, remaining: 9 })
@@ -291,7 +291,7 @@ describe('a number that is not finite', () => {
 })
 
 describe('clocks', () => {
-  test.each(algorithms)('half a second apart admit no more than is due, $name', async ({ limiter }) => {
+  test.each(algorithms)('half a second apart admit no more than the limit, $name', async ({ limiter }) => {
     const ahead = setUp(limiter)
     const behind = { clock: new TestClock(ahead.clock.ms - 500) }
     const other = new Ratelimit({ ...ahead.config, clock: behind.clock.now })
@@ -352,7 +352,7 @@ describe('fractions of a token', () => {
 
 describe('a key without a row', () => {
   test.each(algorithms)(
-    'gets none from rate 0, refunds, denials, looks or resets, $name',
+    'gets no row from rate 0, refunds, denials, looks or resets, $name',
     async ({ limiter }) => {
       const { limit, ratelimit, rows } = setUp(limiter)
       for (const rate of [0, -1, -1e9]) {
@@ -414,7 +414,7 @@ describe('a changed limit', () => {
     },
   )
 
-  test('that is smaller takes from a bucket what is too much once something is charged', async () => {
+  test('that is smaller takes the excess from a bucket when something is charged', async () => {
     const { limit } = setUp(Ratelimit.tokenBucket(1, '1s', 10))
     await limit({ rate: 1 })
     expect(await limit({ limiter: Ratelimit.tokenBucket(1, '1s', 5) })).toMatchObject({ remaining: 4 })

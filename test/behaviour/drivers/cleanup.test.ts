@@ -31,7 +31,7 @@ test("deletes this prefix's expired rows, however many, and says how many", asyn
   expect(await ratelimit.cleanup()).toBe(0)
 })
 
-test("without an injected clock, expired is what has expired by the database's", async () => {
+test('without an injected clock, rows expire by the clock of the database', async () => {
   const past = new TestClock(Date.UTC(2020, 0, 1))
   const options = { db: database.db, limiter, prefix: 'database clock', cleanupProbability: 0 }
   await new Ratelimit({ ...options, clock: past.now }).limit('old')
@@ -67,7 +67,7 @@ test('a sweep begins with the rows that expired first, whatever their keys are',
   expect(names.map((name) => left.filter((each) => each === name).length)).toEqual([0, 20, 60])
 })
 
-test('a sweep after a call goes by the injected clock, and so keeps what has not expired by it', async () => {
+test('a sweep after a call goes by the injected clock', async () => {
   const past = new TestClock(Date.UTC(2020, 0, 1))
   const sent: PromiseLike<unknown>[] = []
   const { db: watched } = watch(database.db)
@@ -156,7 +156,7 @@ describe('cleanupProbability', () => {
     expect(stuck.statements.filter(isSweep)).toHaveLength(1)
   })
 
-  test('after one that found less than a hundred there is none for a moment', async () => {
+  test('after a sweep of fewer than a hundred rows no call sweeps for a moment', async () => {
     const { ratelimit, statements } = await overExpired('busy', 1)
     let monotonic = 1000
     vi.spyOn(performance, 'now').mockImplementation(() => monotonic)

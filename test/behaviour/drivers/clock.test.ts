@@ -15,37 +15,40 @@ const CLOCK = `
   create function clocks.clock_timestamp() returns timestamptz volatile language sql as
     'select timestamptz ''epoch'' + us * interval ''1 microsecond'' from clocks.at'`
 
-test.each(['one key', 'a batch'])('the time of the database is rounded down, %s', async (way) => {
-  await database.script(`drop schema if exists clocks cascade; ${CLOCK}`)
-  const db = hasServer() ? database.connect(1).db : database.db
-  // Functions of Postgres' own come first unless it is said otherwise.
-  await db.execute(sql.raw('set search_path = clocks, pg_catalog, public'))
-  const setTime = (ms: number, us: number) => database.rows(`update clocks.at set us = ${ms * 1000 + us}`)
-  const ratelimit = new Ratelimit({
-    ...{ db, limiter: Ratelimit.fixedWindow(9, '1h'), prefix: way, cleanupProbability: 0 },
-  })
-  const keysOf = (us: number) => (way === 'one key' ? [`key ${us}`] : [`key ${us}`, `other ${us}`])
-  const end = NOW_MS + HOUR_MS
-  for (const us of [0, 1, 500, 999]) {
-    const all = <T>(call: (key: string) => Promise<T>) => Promise.all(keysOf(us).map(call))
-    await setTime(NOW_MS, us)
-    for (const answer of await all((key) => ratelimit.limit(key)))
-      expect(answer).toMatchObject({ reset: end })
-    await setTime(end - 1, 999)
-    for (const answer of await all((key) => ratelimit.limit(key, { rate: 9 }))) {
-      expect(answer).toMatchObject({ success: false, reset: end, retryAfter: 1 })
+test.each(['one key', 'a batch'])(
+  'the time of the database is rounded down to milliseconds, %s',
+  async (way) => {
+    await database.script(`drop schema if exists clocks cascade; ${CLOCK}`)
+    const db = hasServer() ? database.connect(1).db : database.db
+    // Functions of Postgres' own come first unless it is said otherwise.
+    await db.execute(sql.raw('set search_path = clocks, pg_catalog, public'))
+    const setTime = (ms: number, us: number) => database.rows(`update clocks.at set us = ${ms * 1000 + us}`)
+    const ratelimit = new Ratelimit({
+      ...{ db, limiter: Ratelimit.fixedWindow(9, '1h'), prefix: way, cleanupProbability: 0 },
+    })
+    const keysOf = (us: number) => (way === 'one key' ? [`key ${us}`] : [`key ${us}`, `other ${us}`])
+    const end = NOW_MS + HOUR_MS
+    for (const us of [0, 1, 500, 999]) {
+      const all = <T>(call: (key: string) => Promise<T>) => Promise.all(keysOf(us).map(call))
+      await setTime(NOW_MS, us)
+      for (const answer of await all((key) => ratelimit.limit(key)))
+        expect(answer).toMatchObject({ reset: end })
+      await setTime(end - 1, 999)
+      for (const answer of await all((key) => ratelimit.limit(key, { rate: 9 }))) {
+        expect(answer).toMatchObject({ success: false, reset: end, retryAfter: 1 })
+      }
+      for (const look of await all((key) => ratelimit.getRemaining(key)))
+        expect(look).toMatchObject({ used: 1 })
+      await setTime(end, 0)
+      for (const look of await all((key) => ratelimit.getRemaining(key)))
+        expect(look).toMatchObject({ used: 0 })
+      for (const answer of await all((key) => ratelimit.limit(key, { rate: 9 }))) {
+        expect(answer).toMatchObject({ success: true, reset: end + HOUR_MS })
+      }
     }
-    for (const look of await all((key) => ratelimit.getRemaining(key)))
-      expect(look).toMatchObject({ used: 1 })
-    await setTime(end, 0)
-    for (const look of await all((key) => ratelimit.getRemaining(key)))
-      expect(look).toMatchObject({ used: 0 })
-    for (const answer of await all((key) => ratelimit.limit(key, { rate: 9 }))) {
-      expect(answer).toMatchObject({ success: true, reset: end + HOUR_MS })
-    }
-  }
-  await db.execute(sql.raw('reset search_path'))
-})
+    await db.execute(sql.raw('reset search_path'))
+  },
+)
 
 // In seconds a double cannot hold these: read back, they are a little short of a whole millisecond.
 test.each([1_048_579_822, 4_334_372_801_683])('a stored time is read as it was written: %s', async (ms) => {

@@ -8,7 +8,7 @@ import { worksOn } from './works-on.ts'
 
 const database = useDatabase()
 
-test('where there is no interactive transaction, as on neon-http: every method', async () => {
+test('every method works without interactive transactions, as on neon-http', async () => {
   const sent: string[] = []
   const db = drizzle(async (query, params, method) => {
     sent.push(query)
@@ -30,7 +30,7 @@ test('where there is no interactive transaction, as on neon-http: every method',
   expect(await ratelimit.getRemaining('b')).toMatchObject({ used: 3 })
 })
 
-test('an answer without a row for the key, which no Postgres gives, is an error at once', async () => {
+test('an answer without a row for the key is an error at once', async () => {
   const sent: string[] = []
   const db = drizzle(async (query) => {
     sent.push(query)

@@ -24,7 +24,7 @@ function fromDriver(code: string | undefined): Error {
   return new Error(`Failed query, params: ${SECRET}`, { cause })
 }
 
-describe('what a code means', () => {
+describe('a code of the driver becomes a code of the package', () => {
   test.each([
     ['40001', 'SERIALIZATION_FAILURE', '40001'],
     ['40P01', 'DEADLOCK', '40P01'],
@@ -108,7 +108,7 @@ describe('outside a transaction', () => {
   })
 
   test.each(['57P01', 'ECONNRESET', undefined, '42501'])(
-    '%s is not: a charge may have been made',
+    '%s is not tried again: a charge may have been made',
     async (code) => {
       const { db, statements } = watch(database.db, () => Promise.reject(fromDriver(code)))
       await discreetErrorOf(new Ratelimit({ db, limiter, prefix: 'once' }).limit(SECRET))
@@ -117,7 +117,7 @@ describe('outside a transaction', () => {
   )
 })
 
-describe('a statement for what another has left undecided', () => {
+describe('a statement for keys that another has left undecided', () => {
   /**
    * A limiter whose check of 'b' loses its first insert, which is the second statement, and whose next ones
    * fail as told.
@@ -140,14 +140,14 @@ describe('a statement for what another has left undecided', () => {
     return new Ratelimit({ db, limiter, prefix, cleanupProbability: 0 })
   }
 
-  test('is tried again by itself: what was decided is not charged twice', async () => {
+  test('is tried again by itself, and decided keys are not charged twice', async () => {
     const ratelimit = losing('twice', fromDriver('40P01'), 1)
     const [a] = await Promise.all(['a', 'b'].map((key) => ratelimit.limit(key)))
     expect(a).toMatchObject({ success: true, remaining: 4 })
     expect(await ratelimit.getRemaining('a')).toMatchObject({ remaining: 4 })
   })
 
-  test('fails those only: who was charged is told so', async () => {
+  test('fails those keys only, and the charged ones get their answers', async () => {
     const ratelimit = losing('told', fromDriver('ECONNREFUSED'), 9)
     const [a, b] = await Promise.allSettled(['a', 'b'].map((key) => ratelimit.limit(key)))
     expect(a).toMatchObject({ status: 'fulfilled', value: { success: true } })
@@ -167,7 +167,7 @@ describe("inside a caller's", () => {
     })
   })
 
-  test('an aborted transaction says so, and its savepoint recovers', async () => {
+  test('an aborted transaction has a code of its own, and its savepoint recovers', async () => {
     const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'aborted' })
     const undo = new Error('undo')
     const undone = database.db.transaction(async (tx) => {

@@ -23,7 +23,7 @@ async function tablesOf(database: TestDatabase, schema = 'public'): Promise<stri
 }
 
 describe('the migration', () => {
-  test('makes what the migrations of drizzle-kit make, and drops it', async () => {
+  test('makes the same tables as the migrations of drizzle-kit, and drops them', async () => {
     const [database, expected] = [await empty(), await empty()]
     await migrate(expected)
     const migrator = migratorOf(kyselyOf(database), rateLimitMigration())

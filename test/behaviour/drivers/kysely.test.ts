@@ -99,7 +99,7 @@ describe('in a Kysely transaction', () => {
   })
 })
 
-test('rows in a query of Kysely say what a look says', async () => {
+test('rows in a query of Kysely have the numbers of a look', async () => {
   const limiters = [
     calendarWindow(10, 'month', { timeZone: 'Europe/Berlin' }),
     Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 }),

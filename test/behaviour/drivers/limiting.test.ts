@@ -40,7 +40,7 @@ test('a reset is of one key of one prefix in one table', async () => {
   }
 })
 
-test("without an injected clock the time is the database's", async () => {
+test('without an injected clock the time is that of the database', async () => {
   const options = { db: database.db, limiter: Ratelimit.fixedWindow(1, '1h'), prefix: 'time' }
   const databaseMs = async () => {
     const [row] = await database.rows('select extract(epoch from clock_timestamp())::float8 * 1000 as now')
@@ -82,7 +82,7 @@ test('keys are taken as they are: quotes, unicode, JSON, the longest', async () 
 describe('calls that arrive together', () => {
   const clock = new TestClock()
 
-  test('share statements: new keys two for each place, known ones few', async () => {
+  test('share statements: two for new keys at each place, and few for known keys', async () => {
     const { db, statements } = watch(database.db)
     const limiter = Ratelimit.fixedWindow(1000, '1m')
     const ratelimit = new Ratelimit({
@@ -104,7 +104,7 @@ describe('calls that arrive together', () => {
     expect(statements.length).toBeLessThanOrEqual(4 + made + 2)
   })
 
-  test('keys that another prefix has, and equal plans that are made anew, share statements, too', async () => {
+  test('with plans that are equal but not the same object share statements, for each prefix', async () => {
     const { db, statements } = watch(database.db)
     const options = { ...quiet, db, clock: clock.now, connections: 1 }
     for (const prefix of ['had by one', 'had by another']) {
@@ -121,7 +121,7 @@ describe('calls that arrive together', () => {
     }
   })
 
-  test('of one key, with other rates and other limits: each is decided as if alone, in its order', async () => {
+  test('of one key with different rates and limits are decided in their order, as if alone', async () => {
     const limiter = Ratelimit.fixedWindow(10, '1m')
     const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'mixed', clock: clock.now })
     const larger = Ratelimit.fixedWindow(12, '1m')
@@ -143,7 +143,7 @@ describe('calls that arrive together', () => {
     ])
   })
 
-  test('of one key, equal but for the limit or for force: each is decided by its own', async () => {
+  test('of one key that differ in the limit or in force are each decided by their own', async () => {
     const limiter = Ratelimit.fixedWindow(3, '1m')
     const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'plans', clock: clock.now })
     const pro = () => Ratelimit.fixedWindow(5, '1m')
@@ -168,7 +168,7 @@ describe('calls that arrive together', () => {
     ])
   })
 
-  test('of one key, equal but for force: what is forced is charged', async () => {
+  test('of one key that differ in force: the forced calls are charged', async () => {
     const limiter = Ratelimit.fixedWindow(5, '1m')
     const ratelimit = new Ratelimit({
       ...quiet,
@@ -185,7 +185,7 @@ describe('calls that arrive together', () => {
     expect(await ratelimit.getRemaining('key')).toMatchObject({ used: 6 })
   })
 
-  test('of several keys, each with a plan of its own: each is decided by its own', async () => {
+  test('of several keys with plans of their own are each decided by their own', async () => {
     const limiter = Ratelimit.fixedWindow(1, '1m')
     const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'own', clock: clock.now })
     const plans = Array.from({ length: 12 }, (_, i) => Ratelimit.fixedWindow((i % 3) + 1, '1m'))
@@ -228,7 +228,7 @@ describe('calls that arrive together', () => {
     expect(answers.every(({ success }) => success)).toBe(true)
   })
 
-  test('a bad one does not fail its neighbours', async () => {
+  test('a bad call does not fail its neighbours', async () => {
     const limiter = Ratelimit.fixedWindow(5, '1m')
     const ratelimit = new Ratelimit({ ...quiet, db: database.db, limiter, prefix: 'bad', clock: clock.now })
     const answers = await Promise.allSettled([
@@ -278,7 +278,7 @@ test('a balance refuses a limiter of another algorithm, and keeps its credits', 
   expect(await credits.getRemaining('key')).toMatchObject({ limit: 10, remaining: 10 })
 })
 
-test('it takes what there is, and a balance has what was granted', async () => {
+test('atLeast takes what is left, and a balance holds what was granted', async () => {
   const credits = new Ratelimit({
     ...quiet,
     db: database.db,

@@ -47,7 +47,7 @@ test("Kysely's CamelCasePlugin", () =>
 describe.each([
   ['one word', (name: string) => name.toUpperCase()],
   ['several words', (name: string) => name.replaceAll('_', '-')],
-])('where a driver renames %s in another way', (name, rename) => {
+])('if a driver renames %s in an unknown way', (name, rename) => {
   const limiter = Ratelimit.slidingWindow(3, '1h')
   const own = { prefix: name, limiter, durable: true } as const
   const ratelimitOn = (db: Database) => new Ratelimit({ ...own, db, cleanupProbability: 0 })
@@ -59,7 +59,7 @@ describe.each([
     ['usage', (db: Database) => usage(db, own)],
     ['usage at a time', (db: Database) => usage(db, { ...own, clock: () => new Date() })],
     ['usage by plan', (db: Database) => usage(db, { prefix: name, limiterOf: () => limiter })],
-  ])('%s makes up no number', async (_, call) => {
+  ])('%s throws instead of giving a wrong number', async (_, call) => {
     await ratelimitOn(database.db).limit('key')
     await expect(call(renaming(rename))).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
   })
@@ -80,7 +80,7 @@ test('checkTables says that it cannot read the catalogs', async () => {
   await expect(checkTables(renamed)).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
 })
 
-test('a cleanup that cannot read how much it deleted ends', async () => {
+test('a cleanup that cannot read how many rows it deleted ends', async () => {
   let answers = 0
   const db = renaming((name) => {
     if (answers++ === 10) throw new Error('it went on')

@@ -98,7 +98,7 @@ test("a month's wait neither overflows the timer nor spins", async () => {
   expect(steps.count).toBe(2)
 })
 
-test('two who wait for one place: the second waits again', async () => {
+test('of two calls that wait for one unit, the second waits again', async () => {
   const ratelimit = window('both', 1000)
   await ratelimit.limit('key')
   const both = [ratelimit.blockUntilReady('key', 5000), ratelimit.blockUntilReady('key', 5000)]

@@ -43,7 +43,7 @@ function brokenLimit(prefix: string, options: { readonly onError?: 'allow' } = {
   return new Ratelimit(options.onError ? { ...config, onError: options.onError } : config)
 }
 
-test('each decision is told, with what the answer says', async () => {
+test('each decision is published with its answer', async () => {
   const decisions = messagesOn<DecisionMessage>('decision', 'told')
   const ratelimit = limitNamed('told')
   await ratelimit.limit('a')
@@ -73,7 +73,7 @@ test('each decision is told, with what the answer says', async () => {
   for (const { durationMs } of decisions) expect(durationMs).toBeGreaterThan(0)
 })
 
-test('spend tells what each limit gave, or that all deny', async () => {
+test('spend publishes what each limit gave, or that all deny', async () => {
   const decisions = messagesOn<DecisionMessage>('decision', 'month')
   const [prepaid, errors] = [
     messagesOn<DecisionMessage>('decision', 'prepaid'),
@@ -108,13 +108,13 @@ test('spend tells what each limit gave, or that all deny', async () => {
   expect(errors).toMatchObject([{ key: 'a', error: { code: 'INVALID_RATE' } }])
 })
 
-test('a dry run tells what it would deny', async () => {
+test('a dry run publishes what it would deny', async () => {
   const decisions = messagesOn<DecisionMessage>('decision', 'dry')
   await limitNamed('dry', { dryRun: true }).limit('a', { rate: 3 })
   expect(decisions).toMatchObject([{ success: true, wouldDeny: true }])
 })
 
-test('each wait is told', async () => {
+test('each wait is published', async () => {
   const waits = messagesOn<WaitMessage>('wait', 'waits')
   const clock = new TestClock()
   const short = Ratelimit.fixedWindow(1, '20ms')
@@ -128,7 +128,7 @@ test('each wait is told', async () => {
   expect(waits[0]).toEqual({ prefix: 'waits', key: 'a', waitMs: 15 })
 })
 
-test('an error is told, and one that onError answers too', async () => {
+test('each error is published, also if onError answers it', async () => {
   const errors = messagesOn<ErrorMessage>('error', 'errors')
   const decisions = messagesOn<DecisionMessage>('decision', 'errors')
   await errorOf(() => brokenLimit('errors').limit('a'))
@@ -140,7 +140,7 @@ test('an error is told, and one that onError answers too', async () => {
   expect(decisions).toMatchObject([{ key: 'b', success: true, degraded: true }])
 })
 
-test('each statement is told, with how many keys share it', async () => {
+test('each statement is published with the number of keys that share it', async () => {
   const statements = messagesOn<StatementMessage>('statement', 'statements')
   const ratelimit = limitNamed('statements')
   await Promise.all(['a', 'b', 'c'].map((key) => ratelimit.limit(key)))
@@ -158,7 +158,7 @@ test('each statement is told, with how many keys share it', async () => {
   ])
 })
 
-test('a clock that has no time is told, too', async () => {
+test('an error of the clock is published too', async () => {
   const errors = messagesOn<ErrorMessage>('error', 'clock')
   const clock = () => new Date(Number.NaN)
   const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'clock', clock })
@@ -166,7 +166,7 @@ test('a clock that has no time is told, too', async () => {
   expect(errors).toMatchObject([{ key: 'a', error: { code: 'INVALID_CLOCK' } }])
 })
 
-test('calls that share a failed statement have errors of their own, whose stacks lead to them', async () => {
+test('calls that share a failed statement get errors of their own, whose stacks lead to their callers', async () => {
   const ratelimit = brokenLimit('stacks')
   async function firstCaller() {
     await ratelimit.limit('a')

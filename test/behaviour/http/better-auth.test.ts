@@ -40,12 +40,12 @@ test('the rules of Better Auth are kept, and a denial says when to try again', a
   expect((await signIn('192.0.2.2')).status).toBe(401)
 })
 
-test('a rule that allows nothing has a number to wait too', async () => {
+test('a denial by a rule that allows nothing has a number of seconds to wait', async () => {
   const { consume } = rateLimitStorage({ db: database.db, prefix: newPrefix() })
   expect(await consume('192.0.2.1', { window: 10, max: 0 })).toEqual({ allowed: false, retryAfter: 10 })
 })
 
-test('not one over the limit when twenty arrive at once', async () => {
+test('twenty requests at once stay within the limit', async () => {
   const signIn = await signInOn()
   expect(await statusesOf(20, () => signIn('192.0.2.1'))).toEqual({ 401: 3, 429: 17 })
 })

@@ -62,7 +62,7 @@ describe('the address', () => {
 })
 
 describe('behind proxies', () => {
-  test('no header is believed unless told so', () => {
+  test('no header is trusted by default', () => {
     expect(clientKey(from('192.0.2.1', '198.51.100.1'), { trustedHops: 0 })).toBe('192.0.2.1')
   })
 
@@ -92,11 +92,11 @@ describe('behind proxies', () => {
     expect(clientKey(request, { trustedHops, address: PROXY })).toBe(key)
   })
 
-  test('a socket without an address, as of a Unix domain, is no hindrance', () => {
+  test('a socket without an address, such as a Unix socket, works behind a proxy', () => {
     expect(clientKey(from(undefined, '198.51.100.1'), { trustedHops: 1 })).toBe('198.51.100.1')
   })
 
-  test('whatever a client writes, the key is the one that the proxies have seen', () => {
+  test('whatever a client writes, the key is the address that the proxies have seen', () => {
     const written = fc.oneof(
       fc.string(),
       fc.ipV4(),
@@ -113,21 +113,21 @@ describe('behind proxies', () => {
   })
 })
 
-describe('a forwarded header that nobody has counted the proxies of', () => {
+describe('a forwarded header without trustedHops', () => {
   const warn = useWarnings()
 
   test.each([
     ['X-Forwarded-For', from(PROXY, '198.51.100.1')],
     ['X-Forwarded-For', from(PROXY, ['198.51.100.1'])],
     ['Forwarded', { headers: { forwarded: 'for=198.51.100.1' }, socket: { remoteAddress: PROXY } }],
-  ])('is warned of once: %s', (header, request) => {
+  ])('causes one warning: %s', (header, request) => {
     for (const _ of 'ab') expect(clientKey(request)).toBe(PROXY)
     expect(warn.mock.calls).toEqual([
       [expect.stringMatching(`^drizzle-ratelimit FORWARDED_IGNORED: .*${header}.*docs/http.md`)],
     ])
   })
 
-  test('of Fetch too, also beside an address', () => {
+  test('causes one warning for a Fetch request too, also with an address', () => {
     const request = new Request('http://localhost', { headers: { 'x-forwarded-for': '198.51.100.1' } })
     expect(clientKey(request, { address: PROXY })).toBe(PROXY)
     expect(warn).toHaveBeenCalledOnce()
@@ -138,7 +138,7 @@ describe('a forwarded header that nobody has counted the proxies of', () => {
     ['they are counted', from(PROXY, '198.51.100.1'), { trustedHops: 1 }],
     ['there is no such header', from(PROXY), {}],
     ['it is empty', from(PROXY, ''), {}],
-  ])('is not warned of if %s', (_why, request, options) => {
+  ])('causes no warning if %s', (_why, request, options) => {
     clientKey(request, options)
     expect(warn).not.toHaveBeenCalled()
   })

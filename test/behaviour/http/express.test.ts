@@ -57,7 +57,7 @@ describe('the middleware', () => {
     expect(await denied.json()).toMatchObject({ status: 429, remaining: 0, retryAfter: expect.any(Number) })
   })
 
-  test('not one over the limit when fifty arrive at once', async () => {
+  test('fifty requests at once stay within the limit', async () => {
     const url = await serve(limited({ ratelimit: perHour(database.db, 7), key: () => 'all' }))
     expect(await statusesOf(50, () => fetch(url))).toEqual({ 200: 7, 429: 43 })
   })
@@ -116,7 +116,7 @@ describe('the middleware', () => {
     }
   })
 
-  test('a request without a key is an error, not a request of everybody', async () => {
+  test('a request without a key is an error, and shares no row with others', async () => {
     const url = await serve(limited({ ratelimit: perHour(database.db, 5), key: (req) => req.get('x-user') }))
     const response = await fetch(url)
     expect([response.status, await response.text()]).toEqual([500, 'INVALID_KEY'])
@@ -167,7 +167,7 @@ describe('a login', () => {
     await vi.waitFor(async () => expect(await used()).toBe(1))
   })
 
-  test('failed says what a failure is', async () => {
+  test('the option failed decides what a failure is', async () => {
     const ratelimit = perHour(database.db, 2)
     const failed: RateLimitOptions['failed'] = (res) => res.get('location') === '/login?error'
     const toStart: RequestHandler = (_req, res) => res.redirect('/start')
@@ -180,7 +180,7 @@ describe('a login', () => {
   })
 
   test.each(['failures', 'successes'] as const)(
-    'a failed that throws ends nothing: the request stays charged, and onError is told; %s',
+    'a failed that throws changes no response: the request stays charged, and onError gets the error; %s',
     async (count) => {
       const ratelimit = perHour(database.db, 2)
       const told: unknown[] = []
@@ -200,7 +200,7 @@ describe('a login', () => {
     },
   )
 
-  describe.each(['failures', 'successes'] as const)('of which %s count', (count) => {
+  describe.each(['failures', 'successes'] as const)('requests of which %s count', (count) => {
     /** What is charged, and what of it is still reserved. */
     const stored = async ({ prefix }: Ratelimit) => {
       const { count: charged, prevCount: reserved } = rateLimitEphemeral
@@ -226,7 +226,7 @@ describe('a login', () => {
       expect(told).toEqual([])
     }
 
-    test('one whose client goes away before the response counts', async () => {
+    test('a request whose client goes away before the response counts', async () => {
       const set = setup()
       const client = new AbortController()
       const responses: Response[] = []
@@ -242,7 +242,7 @@ describe('a login', () => {
       await expectSettled(set)
     })
 
-    test('one whose client goes away during the check counts', async () => {
+    test('a request whose client goes away during the check counts', async () => {
       const client = new AbortController()
       const set = setup({
         key: async (req) => {
@@ -257,7 +257,7 @@ describe('a login', () => {
       await expectSettled(set)
     })
 
-    test('one that another middleware answers during the check is settled by that answer', async () => {
+    test('a request that another middleware answers during the check is settled by that answer', async () => {
       const set = setup({
         key: async (req) => {
           const sent = new Promise((resolve) => req.res?.once('finish', resolve))
@@ -272,7 +272,7 @@ describe('a login', () => {
       expect(handler).not.toHaveBeenCalled()
     })
 
-    test('one that is answered is settled once', async () => {
+    test('an answered request is settled once', async () => {
       const set = setup()
       const handler: RequestHandler = (_req, res) => void res.sendStatus(count === 'failures' ? 401 : 200)
       await fetch(await serve(limited(set.options, handler)))
@@ -313,7 +313,7 @@ describe('without the database', () => {
 })
 
 describe('the store for express-rate-limit', () => {
-  test('is one', () => {
+  test('has the type that express-rate-limit asks for', () => {
     expectTypeOf<RateLimitStore>().toExtend<Store>()
   })
 
@@ -325,7 +325,7 @@ describe('the store for express-rate-limit', () => {
     return serve(app)
   }
 
-  test('not one over the limit when fifty arrive at once at two instances', async () => {
+  test('fifty requests at once at two instances stay within the limit', async () => {
     const prefix = newPrefix()
     const instance = () =>
       stored({ windowMs: 3_600_000, limit: 7, store: new RateLimitStore({ db: database.db, prefix }) })
@@ -366,7 +366,7 @@ describe('the store for express-rate-limit', () => {
     },
   )
 
-  test('with passOnStoreError a client that floods its own key passes by no timeout but that of its first call', async () => {
+  test('with passOnStoreError a client that floods its own key passes only by the timeout of its first call', async () => {
     const store = new RateLimitStore({ db: silent(database.db), prefix: newPrefix(), timeout: '50ms' })
     const url = await stored({ limit: 5, store, keyGenerator: () => 'all', passOnStoreError: true })
     expect(await statusesOf(20, () => fetch(url))).toEqual({ 200: 1, 429: 19 })
@@ -443,7 +443,7 @@ describe('the store for express-rate-limit', () => {
   })
 })
 
-test('options that mean nothing are refused', () => {
+test('options without a meaning are refused', () => {
   const ratelimit = new Ratelimit({ db: database.db, limiter: Ratelimit.unlimited(), prefix: newPrefix() })
   // @ts-expect-error a limit needs a key
   expect(() => rateLimit({ ratelimit })).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }))

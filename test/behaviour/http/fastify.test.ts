@@ -36,11 +36,11 @@ function asked(store: Store, method: 'incr' | 'read', key = 'key', timeWindow = 
   })
 }
 
-test('it is a store of @fastify/rate-limit', () => {
+test('@fastify/rate-limit accepts the store', () => {
   expectTypeOf<ReturnType<typeof rateLimitStore>>().toExtend<FastifyRateLimitStoreCtor>()
 })
 
-test('not one over the limit when fifty arrive at once at two instances', async () => {
+test('fifty requests at once at two instances stay within the limit', async () => {
   const prefix = newPrefix()
   const instance = () => limited({ max: 7, store: storeOf({ prefix }) })
   const urls = await Promise.all([instance(), instance()])
@@ -48,7 +48,7 @@ test('not one over the limit when fifty arrive at once at two instances', async 
   expect(await statusesOf(50, () => fetch(urls[sent++ % 2] ?? ''))).toEqual({ 200: 7, 429: 43 })
 })
 
-test('the headers of the plugin tell the limit, and a denial when to come again', async () => {
+test('the headers of the plugin have the limit, and those of a denial the time to wait', async () => {
   const url = await limited({ max: 2, store: storeOf() })
   const served = await fetch(url)
   expect(served.headers.get('x-ratelimit-limit')).toBe('2')
@@ -152,7 +152,7 @@ describe('with skipOnError', () => {
   )
 })
 
-test('with skipOnError a client that floods its own key passes by no timeout but that of its first call', async () => {
+test('with skipOnError a client that floods its own key passes only by the timeout of its first call', async () => {
   const store = storeOf({ db: silent(database.db), timeout: '50ms' })
   const url = await limited({ max: 5, skipOnError: true, store }, (app) => {
     const look = app.createRateLimit()

@@ -2,7 +2,12 @@ import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { guardOf } from '../../../src/http/guard.ts'
 import { GUARD_NAMES, type GuardOptions } from '../../../src/http/options.ts'
-import { type RatelimitConfig as Config, type Limiter, Ratelimit, RatelimitError } from '../../../src/index.ts'
+import {
+  type RatelimitConfig as Config,
+  type Limiter,
+  Ratelimit,
+  RatelimitError,
+} from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -78,7 +83,7 @@ describe('one limit', () => {
     },
   )
 
-  test('what is skipped, and what costs nothing, runs no query and needs no key', async () => {
+  test('a request that is skipped or costs nothing runs no query and needs no key', async () => {
     const { db, statements } = watch(database.db)
     const ratelimit = limitOf(0, db)
     const none = { success: true, answer: undefined, headers: {} }
@@ -93,7 +98,7 @@ describe('one limit', () => {
     await expect(check(ada)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   })
 
-  test('is checked by one statement, and tells what it crosses', async () => {
+  test('is checked by one statement, and the answer has the crossed thresholds', async () => {
     const { db, statements } = watch(database.db)
     const limiter = Ratelimit.fixedWindow(2, '1m')
     const ratelimit = new Ratelimit({
@@ -111,7 +116,7 @@ describe('one limit', () => {
     expect(statements).toHaveLength(1)
   })
 
-  test('a limiter for each request, which the headers tell', async () => {
+  test('each request may have a limiter, whose limit is in the headers', async () => {
     const ratelimit = limitOf(1)
     const check = guard({ ratelimit, key, limiter: ({ plan }) => plan })
     const plan = Ratelimit.fixedWindow(5, '1h')
@@ -178,7 +183,7 @@ describe('a table of rates', () => {
 })
 
 describe('several limits', () => {
-  test('all are charged, or none; the tightest answers, and all are told', async () => {
+  test('all limits are charged or none, the tightest answers, and the headers have all', async () => {
     const [wide, narrow] = [limitOf(10), limitOf(1)]
     const check = guard({
       limits: [
@@ -210,7 +215,7 @@ describe('several limits', () => {
   })
 })
 
-describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
+describe.each(['one limit', 'two limits'])('requests that count, with %s', (number) => {
   const setup = (count: 'failures' | 'successes', tokens: number) => {
     const limits = [limitOf(tokens), limitOf(tokens)].slice(0, number === 'one limit' ? 1 : 2)
     const check = guard({ limits: limits.map((ratelimit) => ({ ratelimit, key })), count })
@@ -246,7 +251,7 @@ describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
     expect(await left()).toEqual(all(5))
   })
 
-  test('what a window has paid is not given back to the next one', async () => {
+  test('a charge of one window is not given back to the next one', async () => {
     const { check, left, all } = setup('failures', 2)
     const slow = await check(ada)
     clock.advance(60_000)
@@ -274,7 +279,7 @@ describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
   })
 
   test.each(['failures', 'successes'] as const)(
-    'what cannot be told stays charged, with %s only',
+    'a request of unknown outcome stays charged, with %s only',
     async (count) => {
       const { check, left, all } = setup(count, 3)
       const fail = () => {
@@ -299,14 +304,14 @@ describe.each(['one limit', 'two limits'])('what counts, with %s', (number) => {
     expect(String(answer)).toBe('[object Object]')
   })
 
-  test('what is never settled stays charged', async () => {
+  test('a request that is never settled stays charged', async () => {
     const { check, left, all } = setup('failures', 2)
     await check(ada)
     expect(await left()).toEqual(all(1))
   })
 })
 
-describe('thresholds beside what counts', () => {
+describe('thresholds if only some requests count', () => {
   const monthly = (db: Config['db'], options: Partial<Pick<Config, 'onError'>> = {}) =>
     new Ratelimit({
       db,
@@ -338,7 +343,7 @@ describe('thresholds beside what counts', () => {
     expect(await ratelimit.limit('ada')).toMatchObject({ remaining: 5, crossed: [0.5] })
   })
 
-  test('nor if nobody can tell whether the requests have failed', async () => {
+  test('are not kept from direct calls if it is unknown whether the requests failed', async () => {
     const ratelimit = monthly(database.db)
     const check = guard({ limits: [{ ratelimit, key }], count: 'failures' })
     for (let i = 0; i < 4; i++) {
@@ -348,7 +353,7 @@ describe('thresholds beside what counts', () => {
     expect(await ratelimit.limit('ada')).toMatchObject({ remaining: 5, crossed: [0.5] })
   })
 
-  test('so what counts takes one more statement there, and only there', async () => {
+  test('cost such requests one more statement, and no others', async () => {
     const taken = async (ratelimit: (db: Config['db']) => Ratelimit, failed: boolean) => {
       const { db, statements } = watch(database.db)
       const send = failing([ratelimit(db)])
@@ -362,20 +367,23 @@ describe('thresholds beside what counts', () => {
     expect([await taken(inWindow, true), await taken(inWindow, false)]).toEqual([1, 2])
   })
 
-  test.each([1, 2])('what passed in an outage is not charged afterwards, by %d limits', async (number) => {
-    let isAway = true
-    const { db } = watch(
-      database.db,
-      () => isAway && Promise.reject(Object.assign(new Error('away'), AWAY.UNREACHABLE)),
-    )
-    const limits = [monthly(db, { onError: 'allow' }), monthly(db, { onError: 'allow' })].slice(0, number)
-    const check = guard({ limits: limits.map((ratelimit) => ({ ratelimit, key })), count: 'failures' })
-    const passed = await check(ada)
-    expect(passed).toMatchObject({ success: true, answer: { degraded: true } })
-    isAway = false
-    if (passed.success) await passed.settle(() => true)
-    for (const each of limits) expect(await each.getRemaining('ada')).toMatchObject({ used: 0 })
-  })
+  test.each([1, 2])(
+    'requests that passed in an outage are not charged afterwards, by %d limits',
+    async (number) => {
+      let isAway = true
+      const { db } = watch(
+        database.db,
+        () => isAway && Promise.reject(Object.assign(new Error('away'), AWAY.UNREACHABLE)),
+      )
+      const limits = [monthly(db, { onError: 'allow' }), monthly(db, { onError: 'allow' })].slice(0, number)
+      const check = guard({ limits: limits.map((ratelimit) => ({ ratelimit, key })), count: 'failures' })
+      const passed = await check(ada)
+      expect(passed).toMatchObject({ success: true, answer: { degraded: true } })
+      isAway = false
+      if (passed.success) await passed.settle(() => true)
+      for (const each of limits) expect(await each.getRemaining('ada')).toMatchObject({ used: 0 })
+    },
+  )
 })
 
 describe('errors', () => {
@@ -386,7 +394,7 @@ describe('errors', () => {
   })
 
   test.each(['UNREACHABLE', 'MISSING_TABLE'] as const)(
-    'onError decides, and is told which: %s',
+    'onError decides, and gets the error: %s',
     async (code) => {
       const told: unknown[] = []
       const verdict = (answer: 'throw' | 'allow' | 'deny') =>
@@ -411,7 +419,7 @@ describe('errors', () => {
   )
 
   test.each([undefined, null, 'denied', 'Allow', true, {}])(
-    'a verdict of onError that nobody knows is an error: %j',
+    'an unknown verdict of onError is an error: %j',
     async (verdict) => {
       const options = { ratelimit: failing('UNREACHABLE'), key, onError: () => verdict }
       const check = guard(options as unknown as GuardOptions<Context>)
@@ -419,7 +427,7 @@ describe('errors', () => {
     },
   )
 
-  test('a mistake that another copy of the package tells is one, which onError is not asked about', async () => {
+  test('an error of another copy of the package reaches onError unless it is a mistake of the caller', async () => {
     const file = '../../../src/errors.ts'
     const copy: typeof import('../../../src/errors.ts') = await import(`${file}?copy`)
     expect(copy.RatelimitError).not.toBe(RatelimitError)
@@ -442,7 +450,7 @@ describe('errors', () => {
     await expect(later(() => Promise.reject(own))).rejects.toBe(own)
   })
 
-  test('onError is told if nothing could be given back, and the charge stays', async () => {
+  test('onError gets the error of a failed refund, and the charge stays', async () => {
     let isAway = false
     const { db } = watch(
       database.db,
@@ -464,7 +472,7 @@ describe('errors', () => {
     expect(await ratelimit.getRemaining('ada')).toMatchObject({ remaining: 0 })
   })
 
-  test('onError may throw, but not when it is told that nothing could be given back', async () => {
+  test('onError may throw for a check, and its throw after a failed refund is ignored', async () => {
     let isAway = false
     const { db } = watch(
       database.db,
@@ -482,7 +490,7 @@ describe('errors', () => {
     await expect(check(ada)).rejects.toBe(own)
   })
 
-  test('those of the own functions reach the framework', async () => {
+  test("errors of the application's own functions reach the framework", async () => {
     const broken = new Error('broken')
     const options = { ratelimit: limitOf(1), key, onError: () => 'allow' as const }
     const fail = () => Promise.reject(broken)
@@ -530,26 +538,29 @@ describe('errors', () => {
     },
   )
 
-  test('fractions are right for limits that count them, and may be for those of each request', () => {
+  test('fractional rates are valid for limits that count them, and may be valid for limiters of each request', () => {
     const bucket = Ratelimit.tokenBucket(1, '1s', 10)
     const options = { ratelimit: limitOf(1), key, rate: { '/': 0.5 } }
     expect(() => guard({ ...options, limiter: bucket })).not.toThrow()
     expect(() => guard({ ...options, limiter: () => bucket })).not.toThrow()
   })
 
-  test.each(['k'.repeat(2000), 'a\0b', '\ud800'])('a key that no row can have is told: %j', async (own) => {
-    const options = { key: () => own, onError: () => 'allow' as const }
-    const refused = { code: 'INVALID_KEY' }
-    await expect(guard({ ...options, ratelimit: limitOf(1) })(ada)).rejects.toMatchObject(refused)
-    const { db } = database
-    const hashing = new Ratelimit({
-      db,
-      limiter: Ratelimit.fixedWindow(1, '1h'),
-      prefix: 'hashing',
-      hashKeys: true,
-    })
-    const hashed = guard({ ...options, ratelimit: hashing })(ada)
-    if (own.length > 1000) expect(await hashed).toMatchObject({ success: true })
-    else await expect(hashed).rejects.toMatchObject(refused)
-  })
+  test.each(['k'.repeat(2000), 'a\0b', '\ud800'])(
+    'a key that no row can have is an error: %j',
+    async (own) => {
+      const options = { key: () => own, onError: () => 'allow' as const }
+      const refused = { code: 'INVALID_KEY' }
+      await expect(guard({ ...options, ratelimit: limitOf(1) })(ada)).rejects.toMatchObject(refused)
+      const { db } = database
+      const hashing = new Ratelimit({
+        db,
+        limiter: Ratelimit.fixedWindow(1, '1h'),
+        prefix: 'hashing',
+        hashKeys: true,
+      })
+      const hashed = guard({ ...options, ratelimit: hashing })(ada)
+      if (own.length > 1000) expect(await hashed).toMatchObject({ success: true })
+      else await expect(hashed).rejects.toMatchObject(refused)
+    },
+  )
 })

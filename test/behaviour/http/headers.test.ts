@@ -72,7 +72,7 @@ describe('headersOf', () => {
     expect(headers).toMatchObject({ 'Retry-After': seconds, RateLimit: `"api";r=0;t=${seconds}` })
   })
 
-  test('a denial says the same time twice, whatever this machine believes', () => {
+  test('both headers of a denial have the same time, whatever the clock of this machine says', () => {
     const late = () => new Date(NOW + 3_600_000)
     expect(headersOf(denied, api, { clock: late })).toMatchObject({
       'Retry-After': '10',
@@ -81,13 +81,16 @@ describe('headersOf', () => {
     expect(headersOf(allowed, api, { clock: late })).toMatchObject({ RateLimit: '"api";r=42;t=0' })
   })
 
-  test.each(['draft-8', 'draft-6', 'legacy'] as const)('what never ends has no time: %s', (standard) => {
-    const headers = headersOf(never, api, { standard })
-    expect(headers).not.toHaveProperty('Retry-After')
-    expect(JSON.stringify(headers)).not.toMatch(/Infinity|NaN|;t=|Reset/)
-  })
+  test.each(['draft-8', 'draft-6', 'legacy'] as const)(
+    'a limit that never ends has no time: %s',
+    (standard) => {
+      const headers = headersOf(never, api, { standard })
+      expect(headers).not.toHaveProperty('Retry-After')
+      expect(JSON.stringify(headers)).not.toMatch(/Infinity|NaN|;t=|Reset/)
+    },
+  )
 
-  test('what is not known is left out', () => {
+  test('unknown values are left out', () => {
     const degraded = { ...denied, degraded: true } as const
     expect(headersOf(degraded, api)).toEqual({ 'RateLimit-Policy': '"api";q=100;w=60', 'Retry-After': '10' })
     expect(headersOf(degraded, api, { standard: 'legacy' })).toEqual({
@@ -156,7 +159,7 @@ describe('tooManyRequests', () => {
     expect(await response.json()).not.toHaveProperty('violated-policies')
   })
 
-  test('no null where a number is promised', async () => {
+  test('a number in the problem document is never null', async () => {
     const text = await tooManyRequests(never, api).text()
     expect(text).not.toContain('null')
     expect(JSON.parse(text)).not.toHaveProperty('retryAfter')

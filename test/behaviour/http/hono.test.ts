@@ -43,7 +43,7 @@ test('a denial is 429 with a problem document', async () => {
   expect(await denied.json()).toMatchObject({ status: 429, remaining: 0, retryAfter: expect.any(Number) })
 })
 
-test('not one over the limit when fifty arrive at once', async () => {
+test('fifty requests at once stay within the limit', async () => {
   const url = await start(limited({ ratelimit: perHour(database.db, 7), key }))
   expect(await statusesOf(50, () => fetch(url))).toEqual({ 200: 7, 429: 43 })
 })
@@ -65,7 +65,7 @@ test('a response of the handler that cannot be changed has the headers too', asy
 })
 
 // On Bun a response that is made of another one's body loses the content type.
-test('what the handler has answered is sent, and not a copy of it', async () => {
+test('the response of the handler is sent itself, and not a copy', async () => {
   const app = new Hono()
   const made = new Response('hello')
   let sent: Response | undefined
@@ -79,7 +79,7 @@ test('what the handler has answered is sent, and not a copy of it', async () => 
   expect([response.status, response.headers.has('ratelimit'), sent === made]).toEqual([200, true, true])
 })
 
-test('the last limit that was asked tells its headers', async () => {
+test('the headers are those of the last limit', async () => {
   const app = new Hono()
   app.use(rateLimit({ ratelimit: perHour(database.db, 100), key, headers: 'legacy' }))
   app.get('/', rateLimit({ ratelimit: perHour(database.db, 1), key, headers: 'legacy' }), (c) =>
@@ -223,7 +223,7 @@ describe('a table of rates', () => {
   })
 })
 
-test('a failed that throws costs no response: the request stays charged, and onError is told', async () => {
+test('a failed that throws changes no response: the request stays charged, and onError gets the error', async () => {
   const ratelimit = perHour(database.db, 2)
   const told: unknown[] = []
   const onError: RateLimitOptions['onError'] = (error) => {
@@ -239,7 +239,7 @@ test('a failed that throws costs no response: the request stays charged, and onE
   expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 1 })
 })
 
-test('a request without a key is an error, not a request of everybody', async () => {
+test('a request without a key is an error, and shares no row with others', async () => {
   const url = await start(
     limited({ ratelimit: perHour(database.db, 5), key: (c) => c.req.header('x-api-key') }),
   )

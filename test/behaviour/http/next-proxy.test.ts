@@ -6,7 +6,7 @@ import { perHour } from './serve.ts'
 
 const database = useDatabase()
 
-test('a proxy tells of its limit, unless the route has its own, and of each denial', async () => {
+test('a proxy sends the headers of its limit unless the route has its own, and those of each denial', async () => {
   const ratelimit = perHour(database.db, 2)
   const hasOwnLimit = ({ nextUrl }: NextRequest) => Promise.resolve(nextUrl.pathname === '/own')
   const proxy = rateLimit({ ratelimit, key: () => 'ada', hasOwnLimit })

@@ -14,7 +14,7 @@ function answerTo(response: Response): Promise<Response> {
 }
 
 // On Bun a response that is made of another one's body loses the content type.
-test('what a route has answered is sent, and not a copy of it', async () => {
+test('the response of a route is sent itself, and not a copy', async () => {
   const made = new Response('hello')
   const response = await answerTo(made)
   expect(response).toBe(made)

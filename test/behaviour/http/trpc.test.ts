@@ -57,7 +57,7 @@ test('resolvers find the answer, and a denial has the problem as its cause', asy
   expect(await ratelimit.getRemaining('ada')).toMatchObject({ used: 2 })
 })
 
-test('not one over the limit when fifty arrive at once', async () => {
+test('fifty requests at once stay within the limit', async () => {
   const client = await clientOf({ ratelimit: perHour(database.db, 7), key })
   const answers = await Promise.allSettled(Array.from({ length: 50 }, () => client.left.query()))
   expect(answers.filter(({ status }) => status === 'fulfilled')).toHaveLength(7)
@@ -70,7 +70,7 @@ test('onDenied gives the error', async () => {
   expect(await dataOf(client.left.query())).toMatchObject({ code: 'PAYMENT_REQUIRED' })
 })
 
-test('a procedure has its own rate; one that costs nothing is not asked about', async () => {
+test('a procedure has its own rate, and a procedure that costs nothing sends no query', async () => {
   const ratelimit = perHour(database.db, 10)
   const client = await clientOf({ ratelimit, key, rate: { left: 0, fail: 4 } })
   expect(await client.left.query()).toBeNull()

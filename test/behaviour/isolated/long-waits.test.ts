@@ -53,7 +53,10 @@ const calls: Readonly<Record<string, Call>> = {
 async function limiterOn(db: Database, coalesce = true) {
   const { Ratelimit } = await newPackage()
   const limiter = Ratelimit.fixedWindow(5, '1m')
-  return { Ratelimit, ratelimit: new Ratelimit({ db, limiter, prefix: 'stuck', coalesce, cleanupProbability: 0 }) }
+  return {
+    Ratelimit,
+    ratelimit: new Ratelimit({ db, limiter, prefix: 'stuck', coalesce, cleanupProbability: 0 }),
+  }
 }
 
 const WARNING = [expect.stringMatching(/LONG_WAIT.* tx\. See docs\/transactions\.md/)]
@@ -107,14 +110,17 @@ test('all calls share a timer, which ends after the last call and keeps no proce
   expect(warn).not.toHaveBeenCalled()
 })
 
-test.each(Object.entries(calls))("%s waits in the caller's transaction without a warning", async (_, call) => {
-  const { db, tx, until } = fullPool()
-  const { Ratelimit, ratelimit } = await limiterOn(db)
-  call(ratelimit, Ratelimit, tx)
-  await until(1)
-  vi.advanceTimersByTime(10_000)
-  expect(warn).not.toHaveBeenCalled()
-})
+test.each(Object.entries(calls))(
+  "%s waits in the caller's transaction without a warning",
+  async (_, call) => {
+    const { db, tx, until } = fullPool()
+    const { Ratelimit, ratelimit } = await limiterOn(db)
+    call(ratelimit, Ratelimit, tx)
+    await until(1)
+    vi.advanceTimersByTime(10_000)
+    expect(warn).not.toHaveBeenCalled()
+  },
+)
 
 test('in production no call causes a warning or a timer', async () => {
   vi.stubEnv('NODE_ENV', 'production')

@@ -38,7 +38,7 @@ describe.runIf(hasServer())('alone, on a server', () => {
     proxy.fault = () => 'pass'
   })
 
-  test('its backend dies while it waits for a row: the process lives', async () => {
+  test('its backend ends while it waits for a row: the process goes on', async () => {
     const { db, end } = open(database.url, 1)
     const all = requests(db, 'dies')
     await Ratelimit.limitAll(all)
@@ -75,7 +75,7 @@ describe.runIf(hasServer())('alone, on a server', () => {
   })
 
   test.runIf(inject('driver') === 'node-postgres')(
-    'on a single client all or none is charged, whatever else runs on it',
+    'on a single client all or none is charged, whatever else the client runs',
     async () => {
       const client = await database.client()
       const all = requests(drizzle({ client }), 'single')
@@ -90,7 +90,7 @@ describe.runIf(hasServer())('alone, on a server', () => {
     },
   )
 
-  test('many at once get the limit, and none a part of it', async () => {
+  test('many at once get exactly the limit, each all or nothing', async () => {
     const { db, end } = open(database.url, 4)
     const all = requests(db, 'together')
     const answers = await Promise.all(Array.from({ length: 20 }, () => Ratelimit.limitAll(all)))
@@ -100,7 +100,7 @@ describe.runIf(hasServer())('alone, on a server', () => {
   })
 })
 
-describe('what its statements are set to', () => {
+describe('the settings of its statements', () => {
   const { rows, script } = {
     rows: (query: string) => database.rows(query),
     script: (sql: string) => database.script(sql),
@@ -145,7 +145,7 @@ describe('what its statements are set to', () => {
     expect(await settingsOf(['ephemeral'])).toEqual([{ isolation: 'serializable', commits: 'local' }])
   })
 
-  test('it does not wait for the WAL, unless one of the limiters wants that', async () => {
+  test('it waits for the WAL only if one of the limiters asks for that', async () => {
     const isolation = 'serializable'
     expect(await settingsOf(['durable'])).toEqual([{ isolation, commits: 'off' }])
     await script(`set synchronous_commit = 'off'`)

@@ -54,7 +54,7 @@ describe.each(['57014', '55P03'])('%s because of one key in a statement for many
     expect(statements.length - before).toBeLessThan(150)
   })
 
-  test('for everybody: a few statements are sent, and not one for each key', async () => {
+  test('fails all, after a few statements instead of one for each key', async () => {
     const failing = Object.assign(new Error('timeout'), { code: sqlState })
     const { db, statements } = watch(database.db, () => Promise.reject(failing))
     const ratelimit = limitOn(db, 'everybody')

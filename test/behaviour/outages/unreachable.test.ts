@@ -140,14 +140,14 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
     await expect(limitOn(db, 'made').limit('key')).rejects.toMatchObject({ code })
   })
 
-  test('who says with another code what a pooler says is no pooler', async () => {
+  test("the words of a pooler with another code are not a pooler's error", async () => {
     const cause = named('query_wait_timeout', { code: 'P0001' })
     const { db } = watch(database.db, () => Promise.reject(new Error('Failed query', { cause })))
     await expect(limitOn(db, 'raised').limit('key')).rejects.toMatchObject({ code: 'DATABASE' })
   })
 })
 
-test('a client that was closed', async () => {
+test('a closed client', async () => {
   const closed = await emptyDatabase()
   await migrate(closed)
   const ratelimit = limitOn(closed.db, 'closed')
@@ -191,7 +191,7 @@ describe.runIf(hasServer())('over a network', () => {
     await end()
   })
 
-  test('nobody at the address', async () => {
+  test('an address without a server', async () => {
     const { db, end } = impatient(1)
     expect(await codesOf(limitOn(db, 'nobody'))).toEqual(['UNREACHABLE', 'UNREACHABLE'])
     await end()

@@ -124,7 +124,7 @@ test.each([5, 'x', null])('options that are %s are not ignored', async (value) =
 })
 
 test.each([{}, { algorithm: {} }, { stored: true, algorithm: { numbers: {}, columns: [] } }])(
-  'limiters that no function of the package has made: %o',
+  'a limiter that was not made by the package is refused: %o',
   async (forged) => {
     const made = untyped<typeof limiter>(forged)
     const calls = [
@@ -140,7 +140,7 @@ test('a Postgres schema that pgSchema has not made', async () => {
   expect((await errorWithoutSql(() => rateLimitTables({ schema }))).code).toBe('INVALID_OPTION')
 })
 
-test("a switch that is no switch, such as the 'false' of an environment's variable", async () => {
+test("the text 'false' is refused as a switch", async () => {
   const off = untyped<boolean>('false')
   const durable = { prefix: 'switch', limiter, durable: off }
   const transaction: Database = { ...db, rollback: undefined }
@@ -159,7 +159,7 @@ test("a switch that is no switch, such as the 'false' of an environment's variab
   }
 })
 
-test('lists with holes', async () => {
+test('lists with holes are refused', async () => {
   const hole = new Array(1)
   expect((await errorWithoutSql(() => ratelimit.getRemainingAll(hole))).code).toBe('INVALID_KEY')
   const calls = [
@@ -170,7 +170,7 @@ test('lists with holes', async () => {
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
 
-test('limiters of two copies of this package', async () => {
+test('limiters of two copies of this package are refused together', async () => {
   const requests = [{ ratelimit: untyped<Ratelimit>({ ...ratelimit }), key: 'key' }]
   const calls = [
     () => Ratelimit.limitAll(requests),
@@ -202,10 +202,10 @@ describe('limits', () => {
   test('a bucket that takes longer than a hundred years to fill', async () => {
     expect((await errorWithoutSql(() => Ratelimit.tokenBucket(1, '365d', 101))).code).toBe('INVALID_LIMIT')
   })
-  test('a bucket of next to nothing', async () => {
+  test('a bucket with a tiny capacity', async () => {
     expect((await errorWithoutSql(() => Ratelimit.tokenBucket(1, '1s', 1e-7))).code).toBe('INVALID_LIMIT')
   })
-  test('a refill of no known kind', async () => {
+  test('a refill of an unknown kind', async () => {
     const error = await errorWithoutSql(() => Ratelimit.tokenBucket(1, '1m', 10, { refill: untyped('lazy') }))
     expect(error.code).toBe('INVALID_OPTION')
   })
@@ -222,12 +222,12 @@ describe('durations', () => {
     ]
     for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_DURATION')
   })
-  test('what is a whole number of milliseconds but for floating point', () => {
+  test('a duration whose product is inexact is rounded to whole milliseconds', () => {
     expect(Ratelimit.fixedWindow(1, '1.1h').params.periodMs).toBe(3_960_000)
     expect(Ratelimit.fixedWindow(1, '0.7d').params.periodMs).toBe(60_480_000)
   })
 
-  test('a timeout may be 0, and nothing else of these', async () => {
+  test('a timeout may be 0, and the other values are refused', async () => {
     expect([parseDuration(0, 'It', 0), parseDuration('0s', 'It', 0)]).toEqual([0, 0])
     for (const duration of [...wrong, ...numbers].filter((each) => each !== 0 && each !== '0s')) {
       const error = await errorWithoutSql(() => ratelimit.blockUntilReady('key', untyped<Duration>(duration)))
@@ -236,7 +236,7 @@ describe('durations', () => {
   })
 })
 
-test.each(['throwIfAborted', 'addEventListener'])('a signal that has %s only is none', async (name) => {
+test.each(['throwIfAborted', 'addEventListener'])('a signal that has %s only is refused', async (name) => {
   const signal = untyped<AbortSignal>({ [name]: () => {} })
   const error = await errorWithoutSql(() => ratelimit.blockUntilReady('key', 0, { signal }))
   expect(error.code).toBe('INVALID_OPTION')
@@ -274,7 +274,7 @@ test.each<readonly [string, object]>([
 test.each([
   ['no Date', () => untyped<Date>(5)],
   ['an invalid Date', () => new Date(Number.NaN)],
-])('a clock that returns %s', async (_, clock) => {
+])('a clock that returns %s is refused', async (_, clock) => {
   const clocked = new Ratelimit({ db, limiter, prefix: 'p', clock })
   expect((await errorWithoutSql(() => clocked.limit('key'))).code).toBe('INVALID_CLOCK')
   expect((await errorWithoutSql(() => clocked.getRemaining('key'))).code).toBe('INVALID_CLOCK')

@@ -61,10 +61,10 @@ test.each<[string, string[], string]>([
   ['a URL with a slash in its password', ['check', 'postgres://u:secret/1@127.0.0.1/x'], 'write / as %2F'],
   ['a password that looks like a port', ['check', 'postgres://u:1/secret@127.0.0.1/x'], 'write / as %2F'],
   ['the same with a hash', ['check', 'postgres://u:1#secret@127.0.0.1/x'], '# as %23'],
-  ['nobody there', ['check', 'postgres://u:secret@127.0.0.1:1/x'], 'ECONNREFUSED'],
+  ['no server', ['check', 'postgres://u:secret@127.0.0.1:1/x'], 'ECONNREFUSED'],
   ['equal names', ['storage', '--ephemeral', 'a', '--durable', 'a'], 'two different names'],
   ['no such configuration', ['storage', '--config', 'none.ts'], 'There is no none.ts'],
-])('what cannot be done ends with 2: %s', async (_, args, said) => {
+])('the command ends with 2: %s', async (_, args, said) => {
   const { code, log, error } = await run(...args)
   expect({ code, log }).toEqual({ code: 2, log: '' })
   expect(error).toContain(said)
@@ -124,11 +124,11 @@ test.each([
   ["it's", `--schema 'it'\\''s'`],
   ['-h', "--schema='-h'"],
   ['a\u001b[2Jb\nc', "--schema 'a\ufffd[2Jb\ufffdc'"],
-])('a command that is suggested quotes names: %j', (name, option) => {
+])('a suggested command quotes names: %j', (name, option) => {
   expect(optionOf('schema', name)).toBe(option)
 })
 
-test('what a server answers moves no cursor', async () => {
+test("the server's answers cannot move the cursor", async () => {
   const url = await serverThat((socket) =>
     socket.write(refusal('\u001b]0;title\u0007\u001b[2Jgone\u202e\u009b1m')),
   )

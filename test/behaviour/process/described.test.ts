@@ -12,6 +12,6 @@ test.each([
   ['GCRA', Ratelimit.gcra(60, '1m', { burst: 10 }), 10, 10_000],
   ['the calendar', calendarWindow(1000, 'month'), 1000, undefined],
   ['no limit', Ratelimit.unlimited(), Number.POSITIVE_INFINITY, undefined],
-])('%s tells its limit and window', (_, limiter, limit, windowMs) => {
+])('%s has its limit and window as properties', (_, limiter, limit, windowMs) => {
   expect([limiter.limit, limiter.windowMs]).toEqual([limit, windowMs])
 })

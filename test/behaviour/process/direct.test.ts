@@ -269,7 +269,8 @@ describe('time', () => {
   test('with coalescing no call is cut off, so a waiting call counts as long as it waits', async () => {
     const { ratelimit } = direct({ coalesce: true }, () => new Promise(() => {}))
     const refused: unknown[] = []
-    const reset = (key: string) => ratelimit.resetUsedTokens(key).catch((error: unknown) => refused.push(error))
+    const reset = (key: string) =>
+      ratelimit.resetUsedTokens(key).catch((error: unknown) => refused.push(error))
     for (let i = 0; i < 10_000; i++) reset(`key ${i % 20}`)
     await turns()
     expect(refused).toEqual([])

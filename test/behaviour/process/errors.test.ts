@@ -20,7 +20,10 @@ function withCode(code: string, message = 'inner'): Error {
 
 /** An error with the code of a missing table, which as many others wrap. */
 function wrapped(times: number): Error {
-  return Array.from({ length: times }).reduce<Error>((cause) => new Error('outer', { cause }), withCode('42P01'))
+  return Array.from({ length: times }).reduce<Error>(
+    (cause) => new Error('outer', { cause }),
+    withCode('42P01'),
+  )
 }
 
 test.each([0, 1, 2, 3, 4])('a code is found in an error that %d others wrap', async (times) => {
@@ -44,9 +47,12 @@ test('the error of a missing table names the commands that make it', async () =>
   }
 })
 
-test.each(['text', undefined, null, 42])('a driver may throw a value that is not an error: %s', async (thrown) => {
-  expect(await errorAfter(thrown)).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
-})
+test.each(['text', undefined, null, 42])(
+  'a driver may throw a value that is not an error: %s',
+  async (thrown) => {
+    expect(await errorAfter(thrown)).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
+  },
+)
 
 test('a call that loses to another transaction and then fails for another reason throws the second error', async () => {
   const error = await errorAfter(withCode('40P01'), withCode('42P01'), withCode('XX000'))

@@ -39,7 +39,7 @@ test.each([
   expect(await database.rows(`select * from rate_limit_durable where prefix = 'hashed'`)).toEqual([])
 })
 
-test('another secret is another row, and a short one is refused without a word of it', async () => {
+test('another secret makes another row, and a short secret is refused by an error without it', async () => {
   for (const secret of [SECRET, `${SECRET}.`, SECRET]) await hashing('secrets', secret).limit('key')
   const used = (await usage(database.db, { prefix: 'secrets', limiter, durable: true })).map(
     (row) => row.used,

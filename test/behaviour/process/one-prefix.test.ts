@@ -8,9 +8,9 @@ import {
   type RatelimitConfig,
   rateLimitTables,
 } from '../../../src/index.ts'
-import { quotaOn } from '../quotas/ten.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { useWarnings } from '../../support/warnings.ts'
+import { quotaOn } from '../quotas/ten.ts'
 
 // Two limiters of one prefix that begin each other's rows again are warned of.
 
@@ -38,7 +38,7 @@ test.each<[string, Limiter, Limiter]>([
   ['two periods of the calendar', calendarWindow(10, 'month'), calendarWindow(10, 'year')],
   ['two zones', calendarWindow(10, 'day'), calendarWindow(10, 'day', { timeZone: 'Asia/Tokyo' })],
   ['two anchors', calendarWindow(10, 'day'), calendarWindow(10, 'day', { anchor: new Date(0) })],
-])('a warning, once: %s', (_, one, other) => {
+])('warns once: %s', (_, one, other) => {
   const prefix = newPrefix()
   made(prefix, one)
   expect(warn).not.toHaveBeenCalled()
@@ -81,20 +81,20 @@ test.each<[string, Limiter, Limiter, (() => object)?]>([
     () => ({ tables: rateLimitTables({ schema: pgSchema('own') }) }),
   ],
   ['another database', minute, slidingWindow(10, '1m'), () => ({ db: clone() })],
-])('no warning: %s', (_, one, other, options = () => ({})) => {
+])('does not warn: %s', (_, one, other, options = () => ({})) => {
   const prefix = newPrefix()
   made(prefix, one)
   made(prefix, other, options())
   expect(warn).not.toHaveBeenCalled()
 })
 
-test('no warning: a limit of a single call', async () => {
+test('does not warn: a limit of a single call', async () => {
   const { quota } = quotaOn(database, minute)
   await quota.limit('key', { limiter: slidingWindow(10, '1m') })
   expect(warn).not.toHaveBeenCalled()
 })
 
-test('prefixes that are made up fill neither memory nor logs', () => {
+test('prefixes from user input fill neither memory nor logs', () => {
   const db = clone()
   for (let i = 0; i < 1_010; i++) made(`made up ${i}`, minute, { db })
   made('made up 1009', slidingWindow(10, '1m'), { db })

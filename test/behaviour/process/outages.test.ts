@@ -43,7 +43,7 @@ async function used(ratelimit: Ratelimit, key = 'key'): Promise<number> {
 }
 
 describe('timeout', () => {
-  test('a call that waits for its turn is not charged', async () => {
+  test('a call that times out before it is sent is not charged', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     const first = ratelimit.limit('other').catch((error: unknown) => error)
     await turns()
@@ -59,7 +59,7 @@ describe('timeout', () => {
     expect(await used(ratelimit, 'other')).toBe(1)
   })
 
-  test('nor is one that waits behind another of its key, and no statement is sent for it', async () => {
+  test('a call that times out behind another of its key is not charged, and sends no statement', async () => {
     const { ratelimit, open, statements } = stalling({ timeout: 100 })
     const first = ratelimit.limit('key', { rate: 2 }).catch((error: unknown) => error)
     await turns()
@@ -77,7 +77,7 @@ describe('timeout', () => {
     expect(await used(ratelimit)).toBe(3)
   })
 
-  test('one millisecond earlier it still waits', async () => {
+  test('a call still waits one millisecond before its timeout', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     const answer = ratelimit.limit('key')
     await turns()
@@ -125,7 +125,7 @@ describe('timeout', () => {
 })
 
 describe('limitAll and resets', () => {
-  test('end by the timeout; what was sent may be charged', async () => {
+  test('limitAll ends by the timeout, and may have been charged once it was sent', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     const all = Ratelimit.limitAll([{ ratelimit, key: 'key' }]).catch((error: unknown) => error)
     await turns()
@@ -137,7 +137,7 @@ describe('limitAll and resets', () => {
     expect(await used(ratelimit)).toBe(0)
   })
 
-  test('of limiters with several timeouts the shortest counts', async () => {
+  test('limitAll uses the shortest timeout of its limiters', async () => {
     const { db, ratelimit, open } = stalling({ timeout: '1m' })
     const hasty = new Ratelimit({ db, limiter, prefix: `hasty ${++prefix}`, timeout: 100 })
     const requests = [ratelimit, hasty].map((one) => ({ ratelimit: one, key: 'key' }))
@@ -151,7 +151,7 @@ describe('limitAll and resets', () => {
     await turns(50)
   })
 
-  test('spend makes rows before it charges, and may have been charged after that', async () => {
+  test('spend cannot have charged while it makes rows, and may have charged after that', async () => {
     for (const [stalls, code, spent] of [
       ['insert into', 'TIMEOUT', 0],
       ['for update', 'OUTCOME_UNKNOWN', 4],
@@ -178,7 +178,7 @@ describe('limitAll and resets', () => {
     }
   })
 
-  test('limitAll that begins anew after a deadlock has charged nothing until it takes again', async () => {
+  test('limitAll that starts again after a deadlock has charged nothing until it takes again', async () => {
     let hasLost = false
     let open: (() => void) | undefined
     const { db } = watch(database.db, (text) => {
@@ -211,7 +211,7 @@ describe('limitAll and resets', () => {
     )
   }
 
-  test('lists that wait for a place of their own are not charged, and say nothing of the database', async () => {
+  test('lists that time out before they are sent are not charged, and are no sign of an outage', async () => {
     let waiting = 0
     const { db } = watch(database.db, (text) => {
       if (!text.includes('for update') || text.includes('skip locked')) return undefined
@@ -229,7 +229,7 @@ describe('limitAll and resets', () => {
     expect(await Promise.all(ends)).toEqual([sent, sent, sent, sent, waits, waits])
   })
 
-  test('a statement that lists share and that has no answer in time is one failure', async () => {
+  test('a shared statement of lists that times out counts as one failure', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     const plain = new Ratelimit({ db: database.db, limiter, prefix: ratelimit.prefix })
     for (let i = 0; i < 6; i++) await plain.limit(`key ${i}`)
@@ -266,7 +266,7 @@ describe('limitAll and resets', () => {
     }
   })
 
-  test('one that has ended leaves no timer', async () => {
+  test('a call that has ended leaves no timer', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     open()
     expect(await Ratelimit.limitAll([{ ratelimit, key: 'key' }])).toMatchObject({ success: true })
@@ -275,7 +275,7 @@ describe('limitAll and resets', () => {
     expect(ownTimers()).toEqual([])
   })
 
-  test('one that has ended makes room for another, however many there were', async () => {
+  test('a call that has ended makes room for another, however many there were', async () => {
     const missing = Object.assign(new Error('no table'), { code: '42P01' })
     const { db } = watch(database.db, () => Promise.reject(missing))
     const ratelimit = new Ratelimit({ db, limiter, prefix: 'room' })
@@ -304,7 +304,7 @@ describe('limitAll and resets', () => {
     await expect(all('allow', 'throw')).rejects.toMatchObject({ code: 'UNREACHABLE' })
   })
 
-  test('limitAll throws in a transaction, and where one of its limiters does, and tells nobody of an answer', async () => {
+  test('limitAll throws in a transaction, or if one of its limiters throws, without a call of onDegraded', async () => {
     const away = () => Promise.reject(new RatelimitError('UNREACHABLE', 'away'))
     const { db } = watch(database.db, away)
     const onDegraded = vi.fn()
@@ -324,7 +324,7 @@ describe('limitAll and resets', () => {
 })
 
 describe('blockUntilReady ends while a check is under way', () => {
-  test('by its timeout, and gives back what is granted too late', async () => {
+  test('by its timeout, and gives back a late grant', async () => {
     const { ratelimit, open } = stalling()
     const waiting = ratelimit.blockUntilReady('key', 100).catch((error: unknown) => error)
     await turns()
@@ -336,7 +336,7 @@ describe('blockUntilReady ends while a check is under way', () => {
     await expect.poll(() => used(ratelimit)).toBe(0)
   })
 
-  test('by its signal, and gives back what is granted too late', async () => {
+  test('by its signal, and gives back a late grant', async () => {
     const { ratelimit, open, statements } = stalling()
     const controller = new AbortController()
     const { signal } = controller
@@ -353,7 +353,7 @@ describe('blockUntilReady ends while a check is under way', () => {
     expect(statements.length).toBeGreaterThan(2)
   })
 
-  test('and gives nothing back of what is denied too late', async () => {
+  test('and gives nothing back after a late denial', async () => {
     const work: Promise<unknown>[] = []
     const { ratelimit, open, statements } = stalling({ waitUntil: (promise) => work.push(promise) })
     // It has a row, all of which is used.
@@ -406,7 +406,7 @@ describe('blockUntilReady ends while a check is under way', () => {
   test.each([
     { onError: 'allow', success: true, charged: 1 },
     { onError: 'deny', success: false, charged: 0 },
-  ] as const)('and what is granted too late pays for a call that passed: $onError', async (expected) => {
+  ] as const)('and a late grant pays for a call that passed: $onError', async (expected) => {
     const { onError, success, charged } = expected
     const work: Promise<unknown>[] = []
     const { ratelimit, open } = stalling({ onError, waitUntil: (promise) => work.push(promise) })
@@ -523,13 +523,13 @@ describe('onError', () => {
     ])
   })
 
-  test('also answers for what finds no room', async () => {
+  test('also answers a call that finds no room', async () => {
     const { ratelimit } = stalling({ onError: 'allow' })
     const calls = Array.from({ length: 10_002 }, (_, i) => ratelimit.limit(`key ${i}`))
     expect(await Promise.race(calls)).toMatchObject({ success: true, degraded: true })
   })
 
-  test.each(['allow', 'deny'] as const)('denies what has waited for its own key: %s', async (onError) => {
+  test.each(['allow', 'deny'] as const)('denies a call that waited for its own key: %s', async (onError) => {
     const { ratelimit } = stalling({ onError, timeout: 100 })
     const first = ratelimit.limit('key')
     await turns()
@@ -541,7 +541,7 @@ describe('onError', () => {
     expect(await first).toMatchObject({ success: onError === 'allow', degraded: true })
   })
 
-  test("'allow' denies what is turned away because of its own key", async () => {
+  test("'allow' denies a call that is refused because of its own key", async () => {
     const { ratelimit } = stalling({ onError: 'allow' })
     const calls = Array.from({ length: 1_002 }, () => ratelimit.limit('key'))
     expect(await Promise.race(calls)).toMatchObject({ success: false, degraded: true })
@@ -573,7 +573,7 @@ describe('onError', () => {
     expect(onDegraded.mock.calls).toMatchObject([[{ code: 'UNREACHABLE' }]])
   })
 
-  test('a balance has no limit then, either', async () => {
+  test('a balance has no limit during an outage either', async () => {
     const { ratelimit } = failing(away, { onError: 'allow', limiter: Ratelimit.balance() })
     expect(await ratelimit.limit('key')).toMatchObject({ limit: Number.POSITIVE_INFINITY, degraded: true })
   })
@@ -600,7 +600,7 @@ describe('onError', () => {
     expect(unhandled).toEqual([])
   })
 
-  test('one limitAll hands it on once to each function', async () => {
+  test('limitAll calls each onDegraded once', async () => {
     const [onDegraded, other] = [vi.fn(), vi.fn()]
     const { db } = watch(database.db, () => {
       throw away()
@@ -624,14 +624,14 @@ describe('onError', () => {
     ['22021', 'DATABASE'],
     ['42P01', 'MISSING_TABLE'],
     ['42501', 'DATABASE'],
-  ])('a mistake in setting up is thrown: %s', async (sqlState, code) => {
+  ])('throws an error of the setup: %s', async (sqlState, code) => {
     const refused = () => Object.assign(new Error('refused'), { code: sqlState })
     const { ratelimit } = failing(refused, { onError: 'allow' })
     await expect(ratelimit.limit('key')).rejects.toMatchObject({ code })
   })
 
   test.each(['53300', '57014', '57P03', '55P03', '25006', '25P03', '25P04', '58030'])(
-    'an outage is not: %s',
+    'answers an outage: %s',
     async (sqlState) => {
       const refused = () => Object.assign(new Error('refused'), { code: sqlState })
       const { ratelimit } = failing(refused, { onError: 'allow' })
@@ -639,7 +639,7 @@ describe('onError', () => {
     },
   )
 
-  test('never inside a transaction of the caller', async () => {
+  test('never answers inside a transaction of the caller', async () => {
     const { ratelimit } = failing(away, { onError: 'allow' })
     await database.db.transaction(async (tx) => {
       const { db } = watch(tx, () => {
@@ -689,7 +689,7 @@ describe('onError', () => {
 })
 
 describe('a database that fails for a while', () => {
-  test('is tried by one call at a time, and by all again after its first answer', async () => {
+  test('is tried by one call at a time until its first answer', async () => {
     let fails = true
     const gates: (() => void)[] = []
     const { db, statements } = watch(database.db, async () => {
@@ -763,7 +763,7 @@ describe('a database that fails for a while', () => {
     expect(statements).toHaveLength(6)
   })
 
-  test('a call that finds no room leaves no timer, which would count as a failure', async () => {
+  test('a call that finds no room leaves no timer that would count as a failure', async () => {
     const bucket = Ratelimit.tokenBucket(10, '1h', 10)
     const { ratelimit, open } = stalling({ timeout: 100, limiter: bucket })
     const first = ratelimit.limit('key')
@@ -777,7 +777,7 @@ describe('a database that fails for a while', () => {
     expect(ownTimers()).toEqual([])
   })
 
-  test('one that has not answered five looks in time is tried by one call at a time, too', async () => {
+  test('is also tried by one call at a time after five looks without an answer in time', async () => {
     const { ratelimit } = stalling({ timeout: 100, connections: 4 })
     const codes: unknown[] = []
     for (let i = 0; i < 7; i++) {
@@ -789,7 +789,7 @@ describe('a database that fails for a while', () => {
     expect(codes).toEqual([...Array(5).fill('TIMEOUT'), 'UNREACHABLE'])
   })
 
-  describe('one that is silent', () => {
+  describe('a database that is silent', () => {
     const silence = () => new Promise<never>(() => {})
 
     /** Calls, each after the time of the one before is over. */
@@ -811,7 +811,7 @@ describe('a database that fails for a while', () => {
       cleanup: (ratelimit) => ratelimit.cleanup(),
     }
 
-    test.each(Object.entries(ways))('to %s is tried by one call at a time, too', async (_, way) => {
+    test.each(Object.entries(ways))('to %s is tried by one call at a time', async (_, way) => {
       const { db, statements } = watch(database.db, silence)
       const ratelimit = new Ratelimit({ db, limiter, prefix: `silent ${++prefix}`, timeout: 100 })
       await callFor(5, () => way(ratelimit))
@@ -823,7 +823,7 @@ describe('a database that fails for a while', () => {
       expect(statements).toHaveLength(6)
     })
 
-    test('to limitAll is answered for by onError, without waiting', async () => {
+    test('to limitAll: onError answers without waiting', async () => {
       const common = { db: watch(database.db, silence).db, limiter, prefix: `silent ${++prefix}` }
       const onDegraded = vi.fn()
       const ratelimit = new Ratelimit({ ...common, timeout: 100, onError: 'allow', onDegraded })
@@ -837,7 +837,7 @@ describe('a database that fails for a while', () => {
       expect(codes).toEqual([...Array(5).fill('OUTCOME_UNKNOWN'), 'UNREACHABLE', 'TIMEOUT'])
     })
 
-    test('is not one whose rows others hold', async () => {
+    test('is not a database whose rows others hold', async () => {
       let stalls = true
       const waits = (text: string) => !text.includes('skip locked')
       const { db } = watch(database.db, (text) => (stalls && waits(text) ? silence() : undefined))
@@ -849,7 +849,7 @@ describe('a database that fails for a while', () => {
       expect(await answers).toMatchObject([{ success: true }, { success: true }])
     })
 
-    test('is forgotten when its answer comes late', async () => {
+    test('counts as answering after a late answer', async () => {
       const gates: (() => void)[] = []
       let isLate = true
       const { db } = watch(database.db, () => isLate && new Promise<void>((resolve) => gates.push(resolve)))
@@ -863,7 +863,7 @@ describe('a database that fails for a while', () => {
     })
   })
 
-  test('calls of one statement that end at different times are one failure, and calls behind it none', async () => {
+  test('calls of one statement that time out at different times count as one failure, and calls behind it do not count', async () => {
     const { ratelimit } = stalling({ timeout: 100, connections: 4 })
     const codes: unknown[] = []
     for (let i = 0; i < 12; i++) {
@@ -881,7 +881,7 @@ describe('a database that fails for a while', () => {
     expect(await more).toBe('OUTCOME_UNKNOWN')
   })
 
-  test('the calls of one statement fail once', async () => {
+  test('the failed calls of one statement count once', async () => {
     const { db, statements } = watch(database.db, () => {
       throw new RatelimitError('UNREACHABLE', 'away')
     })

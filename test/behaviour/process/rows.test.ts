@@ -66,7 +66,7 @@ describe('an answer with 32 rows for a key is an error, never an answer', () => 
   })
 })
 
-test('closePeriods: 32 rows for a key close nothing', async () => {
+test('closePeriods closes nothing if an answer has 32 rows for a key', async () => {
   const own = { prefix: 'closing', limiter }
   await ratelimitOn(database.db, 'closing').limit('key', { rate: 7 })
   const later = new Date(Date.now() + 7_200_000)
@@ -82,8 +82,8 @@ test('closePeriods: 32 rows for a key close nothing', async () => {
 
 test.each([
   ['the first row twice', ([first]: Rows) => [first, first]],
-  ['a row of a key that nobody asked for', ([first, second]: Rows) => [first, { ...second, place: 3 }]],
-])('as many rows as keys: %s', async (name, change) => {
+  ['a row of a key that was not asked for', ([first, second]: Rows) => [first, { ...second, place: 3 }]],
+])('an answer with as many rows as keys is an error if it has %s', async (name, change) => {
   const answers = answering((rows) => change(rows) as Rows)
   await expect(ratelimitOn(answers, name).getRemainingAll(['one', 'two'])).rejects.toMatchObject(
     NOT_AS_EXPECTED,

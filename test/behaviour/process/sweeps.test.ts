@@ -9,7 +9,7 @@ vi.mock('../../../src/runtime/sweep.ts', () => {
 })
 afterAll(() => void vi.doUnmock('../../../src/runtime/sweep.ts'))
 
-test('a sweep whose code is not there any more costs no answer, and does not end the process', async () => {
+test('a sweep whose code cannot be loaded changes no answer and does not end the process', async () => {
   const handed: Promise<unknown>[] = []
   const ratelimit = new Ratelimit({
     ...{ db: database.db, limiter: Ratelimit.fixedWindow(5, '1h'), prefix: 'swept' },

@@ -145,7 +145,7 @@ test.each([
   ['rateLimit of Next', { count: 'failures' }, /^There is no option count\./],
   ['the store of Express', { limiter }, /^There is no option limiter\./],
   ['several limits', { rate: 5 }, /^Beside limits there is no ratelimit, key, limiter or rate/],
-])('%s says what exists: %o', async (name, more, message) => {
+])('the error of %s names the options that exist: %o', async (name, more, message) => {
   const error = await refusalOf(entries.get(name) as Entry, more)
   expect(error).toMatchObject({ code: 'INVALID_OPTION' })
   expect((error as Error).message).toMatch(message)
@@ -161,7 +161,7 @@ test.each([
   'grant',
   'resetUsedTokens',
   'cleanup',
-])('%s says in words that it was taken off its limiter', async (name) => {
+])('the error of %s says that it was called without its limiter', async (name) => {
   const { [name]: method } = ours()
   const message = expect.stringContaining('was called without its Ratelimit')
   for (const call of [method, (...given: unknown[]) => ({ [name]: method })[name](...given)]) {
@@ -169,7 +169,7 @@ test.each([
   }
 })
 
-test('those of all limits need none', async () => {
+test('limitAll can be called without its class', async () => {
   const { limitAll } = Ratelimit
   expect(await limitAll([request()])).toMatchObject({ success: true })
 })

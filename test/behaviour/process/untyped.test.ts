@@ -61,7 +61,7 @@ const ALGORITHMS = new Set(
   allExamples.filter(({ lengths }) => lengths === 'any').map(({ algorithm }) => algorithm),
 )
 
-describe('whatever is given instead of what the types say', () => {
+describe('a value that the types forbid is refused', () => {
   const config = (options: object = {}) =>
     ({ db: database.db, limiter, prefix: 'untyped', ...options }) as RatelimitConfig
   const ours = (options: object = {}): Untyped => new Ratelimit(config(options))

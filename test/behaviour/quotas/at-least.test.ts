@@ -22,7 +22,7 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect([used, reset]).toEqual([10 - remaining, answer.reset])
   })
 
-  test('with less it is denied until there is as much, to the millisecond, and writes nothing', async () => {
+  test('a call with less left is denied until there is enough, to the millisecond, and writes nothing', async () => {
     const { clock, quota, rows } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 9 })
     const stored = await rows()
@@ -37,7 +37,7 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: true })
   })
 
-  test('in debt it is denied until there is as much', async () => {
+  test('a call in debt is denied until there is enough', async () => {
     const { clock, quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 10 })
     await quota.limit('key', { rate: 7, force: true })
@@ -49,14 +49,14 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect(await quota.limit('key', { rate: 6, atLeast: 2 })).toMatchObject({ success: true })
   })
 
-  test('more than the limit takes all of it; a least above the limit is never granted', async () => {
+  test('a rate above the limit takes all of it, and an atLeast above the limit is never granted', async () => {
     const { quota } = quotaOn(database, limiter)
     const never = await quota.limit('key', { rate: 400, atLeast: 11 })
     expect(never).toMatchObject({ success: false, retryAfter: Infinity })
     expect(await quota.limit('key', { rate: 400, atLeast: 1 })).toMatchObject({ granted: 10, remaining: 0 })
   })
 
-  test('equal calls at once: each gets what is left after the one before', async () => {
+  test('equal calls at once each get the rest after the one before', async () => {
     const { db, statements } = watch(database.db)
     const { quota } = quotaOn(database, limiter, { db })
     await quota.limit('key', { rate: 1 })
@@ -69,7 +69,7 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 10 })
   })
 
-  test('of equal calls at once none gets less than its least', async () => {
+  test('equal calls at once never get less than atLeast', async () => {
     const { quota } = quotaOn(database, limiter)
     const asked = Array.from({ length: 4 }, () => quota.limit('key', { rate: 4, atLeast: 3 }))
     const answers = await Promise.all(asked)
@@ -77,7 +77,7 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 8 })
   })
 
-  test('calls of many keys share a statement, and plain ones go beside them', async () => {
+  test('calls of many keys share a statement, also with calls without atLeast next to them', async () => {
     const { quota } = quotaOn(database, limiter)
     for (const left of [10, 3, 1]) await quota.limit(`${left}`, { rate: 10 - left })
     const answers = await Promise.all([
@@ -90,7 +90,7 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect(answers.map((answer) => answer.success && answer.granted)).toEqual([4, 3, false, 10, undefined])
   })
 
-  test('a reservation commits and releases what was granted', async () => {
+  test('a reservation commits and releases the granted part', async () => {
     const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 4 })
     const reserved = await quota.reserve('key', { rate: 400, atLeast: 1 })
@@ -104,7 +104,7 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
   })
 
-  test('in debt there is nothing to take', async () => {
+  test('a call in debt takes nothing', async () => {
     const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 12, force: true })
     expect(await quota.limit('key', { rate: 3, atLeast: 1 })).toMatchObject({ success: false })
@@ -152,7 +152,7 @@ test('a dry run grants all of the rate and charges nothing that it would deny', 
   expect(await quota.getRemaining('key')).toMatchObject({ used: 8 })
 })
 
-test('what is granted crosses thresholds, not what was asked for', async () => {
+test('the granted part crosses thresholds, not the rate', async () => {
   const { quota } = quotaOn(database, TEN['calendar month'], { thresholds: [0.5, 1] })
   await quota.limit('key', { rate: 2 })
   expect(await quota.limit('key', { rate: 3, atLeast: 1 })).toMatchObject({ granted: 3, crossed: [0.5] })
@@ -168,7 +168,7 @@ test.each([
   { rate: 0, atLeast: 0, code: 'INVALID_RATE' },
   { rate: -4, atLeast: -4, code: 'INVALID_RATE' },
   { rate: 4, atLeast: 2, force: true, code: 'INVALID_OPTION' },
-])('refused before any SQL: %o', async ({ code, ...options }) => {
+])('%o is refused before any SQL', async ({ code, ...options }) => {
   const { db, statements } = watch(database.db)
   const { quota } = quotaOn(database, TEN['fixed window'], { db })
   await expect((async () => quota.limit('key', options))()).rejects.toMatchObject({ code })

@@ -17,7 +17,7 @@ async function granted(amount: number): Promise<QuotaUnderTest> {
   return made
 }
 
-test('without a grant there is nothing, and a denial writes nothing', async () => {
+test('a balance without a grant is empty, and a denial writes nothing', async () => {
   const { clock, quota, rows } = quotaOn(database, Ratelimit.balance())
   const denied = { success: false, limit: 0, remaining: 0, reset: Infinity, retryAfter: Infinity }
   expect(await quota.limit('key')).toEqual(denied)
@@ -57,7 +57,7 @@ test('rows never expire, and no clock takes credits away', async () => {
   expect(await quota.getRemaining('key')).toMatchObject({ remaining: 9 })
 })
 
-test('what is given back was used before', async () => {
+test('a refund lowers what is used', async () => {
   const { quota } = await granted(10)
   await quota.limit('key', { rate: 7 })
   expect(await quota.limit('key', { rate: -5 })).toMatchObject({ remaining: 8 })
@@ -72,7 +72,7 @@ test('force goes into debt, which the next grant pays', async () => {
   expect(await quota.grant('key', 20)).toMatchObject({ limit: 30, remaining: 5 })
 })
 
-test('it takes what there is, and reserves', async () => {
+test('atLeast and reserve work on a balance', async () => {
   const { quota } = await granted(10)
   const reserved = await quota.reserve('key', { rate: 40, atLeast: 1 })
   if (!reserved.success) throw new Error('denied')
@@ -91,7 +91,7 @@ test('grants at once are all added, and share a statement', async () => {
   expect(statements).toHaveLength(1)
 })
 
-test('in a transaction that is rolled back nothing was granted', async () => {
+test('a rollback undoes a grant', async () => {
   const { quota, rows } = quotaOn(database, Ratelimit.balance())
   const undone = database.db.transaction(async (tx) => {
     expect(await quota.grant('key', 10, { tx })).toMatchObject({ remaining: 10 })
@@ -133,7 +133,7 @@ test.each([
   ['9007199254740993', '9223372036854774784', { limit: MOST, used: MOST, remaining: 0 }],
   ['9223372036854775807', '-9223372036854775808', { limit: 0, used: MOST, remaining: 0 }],
   ['-9223372036854775808', '10', { limit: 10, used: 0, remaining: 10 }],
-])('a row that others wrote is read within 2^53 - 1: %s of %s', async (used, granted, expected) => {
+])('a row from other software is read within 2^53 - 1: %s of %s', async (used, granted, expected) => {
   const calls: readonly ((quota: Ratelimit) => Promise<object>)[] = [
     (quota) => quota.getRemaining('key'),
     (quota) => quota.limit('key', { rate: 0 }),
@@ -158,7 +158,7 @@ test.each([
   }
 })
 
-test('what was granted in all stays below 2^53: a larger grant is refused', async () => {
+test('a grant that takes the sum of grants to 2^53 is refused', async () => {
   const { quota } = await granted(10)
   await quota.limit('key', { rate: 4 })
   await expect(quota.grant('key', MOST)).rejects.toMatchObject({ code: 'COUNT_OVERFLOW' })
@@ -233,7 +233,7 @@ describe('a limiter of another algorithm', () => {
   })
 
   test.each([...others, ['unlimited', Ratelimit.unlimited()] as const])(
-    'takes no balance for a call: %s',
+    'refuses a balance for a call: %s',
     async (_, own) => {
       const { quota } = quotaOn(database, own)
       const limiter = Ratelimit.balance()

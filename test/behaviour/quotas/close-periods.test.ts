@@ -61,7 +61,7 @@ describe.each(periodic)('$name', ({ limiter }) => {
     expect(await quota.limit('a')).not.toHaveProperty('ended')
   })
 
-  test('goes by the order of the keys, however Postgres finds them', async () => {
+  test('hands them out in the order of the keys, however Postgres finds them', async () => {
     under.clock.ms = period.end
     const closed = await database.db.transaction(async (tx) => {
       for (const scan of ['indexscan', 'bitmapscan'])
@@ -82,7 +82,7 @@ describe.each(periodic)('$name', ({ limiter }) => {
     expect(await close(other, limiter)).toMatchObject([{ used: 3 }, { used: 1 }])
   })
 
-  test('leaves a row that is opened anew after it was found', async () => {
+  test('leaves a row that a call renews after it was found', async () => {
     const { clock, prefix, quota } = under
     clock.ms = period.end
     const closed = await database.db.transaction((tx) => {
@@ -95,7 +95,7 @@ describe.each(periodic)('$name', ({ limiter }) => {
     expect(await quota.getRemaining('a')).toMatchObject({ used: 1 })
   })
 
-  test('leaves what a call has told', async () => {
+  test('leaves a period that a call has reported', async () => {
     under.clock.ms = period.end
     expect(await under.quota.limit('a')).toMatchObject({ ended: { ...period, used: 25 } })
     expect(await close(under, limiter)).toEqual([{ key: 'b', ...period, used: 7 }])
@@ -139,7 +139,7 @@ describe.each(periodic)('$name', ({ limiter }) => {
     expect(await close(under, limiter)).toEqual([])
   })
 
-  test('keepEnded leaves the row to be told, whatever is swept', async () => {
+  test('keepEnded keeps the row from sweeps', async () => {
     const { clock, quota } = under
     await quota.limit('bucket', { limiter: TEN['interval bucket'] })
     await quota.limit('sliding', { limiter: TEN['sliding window'] })
@@ -150,7 +150,7 @@ describe.each(periodic)('$name', ({ limiter }) => {
     expect(await close(under, limiter)).toEqual([{ key: 'b', ...period, used: 7 }])
   })
 
-  test.runIf(hasServer())('leaves out what another transaction holds, and waits for nobody', async () => {
+  test.runIf(hasServer())('leaves out rows that another transaction holds, and waits for none', async () => {
     const { clock, prefix, quota } = under
     clock.ms = period.end
     const options = { prefix, limiter, clock: clock.now, durable: false }
@@ -197,7 +197,7 @@ test('each key is read under its own plan, and a plan without periods leaves its
   expect(await close(under, undefined, { limiterOf })).toEqual([])
 })
 
-test('it reads as many rows as it may close, and twice as many each time until it has found them', async () => {
+test('it reads as many rows as it may close, and then twice as many each time', async () => {
   const { clock, prefix, quota } = quotaOn(database, month, { keepEnded: true })
   const year = calendarWindow(10, 'year')
   for (const key of 'abcdefghi') await quota.limit(key)
@@ -221,7 +221,7 @@ test('it reads as many rows as it may close, and twice as many each time until i
   expect(pages).toEqual([1, 2, 4])
 })
 
-test('what is reserved and not settled is told beside what was used, and a late commit changes nothing', async () => {
+test('open reservations are reported apart from what was used, and a late commit changes nothing', async () => {
   const { clock, quota, ...under } = quotaOn(database, month, { keepEnded: true })
   const charge = async (key: string) => {
     await quota.limit(key, { rate: 1 })
@@ -245,7 +245,7 @@ test('what is reserved and not settled is told beside what was used, and a late 
   }
 })
 
-test('a plan of a key that is none is refused, and nothing is closed', async () => {
+test('an invalid plan of a key is refused, and nothing is closed', async () => {
   const under = quotaOn(database, month, { keepEnded: true })
   await under.quota.limit('key')
   under.clock.ms = Date.UTC(2026, 1, 1)
@@ -291,7 +291,7 @@ test('the row of a balance is neither handed out nor removed, whatever the clock
   expect(await quota.getRemaining('used')).toMatchObject({ limit: 10, used: 4 })
 })
 
-test('without an injected clock it goes by the time of the database', async () => {
+test('without an injected clock the time is that of the database', async () => {
   const { clock, prefix, quota } = quotaOn(database, month)
   await quota.limit('past')
   await new Ratelimit({ db: database.db, limiter: month, prefix, cleanupProbability: 0 }).limit('present')
@@ -311,7 +311,7 @@ test.each([
   ['for none', { limit: 0 }],
   ['for a part', { limit: 1.5 }],
   ['after what is no key', { after: 5 }],
-  ['by a clock that is none', { clock: () => new Date(Number.NaN) }],
+  ['with an invalid clock', { clock: () => new Date(Number.NaN) }],
 ])('%s it is refused', async (what, options) => {
   const wrong = { prefix: 'p', limiter: month, ...options } as never
   const code = what.includes('clock') ? 'INVALID_CLOCK' : 'INVALID_OPTION'
@@ -321,7 +321,7 @@ test.each([
   await expect(refused).rejects.toMatchObject({ code })
 })
 
-test('what one limiter sweeps, another of the same tables may keep', async () => {
+test('a limiter that sweeps leaves the rows of a limiter with keepEnded', async () => {
   // The statements of these tables have not been built yet.
   const tables = rateLimitTables()
   const { clock, config, quota } = quotaOn(database, month, { tables })

@@ -28,7 +28,7 @@ async function counts({ rows }: QuotaUnderTest): Promise<unknown[]> {
 }
 
 describe.each(kinds)('$name', ({ limiter }) => {
-  test('lets all pass, says what would be denied, and charges what would not', async () => {
+  test('lets all calls pass, marks those that it would deny, and charges the others', async () => {
     const { dry, plain, expectEqual } = both(limiter)
     let denials = 0
     for (const rate of [4, 11, 4, 4, 1, 2, 1, 1, 0, -3, 4, 3, 3]) {
@@ -41,7 +41,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(denials).toBeGreaterThan(3)
   })
 
-  test('what would be denied leaves no row and changes none', async () => {
+  test('a call that it would deny leaves no row and changes none', async () => {
     const { quota, rows } = quotaOn(database, limiter, DRY)
     await quota.limit('never', { rate: 11 })
     expect(await rows()).toEqual([])
@@ -51,7 +51,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await rows()).toEqual(before)
   })
 
-  test('of equal calls at once, too', async () => {
+  test('does the same for equal calls at once', async () => {
     const { dry, plain, expectEqual } = both(limiter)
     const at = ({ quota }: QuotaUnderTest) =>
       Promise.all([4, 4, 4, 4].map((rate) => quota.limit('key', { rate })))
@@ -59,7 +59,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     await expectEqual('key')
   })
 
-  test('in a transaction, too, and rolled back with it', async () => {
+  test('does the same in a transaction, and is rolled back with it', async () => {
     const { quota, rows } = quotaOn(database, limiter, DRY)
     const undone = database.db.transaction(async (tx) => {
       expect(await quota.limit('key', { rate: 8, tx })).not.toHaveProperty('wouldDeny')
@@ -76,7 +76,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 12 })
   })
 
-  test('what would be denied crosses no threshold', async () => {
+  test('a call that it would deny crosses no threshold', async () => {
     const { quota } = quotaOn(database, limiter, { ...DRY, thresholds: [0.8] })
     await quota.limit('key', { rate: 7 })
     expect(await quota.limit('key', { rate: 4 })).not.toHaveProperty('crossed')
@@ -90,7 +90,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     expect(await dry.quota.blockUntilReady('key', '365d')).toEqual(dryOf(denied))
   })
 
-  test('a reservation that would be denied costs nothing, whatever it has cost', async () => {
+  test('a reservation that it would deny costs nothing, whatever its commit says', async () => {
     const { quota, rows } = quotaOn(database, limiter, DRY)
     await quota.limit('key', { rate: 8 })
     const before = await rows()
@@ -101,7 +101,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
 })
 
 describe('limitAll', () => {
-  test('what would be denied is not written', async () => {
+  test('a call that a dry run would deny writes nothing', async () => {
     const { quota, rows } = quotaOn(database, TEN['fixed window'], DRY)
     await quota.limit('key', { rate: 8 })
     const before = await rows()
@@ -146,7 +146,7 @@ describe('limitAll', () => {
     expect(await plain.rows()).toEqual([])
   })
 
-  test('in a transaction, too', async () => {
+  test('a dry run does the same in a transaction', async () => {
     const dry = quotaOn(database, TEN['fixed window'], DRY)
     await dry.quota.limit('full', { rate: 10 })
     const answer = await database.db.transaction((tx) =>
@@ -166,7 +166,7 @@ describe('limitAll', () => {
     expect(await dry.quota.getRemaining('key')).toMatchObject({ used: 0 })
   })
 
-  test('what would be denied leaves no row', async () => {
+  test('calls that it would deny leave no row', async () => {
     const dry = quotaOn(database, TEN['fixed window'], DRY)
     await Ratelimit.limitAll([
       { ratelimit: dry.quota, key: 'never', rate: 11 },
@@ -187,7 +187,7 @@ describe('limitAll', () => {
   })
 })
 
-test('what is remembered would be denied, not denied', async () => {
+test('a remembered denial still lets the call pass', async () => {
   const { db, statements } = watch(database.db)
   const { clock, quota } = quotaOn(database, TEN['fixed window'], { ...DRY, db, inMemoryBlock: true })
   await quota.limit('key', { rate: 10 })
@@ -202,7 +202,7 @@ test('what is remembered would be denied, not denied', async () => {
   expect(statements).toHaveLength(3)
 })
 
-test('a blocked plan lets pass, too, and would deny for good', async () => {
+test('a blocked plan lets calls pass too, and would deny for ever', async () => {
   const { quota, rows } = quotaOn(database, Ratelimit.fixedWindow(0, '1d'), DRY)
   expect(await quota.limit('key')).toMatchObject({
     ...{ success: true, retryAfter: 0 },

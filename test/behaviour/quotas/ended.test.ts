@@ -26,7 +26,7 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
   }
 
   test.each([1, 10, 25])(
-    'the first call after a period that used %d tells it, and no other',
+    'the first call after a period that used %d reports it, and no other call does',
     async (used) => {
       const { quota, ended } = await afterOnePeriod(used)
       expect(endedIn(await quota.limit('key'))).toEqual(ended)
@@ -34,7 +34,7 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     },
   )
 
-  test('a call in the last millisecond of the period tells nothing', async () => {
+  test('a call in the last millisecond of the period reports nothing', async () => {
     const { clock, quota, ended } = await afterOnePeriod(3)
     clock.advance(-1)
     expect(await quota.limit('key')).not.toHaveProperty('ended')
@@ -42,19 +42,19 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     expect(endedIn(await quota.limit('key'))).toEqual({ ...ended, used: 4 })
   })
 
-  test('a denial, a look and a refund tell nothing, and leave it to the next call', async () => {
+  test('a denial, a look and a refund report nothing, and leave it to the next call', async () => {
     const { quota, ended } = await afterOnePeriod(3)
     for (const rate of [11, 0, -2]) expect(await quota.limit('key', { rate })).not.toHaveProperty('ended')
     expect(await quota.getRemaining('key')).not.toHaveProperty('ended')
     expect(endedIn(await quota.limit('key'))).toEqual(ended)
   })
 
-  test('a call that is charged by force tells it, even where there is no room', async () => {
+  test('a forced call reports it, even with nothing left', async () => {
     const { quota, ended } = await afterOnePeriod(3)
     expect(endedIn(await quota.limit('key', { rate: 25, force: true }))).toEqual(ended)
   })
 
-  test('a reservation tells it, or the commit that opens the period', async () => {
+  test('a reservation reports it, or the commit that opens the next period', async () => {
     const { clock, quota, ended } = await afterOnePeriod(3)
     const reserved = await quota.reserve('key', { rate: 4 })
     if (!reserved.success) throw new Error('denied')
@@ -66,7 +66,7 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     })
   })
 
-  test('of calls made at once, by several limiters, one tells it', async () => {
+  test('one of several calls at once reports it, also of several limiters', async () => {
     const { clock, quota, ended } = await afterOnePeriod(3)
     const other = new Ratelimit({ db: database.db, limiter, prefix: quota.prefix, clock: clock.now })
     const calls = Array.from({ length: 14 }, (_, i) =>
@@ -76,7 +76,7 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     expect(told.map(endedIn)).toEqual([ended])
   })
 
-  test('a transaction that is rolled back has told nothing', async () => {
+  test('after a rollback the next call reports it', async () => {
     const { quota, ended } = await afterOnePeriod(3)
     const undone = database.db.transaction(async (tx) => {
       expect(endedIn(await quota.limit('key', { tx }))).toEqual(ended)
@@ -86,7 +86,7 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     expect(endedIn(await quota.limit('key'))).toEqual(ended)
   })
 
-  test('limitAll tells it in the first of the answers for the row', async () => {
+  test('limitAll reports it in the first answer for the row', async () => {
     const { quota, ended } = await afterOnePeriod(3)
     const request = { ratelimit: quota, key: 'key' }
     expect((await Ratelimit.limitAll([request, { ...request, rate: 10 }])).results.map(endedIn)).toEqual([
@@ -97,13 +97,13 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     expect(results.map(endedIn)).toEqual([ended, undefined, undefined])
   })
 
-  test('a dry run tells what it ended, and not what it would have denied', async () => {
+  test('a dry run reports a period that it ended, but not by a call that it would deny', async () => {
     const { quota, ended } = await afterOnePeriod(3, { dryRun: true })
     expect(endedIn(await quota.limit('key', { rate: 11 }))).toBeUndefined()
     expect(endedIn(await quota.limit('key', { rate: 10 }))).toEqual(ended)
   })
 
-  test('a row of another algorithm is no period of this one', async () => {
+  test('a row of another algorithm is not reported', async () => {
     for (const other of kinds.filter((each) => each.algorithm !== algorithm)) {
       const { clock, quota } = quotaOn(database, other.limiter)
       await quota.limit('key', { rate: 3 })
@@ -112,7 +112,7 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     }
   })
 
-  test('nor is a row whose start is no time', async () => {
+  test('a row without a valid start is not reported', async () => {
     const { prefix, quota } = quotaOn(database, limiter)
     await database.script(`insert into rate_limit_ephemeral
       (prefix, key, count, prev_count, tokens, window_start, expires_at)
@@ -125,7 +125,7 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
     }
   })
 
-  test('a reset, a sweep and another algorithm leave nothing to tell', async () => {
+  test('a reset, a sweep and another algorithm leave nothing to report', async () => {
     const [reset, swept, other] = [await afterOnePeriod(3), await afterOnePeriod(3), await afterOnePeriod(3)]
     await reset.quota.resetUsedTokens('key')
     expect(await reset.quota.limit('key')).not.toHaveProperty('ended')
@@ -139,7 +139,7 @@ describe.each(periodic)('$name', ({ algorithm, limiter }) => {
   })
 })
 
-test('a limit without periods tells none', async () => {
+test('a limit without periods reports none', async () => {
   for (const { limiter } of kinds.filter(({ plan }) => !plan.rules.endOf)) {
     const { clock, quota } = quotaOn(database, limiter)
     await quota.limit('key')

@@ -27,7 +27,7 @@ async function ten(limiter = window, options: Partial<RatelimitConfig> = {}) {
 }
 
 describe.each([...kinds, balance])('$name', ({ limiter }) => {
-  test('what is forced is charged beside the others, into debt', async () => {
+  test('a forced call is charged together with the others, into debt', async () => {
     const [one, other] = [await ten(limiter), await ten()]
     await one.quota.limit('key', { rate: 8 })
     const forced = { ratelimit: one.quota, key: 'key', rate: 5, force: true }
@@ -43,7 +43,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     expect(await other.used()).toBe(4)
   })
 
-  test('it answers as limit with force does, on new keys too', async () => {
+  test('a forced call is answered as by limit, on new keys too', async () => {
     const [alone, together] = [quotaOn(database, limiter), quotaOn(database, limiter)]
     for (const rate of [4, 9, 1]) {
       const answer = await alone.quota.limit('key', { rate, force: true })
@@ -55,7 +55,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     expect(await together.quota.getRemaining('key')).toEqual(await alone.quota.getRemaining('key'))
   })
 
-  test('if another is denied, nothing is charged, and it says what it has', async () => {
+  test('if another call is denied, nothing is charged, and the forced call has the present numbers', async () => {
     const [one, other] = [await ten(limiter), await ten()]
     await one.quota.limit('key', { rate: 8 })
     const before = await one.rows()
@@ -72,7 +72,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     expect(await one.rows()).toEqual(before)
   })
 
-  test('on one row the others have to fit after what is forced before them', async () => {
+  test('on one row the other calls have to fit after the forced calls before them', async () => {
     const fits = async (used: number, ...rates: (number | `${number}`)[]) => {
       const { all, quota, used: after } = await ten(limiter)
       await quota.limit('key', { rate: used })
@@ -96,7 +96,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     expect(await fits(10, '5', 0)).toBe(true)
   })
 
-  test('refunds count first: as one after the other, and what they give back too much is lost', async () => {
+  test('refunds count first, one after the other, and their excess is lost', async () => {
     for (const [used, ...rates] of [
       [2, -10, '5'],
       [0, -5, '9'],
@@ -139,7 +139,7 @@ describe.each([...kinds, balance])('$name', ({ limiter }) => {
     }
   })
 
-  test('if another is denied, a refund is not made either, and says what the limit has', async () => {
+  test('if another call is denied, a refund is not made either, and has the present numbers', async () => {
     const { all, quota, rows } = await ten(limiter)
     await quota.limit('key', { rate: 8 })
     const before = await rows()
@@ -164,7 +164,7 @@ async function afterOneAnother(quota: Ratelimit, rates: readonly (number | `${nu
   return isAllowed
 }
 
-test('what a refund gives back and a charge takes again crosses no threshold a second time', async () => {
+test('a charge of refunded units crosses no threshold a second time', async () => {
   const { all, quota } = await ten(window, { thresholds: [0.5, 0.8, 1] })
   await quota.limit('key', { rate: 6 })
   expect((await all(-4, 5)).results).toMatchObject([{ remaining: 3 }, { remaining: 3 }])
@@ -172,20 +172,20 @@ test('what a refund gives back and a charge takes again crosses no threshold a s
   expect((await all(-4, 5)).results[0]).toMatchObject({ crossed: [0.8] })
 })
 
-test('nor does an estimate keep a charge beside it from crossing one', async () => {
+test('an estimate keeps no charge in the same list from crossing a threshold', async () => {
   const { all, quota } = await ten(TEN['calendar month'], { thresholds: [0.2] })
   await quota.reserve('key', { rate: 6 })
   expect((await all(-1, 2)).results[0]).toMatchObject({ crossed: [0.2] })
 })
 
-test('refunds too large together are refused before any SQL', async () => {
+test('refunds whose sum is too large are refused before any SQL', async () => {
   const { db, statements } = watch(database.db)
   const { all } = await ten(window, { db })
   await expect(all(-Number.MAX_SAFE_INTEGER, -1, 1)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   expect(statements).toEqual([])
 })
 
-test('of one row, those that are not forced are denied together, and wait for what they need', async () => {
+test('calls of one row that are not forced are denied together, with the time until all of them fit', async () => {
   const { all, clock, quota } = await ten(TEN['interval bucket'])
   await quota.limit('key', { rate: 6 })
   const { denied, results, retryAfter } = await all('3', 2, '50')
@@ -198,12 +198,12 @@ test('of one row, those that are not forced are denied together, and wait for wh
   expect(await all('3', 2, '50')).toMatchObject({ success: true })
 })
 
-test('what is forced does not fit before another, however long it waits', async () => {
+test('a call after a forced one that leaves it no room is denied for ever', async () => {
   const { all } = await ten()
   expect(await all('10', 1)).toMatchObject({ success: false, retryAfter: Number.POSITIVE_INFINITY })
 })
 
-test('a dry run charges what is forced, and not what it would deny', async () => {
+test('a dry run charges forced calls, but none that it would deny', async () => {
   const { all, used } = await ten(window, { dryRun: true, thresholds: [0.5, 1] })
   const { success, results } = await all(9, '6', 2)
   expect(success).toBe(true)
@@ -216,7 +216,7 @@ test('a dry run charges what is forced, and not what it would deny', async () =>
   expect(await used()).toBe(6)
 })
 
-test('a dry run makes refunds, and not what it would deny', async () => {
+test('a dry run makes refunds, but no charge that it would deny', async () => {
   const { all, used, quota } = await ten(window, { dryRun: true })
   await quota.limit('key', { rate: 8 })
   const { success, results } = await all(-5, 20)
@@ -235,7 +235,7 @@ test('a dry run makes refunds, and not what it would deny', async () => {
   expect(await used()).toBe(4)
 })
 
-test('the first answer of a row tells the thresholds, and the period that has ended', async () => {
+test('the first answer of a row has the thresholds and the ended period', async () => {
   const { all, clock } = await ten(window, { thresholds: [0.5, 1] })
   const opened = await all('8', '1')
   expect(opened.results).toMatchObject([{ remaining: 1, crossed: [0.5] }, { remaining: 1 }])
@@ -262,7 +262,7 @@ test('a rollback undoes it', async () => {
   expect(await used()).toBe(0)
 })
 
-test('what is too large together is refused before any SQL', async () => {
+test('forced calls whose sum is too large are refused before any SQL', async () => {
   const { db, statements } = watch(database.db)
   const { all } = await ten(window, { db })
   const large = `${Number.MAX_SAFE_INTEGER}` as const
@@ -270,7 +270,7 @@ test('what is too large together is refused before any SQL', async () => {
   expect(statements).toEqual([])
 })
 
-test('what cannot be counted is refused, and nothing is charged to the others', async () => {
+test('a forced call that cannot be counted is refused, and nothing is charged', async () => {
   const [one, other] = [await ten(), await ten(TEN['calendar month'])]
   await one.quota.limit('key', { rate: 5 })
   const requests = [
@@ -286,7 +286,7 @@ test('what cannot be counted is refused, and nothing is charged to the others', 
   expect(await other.rows()).toEqual([])
 })
 
-test('forced, others and single checks at once: what is not forced never goes over', async () => {
+test('with forced calls, lists and single checks at once, calls without force stay within the limit', async () => {
   const [one, other] = [await ten(), await ten(TEN['calendar month'])]
   const force = { ratelimit: one.quota, key: 'key', force: true }
   const plain = { ratelimit: other.quota, key: 'key' }

@@ -38,7 +38,7 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
     expect(await quota.limit('key')).toMatchObject({ success: true })
   })
 
-  test('a debt has gone at reset', async () => {
+  test('a debt is gone at reset', async () => {
     const { clock, quota } = quotaOn(database, limiter)
     const { reset } = await quota.limit('key', { rate: 25, force: true })
     clock.ms = reset - 1
@@ -54,7 +54,7 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
     expect(await quota.cleanup()).toBe(0)
   })
 
-  test('what is given back pays a debt first', async () => {
+  test('a refund pays a debt first', async () => {
     const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 15, force: true })
     expect(await quota.limit('key', { rate: -4 })).toMatchObject({ success: true, remaining: 0 })
@@ -62,7 +62,7 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
     expect(await quota.limit('key', { rate: -4 })).toMatchObject({ success: true, remaining: 3 })
   })
 
-  test('many at once: each is told what is left after it', async () => {
+  test('many forced calls at once: each answer has what is left after it', async () => {
     const { db, statements } = watch(database.db)
     const { quota } = quotaOn(database, limiter, { db })
     const answers = await Promise.all(
@@ -77,7 +77,7 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
     expect(answers.at(-1)?.reset).toBe(reset)
   })
 
-  test('beside ordinary calls of the same rate: in their order', async () => {
+  test('forced and ordinary calls of one rate are decided in their order', async () => {
     const { quota } = quotaOn(database, limiter)
     const answers = await Promise.all([
       quota.limit('key', { rate: 6 }),
@@ -93,14 +93,14 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
     ])
   })
 
-  test('what fits is taken as without force', async () => {
+  test('a forced call that fits is taken like any other', async () => {
     const { quota } = quotaOn(database, limiter)
     const plain = await quota.limit('plain', { rate: 10 })
     expect(await quota.limit('forced', { rate: 10, force: true })).toEqual(plain)
     expect(await quota.getRemaining('forced')).toEqual(await quota.getRemaining('plain'))
   })
 
-  test.each([0, -3, -1e9])('a rate of %d is as without force', async (rate) => {
+  test.each([0, -3, -1e9])('force changes nothing for a rate of %d', async (rate) => {
     for (const used of [0, 5, 15]) {
       const { quota, rows } = quotaOn(database, limiter)
       const states: unknown[] = []
@@ -114,7 +114,7 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
     }
   })
 
-  test('in a transaction that is rolled back there is no debt', async () => {
+  test('a rollback undoes a debt', async () => {
     const { quota, rows } = quotaOn(database, limiter)
     const undone = database.db.transaction(async (tx) => {
       expect(await quota.limit('key', { rate: 25, force: true, tx })).toMatchObject({ success: true })
@@ -174,7 +174,7 @@ describe('huge debts end', () => {
   })
 })
 
-test('a blocked key goes into debt: what has happened is counted', async () => {
+test('a blocked key goes into debt', async () => {
   for (const limiter of [Ratelimit.fixedWindow(0, '10h'), Ratelimit.slidingWindow(0, '10h')]) {
     const { quota } = quotaOn(database, limiter)
     expect(await quota.limit('key', { rate: 3, force: true })).toMatchObject({ success: true, remaining: 0 })
@@ -189,7 +189,7 @@ test('an upgrade ends a debt', async () => {
   expect(await quota.limit('key', { limiter })).toMatchObject({ success: true, remaining: 74 })
 })
 
-test('of another key at the same time none is forced', async () => {
+test('force does not spread to another key in the same statement', async () => {
   const { quota } = quotaOn(database, TEN['fixed window'])
   const answers = await Promise.all([
     quota.limit('a', { rate: 11, force: true }),

@@ -36,7 +36,7 @@ describe.each(windows)('$name', ({ name, limiter: ten }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
   })
 
-  test('an estimate that cannot be counted is denied until the window ends, and erases nothing', async () => {
+  test('an estimate that cannot be counted is denied until the window ends, and changes nothing', async () => {
     const { clock, quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 123_456 })
     const huge = { rate: Number.MAX_SAFE_INTEGER }
@@ -56,7 +56,7 @@ describe.each(windows)('$name', ({ name, limiter: ten }) => {
     expect(await quota.limit('key', huge)).toMatchObject({ success: true, remaining: never })
   })
 
-  test('many keys at once, in limitAll and by a reservation', async () => {
+  test('counts many keys at once, in limitAll and by a reservation', async () => {
     const { quota } = quotaOn(database, limiter)
     const keys = Array.from({ length: 20 }, (_, i) => `key ${i}`)
     for (let again = 0; again < 2; again++) {
@@ -71,7 +71,7 @@ describe.each(windows)('$name', ({ name, limiter: ten }) => {
     expect(await quota.getRemaining('key 0')).toMatchObject({ used: 25 })
   })
 
-  test('what was used meets the next plan, and is listed', async () => {
+  test('the next plan counts what was used, and usage lists it', async () => {
     const { clock, quota, prefix } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 25 })
     expect(await quota.getRemaining('key', { limiter: ten })).toMatchObject({ used: 25, remaining: 0 })

@@ -15,7 +15,7 @@ function allowed<T extends Reserved>(reserved: T): T & Reservation {
 }
 
 describe.each(buckets)('$name', ({ limiter }) => {
-  test('240 estimates that were held for days and are released one by one let no more than twenty pass', async () => {
+  test('the release of 240 old estimates lets no more than twenty calls pass', async () => {
     const { clock, quota } = quotaOn(database, limiter)
     const held: Reservation[] = []
     while (held.length < 240) {
@@ -56,7 +56,7 @@ describe.each(buckets)('$name', ({ limiter }) => {
     }
   })
 
-  test('what several limits were charged is given back by each until its own time', async () => {
+  test('several limits each give back until their own time', async () => {
     const { clock, quota, prefix } = quotaOn(database, limiter)
     const slow = new Ratelimit({
       ...{ db: database.db, clock: clock.now, prefix: `${prefix} slow`, cleanupProbability: 0 },

@@ -7,7 +7,7 @@ import { HOUR_MS, kinds, quotaOn, TEN, UNDO } from './ten.ts'
 const database = useDatabase()
 
 describe.each(kinds)('$name', ({ limiter, of }) => {
-  test('says of each key what a look says, in the order of the keys, in one statement', async () => {
+  test('gives the look at each key, in the order of the keys, by one statement', async () => {
     const { db, statements } = watch(database.db)
     const { clock, quota } = quotaOn(database, limiter, { db })
     for (const [key, rate] of Object.entries({ a: 3, b: 12, c: 1 }))
@@ -23,7 +23,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
     expect(statements.at(-1)).not.toContain('for update')
   })
 
-  test('in a transaction finds what it has used', async () => {
+  test('in a transaction counts what the transaction has used', async () => {
     const { quota } = quotaOn(database, limiter)
     const undone = database.db.transaction(async (tx) => {
       await quota.limit('a', { rate: 7, tx })
@@ -35,7 +35,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
   })
 })
 
-test('of no keys, and of an unlimited plan, there is nothing to ask', async () => {
+test('no keys and an unlimited plan need no statement', async () => {
   const { db, statements } = watch(database.db)
   const { quota } = quotaOn(database, TEN['fixed window'], { db })
   expect(await quota.getRemainingAll([])).toEqual([])
@@ -67,7 +67,7 @@ test('hashed keys are found', async () => {
 })
 
 // Where the database is another process: PGlite has the clock of this one.
-test.runIf(hasServer())('a wrong guess of the calendar period is mended', async () => {
+test.runIf(hasServer())('a wrong guess of the calendar period is corrected', async () => {
   const { config } = quotaOn(database, TEN['calendar month'])
   const { clock, ...timed } = config
   const quota = new Ratelimit(timed as typeof config)

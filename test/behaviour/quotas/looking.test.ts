@@ -17,7 +17,7 @@ describe.each(kinds)('$name', ({ plan, limiter, windowStart }) => {
     expect(await rows()).toEqual([])
   })
 
-  test('says what was used, and since when', async () => {
+  test('gives what was used, and since when', async () => {
     const { clock, quota, rows } = quotaOn(database, limiter)
     const start = windowStart(clock.ms)
     const { reset } = await quota.limit('key', { rate: 7 })
@@ -32,7 +32,7 @@ describe.each(kinds)('$name', ({ plan, limiter, windowStart }) => {
     expect(await rows()).toEqual(before)
   })
 
-  test('what was given back is not used', async () => {
+  test('a refund lowers what is used', async () => {
     const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 7 })
     await quota.limit('key', { rate: -2 })
@@ -41,7 +41,7 @@ describe.each(kinds)('$name', ({ plan, limiter, windowStart }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 0, remaining: 10 })
   })
 
-  test('in a transaction finds what it has used, elsewhere not when it is rolled back', async () => {
+  test('in a transaction counts what the transaction has used, which others never see after a rollback', async () => {
     const { quota } = quotaOn(database, limiter)
     const undone = database.db.transaction(async (tx) => {
       await quota.limit('key', { rate: 7, tx })
@@ -62,7 +62,7 @@ describe.each(kinds)('$name', ({ plan, limiter, windowStart }) => {
 })
 
 test.each(kinds.filter(({ keeps }) => keeps === 'what was used'))(
-  'after a downgrade more is used than the limit: $name',
+  'after a downgrade used may be more than the limit: $name',
   async ({ limiter, of, windowStart }) => {
     const { clock, quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 9 })
@@ -72,7 +72,7 @@ test.each(kinds.filter(({ keeps }) => keeps === 'what was used'))(
   },
 )
 
-test('of a bucket in debt more is used than it holds, and less with each refill', async () => {
+test('a bucket in debt has used more than it holds, and less with each refill', async () => {
   const { clock, quota } = quotaOn(database, TEN['interval bucket'])
   await quota.limit('key', { rate: 12.5, force: true })
   for (const used of [12.5, 11.5, 10.5, 9.5]) {
@@ -88,12 +88,12 @@ describe('a bucket that starts partly filled', () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 })
   const never = Number.POSITIVE_INFINITY
 
-  test('has used what it never had', async () => {
+  test('counts the missing units as used', async () => {
     const { quota } = quotaOn(database, limiter)
     expect(await quota.getRemaining('key')).toMatchObject({ limit: 10, remaining: 4, used: 6 })
   })
 
-  test('is never full as long as it is only looked at', async () => {
+  test('never fills as long as it is only looked at', async () => {
     const { clock, quota, rows } = quotaOn(database, limiter)
     const looks = async () => {
       const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate: 0 }])
@@ -136,14 +136,14 @@ describe('a bucket that starts partly filled', () => {
     expect(await quota.getRemaining('key')).toMatchObject({ remaining: 4, reset })
   })
 
-  test('that reads a row of another algorithm is as new', async () => {
+  test('starts as new on a row of another algorithm', async () => {
     const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { limiter: TEN['fixed window'] })
     expect(await quota.getRemaining('key')).toMatchObject({ remaining: 4, reset: never })
   })
 })
 
-test('of a sliding window what counts is used: the window before fades, and is over the limit when it was', async () => {
+test('a sliding window counts the fading part of the previous window as used, also above the limit', async () => {
   const { clock, quota } = quotaOn(database, TEN['sliding window'])
   const start = clock.ms
   await quota.limit('key', { rate: 20, force: true })
@@ -157,7 +157,7 @@ test('of a sliding window what counts is used: the window before fades, and is o
 test.each([
   { name: 'sliding window', limiter: TEN['sliding window'], lastsMs: 20 * HOUR_MS },
   { name: 'fixed window', limiter: TEN['fixed window'], lastsMs: 10 * HOUR_MS },
-])('of a $name that is over, the start is now', async ({ limiter, lastsMs }) => {
+])('an ended $name starts now', async ({ limiter, lastsMs }) => {
   const { clock, quota } = quotaOn(database, limiter)
   await quota.limit('key', { rate: 7 })
   clock.advance(lastsMs)
@@ -165,7 +165,7 @@ test.each([
   expect(await quota.getRemaining('key')).toEqual(look)
 })
 
-test('of a calendar the next period starts where the last one ends', async () => {
+test('the next period of a calendar starts at the end of the last one', async () => {
   const { clock, quota } = quotaOn(database, TEN['calendar month'])
   await quota.limit('key', { rate: 7 })
   clock.ms = JANUARY.end - 1

@@ -81,7 +81,7 @@ describe.each([
     expect(await strict.limit('key')).toMatchObject({ success: true })
   })
 
-  test('reset, it begins under the new plan', async () => {
+  test('after a reset the row begins under the new plan', async () => {
     const { config, quota } = quotaOn(database, before)
     await quota.limit('key', { rate: 9 })
     const strict = new Ratelimit({ ...config, limiter: after, onOtherPlan: 'throw' })
@@ -89,7 +89,7 @@ describe.each([
     expect(await strict.limit('key')).toMatchObject({ success: true, remaining: 9 })
   })
 
-  test('without a limiter, a commit does not begin the row anew', async () => {
+  test('without a limiter, a commit does not start the row again', async () => {
     const { config, quota, rows } = quotaOn(database, before)
     const reserved = await quota.reserve('key', { rate: 5 })
     const together = await Ratelimit.reserveAll([{ ratelimit: quota, key: 'key' }])

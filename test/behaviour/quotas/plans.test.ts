@@ -63,7 +63,7 @@ async function charged(from: CustomerPlan) {
 }
 
 describe('after a change of plan', () => {
-  test.each(changes)('a look finds what counts, $change', async ({ from, to, used, left }) => {
+  test.each(changes)('a look counts what is stored, $change', async ({ from, to, used, left }) => {
     const { quota, expectUntouched } = await charged(from)
     const { limiter } = to
     expect(await quota.getRemaining('key', { limiter })).toMatchObject({
@@ -76,7 +76,7 @@ describe('after a change of plan', () => {
   })
 
   test.each(changes.filter(({ from, to }) => from.algorithm !== to.algorithm))(
-    'a row that was written by a clock that is ahead says nothing of the time, $change',
+    'a row ahead of the clock does not move the time, $change',
     async ({ from, to }) => {
       const { quota, clock } = quotaOn(database, from.limiter)
       clock.advance(DAY_MS)
@@ -99,7 +99,7 @@ describe('after a change of plan', () => {
   })
 
   test.each(granting)(
-    'what is too much is denied and writes nothing, $change',
+    'a call that does not fit is denied and writes nothing, $change',
     async ({ from, to, left }) => {
       if (!to.unblocked) return
       const { quota, expectUntouched } = await charged(from)
@@ -153,7 +153,7 @@ describe('after a change of plan', () => {
     }
   })
 
-  test.each(granting)('what was written under another algorithm is all there is, $change', async (change) => {
+  test.each(granting)('a look counts the use of its own algorithm only, $change', async (change) => {
     const { from, to, used, taken } = change
     const { quota } = await charged(from)
     await quota.limit('key', { limiter: to.limiter, rate: 2 })
@@ -181,7 +181,7 @@ describe('a row of another algorithm', () => {
 })
 
 describe('a blocked plan', () => {
-  test.each(denying)('denies for good and keeps what is stored, $change', async ({ from, to }) => {
+  test.each(denying)('denies for ever and keeps the stored row, $change', async ({ from, to }) => {
     const { quota, expectUntouched } = await charged(from)
     const { limiter } = to
     const denied = {
@@ -198,7 +198,7 @@ describe('a blocked plan', () => {
     await expectUntouched()
   })
 
-  test.each(blocked)('goes on counting what is given back, $name', async ({ limiter, unblocked }) => {
+  test.each(blocked)('counts refunds, $name', async ({ limiter, unblocked }) => {
     const { quota } = quotaOn(database, unblocked)
     await quota.limit('key', { rate: 7 })
     expect(await quota.limit('key', { rate: -2, limiter })).toMatchObject({ success: true, remaining: 0 })
@@ -206,7 +206,7 @@ describe('a blocked plan', () => {
   })
 })
 
-test('a denial that is remembered of a blocked plan ends with an upgrade, and is back with it', async () => {
+test('the remembered denial of a blocked plan holds for that plan only', async () => {
   const { db, statements } = watch(database.db)
   const { quota } = quotaOn(database, Ratelimit.fixedWindow(0, '1d'), { db, inMemoryBlock: true })
   for (let i = 0; i < 3; i++) expect(await quota.limit('key')).toMatchObject({ success: false })
@@ -219,7 +219,7 @@ test('a denial that is remembered of a blocked plan ends with an upgrade, and is
 describe('an unlimited plan', () => {
   const limiter = Ratelimit.unlimited()
 
-  test.each(plans)('sends nothing, and leaves what is stored for the plan after it, $name', async (from) => {
+  test.each(plans)('sends no statement, and leaves the stored row for the next plan, $name', async (from) => {
     const { clock, quota, statements, expectUntouched } = await charged(from)
     const limit = Number.POSITIVE_INFINITY
     const allowed = { success: true, limit, remaining: limit, reset: clock.ms, retryAfter: 0 }
@@ -249,7 +249,7 @@ describe('an unlimited plan', () => {
     expect(await Ratelimit.limitAll([{ ratelimit: quota, key: 'key' }])).toMatchObject({ success: true })
   })
 
-  test('is allowed beside a limit that denies', async () => {
+  test('is allowed in limitAll with a limit that denies', async () => {
     const { quota } = quotaOn(database, limiter)
     const requests = [
       { ratelimit: quota, key: 'free' },
@@ -263,7 +263,7 @@ describe('an unlimited plan', () => {
     })
   })
 
-  test('of two requests for one row goes beside a limit: it has no row', async () => {
+  test('shares a key with a limit in limitAll, because it has no row', async () => {
     const { quota } = quotaOn(database, TEN['fixed window'])
     const requests = [{ limiter }, { rate: 3 }].map((own) => ({ ratelimit: quota, key: 'key', ...own }))
     expect(await Ratelimit.limitAll(requests)).toMatchObject({
@@ -275,7 +275,7 @@ describe('an unlimited plan', () => {
 
 describe('another limit of the same algorithm', () => {
   test.each(kinds)(
-    'that is larger or smaller keeps what is stored, $name',
+    'that is larger or smaller keeps the stored row, $name',
     async ({ limiter, of, keeps }) => {
       const { quota } = quotaOn(database, limiter)
       await quota.limit('key', { rate: 7 })
@@ -298,7 +298,7 @@ describe('another limit of the same algorithm', () => {
     },
   )
 
-  test.each(kinds)('that is smaller denies until as much is there, $name', async ({ plan, limiter, of }) => {
+  test.each(kinds)('that is smaller denies until there is enough, $name', async ({ plan, limiter, of }) => {
     const { clock, quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 9 })
     const smallerPlan = of(4, '1h')
@@ -337,7 +337,7 @@ describe('another length', () => {
     expect(await quota.getRemaining('key', { limiter: longer })).toMatchObject({ start })
   })
 
-  test('of a sliding window fades what was taken by the new one', async () => {
+  test('of a sliding window makes earlier use fade by the new length', async () => {
     const { clock, quota } = quotaOn(database, Ratelimit.slidingWindow(10, '1h'))
     await quota.limit('key', { rate: 8 })
     clock.advance(15 * 60_000)
@@ -410,7 +410,7 @@ describe('another calendar', () => {
     expect(await quota.getRemaining('key', { limiter: to })).toMatchObject({ used: used + 2, start })
   })
 
-  test('of an anchor in the middle of the month keeps what was taken since', async () => {
+  test('with an anchor in the middle of the month keeps what was taken since', async () => {
     const { clock, quota } = quotaOn(database, day)
     clock.ms = at(0, 20, 9)
     await quota.limit('key', { rate: 4 })

@@ -12,7 +12,7 @@ const windows = kinds.filter(({ limiter }) => limiter.algorithm.kind === 'window
 const buckets = oneOfEachKind.filter(({ limiter }) => limiter.algorithm.kind === 'bucket')
 
 describe.each(windows)('$name', ({ limiter }) => {
-  test('an answer says when the window began that was charged', async () => {
+  test('an answer has the start of the charged window', async () => {
     const { quota } = quotaOn(database, limiter)
     for (const rate of [4, 1]) {
       const { start } = (await quota.limit('key', { rate })) as Allowed
@@ -23,7 +23,7 @@ describe.each(windows)('$name', ({ limiter }) => {
     expect(await quota.limit('key', { rate: 9, force: true })).toHaveProperty('start')
   })
 
-  test('its window gives back until its last millisecond, and the next one nothing', async () => {
+  test('a window gives back until its last millisecond, and the next one gives nothing', async () => {
     const { clock, quota } = quotaOn(database, limiter)
     const used = async () => (await quota.getRemaining('key')).used
     const { start = 0, reset } = (await quota.limit('key', { rate: 6 })) as Allowed
@@ -41,7 +41,7 @@ describe.each(windows)('$name', ({ limiter }) => {
     expect(await used()).toBe(before - 2)
   })
 
-  test('nothing is given back, and nothing written, to a key without a row or with a row of later', async () => {
+  test('a key without a row, or with a later window, gets nothing back and no write', async () => {
     const { clock, quota, rows } = quotaOn(database, limiter)
     const { start = 0 } = (await quota.limit('key', { rate: 6 })) as Allowed
     await quota.limit('none', { rate: -6, start })
@@ -52,7 +52,7 @@ describe.each(windows)('$name', ({ limiter }) => {
     expect(before).toHaveLength(1)
   })
 
-  test('at once with others each goes to its own window', async () => {
+  test('each of several refunds at once goes to its own window', async () => {
     const { clock, quota } = quotaOn(database, limiter)
     const { start: old = 0 } = (await quota.limit('key', { rate: 2 })) as Allowed
     clock.advance(60 * 24 * HOUR_MS)
@@ -79,7 +79,7 @@ test.each(buckets)('after a change to another plan, $name, nothing is given back
   expect(await rows()).toEqual(before)
 })
 
-test.each(buckets)('an answer of $name names no window, and so a refund needs none', async ({ limiter }) => {
+test.each(buckets)('an answer of $name has no start, and its refund needs none', async ({ limiter }) => {
   const { quota } = quotaOn(database, limiter)
   const { start } = (await quota.limit('key', { rate: 6 })) as Allowed
   expect(start).toBeUndefined()
@@ -103,7 +103,7 @@ test.each<[string, object]>([
   expect(statements).toEqual([])
 })
 
-test('what was not charged has no start', async () => {
+test('an answer without a charge has no start', async () => {
   const { quota } = quotaOn(database, TEN['fixed window'], { dryRun: true })
   await quota.limit('key', { rate: 10 })
   expect(await quota.limit('key')).not.toHaveProperty('start')

@@ -36,7 +36,7 @@ async function reserve(requests: readonly ReserveRequest[], options = {}) {
   return reserved
 }
 
-test('all are charged, and given back', async () => {
+test('all limits are charged, and all get their units back', async () => {
   const { requests, used } = limitsOf()
   const reserved = await reserve(requests)
   expect(reserved).toMatchObject({
@@ -49,7 +49,7 @@ test('all are charged, and given back', async () => {
   expect(await used()).toEqual([0, 0, 0])
 })
 
-test('each is settled by what it has cost', async () => {
+test('each limit is settled with its own cost', async () => {
   const { requests, used } = limitsOf()
   const reserved = await reserve(requests.map((request) => ({ ...request, rate: 2 })))
   const settled = await reserved.commit([5, 0.5, 7])
@@ -61,7 +61,7 @@ test('each is settled by what it has cost', async () => {
   expect(await used()).toEqual([5, 0.5, 0])
 })
 
-test('what an estimate lacked becomes a debt', async () => {
+test('a cost above the estimate becomes a debt', async () => {
   const { requests, used } = limitsOf()
   const reserved = await reserve(requests)
   expect(await reserved.commit([7, 1, 1])).toMatchObject([
@@ -72,7 +72,7 @@ test('what an estimate lacked becomes a debt', async () => {
   expect(await used()).toEqual([7, 1, 0])
 })
 
-test('a fraction that a plan of whole units settles keeps no other cost from being settled', async () => {
+test('a fractional cost under a plan of whole units keeps no other cost from being settled', async () => {
   const { quota: tokens, clock } = quotaOn(database, Ratelimit.tokenBucket(10, '1h', 10))
   const { quota: cents } = quotaOn(database, Ratelimit.balance(), { clock: clock.now })
   await cents.grant('key', 100)
@@ -87,7 +87,7 @@ test('a fraction that a plan of whole units settles keeps no other cost from bei
   ])
 })
 
-test('they are settled once', async () => {
+test('a reservation of several limits is settled once', async () => {
   const { requests, used } = limitsOf()
   const reserved = await reserve(requests)
   const both = [reserved.commit([2, 2, 0]), reserved.release()]
@@ -99,7 +99,7 @@ test('they are settled once', async () => {
   expect(await used()).toEqual([2, 2, 0])
 })
 
-test('costs that mean nothing are refused before any SQL, and may be mended', async () => {
+test('invalid costs are refused before any SQL, and may be corrected', async () => {
   const { db, statements } = watch(database.db)
   const { requests, used } = limitsOf(db)
   const reserved = await reserve(requests)
@@ -164,7 +164,7 @@ test('a negative rate is refused', async () => {
   await expect(refused).rejects.toMatchObject({ code: 'INVALID_RATE' })
 })
 
-test('if one cannot be settled, none is, and another call settles them', async () => {
+test('if one limit cannot be settled, none is, and another call settles all', async () => {
   let isAway = false
   const away = Object.assign(new Error('away'), { code: 'ECONNREFUSED', syscall: 'connect' })
   const { db } = watch(database.db, () => isAway && Promise.reject(away))
@@ -179,7 +179,7 @@ test('if one cannot be settled, none is, and another call settles them', async (
 })
 
 test.each([0, 1, 2])(
-  'the clock of limit %d fails: nothing is charged, and another call settles them',
+  'if the clock of limit %d fails, nothing is charged, and another call settles all',
   async (place) => {
     let fails = false
     const clock = new TestClock()
@@ -279,7 +279,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
     [3, 6],
     [4, 4],
     [1, 7],
-  ])('thresholds are told once for a row: %d and %d', async (...actuals) => {
+  ])('thresholds are reported once for a row: %d and %d', async (...actuals) => {
     const { quota } = quotaOn(database, limiter, { thresholds: [0.5, 0.8, 1] })
     const request = { ratelimit: quota, key: 'key', rate: 4 }
     const reserved = await reserve([request, request])
@@ -289,7 +289,7 @@ describe.each(kinds)('$name', ({ limiter }) => {
   })
 })
 
-test('the period that a commit ends is told once', async () => {
+test('the period that a commit ends is reported once', async () => {
   const { clock, quota } = quotaOn(database, TEN['fixed window'])
   const request = { ratelimit: quota, key: 'key', rate: 4 }
   const reserved = await reserve([request, request])
@@ -299,7 +299,7 @@ test('the period that a commit ends is told once', async () => {
   expect(await quota.getRemaining('key')).toMatchObject({ used: 2 })
 })
 
-test('credits and a month: both, or neither', async () => {
+test('credits and a month are both charged, or neither is', async () => {
   const { quota: credits } = quotaOn(database, Ratelimit.balance())
   const { quota: month } = quotaOn(database, calendarWindow(10, 'month'))
   await credits.grant('key', 100)

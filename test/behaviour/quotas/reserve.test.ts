@@ -249,17 +249,20 @@ describe('a settling in a transaction holds until a rollback', () => {
     expect(await used()).toBe(7)
   })
 
-  test.runIf(hasServer())('and other connections see that it runs, or that its connection broke', async () => {
-    const { reserved, used } = await reservedOf()
-    const broken = database.db.transaction(async (tx) => {
-      await reserved.commit(9, { tx })
-      await expect(reserved.commit(9)).rejects.toMatchObject(SETTLED)
-      await tx.execute(sql`select pg_terminate_backend(pg_backend_pid())`)
-    })
-    await expect(broken).rejects.toThrow()
-    await vi.waitFor(() => reserved.commit(8), 10_000)
-    expect(await used()).toBe(8)
-  })
+  test.runIf(hasServer())(
+    'and other connections see that it runs, or that its connection broke',
+    async () => {
+      const { reserved, used } = await reservedOf()
+      const broken = database.db.transaction(async (tx) => {
+        await reserved.commit(9, { tx })
+        await expect(reserved.commit(9)).rejects.toMatchObject(SETTLED)
+        await tx.execute(sql`select pg_terminate_backend(pg_backend_pid())`)
+      })
+      await expect(broken).rejects.toThrow()
+      await vi.waitFor(() => reserved.commit(8), 10_000)
+      expect(await used()).toBe(8)
+    },
+  )
 })
 
 describe('a second settling is refused', () => {
@@ -312,15 +315,12 @@ describe('an error', () => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: how === 'commit' ? 1 : 0 })
   })
 
-  test.each(settlings)(
-    'that leaves the outcome unknown closes it, $how',
-    async ({ settle }) => {
-      const { quota, reserved } = await failing('ECONNRESET')
-      await expect(settle(reserved)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
-      await expect(settle(reserved)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
-      expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
-    },
-  )
+  test.each(settlings)('that leaves the outcome unknown closes it, $how', async ({ settle }) => {
+    const { quota, reserved } = await failing('ECONNRESET')
+    await expect(settle(reserved)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    await expect(settle(reserved)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
+  })
 
   test('of the database leaves it open if it says why', async () => {
     const { quota, reserved } = await failing('42501')
@@ -457,31 +457,31 @@ describe('over the end of the window that paid', () => {
     }
   })
 
+  test.each(ends)('an unused next window gets no row, $name', async ({ limiter, toNextMs }) => {
+    const { clock, quota, rows } = quotaOn(database, limiter)
+    const reserved = allowed(await quota.reserve('key', { rate: 6 }))
+    clock.advance(3 * toNextMs(clock.ms))
+    const before = await rows()
+    expect(await reserved.release()).toMatchObject({ success: true, remaining: 10 })
+    expect(await rows()).toEqual(before)
+  })
+
   test.each(ends)(
-    'an unused next window gets no row, $name',
-    async ({ limiter, toNextMs }) => {
-      const { clock, quota, rows } = quotaOn(database, limiter)
-      const reserved = allowed(await quota.reserve('key', { rate: 6 }))
-      clock.advance(3 * toNextMs(clock.ms))
-      const before = await rows()
-      expect(await reserved.release()).toMatchObject({ success: true, remaining: 10 })
-      expect(await rows()).toEqual(before)
+    'a cost above the estimate is charged to the next window, $name',
+    async ({ plan, limiter, toNextMs }) => {
+      const { clock, quota } = quotaOn(database, limiter)
+      const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+      const model = new Model()
+      model.limit(plan, clock.ms, 4)
+      clock.advance(toNextMs(clock.ms))
+      const { start } = await quota.getRemaining('key')
+      await reserved.commit(9)
+      // A sliding window goes on counting the four of the one before.
+      model.limit(plan, clock.ms, 9 - 4)
+      const { used } = model.getRemaining(plan, clock.ms)
+      expect(await quota.getRemaining('key')).toMatchObject({ used, start })
     },
   )
-
-  test.each(ends)('a cost above the estimate is charged to the next window, $name', async ({ plan, limiter, toNextMs }) => {
-    const { clock, quota } = quotaOn(database, limiter)
-    const reserved = allowed(await quota.reserve('key', { rate: 4 }))
-    const model = new Model()
-    model.limit(plan, clock.ms, 4)
-    clock.advance(toNextMs(clock.ms))
-    const { start } = await quota.getRemaining('key')
-    await reserved.commit(9)
-    // A sliding window goes on counting the four of the one before.
-    model.limit(plan, clock.ms, 9 - 4)
-    const { used } = model.getRemaining(plan, clock.ms)
-    expect(await quota.getRemaining('key')).toMatchObject({ used, start })
-  })
 
   test.each(ends)('a transaction settles in the same way, $name', async ({ limiter, toNextMs }) => {
     const { clock, quota } = quotaOn(database, limiter)
@@ -538,14 +538,17 @@ describe('a plan', () => {
       .map((to) => ({ from, to, change: `${from.name}, then ${to.name}` })),
   )
 
-  test.each(changes)('of another kind given at the settling gets nothing back, $change', async ({ from, to }) => {
-    const { limiter } = to
-    const { quota } = quotaOn(database, from.limiter)
-    const reserved = allowed(await quota.reserve('key', { rate: 4 }))
-    await quota.limit('key', { rate: 3, limiter })
-    expect(await reserved.release({ limiter })).toMatchObject({ success: true, limit: 10, remaining: 7 })
-    expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: 3 })
-  })
+  test.each(changes)(
+    'of another kind given at the settling gets nothing back, $change',
+    async ({ from, to }) => {
+      const { limiter } = to
+      const { quota } = quotaOn(database, from.limiter)
+      const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+      await quota.limit('key', { rate: 3, limiter })
+      expect(await reserved.release({ limiter })).toMatchObject({ success: true, limit: 10, remaining: 7 })
+      expect(await quota.getRemaining('key', { limiter })).toMatchObject({ used: 3 })
+    },
+  )
 
   test.each(changes)(
     'of another kind given at the settling is charged the difference, $change',

@@ -22,7 +22,7 @@ describe.each(kinds)('a refund says how much it gave back: $name', ({ limiter })
     expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
   })
 
-  test('those that share a statement do not tell the same units twice', async () => {
+  test('refunds of one statement do not count the same units twice', async () => {
     const { quota } = quotaOn(database, limiter)
     await quota.limit('key', { rate: 5 })
     const refunds = await Promise.all([1, 2, 3].map(() => quota.limit('key', { rate: -2 })))
@@ -79,7 +79,7 @@ describe('after the window that paid', () => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
   })
 
-  test('nor do those that are settled together, and of one row the first tells', async () => {
+  test('reservations that are settled together give nothing back, and the first answer of a row says so', async () => {
     const { quota, clock } = quotaOn(database, TEN['calendar month'])
     const balance = quotaOn(database, Ratelimit.balance(), { clock: clock.now }).quota
     await balance.grant('key', 10)
@@ -112,7 +112,7 @@ describe('after the window that paid', () => {
   })
 })
 
-test('what counts nothing has nothing to give back', async () => {
+test('an unlimited plan has nothing to give back', async () => {
   const { quota } = quotaOn(database, Ratelimit.unlimited())
   expect(returnedOf([await quota.limit('key', { rate: -5 })])).toEqual([0])
   const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate: -5 }])

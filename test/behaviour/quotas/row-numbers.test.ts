@@ -83,7 +83,7 @@ const plans = [
 ]
 
 describe.each(plans)('$name', ({ limiter }) => {
-  test('says what a look says', async () => {
+  test('gives the numbers of a look', async () => {
     const set = quotaOn(database, limiter)
     const { quota, clock } = set
     const uses = { little: 1, more: 7, all: 10, debt: 14 }
@@ -103,7 +103,7 @@ describe.each(plans)('$name', ({ limiter }) => {
     }
   })
 
-  test("by the database's clock", async () => {
+  test('gives them by the clock of the database', async () => {
     const set = quotaOn(database, limiter)
     const { clock, ...timed } = set.config
     const quota = new Ratelimit(timed as typeof set.config)
@@ -116,7 +116,7 @@ describe.each(plans)('$name', ({ limiter }) => {
   })
 })
 
-test('of any row under any plan it says what a look says', async () => {
+test('any row under any plan has the numbers of a look', async () => {
   const anyUse = fc.record({ place: fc.nat(), share: fc.integer({ min: -5, max: 15 }), laterMs: fc.nat() })
   const situations = similarPlans.chain((all) =>
     fc.record({ all: fc.constant(all), uses: fc.array(anyUse, { minLength: 1, maxLength: 6 }) }),
@@ -146,7 +146,7 @@ test('of any row under any plan it says what a look says', async () => {
   )
 })
 
-test('pages of the customers that have used the largest share, in one query', async () => {
+test('one query lists the customers with the largest share of use', async () => {
   const { quota, prefix, clock } = quotaOn(database, TEN['calendar month'])
   const uses = { p1: 3, p2: 9, p3: 9, p4: 0, p5: 12 }
   for (const [key, rate] of Object.entries(uses)) {
@@ -209,7 +209,7 @@ test('of a subquery, a CTE and a view', async () => {
   ]).toEqual([{ used: 4 }, { used: 4 }, { used: 4 }])
 })
 
-test('of a calendar the periods beside the present one are known, and no others', async () => {
+test('a calendar has numbers for the periods next to the present one, and for no others', async () => {
   const limiter = calendarWindow(10, 'minute')
   const set = quotaOn(database, limiter)
   // The time of the query is not the injected one: as where this machine's clock is wrong.
@@ -238,7 +238,7 @@ test('of a calendar the periods beside the present one are known, and no others'
   }
 })
 
-test('of a row of a period after the next nothing is known', async () => {
+test('a row of a period after the next has no numbers', async () => {
   const limiter = calendarWindow(10, 'month')
   const set = quotaOn(database, limiter)
   await database.script(`insert into rate_limit_ephemeral

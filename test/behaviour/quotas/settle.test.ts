@@ -52,7 +52,7 @@ function insideOf(text: string): string {
 }
 
 describe.each(kinds)('$name', ({ limiter, of }) => {
-  test.each([0, 1, 4, 9, 13])('settled with %d by another process, it has cost that', async (actual) => {
+  test.each([0, 1, 4, 9, 13])('another process settles it with %d', async (actual) => {
     const { quota, other } = processes(limiter)
     const text = textOf(await quota.reserve('key', { rate: 4 }))
     const settled: Allowed = await other.settle(text, actual)
@@ -61,7 +61,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: actual, remaining })
   })
 
-  test('of the part that there was, the rest is given back', async () => {
+  test('a partly granted reservation gives back its rest', async () => {
     const { quota, other } = processes(limiter)
     await quota.limit('key', { rate: 7 })
     const reserved = await quota.reserve('key', { rate: 6, atLeast: 2 })
@@ -70,7 +70,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 8 })
   })
 
-  test('settled in a transaction that is rolled back, it may be settled again', async () => {
+  test('after a rollback of its settling it may be settled again', async () => {
     const { quota, other } = processes(limiter)
     const text = textOf(await quota.reserve('key', { rate: 4 }))
     const undone = database.db.transaction(async (tx) => {
@@ -213,30 +213,27 @@ describe('after a change of plan, under the present one', () => {
     wholes.map((to) => ({ from, to, change: `${from.name}, then ${to.name}` })),
   )
 
-  test.each(roundings)(
-    'what a fraction lacks is rounded up for whole units, $change',
-    async ({ from, to }) => {
-      for (const reserve of ways) {
-        for (const [actual, more] of [
-          [4, 2],
-          [3, 1],
-          [2, 0],
-          [0, 0],
-        ] as const) {
-          const each = processes(from.limiter)
-          const settle = await reserve(each, 2.7, to.limiter)
-          await each.quota.limit('key', { rate: 3, limiter: to.limiter })
-          await settle(actual)
-          expect(await each.quota.getRemaining('key', { limiter: to.limiter })).toMatchObject({
-            used: 3 + more,
-          })
-        }
+  test.each(roundings)('a missing fraction is rounded up for whole units, $change', async ({ from, to }) => {
+    for (const reserve of ways) {
+      for (const [actual, more] of [
+        [4, 2],
+        [3, 1],
+        [2, 0],
+        [0, 0],
+      ] as const) {
+        const each = processes(from.limiter)
+        const settle = await reserve(each, 2.7, to.limiter)
+        await each.quota.limit('key', { rate: 3, limiter: to.limiter })
+        await settle(actual)
+        expect(await each.quota.getRemaining('key', { limiter: to.limiter })).toMatchObject({
+          used: 3 + more,
+        })
       }
-    },
-  )
+    }
+  })
 })
 
-test('thresholds are told by what is settled, once', async () => {
+test('a settling reports crossed thresholds, once', async () => {
   const { quota, other } = processes(TEN['fixed window'], { thresholds: [0.5, 0.8, 1] })
   await quota.limit('key', { rate: 4 })
   const text = textOf(await quota.reserve('key', { rate: 6 }))
@@ -244,14 +241,14 @@ test('thresholds are told by what is settled, once', async () => {
   expect(await quota.limit('key', { rate: 2 })).toMatchObject({ crossed: [1] })
 })
 
-test('thresholds of what is kept are shares of the plan that it was reserved under', async () => {
+test('thresholds of a settled estimate are shares of the plan that it was reserved under', async () => {
   const { quota, other } = processes(TEN['fixed window'], { thresholds: [0.5] })
   const text = textOf(await quota.reserve('key', { rate: 6 }))
   const limiter = Ratelimit.fixedWindow(100, '10h')
   expect(await other.settle(text, 6, { limiter })).toMatchObject({ limit: 100, crossed: [0.5] })
 })
 
-test('a window that is over gets nothing back, and the next one is charged what is more', async () => {
+test('an ended window gets nothing back, and the next one is charged the difference', async () => {
   const { clock, quota, other, rows } = processes(TEN['calendar month'])
   const [less, more] = [
     textOf(await quota.reserve('key', { rate: 4 })),
@@ -271,7 +268,7 @@ test('a bucket settles fractions', async () => {
   expect(await quota.getRemaining('key')).toMatchObject({ used: 0.25 })
 })
 
-test('a window without a limit settles what was counted, and crosses nothing', async () => {
+test('a window without a limit settles the count, and crosses nothing', async () => {
   const limiter = Ratelimit.fixedWindow(Number.POSITIVE_INFINITY, '1h')
   const { quota, other } = processes(limiter, { thresholds: [0.8] })
   const settled = await other.settle(textOf(await quota.reserve('key', { rate: 4 })), 5)
@@ -292,7 +289,7 @@ test('an upgrade to unlimited, and back from it, refuses no cost', async () => {
   expect(await other.settle(after, 7, { limiter: TEN['fixed window'] })).toMatchObject({ remaining: 3 })
 })
 
-test('what was reserved without a limit leaves what others have reserved under one', async () => {
+test('a reservation without a limit leaves the reservations of others under a limit', async () => {
   const limiter = TEN['calendar month']
   const { quota, other, rows } = processes(limiter)
   const text = textOf(await quota.reserve('key', { rate: 4, limiter: Ratelimit.unlimited() }))
@@ -304,7 +301,7 @@ test('what was reserved without a limit leaves what others have reserved under o
   expect(await rows()).toEqual(before)
 })
 
-test('what is unlimited is settled without a statement', async () => {
+test('an unlimited plan is settled without a statement', async () => {
   const { db, statements } = watch(database.db)
   const { quota, other } = processes(Ratelimit.unlimited(), { db })
   expect(await other.settle(textOf(await quota.reserve('key', { rate: 4 })), 5)).toMatchObject({
@@ -314,14 +311,14 @@ test('what is unlimited is settled without a statement', async () => {
   expect(statements).toEqual([])
 })
 
-test('several at once are settled each for itself', async () => {
+test('several at once are each settled by themselves', async () => {
   const { quota, other } = processes(TEN['fixed window'])
   const all = await Promise.all([1, 2, 3, 4, 5].map(() => quota.reserve('key', { rate: 2 })))
   await Promise.all(all.map((reserved) => other.settle(textOf(reserved), 1)))
   expect(await quota.getRemaining('key')).toMatchObject({ used: 5 })
 })
 
-test('two that are alike, in one millisecond, have two texts', async () => {
+test('two equal reservations of one millisecond have two texts', async () => {
   const { quota } = processes(TEN['fixed window'])
   const one = allowed(await quota.reserve('key', { rate: 2 }))
   await one.release()
@@ -376,7 +373,7 @@ test('any key comes back as it was, the longest too', async () => {
   }
 })
 
-test('hashed keys: the text has the hash and not the key', async () => {
+test('the text of a hashed key has the hash and not the key', async () => {
   const { quota, other } = processes(TEN['fixed window'], { hashKeys: true })
   const key = 'alice@example.com'
   const text = textOf(await quota.reserve(key, { rate: 4 }))
@@ -386,7 +383,7 @@ test('hashed keys: the text has the hash and not the key', async () => {
   expect(await quota.getRemaining(key)).toMatchObject({ used: 1 })
 })
 
-test('a dry run gives back nothing for what it let pass', async () => {
+test('a dry run gives back nothing for a call that it let pass', async () => {
   const { quota, other, rows } = processes(TEN['fixed window'], { dryRun: true })
   await quota.limit('key', { rate: 8 })
   const before = await rows()
@@ -417,7 +414,7 @@ describe('during an outage that onError allows', () => {
     expect(await other.getRemaining('key')).toMatchObject({ used: 3 })
   })
 
-  test('what may have been charged is neither charged twice nor given back', async () => {
+  test('a reservation that may have been charged is neither charged twice nor given back', async () => {
     const { other, text } = await reservedDuring('ECONNRESET')
     await other.limit('key', { rate: 5 })
     await other.settle(text, 3)
@@ -470,7 +467,7 @@ describe('refused before any SQL', () => {
     expect(statements).toEqual([])
   })
 
-  test.each([null, '5', [], true, new Date(0)])('a cost that is no number: %s', async (cost) => {
+  test.each([null, '5', [], true, new Date(0)])('a cost that is not a number: %s', async (cost) => {
     const { settle, statements, quota } = await foreign()
     const actual = cost as unknown as number
     expect(await errorOf(() => settle(actual))).toMatchObject({ code: 'INVALID_RATE' })
@@ -479,7 +476,7 @@ describe('refused before any SQL', () => {
     expect(await errorOf(() => reserved.commit(actual))).toMatchObject({ code: 'INVALID_RATE' })
   })
 
-  test('a limiter that is none, and a tx that is none', async () => {
+  test('an invalid limiter, and an invalid tx', async () => {
     const { settle, statements } = await foreign()
     expect(await errorOf(() => settle(1, { limiter: {} as Limiter }))).toMatchObject(REFUSED)
     expect(await errorOf(() => settle(1, { tx: database.db as Database }))).toMatchObject(REFUSED)
@@ -506,7 +503,7 @@ describe('refused before any SQL', () => {
     expect(await settle()).toMatchObject({ success: true })
   })
 
-  test('what one text says with the signature of another', async () => {
+  test('the content of one text with the signature of another', async () => {
     const { text, quota, stranger, statements } = await foreign()
     const more = textOf(await quota.reserve('key', { rate: 5 }))
     const [signed, signature] = [text.slice(0, -43), more.slice(-43)]
@@ -533,7 +530,7 @@ describe('refused before any SQL', () => {
     expect(statements).toEqual([])
   })
 
-  test('no error tells the text, the secret or the key', async () => {
+  test('no error has the text, the secret or the key in it', async () => {
     const limiter = Ratelimit.slidingWindow(10, '10h')
     const errors = await Promise.all(
       [
@@ -555,7 +552,7 @@ describe('refused before any SQL', () => {
   })
 })
 
-test('without a secret a reservation has no text, and can be settled all the same', async () => {
+test('without a secret a reservation has no text, and commit still settles it', async () => {
   const { quota } = quotaOn(database, TEN['fixed window'])
   const reserved = allowed(await quota.reserve('key', { rate: 4 }))
   const error = await errorOf(() => String(reserved))
@@ -569,7 +566,7 @@ test.each(['', 'fifteen letters', 5, null, {}])('a secret of %j is refused', asy
   expect(await errorOf(() => processes(TEN['fixed window'], options))).toMatchObject(REFUSED)
 })
 
-test('a limiter that counts nothing any more settles what it charged before', async () => {
+test('a limiter that became unlimited settles its earlier reservation', async () => {
   const { quota, config } = processes(TEN['fixed window'])
   const text = textOf(await quota.reserve('key', { rate: 4 }))
   const unlimited = new Ratelimit({ ...config, limiter: Ratelimit.unlimited() })
@@ -577,7 +574,7 @@ test('a limiter that counts nothing any more settles what it charged before', as
   expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
 })
 
-test('nor does one that counts again settle what was never charged', async () => {
+test('a limiter that is limited again does not settle an estimate that was never charged', async () => {
   const { quota, config } = processes(TEN['fixed window'])
   const unlimited = new Ratelimit({ ...config, limiter: Ratelimit.unlimited() })
   const text = textOf(await unlimited.reserve('key', { rate: 4 }))
@@ -585,14 +582,14 @@ test('nor does one that counts again settle what was never charged', async () =>
   expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
 })
 
-test('of an estimate that rows of another algorithm have paid, nothing is told', async () => {
+test('a settling under another algorithm reports no thresholds', async () => {
   const { quota, other } = processes(TEN['interval bucket'], { thresholds: [0.5] })
   const text = textOf(await quota.reserve('key', { rate: 6 }))
   const settled = await other.settle(text, 6, { limiter: TEN['fixed window'] })
   expect(settled).not.toHaveProperty('crossed')
 })
 
-test('what a bucket has paid but for its tolerance is paid, whatever counts now', async () => {
+test('an estimate that a bucket paid up to its tolerance counts as paid under every plan', async () => {
   const { quota, other } = processes(Ratelimit.tokenBucket(1, '1h', 3))
   await quota.limit('key', { rate: 4e-10 })
   await quota.limit('key', { rate: 4e-10 })
@@ -608,7 +605,7 @@ test('a secret of sixteen characters is enough', async () => {
   expect(await other.settle(textOf(await quota.reserve('key')), 0)).toMatchObject({ remaining: 10 })
 })
 
-test('what is given back is not denied from memory', async () => {
+test('a settling ends the remembered denial', async () => {
   const { quota } = processes(TEN['fixed window'], { inMemoryBlock: true })
   const text = textOf(await quota.reserve('key', { rate: 10 }))
   expect(await quota.limit('key')).toMatchObject({ success: false })

@@ -82,7 +82,7 @@ interface Open {
   readonly period: Period
 }
 
-test('an answer tells what is settled for the first time, whatever is reserved beside it', async () => {
+test('an answer reports each settled unit once, whatever else is reserved', async () => {
   let crossings = 0
   const sequences = fc.array(anyStep, { minLength: 1, maxLength: 40, size: 'max' })
   await fc.assert(

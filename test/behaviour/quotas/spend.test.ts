@@ -35,7 +35,7 @@ test('the month is spent first, then the credits', async () => {
   expect(await used()).toEqual([10, 11])
 })
 
-test('with too little together nothing is taken, until the month has enough', async () => {
+test('if both together have too little, nothing is taken until the month has enough', async () => {
   const { requests, used, clock } = await monthAndCredits(4)
   await Ratelimit.spend(requests, { rate: 9 })
   const denied = await Ratelimit.spend(requests, { rate: 6 })
@@ -56,7 +56,7 @@ test('with too little together nothing is taken, until the month has enough', as
   })
 })
 
-test('with too little together nothing is written', async () => {
+test('if both together have too little, nothing is written', async () => {
   const { requests, monthly, balance } = await monthAndCredits(4)
   await monthly.limit('key', { rate: 9 })
   const written = async () => {
@@ -74,7 +74,7 @@ test('with too little together nothing is written', async () => {
   expect(await written()).toEqual(before)
 })
 
-test('release gives each back what it gave, once, and to the window that paid', async () => {
+test('release gives each limit its part back, once, in the window that paid', async () => {
   const { requests, used, clock } = await monthAndCredits(100)
   const spent = await Ratelimit.spend(requests, { rate: 15 })
   await spent.release()
@@ -87,7 +87,7 @@ test('release gives each back what it gave, once, and to the window that paid', 
   expect(await used()).toEqual([2, 0])
 })
 
-test('a second release gives nothing back of what others have spent', async () => {
+test('a second release gives back nothing that others have spent', async () => {
   const { requests, used } = await monthAndCredits(100)
   const first = await Ratelimit.spend(requests, { rate: 8 })
   await Ratelimit.spend(requests, { rate: 8 })
@@ -96,7 +96,7 @@ test('a second release gives nothing back of what others have spent', async () =
   expect(await used()).toEqual([2, 6])
 })
 
-test('of two releases at once the second is refused', async () => {
+test('the second of two releases at once is refused', async () => {
   const { requests, used } = await monthAndCredits(100)
   const spent = await Ratelimit.spend(requests, { rate: 15 })
   await Ratelimit.spend(requests, { rate: 2 })
@@ -147,7 +147,7 @@ test('a release that may have happened is refused', async () => {
   expect(await quota.getRemaining('key')).toMatchObject({ used: 7 })
 })
 
-test('two keys of one limiter, and one key of two, each give their own', async () => {
+test('two keys of one limiter, and one key of two limiters, each give their own part', async () => {
   const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'))
   const { quota: other } = quotaOn(database, Ratelimit.fixedWindow(5, '10h'))
   const requests = [
@@ -175,7 +175,7 @@ test('two keys of one limiter, and one key of two, each give their own', async (
   expect(await Promise.all(left)).toEqual([10, 6, 1])
 })
 
-test('the answer of each is to what was asked of it', async () => {
+test('each result answers the part that was asked of its limit', async () => {
   const { quota } = quotaOn(database, Ratelimit.fixedWindow(10, '10h'))
   const { quota: other } = quotaOn(database, Ratelimit.fixedWindow(5, '10h'))
   const requests = [
@@ -189,7 +189,7 @@ test('the answer of each is to what was asked of it', async () => {
   })
 })
 
-test('in a transaction it is undone with it, and so is a release', async () => {
+test('a rollback undoes a spend and a release', async () => {
   const { requests, used } = await monthAndCredits(100)
   const undone = database.db.transaction(async (tx) => {
     const spent = await Ratelimit.spend(requests, { rate: 15, tx })
@@ -216,7 +216,7 @@ test('a release in a transaction that is rolled back may be made again, until it
   await expect(spent.release()).rejects.toMatchObject(RELEASED)
 })
 
-test('a bucket gives whole units beside a window, and an unlimited plan all the rest', async () => {
+test('a bucket gives whole units together with a window, and an unlimited plan gives all the rest', async () => {
   const bucket = quotaOn(database, Ratelimit.tokenBucket(1, '1h', 10)).quota
   await bucket.limit('key', { rate: 6.5 })
   const { requests } = await monthAndCredits(1)
@@ -225,7 +225,7 @@ test('a bucket gives whole units beside a window, and an unlimited plan all the 
   expect(await Ratelimit.spend(all, { rate: 50 })).toMatchObject({ success: true, granted: [3, 10, 1, 36] })
 })
 
-test('a limit in debt gives nothing, and what it lacks is not added to the others', async () => {
+test('a limit in debt gives nothing, and its debt is not added to the others', async () => {
   const bucket = quotaOn(database, Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' }))
   const { quota: other } = quotaOn(database, Ratelimit.tokenBucket(1, '1h', 10), { clock: bucket.clock.now })
   await bucket.quota.limit('key', { rate: 12.5, force: true })
@@ -237,7 +237,7 @@ test('a limit in debt gives nothing, and what it lacks is not added to the other
   expect(await Ratelimit.spend(requests, { rate: 6 })).toMatchObject({ success: true, granted: [0, 6] })
 })
 
-test('a denial says when a bucket is whole that it has just made', async () => {
+test('a denial has the time at which a bucket that it has just made is whole', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 2 })
   const { quota, clock } = quotaOn(database, limiter)
   const denied = await Ratelimit.spend([{ ratelimit: quota, key: 'key' }], { rate: 5 })
@@ -275,7 +275,7 @@ test('fractions of buckets add up to the rate, though doubles do not', async () 
   expect(await spend()).toMatchObject({ success: true })
 })
 
-test('refused before any SQL', async () => {
+test('invalid requests are refused before any SQL', async () => {
   const { db, statements } = watch(database.db)
   const { quota } = quotaOn(database, Ratelimit.balance(), { db })
   const dry = quotaOn(database, Ratelimit.balance(), { db, dryRun: true }).quota

@@ -1,7 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { type Allowed, type Limiter, type LimitResult, Ratelimit, type Reservation } from '../../../src/index.ts'
+import {
+  type Allowed,
+  type Limiter,
+  type LimitResult,
+  Ratelimit,
+  type Reservation,
+} from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { watch } from '../../support/watch.ts'
@@ -34,12 +40,12 @@ const NOTHING = { estimate: 0, more: 0, settledAt: 0 }
 const ones = Array.from({ length: 11 }, () => 1)
 
 describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remembers }) => {
-  test('the call that reaches a share has crossed it, and no other', async () => {
+  test('the call that reaches a share crosses it, and no other call does', async () => {
     const crossed = await crossings(quotaOn(database, limiter, BOTH), ones)
     expect(crossed).toEqual([...Array(7).fill([]), [0.8], [], [1], []])
   })
 
-  test('of equal calls at once, too', async () => {
+  test('one of equal calls at once crosses it', async () => {
     const { db, statements } = watch(database.db)
     const { quota } = quotaOn(database, limiter, { ...BOTH, db })
     const answers = await Promise.all(ones.map(() => quota.limit('key')))
@@ -53,7 +59,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     { rates: [3, 3, 3, 1], crossed: [[], [], [0.8], [1]] },
     { rates: [7, 3], crossed: [[], [0.8, 1]] },
     { rates: [7, 4, 0, 1], crossed: [[], [], [], [0.8]] },
-  ])('rates of $rates cross as much as they take', async ({ rates, crossed }) => {
+  ])('rates of $rates cross the shares that they reach', async ({ rates, crossed }) => {
     expect(await crossings(quotaOn(database, limiter, BOTH), rates)).toEqual(crossed)
   })
 
@@ -66,7 +72,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(crossedBy(await quota.limit('key', { rate: 50, force: true }))).toEqual([3])
   })
 
-  test('what is rolled back has crossed nothing: it is crossed again', async () => {
+  test('after a rollback a share is crossed again', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     await quota.limit('key', { rate: 7 })
     const undone = database.db.transaction(async (tx) => {
@@ -78,7 +84,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(await crossings({ quota }, [1, 1, 1])).toEqual([[0.8], [], [1]])
   })
 
-  test('what was given back and is used again crosses again, but in a calendar once a period', async () => {
+  test('refunded units that are used again cross again, but once a period in a calendar', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     expect(await crossings({ quota }, [8, -3, 3, 2, -10, 10])).toEqual([
       ...[[0.8], [], remembers ? [] : [0.8], [1], []],
@@ -86,14 +92,14 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     ])
   })
 
-  test('equal calls at once that take again what was given back, too', async () => {
+  test('equal calls at once that use refunded units cross again in the same way', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     await crossings({ quota }, [9, -4])
     const answers = await Promise.all([1, 2, 3, 4, 5].map(() => quota.limit('key')))
     expect(answers.map(crossedBy)).toEqual([[], [], remembers ? [] : [0.8], [], [1]])
   })
 
-  test('when all has come back they are crossed again', async () => {
+  test('shares are crossed again when the limit was whole again', async () => {
     const { clock, quota } = quotaOn(database, limiter, BOTH)
     for (let period = 0; period < 3; period++) {
       const { reset } = await quota.limit('key', { rate: 0 })
@@ -102,7 +108,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     }
   })
 
-  test("a plan's shares are those of its own limit", async () => {
+  test('the shares of a plan are shares of its own limit', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const larger = of(100, '1h').limiter
     const calls: [number, Limiter][] =
@@ -130,7 +136,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     )
   })
 
-  test('what does not fit crosses nothing, and neither does a smaller plan', async () => {
+  test('a denied call crosses nothing, and neither does a smaller plan', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     expect(await crossings({ quota }, [7, 4, 4, 2, 2])).toEqual([[], [], [], [0.8], []])
     const smaller = of(5, '1h').limiter
@@ -139,7 +145,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     }
   })
 
-  test('no denial has crossed the limit, however often it is denied, and the call that reaches it has', async () => {
+  test('no denial crosses the limit, and the call that reaches it does', async () => {
     const { quota, rows } = quotaOn(database, limiter, BOTH)
     await quota.limit('key', { rate: 9 })
     const before = await rows()
@@ -153,7 +159,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(crossedBy(await quota.limit('key'))).toEqual([1])
   })
 
-  test('limitAll tells what each has crossed when all are consumed, and nothing when one denies', async () => {
+  test('limitAll reports the thresholds of each limit if all are consumed, and none if one denies', async () => {
     const { quota, config } = quotaOn(database, limiter, BOTH)
     await quota.limit('key', { rate: 8 })
     const silent = new Ratelimit({ ...config, prefix: `${config.prefix} silent`, thresholds: [] })
@@ -173,14 +179,14 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(again.results.map(crossedBy)).toEqual([[1]])
   })
 
-  test('of one row twice in limitAll, one is told', async () => {
+  test('limitAll reports a row that it has twice once', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const twice = { ratelimit: quota, key: 'key', rate: 4 }
     const { results } = await Ratelimit.limitAll([twice, twice])
     expect(results.flatMap(crossedBy)).toEqual([0.8])
   })
 
-  test('what was given back and is used again by limitAll, too', async () => {
+  test('refunded units that limitAll uses again cross in the same way', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const rates = [9, -4, 4, 1]
     const told: (readonly number[])[] = []
@@ -199,7 +205,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     { estimate: 10, actual: 9, crossed: [0.8] },
     { estimate: 0, actual: 8, crossed: [0.8] },
     { estimate: 10, actual: 0, crossed: [] },
-  ])('of $estimate reserved and $actual used the commit crosses $crossed', async (each) => {
+  ])('a commit of $actual for an estimate of $estimate crosses $crossed', async (each) => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const reserved = await reserve(quota, each.estimate)
     expect(crossedBy(await reserved.commit(each.actual))).toEqual(each.crossed)
@@ -209,7 +215,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     ])
   })
 
-  test('what was estimated and not used is crossed when it is used', async () => {
+  test('an unused part of an estimate crosses a share when it is used later', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     await crossings({ quota }, [5])
     const reserved = await reserve(quota, 4)
@@ -217,7 +223,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(await crossings({ quota }, [1, 1, 1, 1])).toEqual([[], [0.8], [], [1]])
   })
 
-  test('what is released crosses nothing', async () => {
+  test('a release crosses nothing', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     for (let again = 0; again < 2; again++) {
       const reserved = await reserve(quota, 10)
@@ -226,7 +232,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(await crossings({ quota }, [8])).toEqual([[0.8]])
   })
 
-  test('what reserveAll reserves crosses nothing, and is crossed when it is used', async () => {
+  test('reserveAll crosses nothing, and its commit does', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const request = { ratelimit: quota, key: 'key', rate: 5 }
     const reserved = await Ratelimit.reserveAll([request, request])
@@ -236,14 +242,14 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(await crossings({ quota }, [8, 2])).toEqual([[0.8], [1]])
   })
 
-  test('of equal reservations that are settled at once, one crosses', async () => {
+  test('one of equal reservations that are settled at once crosses', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const all = await Promise.all([2, 2, 2, 2, 2].map((rate) => reserve(quota, rate)))
     const answers = await Promise.all(all.map((reserved) => reserved.commit(2)))
     expect(answers.flatMap(crossedBy).toSorted()).toEqual([0.8, 1])
   })
 
-  test('a commit that is rolled back has crossed nothing: the next call crosses it', async () => {
+  test('after the rollback of a commit the next call crosses the share', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const reserved = await reserve(quota, 7)
     const undone = database.db.transaction(async (tx) => {
@@ -256,7 +262,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(crossedBy(await next.commit(1))).toEqual(remembers ? [] : [0.8])
   })
 
-  test('beside open reservations', async () => {
+  test('shares are crossed with open reservations too', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const reserved = await reserve(quota, 8)
     // A calendar knows that two are settled.
@@ -264,7 +270,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     expect(crossedBy(await reserved.commit(8))).toEqual(remembers ? [0.8, 1] : [0.8])
   })
 
-  test('each share that is settled is crossed once if nothing is given back, in any order', async () => {
+  test('without refunds each share is crossed once, in any order of settlings', async () => {
     const shares = Array.from({ length: 12 }, (_, i) => (i + 1) / 10)
     const anyUse = fc.record({ estimate: fc.nat(3), more: fc.nat(2), settledAt: fc.nat(8) })
     await fc.assert(
@@ -294,7 +300,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
 })
 
 test.each(kinds.filter(({ keeps }) => keeps === 'what was used'))(
-  'a downgrade crosses nothing, and a look in its transaction says which shares are reached: $name',
+  'a downgrade crosses nothing, and a look in its transaction has the reached shares: $name',
   async ({ limiter, of }) => {
     const { quota } = quotaOn(database, limiter, BOTH)
     await quota.limit('key', { rate: 7 })
@@ -309,7 +315,7 @@ test.each(kinds.filter(({ keeps }) => keeps === 'what was used'))(
   },
 )
 
-test('of a sliding window they are crossed again as soon as enough has faded', async () => {
+test('shares of a sliding window are crossed again as soon as enough has faded', async () => {
   const { clock, quota } = quotaOn(database, TEN['sliding window'], BOTH)
   expect(await crossings({ quota }, [8])).toEqual([[0.8]])
   clock.advance(10 * HOUR_MS + 5 * HOUR_MS)
@@ -317,14 +323,14 @@ test('of a sliding window they are crossed again as soon as enough has faded', a
   expect(await crossings({ quota }, [3, 1])).toEqual([[], [0.8]])
 })
 
-test('of a bucket they are crossed again as soon as one has come', async () => {
+test('shares of a bucket are crossed again as soon as one unit has come back', async () => {
   const { clock, quota } = quotaOn(database, TEN['interval bucket'], BOTH)
   expect(await crossings({ quota }, [8])).toEqual([[0.8]])
   clock.advance(HOUR_MS)
   expect(await crossings({ quota }, [1])).toEqual([[0.8]])
 })
 
-test('in a calendar they are crossed once a period also through an upgrade and back', async () => {
+test('shares in a calendar are crossed once a period, also after an upgrade and back', async () => {
   const { quota } = quotaOn(database, TEN['calendar month'], BOTH)
   const limiter = calendarWindow(100, 'month')
   expect(crossedBy(await quota.limit('key', { rate: 9 }))).toEqual([0.8])
@@ -333,7 +339,7 @@ test('in a calendar they are crossed once a period also through an upgrade and b
   expect(await crossings({ quota }, [8, 2])).toEqual([[], []])
 })
 
-test('in a calendar they are crossed in each period: the month, and the next one', async () => {
+test('shares in a calendar are crossed in each period', async () => {
   const { clock, quota } = quotaOn(database, TEN['calendar month'], BOTH)
   clock.ms = JANUARY.end - 1
   expect(await crossings({ quota }, [9])).toEqual([[0.8]])
@@ -341,12 +347,12 @@ test('in a calendar they are crossed in each period: the month, and the next one
   expect(await crossings({ quota }, [7, 1, 1, 1])).toEqual([[], [0.8], [], [1]])
 })
 
-describe('a share that no number says exactly', () => {
+describe('a share that is not an exact number', () => {
   // 0.07 * 100 is more than 7, and 0.55 * 1e8 more than 55,000,000. Every such share of these limits is here.
   // Of 9e15, where a unit is as little as a double can tell, any share may be off.
   const percents = [1, 7, 14, 27, 28, 29, 51, 54, 55, 56, 57, 58, 63, 67, 83, 99]
 
-  test.each([100, 1e8, 1e12, 9e15])('is crossed by the unit that it means, of %d', async (tokens) => {
+  test.each([100, 1e8, 1e12, 9e15])('is crossed by the right unit, of %d', async (tokens) => {
     const windows = kinds.filter(({ debtsEnd }) => debtsEnd === 'with the window')
     const limiters = [
       ...windows.map(({ of }) => of(tokens, '1h').limiter),
@@ -377,14 +383,14 @@ test('an unlimited or blocked plan crosses nothing', async () => {
   }
 })
 
-test('another limiter of the same rows tells what is its own', async () => {
+test('another limiter of the same rows has thresholds of its own', async () => {
   const { quota, config } = quotaOn(database, TEN['calendar month'], { thresholds: [0.5] })
   const other = new Ratelimit({ ...config, thresholds: [0.5, 0.6, 1] })
   expect(crossedBy(await quota.limit('key', { rate: 5 }))).toEqual([0.5])
   expect(crossedBy(await other.limit('key', { rate: 5 }))).toEqual([0.6, 1])
 })
 
-test('the thresholds are those that the limiter was made with', async () => {
+test('a later change of the list changes no thresholds', async () => {
   const thresholds = [0.8]
   const { quota } = quotaOn(database, TEN['fixed window'], { thresholds })
   thresholds[0] = 0.1
@@ -397,7 +403,7 @@ test.each([0, -0.1, Number.NaN, Number.POSITIVE_INFINITY, '0.8' as never])('%s i
   )
 })
 
-test('thresholds that are no list are refused', () => {
+test('thresholds that are not a list are refused', () => {
   expect(() => quotaOn(database, TEN['fixed window'], { thresholds: 0.8 as never })).toThrow(
     expect.objectContaining({ code: 'INVALID_OPTION' }),
   )

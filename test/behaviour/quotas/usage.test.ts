@@ -20,7 +20,7 @@ async function usedBy(uses: Record<string, number>, limiter = TEN['fixed window'
 }
 
 describe.each(kinds)('$name', ({ limiter, of }) => {
-  test('says of each key what a look says, those first that have used most', async () => {
+  test('gives the look at each key, the most used first', async () => {
     const { clock, quota, find, prefix } = await usedBy({ a: 3, b: 9, c: 0, d: 17, e: 5, f: 1 }, limiter)
     clock.advance(HOUR_MS / 4)
     const found = await find()
@@ -29,7 +29,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
     expect(await usage(database.db, { prefix: `${prefix}0`, limiter })).toEqual([])
   })
 
-  test('those that have used as much by their keys, and the first of all', async () => {
+  test('sorts equal use by the keys, and gives the first ones', async () => {
     const { keys } = await usedBy({ y: 2, c: 5, x: 2, a: 5, b: 5, z: 9 }, limiter)
     expect(await keys()).toEqual(['z', 'a', 'b', 'c', 'x', 'y'])
     expect(await keys({ top: 3 })).toEqual(['z', 'a', 'b'])
@@ -37,7 +37,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
     expect(await keys({ top: 1000 })).toHaveLength(6)
   })
 
-  test('reads by another limit, such as the plan of most', async () => {
+  test('reads by another limit, such as the most common plan', async () => {
     const { find, quota } = await usedBy({ a: 3, b: 9 }, limiter)
     const smaller = of(4, '1h').limiter
     const found = await find({ limiter: smaller })
@@ -47,7 +47,7 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
     expect(found[0]).toMatchObject({ limit: 4 })
   })
 
-  test('of what has been given back or has come back there is nothing', async () => {
+  test('leaves out keys whose use has been given back or has come back', async () => {
     const { clock, quota, keys } = await usedBy({ a: 3, b: 6 }, limiter)
     await quota.limit('a', { rate: -3 })
     expect(await keys()).toEqual(['b'])
@@ -69,21 +69,24 @@ describe.each(kinds)('$name', ({ limiter, of }) => {
   })
 })
 
-test.each(kinds)('of an empty prefix one statement says so, and one the time, $name', async ({ limiter }) => {
-  const { db, statements } = watch(database.db)
-  expect(await usage(db, { prefix: 'empty', limiter, clock: () => new Date() })).toEqual([])
-  expect(statements).toHaveLength(1)
-  expect(await usage(db, { prefix: 'empty', limiter })).toEqual([])
-  expect(statements).toHaveLength(3)
-})
+test.each(kinds)(
+  'an empty prefix takes one statement with a clock, and two without, $name',
+  async ({ limiter }) => {
+    const { db, statements } = watch(database.db)
+    expect(await usage(db, { prefix: 'empty', limiter, clock: () => new Date() })).toEqual([])
+    expect(statements).toHaveLength(1)
+    expect(await usage(db, { prefix: 'empty', limiter })).toEqual([])
+    expect(statements).toHaveLength(3)
+  },
+)
 
-test('ten are found unless more are asked for', async () => {
+test('ten keys are found by default', async () => {
   const { keys } = await usedBy(Object.fromEntries(Array.from({ length: 12 }, (_, i) => [`key ${i}`, 1])))
   expect(await keys()).toHaveLength(10)
   expect(await keys({ top: 12 })).toHaveLength(12)
 })
 
-test('a prefix is a whole one', async () => {
+test('a prefix matches whole prefixes only', async () => {
   const { prefix, keys, config } = await usedBy({ a: 1 })
   for (const other of [`${prefix} 2`, `${prefix}%`, prefix.slice(0, -1)]) {
     await new Ratelimit({ ...config, prefix: other }).limit('other')
@@ -171,7 +174,7 @@ test('a row of the next period, written by a clock that is ahead, is read at its
   expect(await find()).toEqual([{ key: 'ahead', ...(await quota.getRemaining('ahead')) }, another])
 })
 
-test('a bucket that starts partly filled has used nothing of the rows that are not its own', async () => {
+test('a bucket that starts partly filled ignores rows of other algorithms', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 4 })
   const { quota, find, prefix } = await usedBy({ a: 1 }, limiter)
   await quota.limit('fixed', { limiter: TEN['fixed window'] })
@@ -222,7 +225,7 @@ describe('limiterOf', () => {
     }
   })
 
-  test('leaves out what is over under its plan, and what is not of its plan', async () => {
+  test('leaves out rows that have ended under their plan, and rows of another plan', async () => {
     const { clock, quota, prefix } = await usedBy({})
     await quota.limit('a', { limiter: TEN['fixed window'] })
     const under = (limiter: Limiter) =>
@@ -273,20 +276,20 @@ describe('limiterOf', () => {
     })
   })
 
-  test('what gives no limit is refused', async () => {
+  test('an invalid limiter is refused', async () => {
     const { prefix } = await usedBy({ a: 1 })
     const found = usage(database.db, { prefix, limiterOf: () => ({}) as never })
     await expect(found).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
 })
 
-test('rows that limitAll has made and given up are none', async () => {
+test('rows that limitAll made for a denial are absent', async () => {
   const { quota, keys } = await usedBy({ a: 4 })
   await Ratelimit.limitAll([{ ratelimit: quota, key: 'b', rate: 11 }])
   expect(await keys()).toEqual(['a'])
 })
 
-describe('a window that is over', () => {
+describe('an ended window', () => {
   test.each(kinds)('is absent, $name', async ({ limiter }) => {
     const { clock, quota, keys } = await usedBy({ old: 9 }, limiter)
     clock.ms = (await quota.getRemaining('old')).reset - 1
@@ -299,7 +302,7 @@ describe('a window that is over', () => {
     expect(await keys()).toEqual(isOver ? ['now'] : ['now', 'recent'])
   })
 
-  test('of a sliding window counts for what is left of it', async () => {
+  test('of a sliding window counts with its rest', async () => {
     const { clock, quota, find } = await usedBy({ before: 8 }, TEN['sliding window'])
     clock.advance(15 * HOUR_MS)
     await quota.limit('now', { rate: 5 })
@@ -310,7 +313,7 @@ describe('a window that is over', () => {
   })
 })
 
-test('a bucket is ordered by what is used now', async () => {
+test('a bucket is sorted by its present use', async () => {
   const { clock, quota, find } = await usedBy({ before: 8 }, TEN['interval bucket'])
   clock.advance(2 * HOUR_MS)
   await quota.limit('now', { rate: 7 })
@@ -320,7 +323,7 @@ test('a bucket is ordered by what is used now', async () => {
   ])
 })
 
-test('the table of quotas is read unless told otherwise', async () => {
+test('the durable table is read by default', async () => {
   const { config, keys } = await usedBy({ durable: 1 })
   await new Ratelimit({ ...config, durable: false } as RatelimitConfig).limit('ephemeral')
   expect(await keys()).toEqual(['durable'])
@@ -340,7 +343,7 @@ test('tables of your own are read', async () => {
   expect(await keys()).toEqual(['shipped'])
 })
 
-test('in a transaction finds what it has used', async () => {
+test('in a transaction counts what the transaction has used', async () => {
   const { quota, prefix, config, keys } = await usedBy({ a: 1 })
   const undone = database.db.transaction(async (tx) => {
     await quota.limit('b', { rate: 2, tx })
@@ -356,7 +359,7 @@ test('in a transaction finds what it has used', async () => {
   expect(await keys()).toEqual(['a'])
 })
 
-test.each(kinds)("without a clock the time is the database's, $name", async ({ limiter }) => {
+test.each(kinds)('without a clock the time is that of the database, $name', async ({ limiter }) => {
   const { prefix, config } = await usedBy({}, limiter)
   const { clock, ...timed } = config
   const quota = new Ratelimit(timed as RatelimitConfig)
@@ -396,7 +399,7 @@ describe.runIf(hasServer())('a calendar, where the clock of this machine is wron
   test.each([
     { wrong: 'two years behind', byMs: -2 * YEAR_MS, marked: [] },
     { wrong: 'two years ahead', byMs: 2 * YEAR_MS, marked: [{ key: 'then', used: 9, isOther: true }] },
-  ])('does not read the period that it takes for now, $wrong', async ({ byMs, marked }) => {
+  ])('does not read the wrong period, $wrong', async ({ byMs, marked }) => {
     const { prefix, config } = await usedBy({}, limiter)
     const right = Date.now()
     const then = new Ratelimit({ ...config, clock: () => new Date(right + byMs) })

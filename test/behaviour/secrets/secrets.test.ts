@@ -113,7 +113,7 @@ test.concurrent.each(calls)(NO_SECRET, async (_, call) => {
   })
 })
 
-test('nor does what is refused before any SQL', async () => {
+test('no error of invalid input has the secret in it', async () => {
   const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'secrets' })
   const bad = SECRET.repeat(100)
   const refusals = [
@@ -140,7 +140,7 @@ test('nor does what is refused before any SQL', async () => {
   for (const refused of refusals) expectNoSecret(await refused().catch((error: unknown) => error))
 })
 
-test('nor does what Postgres says itself', async () => {
+test('no error of Postgres has the secret in it', async () => {
   await database.script(`
     create function refuse() returns trigger language plpgsql as $$ begin
       raise exception 'refused %', new.key using errcode = '22P02'; end $$;

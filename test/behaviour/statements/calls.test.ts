@@ -26,7 +26,7 @@ describe('an array as text', () => {
     expect(textArray(values)).toBe(text)
   })
 
-  test('is read by Postgres as the values that it was made of', async () => {
+  test('is read by Postgres as the same values', async () => {
     const [row] = await database.rows('select to_json($1::text[])::text as read', [textArray(AWKWARD)])
     expect(JSON.parse(String(row?.['read']))).toEqual(AWKWARD)
   })

@@ -96,7 +96,7 @@ test.each([
   expect(statements.length).toBeLessThanOrEqual(hasServer() ? 50 : 4 * 3)
 })
 
-test('checks that arrive one after the other while others are under way take half as many statements at most', async () => {
+test('checks that arrive while others are under way take at most half as many statements', async () => {
   const { db, statements } = watch(database.db)
   const ratelimit = new Ratelimit({ ...options, db, prefix: 'trickle' })
   const answers: Promise<unknown>[] = []
@@ -111,7 +111,7 @@ test('checks that arrive one after the other while others are under way take hal
 })
 
 test.runIf(hasServer())(
-  '1,000 checks at once use as many connections of the pool as they may, and one to sweep',
+  '1,000 checks at once use at most the given connections, and one to sweep',
   async () => {
     const connections = async () => {
       const [row] = await database.rows(
@@ -137,7 +137,7 @@ test.runIf(hasServer())(
   },
 )
 
-test('beyond 10,000 that wait a call is refused, and the others are not', async () => {
+test('while 10,000 calls wait, another is refused, and the others succeed', async () => {
   const ratelimit = new Ratelimit({ ...options, db: database.db, prefix: 'too many' })
   const answers = Array.from({ length: 10_002 }, (_, i) => ratelimit.limit(`key ${i % 20}`, { rate: 0.5 }))
   const [last, oneMore] = answers.slice(-2)

@@ -70,7 +70,7 @@ test('another limiter of the same table has the same names, whatever its prefix 
   expect(await namesAfter(other)).toEqual(names)
 })
 
-test('resets and sweeps have none', async () => {
+test('resets and sweeps have no names', async () => {
   const db = oneConnection()
   const ratelimit = limiterOn(db)
   await ratelimit.resetUsedTokens('key')
@@ -78,7 +78,7 @@ test('resets and sweeps have none', async () => {
   expect(await namesOn(db)).toEqual([])
 })
 
-test('preparedStatements: true names those in transactions too, limitAll among them', async () => {
+test('preparedStatements: true also names statements in transactions, and those of limitAll', async () => {
   const db = oneConnection()
   // Few kinds of lists are kept for a table, and other tests have had theirs.
   const tables = rateLimitTables()
@@ -142,7 +142,7 @@ const refusals: [string, (db: Db) => Promise<unknown>][] = [
 ]
 
 describe.runIf(named).each(refusals)('a connection that refuses the name with %s', (_, refuse) => {
-  test('is asked without, from then on', async () => {
+  test('gets no names from then on', async () => {
     const db = oneConnection()
     const ratelimit = limiterOn(db)
     await warm(ratelimit)
@@ -157,7 +157,7 @@ describe.runIf(named).each(refusals)('a connection that refuses the name with %s
   })
 
   test.runIf(driver === 'node-postgres')(
-    'breaks a transaction in which names were asked for, and the next has none',
+    'breaks a transaction that uses names, and the next one uses none',
     async () => {
       const db = oneConnection()
       const ratelimit = limiterOn(db, true)
@@ -170,14 +170,11 @@ describe.runIf(named).each(refusals)('a connection that refuses the name with %s
   )
 })
 
-test.runIf(driver === 'postgres-js')(
-  'postgres.js prepares anew what a connection has forgotten',
-  async () => {
-    const db = oneConnection()
-    const ratelimit = limiterOn(db)
-    await warm(ratelimit)
-    await db.execute(sql`deallocate all`)
-    expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 96 })
-    expect(await namesOn(db)).not.toEqual([])
-  },
-)
+test.runIf(driver === 'postgres-js')('postgres.js prepares a forgotten statement again', async () => {
+  const db = oneConnection()
+  const ratelimit = limiterOn(db)
+  await warm(ratelimit)
+  await db.execute(sql`deallocate all`)
+  expect(await ratelimit.limit('key')).toMatchObject({ success: true, remaining: 96 })
+  expect(await namesOn(db)).not.toEqual([])
+})

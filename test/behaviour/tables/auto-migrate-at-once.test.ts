@@ -73,7 +73,7 @@ describe.each(places)('20 first calls at once, of $name', ({ tables }) => {
   })
 })
 
-describe.runIf(hasServer())('an open transaction is not waited for', () => {
+describe.runIf(hasServer())('it waits for no open transaction', () => {
   /** Calls while a transaction has written to the ephemeral table. A statement that waits for a lock fails. */
   async function limitBeside(durable: boolean): Promise<unknown> {
     const open = await database.client()

@@ -63,12 +63,12 @@ describe('creates missing tables', () => {
   })
 })
 
-describe('what it costs where the tables exist', () => {
+describe('its cost if the tables exist', () => {
   beforeEach(async () => {
     await migrating(watch(database.db).db).limit('key')
   })
 
-  test('no DDL; a look by calls that come at once, and none after them', async () => {
+  test('no DDL, one look for the first calls at once, and none after them', async () => {
     const keys = ['one', 'two', 'three']
     const rows = migrating(watch(database.db).db)
     for (const key of keys) await rows.limit(key)
@@ -117,7 +117,7 @@ describe('PG_RATELIMIT_DISABLE_AUTO_MIGRATE', () => {
     expect(await tablesThere()).toEqual([])
   })
 
-  test.each(['', 'false'])('%j does not', async (value) => {
+  test.each(['', 'false'])('%j does not forbid it', async (value) => {
     vi.stubEnv('PG_RATELIMIT_DISABLE_AUTO_MIGRATE', value)
     expect(await migrating(watch(database.db).db).limit('key')).toMatchObject({ success: true })
   })

@@ -46,7 +46,7 @@ async function differencesAfter(
   return found.map(({ message, sql }) => `${message}${sql ? '' : ' No SQL.'}`)
 }
 
-test('the migrations leave nothing to say', async () => {
+test('checkTables finds nothing after the migrations', async () => {
   expect(await checkTables(database.db)).toEqual([])
   expect(await checkTables(database.db, shipped)).toEqual([])
 })
@@ -170,7 +170,7 @@ describe.each([
       .replaceAll('PK', named('prefix_key_pk'))
       .replaceAll(/\bT\b/g, `${schema}${quoted}`)
 
-  test('nothing to say', async () => {
+  test('finds no difference', async () => {
     expect(await checkTables(database.db, tables)).toEqual([])
   })
 
@@ -191,12 +191,12 @@ describe.each([
       ['alter table T rename constraint PK to k', 'alter index INDEX rename to i'],
     ],
     ['another storage parameter', ['alter table T set (toast_tuple_target = 128)']],
-  ])("what does no harm is nobody's business: %s", async (_, changes) => {
+  ])('ignores a harmless difference: %s', async (_, changes) => {
     expect(await differencesAfter(changes.map(fill), tables)).toEqual([])
   })
 })
 
-test('UNLOGGED, and so not durable', async () => {
+test('reports a durable table that is UNLOGGED', async () => {
   const words = await differencesAfter(['alter table rate_limit_durable set unlogged'])
   expect(words).toEqual([expect.stringMatching(/^rate_limit_durable .*crash/)])
   expect(await differencesAfter(['alter table limits."The ""B""" set unlogged'], own)).toEqual([
@@ -204,7 +204,7 @@ test('UNLOGGED, and so not durable', async () => {
   ])
 })
 
-test('logged, and so slow', async () => {
+test('reports an ephemeral table that is logged', async () => {
   const words = await differencesAfter(['alter table limits.quick set logged'], own)
   expect(words).toEqual([expect.stringMatching(/^limits\.quick .*should be UNLOGGED/)])
 })
@@ -219,7 +219,7 @@ describe('an ephemeral table that is logged on purpose', () => {
   })
   afterAll(() => database.close())
 
-  test('is as it should be, with all else as it is shipped', async () => {
+  test('is right, if all else is as shipped', async () => {
     expect(await checkTables(database.db, shipped, logged)).toEqual([])
     expect(await checkTables(database.db)).toEqual([
       {
@@ -229,7 +229,7 @@ describe('an ephemeral table that is logged on purpose', () => {
     ])
   })
 
-  test('and an UNLOGGED one is not', async () => {
+  test('is wrong if it is UNLOGGED', async () => {
     await database.script('alter table rate_limit_ephemeral set unlogged')
     const found = await checkTables(database.db, shipped, logged)
     expect(found.map(({ message }) => message)).toEqual([
@@ -258,7 +258,7 @@ test('on Neon, an UNLOGGED table is no difference but a warning, once', async ()
   expect(warn).toHaveBeenCalledWith(expect.stringContaining('UNLOGGED_ON_NEON: The server is Neon'))
 })
 
-test('all differences of both tables are said, not just the first', async () => {
+test('all differences of both tables are reported, not just the first', async () => {
   const words = await differencesAfter([
     'drop table rate_limit_ephemeral',
     'alter table rate_limit_durable drop column tokens, drop column count, alter last_refill type date',
@@ -271,7 +271,7 @@ test('all differences of both tables are said, not just the first', async () => 
   ])
 })
 
-test('a column that the limiter does not fill, in the primary key', async () => {
+test('a foreign column in the primary key is reported', async () => {
   const words = await differencesAfter([
     'alter table rate_limit_durable drop constraint rate_limit_durable_prefix_key_pk, add tenant text',
     'alter table rate_limit_durable add primary key (tenant, prefix, key)',
@@ -297,7 +297,7 @@ test.each([
   expect(words[0]?.endsWith('No SQL.')).toBe(without)
 })
 
-test('SQL that rows are in the way of changes nothing', async () => {
+test('SQL that fails because of rows changes nothing', async () => {
   const limiter = Ratelimit.fixedWindow(1, '1m')
   await new Ratelimit({ db: database.db, limiter, prefix: 'in the way', durable: true }).limit('key')
   await database.script('alter table rate_limit_durable rename expires_at to gone')
@@ -315,7 +315,7 @@ test('a table without columns', async () => {
   expect((await differencesAfter(changes)).filter((each) => /has no column/.test(each))).toHaveLength(8)
 })
 
-test('a name in the database moves no cursor, and the SQL has it as it is', async () => {
+test('a name in the database cannot move the cursor, and the SQL quotes it unchanged', async () => {
   const name = 'ten\u001b[2Jant\nrate_limit_durable is missing'
   await database.script(`alter table rate_limit_durable add "${name}" text not null`)
   const [difference] = await checkTables(database.db)

@@ -31,7 +31,7 @@ function ratelimit(
 
 describe.each([{ durable: false }, { durable: true }])('without tables, durable: $durable', ({ durable }) => {
   describe.each(everyMethod)('%s', (_, call) => {
-    test('says what to import and what to run', async () => {
+    test('names the import and the commands', async () => {
       const error = await errorOf(() => call(ratelimit(empty.db, {}, durable), KEY))
       expect(error).toMatchObject({ name: 'RatelimitError', code: 'MISSING_TABLE', sqlState: '42P01' })
       expect(error.message).toContain("export * from 'drizzle-ratelimit/schema'")
@@ -40,13 +40,13 @@ describe.each([{ durable: false }, { durable: true }])('without tables, durable:
       expect(error.message).toContain('npx drizzle-kit migrate')
     })
 
-    test('says neither key nor prefix nor another parameter', async () => {
+    test('has neither key nor prefix nor another parameter in it', async () => {
       const error = await errorOf(() => call(ratelimit(empty.db, {}, durable), KEY))
       const said = [error.message, String(error), error.stack, JSON.stringify(error)].join('\n')
       for (const secret of [KEY, PREFIX, LIMIT, WINDOW_MS, NOW]) expect(said).not.toContain(String(secret))
     })
 
-    test("has the driver's error as its cause, without what Drizzle wraps around it", async () => {
+    test("has the driver's error as its cause, without Drizzle's wrapper", async () => {
       const { cause } = await errorOf(() => call(ratelimit(empty.db, {}, durable), KEY))
       expect(cause).not.toBeInstanceOf(DrizzleQueryError)
       expect(cause).toMatchObject({ code: '42P01', severity: 'ERROR' })
@@ -55,7 +55,7 @@ describe.each([{ durable: false }, { durable: true }])('without tables, durable:
   })
 })
 
-test('and nothing was created', async () => {
+test('creates nothing', async () => {
   expect(await empty.rows("select * from pg_tables where schemaname = 'public'")).toEqual([])
 })
 
@@ -70,10 +70,10 @@ test('in a transaction', async () => {
   expect(await errorOf(() => limited)).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42P01' })
 })
 
-describe('some of it is there', () => {
+describe('some of the tables are missing', () => {
   const database = useDatabase()
 
-  test('a table without a column is as good as missing', async () => {
+  test('a table without a column counts as missing', async () => {
     await database.script('alter table rate_limit_ephemeral rename column count to number')
     const error = await errorOf(() => ratelimit(database.db).limit(KEY))
     expect(error).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42703' })
@@ -81,7 +81,7 @@ describe('some of it is there', () => {
     expect(error.message).not.toContain(KEY)
   })
 
-  test('and a limiter finds it as soon as it is there', async () => {
+  test('a limiter finds a table as soon as it is made', async () => {
     await database.script('drop table rate_limit_durable')
     const durable = ratelimit(database.db, {}, true)
     expect(await errorOf(() => durable.limit(KEY))).toMatchObject({ code: 'MISSING_TABLE' })

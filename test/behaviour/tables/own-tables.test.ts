@@ -120,6 +120,6 @@ test('names are quoted, whatever is in them', async () => {
   }
 })
 
-test('the shipped tables are not made beside them', async () => {
+test('the shipped tables are not made as well', async () => {
   expect(await database.rows("select * from pg_tables where schemaname = 'public'")).toEqual([])
 })

@@ -28,7 +28,7 @@ async function run(database: TestDatabase, ...lists: readonly string[][]): Promi
   for (const statement of lists.flat()) await database.db.execute(statement)
 }
 
-test('tableSql and storageSql make what the migrations make, and change nothing when they run again', async () => {
+test('tableSql and storageSql make the same tables as the migrations, and change nothing when they run again', async () => {
   const database = await empty()
   await run(database, tableSql(), storageSql())
   expect(await catalogsOf(database)).toEqual(expected)
@@ -42,7 +42,7 @@ test('each can run again by itself', async () => {
   expect(await catalogsOf(database)).toEqual(expected)
 })
 
-test('for tables of your own: what autoMigrate makes, with the Postgres schema', async () => {
+test('for tables of your own they make the same as autoMigrate, with the Postgres schema', async () => {
   const tables = rateLimitTables({ schema: pgSchema('The "limits"'), ephemeral: "a'b", durable: 'B' })
   const [database, automatic] = [await empty(), await empty()]
   await run(database, tableSql(tables), storageSql(tables))
@@ -66,7 +66,7 @@ test('they leave migrated tables and their rows alone', async () => {
   expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: 4 })
 })
 
-test('autoMigrate makes what the migrations make', async () => {
+test('autoMigrate makes the same tables as the migrations', async () => {
   const database = await empty()
   const limiter = Ratelimit.fixedWindow(5, '1m')
   await new Ratelimit({ db: database.db, limiter, prefix: 'auto', autoMigrate: true }).limit('key')

@@ -59,7 +59,7 @@ describe.each([
     }
   })
 
-  test('none is, when one denies, and none has a row more or another one', async () => {
+  test('none is consumed if one denies, and no row is made or changed', async () => {
     const requests = four(`${way} none`)
     const [second, month, minute, other] = requests
     for (let i = 0; i < 3; i++) await minute.ratelimit.limit('ip')
@@ -98,7 +98,7 @@ describe.each([
     expect(await limitAll(requests)).toMatchObject({ success: true })
   })
 
-  test('never, when one never passes', async () => {
+  test('retryAfter is Infinity if one never passes', async () => {
     const limit = limitOf(`${way} never`, Ratelimit.fixedWindow(2, '1m'))
     const { retryAfter } = await limitAll([
       { ratelimit: limit, key: 'a', rate: 3 },
@@ -180,7 +180,7 @@ describe.each([
     ])
   })
 
-  test('what is given back to one key and taken from another at the same time', async () => {
+  test('one key gets a refund and another is charged at the same time', async () => {
     const limit = limitOf(`${way} back`, Ratelimit.fixedWindow(5, '1m'))
     for (const key of ['a', 'b']) await limit.limit(key, { rate: 3 })
     const requests = [1, -2, 0].map((rate, i) => ({ ratelimit: limit, key: 'abc'[i] as string, rate }))
@@ -222,7 +222,7 @@ describe.each([
       expect(await plain.getRemaining('key')).toMatchObject({ used: 0 })
     })
 
-    test('the first tells the thresholds of all, each once', async () => {
+    test('the first reports the thresholds of all, each once', async () => {
       const { of } = rowOf('thresholds')
       const requests = [[0.5], [0.5, 0.8], [0.9], []].map((thresholds) => ({
         ratelimit: of({ thresholds }),
@@ -236,7 +236,7 @@ describe.each([
     })
   })
 
-  test('a charge finds the row as a refund beside it leaves it', async () => {
+  test('a charge finds the row as a refund of the same list leaves it', async () => {
     const limit = limitOf(`${way} sum`, Ratelimit.fixedWindow(5, '1m'))
     await limit.limit('key', { rate: 4 })
     const sum = (...rates: number[]) =>
@@ -260,7 +260,7 @@ describe.each([
     await expect(limitAll([request, request])).rejects.toMatchObject({ code: 'INVALID_RATE' })
   })
 
-  test('a look and a refund among them leave no row that says nothing', async () => {
+  test('a look and a refund leave no empty row', async () => {
     const limit = limitOf(`${way} look`, Ratelimit.fixedWindow(5, '1m'))
     const { success } = await limitAll([
       { ratelimit: limit, key: 'look', rate: 0 },
@@ -271,7 +271,7 @@ describe.each([
     expect(await rows(`${way} look`)).toMatchObject([{ key: 'takes', count: expect.anything() }])
   })
 
-  test('what is forced goes into debt, or is not charged if another is denied', async () => {
+  test('a forced call goes into debt, or is not charged if another is denied', async () => {
     const requests = four(`${way} forced`).map((request) => ({ ...request, rate: 3, force: true }))
     const [second, month, minute, other] = requests
     if (!second || !month || !minute || !other) throw new Error('no requests')
@@ -301,7 +301,7 @@ describe.each([
   })
 })
 
-test('what reserveAll has charged is settled by its costs, in a transaction too', async () => {
+test('a reservation of reserveAll is settled with its costs, in a transaction too', async () => {
   const requests = four('settled')
   const usedNow = () =>
     Promise.all(requests.map(async ({ ratelimit, key }) => (await ratelimit.getRemaining(key)).used))
@@ -332,7 +332,7 @@ test('a look and a refund are never denied, even of a limit that is exceeded', a
   }
 })
 
-test('nor do they hold up what is charged beside them', async () => {
+test('a look and a refund do not delay the charges of their list', async () => {
   const debt = limitOf('in debt', Ratelimit.fixedWindow(10, '1m'))
   const charged = limitOf('beside debt', Ratelimit.fixedWindow(10, '1m'))
   await debt.limit('key', { rate: 25, force: true })
@@ -349,7 +349,7 @@ test('nor do they hold up what is charged beside them', async () => {
   }
 })
 
-test('a denial is one statement, and writes no row; beside a new key it also looks', async () => {
+test('a denial is one statement and writes no row, and with a new key it also looks', async () => {
   const { db, statements } = watch(database.db)
   const common = { db, clock: clock.now, cleanupProbability: 0 }
   const window = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(1, '1m'), prefix: 'denies 1' })
@@ -437,7 +437,7 @@ test('a row that is ahead of the clock is taken from at its own time, and the ot
   }
 })
 
-test('it takes at the time of its look, even if the clock goes back meanwhile', async () => {
+test('it takes at the time of its look, even if the clock goes back in between', async () => {
   const limiter = Ratelimit.fixedWindow(1, '1m')
   const later = new Date(clock.ms + 60_000)
   const times: Date[] = []
@@ -457,7 +457,7 @@ test('it takes at the time of its look, even if the clock goes back meanwhile', 
   expect(times).toEqual([])
 })
 
-test('a tx that is not a transaction is refused: nothing would hold the calls together', async () => {
+test('a tx that is not a transaction is refused', async () => {
   const limit = limitOf('no tx', Ratelimit.fixedWindow(5, '1m'))
   const tx = database.db
   const calls = [
@@ -555,7 +555,7 @@ describe('is refused', () => {
   })
 })
 
-test('sweeps afterwards like a single check, and not inside a transaction', async () => {
+test('limitAll sweeps afterwards like a single check, and not inside a transaction', async () => {
   const { db, statements } = watch(database.db)
   const limiter = Ratelimit.fixedWindow(5, '1m')
   const limit = new Ratelimit({ db, limiter, prefix: 'sweeps', cleanupProbability: 1 })

@@ -67,7 +67,7 @@ describe.each(examples)('$name', ({ name, of }) => {
   })
 })
 
-test('every method joins: what each does is undone with the transaction', async () => {
+test('a rollback undoes the work of every method', async () => {
   const limiter = Ratelimit.tokenBucket(1, '1h', 5, { initialTokens: 3 })
   const limit = new Ratelimit({ db: database.db, limiter, prefix: 'methods' })
   await limit.limit('key', { rate: 2 })
@@ -95,7 +95,7 @@ test('another process settles a reservation by its text, or leaves it as it was 
   expect(await limit.getRemaining('key')).toMatchObject({ used: 1 })
 })
 
-test('a period that is over is handed out with the transaction, and stays with a rollback', async () => {
+test('closePeriods hands out an ended period with the transaction, and keeps it after a rollback', async () => {
   const clock = new TestClock(Date.UTC(2026, 0, 31))
   const [limiter, prefix] = [calendarWindow(10, 'month'), 'closed']
   const config = {

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 // Biome wraps code and leaves comments alone, so their width is checked here.
 
 const MAX_COLUMNS = 112
-const FOLDERS = ['test', 'src', 'schema', 'drizzle', 'examples', 'bench', 'mutants']
+const FOLDERS = ['test', 'src', 'schema', 'drizzle', 'examples', 'bench', 'mutants', 'tools']
 const IS_COMMENT = /^\s*(\/\/|\/?\*|--)| \/\/ /
 
 test(`no comment is wider than ${MAX_COLUMNS} columns`, async () => {
@@ -47,7 +47,7 @@ test('a page is read in ten minutes, at 250 words a minute', async () => {
 })
 
 // A pool that Drizzle makes from an address has no listener, so a backend that ends would end the process.
-test('whoever copies an example has a pool that listens to its errors', async () => {
+test('each example has a pool that listens to its errors', async () => {
   const deaf: string[] = []
   for (const file of [
     'README.md',

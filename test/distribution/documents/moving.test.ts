@@ -90,7 +90,7 @@ describe('@upstash/ratelimit', () => {
     expect(await Promise.all(limits)).toEqual([10, 10, 20])
   })
 
-  test('a denial that cannot end in time is returned at once, and says when the call would be allowed', async () => {
+  test('a denial that cannot end in time is returned at once, with the time at which the call would be allowed', async () => {
     const ratelimit = ours(Ratelimit.fixedWindow(10, '1 m'))
     await ratelimit.limit('user', { rate: 10 })
     const denial = await ratelimit.blockUntilReady('user', 30_000)
@@ -145,7 +145,7 @@ describe('rate-limiter-flexible', () => {
     return remainingIn(first)
   }
 
-  test('each call leaves the same, and answers the same', async () => {
+  test('each call leaves the same state and gives the same answer', async () => {
     const calls = callsOf(heading)
     expect(calls).toHaveLength(8)
     const old = { limiter: await flexible('old'), other: await flexible('other') }
@@ -197,7 +197,7 @@ describe('rate-limiter-flexible', () => {
     expect((await now.getRemaining('user')).used).toBe(0)
   })
 
-  test('the SQL keeps what has been used, and when it ends', async () => {
+  test('the SQL keeps the use and its end', async () => {
     vi.useRealTimers()
     const old = await flexible('login')
     await old.consume('user:1', 3)

@@ -150,7 +150,7 @@ describe('what the page says', () => {
     ])
   })
 
-  test('plans: what has been used meets the next one', async () => {
+  test('plans: the next plan counts what has been used', async () => {
     const team = calendarWindow(100, 'month')
     const quota = new Ratelimit({ db: app.db, limiter: team, prefix: 'plans', durable: true })
     await quota.limit('org', { rate: 70 })
@@ -176,7 +176,7 @@ describe('what the page says', () => {
     expect(await left()).toBe(100)
   })
 
-  test('plans: a bucket keeps what is left, and once it was swept it is new', async () => {
+  test('plans: a bucket keeps what is left, and is new after a sweep', async () => {
     const small = Ratelimit.tokenBucket(1, '1h', 10)
     const large = Ratelimit.tokenBucket(1, '1h', 100)
     const quota = new Ratelimit({ db: app.db, limiter: small, prefix: 'bucket plans', durable: true })
@@ -355,7 +355,7 @@ describe('the cookbook', () => {
     expect(await report({ ...org, since: new Date(monthsEnd + 1) }, 1)).toBe(999)
   })
 
-  test('a bucket that keeps what was used', async () => {
+  test('a bucket that keeps its use', async () => {
     const { exported, exportRows, move } = await block<{
       exported: Ratelimit
       exportRows(org: string, rate: number): Promise<LimitResult>
@@ -834,7 +834,7 @@ describe('the cookbook', () => {
     expect(await mails('org')).toEqual([...warnings, '0.8 2026-05-01'])
   })
 
-  test('a warning of few credits, beside any open estimates', async () => {
+  test('a warning of few credits, with any open estimates', async () => {
     const { ask, prepaid } = await block<{
       ask(org: string, prompt: string): Promise<string>
       prepaid: Ratelimit

@@ -43,12 +43,12 @@ describe.each(DATES)('a Worker of compatibility date %s', (date) => {
   }
 
   describe.each(['http', 'tcp'])('over %s', (way) => {
-    test('requests at once on a new key and on a known one: exactly the limit, and no error', async () => {
+    test('requests at once on a new key and on a known one get exactly the limit, and no error', async () => {
       expect(await statuses(50, `/${way}?key=one`)).toEqual({ 200: 20, 429: 30 })
       expect(await statuses(50, `/${way}?key=one`)).toEqual({ 429: 50 })
     })
 
-    test('requests at once on several keys: exactly the limit on each', async () => {
+    test('requests at once on several keys get exactly the limit on each', async () => {
       const keys = ['a', 'b', 'c', 'd']
       const counts = await Promise.all(keys.map((key) => statuses(25, `/${way}?key=${key}`)))
       expect(counts).toEqual(keys.map(() => ({ 200: 20, 429: 5 })))
@@ -74,13 +74,13 @@ describe.each(DATES)('a Worker of compatibility date %s', (date) => {
     expect(JSON.parse(text)).toMatchObject({ status: 429, 'violated-policies': ['hono'] })
   })
 
-  test('with coalescing, requests hang for each other, and workerd ends them', async () => {
+  test('with coalescing requests wait for each other for ever, and workerd ends them', async () => {
     expect(await worker.get('/coalesced?key=one')).toMatchObject({ status: 200 })
     const { 500: hung = 0 } = await statuses(6, '/coalesced?key=one')
     expect(hung).toBeGreaterThan(0)
   })
 
-  test('the first requests at once create the tables, and none waits for another', async () => {
+  test('the first requests at once create the tables without waiting for each other', async () => {
     expect(await statuses(10, '/first?key=one')).toEqual({ 200: 10 })
   })
 

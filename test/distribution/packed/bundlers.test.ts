@@ -12,7 +12,7 @@ const external = ['drizzle-orm']
 
 beforeAll(() => writeFile(input, "export { Ratelimit } from 'drizzle-ratelimit'"))
 
-test('rolldown makes one file with codeSplitting: false, and says so otherwise', async () => {
+test('rolldown makes one file with codeSplitting: false', async () => {
   const bundle = await rolldown({ input, cwd: consumer, external: /^drizzle-orm/ })
   const one = { file: join(consumer, 'one.js') } as const
   await expect(bundle.generate(one)).rejects.toThrow('codeSplitting')

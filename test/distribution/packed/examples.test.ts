@@ -7,7 +7,7 @@ import { expect, test } from 'vitest'
 
 const run = promisify(execFile)
 
-test('the quickstart shows what it says', async () => {
+test('the quickstart prints what its comments say', async () => {
   const { stdout } = await run('npm', ['run', '--silent', 'quickstart'])
   for (const shown of [
     'checkTables finds 0 differences',

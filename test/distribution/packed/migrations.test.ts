@@ -179,7 +179,7 @@ test('tables in another Postgres schema are pointed out', async () => {
   expect(looked).not.toContain('--schema')
 })
 
-test('what a project lacks is said, and no password', async () => {
+test('the error names what a project lacks, and no password', async () => {
   const url = new URL(await emptyUrl())
   url.pathname = '/nowhere'
   url.password ||= 'secret'

@@ -75,7 +75,7 @@ describe.each([
     expect(response.headers.get('ratelimit')).toMatch(new RegExp(`^"${prefix}";r=6;t=3[56]\\d\\d$`))
   })
 
-  test('not one over the limit when thirty arrive at once, and a denial is a problem document', async () => {
+  test('thirty requests at once stay within the limit, and a denial is a problem document', async () => {
     const key = newKey()
     expect(await statusesOf(30, () => request(path, key))).toEqual({ 200: 7, 429: 23 })
     expect(await used(prefix, key)).toBe(7)
@@ -86,7 +86,7 @@ describe.each([
   })
 })
 
-test("a route's own limit is told where the proxy has another, unless the proxy denies", async () => {
+test("the headers are those of the route's own limit, unless the proxy denies", async () => {
   const key = newKey()
   for (const left of [1, 0]) {
     const response = await request('/api/own', key)
@@ -116,7 +116,7 @@ test('a route handler has the answer in rateLimit', async () => {
   expect(answer).toMatchObject({ success: true, limit: 7, remaining: 6, results: [{ remaining: 6 }] })
 })
 
-test('only failures count: statuses from 400 on, and what a handler throws', async () => {
+test('only failures count: statuses of 400 and above, and errors that a handler throws', async () => {
   const key = newKey()
   const post = async (body: string) => (await request('/api/failing', key, { method: 'POST', body })).status
   for (const status of [200, 204, 302, 200]) expect(await post(String(status))).toBe(status)
@@ -162,7 +162,7 @@ describe('limitedAction', () => {
     return JSON.parse(row)
   }
 
-  test('returns what the action returns, and of thirty calls at once not one over the limit', async () => {
+  test("returns the action's result, and thirty calls at once stay within the limit", async () => {
     const mail = newKey()
     const results = await Promise.all(
       Array.from({ length: 30 }, () => returned(call('subscribe', [mail, 'weekly']))),

@@ -24,7 +24,7 @@ function runsOf(scene: Scene): Promise<Run[]> {
 }
 
 for (const scene of SCENES) {
-  test(`docs/${scene.file} shows what the limiters answer: \`npm run pictures\` draws it anew`, async () => {
+  test(`docs/${scene.file} shows the limiters' answers: \`npm run pictures\` draws it`, async () => {
     await expect(draw(scene, await runsOf(scene))).toMatchFileSnapshot(`../../../docs/${scene.file}`)
   })
 }

@@ -50,12 +50,12 @@ function expectPromised(file: string, { code, printed }: Ended): void {
   expect({ file, code, said, printed }).toEqual({ file, code: 0, said: promised(file), printed })
 }
 
-test('the first block runs by itself, and prints what its comments say', async () => {
+test('the first block runs by itself and prints what its comments say', async () => {
   expect(blockOf('try.mjs').split('\n').length).toBeLessThan(20)
   expectPromised('try.mjs', await project.node('try.mjs'))
 })
 
-test('its commands make the tables, and the other blocks then do what they say', async () => {
+test('its commands make the tables that the other blocks then use', async () => {
   const made = commandsOf('sh').filter((command) => command.startsWith('npx '))
   expect(made.length).toBeGreaterThan(2)
   for (const command of made) {

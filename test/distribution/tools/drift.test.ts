@@ -15,7 +15,7 @@ async function generate(project: KitProject): Promise<{ written: string[]; said:
 // 0.
 const NOTHING = { written: [], said: expect.stringContaining('No schema changes, nothing to migrate') }
 
-test('the migrations say what the schema says: drizzle-kit finds nothing to add', async () => {
+test('drizzle-kit finds no difference between the migrations and the schema', async () => {
   expect(await generate(await copyForKit())).toEqual(NOTHING)
 })
 
@@ -23,7 +23,7 @@ test('drizzle-kit finds nothing wrong with the migrations', async () => {
   expect(await (await copyForKit()).kit('check')).toContain("Everything's fine")
 })
 
-describe('and it would find', () => {
+describe('drizzle-kit finds', () => {
   test('a changed column, for which it writes a migration', async () => {
     const project = await copyForKit()
     await project.edit(

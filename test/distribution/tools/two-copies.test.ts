@@ -42,7 +42,7 @@ async function copyOfDrizzle(): Promise<void> {
   await writeFile(join(to, 'package.json'), JSON.stringify({ ...own, version: '0.45.999' }))
 }
 
-test('a second copy is refused with the words that the page has, and one copy is taken', async () => {
+test('a second copy is refused with the words of the page, and one copy is accepted', async () => {
   expect(await check()).toBe('')
   await copyOfDrizzle()
   const [said] = /Types have separate declarations of a private property '\w+'/.exec(await check()) ?? ['']

@@ -110,8 +110,8 @@ function tellVictims(kind: string, { calls, codes, p50, p99 }: Awaited<ReturnTyp
   tell(kind, 'µs at their 99th percentile', Math.round(p99 * 1000))
 }
 
-describe('a held row, and calls that go on for it', () => {
-  test.each(['throw', 'allow'] as const)('are no outage for others: %s', async (onError) => {
+describe('a held row, and the calls that go on coming for it', () => {
+  test.each(['throw', 'allow'] as const)('cause no outage for others: %s', async (onError) => {
     const api = protective({ onError, timeout: 250 } as Partial<RatelimitConfig>)
     // However slow the machine is.
     const setUp = patient(five, api.prefix)
@@ -139,20 +139,20 @@ describe('a held row, and calls that go on for it', () => {
     expect(told.codes).not.toContain('UNREACHABLE')
   })
 
-  test('with 200 at once none passes', async () => {
+  test('never pass, with 200 at once', async () => {
     const api = protective()
     await patient(five, api.prefix).limit('own')
     const letGo = await hold(api, 'own')
     expect(
       await count(
-        '200 beside a held row',
+        '200 calls for a held row',
         times(200, () => api.limit('own')),
       ),
     ).toBe(0)
     await letGo()
   })
 
-  test('with 11,000 calls leave room for the others', async () => {
+  test('leave room for the others, with 11,000 calls', async () => {
     const api = patient()
     await api.limit('own')
     const letGo = await hold(api, 'own')
@@ -168,7 +168,7 @@ describe('a held row, and calls that go on for it', () => {
   })
 })
 
-describe('a flood of one key never passes its limit, also where errors are allowed', () => {
+describe("a flood of one key never passes its limit, even with onError: 'allow'", () => {
   const floods: Record<string, (api: Ratelimit) => Promise<{ readonly success: boolean }>[]> = {
     '5,000 with distinct rates': (api) => times(5_000, (i) => api.limit('own', { rate: 1 + i })),
     '12,000 equal ones': (api) => times(12_000, () => api.limit('own')),

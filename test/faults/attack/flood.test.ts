@@ -20,7 +20,7 @@ afterAll(async () => {
   await database.close()
 })
 
-test('a flood of one key gets its limit, and nothing more', async () => {
+test('a flood of one key gets exactly its limit', async () => {
   const limiter = Ratelimit.fixedWindow(5, '1h')
   const api = new Ratelimit({ db: drizzle({ client: pool }), limiter, prefix: 'flood' })
   const calls = await Promise.allSettled(Array.from({ length: 5_000 }, () => api.limit('one')))

@@ -123,7 +123,7 @@ test('charges, top-ups and costs that are delivered four times', async () => {
   tell('messages', 'delivered', told.length + 80 + 80)
 })
 
-test('warnings beside denials', async () => {
+test('warnings under a load of denials', async () => {
   const processes = await twoProcesses<{ send(org: string, rate: number): Promise<void>; sent: Ratelimit }>(
     'A warning mail at 80 %',
   )
@@ -165,7 +165,7 @@ test('a plan that changes while charges of the old one wait', async () => {
   }
 })
 
-test('a customer who changes the zone beside the calls', async () => {
+test('a customer who changes the zone during the calls', async () => {
   const processes = await twoProcesses<{
     lookup(org: string): Promise<LimitResult>
     relocate(org: string, timeZone: string): Promise<string>
@@ -241,7 +241,7 @@ test('months that are closed by several jobs at once, while customers come back'
   tell('months', 'billed by jobs and prints at once', Object.keys(pages).length)
 })
 
-test('customers who moved from the month to the year and back over one start', async () => {
+test('customers who moved from the month to the year and back around one start', async () => {
   const processes = await twoProcesses<Invoicing>('An invoice for each month')
   const orgs = Array.from({ length: 20 }, (_, org) => `moves ${100 + org}`)
   const each = (pages: number) => Object.fromEntries(orgs.map((org) => [org, pages]))

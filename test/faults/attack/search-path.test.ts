@@ -231,7 +231,7 @@ async function setTraps(): Promise<void> {
   tell('traps', 'in place', traps.length)
 }
 
-test('no function or operator in `public` is run by a statement of the limiter', async () => {
+test('no statement of the limiter runs a function or operator in `public`', async () => {
   await callEverything('before')
   await setTraps()
 
