@@ -5,8 +5,8 @@ import type { Period, PeriodAt } from '../../src/algorithms/algorithm.ts'
 import { type CalendarPeriod, periodsOf } from '../../src/algorithms/periods.ts'
 import { runs } from '../support/runs.ts'
 
-// Slow: a thousand periods, each worked out twice. Each would take several calls through a limiter, so this asks
-// for the periods themselves. behaviour/answers/calendar-window tests what a limiter does with them.
+// Slow: a thousand periods, each worked out twice. Each would take several calls through a limiter, so this
+// asks for the periods themselves. behaviour/answers/calendar-window tests what a limiter does with them.
 
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS

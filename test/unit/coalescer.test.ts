@@ -8,8 +8,8 @@ import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
 import { fakeTime, ownTimers } from '../support/timers.ts'
 
-// This needs the class: it is about statements that have no answer yet, and about which calls are in which of them.
-// A decider that answers when the test says so stands in for the database. What callers see is tested in
+// This needs the class: it is about statements that have no answer yet, and about which calls are in which of
+// them. A decider that answers when the test says so stands in for the database. What callers see is tested in
 // behaviour/drivers/limiting, behaviour/process/outages and concurrency/held.
 
 const limiter = Ratelimit.fixedWindow(1000, '1h')
