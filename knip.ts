@@ -14,7 +14,13 @@ const config: KnipConfig = {
   entry: [
     ...[...ENTRIES.values()].filter((file) => file !== SCHEMA),
     'src/cli/main.ts',
-    ...['test/**/*.{ts,mjs,cjs,js,jsx}', 'bench/**/*.ts', 'mutants/{run,host}.ts', 'tools/*.ts', 'examples/*.ts'],
+    ...[
+      'test/**/*.{ts,mjs,cjs,js,jsx}',
+      'bench/**/*.ts',
+      'mutants/{run,host}.ts',
+      'tools/*.ts',
+      'examples/*.ts',
+    ],
   ],
   project: ['{src,schema,test,bench,mutants,tools,examples}/**/*.{ts,mjs,cjs,js,jsx}', '*.{ts,js}'],
   ignoreDependencies: [...BY_NAME, ...BUILT_IN].map((name) => new RegExp(`^${name}$`)),

@@ -18,7 +18,7 @@ const [SERVER, IN_PROCESS] = ['node-postgres 1.0', 'pglite 0.45']
 const ON_BOTH = /\/drivers\//
 
 /** What a copy of a statement shows is that it has changed, and not whether that matters. */
-const COPIES = /\/package\/statements\./
+const COPIES = /\/unit\/statements\./
 
 class Run {
   failed: Failed | undefined
