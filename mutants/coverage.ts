@@ -48,14 +48,19 @@ export class Coverage {
 
   /**
    * The tests that execute a mutant. First come those that have killed others of the file, and those that are
-   * quick and about little else.
+   * quick and about little else. The last ones are left out if all would take longer than `maxMs`.
    */
-  testsOf(mutant: Mutant): readonly string[] {
+  testsOf(mutant: Mutant, maxMs: number): readonly string[] {
+    let sumMs = 0
     const worth = (test: string, { statements, ms }: Measured) =>
       (1000 / statements + 100 * (this.#kills.get(`${test} ${mutant.file}`) ?? 0)) / ms
     return Object.entries(this.#measured)
       .filter(([, each]) => executes(each, mutant))
       .toSorted((one, other) => worth(...other) - worth(...one))
+      .filter(([, { ms }], i) => {
+        sumMs += ms
+        return sumMs <= maxMs || i === 0
+      })
       .map(([test]) => test)
   }
 

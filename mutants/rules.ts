@@ -43,7 +43,7 @@ export function changesAt({ node, parents }: Place, source: string): readonly Ch
     case 'ExpressionStatement':
       return isSuper(node.expression) ? [] : [change('no statement', node, ';')]
     case 'ArrayExpression':
-      return withoutOne('no element', node.elements)
+      return withoutOne('list lacks one', node.elements)
     case 'CallExpression':
       return called(node, source)
     case 'Literal':
@@ -101,7 +101,7 @@ function called(node: ESTree.CallExpression, source: string): readonly Change[] 
   const isOptional = callee.type === 'MemberExpression' && OPTIONAL.includes(name.name)
   return [
     ...(other === undefined ? [] : [change(`${name.name} to ${other}`, name, other)]),
-    ...(isList ? withoutOne(`${name.name} of less`, node.arguments) : []),
+    ...(isList ? withoutOne(`${name.name} lacks one`, node.arguments) : []),
     ...(isOptional
       ? [change(`no ${name.name}`, node, source.slice(callee.object.start, callee.object.end))]
       : []),

@@ -16,12 +16,15 @@ const { positionals: paths, values } = parseArgs({
     since: { type: 'string' },
     sample: { type: 'string' },
     seed: { type: 'string', default: String(randomInt(2 ** 31)) },
+    seconds: { type: 'string' },
     list: { type: 'boolean', default: false },
     workers: { type: 'string', default: String(Math.min(availableParallelism(), 8)) },
   },
 })
 const { since, seed } = values
 const sample = values.sample === undefined ? undefined : wholeNumber('sample', values.sample)
+const maxMs =
+  values.seconds === undefined ? Number.POSITIVE_INFINITY : 1000 * wholeNumber('seconds', values.seconds)
 const workers = wholeNumber('workers', values.workers)
 
 const { mutants, among, equivalent } = choose({ paths, since, sample, seed })
@@ -53,10 +56,10 @@ async function fatesOf(mutants: readonly Mutant[]): Promise<ReadonlyMap<Mutant, 
     const coverage = new Coverage()
     await coverage.measure(workshops[0]?.tests ?? [], () => open(true))
     await shareOut(workshops, mutants, async (workshop, mutant) => {
-      const fate = await fateOf(mutant, workshop, coverage)
+      const fate = await fateOf(mutant, workshop, coverage, maxMs)
       fates.set(mutant, fate)
       console.log(`${fates.size}/${mutants.length} ${fate.kind}: ${describe(mutant)}`)
-      if (fate.by) console.log(`    by ${fate.by}`)
+      if (fate.by) console.log(`    ${fate.by}`)
     })
     await checkWithout(workshops, fates)
     return fates
@@ -81,7 +84,7 @@ function report(fates: ReadonlyMap<Mutant, Fate>): boolean {
   const survivors = [...fates].filter(([, { kind }]) => kind === 'survived')
   const counts = new Map<string, number>()
   for (const { kind } of fates.values()) counts.set(kind, (counts.get(kind) ?? 0) + 1)
-  for (const [mutant, { by }] of survivors) console.log(`survived: ${describe(mutant)}${by && ` (${by})`}`)
+  for (const [mutant, { by }] of survivors) console.log(`survived: ${describe(mutant)}, ${by}`)
   console.log([...counts].map(([kind, count]) => `${count} ${kind}`).join(', '))
   return survivors.length === 0
 }

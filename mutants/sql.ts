@@ -40,7 +40,7 @@ function changesAt(pieces: readonly Piece[], piece: Piece, at: number): readonly
     const condition = around(rightOf(pieces, at, ['then']))
     return [change('when always', condition, 'true'), change('when never', condition, 'false')]
   }
-  if (LISTS.includes(text)) return withoutOne(`${text} of less`, split(after.inner))
+  if (LISTS.includes(text)) return withoutOne(`${text} lacks one`, split(after.inner))
   if (text === 'is' && after.text === 'null') return [change('is to is not', piece, 'is not')]
   if (text === 'left' && after.text === 'join') return [change('left join to join', piece, '')]
   const isNegation = text === 'not' && !/^(null|materialized)$/.test(after.text)

@@ -14,18 +14,23 @@ export interface Fate {
 /** So many of the best tests run before the others: Vitest runs one project after the other. */
 const FIRST = 5
 
-/** Tries a mutant on the tests that execute it, and at last on the type checker. */
-export async function fateOf(mutant: Mutant, workshop: Workshop, coverage: Coverage): Promise<Fate> {
-  const tests = coverage.testsOf(mutant)
+/** Tries a mutant on the tests that execute it, as far as the time allows, and then on the type checker. */
+export async function fateOf(
+  mutant: Mutant,
+  workshop: Workshop,
+  coverage: Coverage,
+  maxMs: number,
+): Promise<Fate> {
+  const tests = coverage.testsOf(mutant, maxMs)
   for (const some of [tests.slice(0, FIRST), tests.slice(FIRST)]) {
     const failed = await failedBy(mutant, some, workshop)
     if (!failed) continue
     const { test, name, isTimeout } = failed
     coverage.learn(test, mutant)
-    return { kind: isTimeout ? 'killed by time' : 'killed', by: `${test}: ${name}`, test }
+    return { kind: isTimeout ? 'killed by time' : 'killed', by: `by ${test}: ${name}`, test }
   }
-  if (!(await workshop.compiles(mutant))) return { kind: 'killed by types', by: 'the type checker' }
-  return { kind: 'survived', by: tests.length > 0 ? '' : 'no test executes it' }
+  if (!(await workshop.compiles(mutant))) return { kind: 'killed by types', by: 'by the type checker' }
+  return { kind: 'survived', by: `${tests.length} tests` }
 }
 
 /** The first test that the mutant fails twice: once may be by chance. */
