@@ -18,9 +18,7 @@ export type {
   Usage,
 } from './check/results.ts'
 export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
-export { checkTables, type TableDifference } from './database/check-tables.ts'
 export type { Database } from './database/database.ts'
-export { type StorageOptions, storageSql, tableSql } from './database/ddl.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
@@ -28,6 +26,8 @@ export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } 
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'
 export type { Spent } from './several/spend.ts'
+export { checkTables, type TableDifference } from './tables/check-tables.ts'
+export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './usage/close-periods.ts'
 export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './usage/row-numbers.ts'
 export {

@@ -4,10 +4,10 @@ import { type ColumnType, CompiledQuery, type Migration, type RawBuilder, sql } 
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { Database } from './database/database.ts'
-import { shapeOf, storageSql, tableSql } from './database/ddl.ts'
 import { checkTablesGiven } from './database/given.ts'
-import { SHIPPED } from './database/shipped.ts'
 import { columnsOf } from './statements/row.ts'
+import { shapeOf, storageSql, tableSql } from './tables/ddl.ts'
+import { SHIPPED } from './tables/shipped.ts'
 import * as rowNumbers from './usage/row-numbers.ts'
 import { checkOption } from './validate.ts'
 

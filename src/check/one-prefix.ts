@@ -1,7 +1,7 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import type { Database } from '../database/database.ts'
-import { quotedName } from '../database/table-name.ts'
+import { quotedName } from '../tables/table-name.ts'
 import { warnOnce } from '../warn.ts'
 
 /** How many prefixes of a database are remembered. An application that makes them up has more. */

@@ -1,9 +1,9 @@
 import type { RatelimitConfig } from '../config.ts'
 import { connectionTo } from '../database/connection.ts'
 import { TableSize } from '../database/run.ts'
-import { SHIPPED } from '../database/shipped.ts'
 import { parseDuration } from '../duration.ts'
 import { statementsOf } from '../statements/statements.ts'
+import { SHIPPED } from '../tables/shipped.ts'
 import { readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
 import { watchPrefix } from './one-prefix.ts'
@@ -53,7 +53,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
     reservationSecret,
     ensureTables: migrates
-      ? async () => (await import('../database/auto-migrate.ts')).ensureTables(db, tables)
+      ? async () => (await import('../tables/auto-migrate.ts')).ensureTables(db, tables)
       : undefined,
     goOn: (work) => goOn(work, waitUntil),
   })

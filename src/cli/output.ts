@@ -1,4 +1,4 @@
-import { printable } from '../database/printable.ts'
+import { printable } from '../tables/printable.ts'
 
 /** Where a command prints. */
 export type Output = Pick<Console, 'log' | 'error'>

@@ -1,6 +1,6 @@
 import type { CheckerConfig } from '../check/checker-config.ts'
 import { hmacKey } from '../database/digest.ts'
-import { quotedName } from '../database/table-name.ts'
+import { quotedName } from '../tables/table-name.ts'
 import { checkOption } from '../validate.ts'
 import type { Estimate } from './settlement.ts'
 

@@ -1,10 +1,10 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Reporting } from '../check/answer.ts'
 import type { Checker } from '../check/checker.ts'
-import { shapeOf } from '../database/ddl.ts'
 import { RatelimitError } from '../errors.ts'
 import { groupBy } from '../group-by.ts'
 import { type Call, isForced, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
+import { shapeOf } from '../tables/ddl.ts'
 import { checkOption, checkRate, purposeOf } from '../validate.ts'
 
 /** What is taken from one row: by one call, or by several that are added up. */

@@ -1,7 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { sizeParameter } from '../database/run.ts'
-import { literal, quotedName } from '../database/table-name.ts'
+import { literal, quotedName } from '../tables/table-name.ts'
 import { name, type Parameters } from './builder.ts'
 import { type Link, link } from './link.ts'
 

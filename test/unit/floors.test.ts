@@ -16,6 +16,7 @@ const FLOORS: readonly (readonly string[])[] = [
     'src/group-by.ts',
   ],
   ['src/database'],
+  ['src/tables'],
   ['src/algorithms'],
   ['src/statements'],
   ['src/runtime'],

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
-import type { Database } from './database.ts'
-import { mustHave, onlyRow } from './rows.ts'
-import { execute } from './run.ts'
+import type { Database } from '../database/database.ts'
+import { mustHave, onlyRow } from '../database/rows.ts'
+import { execute } from '../database/run.ts'
 
 /** What the catalogs say of a table. */
 export interface Found {

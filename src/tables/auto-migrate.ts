@@ -1,9 +1,9 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
-import type { Database } from './database.ts'
+import type { Database } from '../database/database.ts'
+import { onlyRow } from '../database/rows.ts'
+import { execute } from '../database/run.ts'
 import { createStatements, shapeOf, storageStatements } from './ddl.ts'
-import { onlyRow } from './rows.ts'
-import { execute } from './run.ts'
 import { literal } from './table-name.ts'
 
 const migrated = new WeakMap<Database, WeakSet<RateLimitTables>>()

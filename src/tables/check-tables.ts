@@ -1,7 +1,8 @@
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import type { Database } from '../database/database.ts'
+import { checkDatabase, checkTablesGiven } from '../database/given.ts'
 import { warnOnce } from '../warn.ts'
 import { type Found, type FoundIndex, readCatalogs } from './catalogs.ts'
-import type { Database } from './database.ts'
 import {
   checkStorageOptions,
   columnDefinition,
@@ -16,7 +17,6 @@ import {
   shapeOf,
   storageStatements,
 } from './ddl.ts'
-import { checkDatabase, checkTablesGiven } from './given.ts'
 import { printable } from './printable.ts'
 import { SHIPPED } from './shipped.ts'
 import { quote } from './table-name.ts'
