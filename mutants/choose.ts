@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { readdirSync } from 'node:fs'
-import { EQUIVALENT, isLike } from './equivalent.ts'
+import { isEquivalent, staleIn } from './equivalent.ts'
 import { type Mutant, mutantsOf } from './mutants.ts'
 
 /** Which mutants to try. */
@@ -22,22 +22,21 @@ export interface Chosen {
   readonly among: number
   /** How many more are listed as equivalent. */
   readonly equivalent: number
+  /** What is listed as equivalent and is made no more. */
+  readonly stale: readonly string[]
 }
 
-/** @throws Error if the list of equivalent mutants has one that is not made. */
 export function choose({ paths, since, sample, seed }: Choice): Chosen {
   const changed = since === undefined ? undefined : changedSince(since)
   const all = sources().flatMap(mutantsOf)
-  const lost = EQUIVALENT.find((each) => !all.some((mutant) => isLike(mutant, each)))
-  if (lost) throw new Error(`equivalent.ts: no mutant is like ${lost.file} ${lost.where} ${lost.kind ?? ''}.`)
   const wanted = all.filter(
     (mutant) =>
       (paths.length === 0 || paths.some((path) => isAt(mutant, path))) &&
       changed?.includes(mutant.file) !== false,
   )
-  const left = wanted.filter((mutant) => !EQUIVALENT.some((each) => isLike(mutant, each)))
+  const left = wanted.filter((mutant) => !isEquivalent(mutant))
   const mutants = sample === undefined ? left : shuffled(left, seed).slice(0, sample)
-  return { mutants, among: left.length, equivalent: wanted.length - left.length }
+  return { mutants, among: left.length, equivalent: wanted.length - left.length, stale: staleIn(all) }
 }
 
 function sources(): readonly string[] {

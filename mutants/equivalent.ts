@@ -1,18 +1,109 @@
 import type { Mutant } from './mutants.ts'
 
-/** Mutants that no caller can tell from the source. */
-export interface Equivalent {
+/** A mutant that no caller can tell from the source. */
+interface Equivalent {
   readonly file: string
-  /** The names around it, or the first of them. */
+  /** The names around it. */
   readonly where: string
-  /** Default: every kind. */
-  readonly kind?: string
+  readonly kinds: readonly string[]
   readonly reason: string
 }
 
-export const EQUIVALENT: readonly Equivalent[] = []
+const EQUIVALENT: readonly Equivalent[] = [
+  {
+    file: 'src/algorithms/periods.ts',
+    where: 'readPeriods',
+    kinds: ['> to >='],
+    reason: 'If it goes back one period too many, the next line goes forward again.',
+  },
+  {
+    file: 'src/algorithms/sliding-window.ts',
+    where: 'algorithm.numbers.guess.ends',
+    kinds: ['>= to >'],
+    reason: 'The search finds the time from another guess too.',
+  },
+  {
+    file: 'src/algorithms/token-bucket.ts',
+    where: 'algorithm.numbers.guess',
+    kinds: ['+ to -', 'ceil to floor'],
+    reason: 'The search finds the time from another guess too.',
+  },
+  {
+    file: 'src/algorithms/token-bucket.ts',
+    where: 'algorithm.numbers.guess.missingMs',
+    kinds: ['- to +', '- to + #2'],
+    reason: 'The search finds the time from another guess too.',
+  },
+  {
+    file: 'src/check/answer.ts',
+    where: 'paymentOf.before',
+    kinds: ['> to >='],
+    reason: 'What was used before a call that reserves nothing is worked out, and never asked for.',
+  },
+  {
+    file: 'src/http/client-key.ts',
+    where: 'clientKey.forwarded',
+    kinds: ['> to >='],
+    reason: 'Without trusted hops only the last entry is believed, which is the address of the connection.',
+  },
+  {
+    file: 'src/reservations/settlement.ts',
+    where: 'differenceOf',
+    kinds: ['< to <='],
+    reason: 'A difference of 0 is 0 either way.',
+  },
+  {
+    file: 'src/reservations/token.ts',
+    where: 'readToken',
+    kinds: ['<= to <'],
+    reason: 'The longest token is shorter.',
+  },
+  {
+    file: 'src/runtime/coalescer.ts',
+    where: 'removeTakenBack',
+    kinds: ['if never'],
+    reason: 'Nothing is found to remove. The return spares the search.',
+  },
+  {
+    file: 'src/runtime/decide.ts',
+    where: 'AloneDecider.#fulfilAll',
+    kinds: ['> to >='],
+    reason: 'A statement for no groups fails before it is sent, and there is nobody to tell.',
+  },
+  {
+    file: 'src/runtime/decide.ts',
+    where: 'AloneDecider.decideTogether.sorted',
+    kinds: ['? first only', '? second only', '> to >='],
+    reason:
+      'A take skips rows that are locked and a look locks none, so neither waits whatever the order is. To sort one group changes nothing.',
+  },
+  {
+    file: 'src/statements/make.ts',
+    where: 'makeStatement.guarding',
+    kinds: ['&& left only'],
+    reason: 'A guard that does not fit has the statement run again. Waiting ones go without to save that.',
+  },
+  {
+    file: 'src/statements/setting.ts',
+    where: 'settingsOf',
+    kinds: ['if never'],
+    reason: 'A select of no columns has one row, and to join it changes nothing. It is work for nothing.',
+  },
+]
 
-export function isLike({ file, where, kind }: Mutant, listed: Equivalent): boolean {
-  if (file !== listed.file || (listed.kind !== undefined && kind !== listed.kind)) return false
-  return where === listed.where || where.startsWith(`${listed.where}.`)
+export function isEquivalent(mutant: Mutant): boolean {
+  return EQUIVALENT.some((each) => each.kinds.some((kind) => isLike(mutant, each, kind)))
+}
+
+/** What is listed and is made no more. */
+export function staleIn(mutants: readonly Mutant[]): readonly string[] {
+  return EQUIVALENT.flatMap((each) =>
+    each.kinds
+      .filter((kind) => !mutants.some((mutant) => isLike(mutant, each, kind)))
+      .map((kind) => `${each.file} ${each.where}, ${kind}`),
+  )
+}
+
+function isLike(mutant: Mutant, { file, where }: Equivalent, kind: string): boolean {
+  return mutant.file === file && mutant.where === where && mutant.kind === kind
 }

@@ -27,7 +27,8 @@ const maxMs =
   values.seconds === undefined ? Number.POSITIVE_INFINITY : 1000 * wholeNumber('seconds', values.seconds)
 const workers = wholeNumber('workers', values.workers)
 
-const { mutants, among, equivalent } = choose({ paths, since, sample, seed })
+const { mutants, among, equivalent, stale } = choose({ paths, since, sample, seed })
+for (const each of stale) console.error(`equivalent.ts lists what is made no more: ${each}`)
 const isSample = mutants.length < among
 console.log(
   `${mutants.length} mutants${isSample ? ` of ${among}, with --seed ${seed}` : ''}; ${equivalent} more are equivalent`,
