@@ -442,11 +442,6 @@ export const uncounted: readonly {
 /** Any limits, each algorithm as often as the others. */
 export const anyPlan: fc.Arbitrary<Plan> = fc.oneof(...rows.map((row) => row.anyPlan))
 
-/** Of periods whose length the test chooses: its parameters are the same at all times. */
-export const anyPlanOfAnyLength: fc.Arbitrary<Plan> = fc.oneof(
-  ...rows.filter(({ lengths }) => lengths === 'any').map((row) => row.anyPlan),
-)
-
 /** A limit, and others that read what it has written. */
 export const similarPlans: fc.Arbitrary<readonly Plan[]> = fc.oneof(
   ...rows.map((row) =>
