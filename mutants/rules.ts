@@ -41,7 +41,7 @@ export function changesAt({ node, parents }: Place, source: string): readonly Ch
     case 'AwaitExpression':
       return [instead('no await', node.argument)]
     case 'ExpressionStatement':
-      return isSuper(node.expression) ? [] : [change('no statement', node, ';')]
+      return isSuper(node.expression) ? [] : [change('no statement', node, '{}')]
     case 'ArrayExpression':
       return withoutOne('list lacks one', node.elements)
     case 'CallExpression':
