@@ -5,8 +5,8 @@ import { type ColumnOf, ROWS } from './rows.ts'
 import { countAfter, countNumberAfter } from './window.ts'
 
 /**
- * `prevCount` is what was granted in all, `count` is what was used of it. Two whole numbers stay exact, and
- * a refund cannot give back more than was used. No time changes them.
+ * `prevCount` is the sum of all grants, `count` is the used part of it. Both are whole numbers, so they stay
+ * exact, and a refund cannot give back more than was used. They do not change with time.
  */
 const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
   name: 'balance',
@@ -18,7 +18,8 @@ const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
 
   sql: {
     now: (_row, clock) => clock,
-    // A call writes one of the two back as it was read. Others may have written more than a double can hold.
+    // A call writes both back, one of them unchanged. Other programs may have written more than a double can
+    // hold.
     advance: ({ count, prevCount, lastRefill }) => ({
       count: countAfter(count, sql`0::float8`),
       prevCount: countAfter(prevCount, sql`0::float8`),
@@ -60,7 +61,7 @@ const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
   },
 }
 
-// By itself there is nothing; each row knows what was granted.
+// The limiter itself grants nothing. Each row has its own grants.
 const BALANCE: StoredLimiter = {
   ...limiterOf(algorithm, { limit: 0, periodMs: 1 }),
   limit: Number.POSITIVE_INFINITY,
@@ -68,14 +69,14 @@ const BALANCE: StoredLimiter = {
 }
 
 /**
- * Prepaid credits, in whole units: `Ratelimit.grant` adds some, calls take them, and nothing comes back by
- * itself. A key without a grant has none. Rows never expire.
+ * Prepaid credits, in whole units: `Ratelimit.grant` adds credits, calls take them, and nothing refills. A key
+ * without a grant has none. Rows never expire.
  *
  * Its calls refuse a `limiter` of another algorithm with `INVALID_LIMIT`, because the credits would be lost.
  * Give it a prefix of its own.
  *
- * In answers `limit` is what was granted in all, `remaining` what is left of it. `reset` is `Infinity` once
- * something is used, and so is `retryAfter` of a denial.
+ * In answers, `limit` is the sum of all grants, and `remaining` is the unused part. `reset` is `Infinity` once
+ * something is used, and `retryAfter` of a denial is `Infinity` too.
  *
  * @example
  * ```ts

@@ -3,12 +3,14 @@ import { MAX_MS } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Expression } from './algorithm.ts'
 
-/** In double precision, 0.1 taken three times is a little more than 0.3. It must be allowed all the same. */
+/**
+ * In double precision, three times 0.1 is a little more than 0.3. Taking 0.1 three times from 0.3 must work.
+ */
 export const TOLERANCE = 1e-9
 
 export const TOLERANCE_SQL: Expression = sql.raw(`${TOLERANCE}::float8`) as Expression
 
-/** Amounts are well above the tolerance. */
+/** Well above the tolerance. */
 const MIN_AMOUNT = 1e-6
 
 /** @throws RatelimitError `INVALID_LIMIT` */
@@ -36,8 +38,8 @@ export function fillingMs(durationMs: number): number {
 }
 
 /**
- * Whether a bucket can have written the row. An impossible amount would admit or deny for ever. NaN is refused
- * too, because Postgres sorts it above every number.
+ * Whether a bucket can have written the row. An impossible amount would allow or deny calls for ever. NaN does
+ * not pass, because Postgres sorts it above every number.
  */
 export function isPlausible(
   tokens: Expression,

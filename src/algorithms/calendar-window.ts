@@ -6,13 +6,12 @@ import { type ColumnOf, ROWS } from './rows.ts'
 import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
 
 /**
- * The calendar period that contains now. The statement cannot know which one that is. It is sent a guess, and
- * it decides nothing if the database's time lies outside.
+ * The calendar period that contains now. The statement cannot work it out. It gets a guess as a parameter, and
+ * decides nothing if the database's time lies outside.
  *
- * `prevCount` is the part of `count` that is reserved: estimates that wait for their cost. The rest is settled.
- * `tokens` is the most that was settled in the period. It stays when something is given back, so that a
- * threshold is crossed once a period; and it tells the row from a fixed window's, whose start means something
- * else.
+ * `prevCount` is the reserved part of `count`: estimates that wait for their cost. The rest is settled.
+ * `tokens` is the most that was settled in the period. A refund does not lower it, so that a threshold is
+ * crossed once a period. It also distinguishes the row from a fixed window's, whose start means something else.
  */
 const algorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodStart' | 'periodEnd'> = {
   name: 'calendarWindow',
@@ -25,10 +24,11 @@ const algorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodStart' | 'periodEn
 
   applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
   sql: {
-    // A row of the next period, written by a clock that is ahead, must not be read as one that has ended.
+    // A clock that is ahead may have written a row of the next period. It must not be read as one that has
+    // ended.
     now: ({ windowStart }, clock, { periodMs }) =>
       sql`case when ${windowStart} - ${clock} between 0::float8 and ${periodMs} then ${windowStart} else ${clock} end`,
-    // A count that began in this period was used in this period, even if its own plan had another period.
+    // A count that began in this period was used in this period, even if its plan had another period.
     holds: ({ windowStart }, clock, { periodMs, periodStart, periodEnd }) =>
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}`,
     ended: ({ windowStart }, _clock, { periodStart }) => sql`${windowStart} < ${periodStart}`,
@@ -41,10 +41,10 @@ const algorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodStart' | 'periodEn
     }),
     available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
     used: ({ count }) => count,
-    // A call of another plan leaves the start as it is, so that a shorter period finds its own again.
+    // A call of another plan does not change the start, so that a shorter period finds its own row again.
     consume: ({ count, prevCount, tokens, windowStart }, _now, _available, amount, _params, reserved) => {
       const next = countAfter(count, amount)
-      // What is given back past the settled part is taken from the reserved one.
+      // A refund that exceeds the settled part lowers the reserved part.
       const nextReserved = sql<number>`least(${countAfter(prevCount, reserved)}, ${next})`
       return {
         count: next,
@@ -54,8 +54,8 @@ const algorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodStart' | 'periodEn
       }
     },
     expiresAt: (_state, { periodEnd }) => periodEnd,
-    // The period before this one ended where this one begins. Rows stay a while longer. If the plan has charged
-    // a row that another plan began, the charge knows its start.
+    // The last period ended where this one begins, and its row may still exist. If this plan has charged a row
+    // that another plan began, `paid` is the start of that row.
     isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd }, onGrid, paid) =>
       sql`case when ${windowStart} < ${periodStart} then ${expiresWith(periodStart, expires, onGrid)}
         else ${windowStart} in (${periodStart}, ${paid ? sql`coalesce(${paid()}, ${periodStart})` : periodStart})
@@ -85,22 +85,22 @@ function settledNumber({ count, prevCount }: Numbers<'count' | 'prevCount'>): nu
   return count - prevCount
 }
 
-/** The longest of each, so that how far ahead a row may be does not depend on the guessed period. */
+/** The longest of each. How far ahead a row may be must not depend on the guessed period. */
 const MAX_HOURS = { minute: 1 / 60, hour: 1, day: 25, week: 169, month: 745, year: 8785 }
 const HOUR_MS = 3_600_000
 
 /**
- * `tokens` in each period of the calendar, from a minute to a year, in a time zone, or in each one counted from
- * an anchor: a subscription's start.
+ * `tokens` in each period of the calendar, from a minute to a year. The periods are those of a time zone, or
+ * counted from an anchor, such as a subscription's start.
  *
- * A month from the 31st begins on the last day of a shorter month, and on the 31st again after it. A local
- * time that does not exist moves forward; of a time that exists twice the first is used. Weeks begin on
- * Monday. Hours and minutes have their length on each day: an hour that clocks show twice is two hours.
+ * A month from the 31st begins on the last day of a shorter month, and on the 31st again after it. A local time
+ * that does not exist moves forward. If a local time exists twice, the first one is used. Weeks begin on
+ * Monday. Hours and minutes always have the same length: an hour that clocks show twice is two hours.
  *
  * `tokens: Infinity` counts and never denies.
  *
- * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or zone, and for an anchor
- * that is not a date or lies more than a hundred years away.
+ * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or time zone, and for an
+ * anchor that is not a date or lies more than a hundred years away.
  *
  * @example
  * ```ts

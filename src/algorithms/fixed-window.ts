@@ -42,7 +42,7 @@ const algorithm: Algorithm<ColumnOf<'fixedWindow'>, never> = {
 }
 
 /**
- * `tokens` in each `window`. The first call opens a window. At its end it is over, and the next call opens one.
+ * `tokens` in each `window`. The first call opens a window, and the first call after its end opens the next.
  * `tokens: Infinity` counts and never denies.
  *
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`

@@ -10,11 +10,12 @@ type Column = ColumnOf<'gcra'>
 type Params = 'limit' | 'unitMs'
 
 /**
- * `tokens` is what was left at `windowStart`, and grows by one unit every `unitMs`, up to the limit.
+ * `tokens` is the number of units left at `windowStart`. It grows by one unit every `unitMs`, up to the limit.
  *
- * This is the generic cell rate algorithm of ITU-T I.371 in its form as a continuous-state leaky bucket. The
+ * This is the generic cell rate algorithm of ITU-T I.371, in its form as a continuous-state leaky bucket. The
  * other form stores a theoretical arrival time, which would have to be finer than the milliseconds of a row.
- * What is left is stored, not what was used: a smaller plan would have to drain what a large one has used.
+ * The row stores the units that are left. With used units, a smaller plan would have to wait until the usage
+ * under a larger plan has drained.
  */
 const algorithm: Algorithm<Column, 'unitMs'> = {
   name: 'gcra',

@@ -29,7 +29,7 @@ export function limiterOf<Column extends StateColumn, Param extends string>(
   const algorithm = given as unknown as AnyAlgorithm
   const { name = '', ...periods } = calendar
   const expiryGridMs = Math.max(MIN_GRID_MS, Math.floor(own.periodMs / GRID_SHARE))
-  // What a window without a limit cannot count is denied.
+  // A window without a limit denies calls that it cannot count.
   const params = { ...own, limit: Math.min(own.limit, MAX_COUNT), expiryGridMs }
   const signature = `${algorithm.name} ${Object.values(own).join()} ${name}`
   const period = algorithm.sql.isOfPeriod ? `${own.periodMs} ${name}` : ''
@@ -59,7 +59,7 @@ export function freshState(
   return algorithm.numbers.fresh(now, params)
 }
 
-/** Whether it counts without a limit. A balance has one: what was granted. */
+/** Whether it counts without a limit. A balance has a limit: the granted units. */
 export function isEndless({ limit, algorithm }: Limiter): boolean {
   return limit === Number.POSITIVE_INFINITY && algorithm.numbers.capacity === undefined
 }
@@ -80,7 +80,7 @@ export function periodFrom({ params, periodAt }: StoredLimiter, start: number): 
   return { start, end: periodAt ? periodAt(start).end : start + params.periodMs }
 }
 
-/** Whether its rows are of periods: of fixed or calendar windows. */
+/** Whether it has periods: fixed and calendar windows do. */
 export function hasPeriods(limiter: Limiter): limiter is StoredLimiter {
   return limiter.stored && limiter.algorithm.hasPeriods
 }

@@ -10,11 +10,11 @@ export type CalendarPeriod = 'minute' | 'hour' | 'day' | 'week' | 'month' | 'yea
 
 /** Where and when the periods of a calendar begin. */
 export interface CalendarOptions {
-  /** The IANA time zone in which days begin. Default: `'UTC'`. In another zone a key may begin a new period. */
+  /** The IANA time zone of the periods. Default: `'UTC'`. After a change, a key may begin a new period. */
   readonly timeZone?: string
   /**
-   * When the first period began: a subscription's start. Default: the calendar's own periods. With another
-   * anchor a key may begin a new period.
+   * The start of the first period, such as a subscription's. Default: the calendar's own periods. After a
+   * change, a key may begin a new period.
    */
   readonly anchor?: Date
 }
@@ -23,12 +23,12 @@ const CALENDAR_NAMES: NamesOf<CalendarOptions> = { timeZone: true, anchor: true 
 
 const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
 
-/** Periods of one length, which are no matter of local dates. */
+/** Periods that always have the same length. They do not depend on local dates. */
 const LENGTHS_MS = { minute: 60_000, hour: 3_600_000 } as const
 
 /**
- * One function for each calendar, which remembers its last period. Plans that are made anew for each call share
- * them.
+ * One function for each calendar, which remembers its last period. An application that makes its plans again
+ * for each call shares them.
  */
 const known = lru<PeriodAt>(1000)
 
@@ -62,7 +62,7 @@ function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number 
   }
   const unit = UNITS[period]
   const first = anchorMs === undefined ? ownAnchor(period) : localTime(anchorMs, timeZone)
-  // Always counted from the first, so that the 31st comes again after a month that has none.
+  // Always counted from the first period, so that the 31st returns after a shorter month.
   const startOf = (n: number) => first.add({ [unit]: n }).toZonedDateTime(timeZone).epochMilliseconds
 
   return (time) => {
@@ -74,7 +74,7 @@ function readPeriods(period: CalendarPeriod, timeZone: string, anchorMs: number 
   }
 }
 
-/** Periods of one length, counted from the anchor whatever clocks show. */
+/** Periods of one length, counted from the anchor. Local clocks do not matter. */
 function periodsFrom(anchorMs: number, lengthMs: number): PeriodAt {
   return (time) => {
     const start = anchorMs + Math.floor((time - anchorMs) / lengthMs) * lengthMs
@@ -83,8 +83,8 @@ function periodsFrom(anchorMs: number, lengthMs: number): PeriodAt {
 }
 
 /**
- * Periods that begin when clocks show a full hour, or minute. Where clocks are changed by a part of the period,
- * one period ends and the next begins.
+ * Periods that begin when local clocks show a full hour or minute. If clocks change by a part of the period,
+ * one period ends there and the next begins.
  */
 function clockPeriods(lengthMs: number, timeZone: string): PeriodAt {
   const zoned = (time: number) => Temporal.Instant.fromEpochMilliseconds(time).toZonedDateTimeISO(timeZone)
@@ -100,7 +100,7 @@ function clockPeriods(lengthMs: number, timeZone: string): PeriodAt {
   }
 }
 
-/** The calendar's own periods are those from the beginning of 1970, weeks from its first Monday. */
+/** The calendar's own periods are counted from the beginning of 1970, weeks from its first Monday. */
 function ownAnchor(period: keyof typeof UNITS): Temporal.PlainDateTime {
   return Temporal.PlainDateTime.from(period === 'week' ? '1970-01-05' : '1970-01-01')
 }
@@ -111,7 +111,7 @@ function localTime(time: number, timeZone: string): Temporal.PlainDateTime {
 
 function isTimeZone(timeZone: string): boolean {
   try {
-    // Temporal would also accept a time and take the zone that is written in it.
+    // Temporal would also accept a date and time with a zone in it.
     new Intl.DateTimeFormat('en', { timeZone })
     localTime(0, timeZone)
     return true
@@ -123,12 +123,12 @@ function isTimeZone(timeZone: string): boolean {
 function readAnchor(anchor: Date): number {
   const time = anchor instanceof Date ? anchor.getTime() : Number.NaN
   if (Number.isNaN(time)) throw invalid('anchor must be a valid Date.')
-  // A time in microseconds by mistake lies further away.
+  // A time in microseconds, given by mistake, lies further away.
   if (Math.abs(time - Date.now()) > MAX_MS) throw invalid('anchor must lie within a hundred years of today.')
   return time
 }
 
-/** Neighbouring calls ask for the same period. */
+/** Remembers the last period, because most calls ask for the same one as the call before. */
 function withMemory(periodAt: PeriodAt): PeriodAt {
   let last: Period = { start: 0, end: 0 }
   return (time) => {
@@ -137,6 +137,6 @@ function withMemory(periodAt: PeriodAt): PeriodAt {
   }
 }
 
-function invalid(what: string): RatelimitError {
-  return new RatelimitError('INVALID_OPTION', what)
+function invalid(message: string): RatelimitError {
+  return new RatelimitError('INVALID_OPTION', message)
 }

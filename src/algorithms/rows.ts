@@ -1,6 +1,6 @@
 /**
- * Which columns belong to which algorithm. A row has no name in it: its filled columns say whose it is, so no
- * two algorithms have the same ones.
+ * The columns of each algorithm. A row does not name its algorithm: its filled columns identify it, so no two
+ * algorithms have the same columns.
  */
 export const ROWS = {
   tokenBucket: { columns: ['tokens', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },

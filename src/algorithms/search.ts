@@ -1,6 +1,6 @@
 import type { Limiter, Numbers, Params, StateColumn } from './algorithm.ts'
 
-/** A state that is advanced to a moment, and the limiter's parameters then. */
+/** A state that is advanced to a moment, and the parameters of the limiter at that moment. */
 export interface Snapshot {
   readonly now: number
   readonly state: Numbers<StateColumn>
@@ -8,10 +8,11 @@ export interface Snapshot {
 }
 
 /**
- * The first millisecond from now on at which `wanted` is available if nothing else is taken; `Infinity` if
+ * The first millisecond, now or later, at which `wanted` is available if nothing else is taken. `Infinity` if
  * never.
  *
- * The search uses the formula that decides and solves nothing for the time, so it agrees with the database.
+ * It does not solve the formula for the time. It searches with the formula that decides, so it agrees with the
+ * database.
  */
 export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted: number): number {
   const { now, state, params } = snapshot
@@ -23,13 +24,13 @@ export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted
 }
 
 /**
- * The first time after `before` at which `fits` says yes. It says no at `before`, and once it says yes it keeps
- * saying yes.
+ * The first time after `before` at which `fits` is true. `fits` is false at `before`, and once true it stays
+ * true.
  *
- * It starts at the guess and doubles its steps until the answer changes. Then it halves the range between.
+ * The search starts at the guess and doubles its steps until `fits` changes. Then it halves the range.
  */
 function firstTime(before: number, guess: number, fits: (time: number) => boolean): number {
-  // A double cannot tell two milliseconds apart there, so there is no first one.
+  // Neighbouring milliseconds are the same double that far away, so there is no first one.
   if (!Number.isSafeInteger(guess)) return Number.POSITIVE_INFINITY
   let low = before
   let high = Math.max(guess, before + 1)

@@ -7,10 +7,7 @@ import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window
 
 type Column = ColumnOf<'slidingWindow'>
 
-/**
- * How much of a count still counts when it has `leftMs` of its `periodMs` left: `ceil(count * leftMs /
- * periodMs)`.
- */
+/** The part of a count that still counts for `leftMs` of `periodMs`: `ceil(count * leftMs / periodMs)`. */
 interface Fading {
   readonly sql: (count: Expression, leftMs: Expression, periodMs: Expression) => Expression
   readonly number: (count: number, leftMs: number, periodMs: number) => number
@@ -42,11 +39,11 @@ const ordinary: Algorithm<Column, never> = algorithm('slidingWindow', inDoubles)
 const large: Algorithm<Column, never> = algorithm('largeSlidingWindow', inWholeNumbers)
 
 /**
- * Two neighbouring fixed windows; the previous one's count fades linearly while the current one runs.
+ * Two neighbouring fixed windows. The count of the previous one fades linearly while the current one runs.
  *
- * used = count + ceil(prevCount * timeLeft / periodMs), timeLeft being how long the previous window still
- * counts. Counts are whole numbers, so rounding up takes nothing away from anyone and needs no tolerance. The
- * approximation is the one that Cloudflare described in "How we built rate limiting capable of scaling to
+ * used = count + ceil(prevCount * timeLeft / periodMs), where timeLeft is how long the previous window still
+ * counts. Rates are whole numbers, so rounding up denies no call that an exact result would allow, and needs no
+ * tolerance. Cloudflare described this approximation in "How we built rate limiting capable of scaling to
  * millions of domains" (2017).
  */
 function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
@@ -70,13 +67,13 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
         }
       },
       fresh: (now) => ({ count: sql`0::float8`, prevCount: sql`0::float8`, windowStart: now }),
-      // After a change to a smaller limit, a window that has more used than the limit counts as full.
+      // After a change to a smaller limit, a window may have used more than the limit. It counts as full.
       available: ({ count, prevCount, windowStart }, now, { limit, periodMs }) =>
         sql`${limit} - least(${count}, ${limit})
         - ${fading.sql(sql`least(${prevCount}, ${limit})`, sql`${windowStart} + ${periodMs} - ${now}`, periodMs)}`,
       used: ({ count, prevCount, windowStart }, now, { periodMs }) =>
         sql`${count} + ${fading.sql(prevCount, sql`${windowStart} + ${periodMs} - ${now}`, periodMs)}`,
-      // A refund that the current window did not pay comes out of what is left of the previous one.
+      // The part of a refund that exceeds the count of the current window lowers the previous count.
       consume: ({ count, prevCount, windowStart }, _now, _available, amount) => ({
         count: countAfter(count, amount),
         prevCount: countAfter(prevCount, sql`least(${count} + ${amount}, 0)`),
@@ -106,8 +103,7 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
       }),
       guess: ({ count, prevCount, windowStart }, wanted, _now, { limit, periodMs }) => {
         const room = limit - Math.min(count, limit) - wanted
-        // While this window runs only the previous count fades; after it this count does, as the previous
-        // one.
+        // While this window runs, only the previous count fades. After its end, this count fades.
         const ends = windowStart + (room >= 0 ? periodMs : 2 * periodMs)
         const [left, fading] =
           room >= 0 ? [room, Math.min(prevCount, limit)] : [limit - wanted, Math.min(count, limit)]

@@ -12,8 +12,7 @@ type Param = 'refillRate' | 'intervalMs' | 'tickMs' | 'initialTokens'
 type Params = Param | 'limit' | 'periodMs'
 
 /**
- * Until something is taken the state stays as it was written, and refills are counted from there: no time is
- * lost.
+ * The state changes only when something is taken. Refills are counted from the last refill, so no time is lost.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'tokenBucket',
@@ -60,7 +59,7 @@ function availableNumber(state: Numbers<Column>, time: number, params: Numbers<P
   return Math.min(state.tokens + (refilledNumberMs(state, time, params) * refillRate) / intervalMs, limit)
 }
 
-/** The time since the last refill in whole ticks. */
+/** The milliseconds since the last refill, in whole ticks. */
 function refilledMs(
   { lastRefill }: Expressions<Column>,
   now: Expression,
@@ -73,12 +72,9 @@ function refilledNumberMs({ lastRefill }: Numbers<Column>, now: number, { tickMs
   return Math.floor((now - lastRefill) / tickMs) * tickMs
 }
 
-/** How a bucket fills, and how it starts. */
+/** Options of `Ratelimit.tokenBucket`. */
 export interface TokenBucketOptions {
-  /**
-   * `'interval'`: whole refills at each interval's end. `'continuous'`: a little all the time. Default:
-   * `'interval'`.
-   */
+  /** `'interval'` refills at the end of each interval, `'continuous'` steadily. Default: `'interval'`. */
   readonly refill?: 'interval' | 'continuous'
   /** Tokens in a new bucket. Default: `maxTokens`. */
   readonly initialTokens?: number

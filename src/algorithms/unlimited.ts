@@ -24,7 +24,7 @@ const UNLIMITED: Unlimited = {
   params: { limit: INFINITY, periodMs: 1, expiryGridMs: 1 },
 }
 
-/** No limit: always allowed, nothing is read or written. The key's stored row stays for the next plan. */
+/** No limit: every call is allowed, and nothing is read or written. A stored row stays for the next plan. */
 export function unlimited(): Unlimited {
   return UNLIMITED
 }

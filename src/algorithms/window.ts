@@ -16,19 +16,19 @@ export function checkTokens(tokens: number): void {
 const MAX: SQL = sql.raw(String(MAX_COUNT))
 
 /**
- * A count after an amount was taken. No call makes it larger than a double can represent. Others may have
- * written more than that, and a bigint holds it all the same.
+ * A count after an amount was taken. No call makes it larger than a double can represent exactly. Other
+ * programs may have written a larger one, because the column is a bigint.
  */
 export function countAfter(count: Expression, amount: Expression): SQL<number> {
   return sql`least(greatest(${count} + ${amount}, 0), ${MAX})`
 }
 
-/** The same on numbers. */
+/** The same formula on numbers. */
 export function countNumberAfter(count: number, amount: number): number {
   return Math.min(Math.max(count + amount, 0), MAX_COUNT)
 }
 
-/** Whether a row expires with a window that ends at that time: at its end, or at the next time of the grid. */
+/** Whether a row expires at the `end` of a window: exactly then, or at the next time of the grid. */
 export function expiresWith(
   end: Expression,
   expires: Expression,
