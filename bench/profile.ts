@@ -22,7 +22,7 @@ const source: Parameters<typeof takeManyStatement>[0] = {
   injectedClock: false,
   commit: 'as the session',
   guarded: false,
-  intent: 'take',
+  action: 'take',
 }
 
 interface Subject {

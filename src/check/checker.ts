@@ -29,15 +29,15 @@ export interface LimiterCall {
   readonly call: Call
 }
 
-/** Decides valid calls: in a transaction of the caller's, or alone, where they may share statements. */
+/** Decides valid calls: in a caller's transaction, or alone, where calls may share statements. */
 export class Checker {
   readonly config: CheckerConfig
-  /** For calls that do not go through the queue. */
+  /** For calls outside of the key queues. */
   readonly room: Room
-  /** Since the database failed last, if it has not answered since. */
+  /** Set while the database fails, until its next answer. */
   outage: Outage | undefined
   readonly #dispatcher: Dispatcher
-  /** Loaded before the first call that it could answer. */
+  /** Loaded before the first call that could use it. */
   #denials: Denials | undefined
   readonly #sweeps: Sweeps
 
@@ -50,7 +50,7 @@ export class Checker {
     this.#dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, this.room)
   }
 
-  /** Answers the call, and tells what was paid for it. By `onError` it also answers during an outage. */
+  /** Returns the answer and the payment of the call. During an outage, `onError` answers. */
   answer(call: Call, tx: Database | undefined): Promise<Answered> {
     if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return this.#answer(call, tx)
     return this.#answerWatched(call, tx)
@@ -62,7 +62,7 @@ export class Checker {
     return watch([this.watched(call, tx)], answered, (each) => [each])
   }
 
-  /** The call, as those who watch see it. */
+  /** The call in the form that `watch` publishes. */
   watched(call: Call, tx: Database | undefined): Watched {
     const { home, namespace } = this.config
     return { prefix: namespace.prefix, call, joined: tx !== undefined || home.isTransaction }
@@ -79,16 +79,16 @@ export class Checker {
   }
 
   /**
-   * Answers a call that failed outside of a transaction by `onError`, or throws its error. `told` has the
-   * functions that know of it.
+   * Answers a call that failed outside of a transaction by `onError`, or throws its error. `notified` has the
+   * functions that were called with this error already.
    */
   async degrade(
     error: unknown,
     call: Call,
-    told: Set<Degrading['onDegraded']> = new Set(),
+    notified: Set<Degrading['onDegraded']> = new Set(),
   ): Promise<Answered> {
     const { degraded } = await import('./degrading.ts')
-    return degraded(error, call, this.config, told)
+    return degraded(error, call, this.config, notified)
   }
 
   /** Decides the call: without the database, in the caller's transaction, or together with others. */
@@ -111,7 +111,7 @@ export class Checker {
     return known ? Promise.resolve({ call, decision: known, place: 0 }) : this.#decideAlone(call, bounds)
   }
 
-  /** Each call loads them by itself, because in Workers it cannot wait for the promise of another. */
+  /** Each call loads them itself, because in Workers a call cannot wait for the promise of another. */
   async #loadDenials(maxBlockedKeys: number): Promise<void> {
     const { DenyCache } = await import('./deny-cache.ts')
     const { table, namespace } = this.config
@@ -119,8 +119,8 @@ export class Checker {
   }
 
   /**
-   * The transaction that a call joins: the given one, or the one that the limiter is built on. Undefined if
-   * it runs alone.
+   * The transaction that a call joins: the given one, or the one that the limiter was created with. Undefined
+   * if the call runs alone.
    */
   joined(tx: Database | undefined): Connection | undefined {
     const { home } = this.config
@@ -159,7 +159,7 @@ export class Checker {
       const pending: Pending = {
         request: call,
         isOver: false,
-        trip: undefined,
+        batch: undefined,
         isContended: false,
         hold: () => {
           pending.isContended = true
@@ -178,7 +178,7 @@ export class Checker {
         },
         fail: (error) => {
           stopWatching?.()
-          this.learnOf(error, pending.trip)
+          this.learnOf(error, pending.batch)
           if (addsTo(call)) this.forgetDenials(call.key)
           whenSettled()
           reject(error)
@@ -195,38 +195,38 @@ export class Checker {
           }
           if (why !== 'timeout') return reject(why.aborted)
           const error = timedOut(wasSent && call.purpose !== 'look', pending.isContended)
-          const { trip } = pending
+          const { batch } = pending
           if (bounds.onWaitOver) bounds.onWaitOver()
-          // A row that somebody holds says nothing about the database, nor do the key's own calls.
-          else if (trip && !trip.mayWait) this.addFailure(error, trip)
+          // A wait for a held row, or for other calls of the key, says nothing about the database.
+          else if (batch && !batch.mayWait) this.addFailure(error, batch)
           reject(error)
         })
       }
-      // It may fail at once.
+      // Last, because it may fail the call at once.
       this.#dispatcher.add(pending)
     })
     this.sweepAfter(decided, sent.clock)
     return decided
   }
 
-  /** Learns of the error of a statement. */
+  /** Notes the error of a statement. */
   learnOf(error: RatelimitError, statement: object = error): void {
     if (Outage.isOne(error)) this.addFailure(error, statement)
     else if (error.sqlState !== undefined) {
-      // The database has refused the call, so it is there.
+      // The database has refused the call, so it can be reached.
       this.outage = undefined
     }
   }
 
-  /** The statement has failed, or has no answer in time. */
+  /** Notes that the statement has failed, or had no answer in time. */
   addFailure(error: RatelimitError, statement: object = error): void {
     this.outage ??= new Outage()
     this.outage.add(error, statement)
   }
 
   /**
-   * A transaction may have given something back, or made the row anew under another plan. A remembered denial
-   * may then be too strict.
+   * Forgets a remembered denial that may now be too strict, because a transaction has given something back or
+   * replaced the row under another plan.
    */
   followUpJoined(call: Call): void {
     if (addsTo(call) || call.limiter !== this.config.limiter) this.forgetDenials(call.key)
@@ -236,17 +236,17 @@ export class Checker {
     forgetDenials(this.config.table.table, this.config.namespace.prefix, key)
   }
 
-  /** After some calls it sweeps when they are decided. `clock` is their injected time. */
+  /** Sweeps after some of the calls, when they are decided. `clock` is their injected time. */
   sweepAfter(decided: Promise<unknown>, clock: number | null): void {
     if (Math.random() >= this.config.cleanupProbability) return
-    // Another request's statement may decide this call, and `waitUntil` has to be called from its own request.
+    // The statement of another request may decide this call, but `waitUntil` must be called in this request.
     decided.then(
       () => this.#sweeps.begin(clock),
       () => {},
     )
   }
 
-  /** The injected time, or this machine's: for answers in which the time decides nothing. */
+  /** The injected time or this machine's, for answers that do not depend on the exact time. */
   clockMs(): number {
     return this.config.namespace.clock?.() ?? Date.now()
   }
@@ -259,7 +259,7 @@ export function isRequest(call: Call): call is Request {
   return call.limiter.stored
 }
 
-/** A call without a limit is allowed, and nothing is used. */
+/** The outcome of a call without a limit: allowed, with nothing used. */
 export function unlimitedOutcome(call: Call, now: number): Outcome {
   const { params } = call.limiter
   const state = freshState(call.limiter, now, params)

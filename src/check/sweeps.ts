@@ -1,7 +1,7 @@
 import type { Sweeper } from '../runtime/sweep.ts'
 import type { CheckerConfig } from './checker-config.ts'
 
-/** The sweeps that go on beside the calls of one limiter. */
+/** The background sweeps of one limiter. */
 export class Sweeps {
   readonly #config: CheckerConfig
   /** Loaded for the first sweep. */
@@ -11,9 +11,9 @@ export class Sweeps {
     this.#config = config
   }
 
-  /** Deletes some expired rows beside the calls; `clock` is the injected time of the call that begins it. */
+  /** Deletes some expired rows in the background. `clock` is the injected time of the call that starts it. */
   begin(clock: number | null): void {
-    const sweep = this.#sweeper ? this.#sweeper.sweepBeside(clock) : this.#first(clock)
+    const sweep = this.#sweeper ? this.#sweeper.sweepInBackground(clock) : this.#first(clock)
     if (sweep) this.#config.goOn(sweep)
   }
 
@@ -23,9 +23,9 @@ export class Sweeps {
       const { home, table, namespace, keepEnded } = this.#config
       this.#sweeper ??= new Sweeper(home.db, table, namespace, keepEnded)
     } catch {
-      // A deployment may have removed the code from under the process, which must not end by that.
+      // A deployment may have removed the code of the running process. That must not end the process.
       return
     }
-    await this.#sweeper.sweepBeside(clock)
+    await this.#sweeper.sweepInBackground(clock)
   }
 }

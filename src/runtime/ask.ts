@@ -7,7 +7,7 @@ import type { Statement, Value } from '../database/statement.ts'
 import { channels, type StatementMessage, timed } from '../diagnostics.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
-import type { Intent } from '../statements/decided.ts'
+import type { RowAction } from '../statements/decided.ts'
 import { ENDED, OTHER } from '../statements/levels.ts'
 import { lookStatement } from '../statements/look.ts'
 import { makeStatement } from '../statements/make.ts'
@@ -16,7 +16,7 @@ import { kept } from '../statements/statements.ts'
 import { type TakeManySource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
 import { type Decision, isSure, type Namespace, type Request, reservedIn, type Table } from './call.ts'
 
-// One statement each: what is sent, and what its rows mean.
+// Each function runs one statement: it sends the values and reads the decisions from the rows.
 
 /** Where and how a statement is run. */
 export interface Asking {
@@ -24,22 +24,22 @@ export interface Asking {
   readonly table: Table
   readonly namespace: Namespace
   readonly commit: Commit
-  /** In place of the clock of the namespace, in Unix milliseconds. */
+  /** Replaces the clock of the namespace, in Unix milliseconds. */
   readonly clockMs?: number
-  /** A time in the calendar period to ask for. Default: the injected clock's time, or this machine's. */
+  /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
   readonly periodMs?: number
 }
 
-/** A request, and how many calls make it. */
+/** A request and the number of calls that make it. */
 export interface Asked {
   readonly request: Request
   readonly calls: { readonly length: number }
 }
 
-/** The decision on each request, or undefined if the statement found no row to decide on. */
+/** The decision on each request; undefined if the statement found no row that it could lock. */
 export type Answers = readonly (Decision | undefined)[]
 
-/** Takes from the rows of many keys, which have one limiter. */
+/** Takes from the rows of many keys that have one limiter. */
 export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
   const [first] = asked
   if (asked.length === 1 && first) return askOne(asking, first, false)
@@ -52,7 +52,7 @@ export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answ
   })
 }
 
-/** Takes from, or adjusts, the row of one key; `waits` for it when another transaction holds it. */
+/** Takes from the row of one key, or adjusts it. With `waits` it waits if another transaction holds the row. */
 export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answers> {
   const form = formOf([one])
   return ask(asking, [one], {
@@ -63,7 +63,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
   })
 }
 
-/** Makes the rows of many keys, which have one limiter, where they do not exist. */
+/** Makes the missing rows of many keys that have one limiter. */
 export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
   const form = formOf(asked)
   return ask(asking, asked, {
@@ -75,7 +75,7 @@ export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolea
   })
 }
 
-/** Looks at the rows of many keys, which have one limiter. */
+/** Looks at the rows of many keys that have one limiter. */
 export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
   return ask(asking, asked, {
     name: 'look',
@@ -86,20 +86,20 @@ export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answ
   })
 }
 
-/** The form of the statement that does what the calls ask for. */
+/** A form of the statement, chosen by the purpose of its calls. */
 interface Form {
   readonly name: string
-  readonly intent: Intent
+  readonly action: RowAction
   readonly takesLess: boolean
 }
 
 const FORMS = {
-  take: { name: 'take', intent: 'take', takesLess: false },
-  reserve: { name: 'reserve', intent: 'reserve', takesLess: false },
-  takeLess: { name: 'take less', intent: 'take', takesLess: true },
-  reserveLess: { name: 'reserve less', intent: 'reserve', takesLess: true },
-  grant: { name: 'grant', intent: 'grant', takesLess: false },
-  adjust: { name: 'adjust', intent: 'adjust', takesLess: false },
+  take: { name: 'take', action: 'take', takesLess: false },
+  reserve: { name: 'reserve', action: 'reserve', takesLess: false },
+  takeLess: { name: 'take less', action: 'take', takesLess: true },
+  reserveLess: { name: 'reserve less', action: 'reserve', takesLess: true },
+  grant: { name: 'grant', action: 'grant', takesLess: false },
+  adjust: { name: 'adjust', action: 'adjust', takesLess: false },
 } satisfies Record<string, Form>
 
 function formOf([first]: readonly Asked[]): Form {
@@ -114,9 +114,9 @@ function formOf([first]: readonly Asked[]): Form {
 interface Kind {
   readonly name: string
   readonly does: StatementMessage['statement']
-  build(source: Omit<TakeManySource, 'intent'>): Statement
+  build(source: Omit<TakeManySource, 'action'>): Statement
   valuesOf(asked: readonly Asked[]): Record<string, Value>
-  /** Whether it answers for every key. */
+  /** Whether it has an answer for every key. */
   readonly answersAll?: boolean
 }
 
@@ -178,7 +178,7 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
     calls: numberArray(calls),
   }
   const { purpose, atLeast } = (asked[0] as Asked).request
-  // Each check comes here, and only some of them need these.
+  // This runs for each check, and only some need these values.
   if (atLeast !== null) values['atLeast'] = numberArray(asked.map(({ request }) => request.atLeast))
   if (purpose !== 'adjust') return values
   for (const name of ['paidWindowStart', 'refundableUntil', 'reserved'] as const) {
@@ -187,12 +187,15 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
   return values
 }
 
-/** For rows that are made: no window has paid for them, and nothing in them waits to be settled. */
+/** Values for new rows: no window has paid, and no estimate waits to be settled. */
 function madeValues(asked: readonly Asked[]): Record<string, Value> {
   return { ...manyValues(asked), paidWindowStart: null, refundableUntil: null, reserved: 0 }
 }
 
-/** Dividing by a smaller rate would overflow. All smaller rates are far below the tolerance. */
+/**
+ * A division by a smaller rate would overflow. Smaller rates are far below the tolerance, so they can be
+ * raised.
+ */
 const MIN_RATE = 1e-200
 
 function divisible(rate: number): number {
@@ -212,7 +215,7 @@ function answersOf(rows: readonly Row[], asked: readonly Asked[], params: Params
   return answers
 }
 
-/** Drivers differ in how they hand on numbers. */
+/** The decision in a row. Some drivers return numbers as text. */
 function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decision {
   const granted = row['granted']
   return {
@@ -226,41 +229,42 @@ function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decisi
   }
 }
 
-/** The period that the first of the granted calls has ended, as the statement writes it. */
+/** Reads the period that the first granted call has ended from the statement's text. */
 export function endedIn(text: unknown, limiter: StoredLimiter): EndedPeriod | undefined {
   if (typeof text !== 'string') return undefined
   const [start = Number.NaN, used = Number.NaN, reserved] = text.split(' ').map(Number)
-  // Others may write to the table too: a count, or a start at infinity, is no period.
+  // Other programs may write to the table too. A row without a count, or with a start at infinity, is no
+  // period.
   if (!(Number.isFinite(start) && Number.isFinite(used))) return undefined
   return { ...periodFrom(limiter, start), used, ...(reserved === undefined ? {} : { reserved }) }
 }
 
-/** The state that a row of an answer holds. */
+/** The state in a row of an answer. */
 export function stateIn(row: Row, limiter: StoredLimiter): Numbers<StateColumn> {
   return stateBy((column) => columnIn(row, column), limiter)
 }
 
-/** The state whose columns `of` finds. */
+/** The state made of the columns that `of` returns. */
 export function stateBy(
   of: (column: StateColumn) => unknown,
   { algorithm }: StoredLimiter,
 ): Numbers<StateColumn> {
   const state: Record<string, number> = {}
   for (const column of algorithm.columns) state[column] = Number(mustHave(of(column)))
-  // An algorithm reads its own columns only.
+  // An algorithm reads only its own columns.
   return state as Numbers<StateColumn>
 }
 
 /**
- * A column of the state in a row of an answer. postgres.js' `transform: postgres.camel` and Kysely's
- * CamelCasePlugin rename the columns of every answer. All others have names of one word, which those leave.
+ * A state column in a row of an answer. postgres.js' `transform: postgres.camel` and Kysely's CamelCasePlugin
+ * rename the columns of every answer. Other columns have names of one word, which both leave as they are.
  */
 export function columnIn(row: Row, column: StateColumn): unknown {
   const name = SQL_NAMES[column]
   return mustHave(name in row ? row[name] : row[column])
 }
 
-/** Whether the decision was made with the parameters of its time. */
+/** Whether the decision was made with the right calendar period. */
 export function applies({ request }: Asked, { params, now }: Decision): boolean {
   return !request.limiter.periodAt || appliesAt(params, now)
 }

@@ -4,29 +4,30 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import type { TableSize } from '../database/run.ts'
 import type { RatelimitError } from '../errors.ts'
+import type { RowAction } from '../statements/decided.ts'
 import type { Statements } from '../statements/statements.ts'
 
-/** A table, its statements, and what is known of its size. */
+/** A table, its statements and its size as far as it is known. */
 export interface Table {
   readonly table: RateLimitTable
   readonly statements: Statements
   readonly size: TableSize
 }
 
-/** The prefix of the rows, and the clock that they follow. */
+/** The prefix of the rows and the clock by which they are read. */
 export interface Namespace {
   readonly prefix: string
   /** The injected clock in Unix milliseconds. Default: the database's. */
   readonly clock: (() => number) | undefined
-  /** Whether calls are refused that meet a row of another algorithm or period. */
+  /** Whether a call is refused if it meets a row of another algorithm or period. */
   readonly refusesOther?: boolean
 }
 
 /**
- * What a call does: take, look, adjust or grant. To adjust is to give back or to go into debt. It is never
- * denied, and neither is a grant.
+ * What a call asks for: `'look'`, or an action on its row. A take that charges an estimate has the purpose
+ * `'take'` too, and its statement runs as `'reserve'`.
  */
-export type Purpose = 'take' | 'look' | 'adjust' | 'grant'
+export type Purpose = 'look' | Exclude<RowAction, 'reserve'>
 
 /** A valid call. */
 export interface Call<L extends Limiter = Limiter> {
@@ -34,38 +35,35 @@ export interface Call<L extends Limiter = Limiter> {
   readonly rate: number
   readonly limiter: L
   readonly purpose: Purpose
-  /**
-   * For a refund: the start of the window that paid. Other windows give nothing back. Null if any window may
-   * give back.
-   */
+  /** For a refund: the start of the window that paid. Only that window gives back. Null means any window. */
   readonly paidWindowStart: number | null
   /**
-   * For a refund: from this time on a bucket gives nothing back, because it has filled since. Null if it gives
-   * back at any time.
+   * For a refund: the time at which the bucket is full again by itself. From then on a refund gives nothing
+   * back. Null if there is no such time.
    */
   readonly refundableUntil: number | null
-  /** The least that is worth taking if there is less than `rate`. Null if only all of it is. */
+  /** The least that is worth granting. Null if the call needs the whole rate. */
   readonly atLeast: number | null
-  /** By how much more is reserved after the call: above 0 for an estimate, below 0 to settle one. */
+  /** The change of the reserved amount: above 0 for an estimate, below 0 to settle one. */
   readonly reserved: number
-  /** Whether this call is refused if it meets a row of another algorithm or period. */
+  /** Whether the call is refused if it meets a row of another algorithm or period. */
   readonly refusesOther: boolean
 }
 
 /** A call that the database decides. */
 export type Request = Call<StoredLimiter>
 
-/** The decision on equal calls: how many were granted, and the state before them. */
+/** The decision on equal calls: how many are granted, and the state before them. */
 export interface Decision extends Snapshot {
   readonly granted: number
   /**
-   * Whether a look found no row of a limit that does not start full. Such a limit begins to fill with the first
-   * check, which makes the row.
+   * Whether a look found no row, for a limit that does not start full. The first check makes the row, and the
+   * limit begins to fill.
    */
   readonly isNew?: boolean
-  /** Whether the row is of another algorithm or period, and was therefore left as it is. */
+  /** Whether the row is of another algorithm or period. It was not changed. */
   readonly isOther?: boolean
-  /** What was used in the period that the first of the granted calls has ended. */
+  /** The period that the first granted call has ended. */
   readonly ended?: EndedPeriod | undefined
 }
 
@@ -74,68 +72,71 @@ export interface Pending {
   readonly request: Request
   /** Its caller has given up. */
   isOver: boolean
-  /** The statement that it is in. */
-  trip: Trip | undefined
-  /** It has waited for its own key: for a row that others hold, or behind or beside the key's other calls. */
+  /** The batch that it was sent in. */
+  batch: Batch | undefined
+  /** Whether it waited for its own key: for a row that others hold, or for other calls of the key. */
   isContended: boolean
   /** The database has answered that others hold the row. */
   hold(): void
-  /** `place` is its place among the equal requests that were decided together; the first is 0. */
+  /** `place` is its position among the equal calls that were decided together. The first is 0. */
   fulfil(decision: Decision, place: number): void
   fail(error: RatelimitError): void
 }
 
-/** Equal requests of one key that came one after another: they are decided together. */
-export interface Group {
+/** Equal calls of one key that follow each other. They are decided together. */
+export interface CallGroup {
   readonly request: Request
   readonly calls: Pending[]
 }
 
-/** A key's calls in their order. Looks have a line of their own, because they wait for nothing. */
-export interface Line {
+/** The calls of one key, in order. Looks have a queue of their own, because they never wait for a row. */
+export interface KeyQueue {
   readonly id: string
   readonly key: string
-  readonly groups: Group[]
-  /** How many of its calls are in no statement, and have a caller that waits for it. */
+  readonly groups: CallGroup[]
+  /** How many of its calls are unsent and still wanted. */
   waiting: number
-  /** How many calls were taken back, and are still in its groups. */
-  takenBack: number
-  /** The statement that its first group is in. */
-  trip: Trip | undefined
-  /** Whether others were found to hold its row. */
+  /** How many cancelled calls are still in its groups. */
+  cancelled: number
+  /** The batch that its first group was sent in. */
+  batch: Batch | undefined
+  /** Whether a statement found that others hold its row. */
   isHeld: boolean
 }
 
-/** A statement that was sent for the first groups of lines. */
-export interface Trip {
-  readonly lines: readonly Line[]
-  /** Whether it may wait for a row that others hold. */
+/** The first groups of some queues, which were sent to the database together. */
+export interface Batch {
+  readonly queues: readonly KeyQueue[]
+  /** Whether its statement may wait for a row that others hold. */
   readonly mayWait: boolean
-  /** How many of its calls have no answer and a caller that waits for it. */
+  /** How many of its calls have no answer yet and are still wanted. */
   waiting: number
 }
 
-/** Decides groups of calls, and fulfils or fails each of their calls. Neither method rejects. */
+/** Decides groups of calls and fulfils or fails each of their calls. Its methods never reject. */
 export interface Decider {
   /**
-   * Decides groups of different keys that ask the same of the same limiter. It waits for no row and returns
-   * the groups whose rows others hold. For each other group it calls `done` as soon as the calls have their
+   * Decides groups of different keys with the same limiter and purpose. It waits for no row, and returns the
+   * groups whose rows others hold. It calls `done` for each other group as soon as its calls have their
    * answers.
    */
-  decideTogether(groups: readonly Group[], done: (group: Group) => void): Promise<readonly Group[]>
+  decideTogether(
+    groups: readonly CallGroup[],
+    done: (group: CallGroup) => void,
+  ): Promise<readonly CallGroup[]>
   /** Decides one group, and waits for its row. */
-  decideAlone(group: Group): Promise<void>
+  decideAlone(group: CallGroup): Promise<void>
 }
 
 /** Brings calls to the decider. */
 export interface Dispatcher {
-  /** Has the call decided. It fails the call if too many wait. */
+  /** Sends the call to the decider. If too many calls wait, it fails the call. */
   add(call: Pending): void
-  /** Takes back a call, unless it is in a statement; tells whether it is. */
+  /** Cancels a call. Returns whether it was sent already. */
   cancel(call: Pending): boolean
 }
 
-/** By how much the call changes what its row says to be reserved; most algorithms' rows do not say it. */
+/** By how much the call changes the reserved amount of its row. Always 0 if the algorithm does not keep one. */
 export function reservedIn({ limiter, reserved }: Pick<Call, 'limiter' | 'reserved'>): number {
   return limiter.algorithm.settled ? reserved : 0
 }
@@ -150,30 +151,30 @@ export function isForced({ rate, purpose }: Call): boolean {
   return rate > 0 && purpose === 'adjust'
 }
 
-/** Whether there is more after the call than before. */
+/** Whether the call leaves more than there was before. */
 export function addsTo({ rate, purpose }: Call): boolean {
   return rate < 0 || purpose === 'grant'
 }
 
-/** How much has to be there for the call to be allowed. */
+/** How much has to be available for the call to be allowed. */
 export function neededBy({ rate, atLeast }: Call): number {
   return atLeast ?? rate
 }
 
 /**
- * Which calls have to agree in a field: those of a `'line'`, those that share a `'statement'`, or only equal
- * ones, those of a `'group'`. A new field does not compile without an entry. What the entry says is written out
- * in the two functions below, because each call comes there.
+ * For each field, the calls that must agree in it: all calls of a `'queue'`, the calls that share a
+ * `'statement'`, or only the equal calls of a `'group'`. A new field does not compile without an entry. The two
+ * functions below repeat the entries in code, because they run for each call.
  */
-export const AGREEMENT: Readonly<Record<keyof Call, 'line' | 'statement' | 'group'>> = {
-  key: 'line',
+export const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'group'>> = {
+  key: 'queue',
   limiter: 'statement',
   purpose: 'statement',
   refusesOther: 'statement',
   rate: 'group',
   paidWindowStart: 'group',
   refundableUntil: 'group',
-  // Those that share a statement either all have it or all lack it.
+  // Of the calls in a statement, either all have it or none does.
   atLeast: 'group',
   reserved: 'group',
 }
@@ -189,7 +190,7 @@ export function canShare(one: Request, other: Request): boolean {
   )
 }
 
-/** Whether both requests of a key ask for the same. */
+/** Whether two requests for one key are equal, so that they can be decided together. */
 export function sameRequest(one: Request, other: Request): boolean {
   return (
     one.rate === other.rate &&

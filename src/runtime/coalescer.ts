@@ -1,206 +1,207 @@
 import {
+  type Batch,
+  type CallGroup,
   canShare,
   type Decider,
   type Dispatcher,
-  type Group,
-  type Line,
+  type KeyQueue,
   type Pending,
   type Request,
   sameRequest,
-  type Trip,
 } from './call.ts'
-import { HeldLines } from './held.ts'
-import { isWorthOne, Places } from './places.ts'
+import { HeldQueues } from './held-queues.ts'
 import { overload } from './room.ts'
+import { isWorthOne, Slots } from './slots.ts'
 
-/** Keys in one statement: enough for any burst, few enough to stay short. */
+/** The most keys in one statement: enough for any burst, and few enough that it stays short. */
 const MAX_KEYS = 500
 
-/** Fewer keys than this are not worth another statement. */
+/** A burst of no more keys than this is not split. */
 const MIN_SHARE = 128
 
 /**
  * Lets calls that arrive while checks are under way share the next statement.
  *
- * No call waits for others by a timer. A call that finds room is sent at the end of this turn of the event
- * loop, with the other calls of the turn. Within a key first come is first served: statements can overtake each
- * other, so a key is in one statement at a time, unless nobody waits for that one any more.
+ * There is no timer. A call that finds a free slot is sent at the end of this turn of the event loop, together
+ * with the other calls of the turn. The calls of a key are decided in their order. Statements can overtake each
+ * other, so a key is in one batch at a time. The key goes on without a batch if all callers of that have given
+ * up.
  */
 export class Coalescer implements Dispatcher {
   readonly #decider: Decider
-  readonly #places: Places
-  readonly #lines = new Map<string, Line>()
-  readonly #ready = new Set<Line>()
-  /** The statements that somebody waits for. */
-  readonly #underWay = new Set<Trip>()
-  /** Made when a row is first found held. */
-  #held: HeldLines | undefined
+  readonly #slots: Slots
+  readonly #queues = new Map<string, KeyQueue>()
+  readonly #ready = new Set<KeyQueue>()
+  /** The batches that still have callers. */
+  readonly #underWay = new Set<Batch>()
+  /** Created when a row is found held for the first time. */
+  #held: HeldQueues | undefined
   #waiting = 0
   #starting = false
 
   constructor(decider: Decider, connections: number) {
     this.#decider = decider
-    this.#places = new Places(connections, () => this.#start())
+    this.#slots = new Slots(connections, () => this.#start())
   }
 
-  /** Decides the call in the next statement that has room for it. */
+  /** Adds the call to its key's queue, and so to the next batch that has room. */
   add(call: Pending): void {
     const { request } = call
-    const known = this.#lines.get(lineOf(request))
+    const known = this.#queues.get(queueIdOf(request))
     const refusal = overload(known?.waiting ?? 0, this.#waiting)
     if (refusal) {
       call.fail(refusal)
       return
     }
     this.#waiting++
-    const line = known ?? this.#newLine(request)
-    line.waiting++
-    const last = line.groups.at(-1)
-    const isOpen = last !== undefined && !(line.trip && line.groups.length === 1)
+    const queue = known ?? this.#newQueue(request)
+    queue.waiting++
+    const last = queue.groups.at(-1)
+    const isOpen = last !== undefined && !(queue.batch && queue.groups.length === 1)
     if (isOpen && sameRequest(last.request, request)) last.calls.push(call)
-    else line.groups.push({ request, calls: [call] })
-    if (known || line.isHeld) call.isContended = true
+    else queue.groups.push({ request, calls: [call] })
+    if (known || queue.isHeld) call.isContended = true
     this.#startSoon()
   }
 
   cancel(call: Pending): boolean {
     call.isOver = true
-    const line = this.#lines.get(lineOf(call.request))
-    if (!line || call.trip) {
-      if (call.trip) this.#giveUp(call.trip, 1)
+    const queue = this.#queues.get(queueIdOf(call.request))
+    if (!queue || call.batch) {
+      if (call.batch) this.#giveUp(call.batch, 1)
       return true
     }
     this.#waiting--
-    line.waiting--
-    line.takenBack++
-    // Looking for each of thousands that are taken back at once would take too long.
-    if (line.takenBack >= line.waiting) removeTakenBack(line)
-    if (line.groups.length === 0) this.#remove(line)
+    queue.waiting--
+    queue.cancelled++
+    // A search for each one would take too long if thousands are cancelled at once.
+    if (queue.cancelled >= queue.waiting) removeCancelled(queue)
+    if (queue.groups.length === 0) this.#remove(queue)
     return false
   }
 
-  #remove(line: Line): void {
-    this.#lines.delete(line.id)
-    this.#ready.delete(line)
-    if (this.#ready.size === 0) this.#places.stopWaiting()
-    this.#held?.remove(line)
+  #remove(queue: KeyQueue): void {
+    this.#queues.delete(queue.id)
+    this.#ready.delete(queue)
+    if (this.#ready.size === 0) this.#slots.stopWaiting()
+    this.#held?.remove(queue)
   }
 
   #startSoon(): void {
     if (this.#starting) return
     this.#starting = true
-    // Fake timers, such as Jest's, replace queueMicrotask. Promises stay.
+    // A promise, because fake timers such as Jest's replace queueMicrotask.
     Promise.resolve().then(() => {
       this.#starting = false
       this.#start()
     })
   }
 
-  #newLine(request: Request): Line {
-    const line: Line = {
-      id: lineOf(request),
+  #newQueue(request: Request): KeyQueue {
+    const queue: KeyQueue = {
+      id: queueIdOf(request),
       key: request.key,
       groups: [],
       waiting: 0,
-      takenBack: 0,
-      trip: undefined,
+      cancelled: 0,
+      batch: undefined,
       isHeld: false,
     }
-    this.#lines.set(line.id, line)
-    this.#enqueue(line, request)
-    return line
+    this.#queues.set(queue.id, queue)
+    this.#enqueue(queue, request)
+    return queue
   }
 
-  #enqueue(line: Line, { purpose }: Request): void {
-    if (purpose !== 'look' && this.#held?.addIfHeldLately(line)) return
-    this.#ready.add(line)
+  #enqueue(queue: KeyQueue, { purpose }: Request): void {
+    if (purpose !== 'look' && this.#held?.addIfHeldLately(queue)) return
+    this.#ready.add(queue)
   }
 
   #start(): void {
-    while (this.#isWorthOne() && this.#places.hasRoom()) this.#decide(this.#nextLines())
+    while (this.#isWorthOne() && this.#slots.hasRoom()) this.#decide(this.#nextQueues())
     this.#held?.start()
   }
 
-  /** Whether the ready keys are worth a statement beside those of the same kind that are under way. */
+  /** Whether the ready keys are worth one more statement, given those of their kind that are under way. */
   #isWorthOne(): boolean {
     const [next] = this.#ready
     let keys = 0
-    for (const { lines } of this.#underWay) if (areAlike(next, lines[0])) keys += lines.length
+    for (const { queues } of this.#underWay) if (areAlike(next, queues[0])) keys += queues.length
     return isWorthOne(this.#ready.size, keys)
   }
 
   /**
-   * Lines whose first groups one statement can decide. A burst is split over all free places, so that the
-   * server works on its parts at once.
+   * Queues whose first groups one statement can decide. A burst is split over all free slots, so that the
+   * server works on its parts at the same time.
    */
-  #nextLines(): Line[] {
-    const share = Math.ceil(this.#ready.size / this.#places.free)
+  #nextQueues(): KeyQueue[] {
+    const share = Math.ceil(this.#ready.size / this.#slots.free)
     const most = Math.min(Math.max(share, MIN_SHARE), MAX_KEYS)
-    const lines: Line[] = []
-    let first: Group | undefined
-    for (const line of this.#ready) {
-      removeTakenBack(line)
-      const [group] = line.groups
+    const queues: KeyQueue[] = []
+    let first: CallGroup | undefined
+    for (const queue of this.#ready) {
+      removeCancelled(queue)
+      const [group] = queue.groups
       if (!group || (first && !canShare(first.request, group.request))) continue
       first ??= group
-      this.#ready.delete(line)
-      lines.push(line)
-      if (lines.length === most) break
+      this.#ready.delete(queue)
+      queues.push(queue)
+      if (queues.length === most) break
     }
-    return lines
+    return queues
   }
 
-  #decide(lines: readonly Line[]): void {
-    const trip = this.#send(lines, false)
-    this.#places.take(trip)
-    this.#underWay.add(trip)
-    const groups = lines.map(({ groups: [first] }) => first as Group)
+  #decide(queues: readonly KeyQueue[]): void {
+    const batch = this.#send(queues, false)
+    this.#slots.take(batch)
+    this.#underWay.add(batch)
+    const groups = queues.map(({ groups: [first] }) => first as CallGroup)
     this.#decider
-      .decideTogether(groups, (group) => this.#done(trip, group))
+      .decideTogether(groups, (group) => this.#done(batch, group))
       .then((held) => {
-        this.#places.leave(trip)
-        this.#underWay.delete(trip)
+        this.#slots.leave(batch)
+        this.#underWay.delete(batch)
         for (const group of held) {
           for (const call of group.calls) call.hold()
-          this.#hold(trip, group)
+          this.#hold(batch, group)
         }
         this.#startSoon()
       })
   }
 
-  #send(lines: readonly Line[], mayWait: boolean): Trip {
-    const trip: Trip = { lines, mayWait, waiting: 0 }
-    for (const line of lines) {
-      const calls = line.groups[0]?.calls ?? []
-      for (const call of calls) call.trip = trip
-      line.trip = trip
-      line.waiting -= calls.length
-      trip.waiting += calls.length
+  #send(queues: readonly KeyQueue[], mayWait: boolean): Batch {
+    const batch: Batch = { queues, mayWait, waiting: 0 }
+    for (const queue of queues) {
+      const calls = queue.groups[0]?.calls ?? []
+      for (const call of calls) call.batch = batch
+      queue.batch = batch
+      queue.waiting -= calls.length
+      batch.waiting += calls.length
     }
-    this.#waiting -= trip.waiting
-    return trip
+    this.#waiting -= batch.waiting
+    return batch
   }
 
-  /** The line that the statement has of a group; undefined if the line has gone on without it. */
-  #lineIn(trip: Trip, { request }: Group): Line | undefined {
-    const line = this.#lines.get(lineOf(request))
-    return line?.trip === trip ? line : undefined
+  /** The queue of a group in the batch. Undefined if the queue has gone on without the batch. */
+  #queueIn(batch: Batch, { request }: CallGroup): KeyQueue | undefined {
+    const queue = this.#queues.get(queueIdOf(request))
+    return queue?.batch === batch ? queue : undefined
   }
 
-  #hold(trip: Trip, group: Group): void {
-    const line = this.#lineIn(trip, group)
-    if (!line) return
+  #hold(batch: Batch, group: CallGroup): void {
+    const queue = this.#queueIn(batch, group)
+    if (!queue) return
     const calls = group.calls.filter(({ isOver }) => !isOver)
     if (calls.length === 0) {
-      this.#goOn(line)
+      this.#goOn(queue)
       return
     }
-    for (const call of calls) call.trip = undefined
-    line.groups[0] = { request: group.request, calls }
-    line.waiting += calls.length
+    for (const call of calls) call.batch = undefined
+    queue.groups[0] = { request: group.request, calls }
+    queue.waiting += calls.length
     this.#waiting += calls.length
-    line.trip = undefined
-    this.#held ??= new HeldLines({
+    queue.batch = undefined
+    this.#held ??= new HeldQueues({
       decideAlone: (each) => this.#decideAlone(each),
       tryAgain: (waiting) => {
         for (const each of waiting) {
@@ -210,68 +211,69 @@ export class Coalescer implements Dispatcher {
         this.#start()
       },
     })
-    this.#held.add(line)
+    this.#held.add(queue)
   }
 
-  async #decideAlone(line: Line): Promise<void> {
-    removeTakenBack(line)
-    const trip = this.#send([line], true)
-    const group = line.groups[0] as Group
+  async #decideAlone(queue: KeyQueue): Promise<void> {
+    removeCancelled(queue)
+    const batch = this.#send([queue], true)
+    const group = queue.groups[0] as CallGroup
     await this.#decider.decideAlone(group)
-    this.#done(trip, group)
+    this.#done(batch, group)
   }
 
-  #done(trip: Trip, group: Group): void {
-    const line = this.#lineIn(trip, group)
-    if (!line) return
-    this.#goOn(line)
-    this.#giveUp(trip, group.calls.filter(({ isOver }) => !isOver).length)
+  #done(batch: Batch, group: CallGroup): void {
+    const queue = this.#queueIn(batch, group)
+    if (!queue) return
+    this.#goOn(queue)
+    this.#giveUp(batch, group.calls.filter(({ isOver }) => !isOver).length)
     this.#startSoon()
   }
 
   /**
-   * So many more callers wait for the statement no longer. Without the last one its lines go on, because it may
-   * never end. What it still does to their rows is kept apart by the locks of the database.
+   * So many more callers of the batch are answered or have given up. Once all of them are, the rest of its
+   * queues go on, because its statement may never end. If that statement still runs, the locks of the database
+   * keep it apart from later ones.
    */
-  #giveUp(trip: Trip, calls: number): void {
-    trip.waiting -= calls
-    if (trip.waiting > 0) return
-    const stuck = trip.lines.filter((line) => line.trip === trip)
+  #giveUp(batch: Batch, calls: number): void {
+    batch.waiting -= calls
+    if (batch.waiting > 0) return
+    const stuck = batch.queues.filter((queue) => queue.batch === batch)
     if (stuck.length === 0) return
-    this.#places.abandon(trip)
-    this.#underWay.delete(trip)
-    for (const line of stuck) this.#goOn(line)
+    this.#slots.abandon(batch)
+    this.#underWay.delete(batch)
+    for (const queue of stuck) this.#goOn(queue)
     this.#startSoon()
   }
 
-  /** Goes on with the group behind the first one. */
-  #goOn(line: Line): void {
-    line.groups.shift()
-    line.trip = undefined
-    line.isHeld = false
-    const [next] = line.groups
-    if (next) this.#enqueue(line, next.request)
-    else this.#lines.delete(line.id)
+  /** Removes the first group and goes on with the next one. */
+  #goOn(queue: KeyQueue): void {
+    queue.groups.shift()
+    queue.batch = undefined
+    queue.isHeld = false
+    const [next] = queue.groups
+    if (next) this.#enqueue(queue, next.request)
+    else this.#queues.delete(queue.id)
   }
 }
 
-/** Removes the calls that were taken back from the groups that are in no statement. */
-function removeTakenBack(line: Line): void {
-  if (line.takenBack === 0) return
-  const sent = line.trip ? 1 : 0
-  const groups = line.groups.splice(sent).flatMap(({ request, calls }) => {
+/** Removes the cancelled calls from the groups that were not sent. */
+function removeCancelled(queue: KeyQueue): void {
+  if (queue.cancelled === 0) return
+  const sent = queue.batch ? 1 : 0
+  const groups = queue.groups.splice(sent).flatMap(({ request, calls }) => {
     const waiting = calls.filter(({ isOver }) => !isOver)
     return waiting.length > 0 ? [{ request, calls: waiting }] : []
   })
-  for (const group of groups) line.groups.push(group)
-  line.takenBack = 0
+  for (const group of groups) queue.groups.push(group)
+  queue.cancelled = 0
 }
 
-function lineOf({ key, purpose }: Request): string {
+function queueIdOf({ key, purpose }: Request): string {
   return purpose === 'look' ? `look ${key}` : `call ${key}`
 }
 
-function areAlike(one: Line | undefined, other: Line | undefined): boolean {
+function areAlike(one: KeyQueue | undefined, other: KeyQueue | undefined): boolean {
   const [first, second] = [one?.groups[0], other?.groups[0]]
   return first !== undefined && second !== undefined && canShare(first.request, second.request)
 }

@@ -2,10 +2,10 @@ import { RatelimitError } from '../errors.ts'
 import { type Asked, type Asking, applies, askOne, askToLook, askToMake } from './ask.ts'
 import type { Decision } from './call.ts'
 
-/** Each attempt can lose the race for a new row. After so many losses something else is wrong. */
+/** Each attempt can lose the race for a new row. After this many losses, something else is wrong. */
 const MAX_ATTEMPTS = 50
 
-/** Decides one request, and waits for its row where another transaction holds it. */
+/** Decides one request. If another transaction holds its row, it waits. */
 export async function decideOne(asking: Asking, one: Asked): Promise<Decision> {
   let asks = asking
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {

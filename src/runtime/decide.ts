@@ -5,29 +5,32 @@ import { compareText } from '../statements/calls.ts'
 import { afterWait } from './after-wait.ts'
 import { type Answers, type Asked, type Asking, applies, askToLook, askToMake, askToTake } from './ask.ts'
 import { Blame } from './blame.ts'
-import type { Decider, Decision, Group, Pending } from './call.ts'
+import type { CallGroup, Decider, Decision, Pending } from './call.ts'
 import { decideOne } from './decide-one.ts'
 import { watchWait } from './long-waits.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
 export class AloneDecider implements Decider {
   readonly #alone: Asking
-  /** By how much the database's clock was ahead when a guess of the calendar period was wrong. */
+  /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
   readonly #prepare: (() => Promise<void>) | undefined
 
-  /** @param prepare Waited for before the first statement. */
+  /** @param prepare Awaited before each statement. It creates missing tables. */
   constructor(asking: Asking, prepare: (() => Promise<void>) | undefined) {
     this.#alone = asking
     this.#prepare = prepare
   }
 
-  /** Sends a statement with the calendar period of the database's time, as far as that is known. */
+  /** How to send a statement: with the calendar period of the database's time, if that is known. */
   #asking(): Asking {
     return this.#aheadMs === 0 ? this.#alone : { ...this.#alone, periodMs: Date.now() + this.#aheadMs }
   }
 
-  async decideTogether(groups: readonly Group[], done: (group: Group) => void): Promise<readonly Group[]> {
+  async decideTogether(
+    groups: readonly CallGroup[],
+    done: (group: CallGroup) => void,
+  ): Promise<readonly CallGroup[]> {
     const sorted = groups.length > 1 ? inLockOrder(groups) : groups
     const purpose = sorted[0]?.request.purpose
     if (purpose === 'look') return this.#decideBy(askToLook, sorted, done)
@@ -35,7 +38,7 @@ export class AloneDecider implements Decider {
     return missing.length > 0 ? this.#decideBy(askToMakeAtOnce, inLockOrder(missing), done) : missing
   }
 
-  async decideAlone(group: Group): Promise<void> {
+  async decideAlone(group: CallGroup): Promise<void> {
     try {
       await this.#prepare?.()
       fulfil(group, await watchWait(() => retrying(() => decideOne(this.#asking(), group))))
@@ -49,17 +52,18 @@ export class AloneDecider implements Decider {
   }
 
   /**
-   * Fulfils the groups by one statement. Returns those that it did not decide.
+   * Decides the groups by one statement, and returns those that it left undecided.
    *
-   * One key's fault does not fail the others: if one key can be the cause, the statement is run again in
-   * halves. It goes level by level: a key that holds up its half leaves the other half fast.
+   * If a single key may be the cause of an error, the statement runs again in halves, so that the other keys do
+   * not fail. All halves of one size run before the next smaller ones, so that a slow key delays only its own
+   * half.
    */
   async #decideBy(
     ask: typeof askToTake,
-    all: readonly Group[],
-    done: (group: Group) => void,
-  ): Promise<readonly Group[]> {
-    const undecided: Group[] = []
+    all: readonly CallGroup[],
+    done: (group: CallGroup) => void,
+  ): Promise<readonly CallGroup[]> {
+    const undecided: CallGroup[] = []
     const parts: Part[] = [{ groups: all }]
     let blame: Blame | undefined
     for (const part of parts) {
@@ -91,17 +95,17 @@ export class AloneDecider implements Decider {
     }
   }
 
-  /** Returns what was sent with the wrong calendar period, to be sent once more with the right one. */
+  /** Returns the groups that were sent with the wrong calendar period, to be sent again with the right one. */
   #fulfilAll(
     { groups, periodMs }: Part,
     answers: Answers,
-    done: (group: Group) => void,
-    undecided: Group[],
+    done: (group: CallGroup) => void,
+    undecided: CallGroup[],
   ): Part | undefined {
-    const again: Group[] = []
+    const again: CallGroup[] = []
     let rightMs = 0
     for (let i = 0; i < groups.length; i++) {
-      const [group, decision] = [groups[i] as Group, answers[i]]
+      const [group, decision] = [groups[i] as CallGroup, answers[i]]
       if (decision && applies(group, decision)) {
         fulfil(group, decision)
         done(group)
@@ -117,8 +121,8 @@ export class AloneDecider implements Decider {
 
 /** Groups for one statement. */
 interface Part {
-  readonly groups: readonly Group[]
-  /** The time in the calendar period to ask for, if it is known better than by the clocks. */
+  readonly groups: readonly CallGroup[]
+  /** A time in the calendar period, if the database has returned one. */
   readonly periodMs?: number | undefined
 }
 
@@ -127,8 +131,8 @@ function halvesOf({ groups, periodMs }: Part): Part[] {
   return [groups.slice(0, half), groups.slice(half)].map((part) => ({ groups: part, periodMs }))
 }
 
-/** A call that cannot take its decision fails alone. If its error went on, the others would wait for ever. */
-function fulfil({ calls }: Group, decision: Decision): void {
+/** If a call throws, only that call fails. Otherwise the error would leave the others waiting for ever. */
+function fulfil({ calls }: CallGroup, decision: Decision): void {
   for (let place = 0; place < calls.length; place++) {
     const call = calls[place] as Pending
     try {
@@ -139,7 +143,11 @@ function fulfil({ calls }: Group, decision: Decision): void {
   }
 }
 
-function failAll(groups: readonly Group[], error: RatelimitError, done: (group: Group) => void): void {
+function failAll(
+  groups: readonly CallGroup[],
+  error: RatelimitError,
+  done: (group: CallGroup) => void,
+): void {
   for (const group of groups) {
     for (const call of group.calls) call.fail(error)
     done(group)
@@ -150,6 +158,6 @@ function askToMakeAtOnce(asking: Asking, asked: readonly Asked[]): Promise<Answe
   return askToMake(asking, asked, false)
 }
 
-function inLockOrder(groups: readonly Group[]): Group[] {
+function inLockOrder(groups: readonly CallGroup[]): CallGroup[] {
   return groups.toSorted((one, other) => compareText(one.request.key, other.request.key))
 }

@@ -5,7 +5,7 @@ import type { Room } from './room.ts'
 /**
  * Sends each call at once, in a statement of its own.
  *
- * In Workers a promise hangs if the I/O of another request resolves it. So calls share only plain data here.
+ * In Workers, a promise hangs if the I/O of another request resolves it. So these calls share only plain data.
  */
 export class Direct implements Dispatcher {
   readonly #decider: Decider
@@ -25,14 +25,14 @@ export class Direct implements Dispatcher {
     }
   }
 
-  /** First without waiting for its row: so it is known whether others hold it. */
+  /** The first try does not wait for the row. It shows whether others hold the row. */
   async #decide(call: Pending): Promise<void> {
     const group = { request: call.request, calls: [call] }
-    call.trip = { lines: [], mayWait: false, waiting: 1 }
+    call.batch = { queues: [], mayWait: false, waiting: 1 }
     const held = await this.#decider.decideTogether([group], () => {})
     if (held.length === 0) return
     call.hold()
-    call.trip = { lines: [], mayWait: true, waiting: 1 }
+    call.batch = { queues: [], mayWait: true, waiting: 1 }
     await this.#decider.decideAlone(group)
   }
 

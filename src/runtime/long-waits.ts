@@ -3,19 +3,19 @@ import { warnOnce } from '../warn.ts'
 /** Far longer than a statement takes on a busy database. */
 const LONG_MS = 3_000
 
-/** A statement or a transaction that is under way outside of the caller's transactions. */
+/** A statement or transaction of this package that is under way outside of the caller's transactions. */
 interface Wait {
   readonly since: number
 }
 
 /**
- * Warns in development of a call that waits for long: usually for a row, or for the connection, of the very
- * transaction that it is called in. Such a call never ends, and neither does the transaction.
+ * Warns in development if a call waits for long. Usually it is called inside a transaction and waits for a row
+ * or the connection of that transaction. Then neither the call nor the transaction ever ends.
  *
- * All share one timer, which keeps no process alive.
+ * All waits share one timer, which does not keep the process alive.
  */
 class LongWaits {
-  /** The first one is the oldest. */
+  /** The oldest first. */
   readonly #waits = new Set<Wait>()
   #timer: ReturnType<typeof setTimeout> | undefined
 
@@ -32,7 +32,7 @@ class LongWaits {
 
   #lookIn(ms: number): void {
     this.#timer = setTimeout(() => this.#look(), ms)
-    // In some runtimes it is a number.
+    // In some runtimes the timer is a number.
     this.#timer.unref?.()
   }
 
@@ -55,7 +55,7 @@ function warn(): void {
   )
 }
 
-/** Those of this process; undefined in production. */
+/** The waits of this process; undefined in production. */
 const waits = globalThis.process?.env?.['NODE_ENV'] === 'production' ? undefined : new LongWaits()
 
 /** Warns in development if the work takes too long. */

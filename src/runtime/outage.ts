@@ -1,30 +1,30 @@
 import { RatelimitError } from '../errors.ts'
 
-/** So many failures in a row must come before calls are answered without the database. */
+/** After this many failures in a row, calls are answered without the database. */
 const MAX_FAILURES = 5
 
-/** A trial that has no answer by then may never get one, so another call tries too. */
+/** A trial without an answer after this time may never get one, so another call tries too. */
 const TRIAL_MS = 1_000
 
 /**
- * Failures in a row of a database that may be away: a circuit breaker.
+ * A circuit breaker: it counts the failures in a row of a database that may be unreachable.
  *
- * After some failures one call at a time tries the database, and the others are answered at once. The limiter
- * makes an outage with the first failure, and forgets it with the first answer.
+ * After some failures, one call at a time tries the database, and the others are answered at once. The limiter
+ * creates an outage at the first failure and drops it at the first answer.
  */
 export class Outage {
   #failures = 0
   #triedAt = Number.NEGATIVE_INFINITY
   #last: RatelimitError | undefined
-  /** What has failed already. */
+  /** The statements whose failures were counted. */
   readonly #counted = new WeakSet<object>()
 
-  /** Whether the error says that the database may be away. */
+  /** Whether the database may be unreachable after this error. */
   static isOne({ code, contended }: RatelimitError): boolean {
     return !contended && (code === 'UNREACHABLE' || code === 'OUTCOME_UNKNOWN' || code === 'TIMEOUT')
   }
 
-  /** The error to fail with at once; undefined if the call may ask the database. */
+  /** The error with which a call fails at once. Undefined if the call may try the database. */
   refusal(): RatelimitError | undefined {
     if (this.#failures < MAX_FAILURES) return undefined
     const now = performance.now()
@@ -33,7 +33,7 @@ export class Outage {
     return undefined
   }
 
-  /** Counts the failure of a statement, once: its calls may fail at different times. */
+  /** Counts the failure of a statement once, although its calls may fail at different times. */
   add(error: RatelimitError, statement: object): void {
     if (this.#counted.has(statement)) return
     this.#counted.add(statement)

@@ -1,18 +1,18 @@
 import { RatelimitError } from '../errors.ts'
 
-/**
- * How many calls may wait: a fraction of a second's work. Later answers would come too late to be worth the
- * memory.
- */
+/** How many calls may wait. That is less than a second's work: with more, answers would come too late. */
 const MAX_WAITING = 10_000
 
-/** How many of them may be for one key, so that no client takes all the room with a key of its own. */
+/** How many of them may be for one key, so that one client cannot take all the room. */
 const MAX_OF_KEY = 1_000
 
-/** For how long a call counts where a runtime may cut off its request: then it never leaves. */
+/** How long a call counts where a runtime may cut off its request. Such a call never leaves by itself. */
 const LOST_MS = 60_000
 
-/** The error for one more call beside so many that wait, for its key and in all; undefined if there is room. */
+/**
+ * The error for one more call, if `ofKey` calls of its key and `waiting` calls in all wait already. Undefined
+ * if there is room.
+ */
 export function overload(ofKey: number, waiting: number): RatelimitError | undefined {
   if (ofKey >= MAX_OF_KEY) {
     return new RatelimitError(
@@ -30,18 +30,18 @@ export function overload(ofKey: number, waiting: number): RatelimitError | undef
 
 interface Entry {
   readonly key: string | undefined
-  /** When it came. */
+  /** When it entered. */
   readonly at: number
 }
 
-/** Calls that wait for the database on their own: so many at once. */
+/** Limits how many calls wait for the database outside of the queues. */
 export class Room {
   readonly #cutsOff: boolean
-  /** The first one first. */
+  /** The oldest first. */
   readonly #waiting = new Set<Entry>()
   readonly #ofKeys = new Map<string, number>()
 
-  /** @param cutsOff Whether calls may be cut off, so that the oldest ones may be there no more. */
+  /** @param cutsOff Whether calls may be cut off. The oldest ones may then be gone. */
   constructor(cutsOff: boolean) {
     this.#cutsOff = cutsOff
   }
@@ -49,8 +49,8 @@ export class Room {
   /**
    * Lets a call in.
    *
-   * @param key The key of a call for one key.
-   * @returns What to do when the call has ended.
+   * @param key The key, if the call is for one key.
+   * @returns A function to call when the call has ended.
    * @throws RatelimitError `OVERLOADED`
    */
   enter(key?: string): () => void {

@@ -6,13 +6,13 @@ import { kept } from '../statements/statements.ts'
 import { MAX_SWEPT, sweepStatement } from '../statements/sweep.ts'
 import type { Namespace, Table } from './call.ts'
 
-/** How long no sweep runs after one that left nothing. */
+/** The pause after a sweep that left no expired rows. */
 const REST_MS = 50
 
-/** How long a sweep may take. After that it counts as cut off by the end of its request. */
+/** After this time a sweep counts as lost: the end of its request may have cut it off. */
 const LOST_MS = 10_000
 
-/** Deletes expired rows of a prefix beside its checks: one sweep at a time, which nobody waits for. */
+/** Deletes expired rows of a prefix in the background, one sweep at a time. */
 export class Sweeper {
   readonly #db: Database
   readonly #table: Table
@@ -20,7 +20,7 @@ export class Sweeper {
   readonly #keepEnded: boolean
   #restsUntil = Number.NEGATIVE_INFINITY
 
-  /** @param keepEnded Whether windows that have ended stay. */
+  /** @param keepEnded Whether to keep windows that have ended. */
   constructor(db: Database, table: Table, namespace: Namespace, keepEnded: boolean) {
     this.#db = db
     this.#table = table
@@ -29,12 +29,12 @@ export class Sweeper {
   }
 
   /**
-   * Sweeps once, unless a sweep is under way or has just left nothing. `clock` is the injected time of the
-   * call that asks.
+   * Sweeps once, unless a sweep is under way or has just left nothing. `clock` is the injected time of the call
+   * that asks for the sweep.
    *
-   * @returns When the sweep has ended. It never rejects: the next one tries again.
+   * @returns Resolves when the sweep has ended, and never rejects: the next sweep tries again.
    */
-  sweepBeside(clock: number | null): Promise<void> | undefined {
+  sweepInBackground(clock: number | null): Promise<void> | undefined {
     if (performance.now() < this.#restsUntil) return undefined
     this.#restsUntil = performance.now() + LOST_MS
     const endWith = (deleted: number) => {
@@ -43,7 +43,7 @@ export class Sweeper {
     return this.sweep(clock).then(endWith, () => endWith(MAX_SWEPT))
   }
 
-  /** Deletes some expired rows; those that others have locked stay for the next time. */
+  /** Deletes some expired rows. Rows that others have locked stay for the next sweep. */
   async sweep(clock: number | null): Promise<number> {
     const { table, statements } = this.#table
     const statement = kept(statements, `sweep ${this.#keepEnded}`, () =>

@@ -13,7 +13,7 @@ import { numberArray, textArray } from '../statements/calls.ts'
 import type { ListRow } from '../statements/list-row.ts'
 import { listsStatement } from '../statements/lists.ts'
 import type { RowRequest } from './add-up.ts'
-import type { Queued } from './batch.ts'
+import type { Queued } from './fitting-lists.ts'
 import {
   askList,
   type Found,
@@ -31,16 +31,16 @@ import type { Verdict } from './turns.ts'
 
 // Lists that share a statement.
 
-/** A list that may share its statement. */
+/** A list that may share a statement with others. */
 export interface SharedList extends Queued {
   readonly list: List
   readonly shapes: readonly ListRow[]
-  /** Waited for before the first statement. */
+  /** Awaited before the first statement. */
   prepare(): Promise<void>
   isOver(): boolean
 }
 
-/** The list as it waits for its turn. */
+/** The list in the form in which it waits for its turn. */
 export function queued(list: List, prepare: () => Promise<void>, isOver: () => boolean): SharedList {
   const { rows, sharing, connection, commit } = list
   const shapes = shapesOf(rows, false, sharing !== undefined)
@@ -62,19 +62,19 @@ export function queued(list: List, prepare: () => Promise<void>, isOver: () => b
 const ids = new WeakMap<Namespace, number>()
 let lastId = 0
 
-/** Tells namespaces apart: each has its own clock. */
+/** A number for each namespace. Lists with different namespaces may have different clocks. */
 function idOf(namespace: Namespace): number {
   const known = ids.get(namespace) ?? ++lastId
   ids.set(namespace, known)
   return known
 }
 
-/** Whether the row is taken from, all of the rate or nothing. */
+/** Whether the whole rate is taken from the row, or nothing. */
 function isPlain({ does, refunds, asks, isDry }: ListRow): boolean {
   return (does === 'take' || does === 'reserve') && asks === 'rate' && !refunds && !isDry
 }
 
-/** Decides lists by one statement, as far as it goes without waiting for a row. */
+/** Decides lists by one statement, as far as possible without waiting for a row. */
 export async function decideLists(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
@@ -93,31 +93,31 @@ export async function decideLists(
   return lists.map((each) => {
     const found = founds.get(each)
     if (found && isDecided(each.list, found)) return { found, isDecided: true }
-    // It waits again, for a place of its own, and has charged nothing.
+    // It has charged nothing, and waits for a slot of its own.
     if (!each.isOver()) each.list.onSend(false, true)
     return { found, isDecided: false }
   })
 }
 
-/** Whether all rows were found, each in the calendar period that was asked for. */
+/** Whether all rows were found, each in the calendar period that was sent. */
 export function isDecided(list: List, found: Found): boolean {
   return isWhole(list, found) && !learnPeriods(list, found.looks)
 }
 
-/** The list by itself. If some of its rows need not be there, only waiting for them shows whether they are. */
+/** Sends the list alone. If some of its rows need not exist, only waiting for them shows whether they do. */
 export async function askAlone(list: List): Promise<Found | undefined> {
   return list.rows.every((row) => isLook(row) || isNeeded(row)) ? askList(list, 'skips') : undefined
 }
 
 /**
- * Whether one of the lists may be the cause, or lost against another transaction: Postgres has charged nothing.
- * Each is then sent alone.
+ * Whether one of the lists may be the cause, or lost against another transaction. Postgres has then charged
+ * nothing, and each list is sent alone.
  */
 function isOfOne(error: RatelimitError): boolean {
   return isTransient(error) || new Blame(false).of(error) === 'one'
 }
 
-/** Charges lists of one kind. Says what it found of those whose rows are all there and free. */
+/** Charges lists of one kind. Returns the rows of those lists whose rows all exist and are free. */
 async function askLists(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
@@ -177,7 +177,7 @@ function foundInAll(
   return found
 }
 
-/** The rows as a list finds them that comes after others, which have taken from the common rows. */
+/** The rows as a later list finds them, after others have taken from the common rows. */
 function afterOthers(
   looks: Found['looks'],
   isCommon: readonly boolean[],

@@ -1,18 +1,20 @@
-import { isWorthOne, Places } from '../runtime/places.ts'
 import { overload } from '../runtime/room.ts'
-import { Batch, type Queued } from './batch.ts'
+import { isWorthOne, Slots } from '../runtime/slots.ts'
+import { FittingLists, type Queued } from './fitting-lists.ts'
 
-/** How many statements may have a connection of the pool: those that lists share, and those of lists alone. */
+/**
+ * How many statements of each kind may use a connection of the pool: shared ones, and those of single lists.
+ */
 const MAX_CONNECTIONS = 4
 
-/** What a statement found of a list, and whether that decides it. */
+/** The rows that a statement found of a list, and whether they decide the list. */
 export interface Verdict<Found> {
   readonly found: Found | undefined
   readonly isDecided: boolean
 }
 
 /**
- * Decides lists by one statement, in their order, and waits for no row. `isCommon` says which rows all lists
+ * Decides lists by one statement, in their order. It waits for no row. `isCommon` marks the rows that all lists
  * have in common.
  */
 export type DecideTogether<List, Found> = (
@@ -20,64 +22,65 @@ export type DecideTogether<List, Found> = (
   isCommon: readonly boolean[],
 ) => Promise<readonly Verdict<Found>[]>
 
-/** A list's turn. */
+/** The turn of a list. */
 export interface Turn<Found> {
-  /** Whether others came before it for one of its rows and have not ended. */
+  /** Whether the list waits behind others for one of its rows. */
   readonly isBehind: boolean
   /**
-   * Resolves when the list is decided, or when it is its turn to go on alone, with what a statement found.
-   * Rejects with the error of a statement that it shared.
+   * Resolves when the list is decided, or when its turn comes to go on alone, with the rows that a statement
+   * found. Rejects with the error of a shared statement.
    */
   readonly comes: Promise<Found | undefined>
   /** The list has ended. */
   leave(): void
-  /** Nobody waits for the list any more. Those behind it go on, because its statement may never end. */
+  /** Its caller has given up. The lists behind it go on, because its statement may never end. */
   giveUp(): void
 }
 
-/** A list, as those who wait are kept. */
+/** A list that waits or is under way. */
 interface Waiting<List, Found> extends Queued {
   readonly list: List
   readonly come: (found: Found | undefined) => void
   readonly fail: (error: unknown) => void
-  /** In how many of its rows' lines it is the first one. */
+  /** In how many of its rows' queues it is the first. */
   first: number
-  /** Whether a statement has left it undecided. */
+  /** Whether a statement left it undecided. */
   hasTried: boolean
-  /** What a statement found of it that did not decide it: it goes on alone. */
+  /** The verdict of the statement that left it undecided. The list goes on alone. */
   undecided: Verdict<Found> | undefined
-  /** What it is under way with. */
-  trip: Trip<List, Found> | undefined
-  /** Its caller waits no longer. */
+  /** The batch that it is under way in. */
+  batch: Batch<List, Found> | undefined
+  /** Its caller has given up. */
   isOver: boolean
 }
 
-/** Lists that are under way: those of one statement, or one alone. */
-interface Trip<List, Found> {
+/** Lists that are under way together, or one alone. */
+interface Batch<List, Found> {
   readonly lists: Waiting<List, Found>[]
-  readonly places: Places
+  readonly slots: Slots
 }
 
-/** The lists that wait for a row, the first one first; and those that are under way with it. */
-interface Line<List, Found> {
+/** The lists that wait for a row, in order, and the batch that is under way with the row. */
+interface RowQueue<List, Found> {
   waiting: Set<Waiting<List, Found>>
-  trip: Trip<List, Found> | undefined
+  batch: Batch<List, Found> | undefined
 }
 
 /**
- * The turns of lists on one database: one after the other for a row, unless it is common to them. Lists that
- * are ready at the same time share a statement. What that leaves undecided goes on alone.
+ * The turns of lists on one database. Lists with the same row go one after the other, unless it is a common row
+ * of one statement. Lists that are ready at the same time share a statement. A list that this leaves undecided
+ * goes on alone.
  */
 export class Turns<List extends Queued, Found> {
   readonly #decide: DecideTogether<List, Found>
-  readonly #shared = new Places(MAX_CONNECTIONS, () => this.#start())
-  readonly #alone = new Places(MAX_CONNECTIONS, () => this.#start())
-  readonly #lines = new Map<string, Line<List, Found>>()
-  /** Those that are the first ones for each of their rows, which are free. */
+  readonly #shared = new Slots(MAX_CONNECTIONS, () => this.#start())
+  readonly #alone = new Slots(MAX_CONNECTIONS, () => this.#start())
+  readonly #queues = new Map<string, RowQueue<List, Found>>()
+  /** The lists that are the first for each of their rows, if these are free. */
   readonly #ready = new Set<Waiting<List, Found>>()
   readonly #readyAlone = new Set<Waiting<List, Found>>()
-  /** The statements that somebody waits for. */
-  readonly #underWay = new Set<Trip<List, Found>>()
+  /** The shared batches that still have callers. */
+  readonly #underWay = new Set<Batch<List, Found>>()
   #waiting = 0
   #isStarting = false
 
@@ -87,7 +90,7 @@ export class Turns<List extends Queued, Found> {
 
   /** @throws RatelimitError `OVERLOADED` */
   enter(list: List): Turn<Found> {
-    const most = Math.max(...list.rows.map((row) => this.#lines.get(row)?.waiting.size ?? 0))
+    const most = Math.max(...list.rows.map((row) => this.#queues.get(row)?.waiting.size ?? 0))
     const refusal = overload(most, this.#waiting)
     if (refusal) throw refusal
     const { rows, kind, asks } = list
@@ -102,13 +105,13 @@ export class Turns<List extends Queued, Found> {
       first: 0,
       hasTried: false,
       undecided: undefined,
-      trip: undefined,
+      batch: undefined,
       isOver: false,
     }
     for (const row of rows) {
-      const line = this.#lineOf(row)
-      line.waiting.add(one)
-      if (line.waiting.size === 1) one.first++
+      const queue = this.#queueOf(row)
+      queue.waiting.add(one)
+      if (queue.waiting.size === 1) one.first++
     }
     this.#waiting++
     const isBehind = !this.#getReady(one)
@@ -116,12 +119,12 @@ export class Turns<List extends Queued, Found> {
     return { isBehind, comes, leave: () => this.#leave(one), giveUp: () => this.#giveUp(one) }
   }
 
-  #lineOf(row: string): Line<List, Found> {
-    const known = this.#lines.get(row)
+  #queueOf(row: string): RowQueue<List, Found> {
+    const known = this.#queues.get(row)
     if (known) return known
-    const line: Line<List, Found> = { waiting: new Set(), trip: undefined }
-    this.#lines.set(row, line)
-    return line
+    const queue: RowQueue<List, Found> = { waiting: new Set(), batch: undefined }
+    this.#queues.set(row, queue)
+    return queue
   }
 
   #getReady(one: Waiting<List, Found>): boolean {
@@ -131,20 +134,20 @@ export class Turns<List extends Queued, Found> {
     return true
   }
 
-  /** Whether it is the first one for each of its rows, and these are free or under way with the trip. */
-  #isFirst({ first, rows }: Waiting<List, Found>, trip: Trip<List, Found> | undefined): boolean {
+  /** Whether it is the first for each of its rows, and each row is free or under way with the batch. */
+  #isFirst({ first, rows }: Waiting<List, Found>, batch: Batch<List, Found> | undefined): boolean {
     if (first < rows.length) return false
     return rows.every((row) => {
-      const under = this.#lineOf(row).trip
-      return under === undefined || under === trip
+      const under = this.#queueOf(row).batch
+      return under === undefined || under === batch
     })
   }
 
-  /** At the end of this turn of the event loop, so that its calls share a statement. */
+  /** Starts at the end of this turn of the event loop, so that its calls share a statement. */
   #startSoon(): void {
     if (this.#isStarting) return
     this.#isStarting = true
-    // Fake timers, such as Jest's, replace queueMicrotask. Promises stay.
+    // A promise, because fake timers such as Jest's replace queueMicrotask.
     Promise.resolve().then(() => {
       this.#isStarting = false
       this.#start()
@@ -154,65 +157,65 @@ export class Turns<List extends Queued, Found> {
   #start(): void {
     for (const one of this.#readyAlone) {
       if (!this.#alone.hasRoom()) break
-      const trip = this.#depart(this.#alone)
-      this.#board(one, trip)
+      const batch = this.#openBatch(this.#alone)
+      this.#addTo(one, batch)
       one.come(one.undecided?.found)
     }
-    while (this.#isWorthOne() && this.#shared.hasRoom()) this.#goTogether()
+    while (this.#isWorthOne() && this.#shared.hasRoom()) this.#sendTogether()
   }
 
   #isWorthOne(): boolean {
     let lists = 0
-    for (const trip of this.#underWay) lists += trip.lists.length
+    for (const batch of this.#underWay) lists += batch.lists.length
     return isWorthOne(this.#ready.size, lists)
   }
 
-  #depart(places: Places): Trip<List, Found> {
-    const trip = { lists: [], places }
-    places.take(trip)
-    return trip
+  #openBatch(slots: Slots): Batch<List, Found> {
+    const batch = { lists: [], slots }
+    slots.take(batch)
+    return batch
   }
 
-  #goTogether(): void {
-    const trip = this.#depart(this.#shared)
-    this.#underWay.add(trip)
-    let batch: Batch<Waiting<List, Found>> | undefined
+  #sendTogether(): void {
+    const batch = this.#openBatch(this.#shared)
+    this.#underWay.add(batch)
+    let fitting: FittingLists<Waiting<List, Found>> | undefined
     for (const ready of this.#ready) {
       const candidates = [ready]
       for (const one of candidates) {
-        if (batch && !batch.add(one)) continue
-        batch ??= new Batch(one)
-        const next = this.#board(one, trip)
-        candidates.push(...next.filter((each) => !each.undecided && this.#isFirst(each, trip)))
+        if (fitting && !fitting.add(one)) continue
+        fitting ??= new FittingLists(one)
+        const next = this.#addTo(one, batch)
+        candidates.push(...next.filter((each) => !each.undecided && this.#isFirst(each, batch)))
       }
-      if (batch?.isFull) break
+      if (fitting?.isFull) break
     }
-    const lists = trip.lists.map(({ list }) => list)
-    this.#decide(lists, batch?.isCommon ?? []).then(
-      (verdicts) => this.#decided(trip, verdicts),
+    const lists = batch.lists.map(({ list }) => list)
+    this.#decide(lists, fitting?.isCommon ?? []).then(
+      (verdicts) => this.#decided(batch, verdicts),
       (error) => {
-        for (const one of trip.lists) one.fail(error)
-        this.#arrive(trip)
+        for (const one of batch.lists) one.fail(error)
+        this.#end(batch)
       },
     )
   }
 
-  /** Takes it out of the lines of its rows, which are under way with the trip. Returns those that are next. */
-  #board(one: Waiting<List, Found>, trip: Trip<List, Found>): readonly Waiting<List, Found>[] {
+  /** Moves it from the queues of its rows into the batch. Returns the lists that are next. */
+  #addTo(one: Waiting<List, Found>, batch: Batch<List, Found>): readonly Waiting<List, Found>[] {
     this.#waiting--
-    one.trip = trip
-    trip.lists.push(one)
-    for (const row of one.rows) this.#lineOf(row).trip = trip
-    return this.#withdraw(one)
+    one.batch = batch
+    batch.lists.push(one)
+    for (const row of one.rows) this.#queueOf(row).batch = batch
+    return this.#dequeue(one)
   }
 
-  /** Takes it out of the lines of its rows. Returns those that are now the first ones of one of them. */
-  #withdraw(one: Waiting<List, Found>): readonly Waiting<List, Found>[] {
+  /** Removes it from the queues of its rows. Returns the lists that are now the first of one of them. */
+  #dequeue(one: Waiting<List, Found>): readonly Waiting<List, Found>[] {
     this.#ready.delete(one)
     this.#readyAlone.delete(one)
     const found = new Set<Waiting<List, Found>>()
     for (const row of one.rows) {
-      const { waiting } = this.#lineOf(row)
+      const { waiting } = this.#queueOf(row)
       const [first] = waiting
       waiting.delete(one)
       const [next] = waiting
@@ -224,15 +227,15 @@ export class Turns<List extends Queued, Found> {
   }
 
   /**
-   * Of those that are left undecided and have a row in common, the first one goes on alone. The others try once
-   * more to share a statement: if another process held the row, it is free when the first one has had it.
+   * If undecided lists have a row in common, the first one goes on alone. The others try once more to share a
+   * statement: if another process held the row, it is free once the first list has had it.
    */
-  #decided(trip: Trip<List, Found>, verdicts: readonly Verdict<Found>[]): void {
+  #decided(batch: Batch<List, Found>, verdicts: readonly Verdict<Found>[]): void {
     const back: Waiting<List, Found>[] = []
     const waitedFor = new Set<string>()
-    for (const [place, one] of trip.lists.entries()) {
+    for (const [place, one] of batch.lists.entries()) {
       const verdict = verdicts[place]
-      // One that is over ends with what was found: it sends nothing more.
+      // A list whose caller has given up ends here, and sends nothing more.
       if (verdict?.isDecided || one.isOver) {
         one.come(verdict?.found)
         continue
@@ -243,64 +246,64 @@ export class Turns<List extends Queued, Found> {
       for (const row of one.rows) waitedFor.add(row)
       back.unshift(one)
     }
-    for (const one of back) this.#comeBack(one)
-    this.#arrive(trip)
+    for (const one of back) this.#putBack(one)
+    this.#end(batch)
   }
 
-  /** Puts it before all others of its rows. */
-  #comeBack(one: Waiting<List, Found>): void {
-    one.trip = undefined
+  /** Puts it back, before all others of its rows. */
+  #putBack(one: Waiting<List, Found>): void {
+    one.batch = undefined
     one.first = one.rows.length
     for (const row of one.rows) {
-      const line = this.#lineOf(row)
-      const [first] = line.waiting
+      const queue = this.#queueOf(row)
+      const [first] = queue.waiting
       if (first) first.first--
-      line.waiting = new Set([one, ...line.waiting])
+      queue.waiting = new Set([one, ...queue.waiting])
     }
     this.#waiting++
   }
 
-  /** The trip has ended: those behind its lists go on. */
-  #arrive(trip: Trip<List, Found>): void {
-    trip.places.leave(trip)
-    this.#free(trip)
+  /** The batch has ended, and the lists behind it go on. */
+  #end(batch: Batch<List, Found>): void {
+    batch.slots.leave(batch)
+    this.#free(batch)
   }
 
-  #free(trip: Trip<List, Found>): void {
-    this.#underWay.delete(trip)
-    const rows = trip.lists.flatMap((list) => list.rows)
+  #free(batch: Batch<List, Found>): void {
+    this.#underWay.delete(batch)
+    const rows = batch.lists.flatMap((list) => list.rows)
     for (const row of rows) {
-      const line = this.#lines.get(row)
-      if (line?.trip === trip) line.trip = undefined
+      const queue = this.#queues.get(row)
+      if (queue?.batch === batch) queue.batch = undefined
     }
     for (const row of rows) this.#goOn(row)
     this.#startSoon()
   }
 
   #goOn(row: string): void {
-    const line = this.#lines.get(row)
-    if (!line || line.trip) return
-    const [next] = line.waiting
+    const queue = this.#queues.get(row)
+    if (!queue || queue.batch) return
+    const [next] = queue.waiting
     if (next) this.#getReady(next)
-    else this.#lines.delete(row)
+    else this.#queues.delete(row)
   }
 
-  #leave({ trip }: Waiting<List, Found>): void {
-    if (trip?.places === this.#alone) this.#arrive(trip)
+  #leave({ batch }: Waiting<List, Found>): void {
+    if (batch?.slots === this.#alone) this.#end(batch)
   }
 
   #giveUp(one: Waiting<List, Found>): void {
     if (one.isOver) return
     one.isOver = true
-    const { trip } = one
-    if (trip) {
-      if (trip.lists.some(({ isOver }) => !isOver)) return
-      trip.places.abandon(trip)
-      this.#free(trip)
+    const { batch } = one
+    if (batch) {
+      if (batch.lists.some(({ isOver }) => !isOver)) return
+      batch.slots.abandon(batch)
+      this.#free(batch)
       return
     }
     this.#waiting--
-    this.#withdraw(one)
+    this.#dequeue(one)
     for (const row of one.rows) this.#goOn(row)
     if (this.#ready.size === 0) this.#shared.stopWaiting()
     if (this.#readyAlone.size === 0) this.#alone.stopWaiting()

@@ -1,7 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { name, type Parameters } from './builder.ts'
 
-/** The columns of the calls of a statement for many keys; the others are parameters that they share. */
+/** The columns that calls can have in a statement for many keys. Calls share all other parameters. */
 export const CALL_COLUMNS = {
   prefix: 'text',
   key: 'text',
@@ -19,7 +19,7 @@ export const CALL_COLUMNS = {
 
 export type CallColumn = keyof typeof CALL_COLUMNS
 
-/** The calls as a source of rows. `place` says which of the calls a row is; the first is 1. */
+/** The calls as a source of rows. `place` is the position of the call. The first is 1. */
 export function callsFrom(parameters: Parameters, columns: readonly CallColumn[]): SQL {
   return placed(
     columns,
@@ -27,7 +27,7 @@ export function callsFrom(parameters: Parameters, columns: readonly CallColumn[]
   )
 }
 
-/** Arrays of one length as a source of rows, `call`. `place` says which of them a row is; the first is 1. */
+/** Arrays of one length as a source of rows, `call`. `place` is the position in the arrays. The first is 1. */
 export function placed(columns: readonly string[], arrays: readonly SQL[]): SQL {
   const values = arrays.map((array) => sql`pg_catalog.unnest(${array})`)
   const names = [...columns, 'place'].map((column) => name(column))
@@ -46,12 +46,12 @@ export function textArray(values: readonly string[]): string {
 }
 
 export function numberArray(values: readonly (number | null)[]): string {
-  // Joining leaves nulls out, and Postgres wants their name.
+  // `join` writes null as nothing, and Postgres needs the word.
   return `{${(values.includes(null) ? values.map(String) : values).join()}}`
 }
 
 /**
- * The order in which rows are locked and inserted everywhere, so that no two statements wait for each other.
+ * The order in which every statement locks and inserts rows, so that no two statements wait for each other.
  * Postgres takes the rows of an array one after the other.
  */
 export function compareText(one: string, other: string): number {

@@ -8,7 +8,9 @@ import { forEach, fromColumn, isOfPeriods, SQL_NAMES, STATE_COLUMNS } from './co
 import { chain, link } from './link.ts'
 import { page } from './page.ts'
 
-/** The statement that finds a page of a prefix's windows that began early enough to have ended, after a key. */
+/**
+ * The statement that finds a page of a prefix's windows, after a key: those that began early enough to be over.
+ */
 export function windowsStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const start = fromColumn('windowStart', table.windowStart)
@@ -33,8 +35,8 @@ function numbersOf(table: RateLimitTable): Record<StateColumn, SQL.Aliased> {
 }
 
 /**
- * The statement that removes windows and says what they counted. It leaves out those that others have locked,
- * removed or opened anew.
+ * The statement that removes windows and returns their counts. It skips rows that others have locked or
+ * changed.
  */
 export function closeStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()

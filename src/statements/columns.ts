@@ -3,7 +3,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, Expression, RowKind, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { ROWS } from '../algorithms/rows.ts'
 
-// Between a row and the arithmetic: every number is double precision, every time is Unix milliseconds.
+// Converts between a row and the arithmetic, where numbers are double precision and times Unix milliseconds.
 
 export const STATE_COLUMNS: readonly StateColumn[] = [
   'count',
@@ -13,7 +13,7 @@ export const STATE_COLUMNS: readonly StateColumn[] = [
   'lastRefill',
 ]
 
-/** The names of the columns in SQL, which are fixed. */
+/** The fixed names of the columns in SQL. */
 export const SQL_NAMES: Readonly<Record<StateColumn, string>> = {
   count: 'count',
   prevCount: 'prev_count',
@@ -33,15 +33,15 @@ const TYPES = {
 
 /** A stored column as the arithmetic reads it. */
 export function fromColumn(column: StateColumn, stored: SQLWrapper): SQL<number> {
-  // Times are written at whole milliseconds; rounding undoes the floating epoch.
+  // Times are stored in whole milliseconds. Rounding removes the error of the floating-point epoch.
   if (TYPES[column] === 'timestamptz') return sql`round(date_part('epoch', ${stored}) * 1000::float8)`
-  // Others may write to the table too: a count below 0 must not admit more than the limit.
+  // Other programs may write to the table too. A count below 0 must not allow more than the limit.
   return TYPES[column] === 'bigint'
     ? sql`(case when ${stored} < 0 then 0 else ${stored} end)::float8`
     : sql`${stored}`
 }
 
-/** A number of the arithmetic as the column stores it; null where the algorithm does not use the column. */
+/** A number of the arithmetic as the column stores it. Null if the algorithm does not use the column. */
 export function toColumn(column: keyof typeof TYPES, value: Expression | undefined): SQL {
   const type = sql.raw(TYPES[column])
   if (!value) return sql`null::${type}`
@@ -49,7 +49,7 @@ export function toColumn(column: keyof typeof TYPES, value: Expression | undefin
   return TYPES[column] === 'float8' ? value : sql`(${value})::${type}`
 }
 
-/** For each of `names`, what `make` makes of it. */
+/** A record with a value for each of `names`, made by `make`. */
 export function forEach<Name extends string, T>(
   names: readonly Name[],
   make: (name: Name) => T,
@@ -60,7 +60,7 @@ export function forEach<Name extends string, T>(
 /** The columns of a row in a query: of a table, or of an alias. */
 export type RowColumns = Readonly<Record<StateColumn, SQLWrapper>>
 
-/** Whether the row is of this kind: whether it fills exactly these columns. */
+/** Whether the row is of this kind: it fills exactly these columns. */
 export function isOfKind({ columns }: RowKind, row: RowColumns): SQL {
   return sql`${and(
     ...STATE_COLUMNS.map((column) =>
@@ -69,7 +69,7 @@ export function isOfKind({ columns }: RowKind, row: RowColumns): SQL {
   )}`
 }
 
-/** Whether the row is of an algorithm that has periods. */
+/** Whether the row belongs to an algorithm with periods. */
 export function isOfPeriods(row: RowColumns): SQL {
   const kinds = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
   return sql`${or(...kinds.map((kind) => isOfKind(kind, row)))}`
@@ -88,8 +88,8 @@ export function rowColumns(row: RowColumns, algorithm: AnyAlgorithm): Record<str
 }
 
 /**
- * The columns of a row that the rules read. If a row of another plan is refused, also when it expires, and
- * whether it is of another algorithm. A row without any state is nobody's.
+ * The columns of a row that the rules read. If the rules refuse rows of another plan, they also need the time
+ * of expiry and `alien`: whether the row belongs to another algorithm. A row without a state belongs to none.
  */
 export function lockedColumns(
   table: RateLimitTable,

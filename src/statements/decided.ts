@@ -8,38 +8,37 @@ import { MAX_TIME, onGrid } from './expiry.ts'
 import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
 /**
- * What a call does: `'take'` may be denied, and so may `'reserve'`, which takes an estimate. `'adjust'` gives
- * back, consumes into debt or settles an estimate, `'grant'` adds to a balance, and neither is ever denied.
+ * What a statement does to a row that it writes. `'take'` charges a rate, and `'reserve'` an estimate; both can
+ * be denied. `'adjust'` gives back, charges into debt or settles an estimate, and `'grant'` adds to a balance;
+ * both are never denied.
  */
-export type Intent = 'take' | 'reserve' | 'adjust' | 'grant'
+export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant'
 
-/**
- * What is sent of each call of a statement that takes; `takesLess` if they take what there is, up to the rate.
- */
+/** The values that a statement for many keys sends for each call. With `takesLess`, calls have an `atLeast`. */
 export function takenColumns(
   { kind, settled }: AnyAlgorithm,
-  intent: Intent,
+  action: RowAction,
   takesLess: boolean,
 ): readonly CallColumn[] {
   const charge = kind === 'window' ? 'paidWindowStart' : 'refundableUntil'
   return [
     ...(['key', 'rate', 'calls'] as const),
     ...(takesLess ? (['atLeast'] as const) : []),
-    ...(intent === 'adjust' ? ([charge, ...(settled ? (['reserved'] as const) : [])] as const) : []),
+    ...(action === 'adjust' ? ([charge, ...(settled ? (['reserved'] as const) : [])] as const) : []),
   ]
 }
 
-/** The numbers of a call: parameters of a statement for one key, columns of one for many. */
+/** The numbers of a call: parameters in a statement for one key, columns in a statement for many. */
 export interface CallNumbers {
   readonly rate: SQL<number>
   readonly calls: SQL<number>
-  /** The least of a call that takes what there is, up to its rate. */
+  /** The least that is worth granting. */
   readonly atLeast?: SQL<number> | undefined
-  /** What a call that settles or gives back says of the charge before it. */
+  /** For a call that settles or gives back: a number of the charge before it. */
   readonly before: (what: 'paidWindowStart' | 'refundableUntil' | 'reserved') => SQL<number>
 }
 
-/** The numbers of the calls of a statement for many keys, of which `columns` are sent for each. */
+/** The numbers of the calls in a statement for many keys. `columns` are those that differ between calls. */
 export function callNumbers(
   columns: readonly CallColumn[],
   parameters: Parameters,
@@ -53,18 +52,18 @@ export function callNumbers(
   }
 }
 
-/** The start of the window that has paid, for calls that know it: those that settle or give back. */
+/** The start of the window that paid, for calls that settle or give back. */
 export function paidBy(
-  intent: Intent | 'look',
+  action: RowAction | 'look',
   before: CallNumbers['before'],
 ): (() => SQL<number>) | undefined {
-  return intent === 'adjust' ? () => before('paidWindowStart') : undefined
+  return action === 'adjust' ? () => before('paidWindowStart') : undefined
 }
 
-/** The level with what each key has and how many of its equal calls are granted. */
+/** The level that adds how much each key has, and how many of its equal calls are granted. */
 export function decided(
   algorithm: AnyAlgorithm,
-  intent: Intent,
+  action: RowAction,
   advanced: Level,
   { rate, calls, atLeast, before }: CallNumbers,
   parameters: Parameters,
@@ -74,16 +73,16 @@ export function decided(
   const [state, now] = [stateOf(), name('now')]
   const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
-  if (intent === 'take' || intent === 'reserve') {
+  if (action === 'take' || action === 'reserve') {
     const whole = sql`floor((available${slack}) / ${rate})`
     const fitting = atLeast ? withRest(whole, atLeast) : whole
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
   const used = formulas.used(state, now, params)
-  const counted = intent === 'grant' ? (formulas.capacity?.(state) ?? used) : used
-  // What cannot be counted is refused.
+  const counted = action === 'grant' ? (formulas.capacity?.(state) ?? used) : used
+  // A charge is refused if its count would be too large to be exact.
   const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))}::float8 - (${counted})) / ${rate}), ${calls})`
-  if (intent === 'grant') return level('decided', offered, { granted: onlyWhereItApplies(countable) })
+  if (action === 'grant') return level('decided', offered, { granted: onlyWhereItApplies(countable) })
   return level('decided', offered, {
     granted: onlyWhereItApplies(
       sql`case when ${rate} > 0::float8 then ${countable}
@@ -91,7 +90,7 @@ export function decided(
     ),
   })
 
-  /** One call more, if it gets enough of what those before it leave. */
+  /** One call more, if the calls before it leave enough for it. */
   function withRest(whole: SQL, least: SQL<number>): SQL {
     const isEnough = sql`available - ${whole} * ${rate}${slack} >= ${least}`
     return sql`${whole} + case when ${isEnough} then 1::float8 else 0::float8 end`
@@ -108,8 +107,8 @@ export function decided(
 }
 
 /**
- * Whether something can be given back. If it is known which window paid, only that window gets it. A bucket
- * gets nothing after the time in which it has filled.
+ * Whether something can be given back. If the window that paid is known, only that window gets the refund. A
+ * bucket that is full again by itself gets none.
  */
 export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, before: CallNumbers['before']): SQL {
   const isUsed = sql`${used} > ${sql.raw(String(tolerance))}::float8`
@@ -119,9 +118,7 @@ export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, before: 
   return sql`${isUsed} and coalesce(${name('window_start')} = ${paid}, ${paid} is null)`
 }
 
-/**
- * Whether a decision is written: something was granted, or a state that does not start full begins to fill.
- */
+/** Whether a decision is written: if something is granted, or if a new row has to begin to fill. */
 export function isWritten({ startsFull, refusesOther }: Rules): SQL {
   const granted = sql`${name('granted', DECIDED)} > 0::float8`
   if (startsFull) return granted
@@ -132,16 +129,16 @@ export function isWritten({ startsFull, refusesOther }: Rules): SQL {
 /** The name of the link that decides. */
 export const DECIDED = 'ratelimit_decided'
 
-/** How much the granted calls take together. */
+/** The amount that the granted calls take together. */
 export function grantedAmount({ rate, atLeast }: CallNumbers): SQL<number> {
   const asked = sql<number>`${rate} * ${name('granted', DECIDED)}`
   return atLeast ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
 }
 
-/** The row that the link `decided` has found, after the amount was taken. Columns by their names in Drizzle. */
+/** The row of the link `decided` after the amount is taken. Its columns have their names in Drizzle. */
 export function nextRow(
   { algorithm, startsFull }: Rules,
-  intent: Intent,
+  action: RowAction,
   amount: SQL<number>,
   before: CallNumbers['before'],
   parameters: Parameters,
@@ -150,9 +147,9 @@ export function nextRow(
   const params = paramsOf(algorithm, parameters)
   const { consume, grant } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
-  const reserved = algorithm.settled ? reservedBy(intent, amount, before, of) : sql<number>`0::float8`
+  const reserved = algorithm.settled ? reservedBy(action, amount, before, of) : sql<number>`0::float8`
   const next =
-    intent === 'grant' && grant
+    action === 'grant' && grant
       ? grant(state, now, amount)
       : consume(state, now, available, amount, params, reserved)
   return {
@@ -166,14 +163,14 @@ export function nextRow(
   }
 }
 
-/** By how much more is reserved. What is settled is no longer reserved, if it was in the same window. */
+/** The change of the reserved amount. A settled estimate is released, if it was charged to the same window. */
 function reservedBy(
-  intent: Intent,
+  action: RowAction,
   amount: SQL<number>,
   before: CallNumbers['before'],
   of: Column,
 ): SQL<number> {
-  if (intent !== 'adjust') return intent === 'reserve' ? amount : sql`0::float8`
+  if (action !== 'adjust') return action === 'reserve' ? amount : sql`0::float8`
   const isPayer = sql`${of('window_start')} = ${before('paidWindowStart')}`
   return sql`case when ${isPayer} then ${of('granted')} * ${before('reserved')} else 0 end`
 }

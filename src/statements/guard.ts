@@ -6,31 +6,31 @@ import { name, type Parameters } from './builder.ts'
 import { type Link, link } from './link.ts'
 
 /**
- * Sizes in bytes at which plans are made anew: 2, 4, 8, 16, 64 and 256 pages.
+ * The sizes in bytes at which statements get a new plan: 2, 4, 8, 16, 64 and 256 pages.
  *
- * A table of a few pages is read whole, which is cheaper there than the index. A larger one is read by the
- * primary key, but not always. The planner takes each prefix for one of 200. If it expects fewer than 300 rows
- * in the table, it expects one of each prefix, and the index that cleanup uses looks as good. It expects as
- * many rows on a page as there were when the table was analyzed. On 256 pages, two rows each are enough.
+ * The planner reads a table of a few pages whole, because that is cheaper than the index. It reads a larger one
+ * by the primary key, but not always. It assumes 200 prefixes. If it expects fewer than 300 rows in the table,
+ * it expects one row in each prefix, and the index for cleanup looks as good. For a page, it expects as many
+ * rows as there were when the table was analyzed. With 256 pages, two rows on each are enough.
  * https://www.postgresql.org/docs/current/runtime-config-query.html
  */
 const SIZES = 'array[16384, 32768, 65536, 131072, 524288, 2097152]'
 
-/** Keeps a statement from using a plan that was made for tables of other sizes. */
+/** Prevents a statement from using a plan that was made for tables of other sizes. */
 export interface Guard {
   readonly links: readonly Link[]
-  /** Whether the table has the size that the plan is for. Postgres asks once, before it reads a row. */
+  /** Whether the table has the size that the plan is for. Postgres checks it once, before it reads a row. */
   fits(table: RateLimitTable): SQL | undefined
 }
 
 const SIZE = 'ratelimit_size'
 
 /**
- * Asks how large the tables are; `size` in the answer says so. If the caller believes other sizes, nothing is
- * read.
+ * Compares the sizes of the tables with the expected ones. If they differ, the statement reads nothing and
+ * returns the sizes.
  *
- * The planner goes by the size that a table has when the plan is made. Afterwards a prepared plan stays until
- * something invalidates it, such as autovacuum's analyze within a minute.
+ * The planner uses the size that a table has when the plan is made. Afterwards a prepared plan stays until
+ * something invalidates it, such as an analyze by autovacuum, which comes within a minute.
  */
 export function guard(tables: readonly RateLimitTable[], guarded: boolean, parameters: Parameters): Guard {
   if (!guarded) return { links: [], fits: () => undefined }
@@ -50,8 +50,8 @@ export function guard(tables: readonly RateLimitTable[], guarded: boolean, param
 }
 
 /**
- * Selects the rows of `from`, with the sizes if the statement is guarded. If `from` has no rows, the answer is
- * one row that has the sizes only.
+ * Selects the rows of `from`, together with the sizes if the statement is guarded. If `from` has no rows, the
+ * answer is one row with nothing but the sizes.
  */
 export function guardedSelect({ links }: Guard, columns: readonly SQL[], from: SQL, join: SQL): SQL {
   const sizes = links.map(({ alias }, place) => sql`${name('size', alias)} as ${name(sizeParameter(place))}`)

@@ -4,7 +4,7 @@ import { name, type Parameters } from './builder.ts'
 import { forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { onGrid } from './expiry.ts'
 
-/** Rows to select from, and their columns. */
+/** Rows to select from, and the names of their columns. */
 export interface Level {
   readonly source: SQL
   readonly columns: readonly string[]
@@ -16,9 +16,9 @@ export interface QueryLevel extends Level {
 }
 
 /**
- * One step of the arithmetic: the level below, and new columns worked out from it.
+ * One step of the arithmetic: the columns of the level below, and new columns worked out from them.
  *
- * Without the `offset`, Postgres writes an expression out again for each of its uses, and setting up an
+ * Without the `offset`, Postgres would copy an expression to each place that uses it, and setting up an
  * expression costs more than evaluating it.
  */
 export function level(
@@ -40,10 +40,10 @@ export function level(
   }
 }
 
-/** Finds a column of the level below, or of a link, by its name. */
+/** Returns a column of the level below, or of a link, by its name. */
 export type Column = (column: string) => SQL<number>
 
-/** A state's columns by their names, as the next level sees them. An algorithm uses its own columns only. */
+/** The columns of a state, as the next level sees them. An algorithm uses only its own columns. */
 export function stateOf(of: Column = name): Expressions<StateColumn> {
   return forEach(STATE_COLUMNS, (column) => of(SQL_NAMES[column]))
 }
@@ -55,7 +55,7 @@ function named(state: Expressions<StateColumn>): Record<string, SQL> {
   )
 }
 
-/** The algorithm's parameters, sent once each. */
+/** The parameters of the algorithm. Each is sent once. */
 export function paramsOf({ params }: AnyAlgorithm, parameters: Parameters): Record<string, SQL<number>> {
   const found = {}
   for (const each of ['limit', 'periodMs', 'expiryGridMs', ...params]) {
@@ -65,27 +65,24 @@ export function paramsOf({ params }: AnyAlgorithm, parameters: Parameters): Reco
   return found
 }
 
-/**
- * Makes Postgres run a query once for each key. Otherwise it would turn the query into a join that reads the
- * whole table.
- */
+/** Makes Postgres run a query once for each key, and not as a join that reads the whole table. */
 export const BY_ITSELF: SQL = sql.raw('offset 0')
 
 /** The database's clock at millisecond precision. */
 export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000::float8)`
 
-/** Asks for it alone: `now`. */
+/** The query that reads only the clock. */
 export const CLOCK: SQL = sql`select ${CLOCK_MS} as now`
 
 interface AdvancedOptions {
   readonly keepHolds?: boolean
-  /** Whether to hand on what the period used that is over. */
-  readonly tellsEnded?: boolean
-  /** The start of the window that has paid, if the calls settle or give back. */
+  /** Whether to add `ended`: the period of the row, if it is over. */
+  readonly withEnded?: boolean
+  /** For calls that settle or give back: the start of the window that paid. */
   readonly paid?: (() => SQL<number>) | undefined
 }
 
-/** Rows whose numbers and time can be read more than once at no cost. */
+/** For rows whose numbers and time cost nothing to read again. */
 interface ReadOptions extends AdvancedOptions {
   readonly clock: SQL<number>
   /** The name of a stored column. */
@@ -97,15 +94,15 @@ interface ReadOptions extends AdvancedOptions {
 /** Whether the row is of another algorithm or period, and has not expired. */
 export const OTHER = 'other'
 
-/** When the period of a row began that is over, what was used in it and what of that is reserved; or null. */
+/** The start, the usage and the reserved part of a row's period, if that is over. Otherwise null. */
 export const ENDED = 'ended'
 
 /**
- * The levels from rows to advanced states: each row's numbers, its time, and the state at that time.
+ * The levels from rows to advanced states: the numbers of each row, its time, and the state at that time.
  *
- * If a row is ahead of the clock by up to a period, it was written by a clock that is ahead, and its time
- * counts as now. This limiter cannot have written a row further ahead. Such a row starts afresh; otherwise it
- * would deny until the clock reaches its time.
+ * A row may be ahead of the clock by up to a period, because another clock was ahead when it was written. Its
+ * time then counts as now. This limiter cannot have written a row further ahead. Such a row starts again;
+ * otherwise it would deny calls until the clock reaches its time.
  */
 export function advanced(
   rules: Rules,
@@ -129,12 +126,12 @@ export function numbersFrom({ algorithm, refusesOther }: Rules, of: Column): Rec
   }
 }
 
-/** The levels from numbers that were read to advanced states: see {@link advanced}. */
+/** The levels from the numbers of rows to advanced states; see {@link advanced}. */
 export function advancedFrom(
   { algorithm, startsFull, refusesOther = false }: Rules,
   read: Level,
   parameters: Parameters,
-  { keepHolds = !startsFull, tellsEnded = false, paid, clock: clockMs, stored, last }: ReadOptions,
+  { keepHolds = !startsFull, withEnded = false, paid, clock: clockMs, stored, last }: ReadOptions,
 ): QueryLevel {
   const { columns, datedBy, sql: formulas } = algorithm
   const of: Column = (column) => name(stored(column))
@@ -144,8 +141,13 @@ export function advancedFrom(
   // A row of another algorithm is read without its date.
   const isOwn = sql`${written} is not null`
   const holds = formulas.holds ? sql`${isOwn} and (${formulas.holds(row, clockMs, params)})` : isOwn
-  const told = { ...(tellsEnded ? endedColumn() : {}), ...(refusesOther ? otherColumn() : {}) }
-  const dated = level('dated', read, { holds, ...told }, refusesOther ? ['expires', 'alien'].map(stored) : [])
+  const reported = { ...(withEnded ? endedColumn() : {}), ...(refusesOther ? otherColumn() : {}) }
+  const dated = level(
+    'dated',
+    read,
+    { holds, ...reported },
+    refusesOther ? ['expires', 'alien'].map(stored) : [],
+  )
   const kept = named(formulas.advance?.(row, clockMs, params) ?? row)
   const made = named(formulas.fresh(clockMs, params))
   const states = columns
@@ -163,19 +165,21 @@ export function advancedFrom(
     const [expires, alien] = [of('expires'), of('alien')]
     const isOfPeriod = formulas.isOfPeriod?.(row, expires, params, (time) => onGrid(time, parameters), paid)
     const isOther = isOfPeriod ? sql`(${alien} or not (${isOfPeriod}))` : alien
-    // Once a row has expired, it is as good as none.
+    // An expired row counts as no row.
     return { [OTHER]: sql`coalesce(${expires} > ${clockMs} and ${isOther}, false)` }
   }
 
   function endedColumn(): Record<string, SQL> {
     const ended = formulas.ended?.(row, clockMs, params)
     if (!ended) return {}
-    const told = [
+    const numbers = [
       written,
       formulas.used(row, clockMs, params),
       ...(formulas.reserved ? [formulas.reserved(row)] : []),
     ]
-    return { [ENDED]: sql`case when ${ended} then pg_catalog.concat_ws(' ', ${sql.join(told, sql`, `)}) end` }
+    return {
+      [ENDED]: sql`case when ${ended} then pg_catalog.concat_ws(' ', ${sql.join(numbers, sql`, `)}) end`,
+    }
   }
 }
 

@@ -5,7 +5,7 @@ import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { builder, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { lockedColumns, SQL_NAMES } from './columns.ts'
-import { type CallNumbers, givesBack, type Intent, nextRow, paidBy } from './decided.ts'
+import { type CallNumbers, givesBack, nextRow, paidBy, type RowAction } from './decided.ts'
 import {
   advancedFrom,
   CLOCK_MS,
@@ -19,31 +19,33 @@ import {
   stateOf,
 } from './levels.ts'
 
-// One row of a list: how it is locked, what it has, and how it is written.
+// One row of a list: how it is locked, decided and written.
 
-/** What the text of a list's statement depends on, for one of its rows. */
+/** One row of a list. The text of the list's statement depends on these. */
 export interface ListRow {
   readonly table: RateLimitTable
   readonly rules: Rules
-  /** The time is sent along instead of being read. */
+  /** Whether the time is a parameter instead of the database's clock. */
   readonly injectedClock: boolean
-  /** What is done to it in the end. */
-  readonly does: Exclude<Intent, 'grant'> | 'look'
-  /** Whether something is given back before that. */
+  /** The last thing that the list does to the row. */
+  readonly does: Exclude<RowAction, 'grant'> | 'look'
+  /** Whether something is given back first. */
   readonly refunds: boolean
-  /** What there has to be: the rate, or another amount; undefined if the list does not depend on it. */
+  /**
+   * The amount that must be available: the rate or another one. Undefined if the list does not depend on it.
+   */
   readonly asks: 'rate' | 'needed' | undefined
-  /** Whether the list is done even if there is not enough. */
+  /** Whether the list is done even if the row does not have enough. */
   readonly isDry: boolean
-  /** Whether the row has to be there. Giving back to a row that is not there does nothing. */
+  /** Whether the row must exist. A refund to a missing row does nothing. */
   readonly isNeeded: boolean
 }
 
-/** A number that a list sends of a row. */
-type RowNumber = Exclude<CallColumn, 'prefix' | 'key' | 'calls' | 'atLeast' | 'start'>
+/** A number that a list sends for a row. */
+type SentNumber = Exclude<CallColumn, 'prefix' | 'key' | 'calls' | 'atLeast' | 'start'>
 
-/** What a list sends of a row. */
-export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly RowNumber[] {
+/** The numbers that a list sends for a row. */
+export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {
   const { kind, settled } = rules.algorithm
   const adjusts = does === 'adjust' || refunds
   return [
@@ -57,8 +59,7 @@ export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): reado
 }
 
 /**
- * What the list calls a column of the row at that place. Such a name has no underscore: some drivers rename
- * the columns of an answer that have one.
+ * The name of a column of the row at that place. It has no underscore, because some drivers rename such names.
  */
 export function at(place: number, column: string): string {
   names[place] ??= new Map()
@@ -69,21 +70,21 @@ export function at(place: number, column: string): string {
   return made
 }
 
-/** Each answer asks for these names. */
+/** The names that were made, because each answer needs them again. */
 const names: Map<string, string>[] = []
 
-/** Whether the row at that place was there. */
+/** Whether the row at that place was found. */
 export const THERE = 'there'
 
-/** The columns of a row that is found; `isThere` if only rows that are there are found. */
+/** The columns of a found row. `isThere` if the query finds only existing rows. */
 export function foundColumns({ table, rules }: ListRow, place: number, isThere: boolean): string[] {
   const columns = Object.keys(lockedColumns(table, rules))
   return (isThere ? columns : [THERE, ...columns]).map((column) => at(place, column))
 }
 
 /**
- * The query that finds the numbers of the row if the conditions hold, and locks it unless it is only looked at.
- * If it waits for the row, Postgres works out the numbers of the version that it has locked.
+ * The query that finds the numbers of the row if the conditions hold. It locks the row unless the list only
+ * looks at it. If it waits for the row, Postgres works out the numbers of the version that it has locked.
  */
 export function foundRow(
   { table, rules, does }: ListRow,
@@ -119,7 +120,7 @@ export interface PlacedRow {
   readonly own: Parameters
 }
 
-/** The levels that add what is decided on each of the rows. They have one time, after the last lock. */
+/** The levels that decide on each of the rows. All use the same time, after the last lock. */
 export function decidedRows(rows: readonly PlacedRow[], found: Level): QueryLevel {
   const isTimed = rows.some(({ row }) => !row.injectedClock)
   let decided = level('timed', found, isTimed ? { [CLOCK]: CLOCK_MS } : {})
@@ -127,15 +128,15 @@ export function decidedRows(rows: readonly PlacedRow[], found: Level): QueryLeve
   return decided
 }
 
-/** Whether the row is written if the list is done, as far as that is known before; undefined if it is not. */
+/** 1 if the row is written when the list is done, 0 if not. Undefined if only the statement knows. */
 export function knownGranted({ does, asks, isDry }: ListRow): number | undefined {
   if (does === 'look') return 0
   return does === 'adjust' || (isDry && asks) ? undefined : 1
 }
 
 /**
- * The levels that add what the row has and whether the list may be done: `lets`; whether there is enough:
- * `fits`; and whether anything is written if the list is done: `granted`.
+ * The levels that decide on the row. They add its state, and `fits`: whether it has enough; `lets`: whether the
+ * list may be done; `granted`: whether the row is written if the list is done.
  */
 function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isLast: boolean): QueryLevel {
   const { rules, injectedClock, does, asks, isDry } = row
@@ -145,7 +146,7 @@ function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isL
   const before: CallNumbers['before'] = (what) => parameters.number(what)
   const stored = (column: string) => at(place, column)
   const states = advancedFrom(rules, rows, parameters, {
-    tellsEnded: true,
+    withEnded: true,
     paid: paidBy(does, before),
     clock: injectedClock ? parameters.number('clock') : name(CLOCK),
     stored,
@@ -181,7 +182,7 @@ function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isL
   const placed = Object.entries(decided).map(([column, value]) => [at(place, column), value])
   return level('decided', offered, Object.fromEntries(placed), own)
 
-  /** What cannot be counted is refused. */
+  /** A charge is refused if its count would be too large to be exact. */
   function isCountable(): SQL {
     const [rate, most] = [parameters.number('rate'), sql.raw(`${MAX_COUNT}::float8`)]
     const amount =
@@ -189,7 +190,7 @@ function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isL
     return sql`(${rate} <= 0::float8 or ${used} + ${amount} <= ${most})`
   }
 
-  /** The levels that give back, and keep what was there before. */
+  /** The levels that give back, and keep the state from before. */
   function refunded(): QueryLevel {
     const names = algorithm.columns.map((column) => [column, SQL_NAMES[column]] as const)
     const before = level('refunding', states, {
@@ -219,19 +220,16 @@ function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isL
   }
 }
 
-/** How much is taken from the row if the list is done. */
+/** The amount that is taken from the row if the list is done. */
 export function amountOf({ isDry, asks }: ListRow, of: Column, parameters: Parameters): SQL<number> {
   const rate = parameters.number('rate')
   if (!isDry || !asks) return rate
   return sql`case when ${of('fits')} then ${rate} else ${parameters.number('forced')} end`
 }
 
-/**
- * The query that writes the row if the list is done, `isDone`. A row that does not start full is also written
- * if it is new, so that it begins to fill.
- */
+/** The query that writes the row if `isDone`. A new row that does not start full is always written, to fill. */
 export function writtenRow(
-  row: ListRow & { readonly does: Intent },
+  row: ListRow & { readonly does: RowAction },
   { link, of }: { readonly link: string; readonly of: Column },
   amount: SQL<number>,
   isDone: SQL,
@@ -260,7 +258,7 @@ export function writtenRow(
     .getSQL()
 }
 
-/** What the answer says of the row as it was before the list, by the names of the columns. */
+/** The columns of the row in the answer, as they were before the list: the names there and in the link. */
 export function answerColumns(row: ListRow): readonly (readonly [string, string])[] {
   const { rules, refunds } = row
   const { columns, sql: formulas } = rules.algorithm

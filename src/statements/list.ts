@@ -1,7 +1,7 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import { name, Parameters } from './builder.ts'
-import type { Intent } from './decided.ts'
+import type { RowAction } from './decided.ts'
 import { type Guard, guard, guardedSelect } from './guard.ts'
 import { type Column, type Level, level } from './levels.ts'
 import { chain, type Link, link } from './link.ts'
@@ -20,20 +20,20 @@ import {
 import { type Commit, settingsOf } from './setting.ts'
 import { REST, SHARE, sharesOfRows } from './shares.ts'
 
-// A list is of rows of which all are charged, or none.
+// A list is a list of rows that are all charged, or none of them.
 
 export interface ListSource {
-  /** In the order of table, prefix and key, in which every list locks. */
+  /** In the order in which every list locks: table, prefix, key. */
   readonly rows: readonly ListRow[]
-  /** The places of the rows that share one rate, the first one first; a place of -1 takes all the rest. */
+  /** The places of the rows that share one rate, in the order in which they pay. Place -1 pays all the rest. */
   readonly sharing: readonly number[] | undefined
   readonly commit: Commit
-  /** Whether it does nothing, and says so, if a table does not have the size that the caller believes. */
+  /** Whether it does nothing and returns the sizes if a table does not have the expected size. */
   readonly guarded: boolean
 }
 
 export interface OneListSource extends ListSource {
-  /** Whether it waits for rows that other transactions hold, or leaves them out. */
+  /** Whether it waits for rows that other transactions hold. If not, it skips them. */
   readonly waits: boolean
 }
 
@@ -42,11 +42,11 @@ export const DECIDED = 'ratelimit_decided'
 export const DONE = 'done'
 
 /**
- * The statement that charges all rows of a list, or none. Its answer has what each row had before. It charges
- * nothing if a row that has to be there is not, or is left out.
+ * The statement that charges all rows of a list, or none. It returns the rows as they were before. If a needed
+ * row is missing or was skipped, it charges nothing.
  *
- * A statement that waits locks no row behind one that is missing. So that row can be made afterwards without
- * breaking the order of the locks.
+ * A statement that waits locks no row that comes after a missing one. So the missing row can be made afterwards
+ * in the order of the locks.
  */
 export function listStatement(source: OneListSource): Statement {
   const { rows, sharing, waits } = source
@@ -92,8 +92,7 @@ export function listStatement(source: OneListSource): Statement {
 }
 
 /**
- * How many rows one chain of levels has. Each level hands on what those below it have found, so a long chain
- * takes long to plan.
+ * The most rows in one chain of levels. Each level repeats the columns below it, so a long chain plans slowly.
  */
 const MAX_IN_GROUP = 4
 
@@ -117,7 +116,7 @@ function foundLinks(
       from = sql`${from} left join lateral (${found}) as ${name(`row_${place}`)} on true`
       if (!waits || row.does === 'look') continue
       const there = name(at(place, THERE))
-      // Postgres has to have locked a row before it can work out the condition of the next.
+      // The condition for the next row depends on this one, so Postgres locks this one first.
       inTurn = row.isNeeded ? [sql`${there}`] : [...inTurn, sql`coalesce(${there}, true)`]
     }
     const alias = i === 0 ? FOUND : `${FOUND}_${i}`
@@ -127,7 +126,7 @@ function foundLinks(
   })
 }
 
-/** What the rows of a group have. The clock is read after the last lock. */
+/** The levels that add how much the rows of a group have. The clock is read after the last lock. */
 function decidedGroup(
   group: readonly PlacedRow[],
   found: Link,
@@ -155,19 +154,19 @@ export function columnsList(columns: readonly string[]): SQL {
   )
 }
 
-/** What each of the rows says about whether the list may be done, and whether they have enough together. */
+/** The conditions under which the list may be done: one of each row, and that they have enough together. */
 export function letsOf(places: readonly number[], sharing: readonly number[] | undefined): SQL[] {
   const lets = places.map((place) => name(at(place, 'lets')))
   return sharing ? [...lets, sql`${name(REST)} = 0::float8`] : lets
 }
 
-/** When a row is written; `isThere` if it is not sure to be there. */
+/** The conditions for writing a row. `isThere` is for rows that may be missing. */
 interface Conditions {
   readonly isDone: SQL
   readonly isThere?: SQL
 }
 
-/** The link that writes a row under the conditions. Default: for one of the `lists`. */
+/** The link that writes a row. With `lists` it writes the charges of that many lists. */
 export function writtenLink(
   row: Charged,
   place: number,
@@ -183,16 +182,16 @@ export function writtenLink(
   return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
 }
 
-type Charged = ListRow & { readonly does: Intent }
+type Charged = ListRow & { readonly does: RowAction }
 
-/** What the answer says of a row, under names that begin with its place. */
+/** The columns of a row in the answer. Their names begin with the place of the row. */
 export function answerOf(row: ListRow, place: number, from: string): SQL[] {
   return answerColumns(row).map(
     ([column, found]) => sql`${name(at(place, found), from)} as ${name(at(place, column))}`,
   )
 }
 
-/** The statement of the links, with the settings and the guard. */
+/** The statement made of the links, the settings and the guard. */
 export function finished(
   { commit }: ListSource,
   parameters: Parameters,

@@ -28,7 +28,7 @@ import {
 import { sharesOfRows } from './shares.ts'
 
 export interface ListsSource extends ListSource {
-  /** Whether the row at each place is the same one for all lists, which ask the same of it. */
+  /** Whether the row at each place is the same one for all lists. The lists then ask the same of it. */
   readonly isCommon: readonly boolean[]
 }
 
@@ -36,17 +36,18 @@ const COMMON_FOUND = 'ratelimit_common_found'
 const COMMON = 'ratelimit_common'
 const TOTAL = 'ratelimit_total'
 
-/** For how many lists the common rows have enough. */
+/** The number of lists for which the common rows have enough. */
 const ROOM = 'room'
 
-/** How many of the lists up to this one could be done if there were enough for all. */
+/** The number of lists, up to this one, whose own rows have enough. */
 const TURN = 'turn'
 
 /**
- * The statement that charges many lists in their order, each of them whole or not at all. Apart from the common
- * ones, all their rows differ. It answers for those lists whose rows are there and free.
+ * The statement that charges many lists in their order, each list whole or not at all. All their rows differ,
+ * apart from the common ones. It has an answer for each list whose rows exist and are free.
  *
- * All lists ask the same of a common row. So it has enough for the first of those that their own rows allow.
+ * All lists ask the same of a common row. So the common rows pay for the first of the lists that their own rows
+ * allow, until the common rows have no more.
  */
 export function listsStatement(source: ListsSource): Statement {
   const { rows, sharing, isCommon } = source
@@ -57,7 +58,7 @@ export function listsStatement(source: ListsSource): Statement {
     const own = parameters.scoped(`${place}.`, columns)
     const condition = guarding.fits(row.table)
     const found = sql`(${foundRow(row, place, own, [condition], false)}) as ${name(`row_${place}`)}`
-    // What common rows have is divided among the lists afterwards.
+    // The common rows are divided among the lists afterwards.
     return { row: isCommon[place] ? { ...row, asks: undefined } : row, place, columns, own, found }
   })
   const common = all.filter(({ place }) => isCommon[place])
@@ -91,7 +92,7 @@ export function listsStatement(source: ListsSource): Statement {
     const { does } = row
     if (does === 'look') return []
     const of: Column = (column) => name(at(place, column), from)
-    // Asking once more makes Postgres find the rows by their keys.
+    // The repeated condition makes Postgres find the rows by their keys.
     const isSure = and(isDone, guarding.fits(row.table)) as SQL
     return [writtenLink({ ...row, does }, place, { link: from, of }, sharing, { isDone: isSure }, own, lists)]
   }
@@ -99,19 +100,21 @@ export function listsStatement(source: ListsSource): Statement {
 
 const MAX_LISTS: SQL = sql.raw(String(Number.MAX_SAFE_INTEGER))
 
-/** A level, and the links that it needs. */
+/** A level and the links that it needs. */
 interface Linked extends QueryLevel {
   readonly links: readonly Link[]
 }
 
-/** A row of lists, and its place in each of them. */
+/** A row of the lists and its place in each list. */
 interface PlacedRow extends PlacedInList {
-  /** What is sent for each list. */
+  /** The values that are sent for each list. */
   readonly columns: readonly (keyof typeof CALL_COLUMNS)[]
   readonly found: SQL
 }
 
-/** The lists with their own rows, and whether these let each be done; and the link that finds the rows. */
+/**
+ * The level that decides, for each list, whether its own rows let it be done; and the link that finds the rows.
+ */
 function ownDecisions(
   each: readonly PlacedRow[],
   { rows, sharing }: ListsSource,
@@ -120,7 +123,7 @@ function ownDecisions(
   const sent = each.flatMap(({ columns, place }) =>
     columns.map((column) => [`${place}.${column}`, CALL_COLUMNS[column]] as const),
   )
-  // If nothing differs, a list is just a number.
+  // Lists without values of their own are sent as an array of ones.
   const ofList = sharing ? 'rate' : each.length === 0 ? 'one' : undefined
   const all = ofList ? [...sent, [ofList, 'float8'] as const] : sent
   const names = all.map(([column]) => column)
@@ -140,7 +143,7 @@ function ownDecisions(
   return { ...may, links: [link(FOUND, found)] }
 }
 
-/** What the common rows have, and for how many lists that is enough; and the links to that. */
+/** The level that adds for how many lists the common rows have enough, and its links. */
 function commonDecisions(common: readonly PlacedRow[]): Linked {
   const columns = common.flatMap(({ row, place }) => foundColumns(row, place, true))
   const found = sql.join(
@@ -162,7 +165,9 @@ function commonDecisions(common: readonly PlacedRow[]): Linked {
   return { ...enough, source: name(COMMON), links }
 }
 
-/** Of the lists that may be done, the first ones are, for which the common rows have enough. */
+/**
+ * The level that picks the lists to do: the first of those that may be done, as far as the common rows last.
+ */
 function inTurn(may: Level, common: Level): QueryLevel {
   const joined: Level = {
     source: sql`${may.source} cross join ${common.source}`,

@@ -7,15 +7,16 @@ import { STATE_COLUMNS } from './columns.ts'
 import { chain, type Link, link } from './link.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
-// Keys of many prefixes: the rows of a list.
+// For the rows of a list, which may have many prefixes.
 
 const NAMES = ['prefix', 'key'] as const
 
 /**
- * The statement that makes the rows of a list that are missing and locks all of its rows, table after table.
+ * The statement that inserts the missing rows of a list and locks all of its rows, table after table.
  *
- * A made row has no state, and is read as if it were not there. The update never happens, but Postgres locks
- * the row before it finds that out. So in a transaction the rows are locked in the order of every list.
+ * An inserted row has no state, and is read as if it did not exist. The update never happens, but Postgres
+ * locks the row before it evaluates the condition. So in a transaction, the rows are locked in the order of
+ * every list.
  */
 export function lockStatement(tables: readonly RateLimitTable[], commit: Commit): Statement {
   const parameters = new Parameters()
@@ -46,7 +47,7 @@ function madeAt(place: number): string {
   return `ratelimit_made_${place}`
 }
 
-/** The statement that removes rows that were made and left without a state. It waits for none of them. */
+/** The statement that removes rows that were inserted and have no state. It never waits for a row. */
 export function removeEmptyStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const ctid = sql<string>`${table}.ctid`

@@ -18,8 +18,8 @@ export interface LookSource {
 }
 
 /**
- * The statement that looks at keys: it writes nothing and takes no lock. A key without a row has the state of
- * a new one, and `holds` says so for a limit that does not start full.
+ * The statement that looks at keys. It writes nothing and takes no lock. A key without a row has the state of a
+ * new one. For a limit that does not start full, `holds` is then false.
  *
  * The clock is read once for each row.
  */

@@ -10,9 +10,9 @@ import {
   DECIDED,
   decided,
   grantedAmount,
-  type Intent,
   isWritten,
   nextRow,
+  type RowAction,
   takenColumns,
 } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
@@ -28,25 +28,25 @@ export interface MakeSource {
   readonly injectedClock: boolean
   readonly commit: Commit
   readonly guarded: boolean
-  readonly intent: Intent
-  /** Whether the calls take what there is, if there is less than their rate. */
+  readonly action: RowAction
+  /** Whether the calls have an `atLeast`, and so may take less than their rate. */
   readonly takesLess?: boolean
-  /** Whether it waits for another transaction that is making, or holds, one of the rows. */
+  /** Whether it waits for a transaction that is inserting or holds one of the rows. */
   readonly waits: boolean
 }
 
 /**
- * The statement that makes rows that do not exist, in the order of the keys.
+ * The statement that inserts missing rows, in the order of the keys.
  *
- * `decided` is false for a key whose row was there by then: nothing was charged for it. A statement that does
- * not wait has no answer for keys whose rows exist. If another transaction is just making one of the rows, it
- * waits three milliseconds and then fails with 55P03.
+ * `decided` is false for a key whose row exists by then, and nothing was charged for it. A statement that does
+ * not wait has no answer for keys whose rows exist. If another transaction is inserting one of the rows, it
+ * waits for three milliseconds and then fails with 55P03.
  */
 export function makeStatement(source: MakeSource): Statement {
-  const { table, injectedClock, intent, waits, takesLess = false } = source
-  // It meets no row.
+  const { table, injectedClock, action, waits, takesLess = false } = source
+  // It meets no existing row.
   const rules = { ...source.rules, refusesOther: false }
-  // Of a row that is made, no window has paid for anything, and nothing in it waits to be settled.
+  // For a new row, no window has paid, and no estimate waits to be settled.
   const columnsOfCalls = takenColumns(rules.algorithm, 'take', takesLess)
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded && !waits, parameters)
@@ -62,14 +62,14 @@ export function makeStatement(source: MakeSource): Statement {
   const states = fresh(rules, calls, injectedClock ? parameters.number('clock') : CLOCK_MS, parameters)
   const decision = decided(
     rules.algorithm,
-    intent,
+    action,
     states,
     callNumbers(columnsOfCalls, parameters),
     parameters,
   )
 
   const granted = callNumbers(columnsOfCalls, parameters, DECIDED)
-  const next = nextRow(rules, intent, grantedAmount(granted), granted.before, parameters)
+  const next = nextRow(rules, action, grantedAmount(granted), granted.before, parameters)
   const written = builder
     .insert(table)
     .select(

@@ -10,28 +10,30 @@ export function columnsOf(table: string): RowColumns {
   return stateOf((column) => name(column, table))
 }
 
-/** What a row says under a limiter. */
-export type Saying = 'used' | 'remaining' | 'reset'
+/** The numbers that can be read from a row under a limiter. */
+export type RowNumber = 'used' | 'remaining' | 'reset'
 
-/** The time at which rows are read, in Unix milliseconds; null for the database's clock. */
+/** The time at which rows are read, in Unix milliseconds. Null for the database's clock. */
 export type ReadAt = number | null
 
-/**
- * What a row of a query says under the limiter, as one number. A row of nulls, as a left join gives it, is that
- * of a new key.
- */
-export function rowNumber(row: RowColumns, limiter: StoredLimiter, at: ReadAt, saying: Saying): SQL<number> {
+/** A number of a row in a query, read under the limiter. A row of nulls, as in a left join, is a new key. */
+export function rowNumber(
+  row: RowColumns,
+  limiter: StoredLimiter,
+  at: ReadAt,
+  which: RowNumber,
+): SQL<number> {
   const { algorithm } = limiter
   const numbers = ['limit', 'periodMs', ...algorithm.params]
   const parameters = new Parameters(numbers)
   const states = advanced(limiter, timedRow(row, limiter, at), name('at'), parameters, { keepHolds: true })
   const available = algorithm.sql.available(stateOf(), name('now'), paramsOf(algorithm, parameters))
   const { source } = level('offered', states, { available })
-  const said = sayings(limiter, parameters)[saying]()
-  return sql<number>`(select ${algorithm.applies ? sql`case when known then ${said} end` : said} from ${source})`
+  const number = rowNumbers(limiter, parameters)[which]()
+  return sql<number>`(select ${algorithm.applies ? sql`case when known then ${number} end` : number} from ${source})`
 }
 
-/** The row, the numbers of the limiter and the time at which the row is read. Each value is sent once. */
+/** The row, the numbers of the limiter, and the time at which the row is read. Each value is sent once. */
 function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt): Level {
   const { algorithm, params, periodAt } = limiter
   const columns = Object.entries(rowColumns(row, algorithm)).map(([column, value]) => [column, value.sql])
@@ -49,15 +51,16 @@ function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt): Level {
   return periodAt ? inPeriod(rows, algorithm) : rows
 }
 
-/** Where the last, the present and the next period begin and end. */
+/** The starts of the last, the present and the next period, and the end of the next. */
 function edgesAround(time: number, periodAt: PeriodAt): Record<string, number> {
   const { start, end } = periodAt(time)
   return { edge0: periodAt(start - 1).start, edge1: start, edge2: end, edge3: periodAt(end).end }
 }
 
 /**
- * The rows with the period that holds their time, of those that were sent: the database's clock may show
- * another period than this machine's. A calendar's row of the next period is read at its own time.
+ * The rows with the period that holds their time. Three periods are sent to choose from, because the database's
+ * clock may be in another period than this machine's. A calendar's row of the next period is read at its own
+ * time.
  */
 function inPeriod(rows: Level, { sql: formulas }: AnyAlgorithm): Level {
   const state = forEach(STATE_COLUMNS, (column) => fromColumn(column, name(SQL_NAMES[column])))
@@ -74,13 +77,13 @@ function inPeriod(rows: Level, { sql: formulas }: AnyAlgorithm): Level {
   })
 }
 
-/** A number of its own type, whatever the driver makes of a parameter. */
+/** A number with its type, because drivers send parameters with different types. */
 function literal(value: number): SQL<number> {
   return Number.isFinite(value) ? sql`${value}::float8` : (sql.raw("'Infinity'::float8") as SQL<number>)
 }
 
-/** What is said, from an advanced state and what it has `available`. */
-function sayings(limiter: StoredLimiter, parameters: Parameters) {
+/** The numbers, worked out from an advanced state and its `available`. */
+function rowNumbers(limiter: StoredLimiter, parameters: Parameters) {
   const { algorithm, startsFull } = limiter
   const { sql: formulas, tolerance } = algorithm
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]

@@ -3,15 +3,15 @@ import { name } from './builder.ts'
 import { type Link, link } from './link.ts'
 
 /**
- * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or
- * waiting for it. In a caller's transaction the setting would also apply to the caller's data, so there it is
- * always `'as the session'`.
+ * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or with
+ * waiting for it. In a caller's transaction the setting would also apply to the caller's data. So it is always
+ * `'as the session'` there.
  */
 export type Commit = 'as the session' | 'async' | 'flushed'
 
 const SETTING = 'ratelimit_setting'
 
-/** Settings for this statement's own transaction, and a join that makes Postgres run them. */
+/** Settings for the statement's own transaction, and a join that makes Postgres run them. */
 export interface Settings {
   readonly links: readonly Link[]
   /** Joined to a query: Postgres never runs a `select` that nothing refers to. */
@@ -24,7 +24,7 @@ const COMMITS = {
     else current_setting('synchronous_commit') end, true)`,
 }
 
-/** How long a statement for many new keys waits for one that another transaction is just making. */
+/** How long a statement for many new keys waits for a row that another transaction is inserting. */
 const LOCK_TIMEOUT = sql`set_config('lock_timeout', '3ms', true)`
 
 export function settingsOf(commit: Commit, lockTimeout = false): Settings {

@@ -3,15 +3,16 @@ import { name, type Parameters } from './builder.ts'
 import { type Level, level, type QueryLevel } from './levels.ts'
 import { at, type ListRow } from './list-row.ts'
 
-/** What none of the rows has of a rate that they share. */
+/** The part of a shared rate that none of the rows can pay. */
 export const REST = 'rest'
 
-/** What a row gives of the rate. */
+/** The part of the rate that a row pays. */
 export const SHARE = 'share'
 
 /**
- * The levels that add what each row gives of the parameter `rate`: what the first has, then the rest from the
- * next; and the `rest` that none has. It works out the same as `sharesOf` does on numbers.
+ * The levels that add the share of each row in the parameter `rate`, and the `rest` that none can pay. The
+ * first row pays as much as it has, the next one pays from the rest, and so on. `sharesOf` does the same on
+ * numbers.
  */
 export function sharesOfRows(
   rows: readonly ListRow[],
@@ -19,7 +20,7 @@ export function sharesOfRows(
   decided: Level,
   parameters: Parameters,
 ): QueryLevel {
-  // Limits that count whole units could not take the rest of a fraction.
+  // If one gave a fraction, limits that count whole units could not pay the rest.
   const isWhole = rows.some(({ rules }) => rules.algorithm.integersOnly)
   let shared = level('shared', decided, { [REST]: parameters.number('rate') })
   for (const place of sharing) {
@@ -35,7 +36,7 @@ export function sharesOfRows(
     const given = level('given', shared, {
       [at(place, SHARE)]: sql`case when ${name(REST)} <= ${most} then ${name(REST)} else ${left} end`,
     })
-    // Nothing is left if there was enough, whatever a subtraction would say.
+    // If there was enough, nothing is left, even if a subtraction would leave a fraction.
     const rest = sql`case when ${name(REST)} <= ${most} then 0::float8 else ${name(REST)} - ${share} end`
     shared = level('shared', given, { [REST]: rest })
   }

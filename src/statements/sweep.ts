@@ -5,15 +5,15 @@ import { builder, Parameters } from './builder.ts'
 import { isOfPeriods } from './columns.ts'
 import { chain, link } from './link.ts'
 
-/** How many rows one sweep deletes at most, so that it stays short. */
+/** The most rows that one sweep deletes, so that it stays short. */
 export const MAX_SWEPT = 100
 
 /**
- * The statement that sweeps: deletes the prefix's longest expired rows.
+ * The statement that sweeps. It deletes the rows of a prefix that expired longest ago.
  *
- * It locks what it deletes and skips what others have locked, so it never waits for anyone and never deletes
- * a row that was renewed meanwhile. It uses `now()`, not the clock, because Postgres cannot search an index
- * by a volatile function.
+ * It locks a row before it deletes it, and skips rows that others have locked. So it never waits, and never
+ * deletes a row that was renewed meanwhile. It uses `now()` instead of the clock, because Postgres cannot
+ * search an index by a volatile function.
  *
  * @param keepEnded Whether the rows of fixed and calendar windows stay.
  */

@@ -12,10 +12,10 @@ import {
   DECIDED,
   decided,
   grantedAmount,
-  type Intent,
   isWritten,
   nextRow,
   paidBy,
+  type RowAction,
   takenColumns,
 } from './decided.ts'
 import { guard, guardedSelect } from './guard.ts'
@@ -29,24 +29,24 @@ const MAX_CALLS = sql.raw(String(Number.MAX_SAFE_INTEGER))
 export interface TakeManySource {
   readonly table: RateLimitTable
   readonly rules: Rules
-  /** The time is sent along instead of being read. */
+  /** Whether the time is a parameter instead of the database's clock. */
   readonly injectedClock: boolean
   readonly commit: Commit
-  /** Whether it does nothing, and says so, if the table does not have the size that the caller believes. */
+  /** Whether it does nothing and returns the size if the table does not have the expected size. */
   readonly guarded: boolean
-  readonly intent: Intent
-  /** Whether the calls take what there is, if there is less than their rate. */
+  readonly action: RowAction
+  /** Whether the calls have an `atLeast`, and so may take less than their rate. */
   readonly takesLess?: boolean
 }
 
 export interface TakeOneSource extends TakeManySource {
-  /** Whether it waits for a row that another transaction holds, or leaves it out. */
+  /** Whether it waits for a row that another transaction holds. If not, it skips the row. */
   readonly waits: boolean
 }
 
-/** The statement that takes from one key's row. It decides nothing if there is no row that it can lock. */
+/** The statement that takes from the row of one key. If it can lock no row, it decides nothing. */
 export function takeOneStatement(source: TakeOneSource): Statement {
-  const { table, rules, intent, waits, injectedClock, takesLess = false } = source
+  const { table, rules, action, waits, injectedClock, takesLess = false } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
   const settings = settingsOf(source.commit)
@@ -62,18 +62,18 @@ export function takeOneStatement(source: TakeOneSource): Statement {
   const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const before: CallNumbers['before'] = (what) => parameters.number(what)
-  const states = advanced(rules, rows, clock, parameters, { tellsEnded: true, paid: paidBy(intent, before) })
+  const states = advanced(rules, rows, clock, parameters, { withEnded: true, paid: paidBy(action, before) })
   const numbers = {
     rate: parameters.number('rate'),
     calls: parameters.number('calls'),
     atLeast: takesLess ? parameters.number('atLeast') : undefined,
     before,
   }
-  const decision = decided(rules.algorithm, intent, states, numbers, parameters)
+  const decision = decided(rules.algorithm, action, states, numbers, parameters)
 
   const written = builder
     .update(table)
-    .set(nextRow(rules, intent, grantedAmount(numbers), numbers.before, parameters))
+    .set(nextRow(rules, action, grantedAmount(numbers), numbers.before, parameters))
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), guarding.fits(table)))
 
@@ -93,16 +93,16 @@ export function takeOneStatement(source: TakeOneSource): Statement {
 }
 
 /**
- * The statement that takes from many keys' rows, in the order of the keys. It leaves out the rows that others
+ * The statement that takes from the rows of many keys, in the order of the keys. It skips rows that others
  * hold.
  */
 export function takeManyStatement(source: TakeManySource): Statement {
-  const { table, rules, injectedClock, intent, takesLess = false } = source
+  const { table, rules, injectedClock, action, takesLess = false } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
   const settings = settingsOf(source.commit)
   const columns = lockedColumns(table, rules)
-  const columnsOfCalls = takenColumns(rules.algorithm, intent, takesLess)
+  const columnsOfCalls = takenColumns(rules.algorithm, action, takesLess)
   const calls = ['place', ...columnsOfCalls]
 
   const row = builder
@@ -122,14 +122,14 @@ export function takeManyStatement(source: TakeManySource): Statement {
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const numbers = callNumbers(columnsOfCalls, parameters)
   const states = advanced(rules, rows, clock, parameters, {
-    tellsEnded: true,
-    paid: paidBy(intent, numbers.before),
+    withEnded: true,
+    paid: paidBy(action, numbers.before),
   })
   const granted = callNumbers(columnsOfCalls, parameters, DECIDED)
-  const decision = decided(rules.algorithm, intent, states, numbers, parameters)
+  const decision = decided(rules.algorithm, action, states, numbers, parameters)
 
-  // Always true. The planner assumes that a range is rare. So it expects one row and uses the primary key,
-  // even if the table is small when the plan is made.
+  // Always true. The planner assumes that a range matches few rows. So it expects one row and uses the primary
+  // key, even if the table is small when the plan is made.
   const isRare = sql`${name('granted', DECIDED)} between 0::float8 and ${MAX_CALLS}::float8`
   const isTheRow = and(
     eq(table.prefix, parameters.text('prefix')),
@@ -137,7 +137,7 @@ export function takeManyStatement(source: TakeManySource): Statement {
   )
   const written = builder
     .update(table)
-    .set(nextRow(rules, intent, grantedAmount(granted), granted.before, parameters))
+    .set(nextRow(rules, action, grantedAmount(granted), granted.before, parameters))
     .from(name(DECIDED))
     .where(and(isTheRow, isWritten(rules), isRare, guarding.fits(table)))
 

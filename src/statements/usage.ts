@@ -13,7 +13,7 @@ import { MAX_PAGE, page } from './page.ts'
 /**
  * The statement that finds the `top` keys of a prefix that have used most.
  *
- * It also finds rows of other algorithms and periods until they expire. They rank by their counts.
+ * It also finds rows of other algorithms and periods that have not expired, and ranks them by their counts.
  */
 export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const { algorithm } = rules

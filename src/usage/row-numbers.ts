@@ -2,12 +2,12 @@ import type { SQL } from 'drizzle-orm'
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 import type { RowColumns } from '../statements/columns.ts'
-import { rowNumber, type Saying } from '../statements/row.ts'
+import { type RowNumber, rowNumber } from '../statements/row.ts'
 import { checkClock, checkLimiter, checkOption, readClock } from '../validate.ts'
 
 export type { RowColumns }
 
-/** How rows are read in a query of your own. */
+/** Options of `usedOf`, `remainingOf` and `resetOf`. */
 export interface RowOptions {
   /** The time, for tests. Default: the database's clock, read for each row. */
   readonly clock?: () => Date
@@ -16,11 +16,11 @@ export interface RowOptions {
 const ROW_NAMES: NamesOf<RowOptions> = { clock: true }
 
 /**
- * What a row of either table has used under the limit, as an expression for a Drizzle query of your own.
+ * The usage of a row under the limit, as an expression for a Drizzle query of your own.
  *
- * Join by prefix and key. After a left join, a key without a row is a new one. Build the query when you run
- * it, because it contains the calendar's present period. If the database's clock differs from this machine's by
- * more than a period of the calendar, the expression is null.
+ * Join by prefix and key. After a left join, a key without a row counts as new. Build the query again each time
+ * you run it, because it contains the calendar's present period. If the database's clock differs from this
+ * machine's by more than a period of the calendar, the expression is null.
  *
  * @param table The table, or an alias of it.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
@@ -42,7 +42,7 @@ export function usedOf(table: RowColumns, limiter: Limiter, options: RowOptions 
 }
 
 /**
- * The whole units that a row of either table has left under the limit; see {@link usedOf}.
+ * The whole units that a row has left under the limit, as an expression; see {@link usedOf}.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
  */
@@ -51,7 +51,8 @@ export function remainingOf(table: RowColumns, limiter: Limiter, options: RowOpt
 }
 
 /**
- * The Unix milliseconds at which the limit of a row is whole again if nothing more is used; see {@link usedOf}.
+ * The Unix milliseconds at which the limit of a row is full again if nothing more is used, as an expression;
+ * see {@link usedOf}.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
  */
@@ -59,7 +60,7 @@ export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions
   return numberOf(table, limiter, options, 'reset')
 }
 
-function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, saying: Saying): SQL<number> {
+function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, which: RowNumber): SQL<number> {
   checkOptions(options, ROW_NAMES)
   const { clock } = options
   checkClock(clock)
@@ -67,7 +68,7 @@ function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, sayi
   checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
   checkOption(
     limiter.algorithm.columns.every((column) => typeof Object(table)[column]?.getSQL === 'function'),
-    'The table must have the columns of a table of rateLimitTables.',
+    'The table must have the columns of a table made by rateLimitTables.',
   )
-  return rowNumber(table, limiter, clock ? readClock(clock) : null, saying).mapWith(Number)
+  return rowNumber(table, limiter, clock ? readClock(clock) : null, which).mapWith(Number)
 }

@@ -23,7 +23,7 @@ const OTHER: Request = {
 test.each(Object.entries(AGREEMENT))('requests that differ in %s agree as the table says', (field, agree) => {
   const other = { ...request, [field]: OTHER[field as keyof Request] }
   expect(canShare(request, other)).toBe(agree !== 'statement')
-  expect(sameRequest(request, other)).toBe(agree === 'line')
+  expect(sameRequest(request, other)).toBe(agree === 'queue')
 })
 
 test.each([{ atLeast: null }, { reserved: 0 }, { reserved: -1 }])(

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import type { RatelimitError } from '../../src/errors.ts'
 import { Ratelimit } from '../../src/index.ts'
-import type { Decider, Decision, Group, Pending, Request } from '../../src/runtime/call.ts'
+import type { CallGroup, Decider, Decision, Pending, Request } from '../../src/runtime/call.ts'
 import { Coalescer } from '../../src/runtime/coalescer.ts'
 import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
@@ -18,7 +18,7 @@ const month = calendarWindow(1000, 'month')
 /** A statement that was sent and has no answer yet. */
 interface Sent {
   readonly kind: 'together' | 'alone'
-  readonly groups: readonly Group[]
+  readonly groups: readonly CallGroup[]
   /** What it was for: each key with the number of its equal calls. */
   readonly asked: string
   /** Answers one of its keys; the others have to wait. */
@@ -31,10 +31,13 @@ interface Sent {
 class ManualDecider implements Decider {
   readonly sent: Sent[] = []
 
-  decideTogether(groups: readonly Group[], decided: (group: Group) => void): Promise<readonly Group[]> {
+  decideTogether(
+    groups: readonly CallGroup[],
+    decided: (group: CallGroup) => void,
+  ): Promise<readonly CallGroup[]> {
     return new Promise((resolve) => {
       const left = new Set(groups)
-      const decide = (group: Group) => {
+      const decide = (group: CallGroup) => {
         left.delete(group)
         settle(group)
         decided(group)
@@ -49,7 +52,7 @@ class ManualDecider implements Decider {
     })
   }
 
-  decideAlone(group: Group): Promise<void> {
+  decideAlone(group: CallGroup): Promise<void> {
     return new Promise((resolve) => {
       const decide = () => {
         settle(group)
@@ -61,7 +64,7 @@ class ManualDecider implements Decider {
 
   #send(
     kind: Sent['kind'],
-    groups: readonly Group[],
+    groups: readonly CallGroup[],
     decide: (key: string) => void,
     settle: (held: readonly string[]) => void,
   ): void {
@@ -76,7 +79,7 @@ class ManualDecider implements Decider {
   }
 }
 
-function settle({ calls }: Group): void {
+function settle({ calls }: CallGroup): void {
   for (const [place, call] of calls.entries()) call.fulfil(DECISION, place)
 }
 
@@ -105,7 +108,7 @@ function setUp(connections = 2) {
     const call: Pending = {
       request,
       isOver: false,
-      trip: undefined,
+      batch: undefined,
       isContended: false,
       hold: () => {
         call.isContended = true
@@ -481,7 +484,7 @@ describe('after a key was held', () => {
     await turn()
     expect(sent[5]?.asked).toBe(`${held[4]} x1`)
     expect(coalescer.cancel(last)).toBe(true)
-    expect(last).toMatchObject({ isContended: true, trip: { mayWait: false } })
+    expect(last).toMatchObject({ isContended: true, batch: { mayWait: false } })
     vi.useRealTimers()
   })
 
@@ -524,7 +527,7 @@ describe('a statement whose callers have all given up', () => {
     for (const call of calls) {
       expect(asked()).toEqual(['a x2,b x1'])
       expect(coalescer.cancel(call)).toBe(true)
-      expect(call).toMatchObject({ trip: { mayWait: false } })
+      expect(call).toMatchObject({ batch: { mayWait: false } })
       await turn()
     }
     expect(asked()).toEqual(['a x2,b x1', 'a x1'])
@@ -617,7 +620,7 @@ describe('a statement whose callers have all given up', () => {
     await sent[0]?.answer(['held'])
     expect(sent[1]?.kind).toBe('alone')
     expect(coalescer.cancel(first)).toBe(true)
-    expect(first).toMatchObject({ isContended: true, trip: { mayWait: true } })
+    expect(first).toMatchObject({ isContended: true, batch: { mayWait: true } })
     monotonic += 100
     add('held')
     await turn()

@@ -3,7 +3,7 @@ import { rateLimitEphemeral } from '../../schema/index.ts'
 import { connectionTo } from '../../src/database/connection.ts'
 import { TableSize } from '../../src/database/run.ts'
 import { Ratelimit } from '../../src/index.ts'
-import type { Group, Pending } from '../../src/runtime/call.ts'
+import type { CallGroup, Pending } from '../../src/runtime/call.ts'
 import { AloneDecider } from '../../src/runtime/decide.ts'
 import { statementsOf } from '../../src/statements/statements.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -30,7 +30,7 @@ function deciderOf(prefix: string): AloneDecider {
 /** Groups of calls with these names, which note what they are told. The broken one cannot be fulfilled. */
 function groupsOf(...keys: readonly (readonly string[])[]) {
   const told: string[] = []
-  const groups = keys.map((names, i): Group => {
+  const groups = keys.map((names, i): CallGroup => {
     const request = requestOf({ key: `key ${i}`, limiter })
     const calls = names.map((name): Pending => {
       const fulfil = () => {
@@ -38,7 +38,7 @@ function groupsOf(...keys: readonly (readonly string[])[]) {
         told.push(`${name} fulfilled`)
       }
       const fail: Pending['fail'] = ({ code, cause }) => void told.push(`${name} ${code} ${cause}`)
-      return { request, isOver: false, trip: undefined, isContended: false, hold: () => {}, fulfil, fail }
+      return { request, isOver: false, batch: undefined, isContended: false, hold: () => {}, fulfil, fail }
     })
     return { request, calls }
   })
@@ -49,7 +49,7 @@ const FAILED = 'broken OUTCOME_UNKNOWN TypeError: no such thing'
 
 test('a call that throws on its decision fails alone among those that share its statement', async () => {
   const { groups, told } = groupsOf(['before'], ['equal', 'broken', 'equal too'], ['after'])
-  const done: Group[] = []
+  const done: CallGroup[] = []
   const held = await deciderOf('together').decideTogether(groups, (group) => done.push(group))
   expect(told).toEqual([
     'before fulfilled',
@@ -64,6 +64,6 @@ test('a call that throws on its decision fails alone among those that share its 
 
 test('a call that throws on its decision fails alone among equal calls', async () => {
   const { groups, told } = groupsOf(['equal', 'broken', 'equal too'])
-  await deciderOf('alone').decideAlone(groups[0] as Group)
+  await deciderOf('alone').decideAlone(groups[0] as CallGroup)
   expect(told).toEqual(['equal fulfilled', FAILED, 'equal too fulfilled'])
 })

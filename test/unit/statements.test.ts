@@ -23,7 +23,7 @@ const table = rateLimitEphemeral
  * the table.
  */
 const plain = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
-const take = { intent: 'take', waits: false } as const
+const take = { action: 'take', waits: false } as const
 
 function oneAndMake(rules: Rules): [string, Statement][] {
   return [
@@ -37,8 +37,8 @@ function reserving(rules: Rules): [string, Statement][] {
   if (!rules.algorithm.settled) return []
   const source = { ...plain, waits: false, rules }
   return [
-    ['reserve-one', takeOneStatement({ ...source, intent: 'reserve' })],
-    ['settle-one', takeOneStatement({ ...source, intent: 'adjust' })],
+    ['reserve-one', takeOneStatement({ ...source, action: 'reserve' })],
+    ['settle-one', takeOneStatement({ ...source, action: 'adjust' })],
   ]
 }
 
@@ -59,8 +59,8 @@ function everyStatement(rules: Rules): [string, Statement][] {
     ['take-many-flushed', takeManyStatement({ ...durable, commit: 'flushed' })],
     ['make-waiting', makeStatement({ ...source, waits: true })],
     ['make-guarded', makeStatement({ ...source, guarded: true })],
-    ['adjust-one', takeOneStatement({ ...source, intent: 'adjust', waits: false })],
-    ['adjust-make', makeStatement({ ...source, intent: 'adjust', waits: false })],
+    ['adjust-one', takeOneStatement({ ...source, action: 'adjust', waits: false })],
+    ['adjust-make', makeStatement({ ...source, action: 'adjust', waits: false })],
     ['look', lookStatement(source)],
     ['look-guarded', lookStatement({ ...source, guarded: true })],
     ['usage', usageStatement(table, rules)],

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Queued } from '../../src/several/batch.ts'
+import type { Queued } from '../../src/several/fitting-lists.ts'
 import { type Turn, Turns, type Verdict } from '../../src/several/turns.ts'
 
 // Lists of rows: those that are ready together share a statement, and a row has one list at a time.

@@ -1,27 +1,28 @@
-/** For how long no other place is freed after the first one. */
+/** The pause after the first slot was freed. */
 const MIN_PAUSE_MS = 2_000
 
-/** The longest pause. A timer can be no longer than 24 days. */
+/** The longest pause. A timer can run for 24 days at most. */
 const MAX_PAUSE_MS = 86_400_000
 
 /**
- * The statements that may be under way at once.
+ * Slots for the statements that may be under way at once.
  *
- * A statement that nobody waits for any more may never end: its connection may be dead without a word. So its
- * place can be freed. But the database may just be slow, and the statement keeps a connection of the pool. So
- * each pause between two places that are freed is twice as long as the one before, until a statement ends.
+ * A statement may never end, because its connection may be dead without an error. So the slot of a statement
+ * can be freed once all its callers have given up. But the database may just be slow, and the statement still
+ * uses a connection of the pool. So each pause between two freed slots is twice as long as the last one, until
+ * a statement ends.
  */
-export class Places {
+export class Slots {
   readonly #count: number
   readonly #onRoom: () => void
   readonly #taken = new Set<object>()
   readonly #abandoned = new Set<object>()
   #freedAt = Number.NEGATIVE_INFINITY
   #pauseMs = MIN_PAUSE_MS
-  /** For the rest of the pause, if somebody waits for a place. */
+  /** Runs for the rest of the pause while calls wait for a slot. */
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  /** @param onRoom Called at the end of a pause in which `hasRoom` was asked. */
+  /** @param onRoom Called at the end of a pause in which `hasRoom` was called. */
   constructor(count: number, onRoom: () => void) {
     this.#count = count
     this.#onRoom = onRoom
@@ -42,14 +43,14 @@ export class Places {
     this.#pauseMs = MIN_PAUSE_MS
   }
 
-  /** Nobody waits for the statement any more. */
+  /** All callers of the statement have given up. */
   abandon(work: object): void {
     if (this.#taken.has(work)) this.#abandoned.add(work)
   }
 
   /**
-   * Whether a place is free. If none is, the place of an abandoned statement may be freed. In the pause it is
-   * not, and `onRoom` is called at its end.
+   * Whether a slot is free. If none is, it frees the slot of an abandoned statement. During a pause it does
+   * not, and `onRoom` is called at the end of the pause.
    */
   hasRoom(): boolean {
     this.stopWaiting()
@@ -58,10 +59,10 @@ export class Places {
     if (!stuck) return false
     const now = performance.now()
     const leftMs = this.#freedAt + this.#pauseMs - now
-    // Fake timers that end take the clock back.
+    // When fake timers end, the clock goes back.
     if (leftMs > 0 && leftMs <= this.#pauseMs) {
       this.#timer = setTimeout(this.#onRoom, Math.ceil(leftMs))
-      // It keeps no process alive. In some runtimes it is a number.
+      // The timer must not keep the process alive. In some runtimes it is a number.
       this.#timer.unref?.()
       return false
     }
@@ -72,20 +73,22 @@ export class Places {
     return true
   }
 
-  /** Nobody waits for a place any more. */
+  /** No call waits for a slot any more. */
   stopWaiting(): void {
     clearTimeout(this.#timer)
   }
 }
 
-/** As many keys or lists are always worth a statement. */
+/** This many keys or lists are always worth a statement. */
 const WORTH_ONE = 24
 
 /**
- * Whether what is ready is worth a statement beside those that are under way: as much as these have, or enough.
+ * Whether the `ready` keys or lists are worth one more statement. They are if they are at least as many as the
+ * statements under way have, or `WORTH_ONE`.
  *
- * While the server works on one statement, the process fills the next. If each key were sent at once, the two
- * would wait for each other half of the time. With few callers no call waits for the answer of another.
+ * While the server works on one statement, calls collect for the next one. If each key were sent at once,
+ * server and process would wait for each other half of the time. With few callers, no call waits for the answer
+ * of another.
  */
 export function isWorthOne(ready: number, underWay: number): boolean {
   return ready > 0 && ready >= Math.min(underWay, WORTH_ONE)

@@ -1,24 +1,27 @@
-/** Lists in one statement: enough for any burst, few enough to stay short. */
+/** The most lists in one statement: enough for any burst, and few enough that it stays short. */
 const MAX_LISTS = 100
 
-/** Longer lists have a statement of their own, which is long already. */
+/** Longer lists share no statement, because theirs is long already. */
 const MAX_ROWS = 4
 
 /** A list that waits for its turn. */
 export interface Queued {
-  /** Its rows, by names that no other row has. */
+  /** The unique names of its rows. */
   readonly rows: readonly string[]
-  /** Lists of one kind may share a statement. */
+  /** Only lists of one kind can share a statement. */
   readonly kind: string
-  /** For each row what it asks, if lists that ask the same may have the row in common; otherwise undefined. */
+  /**
+   * What the list asks of each row, if lists that ask the same may have that row in common. Undefined if they
+   * may not.
+   */
   readonly asks: readonly (number | undefined)[]
 }
 
 /**
- * Lists for one statement. They are of one kind, and each has rows of its own, apart from those that all have
- * in common: a limit for everybody beside one for each user.
+ * Lists that fit into one statement. They are of one kind. All their rows differ, apart from common rows that
+ * every list has, such as a limit for all users next to a limit for each user.
  */
-export class Batch<List extends Queued> {
+export class FittingLists<List extends Queued> {
   readonly lists: List[]
   readonly #rows: Set<string>
   #isCommon: readonly boolean[]
@@ -38,7 +41,7 @@ export class Batch<List extends Queued> {
     return this.lists.length >= MAX_LISTS
   }
 
-  /** Adds the list if it fits in. The second list decides which rows are common. */
+  /** Adds the list if it fits. The second list decides which rows are common. */
   add(list: List): boolean {
     const [first] = this.lists as [List]
     if (list.kind !== first.kind || this.isFull || list.rows.length > MAX_ROWS) return false

@@ -1,0 +1,90 @@
+import type { KeyQueue } from './call.ts'
+
+/** How many statements may wait at once for rows that others hold. */
+const MAX_PATIENT = 4
+
+/** After this wait for a slot, a held key is tried again without waiting, because its row may be free. */
+const RETRY_MS = 50
+
+/** How long a key counts as held after it was found held. */
+const MEMORY_MS = 100
+
+/** How many keys are remembered as held. */
+const MAX_KEYS = 1_000
+
+/** How the queues go on. */
+export interface HeldQueuesOptions {
+  /** Decides the first group of a queue by a statement that may wait for the row. */
+  decideAlone(queue: KeyQueue): Promise<void>
+  /** Tries queues again by statements that do not wait. */
+  tryAgain(queues: Iterable<KeyQueue>): void
+}
+
+/** Queues whose rows others hold. Each gets a statement of its own, which may wait and delays no other key. */
+export class HeldQueues {
+  readonly #options: HeldQueuesOptions
+  readonly #queues = new Set<KeyQueue>()
+  readonly #heldUntil = new Map<string, number>()
+  /**
+   * The keys whose statements may wait. A statement counts until it ends, even if its callers have given up.
+   */
+  readonly #patient = new Set<string>()
+  #retrying = false
+
+  constructor(options: HeldQueuesOptions) {
+    this.#options = options
+  }
+
+  /** Adds a queue whose row was found held. */
+  add(queue: KeyQueue): void {
+    if (this.#heldUntil.size >= MAX_KEYS) this.#heldUntil.clear()
+    this.#heldUntil.set(queue.key, performance.now() + MEMORY_MS)
+    this.#add(queue)
+  }
+
+  /** Adds a queue if its row was held lately, because a statement that does not wait would usually fail. */
+  addIfHeldLately(queue: KeyQueue): boolean {
+    const until = this.#heldUntil.get(queue.key)
+    if (until === undefined) return false
+    if (performance.now() < until) this.#add(queue)
+    else this.#heldUntil.delete(queue.key)
+    return this.#queues.has(queue)
+  }
+
+  #add(queue: KeyQueue): void {
+    queue.isHeld = true
+    this.#queues.add(queue)
+  }
+
+  remove(queue: KeyQueue): void {
+    this.#queues.delete(queue)
+  }
+
+  /** Sends as many queues as there are slots. The others wait for one. */
+  start(): void {
+    for (const queue of this.#queues) {
+      if (this.#patient.size === MAX_PATIENT || this.#patient.has(queue.key)) {
+        this.#retryLater()
+        continue
+      }
+      this.#queues.delete(queue)
+      this.#patient.add(queue.key)
+      this.#options.decideAlone(queue).then(() => {
+        this.#patient.delete(queue.key)
+        this.start()
+      })
+    }
+  }
+
+  /** Rows that stay held may take all slots for long. Meanwhile the rows of these queues may become free. */
+  #retryLater(): void {
+    if (this.#retrying) return
+    this.#retrying = true
+    setTimeout(() => {
+      this.#retrying = false
+      const waiting = [...this.#queues]
+      this.#queues.clear()
+      this.#options.tryAgain(waiting)
+    }, RETRY_MS)
+  }
+}
