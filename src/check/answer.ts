@@ -4,28 +4,28 @@ import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { type Call, type Decision, neededBy, reservedIn } from '../runtime/call.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
 
-/** A call, and how it was decided. */
+/** A call and its decision. */
 export interface Outcome {
   readonly call: Call
   readonly decision: Decision
-  /** The call's place among the equal calls that were decided together; the first is 0. */
+  /** The call's position among the equal calls that were decided together. The first is 0. */
   readonly place: number
 }
 
-/** What was paid for a call. */
+/** The payment for a call. */
 export interface Payment {
   readonly rate: number
-  /** The start of the window that paid; null if no window paid. */
+  /** The start of the window that paid. Null if no window paid. */
   readonly windowStart: number | null
-  /** What had been used before an estimate was charged; null of other calls. */
+  /** The usage before an estimate was charged. Null for other calls. */
   readonly usedBefore: number | null
 }
 
-/** What an allowed call has paid. */
+/** The payment of an allowed call. */
 export function paymentOf(outcome: Outcome): Payment {
   const { call, decision, place } = outcome
   const { kind, numbers } = call.limiter.algorithm
-  // Each check comes here, and only estimates are settled.
+  // This runs for each check, and only estimates need it.
   const before = call.reserved > 0 ? afterCalls(outcome, place) : undefined
   return {
     rate: grantedTo(outcome),
@@ -35,18 +35,18 @@ export function paymentOf(outcome: Outcome): Payment {
 }
 
 /**
- * The time from which a bucket gives nothing back of what was charged with this answer: by itself it has filled
- * by then. Null if there is none; of a window, its start says what may be given back.
+ * The time at which the bucket is full again by itself after a charge with this answer, so that a refund gives
+ * nothing back. Null if there is none. Null for windows, because their start decides on refunds.
  */
 export function refundableUntilOf({ algorithm }: Limiter, { reset }: LimitResult): number | null {
   return algorithm.kind === 'bucket' && Number.isFinite(reset) ? reset : null
 }
 
-/** What a limiter's answers also report. */
+/** The extra facts that answers report. */
 export interface Reporting {
-  /** Shares of the limit whose crossing the answer reports. */
+  /** Shares of the limit. Answers report which ones a call has crossed. */
   readonly thresholds: readonly number[]
-  /** Whether a denial is only reported. */
+  /** Whether denials are only reported. */
   readonly dryRun: boolean
 }
 
@@ -58,25 +58,25 @@ export function answerOf(outcome: Outcome, reporting: Reporting): LimitResult {
   return reporting.dryRun ? letPass(denied, call) : denied
 }
 
-/** The answer to a call that is not charged and passes all the same. */
+/** The answer to a call that a dry run lets pass without a charge. */
 export function letPass(denied: Denied, call: Call): Allowed {
   return { ...denied, success: true, retryAfter: 0, wouldDeny: denied, ...grantedIn(call, call.rate) }
 }
 
-/** What an answer says of how much was granted. */
+/** The field `granted`, for calls with `atLeast`. */
 export function grantedIn({ atLeast }: Call, granted: number): Pick<Allowed, 'granted'> {
   return atLeast === null ? {} : { granted }
 }
 
-/** The answer of a check that was allowed: of one that was granted, or of one that nothing denies. */
+/** The answer to a call that was granted, or that is never denied. */
 export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowed {
   const { call, decision, place } = outcome
   const { rate, limiter, purpose } = call
   const { granted, state } = decision
-  // The capacity bounds the sum of equal refunds. How much of it one gave back is unknown, so each answer shows
-  // all of them.
+  // The capacity limits the sum of equal refunds. The part of each one is unknown, so each answer shows the
+  // state after all of them.
   const snapshot = afterCalls(outcome, rate > 0 ? place + 1 : granted)
-  // Each check comes here, and what is made by spreads is slow to make and to read.
+  // This runs for each check, and objects made by spreads are slow to make and to read.
   const allowed: { -readonly [Name in keyof Allowed]: Allowed[Name] } = {
     success: true,
     limit: capacityOf(limiter, snapshot),
@@ -93,10 +93,10 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
   return withCrossed(allowed, crossedBetween(limiter, before, next, thresholds))
 }
 
-/** The answer to a call that gives back also says how much. */
+/** Adds how much was given back to the answer of a refund. */
 export function withReturned<Answer extends LimitResult>(answer: Answer, outcome: Outcome): Answer {
   const { rate, paidWindowStart } = outcome.call
-  // A limit without windows is not asked for what a window has paid.
+  // A refund to a window becomes a look if the limit has no windows.
   const givesBack = rate < 0 || paidWindowStart !== null
   return givesBack ? { ...answer, returned: returnedBy(outcome) } : answer
 }
@@ -113,11 +113,11 @@ export function usedLess({ limiter, rate }: Call, before: Snapshot, after: Snaps
   const { numbers, tolerance } = limiter.algorithm
   const [from, to] = [before, after].map(({ state, now, params }) => numbers.used(state, now, params))
   const returned = (from as number) - (to as number)
-  // What doubles lose on the way was given back too.
+  // Rounding errors of doubles count as given back.
   return returned + tolerance >= -rate ? -rate : returned
 }
 
-/** Thresholds are crossed by what is settled, so an estimate crosses none. */
+/** Whether the call can cross a threshold. Only settled amounts cross one, so estimates do not. */
 function mayCross(call: Call): boolean {
   return call.reserved > 0 ? false : call.rate > 0 || reservedIn(call) < 0
 }
@@ -126,7 +126,7 @@ export function withCrossed(allowed: Allowed, crossed: readonly number[]): Allow
   return crossed.length > 0 ? { ...allowed, crossed } : allowed
 }
 
-/** The snapshot after so many of the equal calls that were decided together. */
+/** The snapshot after the first `calls` of the equal calls that were decided together. */
 export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: number): Snapshot {
   const { call, decision } = outcome
   const { limiter, purpose, paidWindowStart } = call
@@ -141,7 +141,7 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
   return after(limiter, decision, amount, isPayer ? calls * reservedIn(call) : 0)
 }
 
-/** How much so many of the equal calls take together, by the rule of the statement that grants it. */
+/** The amount that the first `calls` of the equal calls take together, by the rule of the statement. */
 function amountOf({ call, decision }: Pick<Outcome, 'call' | 'decision'>, calls: number): number {
   const { rate, atLeast, limiter } = call
   // In debt, less than nothing is available.
@@ -150,7 +150,7 @@ function amountOf({ call, decision }: Pick<Outcome, 'call' | 'decision'>, calls:
   return Math.min(calls * rate, limiter.algorithm.numbers.available(state, now, params))
 }
 
-/** How much an allowed call takes. */
+/** The amount that an allowed call takes. */
 function grantedTo(outcome: Outcome): number {
   const { call, place } = outcome
   if (call.atLeast === null) return call.rate
@@ -162,12 +162,12 @@ function denialOf(call: Call, snapshot: Snapshot): Denied {
   return denialUntil(limiter, snapshot, whenAvailable(limiter, snapshot, neededBy(call)))
 }
 
-/** A denial: what there is, and the time at which there is enough. */
+/** A denial. `reset` is the time at which there is enough. */
 export function denialUntil(limiter: Limiter, snapshot: Snapshot, reset: number): Denied {
   return {
     success: false,
     limit: capacityOf(limiter, snapshot),
-    // A window without a limit denies what it cannot count.
+    // A window without a limit denies calls that it cannot count.
     remaining: unitsIn(limiter, snapshot),
     reset,
     retryAfter: reset - snapshot.now,
@@ -186,7 +186,7 @@ function crossedBetween(
   return crossedFrom(limiter, from, to, thresholds)
 }
 
-/** The thresholds that lie above one amount and not above the other. */
+/** The thresholds that lie above `from`, and at or below `to`. */
 export function crossedFrom(
   { algorithm, limit }: Pick<Limiter, 'algorithm' | 'limit'>,
   from: number,
@@ -210,40 +210,42 @@ export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'i
   }
 }
 
-/** When the limit is whole again: never, as long as no check makes the row that has to fill. */
+/**
+ * When the limit is full again. `Infinity` for a new key that fills only after a check has inserted its row.
+ */
 function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefined): number {
   if (isEndless(limiter)) return snapshot.now
   return isNew ? Number.POSITIVE_INFINITY : whenAvailable(limiter, snapshot, capacityOf(limiter, snapshot))
 }
 
-/** The snapshot after an amount was taken from it, and so much more of it is reserved. */
+/** The snapshot after an amount is taken and the reserved amount changes by `reserved`. */
 function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reserved = 0): Snapshot {
   if (amount === 0 && reserved === 0) return snapshot
   const { state, now, params } = snapshot
   return { now, params, state: algorithm.numbers.consume(state, now, amount, params, reserved) }
 }
 
-/** The capacity: the limit, or what the row says. */
+/** The capacity: the limit, or the row's own. */
 function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
   return isEndless(limiter) ? limiter.limit : mostIn(limiter, snapshot)
 }
 
-/** The most that there can be. A window without a limit has what it can count. */
+/** The most that can be available. For a window without a limit, this is the most that it can count. */
 export function mostIn({ algorithm }: Limiter, { state, params }: Snapshot): number {
   return algorithm.numbers.capacity?.(state) ?? params.limit
 }
 
-/** How much a call may take, by the rule of the statement that grants it. */
+/** The amount that a call may take, by the rule of the statement. */
 export function availableIn({ algorithm }: Limiter, { state, now, params }: Snapshot): number {
   return algorithm.numbers.available(state, now, params) + algorithm.tolerance
 }
 
-/** Whole units that could be taken. */
+/** Whole units that can be taken. */
 export function remainingOf(limiter: Limiter, snapshot: Snapshot): number {
   return isEndless(limiter) ? limiter.limit : unitsIn(limiter, snapshot)
 }
 
-/** The same without an exception: a window without a limit has what it can still count. */
+/** The same. For a window without a limit, these are the units that it can still count. */
 export function unitsIn(limiter: Limiter, snapshot: Snapshot): number {
   return Math.max(Math.floor(availableIn(limiter, snapshot)), 0)
 }

@@ -8,8 +8,8 @@ import type { LimitResult } from './results.ts'
 import { wait } from './wait.ts'
 
 /**
- * Checks again and again, each time when the denial before it said, until the call is allowed or the time is
- * over. A timeout of 0 checks once.
+ * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
+ * once.
  */
 export async function blockUntilReady(
   checker: Checker,
@@ -26,7 +26,7 @@ export async function blockUntilReady(
   return watch([checker.watched(call, undefined)], answered, (answer) => [{ answer }])
 }
 
-/** One of another realm is no instance of this one's. */
+/** Whether it is an AbortSignal. `instanceof` fails for signals of another realm. */
 function isSignal({ throwIfAborted, addEventListener }: AbortSignal): boolean {
   return typeof throwIfAborted === 'function' && typeof addEventListener === 'function'
 }
@@ -51,7 +51,7 @@ async function answerInTime(
   }
 }
 
-/** The answer of a check, or the denial before it if the check takes longer than is left of the wait. */
+/** The answer of a check, or the last denial if the check takes longer than the rest of the wait. */
 async function answerWithin(
   leftMs: number,
   checker: Checker,
@@ -65,11 +65,11 @@ async function answerWithin(
   const endsWait = () => {
     isOver = true
   }
-  let tellPassed = (_hasPassed: boolean) => {}
+  let resolvePassed = (_hasPassed: boolean) => {}
   const passed = new Promise<boolean>((resolve) => {
-    tellPassed = resolve
+    resolvePassed = resolve
   })
-  // What is granted too late pays for a call that `onError` has let pass.
+  // A late grant pays for the call if `onError` has let it pass.
   const giveBack = async (outcome: Outcome) => {
     if (!(await passed)) await refund(checker, outcome)
   }
@@ -79,17 +79,17 @@ async function answerWithin(
     return answerOf(await checker.decide(call, undefined, within), reporting)
   } catch (error) {
     signal?.throwIfAborted()
-    // What is granted too late is given back, so the last answer still stands.
+    // A late grant is given back, so the last denial still holds.
     if (denial && isOver) return denial
     const { answer } = await checker.degrade(error, call)
-    tellPassed(answer.success)
+    resolvePassed(answer.success)
     return answer
   } finally {
-    tellPassed(false)
+    resolvePassed(false)
   }
 }
 
-/** Gives back what nobody waits for any more. */
+/** Gives back a late grant. */
 async function refund(checker: Checker, outcome: Outcome): Promise<void> {
   const { call, decision, place } = outcome
   if (call.purpose !== 'take' || place >= decision.granted) return

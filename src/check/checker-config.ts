@@ -6,7 +6,7 @@ import type { Reporting } from './answer.ts'
 import type { Bounds } from './bounds.ts'
 import type { Degrading } from './degrading.ts'
 
-/** How a checker is made. */
+/** The configuration of a checker. */
 export interface CheckerConfig {
   readonly home: Connection
   readonly table: Table
@@ -14,19 +14,19 @@ export interface CheckerConfig {
   readonly limiter: Limiter
   readonly reporting: Reporting
   readonly degrading: Degrading
-  /** How long a call outside a transaction may take. */
+  /** The limits on the time of a call outside a transaction. */
   readonly bounds: Bounds | undefined
   readonly commit: Commit
-  /** How many shared statements may be under way; undefined if each call has a statement of its own. */
+  /** How many shared statements may be under way. Undefined if each call has a statement of its own. */
   readonly connections: number | undefined
   readonly cleanupProbability: number
-  /** Whether a cleanup leaves windows that have ended. */
+  /** Whether a cleanup keeps windows that have ended. */
   readonly keepEnded: boolean
   readonly maxBlockedKeys: number | undefined
-  /** What the texts of reservations are signed with. */
+  /** The secret that signs the texts of reservations. */
   readonly reservationSecret: string | undefined
-  /** Waited for before the first statement. */
+  /** Awaited before each statement. It creates missing tables. */
   readonly ensureTables: (() => Promise<void>) | undefined
-  /** Tells the runtime of work that goes on after an answer. */
+  /** Hands work that continues after an answer to the runtime. */
   readonly goOn: (work: Promise<unknown>) => void
 }

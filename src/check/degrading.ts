@@ -1,16 +1,16 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
 import { grantedIn, letPass, type Payment, type Reporting } from './answer.ts'
+import { publishError } from './publish-error.ts'
 import type { Denied, LimitResult } from './results.ts'
-import { tellError } from './tell-error.ts'
 
-/** What a call answers if the database cannot. */
+/** How calls are answered during an outage. */
 export interface Degrading {
   readonly onError: 'throw' | 'allow' | 'deny'
   readonly onDegraded: ((error: RatelimitError) => void) | undefined
 }
 
-/** The database was away, overloaded or too slow, or others were always ahead. */
+/** The database was unreachable, overloaded or too slow, or other calls were always faster. */
 const OUTAGES: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
   'UNREACHABLE',
   'OUTCOME_UNKNOWN',
@@ -20,42 +20,42 @@ const OUTAGES: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
 ])
 
 /**
- * Classes and codes of Postgres that say so too: insufficient resources, operator intervention, system error,
- * timeouts of a lock and of transactions, and a server that only reads.
+ * Classes and codes of Postgres that mean the same: insufficient resources, operator intervention, system
+ * error, timeouts of a lock and of transactions, and a read-only server.
  * https://www.postgresql.org/docs/current/errcodes-appendix.html
  */
 const OUTAGE_STATE = /^(53|57|58)|^55P03$|^25(006|P03|P04)$/
 
-/** When to ask again after a denial that the database did not make. */
+/** `retryAfter` of a denial that the database did not make. */
 const RETRY_MS = 1_000
 
-/** What the answers of a limiter depend on. */
+/** The parts of a configuration that these answers depend on. */
 interface Source {
   readonly namespace: Namespace
   readonly degrading: Degrading
   readonly reporting: Reporting
 }
 
-/** An answer, and what was paid for it. */
+/** An answer and its payment. */
 export interface Answered {
   readonly answer: LimitResult
   readonly paid: Payment
 }
 
 /**
- * The answer to a call that failed by an outage. Other errors are thrown, and all of them with
- * `onError: 'throw'`. Each `onDegraded` is called once for all calls that share `told`.
+ * The answer to a call that failed by an outage. Other errors are thrown, and all errors with
+ * `onError: 'throw'`. Each `onDegraded` is called once for all calls that share `notified`.
  */
 export function degraded(
   error: unknown,
   call: Call,
   { namespace, degrading: { onError, onDegraded }, reporting: { dryRun } }: Source,
-  told: Set<Degrading['onDegraded']>,
+  notified: Set<Degrading['onDegraded']>,
 ): Answered {
   if (onError === 'throw' || !isOutage(error)) throw error
-  if (!told.has(onDegraded)) tell(onDegraded, error)
-  told.add(onDegraded)
-  tellError(namespace.prefix, call, error)
+  if (!notified.has(onDegraded)) notify(onDegraded, error)
+  notified.add(onDegraded)
+  publishError(namespace.prefix, call, error)
   const { limiter, rate } = call
   const now = timeIn(namespace)
   const common = { limit: limiter.limit, remaining: 0, degraded: true } as const
@@ -68,7 +68,7 @@ export function degraded(
   return { answer: dryRun ? letPass(denied, call) : denied, paid }
 }
 
-/** A clock that fails must not hide what became of the call. */
+/** The time. A clock that fails must not hide the result of the call. */
 function timeIn({ clock }: Namespace): number {
   try {
     return clock?.() ?? Date.now()
@@ -77,8 +77,8 @@ function timeIn({ clock }: Namespace): number {
   }
 }
 
-/** A function that throws or rejects must not cost the answer, or end the process. */
-async function tell(onDegraded: Degrading['onDegraded'], error: RatelimitError): Promise<void> {
+/** Calls `onDegraded`. If it throws or rejects, the answer must still stand, and the process go on. */
+async function notify(onDegraded: Degrading['onDegraded'], error: RatelimitError): Promise<void> {
   try {
     await onDegraded?.(error)
   } catch {}

@@ -9,12 +9,12 @@ import { isBalance } from '../validate.ts'
 import { afterCalls, remainingOf } from './answer.ts'
 import { type Denials, living, type Sent } from './denials.ts'
 
-/** A denial by the database. `saidAt` is the latest time at which it can have been decided, by this clock. */
+/** A denial by the database. `decidedAt` is the latest time at which the database may have decided it. */
 interface Denial {
   readonly needed: number
   readonly limiter: StoredLimiter
   readonly snapshot: Snapshot
-  readonly saidAt: number
+  readonly decidedAt: number
   /** From this time on the database may answer differently. */
   readonly until: number
 }
@@ -22,16 +22,16 @@ interface Denial {
 /**
  * Remembers denials, so that repeated ones need no database.
  *
- * A denial holds until its rate fits or one more unit is available, by this process' monotonic clock or by
- * the injected one. The database decided some time between sending and receiving. To be safe, the denial ends
- * as if it was decided at the sending, and `retryAfter` counts as if it was decided at the receiving. The cache
- * does not see what other processes take or give back meanwhile.
+ * A denial holds until its rate fits or one more unit is available, by the monotonic clock of this process or
+ * by the injected clock. The database decides at an unknown time between sending and receiving. To be safe, the
+ * denial ends as if it was decided when it was sent, and `retryAfter` counts as if it was decided when it was
+ * received. The cache does not see what other processes take or give back meanwhile.
  */
 export class DenyCache implements Denials {
   readonly #table: RateLimitTable
   readonly #namespace: Namespace
   readonly #denials: LRU<Denial>
-  /** A refund may have overtaken the answers to calls that were sent before this time. */
+  /** Answers to calls that were sent before this time may be older than a refund. */
   #forgotAt = Number.NEGATIVE_INFINITY
 
   constructor(table: RateLimitTable, namespace: Namespace, maxBlockedKeys: number) {
@@ -40,7 +40,7 @@ export class DenyCache implements Denials {
     this.#denials = lru(maxBlockedKeys)
     const ref = new WeakRef(this)
     living.add(ref)
-    // Older compatibility dates of Workers have no such class.
+    // Made here, because older compatibility dates of Workers do not have this class.
     gone ??= new FinalizationRegistry((dead) => living.delete(dead))
     gone.register(this, ref)
   }
@@ -50,11 +50,11 @@ export class DenyCache implements Denials {
     if (purpose !== 'take') return undefined
     const denial = this.#denials.get(key)
     if (!denial) return undefined
-    const { snapshot, saidAt, until } = denial
+    const { snapshot, decidedAt, until } = denial
     const now = this.#namespace.clock?.() ?? performance.now()
-    const holds = now >= saidAt && now < until
+    const holds = now >= decidedAt && now < until
     if (!holds || neededBy(call) < denial.needed || !sameLimiter(limiter, denial.limiter)) return undefined
-    return { ...snapshot, now: snapshot.now + Math.floor(now - saidAt), granted: 0 }
+    return { ...snapshot, now: snapshot.now + Math.floor(now - decidedAt), granted: 0 }
   }
 
   learn(call: Request, decision: Decision, place: number, sent: Sent): void {
@@ -62,7 +62,7 @@ export class DenyCache implements Denials {
     // A look changes nothing.
     if (purpose === 'look') return
     this.#denials.delete(key)
-    // Another process may grant more at any time, and nothing else ends the denial.
+    // Only a grant ends such a denial, and another process may make it at any time.
     if (isBalance(limiter)) return
     const granted = isSure(purpose) || place < decision.granted
     if (granted || sent.at <= this.#forgotAt) return
@@ -78,7 +78,7 @@ export class DenyCache implements Denials {
       needed,
       limiter,
       snapshot,
-      saidAt: injected ? snapshot.now : performance.now(),
+      decidedAt: injected ? snapshot.now : performance.now(),
       until: (injected ? snapshot.now : sent.at) + changesAt - snapshot.now,
     })
   }

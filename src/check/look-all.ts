@@ -6,14 +6,14 @@ import type { Call, Decision, Request } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide-one.ts'
 import { checkOption } from '../validate.ts'
 import { usageOf } from './answer.ts'
-import { beside } from './beside.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
+import { outsideQueue } from './outside-queue.ts'
 import { refusalOf } from './refusal.ts'
 import type { Usage } from './results.ts'
 
 const ONCE = { length: 1 }
 
-/** How many keys one statement looks at. */
+/** The most keys in one statement. */
 const MAX_KEYS = 1_000
 
 /** @throws RatelimitError `INVALID_OPTION` */
@@ -24,7 +24,7 @@ export function checkKeys(keys: readonly string[]): void {
   )
 }
 
-/** Looks at the keys of all calls, which have one limiter, in one statement. Answers in their order. */
+/** Looks at the keys of calls with one limiter, in one statement. The answers have the order of the calls. */
 export async function lookAll(
   checker: Checker,
   calls: readonly Call[],
@@ -46,7 +46,7 @@ async function decisionsOn(
 ): Promise<ReadonlyMap<string, Decision>> {
   if (requests.length === 0) return new Map()
   if (joined) return look(requests, checker, joined)
-  return beside(checker, { mayCharge: false, mayWait: false, isContended: false }, async () => {
+  return outsideQueue(checker, { mayCharge: false, mayWait: false, isContended: false }, async () => {
     await checker.config.ensureTables?.()
     return retrying(() => look(requests, checker, checker.config.home))
   })
@@ -63,7 +63,7 @@ async function look(
   const found = new Map<string, Decision>()
   for (const [place, one] of asked.entries()) {
     const answer = answers[place]
-    // The guess of the calendar period was wrong.
+    // Undefined if the guessed calendar period was wrong.
     const decision = answer && applies(one, answer) ? answer : undefined
     const looked = decision ?? (await decideOne(asking, one))
     const refusal = refusalOf(one.request, looked, 0)

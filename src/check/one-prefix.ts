@@ -4,13 +4,13 @@ import type { Database } from '../database/database.ts'
 import { quotedName } from '../tables/table-name.ts'
 import { warnOnce } from '../warn.ts'
 
-/** How many prefixes of a database are remembered. An application that makes them up has more. */
+/** How many prefixes of a database are remembered, because an application may create any number. */
 const MAX_PREFIXES = 1000
 
-/** What rows the first limiter of each table and prefix has. */
+/** The kind of rows that the first limiter of each table and prefix has. */
 const known = new WeakMap<Database, Map<string, string>>()
 
-/** Warns if limiters that begin each other's rows again share a prefix. */
+/** Warns if two limiters share a prefix and would each start the other's rows again. */
 export function watchPrefix(
   db: Database,
   table: RateLimitTable,
@@ -26,7 +26,7 @@ export function watchPrefix(
   } else if (first !== rows) {
     warnOnce(
       'SHARED_PREFIX',
-      `Two limiters of different algorithms or windows share the prefix ${JSON.stringify(prefix)}. Each begins the other's rows again, so neither limits. One prefix, one algorithm: give each its own, or set onOtherPlan. See docs/errors.md#shared_prefix.`,
+      `Two limiters with different algorithms or windows share the prefix ${JSON.stringify(prefix)}. Each starts the other's rows again, so neither limits. Give each its own prefix, or set onOtherPlan. See docs/errors.md#shared_prefix.`,
       prefix,
     )
   }

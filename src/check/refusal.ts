@@ -3,14 +3,16 @@ import type { Snapshot } from '../algorithms/search.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Call, type Decision, isSure } from '../runtime/call.ts'
 
-/** Why the database has refused a call that it found no reason to deny; undefined if it has not. */
+/**
+ * The error of a call that the database refused, although the limit does not deny it. Undefined if it did not.
+ */
 export function refusalOf(call: Call, decision: Decision, place: number): RatelimitError | undefined {
   if (decision.isOther) return otherPlan()
   const isRefused = call.rate > 0 && isSure(call.purpose) && place >= decision.granted
   return isRefused ? tooMuch() : undefined
 }
 
-/** The same for a charge by force that the database is yet to make. */
+/** The same for a forced charge that was not sent yet. */
 export function refusalOn(
   { rate, limiter }: Call,
   { state, now, params }: Snapshot,
@@ -21,14 +23,14 @@ export function refusalOn(
 function tooMuch(): RatelimitError {
   return new RatelimitError(
     'COUNT_OVERFLOW',
-    'The count would be more than 2^53 - 1, and could not be exact. Nothing was charged.',
+    'The count would exceed 2^53 - 1 and could not be exact. Nothing was charged.',
   )
 }
 
 function otherPlan(): RatelimitError {
   return new RatelimitError(
     'OTHER_PLAN',
-    "The key's row is of another algorithm, or of a period of another length. Nothing was charged. " +
+    "The key's row has another algorithm, or a period of another length. Nothing was charged. " +
       'Give the present limiter, or reset the key.',
   )
 }

@@ -8,15 +8,15 @@ import { readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
 import { watchPrefix } from './one-prefix.ts'
 
-/** How many statements may be under way by default. */
+/** The default of `connections`. */
 const CONNECTIONS = 4
 
-/** Where a promise hangs if the I/O of another request resolves it. */
+/** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */
 function isWorkers(): boolean {
   return globalThis.navigator?.userAgent === 'Cloudflare-Workers'
 }
 
-/** How many denied keys are remembered by default. */
+/** The default of `maxBlockedKeys`. */
 const BLOCKED_KEYS = 10_000
 
 /** The checker of a valid configuration, with its defaults. */
@@ -35,7 +35,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
   const { coalesce = !isWorkers(), waitUntil, reservationSecret } = config
   const table = durable ? tables.durable : tables.ephemeral
   if (limiter.stored && onOtherPlan === undefined) watchPrefix(db, table, prefix, limiter)
-  // It is needed when something is wrong, and loading might fail then.
+  // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = autoMigrate && !autoMigrateForbidden()
   return new Checker({
@@ -59,12 +59,12 @@ export function checkerOf(config: RatelimitConfig): Checker {
   })
 }
 
-/** Whether the environment forbids it, for deployments where only migrations may change the schema. */
+/** Whether the environment forbids `autoMigrate`: in some deployments only migrations may change the schema. */
 function autoMigrateForbidden(): boolean {
   return globalThis.process?.env['PG_RATELIMIT_DISABLE_AUTO_MIGRATE'] === 'true'
 }
 
-/** The answer must not be lost if the runtime takes no work then. */
+/** Hands the work to the runtime. If the runtime refuses it, the answer must not be lost. */
 function goOn(work: Promise<unknown>, waitUntil: RatelimitConfig['waitUntil']): void {
   try {
     waitUntil?.(work)

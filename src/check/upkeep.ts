@@ -10,33 +10,33 @@ import { removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
 import { MAX_SWEPT } from '../statements/sweep.ts'
 import { checkOption, isBalance } from '../validate.ts'
-import { beside, type Stage } from './beside.ts'
 import { type Checker, isRequest } from './checker.ts'
+import { outsideQueue, type Stage } from './outside-queue.ts'
 
 /** Makes the key's limit full again. */
 export async function reset(checker: Checker, call: Call, tx: Database | undefined): Promise<void> {
   checkOption(
     !isBalance(checker.config.limiter),
-    'A balance cannot be reset: that would take away what was paid for, or give back what was used.',
+    'A balance cannot be reset: that would take away paid credits, or give back used ones.',
   )
   const { table, namespace } = checker.config
-  // If it fails, nothing is removed.
+  // If the clock fails, it must fail before the row is removed.
   namespace.clock?.()
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   const values = { prefix: namespace.prefix, key: call.key }
   const forget = () => checker.forgetDenials(call.key)
   const about = { prefix: namespace.prefix, statement: 'remove', keys: 1 } as const
-  // When its time is over, it may have had its effect, or have it later.
+  // When its time is over, the row may be removed already, or be removed later.
   await runOn(checker, tx, { mayCharge: true, mayWait: true, isContended: true }, ({ db, isTransaction }) => {
     const remove = () => timed(about, () => runOnce(db, statement, values))
     return (isTransaction ? remove() : watchWait(remove)).finally(forget)
   }).finally(forget)
-  // Without a row such a limit starts with less.
+  // A limit that does not start full has less than the limit without a row.
   if (!isRequest(call) || call.limiter.startsFull) return
   await checker.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)
 }
 
-/** Deletes all expired rows of the prefix, some at a time; those that others have locked stay. */
+/** Deletes all expired rows of the prefix, some at a time. Rows that others have locked stay. */
 export function cleanUp(checker: Checker): Promise<number> {
   return runOn(checker, undefined, { mayCharge: true, mayWait: false, isContended: false }, async () => {
     const { home, table, namespace, keepEnded } = checker.config
@@ -51,7 +51,7 @@ export function cleanUp(checker: Checker): Promise<number> {
   })
 }
 
-/** Runs the work in the transaction that it joins. Alone, it tries again if it lost against another. */
+/** Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another. */
 function runOn<T>(
   checker: Checker,
   tx: Database | undefined,
@@ -60,7 +60,7 @@ function runOn<T>(
 ): Promise<T> {
   const joined = checker.joined(tx)
   if (joined) return work(joined)
-  return beside(checker, stage, async () => {
+  return outsideQueue(checker, stage, async () => {
     await checker.config.ensureTables?.()
     return retrying(() => work(checker.config.home))
   })

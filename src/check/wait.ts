@@ -1,6 +1,6 @@
 import { MAX_TIMER_MS } from './bounds.ts'
 
-/** Waits, however long; rejects with the signal's reason as soon as it aborts. */
+/** Waits for any length of time. Rejects with the signal's reason as soon as the signal aborts. */
 export async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
   for (let leftMs = ms; leftMs > 0; leftMs -= MAX_TIMER_MS) {
     await timer(Math.min(leftMs, MAX_TIMER_MS), signal)

@@ -1,47 +1,47 @@
 import { channels } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
+import { publishError } from './publish-error.ts'
 import type { LimitResult } from './results.ts'
-import { tellError } from './tell-error.ts'
 
-/** A call that somebody may watch. */
+/** A call whose decision is published. */
 export interface Watched {
   readonly prefix: string
   readonly call: Call
-  /** Whether it runs in a transaction of the caller's. */
+  /** Whether it runs in a caller's transaction. */
   readonly joined: boolean
 }
 
-/** What is told of an answer. */
-export interface Told {
+/** The published part of a decision. */
+export interface Report {
   readonly answer: LimitResult
-  /** Default: what the call asked for. */
+  /** Default: the rate of the call. */
   readonly rate?: number | undefined
 }
 
-/** Tells those who listen how calls were decided, or that they failed. */
+/** Publishes how calls were decided, or that they failed. */
 export async function watch<T>(
   calls: readonly Watched[],
   answered: Promise<T>,
-  toldOf: (answered: T) => readonly Told[],
+  reportsOf: (answered: T) => readonly Report[],
 ): Promise<T> {
   const startedAt = performance.now()
   try {
     const found = await answered
     const durationMs = performance.now() - startedAt
-    for (const [place, told] of toldOf(found).entries()) {
+    for (const [place, report] of reportsOf(found).entries()) {
       const each = calls[place]
-      if (each) tell(each, told, durationMs)
+      if (each) publish(each, report, durationMs)
     }
     return found
   } catch (error) {
-    for (const { prefix, call } of calls) tellError(prefix, call, error)
+    for (const { prefix, call } of calls) publishError(prefix, call, error)
     throw error
   }
 }
 
-function tell(
+function publish(
   { prefix, call, joined }: Watched,
-  { answer, rate = call.rate }: Told,
+  { answer, rate = call.rate }: Report,
   durationMs: number,
 ): void {
   const { success, limit, remaining, retryAfter, degraded = false } = answer

@@ -11,28 +11,30 @@ import { checkLimiter, checkOption } from '../validate.ts'
 import { checkActual, type Estimate, layoutOf, settle } from './settlement.ts'
 import { readToken, tokenOf } from './token.ts'
 
-/** An estimate that is charged, and waits for the cost that it stands for. */
+/** A charged estimate that waits for its cost. */
 export interface Reservation {
   /**
-   * Settles the actual cost. What the estimate lacks is charged, into debt if necessary; the rest of a high
-   * estimate is given back to the window that paid. It is never denied.
+   * Settles the actual cost. If the estimate was too low, the rest is charged, into debt if necessary. If it
+   * was too high, the rest is given back to the window that paid. It is never denied.
    *
-   * It throws during an outage whatever `onError` says, so that the cost is not lost. Without `tx` it runs
-   * outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation. If the
-   * customer's plan may have changed since, give the present one. Without it the call is refused with
-   * `OTHER_PLAN` if the row is by now of another algorithm or period.
+   * During an outage it always throws, so that the cost is not lost; `onError` does not apply. Without `tx` it
+   * runs outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation. If
+   * the customer's plan may have changed since, give the present one. Without it the call is refused with
+   * `OTHER_PLAN` if the row now has another algorithm or period.
    *
-   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`; and what `Ratelimit.limit` throws. It may be
-   * called again after an error that says that nothing was charged, and after a rollback of `tx`. It cannot see
-   * a rollback to a savepoint: until all of the transaction is rolled back, another call is refused.
+   * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
+   * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
+   * back.
+   *
+   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, and the errors of `Ratelimit.limit`.
    */
   commit(actual: number, options?: CallOptions): Promise<Allowed>
   /** Gives all of it back: the same as `commit(0)`. */
   release(options?: CallOptions): Promise<Allowed>
   /**
-   * A text that another process settles with `Ratelimit.settle`, signed with `reservationSecret`. It has the
-   * key in it, which is a hash with `hashKeys`. No two reservations have the same. It knows nothing of `commit`
-   * and `release`: settle by the text, or by these.
+   * A text that another process can settle with `settle`, signed with `reservationSecret`. It contains the key
+   * as it is stored: with `hashKeys`, the hash. No two reservations have the same text. The text does not know
+   * whether `commit` or `release` was called: use either the text or these.
    *
    * @throws RatelimitError `INVALID_OPTION` without `reservationSecret`.
    */
@@ -47,7 +49,7 @@ export type Reserved = (Allowed & Reservation) | Denied
 /** The answer of `Ratelimit.reserve` with `atLeast`. */
 export type ReservedPart = (Allowed & Granted & Reservation) | Denied
 
-/** Charges the call's rate, to be settled. */
+/** Charges the call's rate as an estimate. */
 export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx']): Promise<Reserved> {
   checkReserved(call)
   const answered = await checker.answer(estimateOf(call), tx)
@@ -61,7 +63,7 @@ export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx'
   return { ...answer, ...reservationOf({ checker, call }, answered, tx), toString: text }
 }
 
-/** The text of a reservation, if there is a secret to sign it with. */
+/** The text of a reservation, if there is a secret to sign it. */
 async function tokenFor(
   { config }: Checker,
   { limiter }: Call,
@@ -72,7 +74,7 @@ async function tokenFor(
   return tokenOf(config, reservationSecret, { estimate, hasPlan: limiter !== config.limiter })
 }
 
-/** Settles the reservation that a token is of, as its `commit` does. */
+/** Settles the reservation of a token, as its `commit` does. */
 export async function settleToken(
   checker: Checker,
   token: string,
@@ -104,7 +106,7 @@ export function estimateOf(call: Call): Call {
 
 /** @throws RatelimitError `INVALID_RATE` */
 export function checkReserved(call: Call): void {
-  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'A reservation is for a rate of 0 or more.')
+  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'The rate of a reservation must be 0 or more.')
 }
 
 function reservationOf(

@@ -13,34 +13,37 @@ import { checkLimiter, checkOption } from '../validate.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
 import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
 
-/** Estimates that are charged together, and wait for the costs that they stand for. */
+/** Estimates that are charged together and wait for their costs. */
 export interface Reservations {
   /**
-   * Settles the actual costs, all or none, in the order of the requests; in one statement if the rows exist.
-   * What an estimate lacks is charged, into debt if necessary; the rest of a high estimate is given back to the
-   * window that paid. Estimates for one row are settled by their sums. It is never denied. If a plan may have
-   * changed since, give the present ones. Without, a row of another algorithm or period is `OTHER_PLAN`.
+   * Settles the actual costs, all or none, in the order of the requests; in one statement if the rows exist. If
+   * an estimate was too low, the rest is charged, into debt if necessary. If it was too high, the rest is given
+   * back to the window that paid. Estimates for one row are settled by their sums. It is never denied.
    *
-   * It throws during an outage whatever `onError` says, so that no cost is lost.
+   * If a plan may have changed since, give the present plans. Without them, a row that now has another
+   * algorithm or period is refused with `OTHER_PLAN`. During an outage it always throws, so that no cost is
+   * lost; `onError` does not apply.
+   *
+   * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
+   * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
+   * back.
    *
    * @returns The answer of each limit, in the order of the requests.
-   * @throws RatelimitError before any SQL `INVALID_OPTION` for another number of costs, `INVALID_RATE`;
-   * `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again after an error that says
-   * that nothing was charged, and after a rollback of `tx`. It cannot see a rollback to a savepoint: until all
-   * of the transaction is rolled back, another call is refused.
+   * @throws RatelimitError before any SQL `INVALID_OPTION` for a wrong number of costs, `INVALID_RATE`; then
+   * `ALREADY_SETTLED`, and the errors of `Ratelimit.limitAll`.
    */
   commit(actuals: readonly number[], options?: SettleAllOptions): Promise<readonly Allowed[]>
   /** Gives all of it back: the same as `commit` with a 0 for each. */
   release(options?: SettleAllOptions): Promise<readonly Allowed[]>
 }
 
-/** How reservations are settled together. */
+/** Options of `commit` and `release` of `Ratelimit.reserveAll`. */
 export interface SettleAllOptions {
   /** The transaction to settle in. Default: one of its own. */
   readonly tx?: Database | undefined
   /**
-   * The present plans, in the order of the requests, where one may have changed since. Default: those of the
-   * reservations.
+   * The present plans, in the order of the requests; undefined for those that have not changed. Default: the
+   * plans of the reservations.
    */
   readonly limiters?: readonly (Limiter | undefined)[] | undefined
 }
@@ -52,7 +55,7 @@ export type ReservedAll<Request> =
   | (LimitAllResult<Request> & { readonly success: true } & Reservations)
   | (LimitAllResult<Request> & { readonly success: false })
 
-/** Charges the rates of all calls or none, to be settled together. */
+/** Charges the rates of all calls as estimates, or of none. They are settled together. */
 export async function reserveAll<Request>(
   requests: readonly Request[],
   calls: readonly LimiterCall[],
@@ -70,7 +73,7 @@ function reservationsOf(
   answered: readonly Answered[],
   chargedIn: CallOptions['tx'],
 ): Reservations {
-  // All have one database: otherwise nothing would be reserved.
+  // All have the same database. Otherwise nothing would have been reserved.
   const [{ checker }] = calls as readonly [LimiterCall]
   const settling = new Once(checker.where(chargedIn).db)
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
@@ -92,7 +95,7 @@ function costsOf(
 ): Settled[] {
   checkOption(
     Array.isArray(actuals) && actuals.length === calls.length,
-    'commit takes as many costs as were reserved, in the order of the requests.',
+    'commit needs one cost for each request, in the order of the requests.',
   )
   return calls.map(({ call }, place) => {
     const limiter = limiters[place] ?? call.limiter
@@ -119,14 +122,14 @@ async function settleAll(
     const ofRow = costs.filter((_, other) => adjusted[other] === own)
     const { outcome, reporting } = own
     if (ofRow[0] === cost) return settledAnswer(outcome, sumOf(ofRow), reporting)
-    // The first one for a row has told what was crossed and returned, and which period has ended.
+    // The first one for a row has reported the crossed thresholds, the returned amount and the ended period.
     const decision = { ...outcome.decision, ended: undefined }
     const left = allowanceOf({ ...outcome, decision }, { ...reporting, thresholds: [] })
     return cost.actual < cost.estimate.paid.rate ? { ...left, returned: 0 } : left
   })
 }
 
-/** The costs of estimates for one row, as those of one. */
+/** The sum of the costs of estimates for one row. */
 function sumOf(costs: readonly Settled[]): Settled {
   const [first] = costs as [Settled]
   const { paid } = first.estimate

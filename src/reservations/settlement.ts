@@ -16,16 +16,16 @@ import { RatelimitError } from '../errors.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
 import { callOf, checkRate } from '../validate.ts'
 
-/** What has to be known of an estimate to settle it. A token holds it. */
+/** The data of an estimate that are needed to settle it. A token contains them. */
 export interface Estimate {
-  /** As it is stored. */
+  /** The key as it is stored. */
   readonly key: string
   readonly paid: Payment
-  /** The time from which a bucket gives nothing back; null if there is none. */
+  /** The time at which a bucket is full again by itself and gives nothing back. Null if there is none. */
   readonly refundableUntil: number | null
-  /** A dry run lets a call pass that is never charged. A degraded answer may stand for a charge or for none. */
+  /** A call that a dry run lets pass is not charged. With a degraded answer, this is unknown. */
   readonly how: 'charged' | 'passed' | 'degraded'
-  /** The capacity of its limiter, of which thresholds are shares. */
+  /** The capacity of its limiter. Thresholds are shares of it. */
   readonly limit: number
   /** The layout of the rows that were charged. */
   readonly layout: string
@@ -35,16 +35,16 @@ export interface Estimate {
 export function checkActual(actual: unknown, limiter: Limiter): void {
   checkRate(actual, limiter)
   if (actual < 0) {
-    throw new RatelimitError('INVALID_RATE', 'What a reservation has cost is a number of 0 or more.')
+    throw new RatelimitError('INVALID_RATE', 'The cost of a reservation must be a number of 0 or more.')
   }
 }
 
-/** An estimate, what it has cost, and the plan under which it is settled. */
+/** An estimate, its actual cost, and the plan under which it is settled. */
 export interface Settled {
   readonly estimate: Estimate
   readonly actual: number
   readonly limiter: Limiter
-  /** Whether the caller has said so. Otherwise it may be outdated, and must not begin the row anew. */
+  /** Whether the caller gave the plan. Otherwise it may be outdated, and must not replace the row's state. */
   readonly isPresent: boolean
 }
 
@@ -55,7 +55,7 @@ export async function settle(checker: Checker, settled: Settled, tx: CallOptions
   return settledAnswer(outcome, settled, checker.config.reporting)
 }
 
-/** The answer of the call that has settled an estimate. */
+/** The answer of the call that settles an estimate. */
 export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Reporting): Allowed {
   const { estimate, actual } = settled
   const left = allowanceOf(outcome, reporting)
@@ -63,7 +63,7 @@ export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Rep
   return settled.estimate.how === 'charged' ? withKept(answer, outcome, settled, reporting) : answer
 }
 
-/** The call that charges what is missing, or gives the rest back to the window that paid. */
+/** The call that charges the missing part, or gives the rest back to the window that paid. */
 export function settlementOf({ config }: Checker, settled: Settled): Call {
   const { estimate, limiter } = settled
   const { key, paid, how } = estimate
@@ -75,25 +75,25 @@ export function settlementOf({ config }: Checker, settled: Settled): Call {
     refusesOther: !settled.isPresent,
     reserved: how === 'charged' && hasPaid(limiter, estimate) ? -paid.rate : 0,
   }
-  // The row says what is reserved, so it changes even if the estimate was right.
+  // The row keeps the reserved amount, so it changes even if the estimate was right.
   return reservedIn(settlement) < 0 ? { ...settlement, purpose: 'adjust' } : settlement
 }
 
-/** What the estimate lacks; below 0 if some of it is given back. */
+/** By how much the cost exceeds the estimate. Below 0 if some of it is given back. */
 function differenceOf({ estimate, actual, limiter }: Settled): number {
   const { paid, how } = estimate
   const unpaid = actual - paid.rate
-  // A dry run never charges a call that it would have denied.
+  // A dry run does not charge a call that the limit would deny.
   if (how === 'passed') return 0
-  // What may not have been charged is not given back. Rows of another algorithm have not paid.
+  // No refund if the charge may not have been made, or if rows of another algorithm paid.
   if (unpaid < 0 && (how === 'degraded' || !hasPaid(limiter, estimate))) return 0
-  // A bucket may have paid a fraction, and the plan may count whole units by now.
+  // A bucket may have paid a fraction, and the present plan may count whole units.
   return limiter.algorithm.integersOnly ? Math.ceil(unpaid - TOLERANCE) : unpaid
 }
 
 /**
- * The answer, and what the part of the estimate has crossed that is kept: what a plain call for it would have
- * crossed. A row that says what is settled knows better.
+ * The answer with the thresholds that a plain call for the kept part of the estimate would have crossed. A row
+ * that keeps the settled amount needs no such correction.
  */
 function withKept(
   settled: Allowed,
@@ -118,9 +118,9 @@ function hasPaid(limiter: Limiter, { layout }: Estimate): boolean {
 }
 
 /**
- * Tells the rows that a limiter reads and writes: those of another algorithm fill other columns. Empty for one
- * that has no rows. The texts of reservations hold it and do not expire, so it is sorted: the order of the
- * columns in the source must not matter.
+ * Identifies the algorithm of a row by the columns that it fills. Empty for a limiter without rows. It is
+ * sorted, so that the order of the columns in the source does not matter, because the texts of reservations
+ * contain it and never expire.
  */
 export function layoutOf(limiter: Limiter): string {
   return limiter.stored ? limiter.algorithm.columns.toSorted().join() : ''

@@ -4,9 +4,9 @@ import { quotedName } from '../tables/table-name.ts'
 import { checkOption } from '../validate.ts'
 import type { Estimate } from './settlement.ts'
 
-// A token is `r1.<JSON>.<HMAC-SHA-256>`, both in base64url. The signature covers all that stands before it.
+// A token is `r1.<JSON>.<HMAC-SHA-256>`, both in base64url. The signature covers everything before it.
 
-/** What a token says. */
+/** The content of a token. */
 export interface Content {
   readonly estimate: Estimate
   /** Whether the call named a limiter of its own: a customer's plan. */
@@ -16,7 +16,7 @@ export interface Content {
 /** The limiter that signs tokens, or reads them. */
 type Owner = Pick<CheckerConfig, 'namespace' | 'table'>
 
-/** The JSON of a token, as a list, which is shorter. The capacity is null if it is infinite. */
+/** The JSON of a token. It is a list, because that is shorter. An infinite capacity is null. */
 type Fields = readonly [
   id: string,
   prefix: string,
@@ -32,14 +32,14 @@ type Fields = readonly [
   refundableUntil: number | null,
 ]
 
-/** The longest prefix and key take 8,192 characters, if JSON has to escape each of their bytes. */
+/** The longest prefix and key take 8,192 characters, if JSON escapes each of their bytes. */
 const MAX_LENGTH = 10_000
 const PATTERN = /^(r1\.[\w-]+)\.([\w-]{43})$/
 const ID_BYTES = 12
 
 const utf8 = new TextEncoder()
 
-/** The token of an estimate. Two estimates that are alike have different ones. */
+/** The token of an estimate. Equal estimates get different tokens. */
 export async function tokenOf(owner: Owner, secret: string, content: Content): Promise<string> {
   const { estimate, hasPlan } = content
   const { key, how, limit, paid, layout, refundableUntil } = estimate
@@ -64,19 +64,19 @@ export async function tokenOf(owner: Owner, secret: string, content: Content): P
 }
 
 /**
- * What a token of this limiter says.
+ * Reads a token of this limiter.
  *
- * @throws RatelimitError `INVALID_OPTION` for a token that was not signed with its secret, or not for its rows
+ * @throws RatelimitError `INVALID_OPTION` for a token that was signed with another secret or is for other rows.
  */
 export async function readToken(owner: Owner, secret: string, token: unknown): Promise<Content> {
   checkOption(typeof token === 'string' && token.length <= MAX_LENGTH, NOT_SIGNED)
   const [, signed = '', signature = ''] = PATTERN.exec(token) ?? []
   checkOption(await isSignature(signature, signed, secret), NOT_SIGNED)
-  // The signature says that `tokenOf` wrote it.
+  // The signature proves that `tokenOf` wrote it.
   const fields = JSON.parse(new TextDecoder().decode(fromBase64Url(signed.slice('r1.'.length)))) as Fields
   const [, prefix, table, layout, hasPlan, key, how, rate, windowStart, usedBefore, limit, refundableUntil] =
     fields
-  checkOption(prefix === owner.namespace.prefix, 'The reservation is of another prefix.')
+  checkOption(prefix === owner.namespace.prefix, 'The reservation has another prefix.')
   checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')
   const paid = { rate, windowStart, usedBefore }
   const estimate = { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY, layout, refundableUntil }
@@ -87,7 +87,7 @@ const NOT_SIGNED = 'This is not the text of a reservation that was signed with t
 
 async function isSignature(signature: string, signed: string, secret: string): Promise<boolean> {
   const bytes = fromBase64Url(signature)
-  // The last character has two bits to spare. With others there, one token would have several texts.
+  // The last character has two unused bits. If they could differ, one token would have several texts.
   if (toBase64Url(bytes) !== signature) return false
   return crypto.subtle.verify('HMAC', await hmacKey(secret), bytes, utf8.encode(signed))
 }

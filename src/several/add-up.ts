@@ -7,29 +7,29 @@ import { type Call, isForced, type Namespace, type Request, reservedIn, type Tab
 import { shapeOf } from '../tables/ddl.ts'
 import { checkOption, checkRate, purposeOf } from '../validate.ts'
 
-/** What is taken from one row: by one call, or by several that are added up. */
+/** The request for one row: of one call, or the sum of several. */
 export interface RowRequest extends Request {
-  /** What tells the row from all others of the database. */
+  /** The unique name of the row in the database. */
   readonly row: string
   readonly table: Table
   readonly namespace: Namespace
   readonly reporting: Reporting
-  /** What is given back before anything is taken: 0 or less. */
+  /** The amount that is given back before anything is taken: 0 or less. */
   readonly refund: number
-  /** How much has to be there after the refund for all of the calls to be allowed. */
+  /** How much must be available after the refund for all of the calls to be allowed. */
   readonly needed: number
-  /** How much of the rate is taken by force. */
+  /** The part of the rate that is taken by force. */
   readonly forced: number
 }
 
-/** A request, and the checker whose table and prefix it is for. */
+/** A request and its checker, which has the table and the prefix. */
 export interface Charge {
   readonly checker: Checker
   readonly request: Request
 }
 
 /**
- * Adds up the charges for each row. Gives each charge its row.
+ * Adds up the charges for each row, and returns the row of each charge.
  *
  * @throws RatelimitError `INVALID_OPTION` for one row under different limits, and for too many rows;
  * `INVALID_RATE` for a sum that is too large.
@@ -52,17 +52,14 @@ function checkRows(rows: readonly RowRequest[]): void {
   checkOption(rows.length <= MAX_ROWS, `One call takes at most ${MAX_ROWS} rows.`)
   const tables = [...new Set(rows.map(({ table }) => shapeOf(table.table).quoted))]
   if (tables.length < 2) return
-  // One statement cannot update a row twice, and the search_path may make two names one table.
+  // One statement cannot update a row twice, and by the search_path two names may mean one table.
   const named = groupBy(rows, ({ table, namespace, key }) =>
     JSON.stringify([shapeOf(table.table).name, namespace.prefix, key]),
   )
   const hasTwoNames = named.some(
     (same) => same.length > 1 && same.some(({ table }) => shapeOf(table.table).schema === undefined),
   )
-  checkOption(
-    !hasTwoNames,
-    'A table is named with and without its schema. Give all limiters the same tables.',
-  )
+  checkOption(!hasTwoNames, 'A table is used with and without its schema. Give all limiters the same tables.')
 }
 
 function sumOf(charges: readonly Charge[]): RowRequest {
@@ -70,7 +67,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   const { table, namespace, reporting } = first.checker.config
   const { rate, refund, needed, forced, reserved, purpose } = sumsOf(charges)
   const { key, limiter, paidWindowStart, refundableUntil, atLeast, refusesOther } = first.request
-  // Each list comes here, and a spread would take many times as long.
+  // This runs for each list, and a spread would take many times as long.
   const row: RowRequest = {
     key,
     limiter,
@@ -92,7 +89,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   return charges.length > 1 ? sharedBy(charges, row) : row
 }
 
-/** The row as several charges want it. */
+/** The request of several charges for one row. */
 function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
   if (!charges.every(({ request }) => sameLimiter(request.limiter, row.limiter))) {
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
@@ -113,10 +110,10 @@ function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
 type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved' | 'purpose'>
 
 /**
- * The sums of what is asked of one row.
+ * The sums of the charges for one row.
  *
- * The rates that have to fit together count in their order: what is forced is gone for those after it, and does
- * not ask what it leaves itself.
+ * The rates count in their order. A forced charge never needs anything itself, and leaves less for the charges
+ * after it.
  */
 function sumsOf(charges: readonly Charge[]): Sums {
   const [
@@ -137,12 +134,12 @@ function sumsOf(charges: readonly Charge[]): Sums {
     if (isForced(request)) forced += request.rate
     else needed = taken
   }
-  // A row that says what is reserved changes even if an estimate was right.
+  // A row that keeps the reserved amount changes even if an estimate was right.
   const isNeverDenied = forced > 0 || reservedIn({ limiter, reserved }) < 0
   return { rate, refund, needed, forced, reserved, purpose: isNeverDenied ? 'adjust' : purposeOf(rate) }
 }
 
-/** What settles an estimate is no refund: another estimate of the row may need what it gives back. */
+/** A settlement is no refund, because another settlement for the row may charge what it gives back. */
 function isRefund({ rate, reserved }: Call): boolean {
   return rate < 0 && reserved === 0
 }
@@ -152,7 +149,7 @@ function rowOf({ checker: { config }, request }: Charge): string {
   return `${shapeOf(config.table.table).quoted} ${prefix.length} ${prefix} ${request.key}`
 }
 
-/** The name of the table in SQL: the same for two declarations of one table. */
+/** The name of the table in SQL. Two declarations of one table have the same. */
 export function tableNameOf({ table }: { readonly table: Table }): string {
   return shapeOf(table.table).quoted
 }

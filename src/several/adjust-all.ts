@@ -6,17 +6,17 @@ import { found } from './all-or-nothing.ts'
 import { returnedTo } from './parts.ts'
 import { askedOf, followUpAll, takeTogether } from './together.ts'
 
-/** What a call that nothing denies has done; the same for all calls of a row. */
+/** The result of calls that are never denied. All calls of a row have the same. */
 export interface Adjusted {
   readonly outcome: Outcome
   readonly reporting: Reporting
-  /** How much the refunds among them gave back. */
+  /** The amount that the refunds among them gave back. */
   readonly returned: number
 }
 
 /**
- * Makes calls that nothing denies, all or none, and says in their order what they did. It throws during an
- * outage whatever `onError` says.
+ * Runs calls that are never denied, all or none. Returns their results in the order of the calls. During an
+ * outage it always throws; `onError` does not apply.
  */
 export async function adjustAll(
   calls: readonly LimiterCall[],

@@ -9,22 +9,23 @@ import { askList, type Found, isWhole, type List, learnPeriods, makeRows, remove
 import { afterRefund, fits, isLook, partsOf } from './parts.ts'
 import { sharesOf } from './shares.ts'
 
-/** What was decided on rows: the look at each, and the decision on those that were charged. */
+/** The decisions on rows: a look at each row, and the decision on each charged row. */
 export interface Decisions {
   readonly looks: ReadonlyMap<RowRequest, Decision>
   readonly taken: ReadonlyMap<RowRequest, Decision>
 }
 
-/** Each attempt can lose the race for a new row. After so many losses something else is wrong. */
+/** Each attempt can lose the race for a new row. After this many losses, something else is wrong. */
 const MAX_ATTEMPTS = 50
 
 /**
- * Charges all rows, or none. One statement does it if the rows are there and free.
+ * Charges all rows, or none. If the rows exist and are free, it is one statement.
  *
- * If rows are missing, two more make them and try again. Outside of a transaction the first statement waits for
- * no row; the others may wait, with nothing of the list locked that comes after it in the order of the locks.
+ * If rows are missing, two more statements insert them and try again. Outside of a transaction, the first
+ * statement waits for no row. The others may wait, and then hold no lock that comes later in the order of the
+ * locks.
  *
- * @param first What the first statement found, if it was sent already.
+ * @param first The answer of the first statement, if it was sent already.
  */
 export async function chargeList(list: List, first?: Found): Promise<Decisions> {
   if (list.rows.length === 0) return { looks: new Map(), taken: new Map() }
@@ -52,28 +53,31 @@ export async function chargeList(list: List, first?: Found): Promise<Decisions> 
 }
 
 /**
- * What was decided on the rows of a list, all of which were found.
+ * The decisions on the rows of a list, if all rows were found.
  *
- * @throws RatelimitError why the database has refused the list.
+ * @throws RatelimitError if the database has refused the list.
  */
 export function decisionsOn(list: List, { isDone, looks }: Found): Decisions {
   const refusal = isDone ? undefined : refusalBy(list, looks)
   if (refusal) throw refusal
-  // The answers are worked out by the same formulas. If they disagreed, one of them would be wrong.
+  // The same formulas give the answers. If the two disagree, one of them is wrong.
   if (isDone !== isEnough(list, (row) => found(looks, row))) throw notAsExpected('contradicts itself')
   return { looks, taken: isDone ? takenBy(list, looks) : new Map() }
 }
 
-/** Removes rows that were made for nothing. What was decided stands, whatever becomes of that: sweeps go on. */
+/**
+ * Removes rows that were inserted for nothing. If that fails, the decision stands, and a sweep removes the
+ * rows.
+ */
 async function tidyUp(list: List): Promise<void> {
   const removed = removeEmpty(list)
-  // In a transaction of the caller's a failure has aborted it.
+  // In a caller's transaction, a failure has aborted the transaction.
   await (list.connection.isTransaction ? removed : removed.catch(() => {}))
 }
 
-/** The denial that is certain whatever the missing rows hold, as looks see it. It makes no rows. */
+/** The denial, if it is certain because the existing rows have too little. It inserts no rows. */
 async function denialOf(list: List, { looks }: Found): Promise<Decisions | undefined> {
-  // Those that do not start full are made even by a denial, so that they begin to fill.
+  // Even a denial inserts rows that do not start full, so that they begin to fill.
   if (!list.rows.every((row) => looks.has(row) || row.limiter.startsFull)) return undefined
   if (isEnough(list, (row) => looks.get(row) ?? fresh(row))) return undefined
   const seen = await askList(list, 'looks')
@@ -90,7 +94,9 @@ function isEnough({ rows, sharing }: List, lookAt: (row: RowRequest) => Decision
   return sources.length < sharing.order.length || sharesOf(sources, sharing.rate) !== undefined
 }
 
-/** Why the database has refused the list: a row of another plan, or a charge by force that it cannot count. */
+/**
+ * The reason why the database refused the list: a row of another plan, or a forced charge too large to count.
+ */
 function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefined {
   const isRefused = !list.sharing && isEnough(list, (row) => found(looks, row))
   const refusals = list.rows.map((row) => {
@@ -103,7 +109,7 @@ function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefine
   return refusals.find((refusal) => refusal !== undefined)
 }
 
-/** A row that is not there. When it begins does not change what it has. */
+/** A missing row. The time at which it begins does not change what it has. */
 function fresh({ limiter }: RowRequest): Decision {
   const now = Date.now()
   const params = paramsAt(limiter, now)
@@ -116,20 +122,20 @@ function takenBy({ rows, sharing }: List, looks: Found['looks']): ReadonlyMap<Ro
   for (const row of rows) {
     const look = found(looks, row)
     const parts = sharing ? [row] : partsOf(row, look)
-    // A charge finds the row as the refund before it leaves it.
+    // The charge finds the row as the refund left it.
     const { state }: Snapshot = parts.length > 1 ? afterRefund(row, look) : look
     if (parts.length > 0) taken.set(row, { ...look, state, isNew: look.isNew === true && isLook(row) })
   }
   return taken
 }
 
-/** Whether each row has a state by now. It is not known of rows that share a rate. */
+/** Whether each row has a state by now. For rows that share a rate this is unknown, so false. */
 function isCharged({ rows, sharing }: List, { isDone, looks }: Found): boolean {
   const has = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
   return rows.every((row) => isLook(row) || (isDone && !sharing && has(row)))
 }
 
-/** The value, which is there unless the database's answer had no row for a key. */
+/** The value of the key. It is missing only if the database's answer had no row for a key. */
 export function found<K, V>(map: ReadonlyMap<K, V>, key: K): V {
   const value = map.get(key)
   if (value === undefined) throw notAsExpected('has no row for a key')

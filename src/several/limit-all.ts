@@ -10,7 +10,7 @@ import { type Decisions, found } from './all-or-nothing.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
 import { type AskedTogether, askedOf, followUpAll, takeTogether, watchAll } from './together.ts'
 
-/** The answer to calls of which all are consumed, or none is. */
+/** Decides all calls together: all are consumed, or none. */
 export async function limitAll<Request>(
   requests: readonly Request[],
   calls: readonly LimiterCall[],
@@ -20,8 +20,8 @@ export async function limitAll<Request>(
 }
 
 /**
- * Decides all calls together: all are consumed, or none is. Gives their answers in their order, and what was
- * paid for each if all are allowed.
+ * The answers to calls of which all are consumed, or none, in the order of the calls. If all are allowed, each
+ * answer has its payment.
  *
  * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
  */
@@ -33,14 +33,14 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
   const asked = askedOf(calls, tx)
   try {
     const decisions = await takeTogether(asked)
-    const answers = tellReturned(asked, decisions, answersOf(asked, decisions))
+    const answers = addReturned(asked, decisions, answersOf(asked, decisions))
     return answerAll(asked, () => answers.shift() as Answered)
   } catch (error) {
-    // If one of the limiters throws errors, an answer of the others would be worth nothing.
+    // If one of the limiters throws, answers of the others would be useless.
     if (asked.joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
-    const told = new Set<Degrading['onDegraded']>()
+    const notified = new Set<Degrading['onDegraded']>()
     const degraded = await Promise.all(
-      asked.charges.map(({ checker, request }) => checker.degrade(error, request, told)),
+      asked.charges.map(({ checker, request }) => checker.degrade(error, request, notified)),
     )
     return answerAll(asked, () => degraded.shift() as Answered)
   } finally {
@@ -48,7 +48,7 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
   }
 }
 
-/** The answers in the order of the calls. Those without a limit are answered here. */
+/** The answers in the order of the calls. Calls without a limit are answered here. */
 function answerAll(
   { calls, unlimited }: AskedTogether,
   answerLimited: (call: LimiterCall) => Answered,
@@ -66,8 +66,8 @@ function answersOf(
   { charges, rowOf }: Pick<AskedTogether, 'charges' | 'rowOf'>,
   { looks, taken }: Decisions,
 ): Answered[] {
-  // Of calls that are added up, the first one tells which thresholds were crossed and which period has ended.
-  const told = new Set<RowRequest>()
+  // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
+  const reported = new Set<RowRequest>()
   return charges.map((charge) => {
     const row = found(rowOf, charge)
     const look = found(looks, row)
@@ -79,53 +79,53 @@ function answersOf(
     const part = partsOf(row, look).at(-1)
     const took = taken.get(row)
     if (part && took) {
-      const isTold = told.has(row)
-      told.add(row)
-      const decision = isTold ? { ...took, ended: undefined } : took
+      const isReported = reported.has(row)
+      reported.add(row)
+      const decision = isReported ? { ...took, ended: undefined } : took
       const paid = paymentOf({ call: charge.request, decision, place: 0 })
-      const reporting = { dryRun, thresholds: isTold ? [] : notReached(row, look) }
+      const reporting = { dryRun, thresholds: isReported ? [] : notReached(row, look) }
       return { answer: answerOf({ call: part, decision, place: 0 }, reporting), paid }
     }
-    // Nothing was taken: a limit that would allow says what it has.
+    // Nothing was taken, so the answer of a limit that would allow shows its present state.
     const call: RowRequest = { ...row, rate: 0, purpose: 'look' }
-    // A check that takes nothing makes the row all the same, if the row has to fill.
+    // A check that takes nothing still inserts the row, if the row has to fill.
     const isNew = look.isNew === true && isLook(row)
     const outcome = { call, decision: { ...look, isNew }, place: 0 }
     return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
   })
 }
 
-/** The answers to the charges, in their order: those of refunds also say how much was given back. */
-function tellReturned(
+/** Adds to the answers of refunds how much was given back. */
+function addReturned(
   { charges, rowOf }: Pick<AskedTogether, 'charges' | 'rowOf'>,
   { looks, taken }: Decisions,
   answers: readonly Answered[],
 ): Answered[] {
   if (charges.every(({ request }) => request.rate >= 0)) return answers as Answered[]
-  // What the refunds of a row gave back, and no answer has told.
-  const untold = new Map([...taken.keys()].map((row) => [row, returnedTo(row, found(looks, row))]))
+  // How much the refunds of a row gave back, apart from what an answer has reported.
+  const unreported = new Map([...taken.keys()].map((row) => [row, returnedTo(row, found(looks, row))]))
   return answers.map((answered, place) => {
     const charge = charges[place] as Charge
     const { rate } = charge.request
     if (rate >= 0) return answered
     const row = found(rowOf, charge)
-    const rest = untold.get(row) ?? 0
+    const rest = unreported.get(row) ?? 0
     const returned = Math.min(-rate, rest)
-    untold.set(row, rest - returned)
+    unreported.set(row, rest - returned)
     return { ...answered, answer: { ...answered.answer, returned } }
   })
 }
 
-/** A denial says what is there now, and when there is enough with the refunds. */
+/** A denial, which counts the refunds for `reset`, but not for `remaining`. */
 function denialOf(row: RowRequest, look: Decision): Denied {
   const { limiter, needed } = row
   return denialUntil(limiter, look, whenAvailable(limiter, afterRefund(row, look), needed))
 }
 
-/** The thresholds that a charge may cross: none that was reached before the refund that is made first. */
+/** The thresholds that a charge may cross: those that were not reached before the refunds. */
 function notReached({ limiter, reporting: { thresholds } }: RowRequest, look: Decision): readonly number[] {
   const { numbers, settled } = limiter.algorithm
-  // These rows know the most that was reached.
+  // Such rows store the most that was reached.
   if (settled) return thresholds
   const used = numbers.used(look.state, look.now, look.params)
   return crossedFrom(limiter, used, Number.POSITIVE_INFINITY, thresholds)
@@ -143,7 +143,7 @@ export function combined<Request>(
     success: results.every(({ success }) => success),
     results,
     denied: requests.filter((_, place) => !results[place]?.success),
-    // A call that fits goes on fitting, so all fit when the last one does.
+    // A call that would be allowed stays so, so all are allowed when the last one is.
     retryAfter: Math.max(...results.map(({ retryAfter }) => retryAfter)),
   }
 }

@@ -16,38 +16,38 @@ import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
 import { decisionAt, nameOfShape, namesOf, paramsFor, sentOf, shapeOf, sharedValuesOf } from './shape.ts'
 
-// One statement each: what is sent for a list of rows, and what its answer means.
+// The statements for a list of rows: each function sends the values and reads the answer of one.
 
-/** One rate that rows share: `order` has them in the order in which they give; undefined gives all the rest. */
+/** One rate that rows share. They pay in the `order`. An undefined entry is no row, and pays all the rest. */
 export interface Sharing {
   readonly rate: number
   readonly order: readonly (RowRequest | undefined)[]
 }
 
-/** A list, and how it is sent. */
+/** A list and how it is sent. */
 export interface List {
   readonly connection: Connection
-  /** In the order in which every list locks. */
+  /** Sorted in the order in which every list locks. */
   readonly rows: readonly RowRequest[]
   readonly sharing: Sharing | undefined
   readonly commit: Commit
   /**
-   * Called before each statement and each wait: whether it may charge, whether it may wait for a row, and the
-   * statement if other lists share it. What it throws ends the list.
+   * Called before each statement and each wait, with: whether it may charge, whether it may wait for a row, and
+   * the statement if other lists share it. An error that this throws ends the list.
    */
   readonly onSend: (mayCharge: boolean, mayWait: boolean, statement?: object) => void
-  /** Times in the calendar periods to ask for, where they are known better than by the clocks. */
+  /** Times in the calendar periods to send, where the database has returned one. */
   readonly periodsMs: Map<RowRequest, number>
 }
 
-/** What a statement found: `isDone` says whether it charged the list. */
+/** The answer of a statement. `isDone` says whether it charged the list. */
 export interface Found {
   readonly isDone: boolean
-  /** The rows as they were before. Those that are missing here are missing in the table, or held by others. */
+  /** The rows as they were before. Rows that are not in here do not exist, or others hold them. */
   readonly looks: ReadonlyMap<RowRequest, Decision>
 }
 
-/** The rows in the order in which every list locks: by table, prefix and key. */
+/** Sorts rows in the order in which every list locks: by table, prefix and key. */
 export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
   return rows.toSorted(
     (one, other) =>
@@ -57,10 +57,10 @@ export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
   )
 }
 
-/** Longer lists are rare, and each length is another statement. */
+/** Statements of longer lists are not kept. Such lists are rare, and each length is another statement. */
 const MAX_KEPT_ROWS = 6
 
-/** How many shapes of lists the connections keep for a table: each takes a megabyte of a backend's memory. */
+/** How many shapes of lists connections keep for a table. Each takes a megabyte of a backend's memory. */
 const MAX_KEPT_SHAPES = 32
 
 /** The shapes of lists that connections keep. */
@@ -100,7 +100,7 @@ export function isWhole({ rows }: List, { looks }: Found): boolean {
   return looks.size === rows.length
 }
 
-/** What an answer says of a list. */
+/** Reads the answer for a list. */
 export function foundIn(
   answer: Row,
   rows: readonly RowRequest[],
@@ -115,7 +115,7 @@ export function foundIn(
   return { isDone: mustHave(answer['done']) === true, looks }
 }
 
-/** The shapes of the rows. Two declarations of one table are one. */
+/** The shapes of the rows. Two declarations of one table count as one. */
 export function shapesOf(rows: readonly RowRequest[], looks: boolean, isSharing: boolean): ListRow[] {
   const [first] = rows
   const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
@@ -127,7 +127,7 @@ export function orderOf(sharing: Sharing | undefined, rows: readonly RowRequest[
   return sharing?.order.map((row) => (row ? rows.indexOf(row) : -1))
 }
 
-/** Runs the statement of one list or of many. The connections keep it unless there are too many of them. */
+/** Runs the statement of one list or of many. Connections keep it, unless they keep too many. */
 export function runLists(
   { connection, rows }: Pick<List, 'connection' | 'rows'>,
   values: Record<string, Value>,
@@ -149,7 +149,7 @@ export function runLists(
   )
 }
 
-/** The rows whose calendar period was guessed wrong. Their right ones are asked for the next time. */
+/** Whether the guessed calendar period of a row was wrong. Notes the right ones for the next statement. */
 export function learnPeriods({ periodsMs }: List, looks: Found['looks']): boolean {
   let isWrong = false
   for (const [row, { params, now }] of looks) {
@@ -160,12 +160,12 @@ export function learnPeriods({ periodsMs }: List, looks: Found['looks']): boolea
   return isWrong
 }
 
-/** The tables of the rows by their names, in their order. Two declarations of one table are one. */
+/** The tables of the rows by name, in the order of the rows. Two declarations of one table count as one. */
 function tablesOf(rows: readonly RowRequest[]): ReadonlyMap<string, Table> {
   return new Map(rows.map((row) => [tableNameOf(row), row.table]))
 }
 
-/** The prefixes and keys of the rows in a table, in their order. */
+/** The prefixes and keys of the rows in a table, in the order of the rows. */
 function namesIn(
   table: string,
   rows: readonly RowRequest[],
@@ -177,7 +177,7 @@ function namesIn(
   }
 }
 
-/** Makes the rows that are missing and locks all, in the order of every list. */
+/** Inserts the missing rows and locks all, in the order of every list. */
 export async function makeRows({ connection, rows, commit, onSend }: List): Promise<void> {
   const needed = rows.filter((row) => !isLook(row))
   const tables = tablesOf(needed)
@@ -199,10 +199,10 @@ export async function makeRows({ connection, rows, commit, onSend }: List): Prom
   await timed(about, () => runKept(connection, statement, ANY_SIZE, values))
 }
 
-/** An insert finds its conflict by the primary key, however large the table is. */
+/** The plan fits tables of any size, because an insert finds its conflict by the primary key. */
 const ANY_SIZE = 'any size'
 
-/** Removes the rows that were made and have no state: nothing was taken from them. */
+/** Removes the rows that were inserted and have no state, because nothing was taken from them. */
 export async function removeEmpty({ connection, rows }: List): Promise<void> {
   const needed = rows.filter((row) => !isLook(row))
   for (const [name, { table, statements }] of tablesOf(needed)) {

@@ -6,15 +6,15 @@ import { RatelimitError } from '../errors.ts'
 type Where = Pick<Connection, 'db' | 'isTransaction'>
 
 /**
- * Work that is done once. It may be tried again after an error that says that nothing was charged, and after
- * the transaction in which it was done was rolled back.
+ * Work that is done once. It can be tried again after an error that says that nothing was charged, and after a
+ * rollback of the transaction in which it was done.
  */
 export class Once {
-  /** If it was done in a transaction, the id of that. */
+  /** `doneIn` is the id of the transaction in which it was done. */
   #state: 'open' | 'closed' | { readonly doneIn: string } = 'open'
   readonly #madeIn: Database
 
-  /** @param madeIn Where the charge was made. If that is undone too, there is nothing to do again. */
+  /** @param madeIn Where the charge was made. If that is rolled back, the work is not needed again. */
   constructor(madeIn: Database) {
     this.#madeIn = madeIn
   }
@@ -43,7 +43,7 @@ export class Once {
     }
   }
 
-  /** Of several calls at once, one gets through. */
+  /** Lets one of several concurrent calls through. */
   async #close(db: Database): Promise<void> {
     const before = this.#state
     if (before === 'closed') throw alreadySettled()
@@ -66,10 +66,11 @@ function alreadySettled(): RatelimitError {
   )
 }
 
-/** Whether the error leaves open that the charge was made. docs/guarantees.md says the same of each code. */
+/** Whether the charge may have been made in spite of the error. docs/guarantees.md lists this for each code. */
 function mayHaveCharged(error: unknown): boolean {
   if (!(error instanceof RatelimitError)) return true
   const { code, sqlState } = error
-  // With a state, Postgres refused the statement. Without one, its answer may not have been readable.
+  // With an SQLSTATE, Postgres refused the statement. Without one, the driver may have failed to read the
+  // answer.
   return code === 'OUTCOME_UNKNOWN' || (code === 'DATABASE' && sqlState === undefined)
 }

@@ -4,23 +4,23 @@ import type { Decision } from '../runtime/call.ts'
 import { purposeOf } from '../validate.ts'
 import type { RowRequest } from './add-up.ts'
 
-// What of a row's calls is done: first what is given back, then what is taken.
+// The parts of a request for a row: first the refunds, then the charge.
 
-/** Whether a row has as much as is asked of it, once the refunds are made. */
+/** Whether a row has enough after the refunds. */
 export function fits(row: RowRequest, look: Decision): boolean {
   return row.needed <= 0 || row.needed <= availableIn(row.limiter, afterRefund(row, look))
 }
 
-/** What a row holds after its refunds. What they give back beyond the capacity is lost. */
+/** The row after its refunds. A refund beyond the capacity is lost. */
 export function afterRefund(row: RowRequest, look: Decision): Snapshot {
   if (row.refund === 0) return look
   const { numbers, tolerance } = row.limiter.algorithm
-  // The statement writes no refund either if nothing is used, or if it comes too late.
+  // The statement too writes no refund if nothing is used, or if the refund comes too late.
   if (isLate(row, look) || numbers.used(look.state, look.now, look.params) <= tolerance) return look
   return afterCalls({ call: refundPart(row), decision: look }, 1)
 }
 
-/** Whether the window that paid is over, or the bucket that paid has filled since. */
+/** Whether the refund comes too late: the window that paid is over, or the bucket that paid is full again. */
 function isLate({ limiter, paidWindowStart, refundableUntil }: RowRequest, look: Decision): boolean {
   const { windowStart } = look.state
   return limiter.algorithm.kind === 'window'
@@ -28,14 +28,14 @@ function isLate({ limiter, paidWindowStart, refundableUntil }: RowRequest, look:
     : look.now >= (refundableUntil ?? Number.POSITIVE_INFINITY)
 }
 
-/** How much the refunds of a row give back. */
+/** The amount that the refunds of a row give back. */
 export function returnedTo(row: RowRequest, look: Decision): number {
   return row.refund === 0 ? 0 : usedLess(refundPart(row), look, afterRefund(row, look))
 }
 
 /**
- * What is done, in its order: a refund, a charge, or one after the other. All of the charge; or in a dry run
- * that would deny it only what is forced.
+ * The parts in order: a refund, a charge, or both. If a dry run would deny the charge, only its forced part
+ * remains.
  */
 export function partsOf(row: RowRequest, look: Decision): readonly RowRequest[] {
   if (isLook(row)) return [row]
@@ -44,7 +44,7 @@ export function partsOf(row: RowRequest, look: Decision): readonly RowRequest[] 
   return parts.filter(({ purpose }) => purpose !== 'look')
 }
 
-/** Whether nothing is given back and nothing taken. */
+/** Whether the row is only looked at. */
 export function isLook({ purpose, refund }: RowRequest): boolean {
   return purpose === 'look' && refund === 0
 }

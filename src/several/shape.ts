@@ -12,14 +12,14 @@ import { at, knownGranted, type ListRow, numbersOf, THERE } from '../statements/
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
 
-// A row of a list, as its statement sees it.
+// A row of a list in the form that its statement needs.
 
-/** Whether the row has to be there for the list to be charged. */
+/** Whether the row must exist for the list to be charged. */
 export function isNeeded(row: RowRequest): boolean {
   return !isLook(row) && (row.rate > 0 || !row.limiter.startsFull)
 }
 
-/** What is done to a row of the table: giving back alone is an adjustment. */
+/** What the statement does to the row. A refund alone is an adjustment. */
 export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, isSharing: boolean): ListRow {
   const { limiter, namespace, purpose, refund } = row
   const refusesOther = row.refusesOther || namespace.refusesOther === true
@@ -37,13 +37,13 @@ export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, 
   }
 }
 
-/** What there has to be for the row to be charged. */
+/** The amount that the row must have to be charged. */
 function askedBy({ needed, rate }: RowRequest): ListRow['asks'] {
   if (needed <= 0) return undefined
   return needed === rate ? 'rate' : 'needed'
 }
 
-/** What tells apart the shapes of rows. */
+/** The name of a shape: different shapes have different names. */
 export function nameOfShape(row: RowRequest, shape: ListRow): string {
   const { rules, injectedClock, does, refunds, asks, isDry } = shape
   const flags =
@@ -58,24 +58,24 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags}`
 }
 
-/** The numbers of the row's limiter. `periodMs` is a time in the calendar period to ask for. */
+/** The parameters of the row's limiter. `periodMs` is a time in the calendar period to send. */
 export function paramsFor({ limiter, namespace }: RowRequest, periodMs: number | undefined): Params {
   if (!limiter.periodAt) return limiter.params
   return paramsAt(limiter, periodMs ?? namespace.clock?.() ?? Date.now())
 }
 
-/** The names of what is sent of a row for each list. */
+/** The names of the values that are sent of a row for each list. */
 export function namesOf(shape: ListRow): readonly ('key' | ReturnType<typeof numbersOf>[number])[] {
   return ['key', ...numbersOf(shape)]
 }
 
-/** What is sent of the row under that name. */
+/** The value that is sent of the row under that name. */
 export function sentOf(row: RowRequest, name: ReturnType<typeof namesOf>[number]): string | number | null {
-  // What only gives back has no rate of its own.
+  // A row with nothing but a refund has no rate.
   return name === 'rate' && row.purpose === 'look' ? row.refund : row[name]
 }
 
-/** What is sent of the row for all lists. */
+/** The values of the row that all lists share. */
 export function sharedValuesOf(
   { namespace }: RowRequest,
   params: Params,
@@ -83,7 +83,7 @@ export function sharedValuesOf(
   return [['prefix', namespace.prefix], ['clock', namespace.clock?.() ?? null], ...Object.entries(params)]
 }
 
-/** What an answer says of the row at a place; undefined if the row has to be there and is not. */
+/** The decision on the row at a place of the answer. Undefined if the row is needed and missing. */
 export function decisionAt(
   answer: Row,
   place: number,

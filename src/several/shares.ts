@@ -3,13 +3,13 @@ import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { availableIn, mostIn, unitsIn } from '../check/answer.ts'
 import type { Call } from '../runtime/call.ts'
 
-/** A limit that is spent from, and what it has. */
+/** A limit to spend from, and its state. */
 export interface Source {
   readonly call: Call
   readonly snapshot: Snapshot
 }
 
-/** What each gives of the rate, the first first; undefined if together they have less. */
+/** The share of each limit in the rate. The first pays as much as it has. Undefined if they have too little. */
 export function sharesOf(sources: readonly Source[], rate: number): readonly number[] | undefined {
   const isWhole = givesWholes(sources)
   let rest = rate
@@ -23,7 +23,7 @@ export function sharesOf(sources: readonly Source[], rate: number): readonly num
   return rest === 0 ? shares : undefined
 }
 
-/** Milliseconds until together they have the rate, if nothing else is taken; `Infinity` if never. */
+/** Milliseconds until the limits together have the rate, if nothing else is taken. `Infinity` if never. */
 export function msUntilEnough(sources: readonly Source[], rate: number): number {
   const isWhole = givesWholes(sources)
   const has = (time: number) => {
@@ -47,7 +47,9 @@ export function msUntilEnough(sources: readonly Source[], rate: number): number 
   return high - now
 }
 
-/** Limits that count whole units could not take the rest of a fraction. */
+/**
+ * Whether shares are whole units. If one gave a fraction, limits that count whole units could not pay the rest.
+ */
 function givesWholes(sources: readonly Source[]): boolean {
   return sources.some(({ call }) => call.limiter.algorithm.integersOnly)
 }

@@ -1,7 +1,7 @@
 import { answerOf, type Outcome, type Payment, paymentOf, refundableUntilOf } from '../check/answer.ts'
 import { isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
-import type { Told } from '../check/watch.ts'
+import type { Report } from '../check/watch.ts'
 import { TX_NAMES } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
@@ -17,36 +17,39 @@ import { chargesOf, chargeTogether, followUpAll, together, watchAll } from './to
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {
-  /** All of the rate was taken. */
+  /** The whole rate was taken. */
   readonly success: boolean
-  /** What each limit gave, in the order of the requests; nothing after a denial. */
+  /** How much each limit paid, in the order of the requests; 0 after a denial. */
   readonly granted: readonly number[]
-  /** The answer of each limit to what was asked of it. After a denial each says what it has. */
+  /** The answer of each limit for its share of the rate. After a denial, each shows the present state. */
   readonly results: readonly LimitResult[]
-  /** Milliseconds from now until the limits together have the rate; 0 if they had, `Infinity` if never. */
+  /** Milliseconds until the limits together have the rate; 0 after success, `Infinity` if never. */
   readonly retryAfter: number
   /**
-   * Gives everything back to the windows that paid, in one statement if the rows exist. Does nothing after
-   * a denial. Says how much each limit got back, in the order of the requests: 0 after its window.
+   * Gives everything back to the windows that paid, in one statement if the rows exist. After a denial it does
+   * nothing.
    *
-   * @throws RatelimitError `ALREADY_SETTLED`; and what `Ratelimit.limitAll` throws. It may be called again
-   * after an error that says that nothing was charged, and after a rollback of `tx`. It cannot see a rollback
-   * to a savepoint: until all of the transaction is rolled back, another call is refused.
+   * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
+   * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
+   * back.
+   *
+   * @returns How much each limit got back, in the order of the requests; 0 if its window is over.
+   * @throws RatelimitError `ALREADY_SETTLED`, and the errors of `Ratelimit.limitAll`.
    */
   release(options?: { readonly tx?: Database | undefined }): Promise<readonly number[]>
 }
 
-/** Takes one rate from several limits, the first first, or takes nothing. */
+/** Takes one rate from several limits in their order, or takes nothing. */
 export async function spend(
   calls: readonly LimiterCall[],
   rate: number,
   tx: Database | undefined,
 ): Promise<Spent> {
-  return watchAll(calls, tx, spendFrom(calls, rate, tx), toldOf)
+  return watchAll(calls, tx, spendFrom(calls, rate, tx), reportsOf)
 }
 
-/** What each limit gave of the rate; or that all of them denied it, as none does by itself. */
-function toldOf({ success, granted, results, retryAfter }: Spent): Told[] {
+/** The share of each limit. A denial is reported for all of them, because they deny only together. */
+function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
   return results.map((answer, place) => {
     const { limit, remaining, reset } = answer
     return success
@@ -60,12 +63,12 @@ async function spendFrom(
   rate: number,
   tx: Database | undefined,
 ): Promise<Spent> {
-  // Untyped callers may leave it out, or give what is no number.
+  // Untyped callers may leave the rate out, or give something else than a number.
   if (!Number.isFinite(rate) || rate <= 0) {
-    throw new RatelimitError('INVALID_RATE', 'What is spent is a rate above 0.')
+    throw new RatelimitError('INVALID_RATE', 'The rate of spend must be a number above 0.')
   }
   const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
-  checkOption(isEnforced, 'spend needs limits that are enforced, not a dryRun.')
+  checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
   const { checkers, joined } = together(calls, tx)
   const charges = chargesOf(calls)
   const rowOf = addUp(charges)
@@ -73,7 +76,7 @@ async function spendFrom(
   checkOption(rows.length === charges.length, 'Two of the requests are for one row.')
   const waiting = [...rows]
   const order = calls.map(({ call }) => (isRequest(call) ? waiting.shift() : undefined))
-  // Their clocks may fail, so they are read before anything is charged.
+  // Clocks may fail, so they are read before anything is charged.
   const unlimited = calls.map(({ checker, call }) =>
     isRequest(call) ? undefined : unlimitedOutcome(call, checker.clockMs()).decision,
   )
@@ -86,12 +89,12 @@ async function spendFrom(
   }
 }
 
-/** What was spent from, in the order of the requests. */
+/** The limits to spend from, in the order of the requests. */
 interface Spending {
   readonly calls: readonly LimiterCall[]
   readonly rate: number
   readonly order: readonly (RowRequest | undefined)[]
-  /** What those without a limit do. */
+  /** The decisions of limiters without a limit. */
   readonly unlimited: readonly (Decision | undefined)[]
   readonly tx: Database | undefined
 }
@@ -108,7 +111,7 @@ function spentOf(
   const outcomes = sources.map(({ call, snapshot }, place): Outcome => {
     const share = shares?.[place] ?? 0
     const asked = { ...call, rate: share, purpose: purposeOf(share) }
-    // A denial makes the row of a bucket that has to fill, so the look is not of a new one any more.
+    // A denial inserts the row of a bucket that has to fill, so the bucket is not new any more.
     return { call: asked, decision: { ...snapshot, granted: 1, isNew: false }, place: 0 }
   })
   const results = outcomes.map((each, place) =>
@@ -127,7 +130,7 @@ function spentOf(
   return { success: shares !== undefined, granted, results, retryAfter, release }
 }
 
-/** Gives back what was paid, to the windows that paid. Says how much each got. */
+/** Gives the payments back to the windows that paid. Returns how much each got. */
 async function giveBack(
   calls: readonly LimiterCall[],
   paid: readonly Payment[],

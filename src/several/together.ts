@@ -1,8 +1,8 @@
 import type { Outcome } from '../check/answer.ts'
-import { beside, type Entry, type Stage } from '../check/beside.ts'
 import { timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
-import { type Told, watch } from '../check/watch.ts'
+import { type Entry, outsideQueue, type Stage } from '../check/outside-queue.ts'
+import { type Report, watch } from '../check/watch.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
@@ -16,16 +16,18 @@ import { askAlone, decideLists, isDecided, queued, type SharedList } from './dec
 import { type Found, inLockOrder, type List } from './list.ts'
 import { Turns } from './turns.ts'
 
-// Calls of several limiters that are decided together: in the caller's transaction, or by themselves.
+// Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
 
-/** What calls ask of which rows, and where. */
+/** Calls, the rows that they charge, and the transaction that they join. */
 export interface AskedTogether {
   readonly calls: readonly LimiterCall[]
   readonly checkers: readonly Checker[]
   readonly joined: Connection | undefined
   readonly charges: readonly Charge[]
   readonly rowOf: ReadonlyMap<Charge, RowRequest>
-  /** What the calls without a limit do. Their clocks, which may fail, are read before anything is charged. */
+  /**
+   * The outcomes of calls without a limit. Their clocks may fail, so they are read before anything is charged.
+   */
   readonly unlimited: ReadonlyMap<LimiterCall, Outcome>
 }
 
@@ -65,16 +67,16 @@ export function together(
   const { home } = first.config
   checkOption(
     checkers.every(({ config }) => config.home.db === home.db),
-    'The limiters of one call need one database.',
+    'The limiters of one call must have the same db.',
   )
-  // A clock that fails does so before any SQL.
+  // If a clock fails, it must fail before any SQL.
   for (const { config } of checkers) config.namespace.clock?.()
   return { checkers, joined: first.joined(tx) }
 }
 
 /**
- * Charges the rows in the transaction, or by statements of their own when it is the turn of the rows.
- * `followUp` is called when these have ended, which may be after the time of the call is over.
+ * Charges the rows: in the transaction, or by statements of its own when the turn of the rows comes. `followUp`
+ * is called when these statements have ended, which may be after the call has timed out.
  */
 export function chargeTogether(
   checkers: readonly Checker[],
@@ -99,7 +101,7 @@ export function chargeTogether(
   let isOver = () => false
   const { sharing } = list
   const onSend: List['onSend'] = (mayCharge, mayWait, statement) => {
-    // Nobody waits any more for what comes next.
+    // The call has ended, so nothing more is sent.
     if (isOver()) throw timedOut(false, stage.isContended)
     stage.mayCharge = mayCharge
     stage.mayWait = mayWait
@@ -135,7 +137,7 @@ export function chargeTogether(
     }
     return watchWait(() => charge(found)).finally(followUp)
   }
-  const charged = beside<Decisions, Found | undefined>(hastiest, stage, work, enter)
+  const charged = outsideQueue<Decisions, Found | undefined>(hastiest, stage, work, enter)
   for (const [i, checker] of checkers.entries()) checker.sweepAfter(charged, clocks[i] ?? null)
   return charged
 }
@@ -149,24 +151,24 @@ function turnsOn(db: Database): Turns<SharedList, Found> {
   return known
 }
 
-/** Tells those who listen how calls were decided together, or that they failed. */
+/** Publishes how calls were decided together, or that they failed. */
 export function watchAll<T>(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
   answered: Promise<T>,
-  toldOf: (answered: T) => readonly Told[],
+  reportsOf: (answered: T) => readonly Report[],
 ): Promise<T> {
   if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return answered
   const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
-  return watch(watched, answered, toldOf)
+  return watch(watched, answered, reportsOf)
 }
 
-/** How a statement commits that charges for several limiters: in the strictest way that one of them needs. */
+/** How the statement of several limiters commits: in the strictest way that one of them needs. */
 function commitTogether(commits: readonly Commit[]): Commit {
   return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
 }
 
-/** Forgets what is remembered of rows that may hold more than before. */
+/** Forgets the remembered denials of rows that may have more than before. */
 export function followUpAll(calls: readonly LimiterCall[]): void {
   for (const { checker, call } of calls) checker.followUpJoined(call)
 }

@@ -3,34 +3,35 @@ import { afterWait } from '../runtime/after-wait.ts'
 import { timedOut, watchBounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
-/** What work is about to do when its time is over. */
+/** How far some work has come. It decides the error if the time is over. */
 export interface Stage {
-  /** It may have an effect by then. */
+  /** Whether it may have charged something by now. */
   mayCharge: boolean
-  /** It may wait for others, which says nothing about the database. */
+  /** Whether it may be waiting for others. A timeout then says nothing about the database. */
   mayWait: boolean
-  /** It may have waited for its own keys: for rows that others hold, or behind other calls. */
+  /** Whether it may have waited for its own keys: for rows that others hold, or behind other calls. */
   isContended: boolean
-  /** The statement that it shares with other work: its failure counts once. */
+  /** The statement that it shares with other work, so that a failure of the statement counts once. */
   statement?: object | undefined
 }
 
-/** What the work waits for before it begins. */
+/** The admission of some work. */
 export interface Entry<Found = undefined> {
+  /** Resolves when the work may begin. Default: at once. */
   readonly comes?: Promise<Found>
   /** The work has ended. */
   leave(): void
-  /** Nobody waits for the work any more. */
+  /** The caller of the work has given up. */
   giveUp?(): void
 }
 
 /**
- * Runs work on the database beside the queue: so much at once, and within the limiter's time. When the time is
- * over, the call fails, and `isOver` says so to the work.
+ * Runs work on the database outside of the key queues. The number of such calls and their time are limited.
+ * When the time is over, the call fails, and `isOver` is true for the work.
  *
  * @param enter Lets the work in, or throws `OVERLOADED`.
  */
-export function beside<T, Found = undefined>(
+export function outsideQueue<T, Found = undefined>(
   checker: Checker,
   stage: Readonly<Stage>,
   work: (isOver: () => boolean, found: Found | undefined) => T | Promise<T>,
@@ -66,11 +67,11 @@ export function beside<T, Found = undefined>(
   })
 }
 
-/** The error that work has ended with, also if nobody waits for it any more. */
+/** The error of work that failed. Also counts the failure, even if the caller has given up. */
 function learned(checker: Checker, stage: Readonly<Stage>, reason: unknown): unknown {
   if (!(reason instanceof RatelimitError)) return reason
   const error = stage.mayWait ? afterWait(reason) : reason
-  // Work that finds out that its time is over has had an answer by then.
+  // Work that stops because its time is over had an answer from the database before.
   if (error.code === 'TIMEOUT') checker.outage = undefined
   else checker.learnOf(error, stage.statement)
   return error
