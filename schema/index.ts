@@ -5,9 +5,7 @@ import { type RateLimitTable, rateLimitTable } from './table.ts'
 
 export type { RateLimitTable } from './table.ts'
 
-/**
- * Postgres cuts names at 63 bytes. The index of a table has the table's name and `_prefix_expires_at_index`.
- */
+/** Postgres cuts names after 63 bytes. An index has the table's name and `_prefix_expires_at_index`. */
 const MAX_NAME_BYTES = 36
 
 const EPHEMERAL = 'rate_limit_ephemeral'
@@ -15,18 +13,15 @@ const DURABLE = 'rate_limit_durable'
 
 /** The two tables of a limiter. */
 export interface RateLimitTables {
-  /**
-   * For protection against abuse. Once the storage migration has run it is UNLOGGED: fast, and empty after a
-   * crash.
-   */
+  /** For protection against abuse. The storage migration makes it UNLOGGED: fast, and empty after a crash. */
   readonly ephemeral: RateLimitTable
   /** For quotas. It is logged, so it survives a crash and reaches replicas and backups. */
   readonly durable: RateLimitTable
 }
 
-/** Other names, or another Postgres schema, for the two tables. */
+/** Options of `rateLimitTables`. */
 export interface RateLimitTablesOptions {
-  /** The Postgres schema, made by `pgSchema`, that you export too. Default: `public`. */
+  /** The Postgres schema, made by `pgSchema`. Export it too. Default: `public`. */
   readonly schema?: PgSchema
   /** The name of the UNLOGGED table. Default: `rate_limit_ephemeral`. */
   readonly ephemeral?: string
@@ -37,12 +32,12 @@ export interface RateLimitTablesOptions {
 const TABLES_NAMES: NamesOf<RateLimitTablesOptions> = { schema: true, ephemeral: true, durable: true }
 
 /**
- * Declares the two tables under names of your own.
+ * Declares the two tables under names of your own, or in a Postgres schema.
  *
- * drizzle-kit finds exported tables only: export both, and the schema they are in.
+ * drizzle-kit finds only exported tables: export both, and their schema.
  *
- * @throws RatelimitError `INVALID_OPTION` for names that are equal, empty or too long, and for a schema that is
- * none.
+ * @throws RatelimitError `INVALID_OPTION` for names that are equal, empty or too long, and for a schema that
+ * `pgSchema` has not made.
  *
  * @example
  * ```ts
@@ -62,7 +57,7 @@ export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimit
   if (ephemeral === durable || ![ephemeral, durable].every(isName)) {
     throw new RatelimitError(
       'INVALID_OPTION',
-      `The tables need two different names of at most ${MAX_NAME_BYTES} bytes: the names of their keys and indexes are longer.`,
+      `The tables need two different names of at most ${MAX_NAME_BYTES} bytes, because the names of their indexes are longer.`,
     )
   }
   return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }

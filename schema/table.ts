@@ -11,8 +11,8 @@ import {
 
 /**
  * The columns of both tables. The names are explicit, because the `casing` option differs between versions of
- * Drizzle. Their type is `string`, as in RateLimitColumns. Each table has builders of its own, because Drizzle
- * binds a builder to its table.
+ * Drizzle. The type of the names is `string`, as in RateLimitColumns. Each table gets its own builders, because
+ * Drizzle binds a builder to its table.
  */
 function columns(): RateLimitColumns {
   return {
@@ -30,8 +30,8 @@ function columns(): RateLimitColumns {
 type TimeColumn = ReturnType<typeof timestamp>
 type CountColumn = Extract<ReturnType<typeof bigint>, { _: { data: number } }>
 
-// These types come from the builder functions. Drizzle's own names of them differ between 0.45 and 1.0, and the
-// emitted declarations must mean the same under both.
+// These types come from the builder functions. Drizzle's own type names differ between 0.45 and 1.0, and the
+// emitted declarations must mean the same with both.
 type RateLimitColumns = {
   prefix: ReturnType<ReturnType<typeof text>['notNull']>
   key: ReturnType<ReturnType<typeof text>['notNull']>
@@ -43,18 +43,16 @@ type RateLimitColumns = {
   expiresAt: ReturnType<TimeColumn['notNull']>
 }
 
-/**
- * One of the two tables: a Drizzle table that can be selected from, joined and inserted into like any other.
- */
+/** One of the two tables: a Drizzle table like any other, to select from, to join and to insert into. */
 export type RateLimitTable = ReturnType<typeof pgTable<string, RateLimitColumns>>
 
 /** Declares one table, in `public` or in a Postgres schema. */
 export function rateLimitTable(name: string, schema?: PgSchema): RateLimitTable {
-  // At the type level the two functions differ only in the schema's name. With that name there would be two
-  // types of table.
+  // The types of the two functions differ only in the schema's name. With that name there would be two types of
+  // table.
   const declare = (schema?.table ?? pgTable) as typeof pgTable
-  // The index has no storage parameters, because drizzle-kit 0.31 would push it anew each time. It has no name,
-  // because names collide.
+  // The index has no storage parameters, because drizzle-kit 0.31 would push it again each time. It has no
+  // name, because names collide.
   return declare(name, columns(), (table) => [
     primaryKey({ columns: [table.prefix, table.key] }),
     index().on(table.prefix, table.expiresAt),

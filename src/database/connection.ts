@@ -2,8 +2,8 @@ import { type Database, isTransaction } from './database.ts'
 import { kindsOf } from './session.ts'
 
 /**
- * The argument that makes Drizzle return rows as the driver gives them: `undefined` in 0.45, where it is a list
- * of fields, and `'raw'` in 1.0.
+ * The argument with which Drizzle returns rows as the driver gives them: `undefined` in 0.45, where it is a
+ * list of fields, and `'raw'` in 1.0.
  */
 type RawMode = 'raw' | undefined
 
@@ -17,24 +17,25 @@ interface NamingSession {
 }
 
 /**
- * Whether connections keep statements, so that the server parses and plans them once.
+ * Whether connections keep prepared statements, so that the server parses and plans them once.
  *
- * Without a wish they keep them outside transactions only, where a refused statement can be sent again.
- * Poolers that hand each transaction another connection refuse them.
+ * By default they do so only outside transactions, where a refused statement can be sent again. Poolers that
+ * give each transaction another connection refuse prepared statements.
  * https://www.postgresql.org/docs/current/sql-prepare.html
  */
 export interface Keeping {
+  /** The option `preparedStatements`. */
   readonly wish: boolean | undefined
-  /** A pooler has refused a statement. From then on no connection keeps any. */
+  /** A pooler has refused a statement. Since then, no connection keeps any. */
   refused: boolean
 }
 
-/** A database or transaction, and how statements are sent there. */
+/** A database or transaction, and how to send statements there. */
 export interface Connection {
   readonly db: Database
   readonly isTransaction: boolean
   readonly keeping: Keeping
-  /** The session that sends kept statements; undefined if none are kept there. */
+  /** The session that sends kept statements. Undefined if none are kept. */
   readonly session: NamingSession | undefined
   readonly rawMode: RawMode
 }

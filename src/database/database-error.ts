@@ -5,15 +5,15 @@ const DUPLICATE_NAME = '42P05'
 const UNKNOWN_NAME = '26000'
 const MISSING_DATABASE = '3D000'
 
-/** Whether a pooler has refused a kept statement. It says so before the statement is executed. */
+/** Whether a pooler has refused a kept statement. It does so before the statement is executed. */
 export function isRefusal({ sqlState }: RatelimitError): boolean {
   return sqlState === DUPLICATE_NAME || sqlState === UNKNOWN_NAME
 }
 
-/** What Postgres or the driver said, as this package's error. */
+/** An error of Postgres or the driver as an error of this package. */
 export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
-  const cause = telling(error)
+  const cause = mostSpecific(error)
   const sqlState = sqlStateOf(cause)
   const code = wasNeverSent(cause) ? 'UNREACHABLE' : codeFor(sqlState)
   return databaseError(code, { cause, sqlState })
@@ -41,9 +41,9 @@ type DatabaseCode = Extract<
 
 const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
   MISSING_TABLE:
-    "A table of the rate limiter is missing, or not as this version expects it. Add `export * from 'drizzle-ratelimit/schema'`, " +
+    "A table of the rate limiter is missing, or differs from what this version expects. Add `export * from 'drizzle-ratelimit/schema'`, " +
     'or the tables of your own, to your Drizzle schema and run `npx drizzle-kit generate`, `npx drizzle-ratelimit storage` and `npx drizzle-kit migrate`; ' +
-    '`checkTables(db)` says what differs.',
+    '`checkTables(db)` lists the differences.',
   SERIALIZATION_FAILURE:
     'Another transaction changed the row first. Nothing was charged; run your transaction again.',
   DEADLOCK:
@@ -53,12 +53,12 @@ const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
     'An earlier statement failed in this transaction, so Postgres refuses all others until it is rolled back.',
   UNREACHABLE: 'No connection could be made, or it broke before the commit. Nothing was charged.',
   OUTCOME_UNKNOWN:
-    'The connection broke before the answer arrived: the charge may or may not have been made. It is not tried again by itself.',
-  DATABASE: 'PostgreSQL refused the statement; sqlState and cause say why. Nothing was charged.',
+    'The connection broke before the answer arrived: the charge may or may not have been made. The call was not tried again.',
+  DATABASE: 'PostgreSQL refused the statement; see sqlState and cause. Nothing was charged.',
 }
 
 const NO_DATABASE =
-  'The server has no database of the name that the connection asks for: create it, or correct the name. Nothing was charged.'
+  'The server has no database with the name in the connection: create it, or correct the name. Nothing was charged.'
 
 const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '42P01': 'MISSING_TABLE', // undefined_table
@@ -81,14 +81,14 @@ function codeFor(sqlState: string | undefined): DatabaseCode {
   return BY_SQL_STATE[sqlState] ?? (sqlState.startsWith('08') ? 'OUTCOME_UNKNOWN' : 'DATABASE')
 }
 
-/** How many errors may wrap one another: Drizzle, a pool and `fetch` each wrap the error below. */
+/** How many errors may wrap one another. Drizzle, a pool and `fetch` each wrap the error below. */
 const MAX_DEPTH = 5
 
 /**
- * The error that tells most: the first one with a code, or that says that nothing was sent. Otherwise the
- * one that Drizzle wraps, because Drizzle writes the parameters into its own message.
+ * The most specific error: the first one that has a code or proves that nothing was sent. Otherwise the error
+ * that Drizzle wraps, because Drizzle writes the parameters into its own message.
  */
-function telling(error: unknown): unknown {
+function mostSpecific(error: unknown): unknown {
   let each = error
   for (let depth = 0; depth < MAX_DEPTH && each !== undefined; depth++) {
     if (codeOf(each) !== undefined || wasNeverSent(each)) return each
@@ -104,15 +104,15 @@ interface Wrapping {
 }
 
 /**
- * The error that another one wraps. Neon's over HTTP wraps that of `fetch` in its own way, and over a WebSocket
- * it throws the event, which is no error.
+ * The error that another one wraps. Neon's driver wraps the error of `fetch` as `sourceError`. Over a WebSocket
+ * it throws an event, which has the error in `error`.
  */
 function below(wrapping: unknown): unknown {
   const { cause, sourceError, error }: Wrapping = Object(wrapping)
   return cause ?? sourceError ?? error
 }
 
-/** Bun has it in `errno`, where Node has numbers. */
+/** The SQLSTATE of an error. Bun has it in `errno`, where Node has numbers. */
 function sqlStateOf(error: unknown): string | undefined {
   const errno = error instanceof Error && 'errno' in error ? error.errno : undefined
   // Every SQLSTATE has a digit, so EPIPE is not one.

@@ -1,11 +1,10 @@
 import type { SQL } from 'drizzle-orm'
 
 /**
- * What the limiter needs of Drizzle: any Postgres database or transaction of any driver, with or without a
- * schema.
+ * A Drizzle Postgres database or transaction, with any driver, with or without a schema.
  *
- * It is described by its members instead of by Drizzle's classes, whose names and type parameters differ
- * between 0.45 and 1.0. MySQL and SQLite have no materialized views in Drizzle, and so are refused.
+ * The type lists the members that the limiter needs, because the names and type parameters of Drizzle's classes
+ * differ between 0.45 and 1.0. It refuses MySQL and SQLite, which have no materialized views in Drizzle.
  */
 export interface Database {
   /** Runs one statement. */
@@ -17,13 +16,13 @@ export interface Database {
   ): Promise<T>
   /** Only Postgres has it. */
   refreshMaterializedView: unknown
-  /** Where Drizzle keeps what is behind the database. */
+  /** Drizzle's internals, such as the session. */
   readonly _?: { readonly session?: object }
-  /** Transactions have it. */
+  /** Only transactions have it. */
   rollback?: unknown
 }
 
-/** Whether this is a transaction: only those can be rolled back. */
+/** Whether this is a transaction. Only transactions can be rolled back. */
 export function isTransaction(db: Database): boolean {
   return typeof db === 'object' && db !== null && 'rollback' in db
 }

@@ -5,17 +5,17 @@ export async function sha256(text: string): Promise<string> {
   return inHexadecimal(await crypto.subtle.digest('SHA-256', utf8.encode(text)))
 }
 
-/** Gives the HMAC-SHA-256 of texts with the secret, in hexadecimal. */
+/** A function for the HMAC-SHA-256 of texts with the secret, in hexadecimal. */
 export function hmacWith(secret: string): (text: string) => Promise<string> {
   let key: CryptoKey | undefined
   return async (text) => {
-    // The key is kept and not its promise, because in Workers a promise ends with its request.
+    // Keeps the key instead of its promise, because in Workers a promise ends with its request.
     key ??= await hmacKey(secret)
     return inHexadecimal(await crypto.subtle.sign('HMAC', key, utf8.encode(text)))
   }
 }
 
-/** A secret that signs by HMAC-SHA-256. */
+/** The key for HMAC-SHA-256 with the secret. */
 export function hmacKey(secret: string): Promise<CryptoKey> {
   const algorithm = { name: 'HMAC', hash: 'SHA-256' }
   return crypto.subtle.importKey('raw', utf8.encode(secret), algorithm, false, ['sign', 'verify'])

@@ -1,6 +1,6 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 
-/** Postgres has rolled these back: nothing was charged, and another try may succeed. */
+/** Postgres has rolled the statement back. Nothing was charged, and another try may succeed. */
 const TRANSIENT: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
   'SERIALIZATION_FAILURE',
   'DEADLOCK',
@@ -19,8 +19,8 @@ export function retrying<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Tries again the work that has just failed, if it lost against another transaction; after a random pause, so
- * that the two do not meet again. Otherwise it throws the error.
+ * Tries failed work again if it lost against another transaction. A random pause keeps the two from meeting
+ * again. Any other error is thrown.
  */
 export async function tryAgain<T>(error: unknown, work: () => Promise<T>): Promise<T> {
   let last = error

@@ -1,7 +1,8 @@
 import { RatelimitError } from '../errors.ts'
 import type { Row } from './run.ts'
 
-// What every answer has to be. Otherwise a number would be made up, or the rows of a key would be mixed up.
+// Checks of every answer. Without them, a missing number could become 0, or the rows of two keys could be
+// mixed.
 
 /**
  * The value of a column that every row of an answer must have.
@@ -14,7 +15,7 @@ export function mustHave<T>(value: T | undefined): T {
 }
 
 /**
- * The row of an answer that has one at most.
+ * The row of an answer with at most one row.
  *
  * @throws RatelimitError `DATABASE` if it has more.
  */
@@ -23,8 +24,8 @@ export function onlyRow(rows: readonly Row[]): Row | undefined {
 }
 
 /**
- * The rows, of which there are so many at most. A sharded database that cannot route a statement may answer
- * with the rows of every shard.
+ * The rows of an answer with at most `most` rows. A sharded database that cannot route a statement may return
+ * the rows of every shard.
  *
  * @throws RatelimitError `DATABASE` if there are more.
  */
@@ -34,9 +35,9 @@ export function atMost(rows: readonly Row[], most: number): readonly Row[] {
 }
 
 /**
- * The rows, so many at most, of which no two have the same value in the column.
+ * The rows of an answer with at most `most` rows, which all have different values in the column.
  *
- * @throws RatelimitError `DATABASE` if there are more, or two for one value.
+ * @throws RatelimitError `DATABASE` if there are more, or if two have the same value.
  */
 export function distinct(rows: readonly Row[], column: 'key' | 'place', most: number): readonly Row[] {
   const values = new Set(rows.map((row) => String(mustHave(row[column]))))
@@ -46,6 +47,7 @@ export function distinct(rows: readonly Row[], column: 'key' | 'place', most: nu
 
 export const TWO_ROWS = 'has two rows for one key'
 
-export function notAsExpected(what: string): RatelimitError {
-  return new RatelimitError('DATABASE', `The database's answer ${what}.`)
+/** @param predicate The rest of the sentence that begins with "The database's answer". */
+export function notAsExpected(predicate: string): RatelimitError {
+  return new RatelimitError('DATABASE', `The database's answer ${predicate}.`)
 }

@@ -8,16 +8,16 @@ import { writtenQuery } from './written-query.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** If the size of a table changes more often during one call, something else is wrong. */
+/** If a table changes its size more often than this during one call, something else is wrong. */
 const MAX_SIZE_CHANGES = 10
 
 /**
- * Runs a statement by a plan that was made for tables of these sizes.
+ * Runs a statement with a plan that was made for tables of these sizes.
  *
- * A guarded statement takes the `size` that each table is believed to have. If one has another, the statement
- * reads and writes nothing, and runs again by the plan for that size.
+ * A guarded statement gets the expected size of each table. If a table has another size, the statement reads
+ * and writes nothing, and runs again with the plan for that size.
  *
- * @throws RatelimitError for whatever the database says.
+ * @throws RatelimitError for each error of the database or the driver.
  */
 export async function run(
   connection: Connection,
@@ -31,23 +31,26 @@ export async function run(
     const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
     if (!keeps) return runOnce(connection.db, statementFor(false), values, params)
     const guarded = sizes.some(({ isOld }) => isOld)
-    const believed = sizes.map((size) => size.believed)
-    for (const [place, size] of believed.entries()) values[sizeParameter(place)] = size
+    const expected = sizes.map((size) => size.expected)
+    for (const [place, size] of expected.entries()) values[sizeParameter(place)] = size
     const sentAt = performance.now()
     const rows = await runKept(connection, statementFor(guarded), plan, values, params)
     const [first] = rows
     if (!guarded || first?.[sizeParameter(0)] === undefined) return rows
     const seen = sizes.map((_, place) => Number(first[sizeParameter(place)]))
     for (const [place, size] of sizes.entries()) size.saw(seen[place] as number, sentAt)
-    if (seen.every((size, place) => size === believed[place])) return rows
+    if (seen.every((size, place) => size === expected[place])) return rows
   }
-  throw new RatelimitError('DATABASE', 'The table went on growing and shrinking while it was asked.')
+  throw new RatelimitError(
+    'DATABASE',
+    'The table changed its size again and again while a statement ran. Nothing was charged.',
+  )
 }
 
 /**
- * Runs a statement by the plan of that name, which the connection keeps if it can.
+ * Runs a statement with the plan of that name. The connection keeps the plan if it can.
  *
- * @throws RatelimitError for whatever the database says.
+ * @throws RatelimitError for each error of the database or the driver.
  */
 export async function runKept(
   connection: Connection,
@@ -70,13 +73,13 @@ export async function runKept(
     const error = toRatelimitError(reason)
     if (!isRefusal(error)) throw error
     keeping.refused = true
-    // In a caller's transaction nothing can be run any more.
+    // In a caller's transaction, every further statement would fail.
     if (isTransaction) throw error
     return runOnce(db, statement, values, params)
   }
 }
 
-/** Runs a statement that the server plans anew. */
+/** Runs a statement that the server plans each time. */
 export function runOnce(
   db: Database,
   statement: Statement,
@@ -87,10 +90,10 @@ export function runOnce(
 }
 
 /**
- * Runs a query through `db.execute`, which skips a query cache and goes to the primary. Drizzle's builders
- * may do neither.
+ * Runs a query by `db.execute`, which goes to the primary and uses no query cache. Drizzle's builders guarantee
+ * neither.
  *
- * @throws RatelimitError for whatever the database says.
+ * @throws RatelimitError for each error of the database or the driver.
  */
 export async function execute(db: Database, query: SQL): Promise<readonly Row[]> {
   try {
@@ -100,7 +103,7 @@ export async function execute(db: Database, query: SQL): Promise<readonly Row[]>
   }
 }
 
-/** The values in the order of the statement's parameters: a call's own, or the limiter's. */
+/** The values in the order of the statement's parameters: from the call, or else from the limiter. */
 export function valuesInOrder({ names }: Statement, own: Values, params: Values): unknown[] {
   const values: unknown[] = []
   for (const name of names) {
@@ -112,75 +115,76 @@ export function valuesInOrder({ names }: Statement, own: Values, params: Values)
 }
 
 /**
- * node-postgres, PGlite and Neon answer with an object that has rows, postgres.js and Bun with the rows
- * themselves.
+ * The rows of a result. node-postgres, PGlite and Neon return an object with rows, postgres.js and Bun the
+ * rows.
  */
 function rowsOf(result: unknown): readonly Row[] {
   const rows = typeof result === 'object' && result !== null && 'rows' in result ? result.rows : result
   if (!Array.isArray(rows))
     throw new RatelimitError(
       'OUTCOME_UNKNOWN',
-      "The Drizzle driver's answer has no rows, so nobody knows whether the charge was made.",
+      "The Drizzle driver's answer has no rows: the charge may or may not have been made.",
     )
   return rows
 }
 
-/** The parameter and the column with the size of a table of a statement: of the first, the second and so on. */
+/** The name of the parameter and the column with the size of the statement's table at that place. */
 export function sizeParameter(place: number): string {
   return place === 0 ? 'size' : `size${place}`
 }
 
-/** Which of a statement's plans to use; undefined for none. */
+/** The name of the plan to use. Undefined if the statement should be planned each time. */
 function planFor(sizes: readonly TableSize[]): string | undefined {
   const plans = sizes.map(({ plan }) => plan)
   return plans.includes(undefined) ? undefined : plans.join('; ')
 }
 
-/** For how long a size is believed. In five milliseconds a flood of new keys adds a few pages. */
+/** How long a size counts as known. In five milliseconds, a flood of new keys adds a few pages. */
 const MAX_SIZE_AGE_MS = 5
 
-/** From this size on, of 16 pages, a plan for fewer pages reads too much. */
+/** The size of 16 pages. For a table of this size or more, a plan for fewer pages reads too much. */
 const LARGE = 4
 
 /**
- * How often a large table may shrink. After that, its statements are planned each time: each time it shrinks,
- * they get new names, and a connection keeps every name.
+ * How often a large table may shrink. After that, its statements are planned each time, because they get new
+ * names each time the table shrinks, and a connection keeps every name.
  */
 const MAX_SHRUNK = 20
 
-/** The size that a table is believed to have: a number that the statements' guard counts from 0. */
+/** The expected size of a table: the index of its size class in the statements' guard. */
 export class TableSize {
-  #believed = 0
+  #expected = 0
   #shrunk = 0
   #seenAt = Number.NEGATIVE_INFINITY
 
-  get believed(): number {
-    return this.#believed
+  get expected(): number {
+    return this.#expected
   }
 
-  /** Whether a statement has to ask how large the table is. */
+  /** Whether a statement has to check the size of the table. */
   get isOld(): boolean {
     return performance.now() - this.#seenAt > MAX_SIZE_AGE_MS
   }
 
   /**
-   * Which of a statement's plans to use: one that was made for a table of this size; undefined for none. Once
-   * a large table has shrunk, Postgres may have made the plans for its size anew, for the small rest. So the
-   * plans for large tables are given up.
+   * The name of a plan for a table of this size. Undefined if statements should be planned each time.
+   *
+   * When a large table has shrunk, Postgres may have planned its statements again for the small rest. So the
+   * plans for large tables then get new names.
    */
   get plan(): string | undefined {
-    if (this.#believed < LARGE) return `size ${this.#believed}`
-    return this.#shrunk < MAX_SHRUNK ? `size ${this.#believed}, ${this.#shrunk}` : undefined
+    if (this.#expected < LARGE) return `size ${this.#expected}`
+    return this.#shrunk < MAX_SHRUNK ? `size ${this.#expected}, ${this.#shrunk}` : undefined
   }
 
   /**
-   * Learns the size that a statement found which was sent at that time. A size that was seen after the sending
-   * is kept, because the statement may have waited for a row.
+   * Notes the size that a statement found, which was sent at `sentAt`. If a size was seen after that, the newer
+   * one stays, because the statement may have waited for a row.
    */
   saw(size: number, sentAt: number): void {
     if (sentAt < this.#seenAt) return
-    if (this.#believed >= LARGE && size < this.#believed) this.#shrunk++
-    this.#believed = size
+    if (this.#expected >= LARGE && size < this.#expected) this.#shrunk++
+    this.#expected = size
     this.#seenAt = sentAt
   }
 }

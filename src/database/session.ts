@@ -1,10 +1,10 @@
 import { entityKind, type SQL } from 'drizzle-orm'
 import type { Database } from './database.ts'
 
-/** What stands between a Drizzle database and its driver. */
+/** The session between a Drizzle database and its driver. */
 export interface Session {
   execute(query: SQL): PromiseLike<unknown>
-  /** The driver's client, where the session has one. */
+  /** The driver's client, if the session has one. */
   readonly client?: unknown
 }
 
@@ -12,7 +12,7 @@ function sessionOf({ _: inner }: Database): Session | undefined {
   return inner?.session && 'execute' in inner.session ? (inner.session as Session) : undefined
 }
 
-/** Whether `drizzle` was called without a client; drivers find that out at their first statement only. */
+/** Whether `drizzle` was called without a client. Drivers notice it only at their first statement. */
 export function lacksClient(db: Database): boolean {
   const session = sessionOf(db)
   return (
@@ -22,7 +22,7 @@ export function lacksClient(db: Database): boolean {
 
 const known = new WeakMap<object, readonly string[]>()
 
-/** Drizzle's names of a session's class and of those that it extends. They survive when code is minified. */
+/** Drizzle's names of a session's class and of its base classes. They are the same in minified code. */
 export function kindsOf(session: object): readonly string[] {
   const kinds = known.get(session) ?? entityKinds(session.constructor)
   known.set(session, kinds)

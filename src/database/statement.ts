@@ -6,16 +6,16 @@ export type Value = string | number | boolean | null
 /** Values by the names of parameters. */
 export type Values = Readonly<Record<string, Value>>
 
-/** A statement whose text is fixed, waiting for its values. */
+/** A statement with a fixed text and parameters. */
 export interface Statement {
   readonly sql: string
-  /** The names of its parameters: the first is `$1`. */
+  /** The names of its parameters. The first is `$1`. */
   readonly names: readonly string[]
-  /** The same text under other names, for connections to keep: each is planned by itself. */
+  /** The text under several names, by plan. Connections keep each name with a plan of its own. */
   readonly named: Map<string, NamedText>
 }
 
-/** A text, and the name under which a connection may keep it. */
+/** A text and the name under which a connection may keep it. */
 export interface NamedText {
   readonly sql: string
   readonly name: string
@@ -26,8 +26,8 @@ export function statement(sql: string, names: readonly string[]): Statement {
 }
 
 /**
- * The text and the name of a statement for one of its plans. The name is the hash of the text, the same in
- * every process, so that no connection meets a name with another text.
+ * The text and the name of a statement for one of its plans. The name is a hash of the text, so that every
+ * process uses the same name for the same text.
  */
 export async function nameText({ sql, named }: Statement, plan: string): Promise<NamedText> {
   const text = `/* ${plan} */ ${sql}`

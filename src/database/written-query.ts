@@ -14,9 +14,7 @@ class WrittenQuery extends SQL {
   }
 }
 
-/**
- * A query that is written already: Drizzle takes longer to put the pieces together than Postgres to run them.
- */
+/** A query that is rendered already, because rendering takes Drizzle longer than running takes Postgres. */
 export function writtenQuery(sql: string, params: unknown[]): SQL {
   return new WrittenQuery(sql, params)
 }

@@ -9,8 +9,8 @@ import { literal } from './table-name.ts'
 const migrated = new WeakMap<Database, WeakSet<RateLimitTables>>()
 
 /**
- * Creates the tables of a database where they are missing. Calls look for themselves until one has found or
- * made them: in Workers they cannot wait for the promise of another.
+ * Creates the missing tables of a database. Until one call has found or created them, each call checks by
+ * itself, because in Workers a call cannot wait for the promise of another.
  */
 export async function ensureTables(db: Database, tables: RateLimitTables): Promise<void> {
   const ofDatabase = migrated.get(db) ?? new WeakSet<RateLimitTables>()
@@ -21,15 +21,15 @@ export async function ensureTables(db: Database, tables: RateLimitTables): Promi
 }
 
 /**
- * Any number that is the same in every process, so that two processes that find the tables missing take turns.
- * Without the lock, one of two concurrent `CREATE TABLE IF NOT EXISTS` fails with 23505.
+ * Any number, the same in every process. Two processes that both miss the tables take turns by this lock.
+ * Without it, one of two concurrent `CREATE TABLE IF NOT EXISTS` fails with 23505.
  */
 const ADVISORY_LOCK = 5_741_028_913_467
 
 async function createMissing(db: Database, tables: RateLimitTables): Promise<void> {
   if (await exist(db, tables)) return
-  // One statement, because not every driver takes several at once. A table that exists is left alone:
-  // altering it would wait for every transaction that uses it.
+  // One statement, because not every driver accepts several at once. It does not touch a table that exists,
+  // because altering it would wait for every transaction that uses it.
   const steps = [
     `perform pg_advisory_xact_lock(${ADVISORY_LOCK});`,
     ...(['ephemeral', 'durable'] as const).map((name) => {
@@ -41,7 +41,7 @@ async function createMissing(db: Database, tables: RateLimitTables): Promise<voi
   try {
     await execute(db, sql.raw(`do ${literal(`begin ${steps.join(' ')} end`)}`))
   } catch (error) {
-    // A migration at the same time takes no advisory lock. If it has made the tables, all is well.
+    // A migration at the same time takes no advisory lock, and may have created the tables.
     if (!(await exist(db, tables))) throw error
   }
 }

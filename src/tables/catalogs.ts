@@ -3,7 +3,7 @@ import type { Database } from '../database/database.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
 import { execute } from '../database/run.ts'
 
-/** What the catalogs say of a table. */
+/** A table as the catalogs describe it. */
 export interface Found {
   readonly persistence: 'u' | 'p' | 't'
   /** Whether the server is Neon: it has a setting that only Neon has. */
@@ -31,7 +31,7 @@ export interface FoundIndex {
 }
 
 /**
- * The catalogs are read as one JSON text, which every driver passes on unchanged.
+ * Reads the catalogs as one JSON text, which no driver changes.
  *
  * @throws RatelimitError `DATABASE`, also if the driver gives the text another name.
  */

@@ -21,26 +21,26 @@ import { printable } from './printable.ts'
 import { SHIPPED } from './shipped.ts'
 import { quote } from './table-name.ts'
 
-/** One thing in the database that is not as the limiter expects it. */
+/** One difference between the database and the expected tables. */
 export interface TableDifference {
   /** One sentence that begins with the table's name. Control characters in names are replaced by `\ufffd`. */
   readonly message: string
   /**
-   * The statements that mend it, one by one; undefined if the limiter cannot know how. Postgres refuses them,
-   * and changes nothing, where rows are in the way, such as a null in a column that may have none.
+   * The statements that remove the difference, one by one; undefined if the limiter cannot know them. If rows
+   * are in the way, such as a null in a column that must be NOT NULL, Postgres refuses and changes nothing.
    */
   readonly sql: readonly string[] | undefined
 }
 
 /**
- * Compares the tables in the database with what the limiter expects.
+ * Compares the tables in the database with the expected ones.
  *
- * If the server is Neon, which empties UNLOGGED tables whenever it stops, `console.warn` says so once. That is
- * no difference.
+ * Neon empties UNLOGGED tables whenever it stops. On Neon, `console.warn` warns of that once. It is not a
+ * difference.
  *
- * @param tables Default: the shipped two.
- * @param options With `logged: true` the ephemeral table should be logged, as `storageSql` makes it then.
- * @returns Every difference, with the SQL that mends it; empty if there is none. Mend them in their order.
+ * @param tables Default: the two tables of the package.
+ * @param options With `logged: true` the ephemeral table should be logged, as `storageSql` then makes it.
+ * @returns Every difference with the SQL that removes it, to run in this order; empty if there is none.
  * @throws RatelimitError `INVALID_OPTION`; `DATABASE` if the catalogs cannot be read.
  *
  * @example
@@ -101,7 +101,7 @@ function warnOfNeon(): void {
   )
 }
 
-/** Types whose every value is also one of the wider type, and means the same. */
+/** Narrower types, whose values all have the same meaning in the expected type. */
 const NARROWER: Readonly<Record<string, RegExp>> = {
   bigint: /^(smallint|integer)$/,
   'double precision': /^(smallint|integer|real)$/,
@@ -133,7 +133,7 @@ function* missingDifferences(table: RateLimitTable, found: Found): Generator<Tab
   }
 }
 
-/** After the indexes, because a primary key keeps its columns NOT NULL. */
+/** These come after the indexes, because a primary key keeps its columns NOT NULL. */
 function* notNullDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
   const { quoted, columns } = shapeOf(table)
   for (const { name, filled } of found.columns.filter(({ notNull }) => notNull)) {

@@ -5,7 +5,7 @@ import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
 import { SHIPPED } from './shipped.ts'
 import { literal, quote, quotedName } from './table-name.ts'
 
-/** Room in each page for updated rows (HOT), and a vacuum that keeps up with rows that change all day. */
+/** Leaves room in each page for updated rows (HOT), and lets autovacuum keep up with constant updates. */
 export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
   fillfactor: '70',
   autovacuum_vacuum_scale_factor: '0.02',
@@ -16,7 +16,7 @@ export const STORAGE_PARAMETERS: Readonly<Record<string, string>> = {
 /** A table as it should be, read from its Drizzle declaration. The index has drizzle-kit's name. */
 export interface TableShape {
   readonly name: string
-  /** Quoted, with its schema where it has one. */
+  /** The quoted name, with the schema if there is one. */
   readonly quoted: string
   readonly schema: string | undefined
   readonly columns: readonly ColumnShape[]
@@ -68,7 +68,7 @@ export function createStatements(table: RateLimitTable): readonly string[] {
   ]
 }
 
-/** CREATE SCHEMA IF NOT EXISTS needs the right to make schemas even if the schema exists. This does not. */
+/** Unlike CREATE SCHEMA IF NOT EXISTS, this needs no right to create schemas if the schema exists. */
 function createSchema(schema: string): string {
   const missing = `to_regnamespace(${literal(quote(schema))}::text) IS NULL`
   return `DO ${literal(`BEGIN IF ${missing} THEN CREATE SCHEMA ${quote(schema)}; END IF; END`)}`
@@ -88,11 +88,11 @@ export function createIndex(table: RateLimitTable, condition: 'IF NOT EXISTS ' |
   return `CREATE INDEX ${condition}${quote(indexName)} ON ${quoted} (${index.map(quote).join(', ')})`
 }
 
-/** How the tables are stored. */
+/** Options of how the tables are stored. */
 export interface StorageOptions {
   /**
-   * Whether the ephemeral table is logged like the durable one: for servers that empty UNLOGGED tables whenever
-   * they stop. Default: `false`.
+   * Whether the ephemeral table is logged too, for servers that empty UNLOGGED tables whenever they stop.
+   * Default: `false`.
    */
   readonly logged?: boolean
 }
@@ -105,7 +105,7 @@ export function checkStorageOptions(options: StorageOptions): void {
   checkSwitch('logged', options.logged)
 }
 
-/** Sets what Drizzle's schema cannot say. */
+/** The statements for settings that Drizzle's schema cannot express. */
 export function storageStatements(
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
@@ -128,22 +128,22 @@ export function setParameters(table: RateLimitTable, parameters: typeof STORAGE_
 }
 
 /**
- * The planner gets no statistics about prefixes. If a prefix was rare when they were gathered, the planner
- * would keep treating it as rare. It would then read all keys of the prefix by the cleanup index, instead of
- * one by the primary key.
+ * Gives the planner no statistics about prefixes. If a prefix was rare when they were gathered, the planner
+ * would go on treating it as rare. It would then read all keys of the prefix by the cleanup index, instead of
+ * one key by the primary key.
  */
 export function setStatistics(table: RateLimitTable): string {
   return `ALTER TABLE ${shapeOf(table).quoted} ALTER COLUMN ${quote(table.prefix.name)} SET STATISTICS 0`
 }
 
 /**
- * The statements that create the tables where they are missing, and their Postgres schema: what drizzle-kit's
- * first migration does. Each is safe to run again.
+ * The statements that create missing tables and their Postgres schema, as drizzle-kit's first migration does.
+ * Each is safe to run again.
  *
- * For applications that do not migrate with drizzle-kit. The statements come one by one, because some drivers
- * take one at a time.
+ * For applications that do not migrate with drizzle-kit. It is a list, because some drivers accept only one
+ * statement at a time.
  *
- * @param tables Default: the shipped two.
+ * @param tables Default: the two tables of the package.
  * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
@@ -160,10 +160,10 @@ export function tableSql(tables: RateLimitTables = SHIPPED): string[] {
 }
 
 /**
- * The statements that make the ephemeral table UNLOGGED and set the storage parameters of both: what the
- * custom migration does that `npx drizzle-ratelimit storage` writes. Each is safe to run again.
+ * The statements that make the ephemeral table UNLOGGED and set the storage parameters of both tables, as the
+ * migration by `npx drizzle-ratelimit storage` does. Each is safe to run again.
  *
- * @param tables Default: the shipped two.
+ * @param tables Default: the two tables of the package.
  * @param options With `logged: true` the ephemeral table is logged, and the rest is the same.
  * @throws RatelimitError `INVALID_OPTION`
  */

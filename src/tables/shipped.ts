@@ -1,4 +1,4 @@
 import { type RateLimitTables, rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 
-/** The tables that the package declares. */
+/** The two tables that the package declares. */
 export const SHIPPED: RateLimitTables = { ephemeral: rateLimitEphemeral, durable: rateLimitDurable }

@@ -1,7 +1,7 @@
 import { getTableConfig } from 'drizzle-orm/pg-core'
 import type { RateLimitTable } from '../../schema/index.ts'
 
-/** The name of a table, quoted, with its schema where it has one. */
+/** The quoted name of a table, with its schema if it has one. */
 export function quotedName(table: RateLimitTable): string {
   const { name, schema } = getTableConfig(table)
   return schema ? `${quote(schema)}.${quote(name)}` : quote(name)

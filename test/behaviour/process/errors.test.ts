@@ -35,7 +35,7 @@ test('a code is not searched for any deeper, because errors can wrap each other 
 })
 
 test('the error of a missing database says so', async () => {
-  const message = expect.stringMatching(/^The server has no database of the name/)
+  const message = expect.stringMatching(/^The server has no database with the name/)
   const error = await errorAfter(withCode('3D000', 'database "app" does not exist'))
   expect(error).toMatchObject({ code: 'DATABASE', sqlState: '3D000', message })
 })
