@@ -1,6 +1,6 @@
 import type { RatelimitError } from './errors.ts'
 
-// What the package tells those who watch it. Node's built-in module is asked for at run time, because other
+// The diagnostics channels of the package. Node's built-in module is loaded at run time, because other
 // runtimes, and bundlers for them, do not have it.
 
 /** On `drizzle-ratelimit:decision`: a call was answered. */
@@ -9,23 +9,23 @@ export interface DecisionMessage {
   readonly prefix: string
   /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
-  /** What the call asked for. Of `spend` what this limit gave, and after a denial the whole rate. */
+  /** The rate of the call. For `spend`, the share of this limit, or the whole rate after a denial. */
   readonly rate: number
   /** Whether it was allowed. */
   readonly success: boolean
   /** The capacity. */
   readonly limit: number
-  /** Whole units that could be taken after the call. */
+  /** Whole units that can be taken after the call. */
   readonly remaining: number
-  /** Milliseconds from now until the call would be allowed; 0 if it was. */
+  /** Milliseconds until the same call would be allowed; 0 if it was. */
   readonly retryAfter: number
-  /** Whether `onError` answered, because the database could not. */
+  /** Whether `onError` answered instead of the database. */
   readonly degraded: boolean
   /** Whether `dryRun` let a call pass that the limit denies. */
   readonly wouldDeny: boolean
-  /** Whether the call joined a transaction of the caller's. */
+  /** Whether the call joined a caller's transaction. */
   readonly joined: boolean
-  /** From the call to its answer. */
+  /** Milliseconds from the call to its answer. */
   readonly durationMs: number
 }
 
@@ -35,7 +35,7 @@ export interface WaitMessage {
   readonly prefix: string
   /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
-  /** How long it waits before it checks again. */
+  /** Milliseconds until it checks again. */
   readonly waitMs: number
 }
 
@@ -45,7 +45,7 @@ export interface ErrorMessage {
   readonly prefix: string
   /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
-  /** What the call fails with, or what `onError` has answered. */
+  /** The error of the call. `onError` may have answered it. */
   readonly error: RatelimitError
 }
 
@@ -54,19 +54,20 @@ export interface StatementMessage {
   /** Undefined for a statement of several limits, which may have several prefixes. */
   readonly prefix: string | undefined
   /**
-   * `take` decides on rows that exist, `make` on new ones, `adjust` gives back or charges into debt, `look`
-   * only reads. `list` decides on several limits, `remove` resets a key, `sweep` deletes expired rows.
+   * `take` decides on existing rows and `make` on new ones. `adjust` gives back or charges into debt, and
+   * `look` only reads. `list` decides on several limits, `remove` resets a key, and `sweep` deletes expired
+   * rows.
    */
   readonly statement: 'take' | 'make' | 'adjust' | 'look' | 'list' | 'remove' | 'sweep'
   /** Undefined for `sweep`. */
   readonly keys: number | undefined
-  /** From the sending to the answer. */
+  /** Milliseconds from sending to the answer. */
   readonly durationMs: number
   /** Whether it failed. */
   readonly failed: boolean
 }
 
-/** A channel of `node:diagnostics_channel`, whose types not every project has. */
+/** A channel of `node:diagnostics_channel`. Not every project has Node's types. */
 export interface Channel<Message> {
   readonly hasSubscribers: boolean
   publish(message: Message): void
@@ -77,11 +78,11 @@ export interface Channel<Message> {
 const builtin = globalThis.process?.getBuiltinModule?.('node:diagnostics_channel')
 
 function channelOf<Message>(name: string): Channel<Message> | undefined {
-  // Only this package publishes on it.
+  // The type is right, because only this package publishes on the channel.
   return builtin?.channel(`drizzle-ratelimit:${name}`) as Channel<Message> | undefined
 }
 
-/** The channels; undefined where the runtime has none. Each message is made only if somebody listens. */
+/** The channels; undefined if the runtime has none. A message is made only if the channel has subscribers. */
 export const channels: {
   readonly decision: Channel<DecisionMessage> | undefined
   readonly wait: Channel<WaitMessage> | undefined
@@ -94,7 +95,7 @@ export const channels: {
   statement: channelOf('statement'),
 }
 
-/** Runs a statement, and tells those who listen how long it took. */
+/** Runs a statement and publishes how long it took. */
 export async function timed<T>(
   about: Omit<StatementMessage, 'durationMs' | 'failed'>,
   run: () => Promise<T>,

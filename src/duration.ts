@@ -3,13 +3,10 @@ import { RatelimitError } from './errors.ts'
 
 type Unit = 'ms' | 's' | 'm' | 'h' | 'd'
 
-/**
- * A length of time: `'500ms'`, `'10s'`, `'1m'`, `'1h'`, `'1d'` (a space is fine), or a number of
- * milliseconds.
- */
+/** A length of time: `'500ms'`, `'10s'`, `'1m'`, `'1h'`, `'1 d'`, or a number of milliseconds. */
 export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`
 
-/** A hundred years. A longer time may not fit a timestamp, and is probably a mistake. */
+/** A hundred years. A longer time may not fit into a timestamp, and is probably a mistake. */
 export const MAX_MS: number = 36_525 * 86_400_000
 
 const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
@@ -17,11 +14,12 @@ const WRITTEN = /^\d+(\.\d+)? ?(ms|s|m|h|d)$/
 /**
  * Reads a duration as whole milliseconds.
  *
- * @throws RatelimitError `INVALID_DURATION` if it is not one, is not a whole number of milliseconds, or lies
- * outside `minMs` to a hundred years.
+ * @param name The name of the duration in the error message.
+ * @throws RatelimitError `INVALID_DURATION` if it is not a duration in whole milliseconds from `minMs` to a
+ * hundred years.
  */
-export function parseDuration(duration: Duration, what: string, minMs = 1): number {
-  // The library reads a length of 0 as none.
+export function parseDuration(duration: Duration, name: string, minMs = 1): number {
+  // The library returns undefined for a length of 0.
   const read = typeof duration === 'string' && WRITTEN.test(duration) ? (parse(duration) ?? 0) : duration
   const durationMs = typeof read === 'number' ? read : Number.NaN
   const wholeMs = Math.round(durationMs)
@@ -30,7 +28,7 @@ export function parseDuration(duration: Duration, what: string, minMs = 1): numb
   if (!isWhole || wholeMs < minMs || wholeMs > MAX_MS) {
     throw new RatelimitError(
       'INVALID_DURATION',
-      `${what} must be whole milliseconds from ${minMs} to a hundred years: a number, or a string like '10s' or '1d'.`,
+      `${name} must be whole milliseconds from ${minMs} to a hundred years: a number, or a string like '10s' or '1d'.`,
     )
   }
   return wholeMs

@@ -1,4 +1,4 @@
-/** What went wrong, as a value to branch on. docs/errors.md says what to do about each. */
+/** The kind of error, as a value to branch on. docs/errors.md has a section for each. */
 export type RatelimitErrorCode =
   | 'INVALID_KEY'
   | 'INVALID_PREFIX'
@@ -21,9 +21,9 @@ export type RatelimitErrorCode =
   | 'OUTCOME_UNKNOWN'
   | 'DATABASE'
 
-/** What {@link RatelimitError} knows besides its code and message. */
+/** The fields of a {@link RatelimitError}, in addition to its code and message. */
 export interface RatelimitErrorDetails {
-  /** The error underneath, usually the driver's. */
+  /** The original error, usually the driver's. */
   readonly cause?: unknown
   /** The five characters of Postgres' SQLSTATE, if Postgres sent one. */
   readonly sqlState?: string | undefined
@@ -31,13 +31,14 @@ export interface RatelimitErrorDetails {
   readonly contended?: boolean | undefined
 }
 
-/** The same in every copy of the package, such as its ES and its CommonJS modules. */
+/** The same symbol in every copy of the package, such as its ES and its CommonJS modules. */
 const IS_RATELIMIT_ERROR = Symbol.for('drizzle-ratelimit.RatelimitError')
 
 /**
- * The only error this package throws; a denial is not an error but an answer.
+ * The only error that this package throws. A denial is an answer and not an error.
  *
- * Its message never holds a key or another parameter. The `cause` is the driver's own error and may.
+ * Its message never contains a key or another parameter. The `cause` is the driver's error, and may contain
+ * them.
  *
  * @example
  * ```ts
@@ -53,16 +54,16 @@ const IS_RATELIMIT_ERROR = Symbol.for('drizzle-ratelimit.RatelimitError')
  * ```
  */
 export class RatelimitError extends Error {
-  /** Tells it from other errors in logs. */
+  /** The name in logs. */
   override readonly name = 'RatelimitError'
-  /** Stable across releases; the message is not. */
+  /** The kind of error. It is stable across releases; the message is not. */
   readonly code: RatelimitErrorCode
   /** The five characters of Postgres' SQLSTATE, if Postgres sent one. */
   readonly sqlState: string | undefined
   /**
-   * Whether the call waited for its own key, or was turned away because of it: for a row that others hold, or
-   * beside the key's other calls. This says nothing about the database. A caller can bring it about, so do not
-   * let the call pass.
+   * Whether the call waited for its own key or was turned away because of it: others hold the row, or too many
+   * calls of the key wait. It says nothing about the database. A caller can cause it, so do not let the call
+   * pass.
    */
   readonly contended: boolean
 
@@ -81,14 +82,14 @@ export class RatelimitError extends Error {
 }
 
 /**
- * The same error for one call. Calls that share a statement share its error, whose stack leads to none of
- * them. One that is made where the call awaits has the call's own stack.
+ * A copy of the error with the stack of one call. Calls that share a statement share its error, whose stack
+ * leads to none of them.
  */
 export function ownError(error: unknown): unknown {
   return error instanceof RatelimitError ? copyOf(error, error.contended) : error
 }
 
-/** The same error of a call that waited for its own key. */
+/** A copy of the error, for a call that waited for its own key. */
 export function contendedError(error: RatelimitError): RatelimitError {
   return copyOf(error, true)
 }

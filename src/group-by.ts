@@ -1,4 +1,4 @@
-/** Those of one key together, in the order in which the keys come first. */
+/** Groups the elements by key. The groups have the order in which their keys first occur. */
 export function groupBy<T>(all: readonly T[], keyOf: (each: T) => string): T[][] {
   const groups = new Map<string, T[]>()
   for (const each of all) {

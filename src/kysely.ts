@@ -11,15 +11,15 @@ import { SHIPPED } from './tables/shipped.ts'
 import * as rowNumbers from './usage/row-numbers.ts'
 import { checkOption } from './validate.ts'
 
-/** What a driver gives for `bigint`: pg and postgres.js a string, PGlite a number. */
+/** A `bigint` as drivers return it: pg and postgres.js as a string, PGlite as a number. */
 type Count = ColumnType<string | number | bigint | null, number | bigint | string | null | undefined>
 type Time = ColumnType<Date | null, Date | string | null | undefined>
 
-/** A row of one of the limiter's tables, for Kysely. Which columns it uses depends on the algorithm. */
+/** A row of one of the limiter's tables, for Kysely. Each algorithm uses some of the columns. */
 export interface RateLimitRow {
   /** The limiter's namespace. */
   prefix: string
-  /** Whose row it is. */
+  /** The limited key. */
   key: string
   /** Requests in the current window. */
   count: Count
@@ -27,17 +27,17 @@ export interface RateLimitRow {
   prev_count: Count
   /** When the current window began. */
   window_start: Time
-  /** What is left in a bucket. */
+  /** Tokens left in a bucket. */
   tokens: ColumnType<number | null, number | null | undefined>
-  /** Up to when the refills of a bucket are counted. */
+  /** The time up to which the refills of a bucket are counted. */
   last_refill: Time
-  /** From when on the row may be deleted. */
+  /** The time after which the row may be deleted. */
   expires_at: ColumnType<Date, Date | string>
 }
 
 /**
- * The limiter's two tables, for your Kysely's `Database` interface. The parameters are their names; those in a
- * Postgres schema have it before a point.
+ * The limiter's two tables, for the `Database` interface of your Kysely. The parameters are their names, with a
+ * Postgres schema as `schema.name`.
  *
  * @example
  * ```ts
@@ -55,10 +55,10 @@ export type RateLimitDatabase<
 > = Record<Ephemeral | Durable, RateLimitRow>
 
 /**
- * A migration for Kysely's `Migrator`, which makes the two tables with their storage. `down` drops them, and
- * leaves a Postgres schema where it is.
+ * A migration for Kysely's `Migrator`. `up` creates the two tables with their storage parameters. `down` drops
+ * them and keeps their Postgres schema.
  *
- * @param tables Default: the shipped two.
+ * @param tables Default: the two tables of the package.
  * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
@@ -87,15 +87,15 @@ async function runAll(
 }
 
 /**
- * The members of `Kysely` and `Transaction` that are needed. Their own types would need the application's
- * schema.
+ * The members of `Kysely` and `Transaction` that the limiter needs. Their own types would need the
+ * application's schema.
  */
 export interface KyselyDatabase {
-  /** Whether it is a transaction, which the limiter then joins. */
+  /** Whether it is a transaction. The limiter then joins it. */
   readonly isTransaction: boolean
   /** Runs one statement. */
   executeQuery(query: CompiledQuery): Promise<unknown>
-  /** Begins a transaction, for `limitAll`. */
+  /** Begins a transaction. */
   transaction(): {
     setIsolationLevel(level: 'read committed'): {
       execute<T>(work: (trx: KyselyDatabase) => Promise<T>): Promise<T>
@@ -131,7 +131,7 @@ export function fromKysely(kysely: KyselyDatabase): Database {
   return known
 }
 
-/** One for each, so that limiters of one Kysely are limiters of one database. */
+/** One database for each Kysely, so that limiters with the same Kysely have the same `db`. */
 const databases = new WeakMap<KyselyDatabase, Database>()
 
 function databaseOf(kysely: KyselyDatabase): Database {
@@ -152,7 +152,7 @@ function databaseOf(kysely: KyselyDatabase): Database {
 }
 
 /**
- * What a row of either table has used under the limit, as an expression for a Kysely query of your own.
+ * The usage of a row under the limit, as an expression for a Kysely query of your own.
  *
  * @param table The name of the table in the query, or its alias.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_CLOCK`
@@ -180,7 +180,7 @@ export function usedOf(table: string, limiter: Limiter, options?: rowNumbers.Row
   return inKysely(rowNumbers.usedOf(columnsIn(table), limiter, options))
 }
 
-/** The whole units that a row has left under the limit; see {@link usedOf}. */
+/** The whole units that a row has left under the limit, as an expression; see {@link usedOf}. */
 export function remainingOf(
   table: string,
   limiter: Limiter,
@@ -189,7 +189,7 @@ export function remainingOf(
   return inKysely(rowNumbers.remainingOf(columnsIn(table), limiter, options))
 }
 
-/** The Unix milliseconds at which the limit of a row is whole again; see {@link usedOf}. */
+/** The Unix milliseconds at which the limit of a row is full again, as an expression; see {@link usedOf}. */
 export function resetOf(
   table: string,
   limiter: Limiter,
@@ -203,7 +203,7 @@ function columnsIn(table: unknown): rowNumbers.RowColumns {
   return columnsOf(table)
 }
 
-/** The numbers are written into the text. */
+/** The expression for Kysely, with its numbers written into the text. */
 function inKysely(expression: SQL<number>): RawBuilder<number> {
   return sql<number>`${sql.raw(new PgDialect().sqlToQuery(expression.inlineParams()).sql)}`
 }

@@ -1,7 +1,7 @@
 /**
- * Loads rarely used code on its first use, and keeps it: even an `import()` of what is there costs as much as
- * a check. Each call of before waits for an `import()` of its own, because in Workers a promise hangs if
- * another request resolves it.
+ * Loads rarely used code on first use and keeps it, because even the `import()` of a loaded module costs as
+ * much as a check. Calls that come before the code is loaded each wait for an `import()` of their own, because
+ * in Workers a promise hangs if another request resolves it.
  */
 export function onFirstUse<T>(load: () => Promise<T>): () => T | Promise<T> {
   let loaded: T | undefined

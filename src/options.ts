@@ -1,15 +1,15 @@
 import { RatelimitError } from './errors.ts'
 
 /**
- * The names of an interface's options. The compiler refuses a list that lacks one or has another, so that a new
- * option cannot be forgotten.
+ * The names of an interface's options. The compiler refuses a list with a missing or an unknown name, so that a
+ * new option cannot be forgotten.
  */
 export type NamesOf<Options> = Readonly<Record<NameOf<Options>, true>>
 
 /** The names of some interface's options. */
 export type OptionNames = Readonly<Record<string, true>>
 
-/** Without those that the interface forbids, of type `never`. */
+/** The names of options, without those of type `never`, which the interface forbids. */
 type NameOf<Options> = Options extends unknown
   ? {
       [Name in keyof Options]-?: [Exclude<Options[Name], undefined>] extends [never] ? never : Name
@@ -17,21 +17,21 @@ type NameOf<Options> = Options extends unknown
   : never
 
 /**
- * Untyped callers may give a rate where options belong, which would be ignored, or null, which would end in a
- * TypeError. And an option that does not exist would be ignored: with `trx` in place of `tx`, a call would be
- * charged outside of the transaction.
+ * Refuses options that are not an object and options with unknown names. Untyped callers may give a rate in
+ * place of options, which would be ignored, or null, which would end in a TypeError. An unknown name would be
+ * ignored too: with `trx` in place of `tx`, a call would be charged outside of the transaction.
  *
  * @throws RatelimitError `INVALID_OPTION`
  */
 export function checkOptions(
   options: unknown,
   names: OptionNames,
-  what = 'Options',
+  subject = 'Options',
 ): asserts options is object {
   if (typeof options !== 'object' || options === null) {
-    throw new RatelimitError('INVALID_OPTION', `${what} must be an object.`)
+    throw new RatelimitError('INVALID_OPTION', `${subject} must be an object.`)
   }
-  // Every call comes here, so nothing is made on the way. What each object inherits is not `true`.
+  // This runs for every call, so it creates no objects. Inherited properties of `names` are not `true`.
   for (const name in options) {
     if (names[name] !== true) throw unknownOption(name, Object.keys(names))
   }
@@ -44,14 +44,14 @@ function unknownOption(name: string, names: readonly string[]): RatelimitError {
   return new RatelimitError('INVALID_OPTION', `There is no option ${name}. ${hint}`)
 }
 
-/** Whether a third of the letters have to be changed at most, and at least one may be. */
+/** Whether the names differ by at most a third of the letters, or by one letter. */
 function isNear(one: string, other: string): boolean {
   const most = Math.max(1, Math.floor(one.length / 3))
   if (Math.abs(one.length - other.length) > most) return false
   return changesBetween(one.toLowerCase(), other.toLowerCase()) <= most
 }
 
-/** How many letters have to be put in, left out or replaced: the distance of Levenshtein. */
+/** The Levenshtein distance: how many letters have to be added, removed or replaced. */
 function changesBetween(one: string, other: string): number {
   let changes = Array.from({ length: other.length + 1 }, (_, length) => length)
   for (const [place, letter] of [...one].entries()) {
@@ -66,7 +66,7 @@ function changesBetween(one: string, other: string): number {
 }
 
 /**
- * Refuses what is neither on nor off: `'false'`, as of an environment's variable, would be on.
+ * Refuses values other than true and false. The text `'false'` of an environment variable would count as true.
  *
  * @throws RatelimitError `INVALID_OPTION`
  */

@@ -2,28 +2,29 @@ import { type Attributes, type MeterProvider, metrics, trace } from '@openteleme
 import { type Channel, channels, type DecisionMessage } from './diagnostics.ts'
 import { checkOptions, type NamesOf } from './options.ts'
 
-/** Where the measurements go. */
+/** Options of `instrument`. */
 export interface InstrumentOptions {
-  /** Default: the global one. */
+  /** The meter provider that gets the metrics. Default: the global one. */
   readonly meterProvider?: MeterProvider
 }
 
 const INSTRUMENT_NAMES: NamesOf<InstrumentOptions> = { meterProvider: true }
 
 /**
- * Turns what limiters do into OpenTelemetry metrics, and notes each decision on the span that is active.
+ * Records the decisions and statements of all limiters as OpenTelemetry metrics, and each decision on the
+ * active span.
  *
- * No metric and no span has a key, because keys may be people's addresses.
+ * Metrics and spans contain no keys, because keys may be people's addresses.
  *
  * - `ratelimit.decisions`: calls, by `ratelimit.prefix` and `ratelimit.outcome`
  * - `ratelimit.decision.duration`, `ratelimit.statement.duration`, `ratelimit.wait.duration`: seconds
  * - `ratelimit.statement.keys`: how many keys share a statement, by `ratelimit.statement`
  * - `ratelimit.errors`: failed calls, by `ratelimit.prefix` and `error.type`
  *
- * Call it once, when the global meter provider has been set, before or after limiters are made. It needs a
+ * Call it once, after the global meter provider is set, before or after limiters are created. It needs a
  * runtime with `node:diagnostics_channel`; on others it does nothing.
  *
- * @returns A function that ends it.
+ * @returns A function that stops the recording.
  * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
@@ -85,7 +86,7 @@ function numbersOf({ limit, remaining, retryAfter }: DecisionMessage): Attribute
   return Object.fromEntries(Object.entries(numbers).filter(([, number]) => Number.isFinite(number)))
 }
 
-/** Listens to a channel that the runtime may lack; gives what ends it. */
+/** Subscribes to a channel, if the runtime has it. Returns a function that unsubscribes. */
 function listen<Message>(
   channel: Channel<Message> | undefined,
   listener: (message: Message) => void,

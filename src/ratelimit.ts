@@ -47,7 +47,7 @@ const MODULES = {
 /**
  * A rate limit or quota in your own Postgres.
  *
- * Make one per limit and keep it: calls that arrive together share a statement.
+ * Create one for each limit and keep it, because calls that arrive together share a statement.
  *
  * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` from the constructor.
  *
@@ -68,7 +68,7 @@ const MODULES = {
 export class Ratelimit {
   /** The limiter's namespace. */
   readonly prefix: string
-  /** The limit of calls that name no other. */
+  /** The limit of calls without a `limiter` of their own. */
   readonly limiter: Limiter
   readonly #checker: Checker
   readonly #hash: ((key: unknown) => Promise<string>) | undefined
@@ -81,34 +81,34 @@ export class Ratelimit {
     this.#hash = config.hashKeys ? hashOf(config.hashKeys) : undefined
   }
 
-  /** Tokens that refill at the end of each interval, or steadily. */
+  /** A bucket of tokens that refills at the end of each interval, or steadily. */
   static readonly tokenBucket: typeof tokenBucket = tokenBucket
   /** A count that fades linearly over the next window. */
   static readonly slidingWindow: typeof slidingWindow = slidingWindow
-  /** A count for each window. The first call opens one. */
+  /** A count for each window. The first call opens a window. */
   static readonly fixedWindow: typeof fixedWindow = fixedWindow
-  /** Calls evenly spread over a period, after a burst. */
+  /** Calls spread evenly over a period, after a burst. */
   static readonly gcra: typeof gcra = gcra
-  /** Prepaid credits, which only a grant adds to. */
+  /** Prepaid credits. Only a grant adds to them. */
   static readonly balance: typeof balance = balance
   /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
 
-  /** Takes what there is between `atLeast` and `rate`; the answer says in `granted` how much. */
+  /** Takes as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
   limit(
     key: string,
     options: LimitOptions & { readonly atLeast: number },
   ): Promise<(Allowed & Granted) | Denied>
-  /** Gives back to the window that paid, which is the one that began at `start`. Other windows give nothing. */
+  /** Gives back to the window that began at `start`. Other windows get nothing. */
   limit(key: string, options: RefundOptions): Promise<LimitResult>
   /**
-   * Decides and, when allowed, consumes. A denial writes nothing.
+   * Decides, and consumes if allowed. A denial writes nothing.
    *
-   * With `tx` it joins your transaction: the row stays locked until that ends, and a rollback undoes the
-   * charge.
+   * With `tx` it joins your transaction: the row stays locked until the transaction ends, and a rollback undoes
+   * the charge.
    *
    * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`
-   * before any SQL; `COUNT_OVERFLOW` for a charge by force that cannot be counted, `OTHER_PLAN` with
+   * before any SQL; `COUNT_OVERFLOW` for a forced charge that is too large to count, `OTHER_PLAN` with
    * `onOtherPlan: 'throw'`; from the database `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`,
    * `SERIALIZATION_FAILURE`, `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
    *
@@ -122,14 +122,14 @@ export class Ratelimit {
    * await api.limit('user:123', { rate: -5 }) // it failed: give the tokens back
    * const charged = await api.limit('user:123', { rate: 5 })
    * if (charged.success) await api.limit('user:123', { rate: -5, start: charged.start }) // to that window
-   * const part = await api.limit('user:123', { rate: 400, atLeast: 100 }) // what there is
+   * const part = await api.limit('user:123', { rate: 400, atLeast: 100 }) // as much as there is
    * if (part.success) console.log(part.granted) // from 100 to 400
    * ```
    */
   limit(key: string, options?: LimitOptions): Promise<LimitResult>
   async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, LIMIT_NAMES)
-    // Awaiting takes time even if there is nothing to wait for.
+    // An `await` takes time even without a promise.
     const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
     try {
       const { answer } = await this.#checker.answer(call, options.tx)
@@ -139,18 +139,18 @@ export class Ratelimit {
     }
   }
 
-  /** Charges what there is between `atLeast` and `rate`; the answer says in `granted` how much. */
+  /** Charges as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
   reserve(
     key: string,
     options: Omit<LimitOptions, 'force'> & { readonly atLeast: number },
   ): Promise<ReservedPart>
   /**
-   * Charges an estimate, to be corrected when the cost is known: `commit(actual)` or `release()`. Another
-   * process may do that with `String(reservation)`: see {@link Ratelimit.settle}.
+   * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. Another process
+   * can do that with `String(reservation)`: see {@link Ratelimit.settle}.
    *
-   * A crash between the two leaves the estimate charged.
+   * If the process crashes before that, the estimate stays charged.
    *
-   * @throws RatelimitError what {@link Ratelimit.limit} throws; `INVALID_RATE` for a negative estimate.
+   * @throws RatelimitError the errors of {@link Ratelimit.limit}; `INVALID_RATE` for a negative estimate.
    *
    * @example
    * ```ts
@@ -182,19 +182,19 @@ export class Ratelimit {
 
   /**
    * Settles a reservation by its text, `String(reservation)`, as its `commit` does: in another process, from a
-   * queue, or when a webhook comes. It needs the option `reservationSecret` on both sides.
+   * queue, or in a webhook. It needs the option `reservationSecret` on both sides.
    *
-   * Each call settles once more: it does not know that the text was settled before. Insert a row of your own
-   * with a hash of the text as its unique id in the same transaction. If that rolls back, it may be settled
-   * again.
+   * Each call settles again, because it does not know whether the text was settled before. Insert a row of your
+   * own with a hash of the text as its unique id in the same transaction. If that rolls back, the text can be
+   * settled again.
    *
-   * @param token The text of a reservation of this prefix, in this table.
-   * @param actual What it has cost; 0 gives all of it back.
-   * @param options A reservation that was made with a `limiter` needs one here too: the customer's present
+   * @param token The text of a reservation with this prefix, in this table.
+   * @param actual The actual cost; 0 gives everything back.
+   * @param options If the reservation was made with a `limiter`, give one here too: the customer's present
    * plan.
-   * @throws RatelimitError `INVALID_OPTION` for a text that was changed, or signed with another secret, and for
-   * one of another prefix, table or, without `limiter`, algorithm, before any SQL; and what
-   * {@link Reservation.commit} throws.
+   * @throws RatelimitError before any SQL `INVALID_OPTION` for a text that was changed, that was signed with
+   * another secret, or that has another prefix, another table or, without `limiter`, another algorithm; then
+   * the errors of {@link Reservation.commit}.
    *
    * @example
    * ```ts
@@ -205,7 +205,7 @@ export class Ratelimit {
    * const reserved = await tokens.reserve('org:1', { rate: 4000 })
    * if (reserved.success) await queue.send(String(reserved))
    *
-   * // In the process that learns the cost:
+   * // In the process that knows the cost:
    * export async function received(text: string, used: number) {
    *   await tokens.settle(text, used)
    * }
@@ -222,14 +222,14 @@ export class Ratelimit {
   }
 
   /**
-   * Several limits: all are consumed, or none is.
+   * Checks several limits: all are consumed, or none.
    *
-   * It is one statement if the rows exist, with `tx` in your transaction. The rows are locked in one order, so
-   * it never deadlocks with itself or with single checks. Requests for the same row are added up: refunds count
-   * first, the others in their order. What one takes with `force` is gone for those after it.
+   * It is one statement if the rows exist, with `tx` in your transaction. Every call locks rows in the same
+   * order, so it never deadlocks with itself or with single checks. Requests for the same row are added up:
+   * refunds count first, the others in their order. A forced charge leaves less for the requests after it.
    *
    * @throws RatelimitError `INVALID_OPTION` for no requests, for more than 50 rows, for limiters of different
-   * databases, for one row under different limits; what {@link Ratelimit.limit} throws.
+   * databases, and for one row under different limits; the errors of {@link Ratelimit.limit}.
    *
    * @example
    * ```ts
@@ -253,12 +253,12 @@ export class Ratelimit {
   }
 
   /**
-   * Charges estimates to several limits, or none, as {@link Ratelimit.limitAll} does, to be corrected when the
-   * costs are known: `commit(actuals)` or `release()`, all or none as well.
+   * Charges estimates to several limits, all or none, as {@link Ratelimit.limitAll} does. When the costs are
+   * known, `commit(actuals)` or `release()` corrects them, also all or none.
    *
-   * A crash between the two leaves the estimates charged.
+   * If the process crashes before that, the estimates stay charged.
    *
-   * @throws RatelimitError what {@link Ratelimit.limitAll} throws; `INVALID_RATE` for a negative rate.
+   * @throws RatelimitError the errors of {@link Ratelimit.limitAll}; `INVALID_RATE` for a negative rate.
    *
    * @example
    * ```ts
@@ -296,14 +296,15 @@ export class Ratelimit {
   }
 
   /**
-   * Takes one cost from several limits: what the first has, the rest from the next, and so on; or nothing at
-   * all.
+   * Takes one cost from several limits: as much as the first has, the rest from the next, and so on; or
+   * nothing.
    *
    * It runs as {@link Ratelimit.limitAll} does, and locks the rows in the same order. If one of the limits
-   * counts whole units, each gives whole units. During an outage it throws, whatever `onError` says.
+   * counts whole units, all of them give whole units. During an outage it always throws; `onError` does not
+   * apply.
    *
-   * @throws RatelimitError `INVALID_RATE` for a rate that is not above 0, `INVALID_OPTION` for a `dryRun` and
-   * for two requests for one row; and what {@link Ratelimit.limitAll} throws.
+   * @throws RatelimitError `INVALID_RATE` for a rate that is not above 0; `INVALID_OPTION` for a limiter with
+   * `dryRun`, and for two requests for one row; the errors of {@link Ratelimit.limitAll}.
    *
    * @example
    * ```ts
@@ -320,7 +321,7 @@ export class Ratelimit {
    * )
    * if (spent.success) {
    *   const [fromMonth, fromCredits] = spent.granted
-   *   await spent.release() // the work has failed: each gets back what it gave
+   *   await spent.release() // the work has failed: each gets its share back
    * }
    * ```
    */
@@ -335,10 +336,10 @@ export class Ratelimit {
   }
 
   /**
-   * Looks: takes no lock, writes nothing.
+   * Looks at a key. It takes no lock and writes nothing.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK` before any SQL;
-   * and what {@link Ratelimit.limit} throws from the database.
+   * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`;
+   * then the database errors of {@link Ratelimit.limit}.
    */
   async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALL_NAMES)
@@ -354,9 +355,9 @@ export class Ratelimit {
   /**
    * Looks at many keys in one statement, as {@link Ratelimit.getRemaining} does at one.
    *
-   * @param keys At most 1,000; a key may come more than once.
-   * @returns What is left of each key, in the order of the keys.
-   * @throws RatelimitError `INVALID_OPTION` for more keys; and what {@link Ratelimit.getRemaining} throws.
+   * @param keys At most 1,000. A key may occur more than once.
+   * @returns The answer for each key, in the order of the keys.
+   * @throws RatelimitError `INVALID_OPTION` for more keys; the errors of {@link Ratelimit.getRemaining}.
    *
    * @example
    * ```ts
@@ -370,7 +371,7 @@ export class Ratelimit {
     Ratelimit.#check(this, options, CALL_NAMES)
     const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
-    // Unlike `map`, it does not leave out the holes of a list.
+    // Unlike `map`, it does not skip the holes of a list.
     const looks = Array.from(keys, async (key) => this.#call(key, { ...options, rate: 0 }))
     return lookAll(this.#checker, await Promise.all(looks), options.tx)
   }
@@ -378,13 +379,13 @@ export class Ratelimit {
   /**
    * Waits until the call is allowed. If `timeout` is too short for that, it returns the last denial at once.
    *
-   * It holds no connection while it waits. The timeout and the signal also end a check that is under way. What
-   * that check is granted afterwards is given back, unless `onError` has let the call pass.
+   * It holds no connection while it waits. The timeout and the signal also end a check that is under way. If
+   * that check is granted afterwards, the grant is given back, unless `onError` has let the call pass.
    *
-   * @param timeout Milliseconds, or a string like `'30s'`; 0 tries once.
-   * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`, `INVALID_OPTION` for a
-   * signal that is none and on a limiter that is built on a transaction (locks would be held all the while),
-   * and what {@link Ratelimit.limit} throws.
+   * @param timeout Milliseconds, or a string like `'30s'`. 0 tries once.
+   * @throws The signal's reason when it aborts; RatelimitError `INVALID_DURATION`; `INVALID_OPTION` for an
+   * invalid signal, and for a limiter on a transaction, which would hold its locks during the wait; the errors
+   * of {@link Ratelimit.limit}.
    *
    * @example
    * ```ts
@@ -407,14 +408,14 @@ export class Ratelimit {
   }
 
   /**
-   * Adds credits to a balance, in whole units. What was granted in all stays at most 2^53 - 1.
+   * Adds credits to a balance, in whole units. The sum of all grants is at most 2^53 - 1.
    *
-   * Two grants are two, even if they are for one payment. Insert a row of your own with the payment's unique id
-   * in the same transaction.
+   * Each call grants again, even for the same payment. Insert a row of your own with the payment's unique id in
+   * the same transaction. During an outage it always throws; `onError` does not apply.
    *
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that is no balance, `INVALID_RATE` for an amount that
-   * is not a whole number above 0, `COUNT_OVERFLOW` for a grant above 2^53 - 1 in all; and what
-   * {@link Ratelimit.limit} throws, during an outage whatever `onError` says.
+   * @throws RatelimitError `INVALID_OPTION` for a limiter that is no balance; `INVALID_RATE` for an amount that
+   * is not a whole number above 0; `COUNT_OVERFLOW` for a sum of grants above 2^53 - 1; the errors of
+   * {@link Ratelimit.limit}.
    *
    * @example
    * ```ts
@@ -426,7 +427,7 @@ export class Ratelimit {
    */
   async grant(key: string, amount: number, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALL_NAMES)
-    // Undefined would be the default rate of 1.
+    // With undefined, the rate would be the default of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
     const { grant } = await MODULES.grant()
     try {
@@ -439,8 +440,8 @@ export class Ratelimit {
   /**
    * Makes the key's limit full again. A balance cannot be reset.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_CLOCK` before any SQL, `INVALID_OPTION`
-   * also for a balance; and what {@link Ratelimit.limit} throws from the database.
+   * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_CLOCK`, and
+   * `INVALID_OPTION`, also for a balance; then the database errors of {@link Ratelimit.limit}.
    */
   async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALL_NAMES)
@@ -450,10 +451,10 @@ export class Ratelimit {
   }
 
   /**
-   * Deletes this prefix's expired rows now; calls do so by themselves, some at a time.
+   * Deletes all expired rows of this prefix now. Calls also delete some by themselves.
    *
-   * @returns How many rows were deleted.
-   * @throws RatelimitError what {@link Ratelimit.limit} throws from the database.
+   * @returns The number of deleted rows.
+   * @throws RatelimitError the database errors of {@link Ratelimit.limit}.
    */
   async cleanup(): Promise<number> {
     Ratelimit.#check(this, {}, {})
@@ -462,8 +463,8 @@ export class Ratelimit {
   }
 
   /**
-   * A method that was taken off its limiter, as in `const { limit } = api`, would end in a TypeError about a
-   * private member.
+   * Checks `this` and the options. Without it, a method without its limiter, as in `const { limit } = api`,
+   * would end in a TypeError about a private member.
    */
   static #check(limiter: unknown, options: unknown, names: OptionNames): void {
     checkOption(
@@ -486,7 +487,7 @@ export class Ratelimit {
       const rate = rateOfEach ?? request.rate
       checkOption(
         #checker in Object(ratelimit),
-        'Each ratelimit must be a Ratelimit, and all must come from one copy of this package.',
+        'Each ratelimit must be a Ratelimit, and all must come from the same copy of this package.',
       )
       const checker = ratelimit.#checker
       const call = ratelimit.#call(key, { rate, limiter, force })
@@ -517,15 +518,15 @@ const RESERVE_REQUEST_NAMES: NamesOf<ReserveRequest> = { ...SPEND_REQUEST_NAMES,
 export interface LimitRequest {
   /** The limiter whose limit is checked. */
   readonly ratelimit: Ratelimit
-  /** Who is limited. */
+  /** The limited key, such as a user. */
   readonly key: string
-  /** What the call costs. 0 looks, a negative rate gives back. Default: `1`. */
+  /** The cost of the call. 0 looks, a negative rate gives back. Default: `1`. */
   readonly rate?: number | undefined
   /** Another limit for this call. Default: the limiter's. */
   readonly limiter?: Limiter | undefined
   /**
-   * Consume even if too little is left, for a cost known only afterwards. If another request is denied, this
-   * one is not charged either. Default: `false`.
+   * Consumes even if too little is left, for a cost that is known only afterwards. If another request is
+   * denied, this one is not charged either. Default: `false`.
    */
   readonly force?: boolean | undefined
 }

@@ -3,16 +3,16 @@ import { checkDatabase } from './database/given.ts'
 import { checkOptions, checkSwitch } from './options.ts'
 import { checkLimiter, checkOption, checkRows } from './validate.ts'
 
-/** More would take every connection that a server has by default. */
+/** As many connections as a server has by default. */
 const MAX_CONNECTIONS = 100
 
-/** A denial takes about half a kilobyte, so more would be gigabytes. */
+/** A denial takes about half a kilobyte, so more denials would take many gigabytes. */
 const MAX_BLOCKED_KEYS = 10_000_000
 
-/** In characters. Shorter secrets can be found by trying. */
+/** In characters. Shorter secrets can be guessed. */
 const MIN_SECRET = 16
 
-/** Options that are on or off, besides `durable`. */
+/** The options that are true or false, except `durable`. */
 const SWITCHES: readonly (keyof RatelimitConfig)[] = [
   'synchronousCommit',
   'inMemoryBlock',
@@ -44,15 +44,15 @@ export function checkConfig(config: RatelimitConfig): void {
   for (const name of SWITCHES) checkSwitch(name, config[name])
   checkOption(
     Array.isArray(thresholds) && thresholds.every((share) => Number.isFinite(share) && share > 0),
-    'thresholds must be shares of the limit, above 0.',
+    'thresholds must be a list of numbers above 0: shares of the limit.',
   )
   checkOption(
     Number.isFinite(cleanupProbability) && cleanupProbability >= 0 && cleanupProbability <= 1,
-    'cleanupProbability must lie from 0 to 1.',
+    'cleanupProbability must be a number from 0 to 1.',
   )
   checkOption(
     !keepEnded || cleanupProbability === 0,
-    'With keepEnded: true calls sweep nothing, so cleanupProbability can only be 0.',
+    'cleanupProbability must be 0 with keepEnded: true, because calls then sweep nothing.',
   )
   checkOption(
     isFrom1To(MAX_CONNECTIONS, connections),
@@ -60,7 +60,7 @@ export function checkConfig(config: RatelimitConfig): void {
   )
   checkOption(
     coalesce !== false || config.connections === undefined,
-    'connections means nothing with coalesce: false.',
+    'connections has no meaning with coalesce: false.',
   )
   checkOption(waitUntil === undefined || typeof waitUntil === 'function', 'waitUntil must be a function.')
   checkOption(

@@ -6,19 +6,16 @@ import { RatelimitError } from './errors.ts'
 import { checkSwitch } from './options.ts'
 import type { Call, Purpose } from './runtime/call.ts'
 
-// Checks before any SQL. No message holds the refused value, because keys may be people's addresses.
+// Checks before any SQL. No message contains the refused value, because keys may be people's addresses.
 
-/**
- * Prefix and key are one index entry together. Twice as much would still fit, at the cost of a deep and slow
- * index.
- */
+/** Prefix and key form one index entry. Postgres allows twice as much, but the index would be deep and slow. */
 const MAX_BYTES = 1024
 
 const utf8 = new TextEncoder()
 
 const MAX_TIME_MS = Date.UTC(10_000)
 
-/** Which rows are meant, and by which time they are read. */
+/** The options that name rows and the clock. */
 type Rows = Pick<RatelimitConfig, 'prefix' | 'tables' | 'clock' | 'durable'>
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_PREFIX` */
@@ -39,7 +36,7 @@ export function checkClock(clock: unknown): void {
 export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
 
 /**
- * The call that the options ask for, of the limiter that they name or of the given one.
+ * The call with these options. Its limiter is the one in the options, or else `own`.
  *
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
@@ -47,15 +44,18 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Optio
   const { rate = 1, limiter = own, force = false, atLeast, start } = options
   checkKey(key, prefix)
   checkLimiter(limiter)
-  // A call of another algorithm would begin the row anew, and what was paid for would be lost.
+  // Another algorithm would replace the row's state, and the paid credits would be lost.
   if (limiter.stored && isBalance(limiter) !== isBalance(own)) {
-    throw new RatelimitError('INVALID_LIMIT', 'A balance takes no other algorithm.')
+    throw new RatelimitError(
+      'INVALID_LIMIT',
+      'A balance accepts no other algorithm, and no other limit accepts a balance.',
+    )
   }
   checkRate(rate, limiter)
   checkSwitch('force', force)
   if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, force)
   if (start !== undefined) checkStart(start, rate)
-  // A window has paid, and this limit has none.
+  // A window has paid, and this limit has no windows.
   const given = start !== undefined && limiter.algorithm.kind !== 'window' ? 0 : rate
   const purpose = force && rate > 0 ? 'adjust' : purposeOf(given)
   return {
@@ -73,8 +73,8 @@ export function callOf(prefix: string, own: Limiter, key: string, options: Optio
 
 /** @throws RatelimitError `INVALID_OPTION` */
 function checkStart(start: unknown, rate: number): void {
-  checkOption(Number.isFinite(start), 'start must be the start of an answer, in Unix milliseconds.')
-  checkOption(rate < 0, 'start means nothing without a negative rate: it says which window gives back.')
+  checkOption(Number.isFinite(start), 'start must be the start in an answer, in Unix milliseconds.')
+  checkOption(rate < 0, 'start needs a negative rate: it names the window that gets the refund.')
 }
 
 /** Far above the tolerance of buckets, so that something is taken. */
@@ -84,12 +84,12 @@ const MIN_AT_LEAST = 1e-6
 function checkAtLeast(atLeast: unknown, rate: number, limiter: Limiter, force: boolean): void {
   checkRate(atLeast, limiter)
   if (atLeast < MIN_AT_LEAST || atLeast > rate) {
-    throw new RatelimitError('INVALID_RATE', 'atLeast must lie from 0.000001 to the rate.')
+    throw new RatelimitError('INVALID_RATE', 'atLeast must be a number from 0.000001 to the rate.')
   }
-  checkOption(!force, 'atLeast means nothing with force: true, which takes all of the rate.')
+  checkOption(!force, 'atLeast has no meaning with force: true, which takes the whole rate.')
 }
 
-/** What a call of this rate asks for, unless it is forced. */
+/** The purpose of a call with this rate, unless it is forced. */
 export function purposeOf(rate: number): Purpose {
   if (rate > 0) return 'take'
   return rate < 0 ? 'adjust' : 'look'
@@ -101,8 +101,8 @@ function checkPrefix(prefix: unknown): asserts prefix is string {
 }
 
 /**
- * Gives keys as they are stored if they are hashed: the SHA-256 in hexadecimal, or with a secret the
- * HMAC-SHA-256. Refuses by `INVALID_KEY` what is no key.
+ * A function that hashes keys for storage: the SHA-256 in hexadecimal, or with a secret the HMAC-SHA-256. It
+ * refuses an invalid key with `INVALID_KEY`.
  */
 export function hashOf(secret: string | true): (key: unknown) => Promise<string> {
   const digest = secret === true ? sha256 : hmacWith(secret)
@@ -112,7 +112,7 @@ export function hashOf(secret: string | true): (key: unknown) => Promise<string>
   }
 }
 
-/** Whether a row can have the key. */
+/** Whether the key is valid for a row. */
 export function isStorable(key: string, prefix: string): boolean {
   return faultOf(key, prefix) === undefined
 }
@@ -122,16 +122,16 @@ function checkKey(key: unknown, prefix: string): asserts key is string {
   refuse('key', faultOf(key, prefix))
 }
 
-function refuse(what: 'prefix' | 'key', fault: string | undefined): void {
-  const code = what === 'key' ? 'INVALID_KEY' : 'INVALID_PREFIX'
-  if (fault) throw new RatelimitError(code, `The ${what} ${fault}.`)
+function refuse(name: 'prefix' | 'key', fault: string | undefined): void {
+  const code = name === 'key' ? 'INVALID_KEY' : 'INVALID_PREFIX'
+  if (fault) throw new RatelimitError(code, `The ${name} ${fault}.`)
 }
 
 function textFaultOf(text: unknown): string | undefined {
   if (typeof text !== 'string') return 'must be a string'
   if (text === '') return 'must not be empty'
   if (text.includes('\0')) return 'must not contain NUL, which Postgres cannot store'
-  // A lone surrogate would be stored as U+FFFD, and so two keys as one.
+  // A lone surrogate would be stored as U+FFFD, so that two keys could become one.
   if (!text.isWellFormed()) return 'must be well-formed Unicode'
   return undefined
 }
@@ -139,10 +139,10 @@ function textFaultOf(text: unknown): string | undefined {
 function faultOf(text: unknown, before: string): string | undefined {
   const fault = textFaultOf(text)
   if (fault || typeof text !== 'string') return fault
-  // A UTF-16 unit takes three bytes at most, so nearly all keys need no counting.
+  // A UTF-16 unit takes at most three bytes, so most keys need no counting.
   const units = before.length + text.length
   if (units * 3 > MAX_BYTES && utf8.encode(before + text).length > MAX_BYTES) {
-    return `is too long: prefix and key have ${MAX_BYTES} bytes of UTF-8 together; hash longer keys`
+    return `is too long: prefix and key may have ${MAX_BYTES} bytes of UTF-8 together; hash longer keys`
   }
   return undefined
 }
@@ -170,14 +170,14 @@ export function checkLimiter(limiter: Limiter): void {
   )
 }
 
-/** Whether it is prepaid: there is what was granted, and nothing comes back by itself. */
+/** Whether the limit is prepaid: it has only what was granted, and nothing refills. */
 export function isBalance({ algorithm }: Limiter): boolean {
   return algorithm.numbers.grant !== undefined
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-export function checkOption(valid: boolean, what: string): asserts valid {
-  if (!valid) throw new RatelimitError('INVALID_OPTION', what)
+export function checkOption(valid: boolean, message: string): asserts valid {
+  if (!valid) throw new RatelimitError('INVALID_OPTION', message)
 }
 
 /**

@@ -9,11 +9,11 @@ import { connect } from './connect.ts'
 import { type Output, optionOf } from './output.ts'
 import { STORAGE_OPTIONS, tablesOf } from './tables.ts'
 
-/** Prints the differences between a database and what the limiter expects. */
+/** Prints the differences between the tables in a database and the expected ones. */
 export async function check(args: string[], output: Output): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: STORAGE_OPTIONS, allowPositionals: true })
   const [url = process.env['DATABASE_URL'], ...more] = positionals
-  if (!url) throw new Error('Say which database: `drizzle-ratelimit check <url>`, or set DATABASE_URL.')
+  if (!url) throw new Error('Which database? Run `drizzle-ratelimit check <url>`, or set DATABASE_URL.')
   if (more.length > 0) throw new Error('`drizzle-ratelimit check` takes one URL.')
   const tables = tablesOf(values)
 
@@ -40,13 +40,13 @@ export async function check(args: string[], output: Output): Promise<number> {
   }
 }
 
-/** The Postgres schemas that have a table of that name, if the schema that was looked at has none. */
-async function schemasWith(db: Database, name: string, looked: string): Promise<string[]> {
+/** The Postgres schemas with a table of that name. None if the checked schema is one of them. */
+async function schemasWith(db: Database, name: string, checked: string): Promise<string[]> {
   const rows = await execute(
     db,
     sql`select n.nspname as schema from pg_class c join pg_namespace n on n.oid = c.relnamespace
       where c.relname = ${name} and c.relkind in ('r', 'p') order by 1`,
   )
   const schemas = rows.map(({ schema }) => String(schema))
-  return schemas.includes(looked) ? [] : schemas
+  return schemas.includes(checked) ? [] : schemas
 }

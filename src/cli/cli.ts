@@ -1,10 +1,10 @@
 import { createRequire } from 'node:module'
 import { check } from './check.ts'
 import { HELP } from './help.ts'
-import { type Output, redact, safe, said } from './output.ts'
+import { messagesOf, type Output, redact, safe } from './output.ts'
 import { storage } from './storage.ts'
 
-/** A command with the arguments after its name; returns the exit code. */
+/** A command. It gets the arguments after its name, and returns the exit code. */
 type Command = (args: string[], output: Output) => Promise<number>
 
 const COMMANDS: ReadonlyMap<string | undefined, Command> = new Map([
@@ -12,7 +12,7 @@ const COMMANDS: ReadonlyMap<string | undefined, Command> = new Map([
   ['check', check],
 ])
 
-/** The exit code of everything that could not be done. */
+/** The exit code of a failed command. */
 const FAILED = 2
 
 /** Runs the command that the arguments name, and returns the exit code. Prints no passwords and no escapes. */
@@ -29,7 +29,7 @@ export async function cli([name, ...args]: readonly string[], console: Output): 
     else throw new Error(`${name === undefined ? 'Which command?' : 'There is no such command.'}\n\n${HELP}`)
     return 0
   } catch (error) {
-    output.error(said(error))
+    output.error(messagesOf(error))
     return FAILED
   }
 }

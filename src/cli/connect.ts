@@ -5,7 +5,7 @@ import type { Database } from '../database/database.ts'
 
 const CONNECT_TIMEOUT_MS = 10_000
 
-/** What is asked of the catalogs takes milliseconds. */
+/** Far longer than the queries on the catalogs, which take milliseconds. */
 const QUERY_TIMEOUT_MS = 30_000
 
 export interface Connected {
@@ -15,24 +15,24 @@ export interface Connected {
 
 type Query = (sql: string, params: unknown[]) => Promise<unknown>
 
-/** Connects by the driver that the project has: `pg` or `postgres`. */
+/** Connects with the driver of the project: `pg` or `postgres`. */
 export async function connect(url: string): Promise<Connected> {
   checkUrl(url)
   const project = createRequire(join(process.cwd(), 'package.json'))
   const driver = ['pg', 'postgres'].find((name) => isInstalled(project, name))
   if (driver === 'pg') return byNodePostgres(project('pg'), url)
   if (driver === 'postgres') return byPostgresJs(project('postgres'), url)
-  throw new Error('To look at a database, install `pg` or `postgres` in the project.')
+  throw new Error('To check a database, install `pg` or `postgres` in the project.')
 }
 
-/** The URL is not in the error: it may hold a password. */
+/** Refuses text that is not a URL. The error does not contain it, because it may have a password. */
 function checkUrl(text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined
-  // A password like 1/2 ends the host, as if the user were the host and 1 its port.
+  // With a password like 1/2, the slash ends the host: the user is read as the host and 1 as its port.
   const isCut = url?.username === '' && `${url.pathname}${url.hash}`.includes('@')
   if (url && !isCut) return
   throw new Error(
-    'What names the database is not a URL. In a password, write / as %2F, ? as %3F, # as %23 and @ as %40.',
+    'The address of the database is not a URL. In a password, write / as %2F, ? as %3F, # as %23 and @ as %40.',
   )
 }
 
@@ -47,7 +47,7 @@ function isInstalled(project: NodeJS.Require, name: string): boolean {
 
 async function byNodePostgres({ Client }: typeof import('pg'), url: string): Promise<Connected> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS })
-  // Of a connection that breaks, the query that runs tells. Nobody listening would end the process with 1.
+  // If the connection breaks, the running query rejects. Without a listener, the process would end with code 1.
   client.on('error', () => {})
   await client.connect()
   return { db: databaseOf((sql, params) => client.query(sql, params)), end: () => client.end() }
@@ -71,7 +71,9 @@ function databaseOf(query: Query): Database {
   }
 }
 
-/** postgres.js never gives up a silent connection, and poolers may refuse to set `statement_timeout`. */
+/**
+ * A timeout, because postgres.js never gives up a dead connection, and poolers may refuse `statement_timeout`.
+ */
 async function inTime<T>(answer: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const silence = new Promise<never>((_, reject) => {

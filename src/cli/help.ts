@@ -6,10 +6,10 @@ storage              Write a migration into the migrations folder of your drizzl
   --config <file>    drizzle-kit's configuration. Default: drizzle.config.ts, .js or .json.
   --name <name>      The migration's name. Default: rate_limit_storage.
 
-check [<url>]        Compare the tables in a database with what the limiter expects. Without a URL, the
-                     database is the one that DATABASE_URL names. Needs \`pg\` or \`postgres\`.
+check [<url>]        Compare the tables in a database with the expected ones. The default of the URL is
+                     DATABASE_URL. Needs \`pg\` or \`postgres\`.
 
-Options of both; the first three are for tables that rateLimitTables(...) has declared:
+Options of both commands; the first three are for tables that rateLimitTables(...) has declared:
   --schema <name>    Their Postgres schema. Default: public.
   --ephemeral <name> Default: rate_limit_ephemeral.
   --durable <name>   Default: rate_limit_durable.
@@ -17,4 +17,4 @@ Options of both; the first three are for tables that rateLimitTables(...) has de
 
 --help, --version
 
-Exit code: 0 all is well, 1 there are differences, 2 the command failed.`
+Exit code: 0 success, 1 differences, 2 failure.`

@@ -8,11 +8,11 @@ import { promisify, stripVTControlCharacters } from 'node:util'
 
 const DEFAULT_CONFIGS = ['drizzle.config.ts', 'drizzle.config.js', 'drizzle.config.json']
 
-/** The project's own drizzle-kit with the project's configuration. */
+/** The project's drizzle-kit with the project's configuration. */
 export interface Kit {
-  /** Where its migrations are. */
+  /** The folder of its migrations. */
   folder(): Promise<string>
-  /** Makes an empty migration of that name, and returns the path of its SQL. */
+  /** Creates an empty migration of that name and returns the path of its SQL. */
   generateCustom(name: string): Promise<string>
 }
 
@@ -21,7 +21,7 @@ export async function findKit(config: string | undefined): Promise<Kit> {
   const file = [config ?? DEFAULT_CONFIGS].flat().find((name) => existsSync(name))
   if (file === undefined) {
     throw new Error(
-      `There is no ${config ?? 'drizzle.config'} in ${process.cwd()}: run this command where it is, or add --config.`,
+      `There is no ${config ?? 'drizzle.config'} in ${process.cwd()}: run this command in its folder, or add --config.`,
     )
   }
   return {
@@ -30,14 +30,14 @@ export async function findKit(config: string | undefined): Promise<Kit> {
       const printed = await run(bin, ['generate', '--custom', `--name=${name}`, `--config=${file}`])
       const path = /➜\s+(\S.*\.sql)/.exec(printed)?.[1]
       if (path === undefined || !existsSync(path)) {
-        throw new Error(`drizzle-kit did not say which file it made:\n${printed}`)
+        throw new Error(`drizzle-kit did not print the path of the new migration:\n${printed}`)
       }
       return path
     },
   }
 }
 
-/** package.json of drizzle-kit is not among its exports, so its folder is found by its entry. */
+/** Finds drizzle-kit by its entry, because its exports do not include package.json. */
 async function findBin(): Promise<string> {
   const project = createRequire(join(process.cwd(), 'package.json'))
   let home: string
@@ -51,9 +51,9 @@ async function findBin(): Promise<string> {
 }
 
 /**
- * The configuration may be TypeScript, and each version of drizzle-kit has its own way to load that. So
- * drizzle-kit loads it: as a part of a configuration that prints what is in it. It is named by its path,
- * because they load it by `require`, which takes absolute paths of Windows too, and no file URLs.
+ * Finds the folder of the migrations. The configuration may be TypeScript, and each version of drizzle-kit
+ * loads it in its own way. So drizzle-kit loads it here too: another configuration imports it and prints the
+ * folder. The import has an absolute path and not a file URL, because drizzle-kit uses `require`.
  */
 async function folderOf(bin: string, config: string): Promise<string> {
   const temporary = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-'))
@@ -73,10 +73,10 @@ async function folderOf(bin: string, config: string): Promise<string> {
   }
 }
 
-/** What drizzle-kit prints. */
+/** Runs drizzle-kit and returns its output. */
 async function run(bin: string, args: readonly string[]): Promise<string> {
   const running = promisify(execFile)(process.execPath, [bin, ...args])
-  // It asks questions where it can.
+  // Without input, it cannot ask questions.
   running.child.stdin?.end()
   const { stdout, stderr } = await running.catch((error) => {
     throw new Error(`drizzle-kit failed:\n${error.stdout}${error.stderr}`)

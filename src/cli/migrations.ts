@@ -2,11 +2,11 @@ import { readdir, readFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What is in a folder of migrations. */
+/** The content of a folder of migrations. */
 export interface Migrations {
-  /** The tables after all of them, each as `schema.name`. */
+  /** The tables after all migrations, each as `schema.name`. */
   readonly tables: readonly string[]
-  /** The SQL of all. */
+  /** The SQL of all migrations. */
   readonly sql: string
 }
 
@@ -23,8 +23,8 @@ export async function readMigrations(folder: string): Promise<Migrations> {
 }
 
 /**
- * drizzle-kit 1.0 names a migration by the second, and runs those of one second in the order of their names.
- * Waits until the next migration will be the last.
+ * Waits until the next migration will be the last. drizzle-kit 1.0 names migrations by the second, and runs
+ * those of the same second in the order of their names.
  */
 export async function nextSecond(folder: string): Promise<void> {
   const latest = latestSnapshot(await namesIn(folder)) ?? ''
@@ -41,7 +41,7 @@ async function namesIn(folder: string): Promise<string[]> {
   return names.toSorted()
 }
 
-/** 1.0 has one in the folder of each migration, 0.31 has all of them in `meta`. */
+/** The latest snapshot. 1.0 has one in the folder of each migration, 0.31 has all of them in `meta`. */
 function latestSnapshot(names: readonly string[]): string | undefined {
   const snapshots = names.filter((name) => name.endsWith('snapshot.json'))
   const isOld = (name: string) => basename(dirname(name)) === 'meta'
@@ -53,7 +53,7 @@ interface NamedTable {
   readonly name: string
 }
 
-/** The two kinds of snapshot: 0.31's and 1.0's. */
+/** A snapshot: 0.31 writes `tables`, 1.0 writes `ddl`. */
 interface Snapshot {
   readonly tables?: Readonly<Record<string, NamedTable>>
   readonly ddl?: readonly (NamedTable & { readonly entityType: string })[]

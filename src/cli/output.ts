@@ -1,22 +1,22 @@
 import { printable } from '../tables/printable.ts'
 
-/** Where a command prints. */
+/** The output of a command. */
 export type Output = Pick<Console, 'log' | 'error'>
 
-/** What an error and those underneath say: the driver's says what the limiter's does not. */
-export function said(error: unknown): string {
-  if (error instanceof AggregateError && error.message === '') return error.errors.map(said).join('; ')
+/** The messages of an error and its causes. The driver's error has details that the limiter's has not. */
+export function messagesOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(messagesOf).join('; ')
   if (!(error instanceof Error)) return String(error)
   const text = error.message || ('code' in error ? String(error.code) : error.name)
-  return error.cause === undefined ? text : `${text}\n${said(error.cause)}`
+  return error.cause === undefined ? text : `${text}\n${messagesOf(error.cause)}`
 }
 
-/** The lines without what a terminal would act on. A name with a character taken out would be another name. */
+/** The lines without characters that a terminal acts on. They are replaced, so that names stay different. */
 export function safe(text: string): string {
   return text.split('\n').map(printable).join('\n')
 }
 
-/** An option of a command to copy into a shell. */
+/** An option of a command, quoted for a shell. */
 export function optionOf(name: string, value: string): string {
   const word = /^[\w.]+$/.test(value) ? value : `'${printable(value).replaceAll("'", `'\\''`)}'`
   return value.startsWith('-') ? `--${name}=${word}` : `--${name} ${word}`

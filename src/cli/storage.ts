@@ -14,7 +14,7 @@ const OPTIONS = {
   name: { type: 'string', default: 'rate_limit_storage' },
 } as const
 
-/** Lets the project's drizzle-kit make a custom migration, and fills it in. */
+/** Lets the project's drizzle-kit create a custom migration, and writes the statements into it. */
 export async function storage(args: string[], output: Output): Promise<number> {
   const { values } = parseArgs({ args, options: OPTIONS })
   const tables = tablesOf(values)
@@ -23,7 +23,7 @@ export async function storage(args: string[], output: Output): Promise<number> {
   const migrations = await readMigrations(folder)
   requireTables(migrations, tables, folder)
   if (hasStorage(migrations.sql, tables, values)) {
-    output.log(`The migrations in ${relative('', folder)} have the storage already. There is nothing to do.`)
+    output.log(`The migrations in ${relative('', folder)} set the storage already. There is nothing to do.`)
     return 0
   }
   await nextSecond(folder)
@@ -33,7 +33,7 @@ export async function storage(args: string[], output: Output): Promise<number> {
   return 0
 }
 
-/** Whether the migrations do all of it, and none of them undoes it later. */
+/** Whether the migrations have all statements, and none of them reverts a statement later. */
 function hasStorage(sql: string, tables: RateLimitTables, { logged = false }: StorageOptions): boolean {
   const at = (persistence: 'LOGGED' | 'UNLOGGED') =>
     sql.lastIndexOf(setPersistence(tables.ephemeral, persistence))
@@ -41,7 +41,7 @@ function hasStorage(sql: string, tables: RateLimitTables, { logged = false }: St
   return isLast && storageSql(tables, { logged }).every((statement) => sql.includes(statement))
 }
 
-/** A storage migration that runs before the tables exist would fail. */
+/** Checks that the migrations create the tables, because a storage migration before that would fail. */
 function requireTables(
   migrations: Migrations,
   { ephemeral, durable }: RateLimitTables,

@@ -1,7 +1,7 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
 
-/** The options that say which tables are meant, and how they are stored, for parseArgs. */
+/** The options for the names and the storage of the tables, for parseArgs. */
 export const STORAGE_OPTIONS = {
   schema: { type: 'string', default: 'public' },
   ephemeral: { type: 'string' },

@@ -3,19 +3,19 @@ import { counting, ratelimitOf, type StoreConfig } from './store.ts'
 
 export type { StoreConfig }
 
-/** What Better Auth asks of a storage of rate limits, from version 1.7 on. */
+/** The storage of rate limits that Better Auth 1.7 and later need. */
 export interface RateLimitStorage {
   /** Counts a request, and decides on it by the rule. */
   consume(
     key: string,
     rule: {
-      /** Seconds. */
+      /** Length of the window in seconds. */
       readonly window: number
       readonly max: number
     },
   ): Promise<{
     allowed: boolean
-    /** Seconds; null if the request is allowed. */
+    /** Seconds until the request would be allowed; null if it is. */
     retryAfter: number | null
   }>
 }
@@ -23,9 +23,9 @@ export interface RateLimitStorage {
 /**
  * A `customStorage` for the rate limits of Better Auth. Its rules become sliding windows.
  *
- * With `onError: 'allow'` a request passes if the database is away, with `'deny'` none does.
+ * During an outage, requests pass with `onError: 'allow'`, and none passes with `'deny'`.
  *
- * @throws RatelimitError what the constructor of `Ratelimit` throws.
+ * @throws RatelimitError the errors of the constructor of `Ratelimit`.
  *
  * @example
  * ```ts
@@ -43,7 +43,7 @@ export function rateLimitStorage(config: StoreConfig): RateLimitStorage {
     consume: async (key, { window, max }) => {
       const limiter = Ratelimit.slidingWindow(max, Math.ceil(window * 1000))
       const { success, retryAfter } = await ratelimit.limit(key, { limiter })
-      // With a `max` of 0 no wait helps, but a number is promised.
+      // With a `max` of 0, no wait helps, but the interface needs a number.
       const seconds = Number.isFinite(retryAfter) ? Math.ceil(retryAfter / 1000) : window
       return { allowed: success, retryAfter: success ? null : seconds }
     },

@@ -2,16 +2,16 @@ import type { LimitResult } from '../check/results.ts'
 import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
 import type { CostingRequest } from './read-limit.ts'
 
-/** The answers to a request's checks, and how to settle what they have charged. */
+/** The answers to a request's checks, and how to settle their charges. */
 export interface Charged {
   readonly results: readonly LimitResult[]
-  /** Says that the cost stays. Only for limits that keep apart what is reserved. */
+  /** Keeps the charges. Only for limits that keep a reserved amount. */
   commit?(): Promise<unknown>
-  /** Gives all of it back. */
+  /** Gives the charges back. */
   release?(): Promise<unknown>
 }
 
-/** Charges what a request costs, all or nothing. */
+/** Charges the cost of a request to all its limits, or to none. */
 export async function charge(requests: readonly CostingRequest[]): Promise<Charged> {
   const [request, ...others] = requests
   if (!request) return { results: [] }
@@ -20,7 +20,7 @@ export async function charge(requests: readonly CostingRequest[]): Promise<Charg
   return { results: [await ratelimit.limit(key, options)] }
 }
 
-/** The same, to be settled when it is known whether the request counts. */
+/** The same as a reservation, to be settled when it is known whether the request counts. */
 export async function reserve(requests: readonly CostingRequest[]): Promise<Charged> {
   const [request, ...others] = requests
   if (!request) return { results: [] }
@@ -28,7 +28,7 @@ export async function reserve(requests: readonly CostingRequest[]): Promise<Char
   const { ratelimit, key, ...options } = request
   const reserved = await ratelimit.reserve(key, options)
   if (!reserved.success) return { results: [reserved] }
-  // The text settles the request, and has the key in it.
+  // The answer must not contain the text, which has the key in it and can settle the request.
   const { commit, release, toString: text, ...answer } = reserved
   return {
     results: [answer],
@@ -50,8 +50,8 @@ async function reserveAll(requests: readonly CostingRequest[]): Promise<Charged>
 }
 
 /**
- * Whether the row would go on to count the cost as reserved, as the calendar's do. Nothing is reserved in an
- * outage.
+ * Whether the row keeps the cost as reserved until it is settled, as calendar windows do. During an outage,
+ * nothing is reserved.
  */
 function keepsReserved(
   { ratelimit, limiter = ratelimit.limiter }: LimitRequest,

@@ -4,9 +4,9 @@ import { checkOptions, type NamesOf } from '../options.ts'
 import { checkOption } from '../validate.ts'
 import { warnOnce } from '../warn.ts'
 
-/** What is read of a request: one of Node's servers, or one of Fetch. */
+/** The parts of a request that are needed, for requests of Node's servers and of Fetch. */
 export interface AddressedRequest {
-  /** Of Fetch or of Node. */
+  /** Headers of Fetch or of Node. */
   readonly headers:
     | { get(name: string): string | null }
     | Readonly<Record<string, string | readonly string[] | undefined>>
@@ -14,20 +14,20 @@ export interface AddressedRequest {
   readonly socket?: { readonly remoteAddress?: string | undefined } | null
 }
 
-/** How to find the client. */
+/** Options of `clientKey`. */
 export interface ClientKeyOptions {
   /**
-   * How many proxies stand between the client and this server; each adds the address that it sees to
-   * `X-Forwarded-For`. Nobody may be able to reach the server past them. `0` says that there is none. Default:
-   * the header is ignored, with a warning once in the process.
+   * How many proxies are between the client and this server. Each must add the address that it sees to
+   * `X-Forwarded-For`, and clients must not be able to bypass them. `0` means that there is none. Default: the
+   * header is ignored, with one warning in the process.
    */
   readonly trustedHops?: number
   /**
-   * How many leading bits of an IPv6 address tell clients apart, from 1 to 128. One client usually has a whole
-   * subnet. Default: `64`.
+   * How many leading bits of an IPv6 address identify a client, between 1 and 128. One client usually has a
+   * whole subnet. Default: `64`.
    */
   readonly ipv6Subnet?: number
-  /** The address of the connection, for requests of Fetch, which do not have it. Default: the socket's. */
+  /** The address of the connection, because requests of Fetch do not have it. Default: the socket's. */
   readonly address?: string | undefined
 }
 
@@ -36,8 +36,8 @@ const CLIENT_NAMES: NamesOf<ClientKeyOptions> = { trustedHops: true, ipv6Subnet:
 /**
  * The client's address as a key, such as `192.0.2.1` or `2001:db8::/64`.
  *
- * An IPv4 address that is written as IPv6 is IPv4, also that of NAT64. An entry that is no address is passed
- * over towards this server, so that nobody chooses their key by writing nonsense.
+ * An IPv4 address in IPv6 form counts as IPv4, also with NAT64. If an entry of the header is not an address,
+ * the next one towards this server is used, so that clients cannot choose their keys with invalid entries.
  *
  * @throws RatelimitError `INVALID_KEY` if not even the connection has an address, so that such requests never
  * share a key; `INVALID_OPTION`
@@ -67,22 +67,22 @@ export function clientKey(request: AddressedRequest, options: ClientKeyOptions =
   )
   if (options.trustedHops === undefined) warnOfProxies(request)
   const forwarded = trustedHops > 0 ? forwardedFor(request) : []
-  // The last entry is the one that the nearest proxy has written.
-  const believed = [...forwarded, address].slice(-trustedHops - 1)
-  for (const candidate of believed) {
+  // The nearest proxy has written the last entry.
+  const trusted = [...forwarded, address].slice(-trustedHops - 1)
+  for (const candidate of trusted) {
     const parsed = parse(candidate)
     if (parsed) return keyOf(parsed, ipv6Subnet)
   }
   throw new RatelimitError('INVALID_KEY', 'The request has no address.')
 }
 
-/** Behind a proxy that nobody has counted, one limit denies everybody. */
+/** Without `trustedHops`, all clients behind a proxy share one key. */
 function warnOfProxies(request: AddressedRequest): void {
   const header = ['X-Forwarded-For', 'Forwarded'].find((name) => headerOf(request, name.toLowerCase()))
   if (header === undefined) return
   warnOnce(
     'FORWARDED_IGNORED',
-    `A request has the header ${header}, and clientKey has no trustedHops. If a proxy sent it, all clients ` +
+    `A request has the header ${header}, but clientKey has no trustedHops. If a proxy sent it, all clients ` +
       'share one key. Set trustedHops to the number of proxies that add to X-Forwarded-For, or to 0 if there ' +
       'is none. See docs/http.md, "Behind proxies".',
   )
@@ -107,12 +107,14 @@ type Address = ipaddr.IPv4 | ipaddr.IPv6
 
 function parse(written: string | undefined): Address | undefined {
   const text = withoutPort(written?.trim() ?? '')
-  // Other ways to write IPv4, such as octal ones, are read differently by different programs.
+  // Programs differ in how they read other forms of IPv4, such as octal numbers.
   if (ipaddr.IPv4.isValidFourPartDecimal(text)) return ipaddr.IPv4.parse(text)
   return ipaddr.IPv6.isValid(text) ? unpacked(ipaddr.IPv6.parse(text)) : undefined
 }
 
-/** IPv4 written as IPv6: by sockets that listen for both, and by NAT64. All such clients are of one /64. */
+/**
+ * IPv4 in IPv6 form: from sockets that accept both, and from NAT64. As IPv6, all such clients share one /64.
+ */
 const PACKED = ['::ffff:0:0/96', '64:ff9b::/96'].map((range) => ipaddr.IPv6.parseCIDR(range))
 
 function unpacked(address: ipaddr.IPv6): Address {
@@ -128,7 +130,7 @@ function withoutPort(text: string): string {
 
 function keyOf(address: Address, ipv6Subnet: number): string {
   if (address.kind() === 'ipv4') return address.toString()
-  // Without the zone, which says nothing outside of one machine.
+  // Without the zone, which has a meaning only on one machine.
   const whole = ipaddr.fromByteArray(address.toByteArray()).toString()
   if (ipv6Subnet === 128) return whole
   return `${ipaddr.IPv6.networkAddressFromCIDR(`${whole}/${ipv6Subnet}`)}/${ipv6Subnet}`

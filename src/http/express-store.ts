@@ -4,15 +4,15 @@ import type { Ratelimit } from '../ratelimit.ts'
 import { counting, ratelimitOf, type StoreConfig, storable } from './store.ts'
 import { deniedIfContended } from './unavailable.ts'
 
-/** The hits of a key in its window, as express-rate-limit wants them. */
+/** The hits of a key in its window, for express-rate-limit. */
 export interface Hits {
-  /** How many there were, denied ones too. */
+  /** The number of hits, including denied ones. */
   readonly totalHits: number
   /** When the window ends. */
   readonly resetTime: Date
 }
 
-/** A hit of the request that is served. */
+/** The hit of the current request. */
 interface OwnHit {
   readonly key: string
   giveBack?: (() => Promise<unknown>) | undefined
@@ -21,10 +21,10 @@ interface OwnHit {
 /**
  * A store for express-rate-limit: each key's hits in a fixed window, which begins with the first hit.
  *
- * express-rate-limit decides, and so every hit is written, denied ones too. A hit is given back to the window
- * that counted it, and never to a later one. A key that no row can have is stored as its SHA-256.
+ * express-rate-limit decides, so every hit is written, denied ones too. A hit is given back to the window that
+ * counted it, and never to a later one. A key that is not valid for a row is stored as its SHA-256.
  *
- * With `onError: 'allow'` a request passes as a first one if the database is away, with `'deny'` none does.
+ * During an outage, requests pass as a first hit with `onError: 'allow'`, and none passes with `'deny'`.
  *
  * @example
  * ```ts
@@ -36,13 +36,13 @@ interface OwnHit {
  * ```
  */
 export class RateLimitStore {
-  /** The keys are in the database, where other instances find them. */
+  /** The keys are in the database, which other instances share. */
   readonly localKeys = false
   /** The limiter's namespace. */
   readonly prefix: string
   readonly #ratelimit: Ratelimit
   readonly #hits = new AsyncLocalStorage<OwnHit>()
-  /** Until it is told another one, express-rate-limit's default. */
+  /** Until `init`, express-rate-limit's default window. */
   #limiter: StoredLimiter = counting(60_000)
 
   constructor(config: StoreConfig) {
@@ -50,7 +50,7 @@ export class RateLimitStore {
     this.prefix = this.#ratelimit.prefix
   }
 
-  /** Takes over the length of the window. */
+  /** Sets the length of the window. */
   init({ windowMs }: { readonly windowMs: number }): void {
     this.#limiter = counting(windowMs)
   }
@@ -86,8 +86,8 @@ export class RateLimitStore {
   }
 
   /**
-   * The hit of this request. express-rate-limit gives a hit back by its key alone, which says nothing of its
-   * window, but in the asynchronous context that counted it.
+   * The hit of this request. express-rate-limit gives a hit back by its key, which does not identify the
+   * window. But it does so in the asynchronous context that counted the hit.
    */
   #ownHit(key: string): OwnHit {
     const own = this.#hits.getStore()

@@ -18,20 +18,20 @@ export type { GuardOptions, RequestAnswer, RequestDenied }
 declare global {
   namespace Express {
     interface Locals {
-      /** The answer of the last `rateLimit` that was asked. */
+      /** The answer of the last `rateLimit` that was checked. */
       rateLimit?: RequestAnswer
     }
   }
 }
 
-/** How a route is limited. */
+/** Options of `rateLimit`. */
 export type RateLimitOptions = GuardOptions<Request> & {
   /**
-   * Whether a request has failed, for `count`. If it throws, the request stays charged, and `onError` is told.
-   * Default: its status is 400 or higher.
+   * Whether a request has failed, for `count`. If it throws, the request stays charged, and `onError` gets the
+   * error. Default: its status is 400 or higher.
    */
   readonly failed?: (response: Response) => boolean | Promise<boolean>
-  /** Answers a denied request; status and headers are set. Default: sends a problem document. */
+  /** Responds to a denied request. Status and headers are set already. Default: sends a problem document. */
   readonly onDenied?: (denied: RequestDenied, req: Request, res: Response, next: NextFunction) => unknown
 }
 
@@ -40,7 +40,8 @@ const NAMES: NamesOf<RateLimitOptions> = { ...GUARD_NAMES, failed: true, onDenie
 /**
  * A middleware that limits requests. Handlers find the answer in `res.locals.rateLimit`.
  *
- * A request whose client goes away before the response counts, as a failure or as a success.
+ * If the client disconnects before the response, the request always counts, with `'failures'` and with
+ * `'successes'`.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
@@ -59,13 +60,13 @@ const NAMES: NamesOf<RateLimitOptions> = { ...GUARD_NAMES, failed: true, onDenie
 export function rateLimit(options: RateLimitOptions): RequestHandler {
   const guard = guardOf<Request>(options, (req) => ({ method: req.method, paths: pathsOf(req) }), NAMES)
   const { failed = ({ statusCode }) => statusCode >= 400, count, onDenied } = options
-  // Nobody knows whether a request has failed whose client left. It counts in any case.
+  // It is unknown whether a request failed if its client disconnected. It always counts.
   const leftCounts = () => count === 'failures'
   return async (req, res, next) => {
     try {
       const decided = await guard(req)
       if (decided.success) settleAtEnd(res, decided, { finished: () => failed(res), left: leftCounts })
-      // Somebody else has answered meanwhile, such as a middleware that ends what takes too long.
+      // Another middleware has responded meanwhile, such as one for timeouts.
       if (res.writableEnded) return
       if (!res.headersSent) res.set(decided.headers)
       if (decided.answer) res.locals.rateLimit = decided.answer
@@ -87,21 +88,21 @@ export function rateLimit(options: RateLimitOptions): RequestHandler {
 /** The route's pattern, or the path if the middleware runs for all routes. */
 function pathsOf({ baseUrl, path, route }: Request): Route['paths'] {
   const declared: unknown = route?.path
-  // What a router is mounted at has no slash at its end.
+  // A router's own path has no slash at its end.
   const patternOf = (own: string) => (own === '/' && baseUrl !== '' ? baseUrl : baseUrl + own)
   if (typeof declared === 'string') return [patternOf(declared)]
-  // Express does not say which of several patterns it was.
+  // Express does not report which of several patterns matched.
   const several = Array.isArray(declared) ? declared.flat().filter((own) => typeof own === 'string') : []
   return [several.map(patternOf), baseUrl + path]
 }
 
-/** Whether a request has failed, by how it ended. */
+/** Whether a request has failed, for each way in which it can end. */
 interface FailedWhen {
   finished(): Eventually<boolean>
   left(): boolean
 }
 
-/** Settles once: the response was sent, or the client left before. Either may have happened by now. */
+/** Settles once, when the response is sent or the client disconnects. Either may have happened already. */
 function settleAtEnd(res: Response, { settle }: Passed, { finished, left }: FailedWhen): void {
   const onFinish = () => {
     res.off('close', onLeave)

@@ -6,7 +6,7 @@ import { deniedIfContended } from './unavailable.ts'
 
 export type { StoreConfig }
 
-/** What @fastify/rate-limit tells a store of a route. */
+/** The options that @fastify/rate-limit gives to the store of a route. */
 export interface RouteOptions {
   /** The route; empty for a handler of `app.rateLimit` or `app.createRateLimit`. */
   readonly routeInfo?: {
@@ -24,26 +24,27 @@ export interface RouteOptions {
   readonly exponentialBackoff?: boolean
 }
 
-/** How often a key was used in its window, which ends in `ttl` milliseconds. */
+/** Gets how often a key was used in its window, which ends in `ttl` milliseconds. */
 export type Callback = (error: Error | null, result?: { current: number; ttl: number }) => void
 
 /** A store as @fastify/rate-limit uses it. */
 export interface RateLimitStore {
-  /** Counts a request and tells how many there were. */
+  /** Counts a request and returns the number of requests. */
   incr(key: string, callback: Callback, timeWindow: number, max: number): void
-  /** Tells how many requests there were. */
+  /** Returns the number of requests. */
   read(key: string, callback: Callback, timeWindow: number, max: number): void
   /** The store of a route with limits of its own. */
   child(route: object): RateLimitStore
 }
 
 /**
- * A store for @fastify/rate-limit: `max` in each fixed window of `timeWindow`, for each route that has its own
- * `config.rateLimit`, and for all others together. `app.rateLimit` and `app.createRateLimit` with options of
- * their own need `groupId`, a name for what they count. A key that no row can have is stored as its SHA-256.
+ * A store for @fastify/rate-limit: `max` requests in each fixed window of `timeWindow`, for each route with its
+ * own `config.rateLimit`, and for all others together. `app.rateLimit` and `app.createRateLimit` with options
+ * of their own need a `groupId`, which names their counter. A key that is not valid for a row is stored as its
+ * SHA-256.
  *
- * A denied request writes nothing. So requests beyond `max` are not counted, and `ban`, `continueExceeding` and
- * `exponentialBackoff`, which need that, are refused.
+ * A denied request writes nothing, so requests beyond `max` are not counted. `ban`, `continueExceeding` and
+ * `exponentialBackoff` need their counts and are refused.
  *
  * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`
  *
@@ -112,7 +113,7 @@ interface Counted {
   ttl: number
 }
 
-/** The time to wait comes from the database; a window of max 0 would never end. */
+/** The counts of a denied request. The database gives the time to wait, and a `max` of 0 would never end it. */
 function deniedBy({ retryAfter }: Denied, timeWindow: number, max: number): Counted {
   return { current: max + 1, ttl: Math.min(retryAfter, timeWindow) }
 }
@@ -122,9 +123,8 @@ function answer(result: Promise<Counted>, callback: Callback): void {
 }
 
 /**
- * What stands before the keys of a child. No key of a client names another scope: there are no spaces in a
- * scope but those that are written here, methods are upper case, and the keys of the store itself begin with a
- * space.
+ * The prefix of the keys of a child store. A client's key cannot name another scope: the only spaces in a scope
+ * are those written here, methods are upper case, and the keys of the store itself begin with a space.
  */
 function scopeOf({ routeInfo = {}, groupId = '' }: RouteOptions): string {
   const { method, url, constraints = {} } = routeInfo
@@ -134,13 +134,12 @@ function scopeOf({ routeInfo = {}, groupId = '' }: RouteOptions): string {
     return `${method} ${encodeURI(url)}${only.join('')} `
   }
   if (groupId !== '') return `group ${encodeURIComponent(groupId)} `
-  const what =
-    'app.rateLimit() and app.createRateLimit() need a groupId of their own, which names what they count.'
-  throw new RatelimitError('INVALID_OPTION', what)
+  const message = 'app.rateLimit() and app.createRateLimit() each need a groupId, which names their counter.'
+  throw new RatelimitError('INVALID_OPTION', message)
 }
 
 function checkRouteOptions({ ban = -1, continueExceeding, exponentialBackoff }: RouteOptions): void {
   if (ban <= 0 && !continueExceeding && !exponentialBackoff) return
-  const what = 'ban, continueExceeding and exponentialBackoff need denied requests to be counted.'
-  throw new RatelimitError('INVALID_OPTION', what)
+  const message = 'ban, continueExceeding and exponentialBackoff need counts of denied requests.'
+  throw new RatelimitError('INVALID_OPTION', message)
 }

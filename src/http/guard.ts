@@ -22,17 +22,17 @@ import { isContended, unavailable } from './unavailable.ts'
 /** The request may go on. */
 export interface Passed {
   readonly success: true
-  /** Undefined if no limit was asked. */
+  /** Undefined if no limit was checked. */
   readonly answer: RequestAnswer | undefined
   readonly headers: RateLimitHeaders
   /**
-   * To be called when the request is over. Gives back what does not count, and settles what does. If
-   * `hasFailed` throws, the request stays charged. Never rejects.
+   * Call it when the request is over. It gives back a request that does not count, and settles one that does.
+   * If `hasFailed` throws, the request stays charged. It never rejects.
    */
   settle(hasFailed: () => Eventually<boolean>): Promise<void>
 }
 
-/** The request is to be answered with the problem. */
+/** The request is denied. Answer it with the problem. */
 export interface Refused {
   readonly success: false
   readonly answer: RequestDenied
@@ -47,9 +47,9 @@ export type Guard<Context> = (context: Context) => Promise<Passed | Refused>
  * The core of every adapter.
  *
  * @param routeOf The route of a request, for tables of rates.
- * @param names What the adapter can be told.
- * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`. The guard throws what the application's functions
- * throw, `INVALID_KEY` and `INVALID_RATE`, and by `onError` what `Ratelimit.limit` throws.
+ * @param names The names of the adapter's options.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`. The guard throws `INVALID_KEY`, `INVALID_RATE`, the
+ * errors of the application's functions, and by `onError` the errors of `Ratelimit.limit`.
  */
 export function guardOf<Context>(
   options: GuardOptions<Context>,
@@ -76,7 +76,7 @@ export function guardOf<Context>(
       if (verdict === 'allow' || verdict === 'deny') {
         return { results: requests.map((request) => unavailable(policyOf(request).limiter)) }
       }
-      // A verdict that is not known must not let requests pass.
+      // An unknown verdict must not let requests pass.
       throw error
     })
     const { results, commit, release } = charged
@@ -103,21 +103,21 @@ export function guardOf<Context>(
       try {
         await settleBy(hasFailed).catch((error: unknown) => onError?.(error, context))
       } catch {
-        // There is nobody to tell: the response has been sent.
+        // The response has been sent, so the error can go nowhere.
       }
     }
     return { success: true, answer: { ...shown, results }, headers, settle }
   }
 }
 
-/** The list of limits, or the one that the options are. */
+/** The list of limits. Options without `limits` are one limit. */
 function limitsOf<Context>(options: GuardOptions<Context>): readonly RouteLimit<Context>[] {
   if (options.limits === undefined) return [options]
   const { limits, ratelimit, key, limiter, rate } = options
-  checkOption(Array.isArray(limits) && limits.length > 0, 'limits must be a list of at least one.')
+  checkOption(Array.isArray(limits) && limits.length > 0, 'limits must be a list of at least one limit.')
   checkOption(
     [ratelimit, key, limiter, rate].every((own) => own === undefined),
-    'Beside limits there is no ratelimit, key, limiter or rate: each of the limits has its own.',
+    'With limits, give ratelimit, key, limiter and rate to each of the limits.',
   )
   for (const limit of limits) checkOptions(limit, ROUTE_LIMIT_NAMES, 'Each limit')
   return limits

@@ -2,17 +2,17 @@ import type { LimitResult } from '../check/results.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 import type { Policy } from './policy.ts'
 import {
+  type HeaderNumbers,
   type HeaderStandards,
   present,
   type RateLimitHeaders,
   readStandards,
-  type Tellable,
   WRITTEN,
 } from './standards.ts'
 
-/** How to write the headers. */
+/** Options of `headersOf`. */
 export interface HeaderOptions {
-  /** How they are spelled, or several ways, which are all sent. Default: `'draft-8'`. */
+  /** The standard, or several to send all of them. Default: `'draft-8'`. */
   readonly standard?: HeaderStandards
   /** The time from which the seconds to a `reset` are counted. Default: this machine's clock. */
   readonly clock?: () => Date
@@ -20,22 +20,21 @@ export interface HeaderOptions {
 
 const HEADER_NAMES: NamesOf<HeaderOptions> = { standard: true, clock: true }
 
-/** An answer, and the limit that gave it. */
+/** An answer and its limit. */
 export type Check = readonly [LimitResult, Policy]
 
 /**
- * The headers that tell a client about its limit, for any response.
+ * The headers that show a client its limit, for any response.
  *
  * - `'draft-8'`: `RateLimit-Policy` and `RateLimit` as structured fields; a prefix beyond ASCII is
  *   percent-encoded.
  * - `'draft-6'`: `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset` in seconds, `RateLimit-Policy`.
  * - `'legacy'`: `X-RateLimit-Limit`, `X-RateLimit-Remaining`, and `X-RateLimit-Reset` in Unix seconds.
  *
- * A denial also has `Retry-After` in whole seconds, rounded up; it is left out if the call would never be
- * allowed. What is not known is left out: the rest of a limit whose database was away, and any limit of
- * `unlimited`.
+ * A denial also has `Retry-After` in whole seconds, rounded up, unless the call would never be allowed. Unknown
+ * numbers are left out: the remaining units and the reset during an outage, and everything for `unlimited`.
  *
- * @param policy The limit: the `Ratelimit` itself, or `{ prefix, limiter }` for a call that named a limiter.
+ * @param policy The limit: the `Ratelimit` itself, or `{ prefix, limiter }` for a call with a `limiter`.
  * @throws RatelimitError `INVALID_OPTION`
  *
  * @example
@@ -65,8 +64,8 @@ export function headersOfAll(
   const now = clock().getTime()
   const limited = checks.filter(([{ limit }]) => limit !== Number.POSITIVE_INFINITY)
   const written = readStandards(standard).map((each) => {
-    const told = limited.filter(([answer]) => each === 'draft-8' || answer === tightest)
-    return told.length > 0 ? WRITTEN[each](told.map((check) => tellable(check, now))) : {}
+    const shown = limited.filter(([answer]) => each === 'draft-8' || answer === tightest)
+    return shown.length > 0 ? WRITTEN[each](shown.map((check) => numbersOf(check, now))) : {}
   })
   return Object.fromEntries([...written, retryAfter(tightest)].flatMap(Object.entries<string>))
 }
@@ -76,20 +75,20 @@ export function retryAfter(answer: LimitResult): RateLimitHeaders {
   return present({ 'Retry-After': answer.success ? undefined : seconds(answer.retryAfter) })
 }
 
-function tellable([answer, { prefix, limiter }]: Check, now: number): Tellable {
+function numbersOf([answer, { prefix, limiter }]: Check, now: number): HeaderNumbers {
   const { success, degraded, limit, remaining, reset, retryAfter } = answer
   return {
     name: /^[\x20-\x7E]*$/.test(prefix) ? prefix : encodeURIComponent(prefix),
     limit: whole(limit),
     remaining: degraded ? undefined : whole(remaining),
     windowSeconds: limiter.windowMs && seconds(limiter.windowMs),
-    // Of a denial the same time as `Retry-After`, which the database's clock has measured.
+    // For a denial, the same time as in `Retry-After`, which comes from the database's clock.
     untilReset: degraded ? undefined : seconds(success ? Math.max(reset - now, 0) : retryAfter),
     resetsAt: degraded ? undefined : seconds(reset),
   }
 }
 
-/** Rounded up, so that nobody comes too early; undefined if the time never comes. */
+/** Seconds, rounded up, so that clients do not come too early. Undefined if the time never comes. */
 function seconds(ms: number): number | undefined {
   return Number.isFinite(ms) ? whole(Math.ceil(ms / 1000)) : undefined
 }

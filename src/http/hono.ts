@@ -12,19 +12,19 @@ export type { GuardOptions, RequestAnswer, RequestDenied }
 
 declare module 'hono' {
   interface ContextVariableMap {
-    /** The answer of the last `rateLimit` that was asked; undefined if none was. */
+    /** The answer of the last `rateLimit` that was checked; undefined if none was. */
     rateLimit: RequestAnswer | undefined
   }
 }
 
-/** How a route is limited. */
+/** Options of `rateLimit`. */
 export type RateLimitOptions = GuardOptions<Context> & {
   /**
-   * Whether a request has failed, for `count`. If it throws, the request stays charged, and `onError` is told.
-   * Default: its status is 400 or higher.
+   * Whether a request has failed, for `count`. If it throws, the request stays charged, and `onError` gets the
+   * error. Default: its status is 400 or higher.
    */
   readonly failed?: (c: Context) => boolean | Promise<boolean>
-  /** Answers a denied request, by a response of its own. Default: a problem document. */
+  /** The response to a denied request. Default: a problem document. */
   readonly onDenied?: (denied: RequestDenied, c: Context) => Response | Promise<Response>
 }
 
@@ -60,31 +60,31 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
       await next()
     }
     for (const [name, value] of Object.entries(decided.headers)) {
-      // What answered may have set it: another `rateLimit`, whose answer is the last one, or the application.
+      // The application or another `rateLimit`, which came later, may have set the header already.
       if (!c.res.headers.has(name)) setHeader(c, name, value)
     }
-    // Workers end what a response does not wait for.
+    // Workers end work that the response does not wait for.
     if (decided.success) await decided.settle(() => failed(c))
     return undefined
   }
 }
 
 /**
- * `c.header` makes a response of the body of the one before. On Bun it has another content type: Bun chooses
- * one by the text that a response was made with, and a stream has none.
+ * Sets a header without `c.header`, which makes a new response from the body. On Bun, the new response would
+ * lose its content type, because Bun chooses that by the text of the first one.
  */
 function setHeader(c: Context, name: string, value: string): void {
   try {
     c.res.headers.set(name, value)
   } catch {
-    // The headers of a response that was fetched cannot be changed. They have its content type.
+    // The headers of a fetched response cannot be changed. They include the content type.
     c.header(name, value)
   }
 }
 
 /**
- * The patterns that match, and the path. What answers is a handler, so its pattern says most. Hono tells it
- * from a middleware as here: a handler of all methods takes no `next`.
+ * The patterns that match, and the path. The pattern of a handler is the most exact one. Hono distinguishes
+ * handlers from middlewares in the same way: a handler for all methods has no parameter `next`.
  */
 function pathsOf(c: Context): Route['paths'] {
   const matched = matchedRoutes(c)
@@ -102,6 +102,6 @@ function pathsOf(c: Context): Route['paths'] {
 }
 
 function isHandler({ method, handler }: RouterRoute): boolean {
-  // The handlers of an app that has its own `onError` are wrapped.
+  // Hono wraps the handlers of an app with its own `onError`.
   return method !== 'ALL' || !isMiddleware(findTargetHandler(handler))
 }

@@ -6,16 +6,16 @@ import { type GuardOptions, HEADLESS_NAMES, type RequestDenied } from './options
 
 /** A call of a server action. */
 export interface ActionCall<Args extends readonly unknown[]> {
-  /** Of the request that called it. */
+  /** The headers of the request that called it. */
   readonly headers: Headers
-  /** What the action was called with. */
+  /** The arguments of the call. */
   readonly args: Args
 }
 
-/** How a server action is limited. No headers are sent. */
+/** Options of `limitedAction`. No headers are sent. */
 export type ActionOptions<Args extends readonly unknown[], Result> = GuardOptions<ActionCall<Args>> & {
   readonly headers?: never
-  /** What the action returns instead if it is denied. */
+  /** The result of a denied call. */
   readonly onDenied: (denied: RequestDenied) => Result | Promise<Result>
 }
 
@@ -24,7 +24,7 @@ const NAMES: NamesOf<ActionOptions<[], unknown>> = { ...HEADLESS_NAMES, onDenied
 /**
  * Limits a server action.
  *
- * For `count`, a call has failed if the action throws; a redirect is no failure.
+ * For `count`, a call has failed if the action throws. A redirect is not a failure.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *

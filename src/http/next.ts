@@ -15,21 +15,21 @@ import type { Route } from './routes.ts'
 export { type ActionCall, type ActionOptions, limitedAction } from './next-action.ts'
 export type { GuardOptions, RequestAnswer, RequestDenied }
 
-/** How requests are limited. */
+/** Options of `limitedRoute`. */
 export type RateLimitOptions<Incoming extends Request = NextRequest> = GuardOptions<Incoming> & {
-  /** Answers a denied request, with a status of its own. Default: a problem document. */
+  /** The response to a denied request, with its own status. Default: a problem document. */
   readonly onDenied?: (denied: RequestDenied, request: Incoming) => Response | Promise<Response>
 }
 
 const NAMES: NamesOf<RateLimitOptions> = { ...GUARD_NAMES, onDenied: true }
 
-/** How requests are limited in `proxy.ts`. */
+/** Options of `rateLimit` in `proxy.ts`. */
 export type ProxyOptions = RateLimitOptions & {
-  // What becomes of a request is not known here.
+  // The proxy does not see the response to a request.
   readonly count?: never
   /**
-   * Whether the route of this request has a limit of its own. Next would drop the headers of that limit for
-   * those of the proxy, which are then sent with denials only. Default: no route has one.
+   * Whether the route of this request has a limit of its own. The headers of the proxy would replace the
+   * headers of that limit, so the proxy then sends its headers only with denials. Default: no route has one.
    */
   readonly hasOwnLimit?: (request: NextRequest) => Eventually<boolean>
 }
@@ -39,8 +39,9 @@ const { count: _, ...COUNTLESS_NAMES } = NAMES
 const PROXY_NAMES: NamesOf<ProxyOptions> = { ...COUNTLESS_NAMES, hasOwnLimit: true }
 
 /**
- * Limits requests in `proxy.ts`, which was `middleware.ts` before Next 16. The response to a denied request is
- * not `ok`, unless `onDenied` makes it so; any other is `NextResponse.next()` with the headers of the limit.
+ * Limits requests in `proxy.ts`, which was `middleware.ts` before Next 16. A denied request gets a response
+ * that is not `ok`, unless `onDenied` makes it so. Other requests get `NextResponse.next()` with the headers of
+ * the limit.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
@@ -59,16 +60,17 @@ export function rateLimit(options: ProxyOptions): (request: NextRequest) => Prom
   return async (request) => {
     const decided = await guard(request)
     if (!decided.success) return deny(decided, request, options)
-    const isTold = !(await options.hasOwnLimit?.(request))
-    return NextResponse.next(isTold ? { headers: decided.headers } : {})
+    const sendsHeaders = !(await options.hasOwnLimit?.(request))
+    return NextResponse.next(sendsHeaders ? { headers: decided.headers } : {})
   }
 }
 
 /**
- * Limits a route handler, which finds the answer in `rateLimit` beside the `params` of the route.
+ * Limits a route handler. Its second argument has the answer in `rateLimit`, together with the `params` of the
+ * route.
  *
- * For `count`, a request has failed if its status is 400 or higher, or if the handler throws; a redirect is no
- * failure.
+ * For `count`, a request has failed if its status is 400 or higher, or if the handler throws. A redirect is not
+ * a failure.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *
@@ -104,7 +106,7 @@ export function limitedRoute<Incoming extends Request = NextRequest, Context ext
       failed = !isRedirect(error)
       throw error
     } finally {
-      // A function may end with its response, so the response waits.
+      // A serverless function may end with its response, so the response waits.
       await decided.settle(() => failed)
     }
   }
@@ -121,13 +123,13 @@ async function deny<Incoming extends Request>(
 
 function routeOf({ method, url, nextUrl }: Request & { readonly nextUrl?: NextRequest['nextUrl'] }): Route {
   const path = new URL(url).pathname
-  // What Next routes by: without the locale and the base path of its configuration.
+  // Next routes by nextUrl, without the locale and the base path of its configuration.
   return { method, paths: [path, nextUrl?.pathname ?? path] }
 }
 
 /**
- * The response itself if possible, because a copy loses the content type that Bun has chosen by the text. The
- * headers of one that was fetched cannot be changed.
+ * Sets headers on the response itself if possible, because a copy loses the content type that Bun chose by the
+ * text. A fetched response is copied, because its headers cannot be changed.
  */
 function withHeaders(response: Response, headers: Readonly<Record<string, string>>): Response {
   try {

@@ -5,20 +5,21 @@ import type { Ratelimit } from '../ratelimit.ts'
 import type { RateTable } from './routes.ts'
 import type { HeaderStandards } from './standards.ts'
 
-/** What a function of the application may return. */
+/** A value or a promise of it. */
 export type Eventually<T> = T | Promise<T>
 
-/** One limit of a route. `Context` is what the framework gives its handlers: a request, or a context. */
+/** One limit of a route. `Context` is the request or context that the framework gives to its handlers. */
 export interface RouteLimit<Context> {
+  /** The limiter. */
   readonly ratelimit: Ratelimit
   /**
-   * Whose limit it is. No key is an error: requests without one never share one. Pass them by `skip`, or give
-   * them a key of their own.
+   * The limited key, such as a user. A request without a key is an error, so that such requests never share
+   * one. Use `skip` to let them pass, or give them a key of their own.
    */
   readonly key: (context: Context) => Eventually<string | null | undefined>
-  /** The limit for this request: a customer's plan. Default: the `Ratelimit`'s. */
+  /** The limit for this request, such as a customer's plan. Default: the `Ratelimit`'s. */
   readonly limiter?: Limiter | ((context: Context) => Eventually<Limiter | undefined>)
-  /** What the request costs; 0 passes without a query. Default: `1`. */
+  /** The cost of the request. 0 passes without a query. Default: `1`. */
   readonly rate?: number | RateTable | ((context: Context) => Eventually<number>)
 }
 
@@ -34,7 +35,7 @@ interface OneLimit<Context> extends RouteLimit<Context> {
 }
 
 interface SeveralLimits<Context> {
-  /** Several limits: all are charged, or none, by `Ratelimit.limitAll`. */
+  /** Several limits. All are charged, or none, by `Ratelimit.limitAll`. */
   readonly limits: readonly RouteLimit<Context>[]
   readonly ratelimit?: never
   readonly key?: never
@@ -43,31 +44,32 @@ interface SeveralLimits<Context> {
 }
 
 interface EachRequest<Context> {
-  /** Requests that pass without a query. Default: none. */
+  /** Whether a request passes without a query. Default: no request does. */
   readonly skip?: (context: Context) => Eventually<boolean>
   /**
-   * Which requests count. All are charged first, so that requests at the same time cannot pass together. What
-   * does not count is given back to the window that paid when the response is known. The answers then have no
-   * `crossed`. In a calendar window what counts is settled by one more statement. Default: `'all'`.
+   * Which requests count. Every request is charged first, so that concurrent requests cannot pass together.
+   * When the response is known, a request that does not count is given back to the window that paid. With
+   * `'failures'` and `'successes'` answers have no `crossed`, and in a calendar window a request that counts
+   * needs one more statement. Default: `'all'`.
    */
   readonly count?: 'all' | 'failures' | 'successes'
   /**
-   * How headers are spelled, or several ways, which are all sent; `false` sends none but `Retry-After`.
-   * Default: `'draft-8'`.
+   * The standard of the headers, or several to send all of them. `false` sends only `Retry-After`. Default:
+   * `'draft-8'`.
    */
   readonly headers?: HeaderStandards | false
   /**
-   * Is told each error of the database, also of settling, and what `failed` throws; returns what becomes of
-   * the request, if that is still open. Whatever is none of the three throws the error. It is not asked about
-   * mistakes in the options. Default: `'throw'`, the framework's own error handling.
+   * Gets each error of the database, also of settling, and each error of `failed`. Its result decides about the
+   * request, if that is still open; any other result throws the error. It is not called for mistakes in the
+   * options. Default: `'throw'`, the framework's own error handling.
    */
   readonly onError?: (error: unknown, context: Context) => Eventually<'throw' | 'allow' | 'deny'>
 }
 
-/** What every adapter can be told. */
+/** The options of every adapter. */
 export type GuardOptions<Context> = EachRequest<Context> & (OneLimit<Context> | SeveralLimits<Context>)
 
-/** Of adapters that send no headers. */
+/** The options of adapters that send no headers. */
 export const HEADLESS_NAMES: NamesOf<GuardOptions<unknown> & { readonly headers?: never }> = {
   ...ROUTE_LIMIT_NAMES,
   limits: true,
@@ -78,12 +80,13 @@ export const HEADLESS_NAMES: NamesOf<GuardOptions<unknown> & { readonly headers?
 
 export const GUARD_NAMES: NamesOf<GuardOptions<unknown>> = { ...HEADLESS_NAMES, headers: true }
 
-/** All answers to a request, in the order of its limits; those that the request costs nothing are left out. */
+/** All answers to a request. */
 interface Answers {
+  /** The answers in the order of the limits, without limits where the request costs nothing. */
   readonly results: readonly LimitResult[]
 }
 
-/** The answer to a request: of several limits the tightest, with all of them in `results`. */
+/** The answer to a request. With several limits it is the tightest answer, and `results` has all of them. */
 export type RequestAnswer = LimitResult & Answers
 
 /** The answer to a denied request. */

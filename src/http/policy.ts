@@ -1,7 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { LimitResult } from '../check/results.ts'
 
-/** The limit behind an answer: a `Ratelimit`, or its prefix with the limiter that a call named. */
+/** The limit of an answer: a `Ratelimit`, or its prefix with the `limiter` of the call. */
 export interface Policy {
   /** The policy's name in headers and problem documents. */
   readonly prefix: string
@@ -9,10 +9,7 @@ export interface Policy {
   readonly limiter: Limiter
 }
 
-/**
- * The answer that a client has to keep to: of the denials the one that lasts longest, otherwise the one that
- * has least left.
- */
+/** The answer that matters to a client: the longest denial, or without denials the one with the least left. */
 export function tightest<Answer extends LimitResult>(results: readonly [Answer, ...Answer[]]): Answer {
   return results.reduce((one, other) => (isTighter(other, one) ? other : one))
 }

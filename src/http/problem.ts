@@ -3,21 +3,21 @@ import { type HeaderOptions, headersOf, retryAfter } from './headers.ts'
 import type { Policy } from './policy.ts'
 import type { RateLimitHeaders } from './standards.ts'
 
-/** A problem document by RFC 9457. Its numbers are those of the denial; one that is `Infinity` is left out. */
+/** A problem document by RFC 9457. It has the finite numbers of the denial. */
 export interface Problem {
   /** The address that names the kind of problem. */
   readonly type: string
   /** The kind of problem in words. */
   readonly title: string
-  /** The status of the response: 503 if the database was away. */
+  /** The status of the response. 503 during an outage. */
   readonly status: 429 | 503
   /** The capacity. */
   readonly limit?: number
   /** Whole units that are left. */
   readonly remaining?: number
-  /** Unix milliseconds. */
+  /** Unix milliseconds at which the call would be allowed. */
   readonly reset?: number
-  /** Milliseconds. */
+  /** Milliseconds until the call would be allowed. */
   readonly retryAfter?: number
   /** The prefixes of the limits that deny. */
   readonly 'violated-policies'?: readonly string[]
@@ -26,7 +26,7 @@ export interface Problem {
 /** The problem types that the draft of the headers defines. */
 const TYPES = 'https://iana.org/assignments/http-problem-types'
 
-/** What a denied client is told. A client is not to blame for a database that is away. */
+/** The problem document for a denial. Its type shows whether the client or an outage is the cause. */
 export function problemOf(denied: Denied, violated: readonly string[] = []): Problem {
   const { degraded, limit, remaining, reset, retryAfter } = denied
   const numbers = Object.entries(degraded ? { limit, retryAfter } : { limit, remaining, reset, retryAfter })
@@ -58,10 +58,10 @@ export function problemResponse(problem: Problem, headers: RateLimitHeaders): Re
 }
 
 /**
- * A response to a denied request: 429 with a problem document, `Retry-After`, and the headers of the limit if
- * it is given. If the database was away (`degraded`) it is 503, because the client has exceeded nothing.
+ * The response to a denied request: 429 with a problem document, `Retry-After`, and the headers of the limit if
+ * it is given. During an outage (`degraded`) it is 503, because the client has exceeded no limit.
  *
- * @param policy The limit: the `Ratelimit` itself, or `{ prefix, limiter }` for a call that named a limiter.
+ * @param policy The limit: the `Ratelimit` itself, or `{ prefix, limiter }` for a call with a `limiter`.
  *
  * @example
  * ```ts

@@ -4,16 +4,16 @@ import { checkOption, checkRate } from '../validate.ts'
 import type { RouteLimit } from './options.ts'
 import { type Route, ratesOf } from './routes.ts'
 
-/** What a limit asks of a request that costs something. */
+/** The request for a limit, with its cost. */
 export type CostingRequest = LimitRequest & { readonly rate: number }
 
-/** What a limit asks of a request; undefined if the request costs nothing. */
+/** Makes the request for a limit. Undefined if the request costs nothing. */
 export type ReadLimit<Context> = (context: Context) => Promise<CostingRequest | undefined>
 
 /**
  * Reads the options of a limit once.
  *
- * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`; of a request `INVALID_KEY` and `INVALID_RATE`.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`; for a request `INVALID_KEY`, `INVALID_RATE`.
  */
 export function readLimit<Context>(
   limit: RouteLimit<Context>,
@@ -24,7 +24,7 @@ export function readLimit<Context>(
   checkOption(typeof keyOf === 'function', 'key must be a function.')
   const rateOf = readRate(rate, routeOf, (cost) => {
     checkCost(cost)
-    // A limit that is chosen for each request may count fractions, or not.
+    // If the limit is chosen for each request, it is unknown whether it counts fractions.
     if (typeof limiter !== 'function') checkRate(cost, limiter ?? ratelimit.limiter)
   })
   return async (context) => {
@@ -40,10 +40,10 @@ export function readLimit<Context>(
   }
 }
 
-/** A request must not give back. */
+/** Refuses negative costs, because a request must not give back. */
 function checkCost(cost: unknown): void {
   if (typeof cost === 'number' && cost >= 0) return
-  throw new RatelimitError('INVALID_RATE', 'What a request costs is a number of 0 or more.')
+  throw new RatelimitError('INVALID_RATE', 'The cost of a request must be a number of 0 or more.')
 }
 
 function readRate<Context>(

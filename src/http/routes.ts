@@ -1,38 +1,38 @@
 import { checkOption } from '../validate.ts'
 
 /**
- * The cost of each route, by `'POST /orders'` or, for all methods, `'/orders'`. Others cost 1. A path that is
- * spelled in another way costs no less.
+ * The cost of each route, by `'POST /orders'` or, for all methods, `'/orders'`. Other routes cost 1. Another
+ * spelling of a path never costs less.
  */
 export type RateTable = Readonly<Record<string, number>>
 
-/** A request's route as a framework tells it. */
+/** The route of a request, as the framework reports it. */
 export interface Route {
   readonly method?: string | undefined
   /**
-   * Paths, and patterns that routes were declared with. The first one that a table names has its rate. Where
-   * several stand together, one of them is the request's, and the dearest counts.
+   * The path and the declared patterns of the route. The first one in a table of rates decides. In an inner
+   * list, one of the entries is the request's, and the highest rate counts.
    */
   readonly paths: readonly (string | readonly string[])[]
 }
 
-/** A rate, and the exact spelling of its name. */
+/** A rate and the exact spelling of its name. */
 interface Named {
   readonly spelled: string
   readonly rate: number
 }
 
 /**
- * The rates of a table.
+ * A function for the rate of a route in the table.
  *
- * Routers differ in which spellings of a path they take for one route. So every spelling of a name finds its
- * rate, but only the exact one ends the search: any other makes a request dearer, and never cheaper.
+ * Routers differ in which spellings of a path they accept for a route. So every spelling finds the rate, but
+ * only the exact one ends the search. Another spelling can make a request more expensive, and never cheaper.
  *
- * @throws RatelimitError `INVALID_OPTION` for a name that no route has, and for two names of one route.
+ * @throws RatelimitError `INVALID_OPTION` for an invalid name, and for two names of one route.
  */
 export function ratesOf(table: RateTable): (route: Route) => number {
   const rates = new Map(Object.entries(table).map(([name, rate]) => namedOf(name, rate)))
-  checkOption(rates.size === Object.keys(table).length, 'Two names in a table of rates are one route.')
+  checkOption(rates.size === Object.keys(table).length, 'Two names in a table of rates mean the same route.')
   return ({ method, paths }) => {
     let atLeast = 0
     for (const path of paths) {
@@ -46,12 +46,15 @@ export function ratesOf(table: RateTable): (route: Route) => number {
 
 function namedOf(name: string, rate: number): [loose: string, named: Named] {
   const [, method, path = ''] = /^(?:([a-z]+) )?(\S+)$/i.exec(name) ?? []
-  checkOption(path !== '', "A name in a table of rates is 'POST /reports', or '/reports' for all methods.")
+  checkOption(
+    path !== '',
+    "A name in a table of rates must be like 'POST /reports', or like '/reports' for all methods.",
+  )
   const spelled = nameOf(path, method?.toUpperCase())
   return [loosened(spelled), { spelled, rate }]
 }
 
-/** The rate of this method, otherwise that of all methods. */
+/** The rate of the path for this method, or else for all methods. */
 function find(
   rates: ReadonlyMap<string, Named>,
   path: string,
@@ -64,15 +67,15 @@ function find(
   return []
 }
 
-/** Routers answer HEAD with what answers GET. */
+/** The name of a route. HEAD counts as GET, because routers use the same handler. */
 function nameOf(path: string, method: string | undefined): string {
   if (method === undefined) return path
   return `${method === 'HEAD' ? 'GET' : method} ${path}`
 }
 
 /**
- * What all spellings of a name have in common. An encoded slash stays one, because to routers it is a part of
- * a name.
+ * The common form of all spellings of a name. An encoded slash stays encoded, as it is part of a name to
+ * routers.
  */
 function loosened(name: string): string {
   const decoded = name.split('/').map(decode).join('/').toLowerCase()

@@ -2,38 +2,39 @@ import { type Item, serializeList } from 'structured-headers'
 import { checkOption } from '../validate.ts'
 
 /**
- * How the headers are spelled: by revision 8 or 6 of the IETF's draft "RateLimit header fields for HTTP", or as
+ * The standard of the headers: revision 8 or 6 of the IETF's draft "RateLimit header fields for HTTP", or
  * `X-RateLimit-*`.
  */
 export type HeaderStandard = 'draft-8' | 'draft-6' | 'legacy'
 
-/** One way to spell the headers, or several. Both drafts have a `RateLimit-Policy`, so only one can be sent. */
+/** One standard, or several. Both drafts have a header `RateLimit-Policy`, so only one of them can be sent. */
 export type HeaderStandards =
   | HeaderStandard
   | readonly ('draft-8' | 'legacy')[]
   | readonly ('draft-6' | 'legacy')[]
 
-/** Names and values of headers. */
+/** The names and values of headers. */
 export type RateLimitHeaders = Readonly<Record<string, string>>
 
-/** What the headers tell of a limit, in the integers of structured fields. */
-export interface Tellable {
+/** The numbers of a limit for the headers, as integers of structured fields. */
+export interface HeaderNumbers {
   readonly name: string
   readonly limit: number
   readonly remaining: number | undefined
   readonly windowSeconds: number | undefined
-  /** Seconds from now, and since 1970. */
+  /** Seconds from now. */
   readonly untilReset: number | undefined
+  /** Seconds since 1970. */
   readonly resetsAt: number | undefined
 }
 
 /** The headers of one or more limits. */
-export const WRITTEN: Record<HeaderStandard, (told: readonly Tellable[]) => RateLimitHeaders> = {
+export const WRITTEN: Record<HeaderStandard, (limits: readonly HeaderNumbers[]) => RateLimitHeaders> = {
   /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-08.html */
-  'draft-8': (told) => {
-    const known = told.filter(({ remaining }) => remaining !== undefined)
+  'draft-8': (limits) => {
+    const known = limits.filter(({ remaining }) => remaining !== undefined)
     return present({
-      'RateLimit-Policy': listOf(told, ({ name, limit, windowSeconds }) => [
+      'RateLimit-Policy': listOf(limits, ({ name, limit, windowSeconds }) => [
         name,
         { q: limit, w: windowSeconds },
       ]),
@@ -41,23 +42,23 @@ export const WRITTEN: Record<HeaderStandard, (told: readonly Tellable[]) => Rate
     })
   },
   /** https://www.ietf.org/archive/id/draft-ietf-httpapi-ratelimit-headers-06.html */
-  'draft-6': (told) =>
+  'draft-6': (limits) =>
     present({
-      'RateLimit-Policy': listOf(told, ({ limit, windowSeconds }) => [limit, { w: windowSeconds }]),
-      'RateLimit-Limit': told[0]?.limit,
-      'RateLimit-Remaining': told[0]?.remaining,
-      'RateLimit-Reset': told[0]?.untilReset,
+      'RateLimit-Policy': listOf(limits, ({ limit, windowSeconds }) => [limit, { w: windowSeconds }]),
+      'RateLimit-Limit': limits[0]?.limit,
+      'RateLimit-Remaining': limits[0]?.remaining,
+      'RateLimit-Reset': limits[0]?.untilReset,
     }),
-  legacy: ([told]) =>
+  legacy: ([first]) =>
     present({
-      'X-RateLimit-Limit': told?.limit,
-      'X-RateLimit-Remaining': told?.remaining,
-      'X-RateLimit-Reset': told?.resetsAt,
+      'X-RateLimit-Limit': first?.limit,
+      'X-RateLimit-Remaining': first?.remaining,
+      'X-RateLimit-Reset': first?.resetsAt,
     }),
 }
 
 /**
- * Each way to spell the headers.
+ * The list of standards to send.
  *
  * @throws RatelimitError `INVALID_OPTION`
  */
@@ -69,17 +70,17 @@ export function readStandards(standards: HeaderStandards): readonly HeaderStanda
   )
   checkOption(
     !(list.includes('draft-8') && list.includes('draft-6')),
-    'draft-8 and draft-6 spell RateLimit-Policy in two ways. Send one of them.',
+    'draft-8 and draft-6 have different RateLimit-Policy headers. Send one of them.',
   )
   return list
 }
 
-/** A list of structured fields; undefined if it is empty, and without the parameters that are undefined. */
+/** A list of structured fields without undefined parameters. Undefined if the list is empty. */
 function listOf(
-  told: readonly Tellable[],
-  item: (told: Tellable) => [string | number, Readonly<Record<string, number | undefined>>],
+  limits: readonly HeaderNumbers[],
+  item: (limit: HeaderNumbers) => [string | number, Readonly<Record<string, number | undefined>>],
 ): string | undefined {
-  const items = told.map(item).map(([value, parameters]): Item => {
+  const items = limits.map(item).map(([value, parameters]): Item => {
     const known = Object.entries(parameters).flatMap(([name, number]) =>
       number === undefined ? [] : [[name, number] as const],
     )
@@ -88,7 +89,7 @@ function listOf(
   return items.length > 0 ? serializeList(items) : undefined
 }
 
-/** Without the headers that are undefined. */
+/** Drops undefined headers. */
 export function present(headers: Readonly<Record<string, string | number | undefined>>): RateLimitHeaders {
   const known = Object.entries(headers).filter(([, value]) => value !== undefined)
   return Object.fromEntries(known.map(([name, value]) => [name, String(value)]))

@@ -7,7 +7,7 @@ import { isStorable } from '../validate.ts'
 
 type WithoutLimiter<Config> = Config extends unknown ? Omit<Config, 'limiter'> : never
 
-/** The options of a `Ratelimit` whose limit the framework's own rate limiter decides. */
+/** The options of a `Ratelimit`, without `limiter`, because the framework's own rate limiter has the limits. */
 export type StoreConfig = WithoutLimiter<RatelimitConfig>
 
 const { limiter: _, ...STORE_NAMES } = CONFIG_NAMES
@@ -15,7 +15,7 @@ const { limiter: _, ...STORE_NAMES } = CONFIG_NAMES
 /**
  * The `Ratelimit` of a store.
  *
- * @throws RatelimitError what the constructor of `Ratelimit` throws; `INVALID_OPTION` for a `limiter`, which
+ * @throws RatelimitError the errors of the constructor of `Ratelimit`; `INVALID_OPTION` for a `limiter`, which
  * would be ignored.
  */
 export function ratelimitOf(config: StoreConfig, limiter: StoredLimiter): Ratelimit {
@@ -23,14 +23,14 @@ export function ratelimitOf(config: StoreConfig, limiter: StoredLimiter): Rateli
   return new Ratelimit({ ...config, limiter })
 }
 
-/** A window that only counts. */
+/** A window that counts and never denies. */
 export function counting(windowMs: number): StoredLimiter {
   return Ratelimit.fixedWindow(Number.MAX_SAFE_INTEGER, windowMs)
 }
 
 /**
- * The key, or its hash if no row can have it. Frameworks can be told to let a request pass whose store fails,
- * and clients choose keys.
+ * The key, or its hash if the key is not valid for a row. An error would be dangerous, because clients choose
+ * keys, and some frameworks can let requests pass if the store fails.
  */
 export async function storable(key: string, prefix: string): Promise<string> {
   return isStorable(key, prefix) ? key : sha256(key)

@@ -5,7 +5,7 @@ import { type GuardOptions, HEADLESS_NAMES, type RequestAnswer, type RequestDeni
 
 export type { GuardOptions, RequestAnswer, RequestDenied }
 
-/** A call of a procedure, as tRPC hands it to middlewares. */
+/** A call of a procedure, as tRPC gives it to middlewares. */
 export interface ProcedureCall<Context, Input = unknown> {
   /** The context of the call. */
   readonly ctx: Context
@@ -13,25 +13,25 @@ export interface ProcedureCall<Context, Input = unknown> {
   readonly path: string
   /** The kind of procedure. */
   readonly type: 'query' | 'mutation' | 'subscription'
-  /** What the call sends, as far as it was parsed before. */
+  /** The input of the call, as far as it is parsed already. */
   readonly input: Input
 }
 
-/** How procedures are limited. Tables of rates name them by their paths. No headers are sent. */
+/** Options of `rateLimit`. A table of rates has the paths of procedures. No headers are sent. */
 export type RateLimitOptions<Context, Input = unknown> = GuardOptions<ProcedureCall<Context, Input>> & {
   readonly headers?: never
   /**
-   * The error of a denied call. Default: `TOO_MANY_REQUESTS`, or `SERVICE_UNAVAILABLE` if the database was
-   * away. Its `cause` has the fields of the problem document, for your `errorFormatter`.
+   * The error of a denied call. Default: `TOO_MANY_REQUESTS`, or `SERVICE_UNAVAILABLE` during an outage. Its
+   * `cause` has the fields of the problem document, for your `errorFormatter`.
    */
   readonly onDenied?: (denied: RequestDenied, call: ProcedureCall<Context, Input>) => Error
 }
 
 const NAMES: NamesOf<RateLimitOptions<unknown>> = { ...HEADLESS_NAMES, onDenied: true }
 
-/** What the middleware adds to the context. */
+/** The fields that the middleware adds to the context. */
 export interface RateLimitContext {
-  /** The answer of the last `rateLimit` that was asked; undefined if none was. */
+  /** The answer of the last `rateLimit` that was checked; undefined if none was. */
   readonly rateLimit: RequestAnswer | undefined
 }
 
@@ -58,7 +58,7 @@ export function rateLimit<Context, Input = unknown>(
   const guard = guardOf<ProcedureCall<Context, Input>>(options, ({ path }) => ({ paths: [path] }), NAMES)
   const { onDenied } = options
   return async ({ ctx, path, type, input, next }) => {
-    // Nothing before this middleware has changed what the type says of the context.
+    // The type is right, because no middleware before this one has changed the context's type.
     const call = { ctx: ctx as Context, path, type, input }
     const decided = await guard(call)
     if (!decided.success) {

@@ -2,7 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Denied } from '../check/results.ts'
 import { RatelimitError } from '../errors.ts'
 
-/** When to ask again after a denial that the database did not make. */
+/** `retryAfter` of a denial that the database did not make. */
 const RETRY_MS = 1_000
 
 /** The denial of a request that the database did not decide. */
@@ -11,12 +11,12 @@ export function unavailable({ limit }: Limiter): Denied {
   return { success: false, limit, remaining: 0, reset, retryAfter: RETRY_MS, degraded: true }
 }
 
-/** A client can bring it about, so it must not pass by it. */
+/** Whether a client can have caused the error. Then it must not let the request pass. */
 export function isContended(error: unknown): boolean {
   return error instanceof RatelimitError && error.contended
 }
 
-/** A denial in place of a contended error, for frameworks that can be told to let errors pass. */
+/** Returns a denial instead of a contended error, for frameworks that may let requests pass after errors. */
 export async function deniedIfContended<Answer>(
   answer: Promise<Answer>,
   limiter: Limiter,

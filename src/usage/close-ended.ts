@@ -12,13 +12,13 @@ import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { checkLimiter } from '../validate.ts'
 
-/** Which periods are closed. */
+/** The periods to close. */
 export interface Closing {
   readonly tx: Database
   readonly table: RateLimitTable
   readonly prefix: string
   readonly limit: number
-  /** Keys up to this one are left out. */
+  /** Keys up to this one are skipped. */
   readonly after: string
   readonly limiterOf: (key: string) => Limiter
   readonly now: number
@@ -36,15 +36,15 @@ interface Over extends Omit<Ended, 'used' | 'reserved'> {
   readonly limiter: StoredLimiter
 }
 
-/** Removes the rows of periods that are over, and says what they counted. */
+/** Removes the rows of periods that are over, and returns their counts. */
 export async function closeEnded(closing: Closing): Promise<Ended[]> {
   const closed: Ended[] = []
   let { after } = closing
-  // No more rows than are closed, if all have ended. If few have, the pages grow.
+  // The first page has as many rows as are to be closed. If few of them have ended, the pages grow.
   for (let size = Math.min(closing.limit, MAX_PAGE); ; size = Math.min(2 * size, MAX_PAGE)) {
     const rows = await windowsAfter(closing, after, size)
     let ended = rows.flatMap((row) => endedIn(row, closing))
-    // Others may have locked them: then the next ones take their places.
+    // If others have locked some of the rows, the next ones are closed instead.
     while (ended.length > 0 && closed.length < closing.limit) {
       const missing = closing.limit - closed.length
       closed.push(...(await close(closing, ended.slice(0, missing))))
@@ -72,13 +72,13 @@ function endedIn(row: Row, { limiterOf, now }: Closing): Over[] {
   checkLimiter(limiter)
   if (!hasPeriods(limiter) || !isOwn(row, limiter)) return []
   const start = Number(columnIn(row, 'windowStart'))
-  // Others may write to the table too, and infinity is no time.
+  // Other programs may write to the table too, and infinity is no time.
   if (!Number.isFinite(start)) return []
   const period = periodFrom(limiter, start)
   return period.end <= now ? [{ key, limiter, ...period }] : []
 }
 
-/** Whether the limit's algorithm has written the row. */
+/** Whether the row belongs to the limit's algorithm. */
 function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
   const { columns } = algorithm
   return STATE_COLUMNS.every((column) => columns.includes(column) === (columnIn(row, column) !== null))
@@ -98,7 +98,7 @@ async function close({ tx, table, prefix }: Closing, ended: readonly Over[]): Pr
   })
 }
 
-/** What was used in the period, and what of that is not settled, for an algorithm that knows it. */
+/** The usage of the period and, for an algorithm that keeps it, the part that is not settled. */
 function countedIn(row: Row, limiter: StoredLimiter, end: number): Pick<Ended, 'used' | 'reserved'> {
   const { numbers, settled } = limiter.algorithm
   const state = stateIn(row, limiter)

@@ -11,19 +11,19 @@ import { closeEnded } from './close-ended.ts'
 interface CommonOptions {
   /** The prefix of the limiter whose periods are closed. */
   readonly prefix: string
-  /** How many periods at most. Default: `100`. */
+  /** The most periods to close. Default: `100`. */
   readonly limit?: number
-  /** Leaves out the keys up to this one: the last key of the call before. Default: none. */
+  /** Skips the keys up to this one, such as the last key of the call before. Default: none. */
   readonly after?: string | undefined
-  /** Whether they are in the durable table, which holds quotas. Default: `true`. */
+  /** Whether the rows are in the durable table, which holds quotas. Default: `true`. */
   readonly durable?: boolean
-  /** Tables of your own, from `rateLimitTables`. Default: the shipped two. */
+  /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
   /** The time, for tests. Default: the database's clock. */
   readonly clock?: () => Date
 }
 
-/** Which periods to close. */
+/** Options of `closePeriods`. */
 export type ClosePeriodsOptions = CommonOptions &
   (
     | {
@@ -34,8 +34,8 @@ export type ClosePeriodsOptions = CommonOptions &
     | {
         readonly limiter?: never
         /**
-         * The limit of a key: its customer's plan. With `hashKeys` it is given the hash. Keys whose limit has
-         * no periods are left alone.
+         * The limit of a key: its customer's plan. With `hashKeys` the argument is the hash. Keys whose limit
+         * has no periods are skipped.
          */
         readonly limiterOf: (key: string) => Limiter
       }
@@ -52,23 +52,23 @@ const CLOSE_NAMES: NamesOf<ClosePeriodsOptions> = {
   clock: true,
 }
 
-/** A period that is over, and whose it was. */
+/** A key's period that is over. */
 export interface ClosedPeriod extends EndedPeriod {
-  /** As it is stored: with `hashKeys`, the hash. */
+  /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
 }
 
 /**
- * Hands out what keys used in periods that are over, and removes their rows, in your transaction: what you
- * write of them commits together with the removal.
+ * Removes the rows of periods that are over and returns their usage, in your transaction: the records that you
+ * write of them commit together with the removal.
  *
- * Rows that others have locked are left out, so that several may close at once, and no call waits. It reads
- * the windows of the prefix in the order of their keys. Call it again until it finds fewer than `limit`, with
- * the last key as `after`, so that no row is read twice.
+ * It skips rows that others have locked, so that several processes can close periods at once, and no call
+ * waits. It reads the windows of the prefix in the order of their keys. Call it again until it returns fewer
+ * than `limit`, with the last key as `after`, so that it reads no row twice.
  *
  * @returns The closed periods in the order of their keys.
- * @throws RatelimitError `INVALID_PREFIX`, `INVALID_CLOCK`, `INVALID_OPTION` before any SQL, also outside of a
- * transaction and for a limiter without periods; and what `Ratelimit.limit` throws from the database.
+ * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_CLOCK`, and `INVALID_OPTION`, also outside
+ * of a transaction and for a limiter without periods; then the database errors of `Ratelimit.limit`.
  *
  * @example
  * ```ts
@@ -102,12 +102,12 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
   checkOption(typeof after === 'string', 'after must be a key.')
   checkOption(
     (limiter === undefined) !== (limiterOf === undefined),
-    'closePeriods takes limiter or limiterOf, and not both.',
+    'closePeriods needs either limiter or limiterOf.',
   )
   const table = durable ? tables.durable : tables.ephemeral
   if (limiterOf) {
     checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
-    // A period that is over now is over at all later times, so the time need not wait for the locks.
+    // A period that is over stays over, so the time can be read before the locks.
     const now = await timeOf(tx, clock)
     return closeEnded({ tx, table, prefix, limit, after, limiterOf, now, latestStart: now })
   }

@@ -15,17 +15,17 @@ import { keysStatement, lookEachStatement, lookParams } from '../statements/usag
 import { checkLimiter } from '../validate.ts'
 import { timeOf } from './clock.ts'
 
-/** Which rows are read, and by which time. */
+/** The rows to read, and the clock. */
 export interface Reading {
   readonly db: Database
   readonly table: RateLimitTable
   readonly prefix: string
   readonly top: number
-  /** Undefined for the database's. */
+  /** Undefined for the database's clock. */
   readonly clock: (() => Date) | undefined
 }
 
-/** A key and what it has used. */
+/** A key and its usage. */
 interface Used extends Usage {
   readonly key: string
 }
@@ -47,7 +47,7 @@ export async function usageByPlan(reading: Reading, limiterOf: (key: string) => 
       checkLimiter(limiter)
       return limiter.stored ? [{ key, limiter }] : []
     })
-    // One for each page: a row that changes long after it would count as written by a wrong clock.
+    // Read for each page. With an old time, a row that changed since would look as if a wrong clock wrote it.
     const time = await timeOf(reading.db, reading.clock)
     // The limits of one statement differ in their numbers only.
     for (const alike of groupBy(planned, ({ limiter }) => limiter.algorithm.name)) {
@@ -55,7 +55,7 @@ export async function usageByPlan(reading: Reading, limiterOf: (key: string) => 
     }
     const last = keys.at(-1)
     const isEnd = last === undefined || keys.length < MAX_PAGE
-    // Not after each page: a long list would be sorted anew for a few keys.
+    // Not after each page, because that would sort a long list again for a few keys.
     if (isEnd || most.length >= 2 * reading.top) most = most.toSorted(byUse).slice(0, reading.top)
     if (isEnd) return most
     after = last
@@ -72,12 +72,12 @@ async function keysAfter({ db, table, prefix }: Reading, after: string): Promise
   return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
 }
 
-/** A key, and the time by which its calendar period is chosen. */
+/** A key and the time that decides its calendar period. */
 interface Placed extends Planned {
   readonly placedAt: number
 }
 
-/** What was used of keys whose limiters have one algorithm. Keys that have used nothing are left out. */
+/** The usage of keys whose limiters have one algorithm. Keys without usage are skipped. */
 export async function lookAtEach(
   reading: Reading,
   planned: readonly Planned[],

@@ -16,7 +16,7 @@ import { checkLimiter, checkOption, checkRows } from '../validate.ts'
 import { timeOf } from './clock.ts'
 import { lookAtEach, type Reading, usageByPlan } from './usage-by-plan.ts'
 
-/** What to look for. */
+/** Options of `usage`, with one limit for all keys. */
 export interface UsageOptions {
   /** The prefix of the limiter whose keys are listed. */
   readonly prefix: string
@@ -24,17 +24,17 @@ export interface UsageOptions {
   readonly limiter: Limiter
   /** Not together with `limiter`. */
   readonly limiterOf?: never
-  /** How many keys at most. Default: `10`. */
+  /** The most keys to list. Default: `10`. */
   readonly top?: number
   /** Whether to read the durable table, which holds quotas. Default: `true`. */
   readonly durable?: boolean
-  /** Tables of your own, from `rateLimitTables`. Default: the shipped two. */
+  /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
   /** The time, for tests. Default: the database's clock. */
   readonly clock?: () => Date
 }
 
-/** What to look for, each key under its own plan. */
+/** Options of `usage`, with a limit for each key. */
 export interface PlanUsageOptions extends Omit<UsageOptions, 'limiter' | 'limiterOf'> {
   /** Not together with `limiterOf`. */
   readonly limiter?: never
@@ -52,21 +52,21 @@ const USAGE_NAMES: NamesOf<UsageOptions | PlanUsageOptions> = {
   clock: true,
 }
 
-/** A key and what it has used. */
+/** A key and its usage. */
 export interface KeyUsage extends Usage {
-  /** As it is stored: with `hashKeys`, the hash. */
+  /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
-  /** Tells it from `OtherUsage`. */
+  /** Distinguishes it from `OtherUsage`. */
   readonly isOther?: never
 }
 
-/** A key whose row is of another algorithm than the limiter's, or of another period than the list's. */
+/** A key whose row has another algorithm or period than the limiter of the list. */
 export interface OtherUsage {
-  /** As it is stored: with `hashKeys`, the hash. */
+  /** The key as it is stored: with `hashKeys`, the hash. */
   readonly key: string
-  /** Tells it from `KeyUsage`. */
+  /** Distinguishes it from `KeyUsage`. */
   readonly isOther: true
-  /** What the row has counted; 0 if it counts what is left. */
+  /** The count of the row; 0 if the row counts remaining units. */
   readonly used: number
   /** Unknown. */
   readonly limit?: never
@@ -79,15 +79,15 @@ export interface OtherUsage {
 }
 
 /**
- * The keys of a prefix that have used most, for people to look at. Keys that have used nothing are left out.
+ * Lists the keys of a prefix that have used most. Keys without usage are not in the list.
  *
  * With `limiterOf` each key is read under its own plan, a thousand rows at a time. With one `limiter`, keys on
  * plans of another algorithm or period are in the list with `isOther: true`.
  *
  * It reads every row of the prefix, takes no lock and writes nothing.
  *
- * @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION` before any SQL; and what `Ratelimit.getRemaining`
- * throws.
+ * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_OPTION`; then the errors of
+ * `Ratelimit.getRemaining`.
  *
  * @example
  * ```ts
@@ -102,7 +102,7 @@ export interface OtherUsage {
  * ```
  */
 export function usage(db: Database, options: PlanUsageOptions): Promise<KeyUsage[]>
-/** The same, by one limit for all keys. */
+/** The same with one limit for all keys. */
 export function usage(db: Database, options: UsageOptions): Promise<(KeyUsage | OtherUsage)[]>
 export async function usage(
   db: Database,
@@ -117,11 +117,11 @@ export async function usage(
   const reading = { db, table, prefix, top, clock }
   if (limiterOf === undefined) {
     checkLimiter(limiter)
-    checkOption(limiter.stored, 'usage needs a limit to read the rows by.')
+    checkOption(limiter.stored, 'usage needs a limiter with a limit: an unlimited plan has no rows.')
     return usageUnder(reading, limiter)
   }
   checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
-  checkOption(limiter === undefined, 'usage takes limiter or limiterOf, not both.')
+  checkOption(limiter === undefined, 'usage needs either limiter or limiterOf.')
   return usageByPlan(reading, limiterOf)
 }
 
@@ -154,15 +154,15 @@ async function usageUnder(reading: Reading, limiter: StoredLimiter): Promise<(Ke
 }
 
 /**
- * What was used of rows that a clock has written that is ahead: of the next period, if the row began when that
- * does.
+ * The usage of rows that a clock ahead of this one has written. Such a row counts if it begins together with
+ * the next period.
  */
 async function usedAhead(
   rows: readonly Row[],
   look: (keys: readonly string[]) => Promise<readonly KeyUsage[]>,
 ): Promise<ReadonlyMap<string, KeyUsage>> {
   if (rows.length === 0) return new Map()
-  // Such a row's time is its start.
+  // Such a row is read at its own start.
   const starts = new Map(rows.map((row) => [String(row['key']), nowIn(row)]))
   const looked = await look([...starts.keys()])
   return new Map(looked.filter(({ key, start }) => start === starts.get(key)).map((each) => [each.key, each]))

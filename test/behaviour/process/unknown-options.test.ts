@@ -144,7 +144,7 @@ test.each([
   ['rateLimit of tRPC', { headers: 'legacy' }, /^There is no option headers\./],
   ['rateLimit of Next', { count: 'failures' }, /^There is no option count\./],
   ['the store of Express', { limiter }, /^There is no option limiter\./],
-  ['several limits', { rate: 5 }, /^Beside limits there is no ratelimit, key, limiter or rate/],
+  ['several limits', { rate: 5 }, /^With limits, give ratelimit, key, limiter and rate to each/],
 ])('the error of %s names the options that exist: %o', async (name, more, message) => {
   const error = await refusalOf(entries.get(name) as Entry, more)
   expect(error).toMatchObject({ code: 'INVALID_OPTION' })
