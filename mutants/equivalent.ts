@@ -60,7 +60,7 @@ const EQUIVALENT: readonly Equivalent[] = [
   },
   {
     file: 'src/runtime/coalescer.ts',
-    where: 'removeTakenBack',
+    where: 'removeCancelled',
     kinds: ['if never'],
     reason: 'Nothing is found to remove. The return spares the search.',
   },
