@@ -862,6 +862,16 @@ describe('calls that give up before they are sent', () => {
     expect(answered).toEqual(['key 2', 'key 3'])
   })
 
+  test('leave room for another call, of their key too', () => {
+    const { add, coalescer, errors } = setUp(1)
+    const [first] = Array.from({ length: 10_000 }, (_, i) => add(`many ${i % 10}`))
+    coalescer.cancel(first as Pending)
+    add('many 0')
+    expect(errors).toEqual([])
+    add('other')
+    expect(errors).toMatchObject([{ code: 'OVERLOADED' }])
+  })
+
   test('leave the first place in the line to the calls of a statement', async () => {
     const { add, coalescer, sent, asked } = setUp(1)
     const first = add('a')
