@@ -19,7 +19,7 @@ const MIN_GRID_MS = 1000
 /** The most that a count can be: a double represents all whole numbers up to here. */
 export const MAX_COUNT: number = Number.MAX_SAFE_INTEGER
 
-/** A limiter of the algorithm. `name` tells apart what the parameters do not. */
+/** A limiter of the algorithm. `name` distinguishes limiters that have the same parameters. */
 export function limiterOf<Column extends StateColumn, Param extends string>(
   given: Algorithm<Column, Param>,
   own: Numbers<string> & Numbers<'limit' | 'periodMs'>,

@@ -77,7 +77,7 @@ function timeIn({ clock }: Namespace): number {
   }
 }
 
-/** Calls `onDegraded`. If it throws or rejects, the answer must still stand, and the process go on. */
+/** Calls `onDegraded`. Its errors must not change the answer or end the process. */
 async function notify(onDegraded: Degrading['onDegraded'], error: RatelimitError): Promise<void> {
   try {
     await onDegraded?.(error)

@@ -8,8 +8,8 @@ const QUERY_CANCELED = '57014'
  * fails without being sent.
  *
  * Each timeout takes long. With one slow key, one half of each size is slow and the other is fast, so the two
- * numbers stay close, and the slow key is found. Even two slow keys are found. If the database is slow for all
- * keys, only five statements are sent.
+ * numbers stay close, and the search goes on until it finds the key. It even finds two slow keys. If the
+ * database is slow for all keys, only five statements are sent.
  */
 const MAX_SLOW = 4
 

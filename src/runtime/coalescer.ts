@@ -24,8 +24,8 @@ const MIN_SHARE = 128
  *
  * There is no timer. A call that finds a free slot is sent at the end of this turn of the event loop, together
  * with the other calls of the turn. The calls of a key are decided in their order. Statements can overtake each
- * other, so a key is in one batch at a time. The key goes on without a batch if all callers of that have given
- * up.
+ * other, so a key is in one batch at a time. If all callers of a batch have given up, its keys go on without
+ * it.
  */
 export class Coalescer implements Dispatcher {
   readonly #decider: Decider
@@ -231,9 +231,9 @@ export class Coalescer implements Dispatcher {
   }
 
   /**
-   * So many more callers of the batch are answered or have given up. Once all of them are, the rest of its
-   * queues go on, because its statement may never end. If that statement still runs, the locks of the database
-   * keep it apart from later ones.
+   * Subtracts `calls` that were answered or whose callers have given up. When none is left, the rest of the
+   * batch's queues go on, because its statement may never end. If that statement still runs, the locks of the
+   * database keep it apart from later ones.
    */
   #giveUp(batch: Batch, calls: number): void {
     batch.waiting -= calls

@@ -15,7 +15,7 @@ export async function decideOne(asking: Asking, one: Asked): Promise<Decision> {
   }
   throw new RatelimitError(
     'CONTENTION',
-    `A new key was made and removed by others ${MAX_ATTEMPTS} times while it was checked; nothing was charged for it.`,
+    `Others inserted and removed the row of a new key ${MAX_ATTEMPTS} times during the check. Nothing was charged for the key.`,
     { contended: true },
   )
 }

@@ -139,7 +139,9 @@ function sumsOf(charges: readonly Charge[]): Sums {
   return { rate, refund, needed, forced, reserved, purpose: isNeverDenied ? 'adjust' : purposeOf(rate) }
 }
 
-/** A settlement is no refund, because another settlement for the row may charge what it gives back. */
+/**
+ * Whether it is a refund. A settlement is none: the amount that it gives back may pay for another settlement.
+ */
 function isRefund({ rate, reserved }: Call): boolean {
   return rate < 0 && reserved === 0
 }

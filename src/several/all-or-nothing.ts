@@ -48,7 +48,7 @@ export async function chargeList(list: List, first?: Found): Promise<Decisions> 
   }
   throw new RatelimitError(
     'CONTENTION',
-    `New keys were made and removed by others ${MAX_ATTEMPTS} times while they were checked. Nothing was charged.`,
+    `Others inserted and removed the rows of new keys ${MAX_ATTEMPTS} times during the check. Nothing was charged.`,
   )
 }
 
@@ -109,7 +109,7 @@ function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefine
   return refusals.find((refusal) => refusal !== undefined)
 }
 
-/** A missing row. The time at which it begins does not change what it has. */
+/** A missing row. The time at which it begins does not matter for the amount that it has. */
 function fresh({ limiter }: RowRequest): Decision {
   const now = Date.now()
   const params = paramsAt(limiter, now)

@@ -11,8 +11,8 @@ export interface Queued {
   /** Only lists of one kind can share a statement. */
   readonly kind: string
   /**
-   * What the list asks of each row, if lists that ask the same may have that row in common. Undefined if they
-   * may not.
+   * The rate of the list for each row, if lists with the same rate may have that row in common. Undefined if
+   * they may not.
    */
   readonly asks: readonly (number | undefined)[]
 }

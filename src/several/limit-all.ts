@@ -102,7 +102,7 @@ function addReturned(
   answers: readonly Answered[],
 ): Answered[] {
   if (charges.every(({ request }) => request.rate >= 0)) return answers as Answered[]
-  // How much the refunds of a row gave back, apart from what an answer has reported.
+  // For each row, the amount that refunds gave back and no answer has reported yet.
   const unreported = new Map([...taken.keys()].map((row) => [row, returnedTo(row, found(looks, row))]))
   return answers.map((answered, place) => {
     const charge = charges[place] as Charge
