@@ -5,7 +5,7 @@ import { sourceImports } from '../test/support/source-imports.ts'
 
 // `npm run imports` draws docs/imports.svg: what the folders and files of src/ import.
 
-/** What each place imports. A place is a folder of `src`, a file beside those folders, or `schema`. */
+/** What each place imports. A place is a folder of `src`, a file next to those folders, or `schema`. */
 type Graph = ReadonlyMap<string, ReadonlySet<string>>
 
 async function importsOfPlaces(): Promise<Graph> {

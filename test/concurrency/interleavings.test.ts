@@ -22,7 +22,7 @@ function limiterOf(process: number, prefix: string, limiter: Limiter, durable = 
   return new Ratelimit({ db, limiter, prefix, durable, cleanupProbability: 0, connections: 1 })
 }
 
-/** Resolves when so many sessions of this database wait for a lock. */
+/** Resolves when this many sessions of this database wait for a lock. */
 async function waiting(sessions = 1): Promise<void> {
   const query = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
   await expect

@@ -14,7 +14,7 @@ beforeAll(() => {
 })
 
 /**
- * Limiters that share nothing but the tables, each with a connection of its own, as so many processes would.
+ * Limiters that share nothing but the tables, each with a connection of its own, as separate processes would.
  */
 function processes(limiter: Limiter, prefix: string, config: Partial<RatelimitConfig> = {}): Ratelimit[] {
   const common = { limiter, prefix, cleanupProbability: 0, ...config }

@@ -69,7 +69,7 @@ test.each(Object.keys(LIMITERS) as (keyof typeof LIMITERS)[])(
     )
     const admitted = answers.filter(({ success }) => success)
     expect(admitted).toHaveLength(40)
-    // Each was told what it left, as if it had been alone.
+    // Each answer has what the call left, as if it had been alone.
     const left = admitted.map(({ results: [first] }) => first?.remaining).toSorted((a = 0, b = 0) => b - a)
     expect(left).toEqual(range(40).map((i) => 39 - i))
     expect(await everybody.getRemaining('all')).toMatchObject({ remaining: 0 })

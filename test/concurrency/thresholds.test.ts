@@ -19,7 +19,7 @@ beforeAll(() => {
 })
 
 /**
- * Limiters that share nothing but the tables, each with a connection of its own, as so many processes would.
+ * Limiters that share nothing but the tables, each with a connection of its own, as separate processes would.
  */
 function processes(prefix: string, clock: TestClock): Ratelimit[] {
   return connections.map(
@@ -31,7 +31,7 @@ function processes(prefix: string, clock: TestClock): Ratelimit[] {
   )
 }
 
-/** What was crossed on each key, as often as it was told. */
+/** What was crossed on each key, as often as it was reported. */
 class Told {
   readonly #crossed = new Map(KEYS.map((key) => [key, [] as number[]]))
 

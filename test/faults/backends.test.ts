@@ -36,7 +36,7 @@ async function killWaiting(): Promise<void> {
   await expect.poll(() => endBackends(database, waiting)).toBe(1)
 }
 
-/** A transaction that holds a key's row until it is told to let go. */
+/** A transaction that holds a key's row until it is let go. */
 async function hold(prefix: string, key: string): Promise<() => Promise<unknown>> {
   const holder = await database.client()
   await holder.query('begin')

@@ -33,7 +33,7 @@ afterAll(() => cluster.remove())
 
 async function run(url: string, sql: string): Promise<Record<string, unknown>[]> {
   const client = new pg.Client({ connectionString: url })
-  // The server may be killed meanwhile.
+  // The server may be killed in between.
   client.on('error', () => {})
   await client.connect()
   return client.query(sql).then(

@@ -88,7 +88,7 @@ export function limitAll(ratelimit: Ratelimit, tx?: Database): Promise<{ readonl
 export type Outcome = 'granted' | 'denied' | RatelimitErrorCode
 
 /**
- * What a call was told. An error is a `RatelimitError` that tells neither the key nor the database's address.
+ * The answer of a call. An error is a `RatelimitError` without the key and the database's address.
  */
 export async function outcomeOf(call: PromiseLike<{ readonly success: boolean }>): Promise<Outcome> {
   try {

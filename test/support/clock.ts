@@ -1,4 +1,4 @@
-/** A clock that moves only when told to. */
+/** A clock that the test moves. */
 export class TestClock {
   ms: number
 

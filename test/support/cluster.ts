@@ -77,7 +77,7 @@ export class Cluster {
     tell('servers', 'killed')
   }
 
-  /** A copy that follows this server and refuses to write. This server is stopped meanwhile. */
+  /** A copy that follows this server and refuses to write. This server is stopped in between. */
   async standby(): Promise<Cluster> {
     await this.stop()
     const data = join(this.#home, `standby-${Date.now()}`)

@@ -3,7 +3,7 @@ import { afterAll } from 'vitest'
 import type { DecisionMessage, ErrorMessage } from '../../src/index.ts'
 import { happened, tell } from './happened.ts'
 
-// Counts what every check of a test file was told, and hands that to the reporter, with what else was counted.
+// Counts the answers of every check of a test file, and hands them to the reporter, with what else was counted.
 
 channel('drizzle-ratelimit:decision').subscribe((message) => {
   tell('checks', (message as DecisionMessage).success ? 'allowed' : 'denied')

@@ -11,7 +11,7 @@ export async function waitingForLocks({ rows }: Pick<TestDatabase, 'rows'>): Pro
   return found.map(({ pid }) => Number(pid))
 }
 
-/** Resolves with the processes that wait, once there are so many. */
+/** Resolves with the processes that wait, once there are this many. */
 export async function untilWaiting(
   database: Pick<TestDatabase, 'rows'>,
   count = 1,

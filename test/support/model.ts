@@ -68,7 +68,7 @@ export interface ModelAnswer extends ModelRemaining {
 /** The most that can be counted. */
 export const MOST: number = 2 ** 53 - 1
 
-/** One key of a limiter. It is told the time with each call. */
+/** One key of a limiter. Each call gives it the time. */
 export class Model {
   #row: { readonly algorithm: string; readonly state: State } | undefined
 

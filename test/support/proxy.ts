@@ -8,11 +8,11 @@ import { tell } from './happened.ts'
  * - `cut before`: the connection breaks, and the server never sees the request.
  * - `cut after`: the server gets the request; the connection breaks instead of the answer.
  * - `stall before`, `stall after`: the same, but nothing breaks, and the client waits for ever.
- * - a number: the request arrives so many milliseconds later.
+ * - a number: the request arrives this many milliseconds later.
  */
 export type Fault = 'pass' | 'cut before' | 'cut after' | 'stall before' | 'stall after' | number
 
-/** What happens to a new connection: `reset` breaks it at once, `refuse` is a port where nobody listens. */
+/** What happens to a new connection: `reset` breaks it at once, `refuse` is a port without a server. */
 export type Welcome = 'accept' | 'reset' | 'refuse'
 
 /** Stands for the network between a client and a server. */
@@ -67,7 +67,7 @@ export class FaultyProxy {
     for (const connection of this.#connections) connection.cut()
   }
 
-  /** The server's side of all connections is gone, and nobody tells the clients. */
+  /** The server's side of all connections is gone, and the clients do not learn it. */
   halfOpenAll(): void {
     tell('connections', 'half open', this.#connections.size)
     for (const connection of this.#connections) connection.loseServer()

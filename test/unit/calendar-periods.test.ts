@@ -216,7 +216,7 @@ describe.each([
         const { start, end } = found
         expect(written(found)).toEqual(written(periodOf(calendar, time)))
         expect(start <= time && time < end).toBe(true)
-        // The last one is remembered, so each of these is worked out anew.
+        // The last one is remembered, so each of these is worked out again.
         const next = periodAt(end)
         expect(next.start).toBe(end)
         expect(periodAt(end - 1)).toEqual(found)

@@ -23,7 +23,7 @@ interface Sent {
   readonly asked: string
   /** Answers one of its keys; the others have to wait. */
   decide(key: string): void
-  /** Answers the rest of it; the groups of the given keys are told to be held. */
+  /** Answers the rest of it; the groups of the given keys are held. */
   answer(held?: readonly string[]): Promise<void>
 }
 
@@ -648,7 +648,7 @@ describe('a call that comes in the pause before the next place is freed', () => 
     vi.useRealTimers()
   })
 
-  /** One place. It was freed now, and nobody waits for the statement that has it since then. */
+  /** One place. It was freed now, and no call waits for the statement that has it since then. */
   async function inPause() {
     const { add, coalescer, ...rest } = setUp(1)
     /** Adds a call whose caller gives up as soon as it was sent or waits. */

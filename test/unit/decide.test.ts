@@ -27,7 +27,7 @@ function deciderOf(prefix: string): AloneDecider {
   )
 }
 
-/** Groups of calls with these names, which note what they are told. The broken one cannot be fulfilled. */
+/** Groups of calls with these names, which note their answers. The broken one cannot be fulfilled. */
 function groupsOf(...keys: readonly (readonly string[])[]) {
   const told: string[] = []
   const groups = keys.map((names, i): CallGroup => {

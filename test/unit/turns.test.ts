@@ -145,7 +145,7 @@ test('a few lists do not wait for each other', async () => {
     turns.enter(list(name, [name]))
     await settled()
   }
-  // The third one waits for two: it would be alone beside them.
+  // The third one waits for two: it would have a statement of its own.
   expect(sent.map(({ lists }) => lists)).toEqual([['a'], ['b']])
   await sent[0]?.end()
   expect(sent[2]?.lists).toEqual(['c'])

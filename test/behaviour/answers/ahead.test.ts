@@ -6,7 +6,7 @@ import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
 
 // Rows whose time is ahead of the clock: the clock went back, or another one wrote them. Their time counts as
-// now. So `reset` is what was told when they were written, and `retryAfter` counts from their time.
+// now. So `reset` is that of the answer when they were written, and `retryAfter` counts from their time.
 
 const database = useDatabase()
 /** A month begins, so that the row of every algorithm has this time. */

@@ -120,7 +120,7 @@ const anyRequests = list(
   ),
 )
 
-/** The requests, each with a limiter unless it has one that is none. */
+/** The requests, each with a limiter unless it has an invalid one. */
 function withOurs(requests: Untyped): Untyped {
   const isRequest = (each: Untyped) => typeof each === 'object' && each !== null && 'key' in each
   if (!Array.isArray(requests)) return requests

@@ -13,7 +13,7 @@ const database = useDatabase()
 const HOURLY = Ratelimit.fixedWindow(7, '1h')
 let prefixes = 0
 
-/** A limiter that remembers denials, one beside it that does not, and the statements of the first. */
+/** A limiter that remembers denials, another that does not, and the statements of the first. */
 function pair(limiter = HOURLY, clock?: TestClock) {
   const { db, statements } = watch(database.db)
   const common = {

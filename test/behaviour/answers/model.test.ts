@@ -311,7 +311,7 @@ function newKey(plan: Plan): { clock: TestClock; key: string; ratelimit: Ratelim
     db: database.db,
     limiter: plan.limiter,
     prefix: 'model',
-    // After a sweep the intervals of a full bucket start anew. That is allowed, but the model does not do it.
+    // After a sweep the intervals of a full bucket start again. That is allowed, but the model does not do it.
     cleanupProbability: 0,
     clock: clock.now,
   })

@@ -120,7 +120,7 @@ describe('outside a transaction', () => {
 describe('a statement for keys that another has left undecided', () => {
   /**
    * A limiter whose check of 'b' loses its first insert, which is the second statement, and whose next ones
-   * fail as told.
+   * fail with the given error.
    */
   function losing(prefix: string, failure: Error, times: number) {
     let statement = 0

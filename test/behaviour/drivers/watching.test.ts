@@ -19,7 +19,7 @@ afterEach(() => {
   for (const end of endings.splice(0)) end()
 })
 
-/** What is told on a channel about the prefix. */
+/** The messages on a channel about the prefix. */
 function messagesOn<Message extends { prefix: string | undefined }>(name: string, prefix: string): Message[] {
   const messages: Message[] = []
   const listener = (message: unknown) => {

@@ -15,7 +15,7 @@ export async function serve(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-/** The statuses of so many requests that are sent at once, and how often each came. */
+/** The statuses of this many requests at once, and how often each came. */
 export async function statusesOf(
   count: number,
   send: () => Promise<Response>,
@@ -49,7 +49,7 @@ export function silent(db: Database): Database {
   return watch(db, () => new Promise(() => {})).db
 }
 
-/** A database that nobody can reach. */
+/** A database that cannot be reached. */
 export function away(db: Database): Database {
   const error = Object.assign(new Error('away'), { code: 'ECONNREFUSED', syscall: 'connect' })
   return watch(db, () => Promise.reject(error)).db

@@ -31,7 +31,7 @@ function fullPool() {
   return {
     db,
     tx: { ...db, rollback: undefined } satisfies Database,
-    /** Resolves when so many statements wait for a connection. The first call loads its code before. */
+    /** Resolves when this many statements wait for a connection. The first call loads its code before. */
     until: async (count: number) => {
       while (waiting.length < count) await new Promise(setImmediate)
     },

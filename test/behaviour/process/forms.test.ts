@@ -21,7 +21,7 @@ const calls: Readonly<Record<string, (ratelimit: Ratelimit, key: string) => Prom
   'a look': (ratelimit, key) => ratelimit.getRemaining(key),
 }
 
-/** The statements of each of these calls for so many keys, one call after the other, on tables of their own. */
+/** The statements of each of these calls for the keys, one call after the other, on tables of their own. */
 async function sentBy(names: readonly string[], keys: readonly string[]): Promise<string[][]> {
   const tables = rateLimitTables()
   const limiter = calendarWindow(5, 'month')

@@ -258,7 +258,7 @@ describe('a limiter of another algorithm', () => {
     if (!reserved.success) throw new Error('denied')
     await expect(quota.resetUsedTokens('key', { limiter })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
     expect(await quota.getRemaining('key')).toMatchObject({ used: 0, remaining: 10 })
-    // The plan has ended meanwhile.
+    // The plan has ended in between.
     expect(await reserved.commit(43, { limiter: Ratelimit.balance() })).toMatchObject({ remaining: 7 })
   })
 })

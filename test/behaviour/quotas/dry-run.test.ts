@@ -12,7 +12,7 @@ function dryOf(plain: LimitResult): LimitResult {
   return plain.success ? plain : { ...plain, success: true, retryAfter: 0, wouldDeny: plain }
 }
 
-/** A dry run, and a plain limiter beside it in the same time. */
+/** A dry run, and a plain limiter at the same time. */
 function both(...[limiter, options]: [Parameters<typeof quotaOn>[1], Parameters<typeof quotaOn>[2]?]) {
   const dry = quotaOn(database, limiter, { ...options, ...DRY })
   const plain = quotaOn(database, limiter, { ...options, clock: dry.clock.now })

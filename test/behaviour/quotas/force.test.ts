@@ -142,7 +142,7 @@ describe.each(kinds)('$name', ({ plan, limiter, debtsEnd }) => {
     expect(await forced(MAX_RATE - 2 ** 52 - 5)).toMatchObject({ success: true, remaining: 0 })
     await expect(forced(1)).rejects.toMatchObject({ code: 'COUNT_OVERFLOW' })
 
-    // What fits beside it is charged.
+    // A call of the same statement that fits is charged.
     expect(await forced(MAX_RATE, 'other')).toMatchObject({ success: true })
     await quota.limit('key', { rate: -(MAX_RATE - 5) })
     expect(await quota.getRemaining('key')).toMatchObject({ used: 5, remaining: 5 })

@@ -4,7 +4,7 @@ import { type Limiter, Ratelimit, type Reserved } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, oneOfEachKind, quotaOn } from './ten.ts'
 
-// A limiter that meets a row of another plan can be told to refuse.
+// A limiter that meets a row of another plan can be set to refuse.
 
 const database = useDatabase()
 const code = 'OTHER_PLAN'

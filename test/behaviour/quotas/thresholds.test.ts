@@ -154,7 +154,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
       expect(denied.success).toBe(false)
       expect(denied).not.toHaveProperty('crossed')
     }
-    // That none is told apart from the others is because none has written anything.
+    // The answers are equal because no call has written anything.
     expect(await rows()).toEqual(before)
     expect(crossedBy(await quota.limit('key'))).toEqual([1])
   })
@@ -258,7 +258,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     })
     await expect(undone).rejects.toBe(UNDO)
     const next = await reserve(quota, 1)
-    // Of the first estimate nobody knows what it has cost.
+    // The cost of the first estimate is unknown.
     expect(crossedBy(await next.commit(1))).toEqual(remembers ? [] : [0.8])
   })
 

@@ -239,7 +239,7 @@ describe('limiterOf', () => {
   test('reads rows of next periods at their own times, however many there are', async () => {
     const { clock, config, prefix, quota } = await usedBy({})
     const now = clock.ms
-    // The next period begins so many minutes before the hour is over.
+    // The next period begins this many minutes before the hour is over.
     const planOf = (key: string) =>
       calendarWindow(100, 'month', { anchor: new Date(now + HOUR_MS - 60_000 * Number(key)) })
     const ahead = new Ratelimit({ ...config, clock: () => new Date(now + HOUR_MS) })

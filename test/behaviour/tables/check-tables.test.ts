@@ -88,7 +88,7 @@ describe('before and halfway through migrating', () => {
 
 type Difference = readonly [what: string, changes: readonly string[], said: readonly string[]]
 
-// SQL where T stands for the table, and what the one sentence must hold beside the table's name.
+// SQL where T stands for the table, and what the one sentence must hold besides the table's name.
 const differences: readonly Difference[] = [
   ['a missing table', ['drop table T'], ['missing']],
   ['a missing column', ['alter table T drop column tokens'], ['tokens', 'double precision']],

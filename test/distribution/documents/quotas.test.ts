@@ -780,7 +780,7 @@ describe('the cookbook', () => {
     })
     expect(await stored('documents', 'trial')).toBe(1)
 
-    // Processes that have read the trial go on beside those that have read the plan.
+    // Processes that have read the trial go on next to those that have read the plan.
     const started = await newOrg('started', 'trial', '2026-03-19T12:00:00Z')
     const paying = await subscribe(started)
     let [asTrial, asPlan] = [0, 0]
@@ -885,7 +885,7 @@ describe('the cookbook', () => {
       expect(await prepaid.getRemaining(org)).toMatchObject({ remaining: Math.max(left, 0) })
       expect(await app.db.$count(app.estimates)).toBe(0)
     }
-    // Few credits are free beside a large estimate that costs nothing.
+    // Few credits are free during a large estimate that costs nothing.
     await run([{ estimate: 70, cost: 0, place: 0, granted: 0 }])
     await fc.assert(fc.asyncProperty(answers, run), runs(12))
     thinking.mockRestore()
@@ -926,7 +926,7 @@ describe('the cookbook', () => {
     expect(await lines()).toEqual([])
 
     at('2026-04-02T00:00:00Z')
-    // The lines are away: the charge is rolled back with them, and March is told again.
+    // The lines are away: the charge is rolled back with them, and March is reported again.
     await app.db.$client.exec('alter table invoice_lines rename to away')
     await expect(print('stays', 1)).rejects.toThrow()
     await expect(closeMonths()).rejects.toThrow()

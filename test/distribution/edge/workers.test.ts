@@ -34,7 +34,7 @@ describe.each(DATES)('a Worker of compatibility date %s', (date) => {
     for (const stop of stops) await stop()
   })
 
-  /** How many of so many requests at once got each status. */
+  /** How many of the requests at once got each status. */
   async function statuses(requests: number, path: string): Promise<Record<string, number>> {
     const counts: Record<string, number> = {}
     const answers = await Promise.all(Array.from({ length: requests }, () => worker.get(path)))

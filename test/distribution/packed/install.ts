@@ -17,12 +17,13 @@ export interface Installed {
   readonly alone: string
 }
 
-/** Installs the tarball beside each version of Drizzle, in folders of `home`. */
+/** Installs the tarball next to each version of Drizzle, in folders of `home`. */
 export async function install(tarball: string, home: string): Promise<Installed> {
   const others = (await readdir('node_modules')).filter((name) => !/^(\.|drizzle-)/.test(name))
   for (const [version, suffix] of Object.entries(DRIZZLES)) {
     const modules = await linkPackages(join(home, version), others)
-    // Node looks for the dependencies of a linked package beside the original. So what needs Drizzle is copied.
+    // Node looks for the dependencies of a linked package next to the original, so packages that need Drizzle
+    // are copied.
     for (const name of ['drizzle-kit', 'drizzle-orm']) {
       const from = resolve('node_modules', name + suffix)
       await cp(from, join(modules, name), { recursive: true, verbatimSymlinks: true })

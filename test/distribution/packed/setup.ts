@@ -21,7 +21,7 @@ declare module 'vitest' {
 }
 
 /**
- * Packs the package, which builds it, and unpacks it beside links to the repository's dependencies.
+ * Packs the package, which builds it, and unpacks it next to links to the repository's dependencies.
  *
  * The server is a new one. drizzle-kit 0.31 asks for the columns of a primary key in no order. Where other
  * tests have made some thousand things, it gets them in another order, and `push` changes the key.

@@ -13,7 +13,7 @@ const types: pg.CustomTypesConfig = { getTypeParser: () => (text: string) => tex
 
 /**
  * Answers statements over HTTP as Neon does: a request is one statement with its parameters, and what Postgres
- * refuses is told with status 400.
+ * refuses has status 400.
  */
 export async function startAnswerer(connectionString: string): Promise<Answerer> {
   const pool = new pg.Pool({ connectionString })

@@ -11,7 +11,7 @@ async function generate(project: KitProject): Promise<{ written: string[]; said:
   return { written: Object.keys(after).filter((name) => after[name] !== before[name]), said }
 }
 
-// Before what may be a rename it wants to ask; where nobody can answer it writes nothing and still exits with
+// Before what may be a rename it wants to ask; without an answer it writes nothing and still exits with
 // 0.
 const NOTHING = { written: [], said: expect.stringContaining('No schema changes, nothing to migrate') }
 

@@ -97,7 +97,7 @@ new Ratelimit({ ...common, reservationSecret: 'a secret of these types' })
 // @ts-expect-error a secret that may be missing
 new Ratelimit({ ...common, reservationSecret: process.env['SECRET'] })
 new Ratelimit({ ...common, onError: 'allow', onDegraded: ({ code }) => void code })
-// @ts-expect-error an error that is thrown is not told
+// @ts-expect-error a thrown error is not reported
 new Ratelimit({ ...common, onDegraded: () => {} })
 // @ts-expect-error
 new Ratelimit({ ...common, onError: 'throw', onDegraded: () => {} })

@@ -46,7 +46,7 @@ function patient(limiter = five, prefix = `attack ${++prefixes}`): Ratelimit {
   })
 }
 
-/** A transaction that keeps a row until it is told to let go. */
+/** A transaction that keeps a row until it is let go. */
 async function hold({ prefix }: Ratelimit, key: string): Promise<() => Promise<void>> {
   const holder = new pg.Client({ connectionString: database.url })
   await holder.connect()

@@ -65,7 +65,7 @@ function counted<T>(cost: Cost, work: (tx: Database) => Promise<T>): Promise<T> 
   })
 }
 
-/** Closes what is over, so many at a time. Returns how many periods that were. */
+/** Closes the ended periods, at most this many at a time. Returns how many they were. */
 async function closeAll(
   cost: Cost,
   prefix: string,
@@ -91,7 +91,7 @@ interface Work {
   /** How often a row may be read: once to find it, and once more to look at it or to lock it. */
   readonly times: number
   run(cost: Cost, prefix: string): Promise<number>
-  /** What is found of so many rows. */
+  /** How many are found among this many rows. */
   found(rows: number): number
 }
 

@@ -18,7 +18,7 @@ class Sums {
   readonly windows = new Map<number, { taken: number; grants: [number, number][] }>()
 }
 
-/** Adds up what the callers were told, and compares it with the limits and with the rows. */
+/** Adds up the answers of the callers, and compares them with the limits and with the rows. */
 export class Checker {
   readonly #limits: readonly Tested[]
   readonly #keys = new Map<string, Sums>()

@@ -41,7 +41,7 @@ async function caller(): Promise<void> {
   while (did.calls < job.calls) {
     const action = actions[below(actions.length)] as () => Promise<void>
     begun[action.name] = (begun[action.name] ?? 0) + 1
-    // What is written down was told before. Looks, resets and cleanups fail as others do.
+    // Answers are written down after they came. Looks, resets and cleanups fail as others do.
     await action().catch((error) => recorder.note(error))
   }
 }

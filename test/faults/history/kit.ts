@@ -105,10 +105,10 @@ export function keyOf({ key }: Pick<Call, 'key'>): string {
   return `key ${key}`
 }
 
-/** What a call was told that is written down. */
+/** The answer of a call, as it is written down. */
 type Told = Pick<LimitResult, 'success' | 'limit' | 'remaining' | 'reset'> & { readonly granted?: number }
 
-/** Writes down what a call was told. Resolves to how much it took. */
+/** Writes down the answer of a call. Resolves to how much it took. */
 export async function record(call: Call, work: Promise<Told>): Promise<number> {
   did.calls++
   try {

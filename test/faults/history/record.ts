@@ -2,7 +2,7 @@ import { createWriteStream, type WriteStream } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { type LimitResult, RatelimitError } from '../../../src/index.ts'
 
-/** What a caller was told: `failed` says that nothing was charged, `unknown` that something may have been. */
+/** The answer of a caller: `failed` says that nothing was charged, `unknown` that something may have been. */
 export type Outcome = 'granted' | 'denied' | 'unknown' | 'failed'
 
 /** What a call has taken, or has tried to take. A rate below 0 gives back. */

@@ -30,7 +30,7 @@ function requestsOf(several: readonly Call[]): LimitRequest[] {
   }))
 }
 
-/** Writes down what each call was told. Resolves to whether something was taken. */
+/** Writes down the answer of each call. Resolves to whether something was taken. */
 async function recordEach(
   several: readonly Call[],
   all: Promise<{ readonly success: boolean; readonly results: readonly LimitResult[] }>,
@@ -84,7 +84,7 @@ export async function spend(): Promise<void> {
   )
 }
 
-/** What one of the limits was told of a cost that several share. */
+/** The part of one limit in a cost that several share. */
 async function shareOf(
   spending: ReturnType<typeof Ratelimit.spend>,
   place: number,
