@@ -270,21 +270,27 @@ test('forced calls whose sum is too large are refused before any SQL', async () 
   expect(statements).toEqual([])
 })
 
-test('a forced call that cannot be counted is refused, and nothing is charged', async () => {
-  const [one, other] = [await ten(), await ten(TEN['calendar month'])]
-  await one.quota.limit('key', { rate: 5 })
-  const requests = [
-    { ratelimit: other.quota, key: 'new' },
-    { ratelimit: one.quota, key: 'key', rate: Number.MAX_SAFE_INTEGER, force: true },
-  ]
-  const code = 'COUNT_OVERFLOW'
-  await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code })
-  await database.db.transaction(async (tx) => {
-    await expect(Ratelimit.limitAll(requests, { tx })).rejects.toMatchObject({ code })
-  })
-  expect(await one.used()).toBe(5)
-  expect(await other.rows()).toEqual([])
-})
+test.each([
+  [Number.MAX_SAFE_INTEGER, 5],
+  [1, Number.MAX_SAFE_INTEGER],
+])(
+  'a forced call of %i after %i cannot be counted: it is refused, and nothing is charged',
+  async (rate, used) => {
+    const [one, other] = [await ten(), await ten(TEN['calendar month'])]
+    await one.quota.limit('key', { rate: used, force: true })
+    const requests = [
+      { ratelimit: other.quota, key: 'new' },
+      { ratelimit: one.quota, key: 'key', rate, force: true },
+    ]
+    const code = 'COUNT_OVERFLOW'
+    await expect(Ratelimit.limitAll(requests)).rejects.toMatchObject({ code })
+    await database.db.transaction(async (tx) => {
+      await expect(Ratelimit.limitAll(requests, { tx })).rejects.toMatchObject({ code })
+    })
+    expect(await one.used()).toBe(used)
+    expect(await other.rows()).toEqual([])
+  },
+)
 
 test('with forced calls, lists and single checks at once, calls without force stay within the limit', async () => {
   const [one, other] = [await ten(), await ten(TEN['calendar month'])]
