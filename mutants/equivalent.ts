@@ -89,6 +89,18 @@ const EQUIVALENT: readonly Equivalent[] = [
     kinds: ['if never'],
     reason: 'A select of no columns has one row, and to join it changes nothing. It is work for nothing.',
   },
+  {
+    file: 'src/statements/take.ts',
+    where: 'takeManyStatement.locked',
+    kinds: ['? second only', 'number', 'sql no where'],
+    reason: 'The update has the same guard, so nothing is written. The row is locked a moment longer.',
+  },
+  {
+    file: 'src/statements/take.ts',
+    where: 'takeManyStatement.takesLess',
+    kinds: ['false to true'],
+    reason: 'Each caller says it.',
+  },
 ]
 
 export function isEquivalent(mutant: Mutant): boolean {
