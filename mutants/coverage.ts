@@ -47,13 +47,16 @@ export class Coverage {
   }
 
   /**
-   * The tests that execute a mutant. First come those that have killed others of the file, and those that are
-   * quick and about little else. The last ones are left out if all would take longer than `maxMs`.
+   * The tests that execute a mutant. First come those that have killed others of the file, that execute most of
+   * it and little else, and that are quick. The last ones are left out if all would take longer than `maxMs`.
    */
   testsOf(mutant: Mutant, maxMs: number): readonly string[] {
     let sumMs = 0
-    const worth = (test: string, { statements, ms }: Measured) =>
-      (1000 / statements + 100 * (this.#kills.get(`${test} ${mutant.file}`) ?? 0)) / ms
+    const worth = (test: string, { statements, missed, ms }: Measured) => {
+      const kills = this.#kills.get(`${test} ${mutant.file}`) ?? 0
+      const missing = missed[mutant.file]?.length ?? 0
+      return (1 + kills) / (1 + missing) / Math.sqrt(statements * ms)
+    }
     return Object.entries(this.#measured)
       .filter(([, each]) => executes(each, mutant))
       .toSorted((one, other) => worth(...other) - worth(...one))

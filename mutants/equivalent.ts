@@ -78,6 +78,12 @@ const EQUIVALENT: readonly Equivalent[] = [
       'A take skips rows that are locked and a look locks none, so neither waits whatever the order is. To sort one group changes nothing.',
   },
   {
+    file: 'src/several/add-up.ts',
+    where: 'sumOf',
+    kinds: ['? first only', '> to >='],
+    reason: 'To combine one charge with no other changes nothing. It takes time.',
+  },
+  {
     file: 'src/statements/make.ts',
     where: 'makeStatement.guarding',
     kinds: ['&& left only'],
