@@ -4,7 +4,7 @@ import type { StateColumn } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { forEach, fromColumn, isOfPeriods, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { forEach, fromColumn, mayHavePeriod, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { chain, link } from './link.ts'
 import { page } from './page.ts'
 
@@ -21,7 +21,7 @@ export function windowsStatement(table: RateLimitTable): Statement {
       and(
         eq(table.prefix, parameters.text('prefix')),
         gt(table.key, parameters.text('after')),
-        isOfPeriods(table),
+        mayHavePeriod(table),
         sql`${start} <= ${parameters.number('latestStart')}`,
       ),
     )

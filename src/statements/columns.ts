@@ -75,6 +75,19 @@ export function isOfPeriods(row: RowColumns): SQL {
   return sql`${or(...kinds.map((kind) => isOfKind(kind, row)))}`
 }
 
+/**
+ * Whether the row fills the columns that all algorithms with periods fill. Without statistics the planner takes
+ * {@link isOfPeriods} for rare, and would read all rows of a prefix for each page of them. It takes this for
+ * likely, and reads a page in the order of the keys.
+ */
+export function mayHavePeriod(row: RowColumns): SQL {
+  const kinds = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
+  const common = STATE_COLUMNS.filter((each) =>
+    kinds.every(({ columns }: { columns: readonly StateColumn[] }) => columns.includes(each)),
+  )
+  return sql`${and(...common.map((column) => isNotNull(row[column])))}`
+}
+
 /** The columns of a row that the arithmetic reads. A row of another algorithm is read without its date. */
 export function rowColumns(row: RowColumns, algorithm: AnyAlgorithm): Record<string, SQL.Aliased> {
   const { columns, datedBy } = algorithm
