@@ -4,7 +4,7 @@ import { extname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /** A script in the folder of a module, whether it is compiled or not. */
-export function scriptBeside(module: string, name: string): URL {
+export function scriptNextTo(module: string, name: string): URL {
   return new URL(`${name}${extname(new URL(module).pathname)}`, module)
 }
 

@@ -1,4 +1,4 @@
-import { Child, scriptBeside } from '../child.ts'
+import { Child, scriptNextTo } from '../child.ts'
 import { type Load, withDatabase } from './load.ts'
 import type { MemoryJob } from './memory-child.ts'
 
@@ -13,7 +13,7 @@ export const memory: Load = {
       const keys = bench.settings.distinctKeys
       bench.progress.expect(1)
       bench.progress.turn(`${keys.toLocaleString('en')} keys`)
-      const child = new Child(scriptBeside(import.meta.url, 'memory-child'), ['--expose-gc'])
+      const child = new Child(scriptNextTo(import.meta.url, 'memory-child'), ['--expose-gc'])
       try {
         const bytes = await child.ask<number>({ url, keys } satisfies MemoryJob)
         return { measured: [], facts: { keys, [LEFT_MB]: bytes / 1024 ** 2 } }

@@ -1,4 +1,4 @@
-import { Child, scriptBeside } from '../child.ts'
+import { Child, scriptNextTo } from '../child.ts'
 import { onServers } from '../contenders/all.ts'
 import { makeKeys, type Opened } from '../contenders/contender.ts'
 import { THIS_PACKAGE } from '../contenders/this-package.ts'
@@ -12,7 +12,7 @@ import type { Job } from './processes-child.ts'
 
 const PROCESSES = 4
 const CALLERS = 16
-const CHILD = scriptBeside(import.meta.url, 'processes-child')
+const CHILD = scriptNextTo(import.meta.url, 'processes-child')
 /** A limit that is used up in the first moments of a round. */
 const SMALL_LIMIT = 1_000
 

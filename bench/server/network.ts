@@ -1,8 +1,8 @@
-import { Child, scriptBeside } from '../child.ts'
+import { Child, scriptNextTo } from '../child.ts'
 import { type Connections, connectTo } from './connections.ts'
 import type { ProxyTarget } from './delaying-proxy.ts'
 
-const PROXY = scriptBeside(import.meta.url, 'delaying-proxy-child')
+const PROXY = scriptNextTo(import.meta.url, 'delaying-proxy-child')
 
 /**
  * Connections to the database through a network with this round trip. With a round trip of 0 they are direct.

@@ -69,10 +69,13 @@ export function isOfKind({ columns }: RowKind, row: RowColumns): SQL {
   )}`
 }
 
+function kindsWithPeriods(): readonly RowKind[] {
+  return Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
+}
+
 /** Whether the row belongs to an algorithm with periods. */
 export function isOfPeriods(row: RowColumns): SQL {
-  const kinds = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
-  return sql`${or(...kinds.map((kind) => isOfKind(kind, row)))}`
+  return sql`${or(...kindsWithPeriods().map((kind) => isOfKind(kind, row)))}`
 }
 
 /**
@@ -81,10 +84,8 @@ export function isOfPeriods(row: RowColumns): SQL {
  * likely, and reads a page in the order of the keys.
  */
 export function mayHavePeriod(row: RowColumns): SQL {
-  const kinds = Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
-  const common = STATE_COLUMNS.filter((each) =>
-    kinds.every(({ columns }: { columns: readonly StateColumn[] }) => columns.includes(each)),
-  )
+  const kinds = kindsWithPeriods()
+  const common = STATE_COLUMNS.filter((each) => kinds.every(({ columns }) => columns.includes(each)))
   return sql`${and(...common.map((column) => isNotNull(row[column])))}`
 }
 
