@@ -1,3 +1,4 @@
+import { isWorthOne, shareOf } from './batch-size.ts'
 import {
   type Batch,
   type CallGroup,
@@ -11,13 +12,10 @@ import {
 } from './call.ts'
 import { HeldQueues } from './held-queues.ts'
 import { overload } from './room.ts'
-import { isWorthOne, Slots } from './slots.ts'
+import { Slots } from './slots.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
 const MAX_KEYS = 500
-
-/** A burst of no more keys than this is not split. */
-const MIN_SHARE = 128
 
 /**
  * Lets calls that arrive while checks are under way share the next statement.
@@ -124,19 +122,20 @@ export class Coalescer implements Dispatcher {
 
   /** Whether the ready keys are worth one more statement, given those of their kind that are under way. */
   #isWorthOne(): boolean {
+    return isWorthOne(this.#ready.size, this.#keysUnderWay())
+  }
+
+  /** How many keys are under way that could share a statement with the next ready one. */
+  #keysUnderWay(): number {
     const [next] = this.#ready
     let keys = 0
     for (const { queues } of this.#underWay) if (areAlike(next, queues[0])) keys += queues.length
-    return isWorthOne(this.#ready.size, keys)
+    return keys
   }
 
-  /**
-   * Queues whose first groups one statement can decide. A burst is split over all free slots, so that the
-   * server works on its parts at the same time.
-   */
+  /** Queues whose first groups one statement can decide. */
   #nextQueues(): KeyQueue[] {
-    const share = Math.ceil(this.#ready.size / this.#slots.free)
-    const most = Math.min(Math.max(share, MIN_SHARE), MAX_KEYS)
+    const most = Math.min(shareOf(this.#ready.size, this.#keysUnderWay(), this.#slots.free), MAX_KEYS)
     const queues: KeyQueue[] = []
     let first: CallGroup | undefined
     for (const queue of this.#ready) {

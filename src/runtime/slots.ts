@@ -78,18 +78,3 @@ export class Slots {
     clearTimeout(this.#timer)
   }
 }
-
-/** This many keys or lists are always worth a statement. */
-const WORTH_ONE = 24
-
-/**
- * Whether the `ready` keys or lists are worth one more statement. They are if they are at least as many as the
- * statements under way have, or `WORTH_ONE`.
- *
- * While the server works on one statement, calls collect for the next one. If each key were sent at once,
- * server and process would wait for each other half of the time. With few callers, no call waits for the answer
- * of another.
- */
-export function isWorthOne(ready: number, underWay: number): boolean {
-  return ready > 0 && ready >= Math.min(underWay, WORTH_ONE)
-}

@@ -1,5 +1,6 @@
+import { isWorthOne } from '../runtime/batch-size.ts'
 import { overload } from '../runtime/room.ts'
-import { isWorthOne, Slots } from '../runtime/slots.ts'
+import { Slots } from '../runtime/slots.ts'
 import { FittingLists, type Queued } from './fitting-lists.ts'
 
 /**

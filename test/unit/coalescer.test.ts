@@ -268,7 +268,9 @@ describe('a burst', () => {
     { connections: 1, burst: 100, shares: [100] },
     { connections: 4, burst: 600, shares: [150, 150, 150, 150] },
     { connections: 3, burst: 400, shares: [134, 133, 133] },
-    { connections: 4, burst: 200, shares: [128, 72] },
+    { connections: 4, burst: 200, shares: [100, 100] },
+    { connections: 4, burst: 49, shares: [25, 24] },
+    { connections: 4, burst: 47, shares: [47] },
     { connections: 4, burst: 8, shares: [8] },
     { connections: 2, burst: 1200, shares: [500, 500] },
   ])(
