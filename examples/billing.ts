@@ -12,6 +12,7 @@ import {
   type EndedPeriod,
   type Limiter,
   Ratelimit,
+  type Threshold,
   tableSql,
 } from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
@@ -29,7 +30,7 @@ let now = QUARTER.from
 
 const mails = pgTable('mails', {
   org: text().notNull(),
-  share: doublePrecision().notNull(),
+  about: text().notNull(),
   queued: timestamp({ withTimezone: true }).notNull(),
 })
 /** An id of their own: after a change from a month to a year and back, two periods may have one start. */
@@ -50,7 +51,7 @@ const payments = pgTable('payments', {
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
 await client.exec(`
-  create table mails (org text not null, share double precision not null, queued timestamptz not null);
+  create table mails (org text not null, about text not null, queued timestamptz not null);
   create table invoices (id serial primary key, org text not null, start timestamptz not null,
     "end" timestamptz not null, used double precision not null, billed_by text not null);
   create table payments (id text primary key, org text not null, credits integer not null, paid timestamptz not null)`)
@@ -72,6 +73,7 @@ const credits = new Ratelimit({
   limiter: Ratelimit.balance(),
   prefix: 'billing-credits',
   durable: true,
+  thresholds: [{ left: 250 }],
   clock: () => new Date(now),
 })
 
@@ -126,7 +128,7 @@ async function charge(org: Org, rate: number): Promise<boolean> {
     const answer = await quota.limit(org.name, { rate, limiter: org.plan(), tx })
     if (answer.success) {
       await bill(tx, org.name, answer.ended, 'the next call')
-      await warn(tx, org, answer.crossed)
+      await warn(tx, org.name, answer.crossed)
     }
     return !answer.success
   })
@@ -150,7 +152,7 @@ async function prompt(org: Org, tokens: number): Promise<boolean> {
     // The plan may have changed since.
     const settled = await reserved.commit(actual, { limiter: org.plan(), tx })
     await bill(tx, org.name, settled.ended, 'the next call')
-    await warn(tx, org, settled.crossed)
+    await warn(tx, org.name, settled.crossed)
   })
   return false
 }
@@ -166,8 +168,11 @@ async function render({ name, plan }: Customer, images: number): Promise<readonl
   return db.transaction(async (tx) => {
     const month = { ratelimit: quota, key: name, limiter: plan() }
     const spent = await Ratelimit.spend([month, { ratelimit: credits, key: name }], { rate: images, tx })
-    const [ofMonth] = spent.results
-    if (spent.success && ofMonth?.success) await bill(tx, name, ofMonth.ended, 'the next call')
+    for (const answer of spent.results) {
+      if (!spent.success || !answer.success) continue
+      await bill(tx, name, answer.ended, 'the next call')
+      await warn(tx, name, answer.crossed)
+    }
     return spent.granted
   })
 }
@@ -182,8 +187,12 @@ async function paid({ name }: Customer, payment: { id: string; credits: number }
   })
 }
 
-async function warn(tx: Pick<typeof db, 'insert'>, { name }: Org, crossed: readonly number[] = []) {
-  for (const share of crossed) await tx.insert(mails).values({ org: name, share, queued: new Date(now) })
+async function warn(tx: Pick<typeof db, 'insert'>, org: string, crossed: readonly Threshold[] = []) {
+  for (const threshold of crossed) {
+    const about =
+      typeof threshold === 'number' ? percent(threshold) : `${threshold.left ?? threshold.used} credits left`
+    await tx.insert(mails).values({ org, about, queued: new Date(now) })
+  }
 }
 
 async function bill(
@@ -292,15 +301,11 @@ for (const [org, found] of looks) {
   const lastOnes = found.filter(({ start }, i) => found[i + 1]?.start !== start)
   for (const { start, end, limit, used } of lastOnes) {
     const denied = found.filter((look) => look.start === start && look.denied)
-    const inPeriod = ({ queued }: { queued: Date }) => +queued >= start && +queued < end
     table.push([
       org.name,
       `${local(start, org)} to ${local(end, org)}`,
       ...[limit.toLocaleString('en'), used.toLocaleString('en'), percent(used / limit), denied.length],
-      mailsOf(org)
-        .filter(inPeriod)
-        .map(({ share, queued }) => `${percent(share)} on ${local(+queued, org)}`)
-        .join('\n'),
+      mailsIn(org, { start, end }),
     ])
   }
 }
@@ -317,8 +322,8 @@ for (const { org, start, end, used, billedBy } of billed) {
 }
 console.log(lines.toString())
 const prepaid = new Table({
-  head: [dahlia.name, 'of the month', 'of the credits', 'denied', 'credits left', 'top-ups'],
-  colAligns: ['left', 'right', 'right', 'right', 'right', 'left'],
+  head: [dahlia.name, 'of the month', 'of the credits', 'denied', 'credits left', 'top-ups', 'mails queued'],
+  colAligns: ['left', 'right', 'right', 'right', 'right', 'left', 'left'],
   style: { head: [], border: [] },
 })
 for (const [place, found] of creditLooks.entries()) {
@@ -333,6 +338,7 @@ for (const [place, found] of creditLooks.entries()) {
       .filter(({ paid }) => +paid >= start && +paid < end)
       .map((each) => `${each.credits.toLocaleString('en')} on ${local(+each.paid, dahlia)}`)
       .join('\n'),
+    mailsIn(dahlia, { start, end }),
   ])
 }
 console.log(prepaid.toString())
@@ -349,8 +355,15 @@ const creditUsage = {
 await writeFile(new URL('credits.svg', import.meta.url), drawCredits(creditUsage, QUARTER.to))
 console.log('\nThe same as pictures: examples/billing.svg and examples/credits.svg')
 
-function mailsOf({ name }: Org) {
+function mailsOf({ name }: Customer) {
   return queued.filter(({ org }) => org === name)
+}
+
+function mailsIn(customer: Customer, { start, end }: Pick<Look, 'start' | 'end'>): string {
+  return mailsOf(customer)
+    .filter(({ queued }) => +queued >= start && +queued < end)
+    .map(({ about, queued }) => `${about} on ${local(+queued, customer)}`)
+    .join('\n')
 }
 
 function local(time: number, { timeZone }: Customer): string {

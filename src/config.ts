@@ -5,6 +5,20 @@ import type { Duration } from './duration.ts'
 import type { RatelimitError } from './errors.ts'
 import type { NamesOf } from './options.ts'
 
+/** A share of the limit, or a number of units that are used or left. */
+export type Threshold =
+  | number
+  | {
+      /** Units, above 0. */
+      readonly used: number
+      readonly left?: never
+    }
+  | {
+      /** Units; 0 when all are used. */
+      readonly left: number
+      readonly used?: never
+    }
+
 /** Options of every limiter. */
 interface CommonConfig {
   /** Any Drizzle Postgres database, or a transaction, which every call then joins. */
@@ -40,13 +54,14 @@ interface CommonConfig {
    */
   readonly preparedStatements?: boolean
   /**
-   * Shares of the limit, such as `[0.8, 1]`. The answer of the call that crosses one has it in `crossed`. A
-   * calendar window crosses each once a period, unless it is reset. Other limits cross it again when something
-   * was given back and used again. A denial and a change of plan cross nothing. A reservation crosses nothing,
-   * but its `commit` does. With reservations, use a calendar window, because other limits may then report a
-   * share too early, twice or never. Default: none.
+   * Shares of the limit and amounts, such as `[0.8, { used: 10_000 }, { left: 100 }]`. The answer of the call
+   * that crosses one has it in `crossed`. A calendar window crosses each once a period, unless it
+   * is reset. Other limits cross it again when something was given back and used again, and a balance also
+   * after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses nothing, but its
+   * `commit` does. With reservations, use a calendar window or a balance, because other limits may then report
+   * a threshold too early, twice or never. A share of a balance is a share of all its grants. Default: none.
    */
-  readonly thresholds?: readonly number[]
+  readonly thresholds?: readonly Threshold[]
   /**
    * Tries out a limit. Calls that it would deny pass and are not charged, and their answers have the denial in
    * `wouldDeny`. Default: `false`.

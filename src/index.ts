@@ -17,7 +17,14 @@ export type {
   Remaining,
   Usage,
 } from './check/results.ts'
-export type { BlockOptions, CallOptions, LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
+export type {
+  BlockOptions,
+  CallOptions,
+  LimitOptions,
+  RatelimitConfig,
+  RefundOptions,
+  Threshold,
+} from './config.ts'
 export type { Database } from './database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'

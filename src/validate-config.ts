@@ -43,8 +43,8 @@ export function checkConfig(config: RatelimitConfig): void {
   checkLimiter(limiter)
   for (const name of SWITCHES) checkSwitch(name, config[name])
   checkOption(
-    Array.isArray(thresholds) && thresholds.every((share) => Number.isFinite(share) && share > 0),
-    'thresholds must be a list of numbers above 0: shares of the limit.',
+    Array.isArray(thresholds) && thresholds.every(isThreshold),
+    'thresholds must be a list of shares above 0, { used } above 0, and { left } of 0 or more.',
   )
   checkOption(
     Number.isFinite(cleanupProbability) && cleanupProbability >= 0 && cleanupProbability <= 1,
@@ -86,6 +86,14 @@ export function checkConfig(config: RatelimitConfig): void {
     maxBlockedKeys === undefined || isFrom1To(MAX_BLOCKED_KEYS, maxBlockedKeys),
     `maxBlockedKeys must be a whole number from 1 to ${MAX_BLOCKED_KEYS}.`,
   )
+}
+
+/** Whether it is a share, `{ used }` or `{ left }`. */
+function isThreshold(value: unknown): boolean {
+  const isObject = typeof value === 'object' && value !== null
+  const [[name, amount] = [], ...others] = isObject ? Object.entries(value) : [['used', value]]
+  if (others.length > 0 || !Number.isFinite(amount)) return false
+  return name === 'left' ? amount >= 0 : name === 'used' && amount > 0
 }
 
 function isSecret(value: unknown): boolean {

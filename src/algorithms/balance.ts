@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import type { Algorithm, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Numbers, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 import { countAfter, countNumberAfter } from './window.ts'
@@ -7,6 +7,8 @@ import { countAfter, countNumberAfter } from './window.ts'
 /**
  * `prevCount` is the sum of all grants, `count` is the used part of it. Both are whole numbers, so they stay
  * exact, and a refund cannot give back more than was used. They do not change with time.
+ *
+ * `tokens` is the part of `count` that is reserved and not settled. Only settled credits cross a threshold.
  */
 const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
   name: 'balance',
@@ -15,50 +17,72 @@ const algorithm: Algorithm<ColumnOf<'balance'>, never> = {
   params: [],
   integersOnly: true,
   tolerance: 0,
+  settled: { now: settledNumber, most: settledNumber },
 
   sql: {
     now: (_row, clock) => clock,
     // A call writes both back, one of them unchanged. Other programs may have written more than a double can
     // hold.
-    advance: ({ count, prevCount, lastRefill }) => ({
+    advance: ({ count, prevCount, lastRefill, tokens }) => ({
       count: countAfter(count, sql`0::float8`),
       prevCount: countAfter(prevCount, sql`0::float8`),
       lastRefill,
+      tokens: countAfter(tokens, sql`0::float8`),
     }),
-    fresh: (now) => ({ count: sql`0::float8`, prevCount: sql`0::float8`, lastRefill: now }),
+    fresh: (now) => ({
+      count: sql`0::float8`,
+      prevCount: sql`0::float8`,
+      lastRefill: now,
+      tokens: sql`0::float8`,
+    }),
     available: ({ count, prevCount }) => sql`${prevCount} - ${count}`,
     used: ({ count }) => count,
-    consume: ({ count, prevCount }, now, _available, amount) => ({
-      count: countAfter(count, amount),
-      prevCount,
-      lastRefill: now,
-    }),
-    grant: ({ count, prevCount }, now, amount) => ({
+    consume: ({ count, prevCount, tokens }, now, _available, amount, _params, reserved) => {
+      const next = countAfter(count, amount)
+      return {
+        count: next,
+        prevCount,
+        lastRefill: now,
+        // A refund that exceeds the settled part lowers the reserved part.
+        tokens: sql`least(${countAfter(tokens, reserved)}, ${next})`,
+      }
+    },
+    grant: ({ count, prevCount, tokens }, now, amount) => ({
       count,
       prevCount: countAfter(prevCount, amount),
       lastRefill: now,
+      tokens,
     }),
     capacity: ({ prevCount }) => prevCount,
     expiresAt: () => sql`8e15::float8`,
     wholeAt: () => sql`'Infinity'::float8`,
   },
   numbers: {
-    fresh: (now) => ({ count: 0, prevCount: 0, lastRefill: now }),
+    fresh: (now) => ({ count: 0, prevCount: 0, lastRefill: now, tokens: 0 }),
     available: ({ count, prevCount }) => prevCount - count,
     used: ({ count }) => count,
-    consume: ({ count, prevCount }, now, amount) => ({
-      count: countNumberAfter(count, amount),
-      prevCount,
-      lastRefill: now,
-    }),
-    grant: ({ count, prevCount }, now, amount) => ({
+    consume: ({ count, prevCount, tokens }, now, amount, _params, reserved) => {
+      const next = countNumberAfter(count, amount)
+      return {
+        count: next,
+        prevCount,
+        lastRefill: now,
+        tokens: Math.min(countNumberAfter(tokens, reserved), next),
+      }
+    },
+    grant: ({ count, prevCount, tokens }, now, amount) => ({
       count,
       prevCount: countNumberAfter(prevCount, amount),
       lastRefill: now,
+      tokens,
     }),
     capacity: ({ prevCount }) => prevCount,
     guess: () => Number.POSITIVE_INFINITY,
   },
+}
+
+function settledNumber({ count, tokens }: Numbers<'count' | 'tokens'>): number {
+  return count - tokens
 }
 
 // The limiter itself grants nothing. Each row has its own grants.

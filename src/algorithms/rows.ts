@@ -16,7 +16,11 @@ export const ROWS = {
     datedBy: 'windowStart',
     hasPeriods: true,
   },
-  balance: { columns: ['count', 'prevCount', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
+  balance: {
+    columns: ['count', 'prevCount', 'lastRefill', 'tokens'],
+    datedBy: 'lastRefill',
+    hasPeriods: false,
+  },
 } as const
 
 /** The columns of an algorithm's rows. */

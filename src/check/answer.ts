@@ -1,8 +1,10 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { isEndless } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
+import type { Threshold } from '../config.ts'
 import { type Call, type Decision, neededBy, reservedIn } from '../runtime/call.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
+import { crossedFrom } from './thresholds.ts'
 
 /** A call and its decision. */
 export interface Outcome {
@@ -44,8 +46,8 @@ export function refundableUntilOf({ algorithm }: Limiter, { reset }: LimitResult
 
 /** The extra facts that answers report. */
 export interface Reporting {
-  /** Shares of the limit. Answers report which ones a call has crossed. */
-  readonly thresholds: readonly number[]
+  /** Answers report which ones a call has crossed. */
+  readonly thresholds: readonly Threshold[]
   /** Whether denials are only reported. */
   readonly dryRun: boolean
 }
@@ -122,7 +124,7 @@ function mayCross(call: Call): boolean {
   return call.reserved > 0 ? false : call.rate > 0 || reservedIn(call) < 0
 }
 
-export function withCrossed(allowed: Allowed, crossed: readonly number[]): Allowed {
+export function withCrossed(allowed: Allowed, crossed: readonly Threshold[]): Allowed {
   return crossed.length > 0 ? { ...allowed, crossed } : allowed
 }
 
@@ -137,7 +139,7 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
     return { now, params, state: grant(state, now, amount) }
   }
   if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
-  const isPayer = decision.state.windowStart === paidWindowStart
+  const isPayer = limiter.algorithm.kind === 'bucket' || decision.state.windowStart === paidWindowStart
   return after(limiter, decision, amount, isPayer ? calls * reservedIn(call) : 0)
 }
 
@@ -177,24 +179,18 @@ export function denialUntil(limiter: Limiter, snapshot: Snapshot, reset: number)
 function crossedBetween(
   limiter: Limiter,
   before: Snapshot,
-  { state, now, params }: Snapshot,
-  thresholds: readonly number[],
-): number[] {
+  next: Snapshot,
+  thresholds: readonly Threshold[],
+): Threshold[] {
   const { numbers, settled } = limiter.algorithm
-  const from = settled ? settled.most(before.state) : numbers.used(before.state, before.now, params)
+  const { state, now, params } = next
   const to = settled ? settled.now(state) : numbers.used(state, now, params)
-  return crossedFrom(limiter, from, to, thresholds)
+  return crossedFrom(limiter, capacityOf(limiter, next), reachedIn(limiter, before), to, thresholds)
 }
 
-/** The thresholds that lie above `from`, and at or below `to`. */
-export function crossedFrom(
-  { algorithm, limit }: Pick<Limiter, 'algorithm' | 'limit'>,
-  from: number,
-  to: number,
-  thresholds: readonly number[],
-): number[] {
-  const share = (amount: number) => (amount + algorithm.tolerance) / limit
-  return thresholds.filter((threshold) => share(from) < threshold && share(to) >= threshold)
+/** The used units up to which thresholds were crossed before. */
+export function reachedIn({ algorithm }: Limiter, { state, now, params }: Snapshot): number {
+  return algorithm.settled?.most(state) ?? algorithm.numbers.used(state, now, params)
 }
 
 /** The answer of a look. */
@@ -226,7 +222,7 @@ function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reser
 }
 
 /** The capacity: the limit, or the row's own. */
-function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
+export function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
   return isEndless(limiter) ? limiter.limit : mostIn(limiter, snapshot)
 }
 

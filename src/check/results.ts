@@ -1,4 +1,5 @@
 import type { EndedPeriod } from '../algorithms/algorithm.ts'
+import type { Threshold } from '../config.ts'
 
 /** The state of a limit. */
 export interface Remaining {
@@ -40,7 +41,7 @@ export interface Allowed extends Remaining {
    */
   readonly returned?: number
   /** The `thresholds` that this call has crossed. A denial crosses none. */
-  readonly crossed?: readonly number[]
+  readonly crossed?: readonly Threshold[]
   /**
    * The last period of the key, if this call has opened the next period of a fixed or calendar window and the
    * row of the last one still existed.

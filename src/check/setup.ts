@@ -7,6 +7,7 @@ import { SHIPPED } from '../tables/shipped.ts'
 import { readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
 import { watchPrefix } from './one-prefix.ts'
+import { distinctThresholds } from './thresholds.ts'
 
 /** The default of `connections`. */
 const CONNECTIONS = 4
@@ -43,7 +44,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
     table: { table, statements: statementsOf(table), size: new TableSize() },
     namespace: { prefix, clock: clock && (() => readClock(clock)), refusesOther: onOtherPlan === 'throw' },
     limiter,
-    reporting: { thresholds: [...new Set(thresholds)], dryRun },
+    reporting: { thresholds: distinctThresholds(thresholds), dryRun },
     degrading: { onError, onDegraded },
     bounds: timeout === undefined ? undefined : { timeoutMs: parseDuration(timeout, 'timeout') },
     commit: durable ? (synchronousCommit ? 'flushed' : 'async') : 'as the session',

@@ -50,8 +50,8 @@ async function reserveAll(requests: readonly CostingRequest[]): Promise<Charged>
 }
 
 /**
- * Whether the row keeps the cost as reserved until it is settled, as calendar windows do. During an outage,
- * nothing is reserved.
+ * Whether the row keeps the cost as reserved until it is settled, as calendar windows and balances do. During
+ * an outage, nothing is reserved.
  */
 function keepsReserved(
   { ratelimit, limiter = ratelimit.limiter }: LimitRequest,

@@ -49,8 +49,8 @@ interface EachRequest<Context> {
   /**
    * Which requests count. Every request is charged first, so that concurrent requests cannot pass together.
    * When the response is known, a request that does not count is given back to the window that paid. With
-   * `'failures'` and `'successes'` answers have no `crossed`, and in a calendar window a request that counts
-   * needs one more statement. Default: `'all'`.
+   * `'failures'` and `'successes'` answers have no `crossed`, and in a calendar window or a balance a request
+   * that counts needs one more statement. Default: `'all'`.
    */
   readonly count?: 'all' | 'failures' | 'successes'
   /**

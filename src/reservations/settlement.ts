@@ -2,7 +2,6 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
 import {
   allowanceOf,
-  crossedFrom,
   type Outcome,
   type Payment,
   type Reporting,
@@ -11,6 +10,7 @@ import {
 } from '../check/answer.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Allowed } from '../check/results.ts'
+import { crossedFrom } from '../check/thresholds.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
@@ -107,8 +107,8 @@ function withKept(
   const isOver = windowStart !== null && windowStart !== decision.state.windowStart
   if (!hasPaid(limiter, estimate) || algorithm.settled || usedBefore === null || isOver) return settled
   const to = usedBefore + Math.min(actual, rate)
-  const kept = crossedFrom({ algorithm, limit }, usedBefore, to, thresholds)
-  const crossed = thresholds.filter((share) => kept.includes(share) || settled.crossed?.includes(share))
+  const kept = crossedFrom(limiter, limit, usedBefore, to, thresholds)
+  const crossed = thresholds.filter((each) => kept.includes(each) || settled.crossed?.includes(each))
   return withCrossed(settled, crossed)
 }
 

@@ -1,6 +1,7 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Reporting } from '../check/answer.ts'
 import type { Checker } from '../check/checker.ts'
+import { distinctThresholds } from '../check/thresholds.ts'
 import { RatelimitError } from '../errors.ts'
 import { groupBy } from '../group-by.ts'
 import { type Call, isForced, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
@@ -102,7 +103,7 @@ function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),
-      thresholds: [...new Set(reportings.flatMap(({ thresholds }) => thresholds))],
+      thresholds: distinctThresholds(reportings.flatMap(({ thresholds }) => thresholds)),
     },
   }
 }

@@ -1,8 +1,18 @@
 import { whenAvailable } from '../algorithms/search.ts'
-import { answerOf, crossedFrom, denialUntil, letPass, paymentOf, withReturned } from '../check/answer.ts'
+import {
+  answerOf,
+  capacityOf,
+  denialUntil,
+  letPass,
+  paymentOf,
+  reachedIn,
+  withReturned,
+} from '../check/answer.ts'
 import { isRequest, type LimiterCall } from '../check/checker.ts'
 import type { Answered, Degrading } from '../check/degrading.ts'
 import type { Denied, LimitAllResult } from '../check/results.ts'
+import { crossedFrom } from '../check/thresholds.ts'
+import type { Threshold } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Charge, RowRequest } from './add-up.ts'
@@ -123,12 +133,12 @@ function denialOf(row: RowRequest, look: Decision): Denied {
 }
 
 /** The thresholds that a charge may cross: those that were not reached before the refunds. */
-function notReached({ limiter, reporting: { thresholds } }: RowRequest, look: Decision): readonly number[] {
-  const { numbers, settled } = limiter.algorithm
-  // Such rows store the most that was reached.
-  if (settled) return thresholds
-  const used = numbers.used(look.state, look.now, look.params)
-  return crossedFrom(limiter, used, Number.POSITIVE_INFINITY, thresholds)
+function notReached(
+  { limiter, reporting: { thresholds } }: RowRequest,
+  look: Decision,
+): readonly Threshold[] {
+  const [capacity, reached] = [capacityOf(limiter, look), reachedIn(limiter, look)]
+  return crossedFrom(limiter, capacity, reached, Number.POSITIVE_INFINITY, thresholds)
 }
 
 const NOTHING = { rate: 0, windowStart: null, usedBefore: null }

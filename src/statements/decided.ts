@@ -147,7 +147,9 @@ export function nextRow(
   const params = paramsOf(algorithm, parameters)
   const { consume, grant } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
-  const reserved = algorithm.settled ? reservedBy(action, amount, before, of) : sql<number>`0::float8`
+  const reserved = algorithm.settled
+    ? reservedBy(algorithm, action, amount, before, of)
+    : sql<number>`0::float8`
   const next =
     action === 'grant' && grant
       ? grant(state, now, amount)
@@ -165,14 +167,17 @@ export function nextRow(
 
 /** The change of the reserved amount. A settled estimate is released, if it was charged to the same window. */
 function reservedBy(
+  { kind }: AnyAlgorithm,
   action: RowAction,
   amount: SQL<number>,
   before: CallNumbers['before'],
   of: Column,
 ): SQL<number> {
   if (action !== 'adjust') return action === 'reserve' ? amount : sql`0::float8`
+  const change = sql<number>`${of('granted')} * ${before('reserved')}`
+  if (kind === 'bucket') return change
   const isPayer = sql`${of('window_start')} = ${before('paidWindowStart')}`
-  return sql`case when ${isPayer} then ${of('granted')} * ${before('reserved')} else 0 end`
+  return sql`case when ${isPayer} then ${change} else 0 end`
 }
 
 /** The columns of an answer, by their names in SQL. */

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { type LimitResult, Ratelimit } from '../../src/index.ts'
+import { type LimitResult, Ratelimit, type Threshold } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 
@@ -33,14 +33,15 @@ function processes(prefix: string, clock: TestClock): Ratelimit[] {
 
 /** What was crossed on each key, as often as it was reported. */
 class Told {
-  readonly #crossed = new Map(KEYS.map((key) => [key, [] as number[]]))
+  readonly #crossed = new Map(KEYS.map((key) => [key, [] as Threshold[]]))
 
   add(key: string, answer: LimitResult): void {
     if (answer.success) this.#crossed.get(key)?.push(...(answer.crossed ?? []))
   }
 
-  expectEachOnce(): void {
-    for (const crossed of this.#crossed.values()) expect(crossed.sort()).toEqual(THRESHOLDS)
+  expectEachOnce(thresholds: readonly Threshold[] = THRESHOLDS): void {
+    const sorted = (list: readonly Threshold[]) => list.map((each) => JSON.stringify(each)).sort()
+    for (const crossed of this.#crossed.values()) expect(sorted(crossed)).toEqual(sorted(thresholds))
   }
 }
 
@@ -132,6 +133,47 @@ test('with rollbacks in between a committed call reports each threshold once', a
   )
   expect(undone).toBeGreaterThan(TOKENS)
   told.expectEachOnce()
+})
+
+test('credits report each threshold once after each grant, beside estimates and rollbacks', async () => {
+  const clock = new TestClock()
+  const low: Threshold[] = [{ left: 100 }, { left: 20 }]
+  const all = connections.map(
+    ({ db }) =>
+      new Ratelimit({
+        ...{ db, limiter: Ratelimit.balance(), prefix: 'credits', clock: clock.now },
+        ...{ thresholds: low, cleanupProbability: 0 },
+      }),
+  )
+  const [first] = all as [Ratelimit]
+  for (let round = 0; round < 2; round++) {
+    for (const key of KEYS) await first.grant(key, TOKENS)
+    const told = new Told()
+    await Promise.all(
+      all.map(async (ratelimit, process) => {
+        for (let i = 0; i < 10; i++) {
+          for (const key of KEYS) {
+            const reserved = await ratelimit.reserve(key, { rate: 2, atLeast: 1 })
+            if (!reserved.success) continue
+            if ((i + process) % 3 === 0) {
+              const undone = connections[process]?.db.transaction(async (tx) => {
+                await reserved.commit(1, { tx })
+                throw UNDO
+              })
+              await expect(undone).rejects.toBe(UNDO)
+            }
+            told.add(key, await reserved.commit(1))
+          }
+        }
+      }),
+    )
+    for (const key of KEYS) {
+      // Estimates were denied while others were open, so some credits are left.
+      const { remaining: rate } = await first.getRemaining(key)
+      if (rate > 0) told.add(key, await first.limit(key, { rate }))
+    }
+    told.expectEachOnce(low)
+  }
 })
 
 test('limitAll reports each threshold of each key once', async () => {

@@ -24,8 +24,7 @@ export const TABLES_SQL: string = `
   create table completions (org text not null, text text not null);
   create table renders (id serial primary key, org text not null, cost integer not null, paid_from timestamptz not null,
     state text not null);
-  create table estimates (id text primary key, org text not null, rate integer not null);
-  create table warnings (org text not null, "left" integer not null);
+  create table warnings (org text not null, granted integer not null);
   create table events (id text primary key);
   create table settled (id text primary key);
   create table sessions (email text not null);
@@ -79,14 +78,9 @@ export const renders: Table<{ id: Id; org: Text; cost: Amount; paidFrom: Time; s
     state: text().notNull(),
   },
 )
-export const estimates: Table<{ id: Text; org: Text; rate: Amount }> = pgTable('estimates', {
-  id: text().notNull(),
+export const warnings: Table<{ org: Text; granted: Amount }> = pgTable('warnings', {
   org: text().notNull(),
-  rate: integer().notNull(),
-})
-export const warnings: Table<{ org: Text; left: Amount }> = pgTable('warnings', {
-  org: text().notNull(),
-  left: integer().notNull(),
+  granted: integer().notNull(),
 })
 export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNull() })
 export const settled: Table<{ id: Text }> = pgTable('settled', { id: text().notNull() })

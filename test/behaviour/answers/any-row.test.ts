@@ -55,7 +55,7 @@ const anyRow = fc.record({
 type Row = typeof anyRow extends fc.Arbitrary<infer T> ? T : never
 /** What only some limiters take. */
 const anyOptions = fc.record({
-  thresholds: fc.constantFrom([], [0.5, 1]),
+  thresholds: fc.constantFrom([], [0.5, { used: 3 }, { left: 1 }]),
   keepEnded: fc.boolean(),
   coalesce: fc.boolean(),
 })

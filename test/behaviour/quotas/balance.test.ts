@@ -118,8 +118,8 @@ test('no denial is remembered: another process may grant', async () => {
   expect(await quota.limit('key')).toMatchObject({ success: false })
   expect(await quota.limit('key')).toMatchObject({ success: false })
   await database.rows(
-    `insert into rate_limit_ephemeral (prefix, key, count, prev_count, last_refill, expires_at)
-      values ($1, 'key', 0, 5, now(), now())`,
+    `insert into rate_limit_ephemeral (prefix, key, count, prev_count, tokens, last_refill, expires_at)
+      values ($1, 'key', 0, 5, 0, now(), now())`,
     [config.prefix],
   )
   expect(await quota.limit('key')).toMatchObject({ success: true, remaining: 4 })
@@ -146,8 +146,8 @@ test.each([
   for (const call of calls) {
     const { config, quota } = quotaOn(database, Ratelimit.balance())
     await database.rows(
-      `insert into rate_limit_ephemeral (prefix, key, count, prev_count, last_refill, expires_at)
-        values ($1, 'key', $2, $3, now(), now())`,
+      `insert into rate_limit_ephemeral (prefix, key, count, prev_count, tokens, last_refill, expires_at)
+        values ($1, 'key', $2, $3, 'NaN', now(), now())`,
       [config.prefix, used, granted],
     )
     expect(await quota.getRemaining('key')).toMatchObject(expected)

@@ -339,7 +339,7 @@ test.each([
   { limiter: Ratelimit.slidingWindow(10, '1h'), layout: 'count,prevCount,windowStart' },
   { limiter: LARGE, layout: 'count,prevCount,windowStart' },
   { limiter: calendarWindow(10, 'month'), layout: 'count,prevCount,tokens,windowStart' },
-  { limiter: Ratelimit.balance(), layout: 'count,lastRefill,prevCount' },
+  { limiter: Ratelimit.balance(), layout: 'count,lastRefill,prevCount,tokens' },
   { limiter: Ratelimit.unlimited(), layout: '' },
 ])('the text of $limiter.algorithm.name names the layout of its rows', async ({ limiter, layout }) => {
   const { quota } = processes(limiter)

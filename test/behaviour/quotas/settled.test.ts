@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import type { LimitResult, Reservation } from '../../../src/index.ts'
+import type { LimitResult, Reservation, Threshold } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { quotaOn } from './ten.ts'
@@ -9,7 +9,17 @@ import { quotaOn } from './ten.ts'
 // What a calendar window tells of its thresholds, against a model that knows each reservation.
 
 const database = useDatabase()
-const SHARES = Array.from({ length: 15 }, (_, i) => (i + 1) / 10)
+const THRESHOLDS: readonly Threshold[] = [
+  ...Array.from({ length: 15 }, (_, i) => (i + 1) / 10),
+  ...[35, 110].map((used) => ({ used })),
+  ...[0, 40].map((left) => ({ left })),
+]
+
+function isReached(threshold: Threshold, used: number, limit: number): boolean {
+  if (typeof threshold === 'number') return used / limit >= threshold
+  return threshold.left === undefined ? used >= threshold.used : limit - used <= threshold.left
+}
+
 const PLANS = { small: 100, large: 250 } as const
 type Plan = keyof typeof PLANS
 
@@ -65,12 +75,14 @@ class Period {
   reserved = 0
   most = 0
 
-  /** Charges the amount, and tells which shares are crossed by it. */
-  change(amount: number, reserved: number, limit: number): number[] {
+  /** Charges the amount, and tells which thresholds are crossed by it. */
+  change(amount: number, reserved: number, limit: number): Threshold[] {
     this.used = Math.max(this.used + amount, 0)
     this.reserved = Math.min(Math.max(this.reserved + reserved, 0), this.used)
     const settled = this.used - this.reserved
-    const crossed = SHARES.filter((share) => this.most / limit < share && settled / limit >= share)
+    const crossed = THRESHOLDS.filter(
+      (each) => !isReached(each, this.most, limit) && isReached(each, settled, limit),
+    )
     this.most = Math.max(this.most, settled)
     return crossed
   }
@@ -91,7 +103,7 @@ test('an answer reports each settled unit once, whatever else is reserved', asyn
         small: calendarWindow(PLANS.small, 'month'),
         large: calendarWindow(PLANS.large, 'month'),
       }
-      const { clock, quota } = quotaOn(database, limiters.small, { thresholds: SHARES })
+      const { clock, quota } = quotaOn(database, limiters.small, { thresholds: THRESHOLDS })
       let period = new Period()
       let month = 0
       const open: Open[] = []
@@ -103,7 +115,7 @@ test('an answer reports each settled unit once, whatever else is reserved', asyn
         }
         const [limit, limiter] = [PLANS[step.plan], limiters[step.plan]]
         let answer: LimitResult
-        let expected: number[] = []
+        let expected: Threshold[] = []
         if (step.op === 'limit') {
           const { rate, force } = step
           answer = await quota.limit('key', { rate, force, limiter })

@@ -7,6 +7,7 @@ import {
   type LimitResult,
   Ratelimit,
   type Reservation,
+  type Threshold,
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
@@ -16,7 +17,7 @@ import { HOUR_MS, JANUARY, kinds, type QuotaUnderTest, quotaOn, TEN, UNDO } from
 const database = useDatabase()
 const BOTH = { thresholds: [0.8, 1] }
 
-function crossedBy(answer: LimitResult): readonly number[] {
+function crossedBy(answer: LimitResult): readonly Threshold[] {
   // A call that crosses nothing reports nothing.
   expect(answer).not.toMatchObject({ crossed: [] })
   return (answer.success && answer.crossed) || []
@@ -24,7 +25,7 @@ function crossedBy(answer: LimitResult): readonly number[] {
 
 /** What each of some calls has crossed, one after the other. */
 async function crossings({ quota }: Pick<QuotaUnderTest, 'quota'>, rates: readonly number[]) {
-  const crossed: (readonly number[])[] = []
+  const crossed: (readonly Threshold[])[] = []
   for (const rate of rates) crossed.push(crossedBy(await quota.limit('key', { rate })))
   return crossed
 }
@@ -61,6 +62,26 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
     { rates: [7, 4, 0, 1], crossed: [[], [], [], [0.8]] },
   ])('rates of $rates cross the shares that they reach', async ({ rates, crossed }) => {
     expect(await crossings(quotaOn(database, limiter, BOTH), rates)).toEqual(crossed)
+  })
+
+  test('the call that reaches an amount that is used or left crosses it', async () => {
+    const [used, left, none] = [{ used: 4 }, { left: 3 }, { left: 0 }]
+    const { quota } = quotaOn(database, limiter, { thresholds: [used, left, none, 0.4] })
+    const first = [...Array(3).fill([]), [used, 0.4], [], [], [left], [], [], [none], []]
+    expect(await crossings({ quota }, ones)).toEqual(first)
+  })
+
+  test('what is left counts from the limit of the plan, and what is used does not', async () => {
+    const [used, left] = [{ used: 20 }, { left: 60 }]
+    const { quota } = quotaOn(database, limiter, { thresholds: [used, left] })
+    const larger = of(100, '1h').limiter
+    const spend = async (rate: number) => crossedBy(await quota.limit('key', { rate, limiter: larger }))
+    expect([await spend(19), await spend(1), await spend(19), await spend(1)]).toEqual([
+      [],
+      [used],
+      [],
+      [left],
+    ])
   })
 
   test('a threshold beyond the limit is crossed by debt, also by equal calls at once', async () => {
@@ -128,7 +149,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
             [1, larger],
             [20, larger],
           ]
-    const crossed: (readonly number[])[] = []
+    const crossed: (readonly Threshold[])[] = []
     for (const [rate, plan] of calls)
       crossed.push(crossedBy(await quota.limit('key', { rate, limiter: plan })))
     expect(crossed).toEqual(
@@ -189,7 +210,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
   test('refunded units that limitAll uses again cross in the same way', async () => {
     const { quota } = quotaOn(database, limiter, BOTH)
     const rates = [9, -4, 4, 1]
-    const told: (readonly number[])[] = []
+    const told: (readonly Threshold[])[] = []
     for (const rate of rates) {
       const { results } = await Ratelimit.limitAll([{ ratelimit: quota, key: 'key', rate }])
       told.push(results.flatMap(crossedBy))
@@ -277,7 +298,7 @@ describe.each(kinds)('$name', ({ limiter, of, keeps, crossesOncePerPeriod: remem
       fc.asyncProperty(fc.array(anyUse, { minLength: 1, maxLength: 8 }), async (uses) => {
         const { quota } = quotaOn(database, limiter, { thresholds: shares })
         const open: { reserved: Allowed & Reservation; actual: number; settledAt: number }[] = []
-        const told: number[] = []
+        const told: Threshold[] = []
         let used = 0
         for (const [place, { estimate, more, settledAt }] of [...uses, ...Array(9).fill(NOTHING)].entries()) {
           for (const each of open.filter((one) => one.settledAt === place)) {
@@ -397,7 +418,25 @@ test('a later change of the list changes no thresholds', async () => {
   expect(await crossings({ quota }, [7, 1])).toEqual([[], [0.8]])
 })
 
-test.each([0, -0.1, Number.NaN, Number.POSITIVE_INFINITY, '0.8' as never])('%s is refused', (share) => {
+test('a window without a limit crosses what is used, and never what is left', async () => {
+  const thresholds = [0.8, { used: 10 }, { left: 1e15 }]
+  const { quota } = quotaOn(database, Ratelimit.fixedWindow(Number.POSITIVE_INFINITY, '1d'), { thresholds })
+  expect(await crossings({ quota }, [9, 1, 1e6])).toEqual([[], [{ used: 10 }], []])
+})
+
+test('a threshold that is given twice is reported once', async () => {
+  const { quota, config } = quotaOn(database, TEN['fixed window'], { thresholds: [{ used: 5 }, { used: 5 }] })
+  const other = new Ratelimit({ ...config, thresholds: [{ used: 5 }] })
+  expect(crossedBy(await quota.limit('key', { rate: 5 }))).toEqual([{ used: 5 }])
+  const both = [quota, other].map((ratelimit) => ({ ratelimit, key: 'other', rate: 3 }))
+  const { results } = await Ratelimit.limitAll(both)
+  expect(results.flatMap(crossedBy)).toEqual([{ used: 5 }])
+})
+
+test.each([
+  ...[0, -0.1, Number.NaN, Number.POSITIVE_INFINITY, '0.8', null, {}, [], [1]],
+  ...[{ used: 0 }, { left: -1 }, { left: '5' }, { used: Number.NaN }, { used: 5, left: 5 }, { spent: 5 }],
+] as never[])('%j is refused', (share) => {
   expect(() => quotaOn(database, TEN['fixed window'], { thresholds: [0.5, share] })).toThrow(
     expect.objectContaining({ code: 'INVALID_OPTION' }),
   )

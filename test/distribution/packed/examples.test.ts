@@ -74,10 +74,15 @@ test('a quarter of plans: upgrades, anchors, debts, mails, invoices and credits'
     'Dahlia | 1 Jan, 00:00 to 1 Feb, 00:00 | 3,000 | the next call',
     'Dahlia | 1 Feb, 00:00 to 1 Mar, 00:00 | 3,000 | the next call',
     'Dahlia | 1 Mar, 00:00 to 1 Apr, 00:00 | 3,000 | closePeriods',
-    'Dahlia | of the month | of the credits | denied | credits left | top-ups',
-    '1 Jan, 00:00 to 1 Feb, 00:00 | 3,000 | 998 | 7 | 2 | 1,000 on 20 Jan, 10:00',
-    '1 Feb, 00:00 to 1 Mar, 00:00 | 3,000 | 736 | 8 | 1,266 | 2,000 on 24 Feb, 16:00',
-    '1 Mar, 00:00 to 1 Apr, 00:00 | 3,000 | 1,210 | 3 | 56 | ',
+    'Dahlia | of the month | of the credits | denied | credits left | top-ups | mails queued',
+    '1 Jan, 00:00 to 1 Feb, 00:00 | 3,000 | 998 | 7 | 2 | 1,000 on 20 Jan, 10:00 | 80 % on 15 Jan, 16:00',
+    ' |  |  |  |  |  | 100 % on 20 Jan, 16:00',
+    ' |  |  |  |  |  | 250 credits left on 26 Jan, 10:00',
+    '1 Feb, 00:00 to 1 Mar, 00:00 | 3,000 | 736 | 8 | 1,266 | 2,000 on 24 Feb, 16:00 | 80 % on 17 Feb, 16:00',
+    ' |  |  |  |  |  | 100 % on 24 Feb, 16:00',
+    '1 Mar, 00:00 to 1 Apr, 00:00 | 3,000 | 1,210 | 3 | 56 |  | 80 % on 17 Mar, 10:00',
+    ' |  |  |  |  |  | 100 % on 20 Mar, 10:00',
+    ' |  |  |  |  |  | 250 credits left on 27 Mar, 16:00',
   ])
   expect(stdout).toContain('examples/billing.svg and examples/credits.svg')
   expect(await pictures()).toEqual(drawn)

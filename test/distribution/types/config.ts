@@ -9,6 +9,7 @@ import {
   type Duration,
   type LimitResult,
   Ratelimit,
+  type Threshold,
   type Usage,
   usage,
 } from '../../../src/index.ts'
@@ -104,6 +105,13 @@ new Ratelimit({ ...common, onError: 'throw', onDegraded: () => {} })
 // @ts-expect-error no such answer
 new Ratelimit({ ...common, onError: 'ignore' })
 new Ratelimit({ ...common, thresholds: [0.8, 1], dryRun: true })
+new Ratelimit({ ...common, thresholds: [0.8, { used: 10_000 }, { left: 0 }] })
+// @ts-expect-error a threshold is one amount
+new Ratelimit({ ...common, thresholds: [{ used: 10, left: 10 }] })
+// @ts-expect-error no such amount
+new Ratelimit({ ...common, thresholds: [{ remaining: 10 }] })
+// @ts-expect-error a threshold has an amount
+new Ratelimit({ ...common, thresholds: [{}] })
 
 calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
 // @ts-expect-error no such period
@@ -120,7 +128,7 @@ export async function quotas(quota: Ratelimit): Promise<void> {
   // @ts-expect-error what was denied has nothing to settle
   await reserved.commit(3)
   if (reserved.success) {
-    const crossed: readonly number[] | undefined = (await reserved.commit(3)).success ? [] : undefined
+    const crossed: readonly Threshold[] | undefined = (await reserved.commit(3)).success ? [] : undefined
     void crossed
   }
   const text: string = String(reserved)
