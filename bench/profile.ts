@@ -23,6 +23,7 @@ const source: Parameters<typeof takeManyStatement>[0] = {
   commit: 'as the session',
   guarded: false,
   action: 'take',
+  takesLess: false,
 }
 
 interface Subject {

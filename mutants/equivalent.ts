@@ -97,15 +97,9 @@ const EQUIVALENT: readonly Equivalent[] = [
   },
   {
     file: 'src/statements/take.ts',
-    where: 'takeManyStatement.locked',
+    where: 'takeManyStatement.query',
     kinds: ['? second only', 'number', 'sql no where'],
     reason: 'The update has the same guard, so nothing is written. The row is locked a moment longer.',
-  },
-  {
-    file: 'src/statements/take.ts',
-    where: 'takeManyStatement.takesLess',
-    kinds: ['false to true'],
-    reason: 'Each caller says it.',
   },
 ]
 

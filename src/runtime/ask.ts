@@ -7,13 +7,13 @@ import type { Statement, Value } from '../database/statement.ts'
 import { channels, type StatementMessage, timed } from '../diagnostics.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
-import type { RowAction } from '../statements/decided.ts'
+import type { Form } from '../statements/decided.ts'
 import { ENDED, OTHER } from '../statements/levels.ts'
 import { lookStatement } from '../statements/look.ts'
 import { makeStatement } from '../statements/make.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
-import { type TakeManySource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
+import { type TakeSource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
 import { type Decision, isSure, type Namespace, type Request, reservedIn, type Table } from './call.ts'
 
 // Each function runs one statement: it sends the values and reads the decisions from the rows.
@@ -86,11 +86,9 @@ export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answ
   })
 }
 
-/** A form of the statement, chosen by the purpose of its calls. */
-interface Form {
+/** A form and its name. */
+interface NamedForm extends Form {
   readonly name: string
-  readonly action: RowAction
-  readonly takesLess: boolean
 }
 
 const FORMS = {
@@ -100,9 +98,9 @@ const FORMS = {
   reserveLess: { name: 'reserve less', action: 'reserve', takesLess: true },
   grant: { name: 'grant', action: 'grant', takesLess: false },
   adjust: { name: 'adjust', action: 'adjust', takesLess: false },
-} satisfies Record<string, Form>
+} satisfies Record<string, NamedForm>
 
-function formOf([first]: readonly Asked[]): Form {
+function formOf([first]: readonly Asked[]): NamedForm {
   const { request } = first as Asked
   if (request.purpose === 'adjust') return FORMS.adjust
   if (request.purpose === 'grant') return FORMS.grant
@@ -114,7 +112,7 @@ function formOf([first]: readonly Asked[]): Form {
 interface Kind {
   readonly name: string
   readonly does: StatementMessage['statement']
-  build(source: Omit<TakeManySource, 'action'>): Statement
+  build(source: Omit<TakeSource, keyof Form>): Statement
   valuesOf(asked: readonly Asked[]): Record<string, Value>
   /** Whether it has an answer for every key. */
   readonly answersAll?: boolean

@@ -2,8 +2,8 @@ import type { Database } from '../database/database.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
+import { MAX_SWEPT, sweepStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
-import { MAX_SWEPT, sweepStatement } from '../statements/sweep.ts'
 import type { Namespace, Table } from './call.ts'
 
 /** The pause after a sweep that left no expired rows. */

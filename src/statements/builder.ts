@@ -1,6 +1,7 @@
-import { type SQL, sql } from 'drizzle-orm'
+import { and, eq, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pg-proxy'
+import type { RateLimitTable } from '../../schema/index.ts'
 import { type Statement, statement } from '../database/statement.ts'
 
 /** Drizzle's query builder without a database. It builds and renders statements, and does not run them. */
@@ -68,4 +69,40 @@ export class Parameters {
 /** A name in SQL: of a column, a CTE or a level. `of` is the table or alias of a column. */
 export function name(text: string, of?: string): SQL<number> {
   return of === undefined ? sql`${sql.identifier(text)}` : sql`${sql.identifier(of)}.${sql.identifier(text)}`
+}
+
+/** Columns, separated by commas. */
+export function listOf(columns: readonly string[], of?: string): SQL {
+  return sql.join(
+    columns.map((column) => name(column, of)),
+    sql`, `,
+  )
+}
+
+/** Whether a row of the table is the one with the prefix and the key. Default: the key is a parameter too. */
+export function isTheRow(table: RateLimitTable, parameters: Parameters, key?: SQL): SQL | undefined {
+  return and(eq(table.prefix, parameters.text('prefix')), eq(table.key, key ?? parameters.text('key')))
+}
+
+/** A query of a statement's `with` clause. */
+export interface Link {
+  readonly alias: string
+  readonly query: SQL
+}
+
+/**
+ * Makes a link. Its name begins with `ratelimit_`, because a link with a table's name would hide the table.
+ *
+ * Postgres evaluates each link once, because a link locks, writes, reads the clock or is used twice.
+ * https://www.postgresql.org/docs/current/queries-with.html#QUERIES-WITH-CTE-MATERIALIZATION
+ */
+export function link(alias: string, query: SQLWrapper): Link {
+  return { alias, query: query.getSQL() }
+}
+
+/** A statement made of links. Each link may use those before it. */
+export function chain(links: readonly Link[], last: SQL): SQL {
+  if (links.length === 0) return last
+  const queries = links.map(({ alias, query }) => sql`${name(alias)} as (${query})`)
+  return sql`with ${sql.join(queries, sql`, `)} ${last}`
 }

@@ -2,10 +2,9 @@ import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { StateColumn } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, name, Parameters } from './builder.ts'
+import { builder, chain, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { forEach, fromColumn, mayHavePeriod, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
-import { chain, link } from './link.ts'
 import { page } from './page.ts'
 
 /**

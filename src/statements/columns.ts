@@ -89,6 +89,11 @@ export function mayHavePeriod(row: RowColumns): SQL {
   return sql`${and(...common.map((column) => isNotNull(row[column])))}`
 }
 
+/** The columns of a state, by their names in SQL. */
+export function stateColumns({ columns }: AnyAlgorithm): readonly string[] {
+  return columns.map((column) => SQL_NAMES[column])
+}
+
 /** The columns of a row that the arithmetic reads. A row of another algorithm is read without its date. */
 export function rowColumns(row: RowColumns, algorithm: AnyAlgorithm): Record<string, SQL.Aliased> {
   const { columns, datedBy } = algorithm

@@ -3,7 +3,7 @@ import type { AnyAlgorithm, Rules, StateColumn } from '../algorithms/algorithm.t
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
-import { forEach, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
+import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
 import { MAX_TIME, onGrid } from './expiry.ts'
 import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
@@ -14,11 +14,17 @@ import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, state
  */
 export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant'
 
-/** The values that a statement for many keys sends for each call. With `takesLess`, calls have an `atLeast`. */
-export function takenColumns(
+/** What the calls of a statement ask for. Calls share a statement only if they have one form. */
+export interface Form {
+  readonly action: RowAction
+  /** Whether the calls have an `atLeast`, and so may take less than their rate. */
+  readonly takesLess: boolean
+}
+
+/** The values that a statement for many keys sends for each call. */
+export function sentColumns(
   { kind, settled }: AnyAlgorithm,
-  action: RowAction,
-  takesLess: boolean,
+  { action, takesLess }: Form,
 ): readonly CallColumn[] {
   const charge = kind === 'window' ? 'paidWindowStart' : 'refundableUntil'
   return [
@@ -28,54 +34,35 @@ export function takenColumns(
   ]
 }
 
-/** The numbers of a call: parameters in a statement for one key, columns in a statement for many. */
-export interface CallNumbers {
-  readonly rate: SQL<number>
-  readonly calls: SQL<number>
-  /** The least that is worth granting. */
-  readonly atLeast?: SQL<number> | undefined
-  /** For a call that settles or gives back: a number of the charge before it. */
-  readonly before: (what: 'paidWindowStart' | 'refundableUntil' | 'reserved') => SQL<number>
-}
+/** Returns a number of a call: a parameter in a statement for one key, a column in a statement for many. */
+export type Sent = (what: CallColumn) => SQL<number>
 
-/** The numbers of the calls in a statement for many keys. `columns` are those that differ between calls. */
-export function callNumbers(
-  columns: readonly CallColumn[],
-  parameters: Parameters,
-  of?: string,
-): CallNumbers {
-  return {
-    rate: name('rate', of),
-    calls: name('calls', of),
-    atLeast: columns.includes('atLeast') ? name('atLeast', of) : undefined,
-    before: (what) => (columns.includes(what) ? name(what, of) : parameters.number(what)),
-  }
+/** The numbers of calls. Those in `columns` differ between the calls. */
+export function sentIn(columns: readonly CallColumn[], parameters: Parameters, of?: string): Sent {
+  return (what) => (columns.includes(what) ? name(what, of) : parameters.number(what))
 }
 
 /** The start of the window that paid, for calls that settle or give back. */
-export function paidBy(
-  action: RowAction | 'look',
-  before: CallNumbers['before'],
-): (() => SQL<number>) | undefined {
-  return action === 'adjust' ? () => before('paidWindowStart') : undefined
+export function paidBy(action: RowAction | 'look', sent: Sent): (() => SQL<number>) | undefined {
+  return action === 'adjust' ? () => sent('paidWindowStart') : undefined
 }
 
 /** The level that adds how much each key has, and how many of its equal calls are granted. */
 export function decided(
   algorithm: AnyAlgorithm,
-  action: RowAction,
+  { action, takesLess }: Form,
   advanced: Level,
-  { rate, calls, atLeast, before }: CallNumbers,
+  sent: Sent,
   parameters: Parameters,
 ): QueryLevel {
-  const { sql: formulas, tolerance } = algorithm
+  const { sql: formulas } = algorithm
   const params = paramsOf(algorithm, parameters)
   const [state, now] = [stateOf(), name('now')]
-  const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
+  const [rate, calls, slack] = [sent('rate'), sent('calls'), slackOf(algorithm)]
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
   if (action === 'take' || action === 'reserve') {
     const whole = sql`floor((available${slack}) / ${rate})`
-    const fitting = atLeast ? withRest(whole, atLeast) : whole
+    const fitting = takesLess ? withRest(whole) : whole
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
   const used = formulas.used(state, now, params)
@@ -86,13 +73,13 @@ export function decided(
   return level('decided', offered, {
     granted: onlyWhereItApplies(
       sql`case when ${rate} > 0::float8 then ${countable}
-        when ${givesBack(algorithm, used, before)} then ${calls} else 0 end`,
+        when ${givesBack(algorithm, used, sent)} then ${calls} else 0 end`,
     ),
   })
 
   /** One call more, if the calls before it leave enough for it. */
-  function withRest(whole: SQL, least: SQL<number>): SQL {
-    const isEnough = sql`available - ${whole} * ${rate}${slack} >= ${least}`
+  function withRest(whole: SQL): SQL {
+    const isEnough = sql`available - ${whole} * ${rate}${slack} >= ${sent('atLeast')}`
     return sql`${whole} + case when ${isEnough} then 1::float8 else 0::float8 end`
   }
 
@@ -106,15 +93,19 @@ export function decided(
   }
 }
 
+/** The tolerance of the algorithm, to add to what is available. */
+export function slackOf({ tolerance }: AnyAlgorithm): SQL {
+  return sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
+}
+
 /**
  * Whether something can be given back. If the window that paid is known, only that window gets the refund. A
  * bucket that is full again by itself gets none.
  */
-export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, before: CallNumbers['before']): SQL {
+export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, sent: Sent): SQL {
   const isUsed = sql`${used} > ${sql.raw(String(tolerance))}::float8`
-  if (kind === 'bucket')
-    return sql`${isUsed} and coalesce(${name('now')} < ${before('refundableUntil')}, true)`
-  const paid = before('paidWindowStart')
+  if (kind === 'bucket') return sql`${isUsed} and coalesce(${name('now')} < ${sent('refundableUntil')}, true)`
+  const paid = sent('paidWindowStart')
   return sql`${isUsed} and coalesce(${name('window_start')} = ${paid}, ${paid} is null)`
 }
 
@@ -130,9 +121,9 @@ export function isWritten({ startsFull, refusesOther }: Rules): SQL {
 export const DECIDED = 'ratelimit_decided'
 
 /** The amount that the granted calls take together. */
-export function grantedAmount({ rate, atLeast }: CallNumbers): SQL<number> {
-  const asked = sql<number>`${rate} * ${name('granted', DECIDED)}`
-  return atLeast ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
+export function grantedAmount({ takesLess }: Form, sent: Sent): SQL<number> {
+  const asked = sql<number>`${sent('rate')} * ${name('granted', DECIDED)}`
+  return takesLess ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
 }
 
 /** The row of the link `decided` after the amount is taken. Its columns have their names in Drizzle. */
@@ -140,7 +131,7 @@ export function nextRow(
   { algorithm, startsFull }: Rules,
   action: RowAction,
   amount: SQL<number>,
-  before: CallNumbers['before'],
+  sent: Sent,
   parameters: Parameters,
   of: Column = (column) => name(column, DECIDED),
 ): Record<StateColumn | 'expiresAt', SQL> {
@@ -148,7 +139,7 @@ export function nextRow(
   const { consume, grant } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   const reserved = algorithm.settled
-    ? reservedBy(algorithm, action, amount, before, of)
+    ? reservedBy(algorithm, action, amount, sent, of)
     : sql<number>`0::float8`
   const next =
     action === 'grant' && grant
@@ -170,17 +161,12 @@ function reservedBy(
   { kind }: AnyAlgorithm,
   action: RowAction,
   amount: SQL<number>,
-  before: CallNumbers['before'],
+  sent: Sent,
   of: Column,
 ): SQL<number> {
   if (action !== 'adjust') return action === 'reserve' ? amount : sql`0::float8`
-  const change = sql<number>`${of('granted')} * ${before('reserved')}`
+  const change = sql<number>`${of('granted')} * ${sent('reserved')}`
   if (kind === 'bucket') return change
-  const isPayer = sql`${of('window_start')} = ${before('paidWindowStart')}`
+  const isPayer = sql`${of('window_start')} = ${sent('paidWindowStart')}`
   return sql`case when ${isPayer} then ${change} else 0 end`
-}
-
-/** The columns of an answer, by their names in SQL. */
-export function answerColumns({ columns }: AnyAlgorithm): readonly string[] {
-  return ['now', 'granted', ...columns.map((column) => SQL_NAMES[column])]
 }

@@ -1,9 +1,10 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { sizeParameter } from '../database/run.ts'
+import type { Statement } from '../database/statement.ts'
 import { literal, quotedName } from '../tables/table-name.ts'
-import { name, type Parameters } from './builder.ts'
-import { type Link, link } from './link.ts'
+import { chain, type Link, link, name, type Parameters } from './builder.ts'
+import type { Settings } from './setting.ts'
 
 /**
  * The sizes in bytes at which statements get a new plan: 2, 4, 8, 16, 64 and 256 pages.
@@ -49,14 +50,29 @@ export function guard(tables: readonly RateLimitTable[], guarded: boolean, param
   }
 }
 
+/** What a statement does after its settings and its guard. */
+export interface Body {
+  readonly links: readonly Link[]
+  /** The columns of its answer, and where they come from. */
+  readonly columns: readonly SQL[]
+  readonly from: SQL
+}
+
 /**
- * Selects the rows of `from`, together with the sizes if the statement is guarded. If `from` has no rows, the
- * answer is one row with nothing but the sizes.
+ * The finished statement. If it is guarded, its answer has the sizes too. If `from` has no rows, the answer is
+ * one row with nothing but the sizes.
  */
-export function guardedSelect({ links }: Guard, columns: readonly SQL[], from: SQL, join: SQL): SQL {
-  const sizes = links.map(({ alias }, place) => sql`${name('size', alias)} as ${name(sizeParameter(place))}`)
-  const tables = links.map(({ alias }) => name(alias))
+export function guardedStatement(
+  parameters: Parameters,
+  guarding: Guard,
+  settings: Settings,
+  { links, columns, from }: Body,
+): Statement {
+  const guards = guarding.links
+  const sizes = guards.map(({ alias }, place) => sql`${name('size', alias)} as ${name(sizeParameter(place))}`)
+  const tables = guards.map(({ alias }) => name(alias))
   const source =
-    links.length > 0 ? sql`${sql.join(tables, sql` cross join `)} left join ${from} on true` : from
-  return sql`select ${sql.join([...sizes, ...columns], sql`, `)} from ${source}${join}`
+    guards.length > 0 ? sql`${sql.join(tables, sql` cross join `)} left join ${from} on true` : from
+  const answer = sql`select ${sql.join([...sizes, ...columns], sql`, `)} from ${source}${settings.join}`
+  return parameters.render(chain([...settings.links, ...guards, ...links], answer))
 }

@@ -1,11 +1,11 @@
-import { and, eq, type SQL, sql } from 'drizzle-orm'
+import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import { MAX_COUNT } from '../algorithms/limiter.ts'
-import { builder, name, type Parameters } from './builder.ts'
+import { builder, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
-import { lockedColumns, SQL_NAMES } from './columns.ts'
-import { type CallNumbers, givesBack, nextRow, paidBy, type RowAction } from './decided.ts'
+import { lockedColumns, SQL_NAMES, stateColumns } from './columns.ts'
+import { givesBack, nextRow, paidBy, type RowAction, sentIn, slackOf } from './decided.ts'
 import {
   advancedFrom,
   CLOCK_MS,
@@ -106,10 +106,6 @@ export function foundRow(
   return row.for('update', waits ? {} : { skipLocked: true }).getSQL()
 }
 
-function isTheRow(table: RateLimitTable, parameters: Parameters): SQL | undefined {
-  return and(eq(table.prefix, parameters.text('prefix')), eq(table.key, parameters.text('key')))
-}
-
 const BEFORE = 'before_'
 const CLOCK = 'clock'
 
@@ -141,26 +137,25 @@ export function knownGranted({ does, asks, isDry }: ListRow): number | undefined
 function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isLast: boolean): QueryLevel {
   const { rules, injectedClock, does, asks, isDry } = row
   const { algorithm } = rules
-  const { sql: formulas, tolerance } = algorithm
+  const { sql: formulas } = algorithm
   const params = paramsOf(algorithm, parameters)
-  const before: CallNumbers['before'] = (what) => parameters.number(what)
+  const sent = sentIn([], parameters)
   const stored = (column: string) => at(place, column)
   const states = advancedFrom(rules, rows, parameters, {
     withEnded: true,
-    paid: paidBy(does, before),
+    paid: paidBy(does, sent),
     clock: injectedClock ? parameters.number('clock') : name(CLOCK),
     stored,
-    last: [...algorithm.columns.map((column) => stored(SQL_NAMES[column])), ...(isLast ? [CLOCK] : [])],
+    last: [...stateColumns(algorithm).map(stored), ...(isLast ? [CLOCK] : [])],
   })
   const [state, now] = [stateOf(), name('now')]
   const used = formulas.used(state, now, params)
-  const isUsed = () => givesBack(algorithm, used, before)
+  const isUsed = () => givesBack(algorithm, used, sent)
   const available = formulas.available(state, now, params)
   const offered = level('offered', row.refunds ? refunded() : states, { available })
 
   const applies = algorithm.applies?.(now, params) ?? sql`true`
-  const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
-  const fits = asks ? sql`available${slack} >= ${parameters.number(asks)}` : sql`true`
+  const fits = asks ? sql`available${slackOf(algorithm)} >= ${parameters.number(asks)}` : sql`true`
   const granted: SQL[] = []
   if (does === 'adjust') granted.push(sql`${parameters.number('rate')} > 0::float8 or ${isUsed()}`)
   if (isDry && asks) granted.push(sql`${fits} or ${parameters.number('forced')} > 0::float8`)
@@ -246,7 +241,7 @@ export function writtenRow(
     : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
   return builder
     .update(table)
-    .set(nextRow(rules, does, taken, (what) => parameters.number(what), parameters, of))
+    .set(nextRow(rules, does, taken, sentIn([], parameters), parameters, of))
     .from(name(link))
     .where(
       and(
@@ -261,17 +256,16 @@ export function writtenRow(
 /** The columns of the row in the answer, as they were before the list: the names there and in the link. */
 export function answerColumns(row: ListRow): readonly (readonly [string, string])[] {
   const { rules, refunds } = row
-  const { columns, sql: formulas } = rules.algorithm
+  const { algorithm } = rules
   const same = [
     'now',
     ...(knownGranted(row) === undefined ? ['granted'] : []),
     ...(rules.startsFull ? [] : ['holds']),
     ...(rules.refusesOther ? [OTHER] : []),
-    ...(formulas.ended ? ['ended'] : []),
+    ...(algorithm.sql.ended ? ['ended'] : []),
   ]
-  const state = columns.map((column) => SQL_NAMES[column])
   return [
     ...same.map((column) => [column, column] as const),
-    ...state.map((column) => [column, refunds ? BEFORE + column : column] as const),
+    ...stateColumns(algorithm).map((column) => [column, refunds ? BEFORE + column : column] as const),
   ]
 }

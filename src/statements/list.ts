@@ -1,10 +1,9 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
-import { name, Parameters } from './builder.ts'
-import type { RowAction } from './decided.ts'
-import { type Guard, guard, guardedSelect } from './guard.ts'
+import { type Link, link, listOf, name, Parameters } from './builder.ts'
+import { DECIDED, type RowAction } from './decided.ts'
+import { type Body, type Guard, guard, guardedStatement } from './guard.ts'
 import { type Column, type Level, level } from './levels.ts'
-import { chain, type Link, link } from './link.ts'
 import {
   amountOf,
   answerColumns,
@@ -38,7 +37,6 @@ export interface OneListSource extends ListSource {
 }
 
 export const FOUND = 'ratelimit_found'
-export const DECIDED = 'ratelimit_decided'
 export const DONE = 'done'
 
 /**
@@ -122,7 +120,7 @@ function foundLinks(
     const alias = i === 0 ? FOUND : `${FOUND}_${i}`
     inTurn = inTurn.map((condition) => sql`(select ${condition} from ${name(alias)})`)
     const columns = group.flatMap(({ row, place }) => foundColumns(row, place, false))
-    return link(alias, sql`select ${columnsList(columns)} from ${from}`)
+    return link(alias, sql`select ${listOf(columns)} from ${from}`)
   })
 }
 
@@ -145,13 +143,6 @@ function decidedGroup(
 
 export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {
   return guard([...new Set(rows.map(({ table }) => table))], guarded, parameters)
-}
-
-export function columnsList(columns: readonly string[]): SQL {
-  return sql.join(
-    columns.map((column) => name(column)),
-    sql`, `,
-  )
 }
 
 /** The conditions under which the list may be done: one of each row, and that they have enough together. */
@@ -196,13 +187,7 @@ export function finished(
   { commit }: ListSource,
   parameters: Parameters,
   guarding: Guard,
-  { links, columns }: { readonly links: readonly Link[]; readonly columns: readonly SQL[] },
+  body: Omit<Body, 'from'>,
 ): Statement {
-  const settings = settingsOf(commit)
-  return parameters.render(
-    chain(
-      [...settings.links, ...guarding.links, ...links],
-      guardedSelect(guarding, columns, name(DECIDED), settings.join),
-    ),
-  )
+  return guardedStatement(parameters, guarding, settingsOf(commit), { ...body, from: name(DECIDED) })
 }

@@ -1,21 +1,10 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
-import { name, Parameters } from './builder.ts'
+import { type Link, link, listOf, name, Parameters } from './builder.ts'
 import { CALL_COLUMNS, placed } from './calls.ts'
+import { DECIDED, slackOf } from './decided.ts'
 import { type Column, type Level, level, type QueryLevel } from './levels.ts'
-import { type Link, link } from './link.ts'
-import {
-  answerOf,
-  columnsList,
-  DECIDED,
-  DONE,
-  FOUND,
-  finished,
-  guardOf,
-  type ListSource,
-  letsOf,
-  writtenLink,
-} from './list.ts'
+import { answerOf, DONE, FOUND, finished, guardOf, type ListSource, letsOf, writtenLink } from './list.ts'
 import {
   at,
   decidedRows,
@@ -133,7 +122,7 @@ function ownDecisions(
   )
   const columns = ['place', ...names, ...each.flatMap(({ row, place }) => foundColumns(row, place, true))]
   const joined = each.map(({ found }) => sql` cross join lateral ${found}`)
-  const found = sql`select ${columnsList(columns)} from ${lists}${sql.join(joined, sql``)}`
+  const found = sql`select ${listOf(columns)} from ${lists}${sql.join(joined, sql``)}`
 
   let decided: Level = decidedRows(each, { source: name(FOUND), columns })
   if (sharing) decided = sharesOfRows(rows, sharing, decided, new Parameters(['rate']))
@@ -151,17 +140,13 @@ function commonDecisions(common: readonly PlacedRow[]): Linked {
     sql` cross join `,
   )
   const room = common.map(({ row, place, own }) => {
-    const { tolerance } = row.rules.algorithm
-    const slack = sql.raw(tolerance > 0 ? ` + ${tolerance}::float8` : '')
+    const slack = slackOf(row.rules.algorithm)
     const enough = sql`floor((${name(at(place, 'available'))}${slack}) / ${own.number('rate')})`
     return sql`case when ${name(at(place, 'lets'))} then ${enough} else 0 end`
   })
   const decided = decidedRows(common, { source: name(COMMON_FOUND), columns })
   const enough = level('decided', decided, { [ROOM]: sql`least(${sql.join(room, sql`, `)})` })
-  const links = [
-    link(COMMON_FOUND, sql`select ${columnsList(columns)} from ${found}`),
-    link(COMMON, enough.query),
-  ]
+  const links = [link(COMMON_FOUND, sql`select ${listOf(columns)} from ${found}`), link(COMMON, enough.query)]
   return { ...enough, source: name(COMMON), links }
 }
 

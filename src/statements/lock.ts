@@ -1,10 +1,9 @@
 import { and, isNull, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, name, Parameters } from './builder.ts'
+import { builder, chain, type Link, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { STATE_COLUMNS } from './columns.ts'
-import { chain, type Link, link } from './link.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
 // For the rows of a list, which may have many prefixes.

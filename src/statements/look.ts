@@ -4,11 +4,10 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { lockedColumns } from './columns.ts'
-import { answerColumns } from './decided.ts'
-import { guard, guardedSelect } from './guard.ts'
+import { lockedColumns, stateColumns } from './columns.ts'
+import { guard, guardedStatement } from './guard.ts'
 import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
-import { chain } from './link.ts'
+import { settingsOf } from './setting.ts'
 
 export interface LookSource {
   readonly table: RateLimitTable
@@ -39,18 +38,16 @@ export function lookStatement(source: LookSource): Statement {
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const states = advanced(rules, rows, clock, parameters)
-  const held = rules.startsFull ? [] : ['holds']
   const answer = [
     'place',
-    ...held,
+    ...(rules.startsFull ? [] : ['holds']),
     ...(rules.refusesOther ? [OTHER] : []),
-    ...answerColumns(rules.algorithm).filter((column) => column !== 'granted'),
+    'now',
+    ...stateColumns(rules.algorithm),
   ]
-  const select = guardedSelect(
-    guarding,
-    answer.map((column) => name(column)),
-    states.source,
-    sql``,
-  )
-  return parameters.render(guarding.links.length > 0 ? chain(guarding.links, select) : select)
+  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+    links: [],
+    columns: answer.map((column) => name(column)),
+    from: states.source,
+  })
 }

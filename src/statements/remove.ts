@@ -1,11 +1,51 @@
-import { and, eq } from 'drizzle-orm'
+import { and, asc, eq, lte, not, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, Parameters } from './builder.ts'
+import { builder, chain, isTheRow, link, Parameters } from './builder.ts'
+import { isOfPeriods } from './columns.ts'
+
+/** The most rows that one sweep deletes, so that it stays short. */
+export const MAX_SWEPT = 100
+
+/**
+ * The statement that sweeps. It deletes the rows of a prefix that expired longest ago.
+ *
+ * It locks a row before it deletes it, and skips rows that others have locked. So it never waits, and never
+ * deletes a row that was renewed meanwhile. It uses `now()` instead of the clock, because Postgres cannot
+ * search an index by a volatile function.
+ *
+ * @param keepEnded Whether the rows of fixed and calendar windows stay.
+ */
+export function sweepStatement(table: RateLimitTable, keepEnded: boolean): Statement {
+  const parameters = new Parameters()
+  const place = sql<string>`${table}.ctid`
+  const expired = builder
+    .select({ place })
+    .from(table)
+    .where(
+      and(
+        eq(table.prefix, parameters.text('prefix')),
+        ...(keepEnded ? [not(isOfPeriods(table))] : []),
+        lte(
+          table.expiresAt,
+          sql`coalesce(to_timestamp(${parameters.number('clock')} / 1000::float8), now())`,
+        ),
+      ),
+    )
+    .orderBy(asc(table.expiresAt))
+    .limit(MAX_SWEPT)
+    .for('update', { skipLocked: true })
+  const deleted = builder
+    .delete(table)
+    .where(sql`${place} = any(array(${expired}))`)
+    .returning({ key: table.key })
+  return parameters.render(
+    chain([link('ratelimit_deleted', deleted)], sql`select count(*) as deleted from ratelimit_deleted`),
+  )
+}
 
 /** The statement that removes the row of a key, so that its limit is new again. */
 export function removeStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
-  const isTheRow = and(eq(table.prefix, parameters.text('prefix')), eq(table.key, parameters.text('key')))
-  return parameters.render(builder.delete(table).where(isTheRow).getSQL())
+  return parameters.render(builder.delete(table).where(isTheRow(table, parameters)).getSQL())
 }

@@ -1,6 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { name } from './builder.ts'
-import { type Link, link } from './link.ts'
+import { type Link, link, name } from './builder.ts'
 
 /**
  * How the statement's own transaction commits: as the session does, without waiting for the WAL flush, or with

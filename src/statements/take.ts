@@ -1,164 +1,121 @@
-import { and, eq, sql } from 'drizzle-orm'
-import type { RateLimitTable } from '../../schema/index.ts'
+import { and, type SQL, sql } from 'drizzle-orm'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, name, Parameters } from './builder.ts'
-import { callsFrom } from './calls.ts'
-import { lockedColumns } from './columns.ts'
+import { builder, isTheRow, link, listOf, name, Parameters } from './builder.ts'
+import { type CallColumn, callsFrom } from './calls.ts'
+import { lockedColumns, stateColumns } from './columns.ts'
 import {
-  answerColumns,
-  type CallNumbers,
-  callNumbers,
   DECIDED,
   decided,
+  type Form,
   grantedAmount,
   isWritten,
   nextRow,
   paidBy,
-  type RowAction,
-  takenColumns,
+  sentColumns,
+  sentIn,
 } from './decided.ts'
-import { guard, guardedSelect } from './guard.ts'
-import { advanced, CLOCK_MS, ENDED, type Level, OTHER } from './levels.ts'
-import { chain, link } from './link.ts'
+import { type Guard, guard, guardedStatement } from './guard.ts'
+import { advanced, CLOCK_MS, ENDED, OTHER } from './levels.ts'
+import type { LookSource } from './look.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
 const LOCKED = 'ratelimit_locked'
 const MAX_CALLS = sql.raw(String(Number.MAX_SAFE_INTEGER))
 
-export interface TakeManySource {
-  readonly table: RateLimitTable
-  readonly rules: Rules
-  /** Whether the time is a parameter instead of the database's clock. */
-  readonly injectedClock: boolean
+export interface TakeSource extends LookSource, Form {
   readonly commit: Commit
-  /** Whether it does nothing and returns the size if the table does not have the expected size. */
-  readonly guarded: boolean
-  readonly action: RowAction
-  /** Whether the calls have an `atLeast`, and so may take less than their rate. */
-  readonly takesLess?: boolean
 }
 
-export interface TakeOneSource extends TakeManySource {
-  /** Whether it waits for a row that another transaction holds. If not, it skips the row. */
+export interface PatientSource extends TakeSource {
+  /** Whether it waits for rows that other transactions hold or insert. If not, it skips them. */
   readonly waits: boolean
 }
 
 /** The statement that takes from the row of one key. If it can lock no row, it decides nothing. */
-export function takeOneStatement(source: TakeOneSource): Statement {
-  const { table, rules, action, waits, injectedClock, takesLess = false } = source
+export function takeOneStatement(source: PatientSource): Statement {
+  const { table, rules, waits } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
-  const settings = settingsOf(source.commit)
-  const columns = lockedColumns(table, rules)
-  const isTheRow = and(eq(table.prefix, parameters.text('prefix')), eq(table.key, parameters.text('key')))
-
-  const locked = builder
-    .select(columns)
+  const stored = lockedColumns(table, rules)
+  const isRow = isTheRow(table, parameters)
+  const row = builder
+    .select(stored)
     .from(table)
-    .where(and(isTheRow, guarding.fits(table)))
+    .where(and(isRow, guarding.fits(table)))
     .for('update', waits ? {} : { skipLocked: true })
-
-  const rows: Level = { source: name(LOCKED), columns: Object.keys(columns) }
-  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const before: CallNumbers['before'] = (what) => parameters.number(what)
-  const states = advanced(rules, rows, clock, parameters, { withEnded: true, paid: paidBy(action, before) })
-  const numbers = {
-    rate: parameters.number('rate'),
-    calls: parameters.number('calls'),
-    atLeast: takesLess ? parameters.number('atLeast') : undefined,
-    before,
-  }
-  const decision = decided(rules.algorithm, action, states, numbers, parameters)
-
-  const written = builder
-    .update(table)
-    .set(nextRow(rules, action, grantedAmount(numbers), numbers.before, parameters))
-    .from(name(DECIDED))
-    .where(and(isTheRow, isWritten(rules), guarding.fits(table)))
-
-  const answer = answerOf(rules).map((column) => name(column))
-  return parameters.render(
-    chain(
-      [
-        ...settings.links,
-        ...guarding.links,
-        link(LOCKED, locked),
-        link(DECIDED, decision.query),
-        link('ratelimit_written', written),
-      ],
-      guardedSelect(guarding, answer, name(DECIDED), settings.join),
-    ),
-  )
+  const locked = { query: row.getSQL(), columns: Object.keys(stored), sent: [], isRow, isRare: undefined }
+  return takeFrom(locked, source, parameters, guarding)
 }
 
 /**
  * The statement that takes from the rows of many keys, in the order of the keys. It skips rows that others
  * hold.
  */
-export function takeManyStatement(source: TakeManySource): Statement {
-  const { table, rules, injectedClock, action, takesLess = false } = source
+export function takeManyStatement(source: TakeSource): Statement {
+  const { table, rules } = source
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
-  const settings = settingsOf(source.commit)
-  const columns = lockedColumns(table, rules)
-  const columnsOfCalls = takenColumns(rules.algorithm, action, takesLess)
-  const calls = ['place', ...columnsOfCalls]
-
+  const stored = lockedColumns(table, rules)
+  const sent = sentColumns(rules.algorithm, source)
+  const calls = ['place', ...sent]
   const row = builder
-    .select(columns)
+    .select(stored)
     .from(table)
-    .where(and(eq(table.prefix, parameters.text('prefix')), eq(table.key, sql`call.key`)))
+    .where(isTheRow(table, parameters, sql`call.key`))
     .for('update', { skipLocked: true })
-  const columnsOf = (alias: string, names: readonly string[]) => names.map((column) => name(column, alias))
-  const locked = sql`select ${sql.join([...columnsOf('call', calls), ...columnsOf('stored', Object.keys(columns))], sql`, `)}
-    from ${callsFrom(parameters, columnsOfCalls)} cross join lateral (${row.getSQL()}) as stored
+  const query = sql`select ${listOf(calls, 'call')}, ${listOf(Object.keys(stored), 'stored')}
+    from ${callsFrom(parameters, sent)} cross join lateral (${row.getSQL()}) as stored
     ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
-
-  const rows: Level = {
-    source: name(LOCKED),
-    columns: [...calls, ...Object.keys(columns)],
-  }
-  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const numbers = callNumbers(columnsOfCalls, parameters)
-  const states = advanced(rules, rows, clock, parameters, {
-    withEnded: true,
-    paid: paidBy(action, numbers.before),
-  })
-  const granted = callNumbers(columnsOfCalls, parameters, DECIDED)
-  const decision = decided(rules.algorithm, action, states, numbers, parameters)
-
   // Always true. The planner assumes that a range matches few rows. So it expects one row and uses the primary
   // key, even if the table is small when the plan is made.
   const isRare = sql`${name('granted', DECIDED)} between 0::float8 and ${MAX_CALLS}::float8`
-  const isTheRow = and(
-    eq(table.prefix, parameters.text('prefix')),
-    eq(table.key, sql`${name('key', DECIDED)}`),
+  const isRow = isTheRow(table, parameters, name('key', DECIDED))
+  const locked = { query, columns: [...calls, ...Object.keys(stored)], sent, isRow, isRare }
+  return takeFrom(locked, source, parameters, guarding)
+}
+
+/** The rows that a statement locks. */
+interface Locked {
+  readonly query: SQL
+  readonly columns: readonly string[]
+  /** The columns of the calls among them. */
+  readonly sent: readonly CallColumn[]
+  /** Whether a row of the table is the decided one. */
+  readonly isRow: SQL | undefined
+  /** A condition that every decided row meets. */
+  readonly isRare: SQL | undefined
+}
+
+/** The statement that decides on the locked rows and writes them. */
+function takeFrom(locked: Locked, source: TakeSource, parameters: Parameters, guarding: Guard): Statement {
+  const { table, rules, action, injectedClock } = source
+  const sent = sentIn(locked.sent, parameters)
+  const states = advanced(
+    rules,
+    { source: name(LOCKED), columns: locked.columns },
+    injectedClock ? parameters.number('clock') : CLOCK_MS,
+    parameters,
+    { withEnded: true, paid: paidBy(action, sent) },
   )
+  const decision = decided(rules.algorithm, source, states, sent, parameters)
+  const granted = sentIn(locked.sent, parameters, DECIDED)
   const written = builder
     .update(table)
-    .set(nextRow(rules, action, grantedAmount(granted), granted.before, parameters))
+    .set(nextRow(rules, action, grantedAmount(source, granted), granted, parameters))
     .from(name(DECIDED))
-    .where(and(isTheRow, isWritten(rules), isRare, guarding.fits(table)))
-
-  const answer = ['place', ...answerOf(rules)].map((column) => name(column))
-  return parameters.render(
-    chain(
-      [
-        ...settings.links,
-        ...guarding.links,
-        link(LOCKED, locked),
-        link(DECIDED, decision.query),
-        link('ratelimit_written', written),
-      ],
-      guardedSelect(guarding, answer, name(DECIDED), settings.join),
-    ),
-  )
+    .where(and(locked.isRow, isWritten(rules), locked.isRare, guarding.fits(table)))
+  const place = locked.columns.filter((column) => column === 'place')
+  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+    links: [link(LOCKED, locked.query), link(DECIDED, decision.query), link('ratelimit_written', written)],
+    columns: [...place, ...answerOf(rules)].map((column) => name(column)),
+    from: name(DECIDED),
+  })
 }
 
 function answerOf({ algorithm, refusesOther = false }: Rules): readonly string[] {
   return [
-    ...answerColumns(algorithm),
+    ...['now', 'granted', ...stateColumns(algorithm)],
     ...(algorithm.sql.ended ? [ENDED] : []),
     ...(refusesOther ? [OTHER] : []),
   ]

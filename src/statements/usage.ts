@@ -2,10 +2,9 @@ import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, name, Parameters } from './builder.ts'
+import { builder, listOf, name, Parameters } from './builder.ts'
 import { placed } from './calls.ts'
-import { forEach, fromColumn, isOfKind, rowColumns, STATE_COLUMNS } from './columns.ts'
-import { answerColumns } from './decided.ts'
+import { forEach, fromColumn, isOfKind, rowColumns, STATE_COLUMNS, stateColumns } from './columns.ts'
 import { onGrid } from './expiry.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
 import { MAX_PAGE, page } from './page.ts'
@@ -35,9 +34,9 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const { source } = level('used', states, {
     used: sql`case when ${name('like')} then ${used} else coalesce(counted, 0) end`,
   })
-  const answer = ['key', 'used', 'like', ...stateColumns(rules)]
+  const answer = ['key', 'used', 'like', 'now', ...stateColumns(algorithm)]
   return parameters.render(
-    sql`select ${listed(answer)} from ${source}
+    sql`select ${listOf(answer)} from ${source}
       where case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}::float8
         else expires > now and counted is distinct from 0::float8 end
       order by used desc, key asc limit ${parameters.number('top')}::bigint`,
@@ -86,17 +85,6 @@ export function lookEachStatement(table: RateLimitTable, rules: Rules): Statemen
     columns: ['place', ...numbers, ...Object.keys(columns)],
   }
   const states = advanced(rules, rows, parameters.number('clock'), parameters, { keepHolds: true })
-  const answer = ['place', 'holds', ...stateColumns(rules)]
-  return parameters.render(sql`select ${listed(answer)} from ${states.source}`)
-}
-
-function stateColumns({ algorithm }: Rules): readonly string[] {
-  return answerColumns(algorithm).filter((column) => column !== 'granted')
-}
-
-function listed(columns: readonly string[]): SQL {
-  return sql.join(
-    columns.map((column) => name(column)),
-    sql`, `,
-  )
+  const answer = ['place', 'holds', 'now', ...stateColumns(rules.algorithm)]
+  return parameters.render(sql`select ${listOf(answer)} from ${states.source}`)
 }

@@ -11,8 +11,7 @@ import { listsStatement } from '../../src/statements/lists.ts'
 import { lockStatement, removeEmptyStatement } from '../../src/statements/lock.ts'
 import { lookStatement } from '../../src/statements/look.ts'
 import { makeStatement } from '../../src/statements/make.ts'
-import { removeStatement } from '../../src/statements/remove.ts'
-import { sweepStatement } from '../../src/statements/sweep.ts'
+import { removeStatement, sweepStatement } from '../../src/statements/remove.ts'
 import { takeManyStatement, takeOneStatement } from '../../src/statements/take.ts'
 import { usageStatement } from '../../src/statements/usage.ts'
 import { allExamples } from '../support/limits.ts'
@@ -23,7 +22,7 @@ const table = rateLimitEphemeral
  * the table.
  */
 const plain = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
-const take = { action: 'take', waits: false } as const
+const take = { action: 'take', takesLess: false, waits: false } as const
 
 function oneAndMake(rules: Rules): [string, Statement][] {
   return [
@@ -35,7 +34,7 @@ function oneAndMake(rules: Rules): [string, Statement][] {
 /** What a reservation and its settling send, for an algorithm that keeps what is settled. */
 function reserving(rules: Rules): [string, Statement][] {
   if (!rules.algorithm.settled) return []
-  const source = { ...plain, waits: false, rules }
+  const source = { ...plain, ...take, rules }
   return [
     ['reserve-one', takeOneStatement({ ...source, action: 'reserve' })],
     ['settle-one', takeOneStatement({ ...source, action: 'adjust' })],

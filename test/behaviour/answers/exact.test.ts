@@ -62,9 +62,9 @@ function arithmeticOf(limiter: StoredLimiter): Statement {
   const source = sql`(select place, at, rate, ${sql.join(stored, sql`, `)} from ${unnested}) as stored`
   const rows = { source, columns }
   const states = advanced(limiter, rows, name('at'), parameters)
-  const before = (what: string) => parameters.number(what)
-  const numbers = { rate: name('rate'), calls: sql<number>`1`, before }
-  const offered = decided(limiter.algorithm, 'take', states, numbers, parameters)
+  const sent = (what: string) => (what === 'rate' ? name(what) : sql<number>`1`)
+  const form = { action: 'take', takesLess: false } as const
+  const offered = decided(limiter.algorithm, form, states, sent, parameters)
   const { columns: own, sql: formulas } = limiter.algorithm
   const [state, now, params] = [stateOf(), name('now'), paramsOf(limiter.algorithm, parameters)]
   const none = sql<number>`0::float8`
