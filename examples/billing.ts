@@ -15,14 +15,14 @@ import {
   type Threshold,
   tableSql,
 } from 'drizzle-ratelimit'
-import { calendarWindow } from 'drizzle-ratelimit/calendar'
+import { calendarWindow, prorate } from 'drizzle-ratelimit/calendar'
 import { type CreditLook, drawCredits } from './pictures/credits.ts'
 import { drawUsage, type Look } from './pictures/usage.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const QUARTER = { from: Date.UTC(2026, 0, 1), to: Date.UTC(2026, 3, 1) }
-const UPGRADE = Date.UTC(2026, 1, 24, 12)
+const UPGRADE = new Date('2026-02-24T12:00:00Z')
 const NEW_YORK = { timeZone: 'America/New_York', anchor: new Date('2025-10-31T09:00:00-04:00') }
 const BERLIN = { timeZone: 'Europe/Berlin' }
 
@@ -92,9 +92,9 @@ interface Org extends Customer {
 const orgs: readonly Org[] = [
   {
     name: 'Aster',
-    about: 'requests; denied from 22 February on, upgraded on the 24th: what has been used stays',
+    about: 'requests; denied from 22 February on, upgraded on the 24th: that month has a part of each plan',
     timeZone: 'UTC',
-    plan: () => calendarWindow(now < UPGRADE ? 20_000 : 50_000, 'month'),
+    plan: upgraded,
     work: (org, busy) => charge(org, Math.round(220 * busy * (1 + (now - QUARTER.from) / (25 * DAY_MS)))),
   },
   {
@@ -113,6 +113,14 @@ const orgs: readonly Org[] = [
     work: (org, busy) => prompt(org, Math.round(9000 * busy)),
   },
 ]
+
+/** The plan of a customer who upgrades in the middle of a month. */
+function upgraded(): Limiter {
+  const [before, after] = [calendarWindow(20_000, 'month'), calendarWindow(50_000, 'month')]
+  if (now < +UPGRADE) return before
+  const { limiter, end } = prorate(before, after, UPGRADE)
+  return now < end ? limiter : after
+}
 
 const dahlia: Customer = {
   name: 'Dahlia',

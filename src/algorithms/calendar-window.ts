@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import type { Algorithm, Numbers, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Limiter, Numbers, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type CalendarOptions, type CalendarPeriod, periodsOf } from './periods.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
@@ -118,5 +118,18 @@ export function calendarWindow(
 ): StoredLimiter {
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
-  return limiterOf(algorithm, { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS }, { periodAt, name })
+  const limiter = limiterOf(
+    algorithm,
+    { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS },
+    { periodAt, name },
+  )
+  resized.set(limiter, (other) => calendarWindow(other, period, options))
+  return limiter
+}
+
+const resized = new WeakMap<Limiter, (tokens: number) => StoredLimiter>()
+
+/** The calendar window with other tokens. Undefined for other limits. */
+export function withTokens(limiter: Limiter, tokens: number): StoredLimiter | undefined {
+  return resized.get(limiter)?.(tokens)
 }

@@ -25,6 +25,7 @@ export const TABLES_SQL: string = `
   create table renders (id serial primary key, org text not null, cost integer not null, paid_from timestamptz not null,
     state text not null);
   create table warnings (org text not null, granted integer not null);
+  create table top_ups (id serial primary key, org text not null, credits integer not null);
   create table events (id text primary key);
   create table settled (id text primary key);
   create table sessions (email text not null);
@@ -82,6 +83,11 @@ export const warnings: Table<{ org: Text; granted: Amount }> = pgTable('warnings
   org: text().notNull(),
   granted: integer().notNull(),
 })
+export const topUps: Table<{ id: Id; org: Text; credits: Amount }> = pgTable('top_ups', {
+  id: serial(),
+  org: text().notNull(),
+  credits: integer().notNull(),
+})
 export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNull() })
 export const settled: Table<{ id: Text }> = pgTable('settled', { id: text().notNull() })
 export const sessions: Table<{ email: Text }> = pgTable('sessions', { email: text().notNull() })
@@ -93,9 +99,10 @@ export const mails: Table<{ org: Text; share: Share; quota: Amount; until: Time 
   until: timestamp({ withTimezone: true }).notNull(),
 })
 
-export const invoiceLines: Table<{ org: Text; start: Time; end: Time; used: Amount }> = pgTable(
+export const invoiceLines: Table<{ id: Id; org: Text; start: Time; end: Time; used: Amount }> = pgTable(
   'invoice_lines',
   {
+    id: serial(),
     org: text().notNull(),
     start: timestamp({ withTimezone: true }).notNull(),
     end: timestamp({ withTimezone: true }).notNull(),

@@ -4,9 +4,9 @@ import { join, resolve } from 'node:path'
 const CACHE = 'node_modules/.cache'
 const APP = resolve('test/support/docs-app.ts')
 
-/** The pages on quotas and costs, and their recipes, as one text. */
+/** The pages on quotas and costs, and all recipes, as one text. */
 export async function quotaPages(): Promise<string> {
-  const names = ['quotas', 'costs', 'quota-recipes', 'cost-recipes']
+  const names = ['quotas', 'costs', 'quota-recipes', 'cost-recipes', 'billing-recipes']
   return (await Promise.all(names.map((name) => readFile(`docs/${name}.md`, 'utf8')))).join('\n')
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow, prorate } from '../../../src/calendar.ts'
 import { CONFIG_NAMES, LIMIT_NAMES } from '../../../src/config.ts'
 import * as express from '../../../src/http/express.ts'
 import * as hono from '../../../src/http/hono.ts'
@@ -129,6 +129,13 @@ describe('a value that the types forbid is refused', () => {
     ...limiters,
     ...eachOf('tokenBucket', ['refill', 'initialTokens'], (options) => all.tokenBucket(5, '1m', 5, options)),
     ...eachOf('gcra', ['burst'], (options) => all.gcra(5, '1m', options)),
+    ...(['from', 'to', 'at'] as const).map((name, place): [string, (value: unknown) => unknown] => [
+      `prorate ${name}`,
+      (value) => {
+        const given: unknown[] = [month(5, 'month'), month(9, 'month'), new Date()]
+        return (prorate as Untyped)(...given.with(place, value))
+      },
+    ]),
     ['calendarWindow tokens', (value) => month(value, 'month')],
     ['calendarWindow period', (value) => month(5, value)],
     ['calendarWindow options', (value) => month(5, 'month', value)],

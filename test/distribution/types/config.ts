@@ -2,7 +2,7 @@ import { PGlite } from '@electric-sql/pglite'
 import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
-import { calendarWindow } from '../../../src/calendar.ts'
+import { calendarWindow, prorate } from '../../../src/calendar.ts'
 import { headersOf } from '../../../src/http/index.ts'
 import {
   type Allowed,
@@ -116,6 +116,10 @@ new Ratelimit({ ...common, thresholds: [{}] })
 calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
 // @ts-expect-error no such period
 calendarWindow(5, 'quarter')
+const prorated = prorate(calendarWindow(5, 'month'), calendarWindow(9, 'month'), new Date())
+new Ratelimit({ ...common, limiter: prorated.limiter })
+// @ts-expect-error a plan changes at a Date
+prorate(prorated.limiter, prorated.limiter, prorated.end)
 // @ts-expect-error a subscription begins at a Date
 calendarWindow(5, 'month', { anchor: '2026-01-31' })
 
