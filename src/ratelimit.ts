@@ -40,7 +40,6 @@ const MODULES = {
   spend: /* @__PURE__ */ onFirstUse(() => import('./several/spend.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
-  grant: /* @__PURE__ */ onFirstUse(() => import('./check/grant.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
 }
 
@@ -429,7 +428,7 @@ export class Ratelimit {
     Ratelimit.#check(this, options, CALL_NAMES)
     // With undefined, the rate would be the default of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
-    const { grant } = await MODULES.grant()
+    const { grant } = await MODULES.upkeep()
     try {
       return await grant(this.#checker, call, options.tx)
     } catch (error) {

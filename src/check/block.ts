@@ -3,9 +3,9 @@ import { type Duration, parseDuration } from '../duration.ts'
 import type { Call } from '../runtime/call.ts'
 import { checkOption } from '../validate.ts'
 import { answerOf, type Outcome, paymentOf } from './answer.ts'
+import { MAX_TIMER_MS } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import type { LimitResult } from './results.ts'
-import { wait } from './wait.ts'
 
 /**
  * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
@@ -99,4 +99,27 @@ async function refund(checker: Checker, outcome: Outcome): Promise<void> {
   try {
     await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined)
   } catch {}
+}
+
+/** Waits for any length of time. Rejects with the signal's reason as soon as the signal aborts. */
+async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  for (let leftMs = ms; leftMs > 0; leftMs -= MAX_TIMER_MS) {
+    await timer(Math.min(leftMs, MAX_TIMER_MS), signal)
+  }
+}
+
+function timer(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted()
+    const done = () => {
+      signal?.removeEventListener('abort', aborted)
+      resolve()
+    }
+    const timeout = setTimeout(done, ms)
+    const aborted = () => {
+      clearTimeout(timeout)
+      reject(signal?.reason)
+    }
+    signal?.addEventListener('abort', aborted, { once: true })
+  })
 }

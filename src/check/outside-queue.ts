@@ -1,5 +1,5 @@
 import { RatelimitError } from '../errors.ts'
-import { afterWait } from '../runtime/after-wait.ts'
+import { afterWait } from '../runtime/blame.ts'
 import { timedOut, watchBounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 

@@ -1,6 +1,6 @@
 import type { RatelimitConfig } from '../config.ts'
 import { connectionTo } from '../database/connection.ts'
-import { TableSize } from '../database/run.ts'
+import { TableSize } from '../database/table-size.ts'
 import { parseDuration } from '../duration.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'

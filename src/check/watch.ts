@@ -1,6 +1,6 @@
 import { channels } from '../diagnostics.ts'
+import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
-import { publishError } from './publish-error.ts'
 import type { LimitResult } from './results.ts'
 
 /** A call whose decision is published. */
@@ -59,4 +59,9 @@ function publish(
     joined,
     durationMs,
   })
+}
+
+/** Publishes that a call failed, or that `onError` answered it. */
+export function publishError(prefix: string, { key }: Call, error: unknown): void {
+  if (error instanceof RatelimitError) channels.error?.publish({ prefix, key, error })
 }

@@ -1,4 +1,4 @@
-import { printable } from '../tables/printable.ts'
+import { printable } from '../tables/table-name.ts'
 
 /** The output of a command. */
 export type Output = Pick<Console, 'log' | 'error'>

@@ -1,5 +1,5 @@
+import { entityKind } from 'drizzle-orm'
 import { type Database, isTransaction } from './database.ts'
-import { kindsOf } from './session.ts'
 
 /**
  * The argument with which Drizzle returns rows as the driver gives them: `undefined` in 0.45, where it is a
@@ -56,4 +56,18 @@ function namingSession({ _: inner }: Database): NamingSession | undefined {
 
 function handsNamesOn(session: object): session is NamingSession {
   return kindsOf(session).some((kind) => NAMING.includes(kind))
+}
+
+const known = new WeakMap<object, readonly string[]>()
+
+/** Drizzle's names of a session's class and of its base classes. They are the same in minified code. */
+function kindsOf(session: object): readonly string[] {
+  const kinds = known.get(session) ?? entityKinds(session.constructor)
+  known.set(session, kinds)
+  return kinds
+}
+
+function entityKinds(entity: unknown): string[] {
+  if (typeof entity !== 'function' || !(entityKind in entity)) return []
+  return [String(entity[entityKind]), ...entityKinds(Object.getPrototypeOf(entity))]
 }

@@ -3,7 +3,6 @@ import { PgTable } from 'drizzle-orm/pg-core'
 import type { RateLimitTables } from '../../schema/index.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Database } from './database.ts'
-import { lacksClient } from './session.ts'
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkDatabase(db: Database): void {
@@ -13,6 +12,13 @@ export function checkDatabase(db: Database): void {
   if (lacksClient(db)) {
     throw new RatelimitError('INVALID_OPTION', 'db has no client: drizzle was called with undefined.')
   }
+}
+
+/** Whether `drizzle` was called without a client. Drivers notice it only at their first statement. */
+function lacksClient({ _: inner }: Database): boolean {
+  const session = inner?.session
+  if (session === undefined || !('client' in session)) return false
+  return session.client === undefined || session.client === null
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

@@ -1,4 +1,4 @@
-import type { RatelimitError } from '../errors.ts'
+import { contendedError, type RatelimitError } from '../errors.ts'
 
 const LOCK_NOT_AVAILABLE = '55P03'
 const QUERY_CANCELED = '57014'
@@ -45,4 +45,15 @@ export class Blame {
   passed(): void {
     if (this.#slow > 0) this.#slow--
   }
+}
+
+/** A wait for a row ends by lock_timeout, by statement_timeout or a cancel, or by transaction_timeout. */
+const ENDS_WAIT: ReadonlySet<string> = new Set([LOCK_NOT_AVAILABLE, QUERY_CANCELED, '25P04'])
+
+/** The error of a statement that may have waited for a row. It is `contended` if the wait was ended. */
+export function afterWait(error: RatelimitError): RatelimitError {
+  const { code, sqlState } = error
+  // The server did not answer, so the driver may have given up, as node-postgres does after query_timeout.
+  const endsWait = sqlState === undefined ? code === 'OUTCOME_UNKNOWN' : ENDS_WAIT.has(sqlState)
+  return endsWait ? contendedError(error) : error
 }

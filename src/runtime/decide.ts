@@ -2,11 +2,18 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { retrying, tryAgain } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
 import { compareText } from '../statements/calls.ts'
-import { afterWait } from './after-wait.ts'
-import { type Answers, type Asked, type Asking, applies, askToLook, askToMake, askToTake } from './ask.ts'
-import { Blame } from './blame.ts'
+import {
+  type Answers,
+  type Asked,
+  type Asking,
+  applies,
+  askOne,
+  askToLook,
+  askToMake,
+  askToTake,
+} from './ask.ts'
+import { afterWait, Blame } from './blame.ts'
 import type { CallGroup, Decider, Decision, Pending } from './call.ts'
-import { decideOne } from './decide-one.ts'
 import { watchWait } from './long-waits.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
@@ -160,4 +167,28 @@ function askToMakeAtOnce(asking: Asking, asked: readonly Asked[]): Promise<Answe
 
 function inLockOrder(groups: readonly CallGroup[]): CallGroup[] {
   return groups.toSorted((one, other) => compareText(one.request.key, other.request.key))
+}
+
+/** Each attempt can lose the race for a new row. After this many losses, something else is wrong. */
+const MAX_ATTEMPTS = 50
+
+/** Decides one request. If another transaction holds its row, it waits. */
+export async function decideOne(asking: Asking, one: Asked): Promise<Decision> {
+  let asks = asking
+  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+    const decision = await askForOne(asks, one)
+    if (decision && applies(one, decision)) return decision
+    if (decision) asks = { ...asking, periodMs: decision.now }
+  }
+  throw new RatelimitError(
+    'CONTENTION',
+    `Others inserted and removed the row of a new key ${MAX_ATTEMPTS} times during the check. Nothing was charged for the key.`,
+    { contended: true },
+  )
+}
+
+async function askForOne(asking: Asking, one: Asked): Promise<Decision | undefined> {
+  if (one.request.purpose === 'look') return (await askToLook(asking, [one]))[0]
+  const [taken] = await askOne(asking, one, true)
+  return taken ?? (await askToMake(asking, [one], true))[0]
 }

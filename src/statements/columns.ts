@@ -2,6 +2,7 @@ import { and, isNotNull, isNull, or, type SQL, type SQLWrapper, sql } from 'driz
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, Expression, RowKind, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { ROWS } from '../algorithms/rows.ts'
+import type { Parameters } from './builder.ts'
 
 // Converts between a row and the arithmetic, where numbers are double precision and times Unix milliseconds.
 
@@ -47,6 +48,15 @@ export function toColumn(column: keyof typeof TYPES, value: Expression | undefin
   if (!value) return sql`null::${type}`
   if (TYPES[column] === 'timestamptz') return sql`to_timestamp((${value}) / 1000::float8)`
   return TYPES[column] === 'float8' ? value : sql`(${value})::${type}`
+}
+
+/** The latest expiry, in the year 255,000. Postgres timestamps end in 294,276, and a debt may last longer. */
+export const MAX_TIME: SQL<number> = sql.raw('8e15::float8') as SQL<number>
+
+/** The time at which a row expires. It is rounded up, so that most updates do not change it. */
+export function onGrid(time: SQL<number>, parameters: Parameters): SQL<number> {
+  const grid = parameters.number('expiryGridMs')
+  return sql<number>`least(ceil((${time}) / ${grid}) * ${grid}, ${MAX_TIME})`
 }
 
 /** A record with a value for each of `names`, made by `make`. */

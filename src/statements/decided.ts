@@ -3,8 +3,7 @@ import type { AnyAlgorithm, Rules, StateColumn } from '../algorithms/algorithm.t
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
-import { forEach, STATE_COLUMNS, toColumn } from './columns.ts'
-import { MAX_TIME, onGrid } from './expiry.ts'
+import { forEach, MAX_TIME, onGrid, STATE_COLUMNS, toColumn } from './columns.ts'
 import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 
 /**

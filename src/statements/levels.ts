@@ -1,8 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
-import { forEach, fromColumn, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
-import { onGrid } from './expiry.ts'
+import { forEach, fromColumn, onGrid, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 
 /** Rows to select from, and the names of their columns. */
 export interface Level {

@@ -17,9 +17,8 @@ import {
   shapeOf,
   storageStatements,
 } from './ddl.ts'
-import { printable } from './printable.ts'
 import { SHIPPED } from './shipped.ts'
-import { quote } from './table-name.ts'
+import { printable, quote } from './table-name.ts'
 
 /** One difference between the database and the expected tables. */
 export interface TableDifference {

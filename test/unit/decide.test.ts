@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { rateLimitEphemeral } from '../../schema/index.ts'
 import { connectionTo } from '../../src/database/connection.ts'
-import { TableSize } from '../../src/database/run.ts'
+import { TableSize } from '../../src/database/table-size.ts'
 import { Ratelimit } from '../../src/index.ts'
 import type { CallGroup, Pending } from '../../src/runtime/call.ts'
 import { AloneDecider } from '../../src/runtime/decide.ts'
