@@ -29,8 +29,13 @@ export class Parameters {
     return new Parameters(columns, this.#names, scope)
   }
 
+  /** Whether each row of the query has its own value. */
+  isColumn(parameter: string): boolean {
+    return this.#columns.has(parameter)
+  }
+
   text(parameter: string): SQL<string> {
-    if (this.#columns.has(parameter)) return sql`${name(this.#scope + parameter)}`
+    if (this.isColumn(parameter)) return sql`${name(this.#scope + parameter)}`
     return sql.raw(`${this.#place(parameter)}::text`) as SQL<string>
   }
 
@@ -39,7 +44,7 @@ export class Parameters {
   }
 
   number(parameter: string): SQL<number> {
-    if (this.#columns.has(parameter)) return name(this.#scope + parameter)
+    if (this.isColumn(parameter)) return name(this.#scope + parameter)
     return sql.raw(`${this.#place(parameter)}::float8`) as SQL<number>
   }
 
@@ -82,6 +87,18 @@ export function listOf(columns: readonly string[], of?: string): SQL {
 /** Whether a row of the table is the one with the prefix and the key. Default: the key is a parameter too. */
 export function isTheRow(table: RateLimitTable, parameters: Parameters, key?: SQL): SQL | undefined {
   return and(eq(table.prefix, parameters.text('prefix')), eq(table.key, key ?? parameters.text('key')))
+}
+
+/**
+ * Whether a row of the table is the one with the prefix and the key that a link has decided.
+ *
+ * The prefix looks as if it came from the link, too. If the planner knew it, it would also consider to read all
+ * rows of the prefix for each key, by the index for cleanup. In a table that was never analyzed, these seem to
+ * be a few.
+ */
+export function isDecidedRow(table: RateLimitTable, parameters: Parameters, key: SQL): SQL | undefined {
+  const prefix = sql`case when ${key} is not null then ${parameters.text('prefix')} end`
+  return and(eq(table.prefix, prefix), eq(table.key, key))
 }
 
 /** A query of a statement's `with` clause. */

@@ -2,7 +2,7 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import { MAX_COUNT } from '../algorithms/limiter.ts'
-import { builder, isTheRow, name, type Parameters } from './builder.ts'
+import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { lockedColumns, SQL_NAMES, stateColumns } from './columns.ts'
 import { givesBack, nextRow, paidBy, type RowAction, sentIn, slackOf } from './decided.ts'
@@ -239,17 +239,14 @@ export function writtenRow(
   const taken = rules.startsFull
     ? amount
     : sql<number>`case when ${isCharged} then ${amount} else 0::float8 end`
+  const isRow = parameters.isColumn('key')
+    ? isDecidedRow(table, parameters, parameters.text('key'))
+    : isTheRow(table, parameters)
   return builder
     .update(table)
     .set(nextRow(rules, does, taken, sentIn([], parameters), parameters, of))
     .from(name(link))
-    .where(
-      and(
-        isTheRow(table, parameters),
-        isThere,
-        rules.startsFull ? isCharged : sql`((${isCharged}) or (${isNew}))`,
-      ),
-    )
+    .where(and(isRow, isThere, rules.startsFull ? isCharged : sql`((${isCharged}) or (${isNew}))`))
     .getSQL()
 }
 

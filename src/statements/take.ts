@@ -1,7 +1,7 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, isTheRow, link, listOf, name, Parameters } from './builder.ts'
+import { builder, isDecidedRow, isTheRow, link, listOf, name, Parameters } from './builder.ts'
 import { type CallColumn, callsFrom } from './calls.ts'
 import { lockedColumns, stateColumns } from './columns.ts'
 import {
@@ -70,7 +70,7 @@ export function takeManyStatement(source: TakeSource): Statement {
   // Always true. The planner assumes that a range matches few rows. So it expects one row and uses the primary
   // key, even if the table is small when the plan is made.
   const isRare = sql`${name('granted', DECIDED)} between 0::float8 and ${MAX_CALLS}::float8`
-  const isRow = isTheRow(table, parameters, name('key', DECIDED))
+  const isRow = isDecidedRow(table, parameters, name('key', DECIDED))
   const locked = { query, columns: [...calls, ...Object.keys(stored)], sent, isRow, isRare }
   return takeFrom(locked, source, parameters, guarding)
 }

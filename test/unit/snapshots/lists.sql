@@ -384,7 +384,9 @@ with
     where
       (
         (
-          "rate_limit_durable"."prefix" = $1::text
+          "rate_limit_durable"."prefix" = case
+            when "0.key" is not null then $1::text
+          end
           and "rate_limit_durable"."key" = "0.key"
         )
         and "ratelimit_decided"."done"
@@ -409,7 +411,9 @@ with
     where
       (
         (
-          "rate_limit_ephemeral"."prefix" = $2::text
+          "rate_limit_ephemeral"."prefix" = case
+            when "1.key" is not null then $2::text
+          end
           and "rate_limit_ephemeral"."key" = "1.key"
         )
         and "ratelimit_decided"."done"

@@ -189,7 +189,9 @@ with
     where
       (
         (
-          "rate_limit_ephemeral"."prefix" = $1::text
+          "rate_limit_ephemeral"."prefix" = case
+            when "ratelimit_decided"."key" is not null then $1::text
+          end
           and "rate_limit_ephemeral"."key" = "ratelimit_decided"."key"
         )
         and "ratelimit_decided"."granted" > 0::float8
