@@ -87,11 +87,32 @@ interface CommonConfig {
    */
   readonly hashKeys?: boolean | string
   /**
+   * Counts the denials of each key, for `denied`. Counts are kept in memory and added to hourly rows in the
+   * background, never in your transaction. Rows are kept for a week. Default: none are counted.
+   */
+  readonly denials?: DenialOptions
+  /**
    * The secret that signs the texts of reservations, `String(reservation)`, which `settle` accepts in another
    * process. At least 16 random characters. Default: none; reservations then have no text.
    */
   readonly reservationSecret?: string
 }
+
+/** How denials are counted. */
+export interface DenialOptions {
+  /**
+   * How often the counts are written: at most an hour. A process that ends loses the counts since the last
+   * write. Default: `'10s'`.
+   */
+  readonly every?: Duration
+  /**
+   * How many keys are counted at a time, from 1 to 500. If more keys are denied between two writes, the count
+   * of a key may be too low: by at most a share of all denials, `1 / (top + 1)`. Default: `100`.
+   */
+  readonly top?: number
+}
+
+export const DENIAL_NAMES: NamesOf<DenialOptions> = { every: true, top: true }
 
 interface EitherWay {
   /**
@@ -216,6 +237,7 @@ export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   dryRun: true,
   hashKeys: true,
   reservationSecret: true,
+  denials: true,
   onOtherPlan: true,
 }
 

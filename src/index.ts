@@ -20,6 +20,7 @@ export type {
 export type {
   BlockOptions,
   CallOptions,
+  DenialOptions,
   LimitOptions,
   RatelimitConfig,
   RefundOptions,
@@ -36,6 +37,7 @@ export type { Spent } from './several/spend.ts'
 export { checkTables, type TableDifference } from './tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './usage/close-periods.ts'
+export { type DeniedKey, type DeniedOptions, denied } from './usage/denied.ts'
 export { type RowColumns, type RowOptions, remainingOf, resetOf, usedOf } from './usage/row-numbers.ts'
 export {
   type KeyUsage,

@@ -1,5 +1,7 @@
-import { CONFIG_NAMES, type RatelimitConfig } from './config.ts'
+import { CONFIG_NAMES, DENIAL_NAMES, type DenialOptions, type RatelimitConfig } from './config.ts'
+import { isTransaction } from './database/database.ts'
 import { checkDatabase } from './database/given.ts'
+import { parseDuration } from './duration.ts'
 import { checkOptions, checkSwitch } from './options.ts'
 import { checkLimiter, checkOption, checkRows } from './validate.ts'
 
@@ -11,6 +13,12 @@ const MAX_BLOCKED_KEYS = 10_000_000
 
 /** In characters. Shorter secrets can be guessed. */
 const MIN_SECRET = 16
+
+/** The rows of denials are hourly. */
+const MAX_EVERY_MS = 3_600_000
+
+/** Each write adds to as many rows, in one statement. */
+const MAX_TOP = 500
 
 /** The options that are true or false, except `durable`. */
 const SWITCHES: readonly (keyof RatelimitConfig)[] = [
@@ -85,6 +93,20 @@ export function checkConfig(config: RatelimitConfig): void {
   checkOption(
     maxBlockedKeys === undefined || isFrom1To(MAX_BLOCKED_KEYS, maxBlockedKeys),
     `maxBlockedKeys must be a whole number from 1 to ${MAX_BLOCKED_KEYS}.`,
+  )
+  if (config.denials !== undefined) checkDenials(config.denials, db)
+}
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
+function checkDenials(denials: DenialOptions, db: RatelimitConfig['db']): void {
+  checkOptions(denials, DENIAL_NAMES, 'denials')
+  const { every = MAX_EVERY_MS, top = 1 } = denials
+  const everyMs = parseDuration(every, 'denials.every')
+  checkOption(everyMs <= MAX_EVERY_MS, 'denials.every must be at most an hour.')
+  checkOption(isFrom1To(MAX_TOP, top), `denials.top must be a whole number from 1 to ${MAX_TOP}.`)
+  checkOption(
+    !isTransaction(db),
+    'denials needs a db that is no transaction: denials are written after it. Give calls the tx instead.',
   )
 }
 

@@ -5,6 +5,7 @@ import { checkTablesGiven } from './database/given.ts'
 import { RatelimitError } from './errors.ts'
 import { checkSwitch } from './options.ts'
 import type { Call, Purpose } from './runtime/call.ts'
+import { DENIED } from './statements/denied.ts'
 
 // Checks before any SQL. No message contains the refused value, because keys may be people's addresses.
 
@@ -97,7 +98,11 @@ export function purposeOf(rate: number): Purpose {
 
 /** @throws RatelimitError `INVALID_PREFIX` */
 function checkPrefix(prefix: unknown): asserts prefix is string {
-  refuse('prefix', faultOf(prefix, ''))
+  refuse('prefix', faultOf(prefix, '') ?? reservedFaultOf(String(prefix)))
+}
+
+function reservedFaultOf(prefix: string): string | undefined {
+  return prefix.endsWith(DENIED) ? `must not end with "${DENIED}", where denials are counted` : undefined
 }
 
 /**

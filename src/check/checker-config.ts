@@ -6,6 +6,14 @@ import type { Reporting } from './answer.ts'
 import type { Bounds } from './bounds.ts'
 import type { Degrading } from './degrading.ts'
 
+/** How denials are counted. */
+export interface DenialCounting {
+  /** The time between two writes of the counts. */
+  readonly everyMs: number
+  /** How many keys are counted at a time. */
+  readonly top: number
+}
+
 /** The configuration of a checker. */
 export interface CheckerConfig {
   readonly home: Connection
@@ -23,6 +31,8 @@ export interface CheckerConfig {
   /** Whether a cleanup keeps windows that have ended. */
   readonly keepEnded: boolean
   readonly maxBlockedKeys: number | undefined
+  /** How denials are counted. Undefined if they are not. */
+  readonly denials: DenialCounting | undefined
   /** The secret that signs the texts of reservations. */
   readonly reservationSecret: string | undefined
   /** Awaited before each statement. It creates missing tables. */

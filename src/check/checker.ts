@@ -51,7 +51,7 @@ export class Checker {
 
   /** Returns the answer and the payment of the call. During an outage, `onError` answers. */
   answer(call: Call, tx: Database | undefined): Promise<Answered> {
-    if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return this.#answer(call, tx)
+    if (!this.isWatched()) return this.#answer(call, tx)
     return this.#answerWatched(call, tx)
   }
 
@@ -61,10 +61,16 @@ export class Checker {
     return watch([this.watched(call, tx)], answered, (each) => [each])
   }
 
+  /** Whether somebody listens to the decisions, or denials are counted. */
+  isWatched(): boolean {
+    const { denials } = this.config
+    return denials !== undefined || !!channels.decision?.hasSubscribers || !!channels.error?.hasSubscribers
+  }
+
   /** The call in the form that `watch` publishes. */
   watched(call: Call, tx: Database | undefined): Watched {
-    const { home, namespace } = this.config
-    return { prefix: namespace.prefix, call, joined: tx !== undefined || home.isTransaction }
+    const { config } = this
+    return { config, call, joined: tx !== undefined || config.home.isTransaction }
   }
 
   #answer(call: Call, tx: Database | undefined): Promise<Answered> {

@@ -1,8 +1,8 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
 import { grantedIn, letPass, type Payment, type Reporting } from './answer.ts'
+import { publishError } from './publish-error.ts'
 import type { Denied, LimitResult } from './results.ts'
-import { publishError } from './watch.ts'
 
 /** How calls are answered during an outage. */
 export interface Degrading {

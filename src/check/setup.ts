@@ -1,4 +1,4 @@
-import type { RatelimitConfig } from '../config.ts'
+import type { DenialOptions, RatelimitConfig } from '../config.ts'
 import { connectionTo } from '../database/connection.ts'
 import { TableSize } from '../database/table-size.ts'
 import { parseDuration } from '../duration.ts'
@@ -6,6 +6,7 @@ import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import { readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
+import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'
 import { distinctThresholds } from './thresholds.ts'
 
@@ -33,7 +34,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
   } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded, onOtherPlan } = config
-  const { coalesce = !isWorkers(), waitUntil, reservationSecret } = config
+  const { coalesce = !isWorkers(), waitUntil, reservationSecret, denials } = config
   const table = durable ? tables.durable : tables.ephemeral
   if (limiter.stored && onOtherPlan === undefined) watchPrefix(db, table, prefix, limiter)
   // Loaded now, because loading might fail during an outage, when it is needed.
@@ -51,6 +52,7 @@ export function checkerOf(config: RatelimitConfig): Checker {
     connections: coalesce ? connections : undefined,
     cleanupProbability,
     keepEnded,
+    denials: denials && countingOf(denials),
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
     reservationSecret,
     ensureTables: migrates
@@ -58,6 +60,11 @@ export function checkerOf(config: RatelimitConfig): Checker {
       : undefined,
     goOn: (work) => goOn(work, waitUntil),
   })
+}
+
+/** How denials are counted, with the defaults. */
+function countingOf({ every = '10s', top = 100 }: DenialOptions): DenialCounting {
+  return { everyMs: parseDuration(every, 'denials.every'), top }
 }
 
 /** Whether the environment forbids `autoMigrate`: in some deployments only migrations may change the schema. */

@@ -1,11 +1,13 @@
 import { channels } from '../diagnostics.ts'
-import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
+import type { CheckerConfig } from './checker-config.ts'
+import { countDenial } from './denial-counts.ts'
+import { publishError } from './publish-error.ts'
 import type { LimitResult } from './results.ts'
 
-/** A call whose decision is published. */
+/** A call whose decision is published, and counted if it is a denial. */
 export interface Watched {
-  readonly prefix: string
+  readonly config: CheckerConfig
   readonly call: Call
   /** Whether it runs in a caller's transaction. */
   readonly joined: boolean
@@ -18,7 +20,7 @@ export interface Report {
   readonly rate?: number | undefined
 }
 
-/** Publishes how calls were decided, or that they failed. */
+/** Publishes how calls were decided, or that they failed, and counts their denials. */
 export async function watch<T>(
   calls: readonly Watched[],
   answered: Promise<T>,
@@ -34,20 +36,22 @@ export async function watch<T>(
     }
     return found
   } catch (error) {
-    for (const { prefix, call } of calls) publishError(prefix, call, error)
+    for (const { config, call } of calls) publishError(config.namespace.prefix, call, error)
     throw error
   }
 }
 
 function publish(
-  { prefix, call, joined }: Watched,
+  { config, call, joined }: Watched,
   { answer, rate = call.rate }: Report,
   durationMs: number,
 ): void {
   const { success, limit, remaining, retryAfter, degraded = false } = answer
   const wouldDeny = answer.success && answer.wouldDeny !== undefined
+  // If the database did not answer, no limit has denied.
+  if ((!success || wouldDeny) && !degraded) countDenial(config, call.key)
   channels.decision?.publish({
-    prefix,
+    prefix: config.namespace.prefix,
     key: call.key,
     rate,
     success,
@@ -59,9 +63,4 @@ function publish(
     joined,
     durationMs,
   })
-}
-
-/** Publishes that a call failed, or that `onError` answered it. */
-export function publishError(prefix: string, { key }: Call, error: unknown): void {
-  if (error instanceof RatelimitError) channels.error?.publish({ prefix, key, error })
 }

@@ -1,3 +1,4 @@
+import { mayHaveCharged } from '../check/may-have-charged.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { idOf, wasRolledBack } from '../database/fate.ts'
@@ -64,13 +65,4 @@ function alreadySettled(): RatelimitError {
     'ALREADY_SETTLED',
     'This was committed or released before, or may have been. If that was in a transaction, it is not rolled back.',
   )
-}
-
-/** Whether the charge may have been made in spite of the error. docs/guarantees.md lists this for each code. */
-function mayHaveCharged(error: unknown): boolean {
-  if (!(error instanceof RatelimitError)) return true
-  const { code, sqlState } = error
-  // With an SQLSTATE, Postgres refused the statement. Without one, the driver may have failed to read the
-  // answer.
-  return code === 'OUTCOME_UNKNOWN' || (code === 'DATABASE' && sqlState === undefined)
 }

@@ -6,7 +6,6 @@ import { type Report, watch } from '../check/watch.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
-import { channels } from '../diagnostics.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
@@ -158,7 +157,7 @@ export function watchAll<T>(
   answered: Promise<T>,
   reportsOf: (answered: T) => readonly Report[],
 ): Promise<T> {
-  if (!channels.decision?.hasSubscribers && !channels.error?.hasSubscribers) return answered
+  if (!calls.some(({ checker }) => checker.isWatched())) return answered
   const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
   return watch(watched, answered, reportsOf)
 }

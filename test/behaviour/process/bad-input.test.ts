@@ -6,6 +6,7 @@ import {
   checkTables,
   closePeriods,
   type Duration,
+  denied,
   Ratelimit,
   type RatelimitConfig,
   type RatelimitError,
@@ -146,6 +147,7 @@ test("the text 'false' is refused as a switch", async () => {
   const transaction: Database = { ...db, rollback: undefined }
   const calls = [
     () => usage(db, durable),
+    () => denied(db, untyped({ prefix: 'switch', durable: off })),
     () => closePeriods(transaction, durable),
     () => new Ratelimit(untyped<RatelimitConfig>({ ...durable, db })),
     () => storageSql(undefined, { logged: off }),

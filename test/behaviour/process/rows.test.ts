@@ -1,6 +1,6 @@
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { describe, expect, test } from 'vitest'
-import { checkTables, closePeriods, type Database, Ratelimit, usage } from '../../../src/index.ts'
+import { checkTables, closePeriods, type Database, denied, Ratelimit, usage } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 
 // Answers that have more rows than keys, as a sharded database gives them that sends a statement to each shard.
@@ -55,6 +55,7 @@ describe('an answer with 32 rows for a key is an error, never an answer', () => 
     ['spend', (on) => Ratelimit.spend([{ ratelimit: on, key: 'key' }], { rate: 1 })],
     ['usage', (_, db, prefix) => usage(db, { prefix, limiter })],
     ['usage by plan', (_, db, prefix) => usage(db, { prefix, limiterOf: () => limiter })],
+    ['denied', (_, db, prefix) => denied(db, { prefix })],
     ['cleanup', (on) => on.cleanup()],
     ['checkTables', (_, db) => checkTables(db)],
   ]

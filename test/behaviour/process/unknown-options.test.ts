@@ -10,6 +10,7 @@ import * as trpc from '../../../src/http/trpc.ts'
 import {
   checkTables,
   closePeriods,
+  denied as deniedKeys,
   Ratelimit,
   rateLimitDurable,
   rateLimitTables,
@@ -78,6 +79,8 @@ const ENTRIES: readonly Entry[] = [
   ['gcra', (more) => all.gcra(5, '1m', more)],
   ['calendarWindow', (more) => calendarWindow(5, 'month', more)],
   ['usage', (more) => usage(database.db, { ...plan, ...more })],
+  ['denied', (more) => deniedKeys(database.db, { prefix: 'unknown', ...more })],
+  ['denials', (more) => ours({ denials: more })],
   ['closePeriods', (more) => inTransaction((tx) => closePeriods(tx, { ...plan, ...more }))],
   ['usedOf', (more) => usedOf(rateLimitDurable, limiter, more)],
   ['remainingOf', (more) => remainingOf(rateLimitDurable, limiter, more)],

@@ -7,6 +7,7 @@ import * as trpc from '../../../src/http/trpc.ts'
 import {
   checkTables,
   closePeriods,
+  denied,
   Ratelimit,
   type RatelimitConfig,
   RatelimitError,
@@ -146,6 +147,12 @@ describe('a value that the types forbid is refused', () => {
       usage(database.db, { prefix: 'untyped', limiter, ...options }),
     ),
     ...eachOf('usage', ['limiterOf'], (options) => usage(database.db, { prefix: 'untyped', ...options })),
+    ['denied db', (value) => denied(value, { prefix: 'untyped' })],
+    ['denied options', (value) => denied(database.db, value)],
+    ...eachOf('denied', ['prefix', 'since', 'top', 'durable', 'tables', 'clock'], (options) =>
+      denied(database.db, { prefix: 'untyped', ...options }),
+    ),
+    ...eachOf('denials', ['every', 'top'], (options) => ours({ denials: options }).limit('key')),
     ['closePeriods tx', (value) => closePeriods(value, { prefix: 'untyped', limiter })],
     ['closePeriods options', (value) => inTransaction((tx) => closePeriods(tx, value))],
     ...eachOf(

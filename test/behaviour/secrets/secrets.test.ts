@@ -3,6 +3,7 @@ import {
   checkTables,
   closePeriods,
   type Database,
+  denied,
   Ratelimit,
   RatelimitError,
   usage,
@@ -63,6 +64,7 @@ const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) =>
   ],
   ['reserveAll', (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: SECRET, rate: 4242 }])],
   ['spend', (ratelimit) => Ratelimit.spend([{ ratelimit, key: SECRET }], { rate: 4242 })],
+  ['denied', (_, db) => denied(db, { prefix: SECRET, top: 4242 })],
   ['usage', (_, db) => usage(db, { prefix: SECRET, limiter, top: 4242 })],
   [
     'closePeriods',

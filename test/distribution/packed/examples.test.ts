@@ -22,6 +22,11 @@ test('the quickstart prints what its comments say', async () => {
   }
 })
 
+test('the denied keys are listed', async () => {
+  const { stdout } = await run('npm', ['run', '--silent', 'example:denied'])
+  expect(stdout.trim().split('\n')).toEqual(['mallory was denied 40 times', 'eve was denied 7 times'])
+})
+
 test('an order that fails leaves the quota whole', async () => {
   const { stdout } = await run('node_modules/.bin/tsx', ['examples/orders.ts'])
   expect(

@@ -7,6 +7,7 @@ import { headersOf } from '../../../src/http/index.ts'
 import {
   type Allowed,
   type Duration,
+  denied,
   type LimitResult,
   Ratelimit,
   type Threshold,
@@ -30,6 +31,15 @@ new Ratelimit({ ...common, durable: false, synchronousCommit: true })
 new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0 })
 // @ts-expect-error a limiter that keeps rows does not sweep them
 new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0.1 })
+new Ratelimit({ ...common, denials: {} })
+new Ratelimit({ ...common, denials: { every: '10s', top: 100 } })
+// @ts-expect-error how they are counted has to be said, if only by {}
+new Ratelimit({ ...common, denials: true })
+// @ts-expect-error no such option
+new Ratelimit({ ...common, denials: { each: '10s' } })
+void denied(db, { prefix: 'p', since: new Date(), top: 5, durable: false })
+// @ts-expect-error denials need no limit
+void denied(db, { prefix: 'p', limiter })
 // @ts-expect-error prefix is required
 new Ratelimit({ db, limiter })
 // @ts-expect-error no such option

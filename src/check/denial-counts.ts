@@ -1,0 +1,148 @@
+import { fixedWindow } from '../algorithms/fixed-window.ts'
+import type { CallGroup, Namespace, Pending, Request } from '../runtime/call.ts'
+import { databaseTime } from '../runtime/clock.ts'
+import { AloneDecider } from '../runtime/decide.ts'
+import { Sweeper } from '../runtime/sweep.ts'
+import { allDenialsKey, denialsKey, deniedPrefix, hourOf } from '../statements/denied.ts'
+import { MAX_SWEPT } from '../statements/remove.ts'
+import type { CheckerConfig, DenialCounting } from './checker-config.ts'
+import { mayHaveCharged } from './may-have-charged.ts'
+import { MisraGries } from './misra-gries.ts'
+
+/** The limiter of the rows. It never denies, and its rows expire a week after the first denial. */
+const KEPT = /* @__PURE__ */ fixedWindow(Number.POSITIVE_INFINITY, '7d')
+
+/** After this time a write counts as lost: the end of its request may have cut it off. */
+const LOST_MS = 10_000
+
+/** Counts of a limiter that are not written yet. */
+interface Counted {
+  readonly keys: ReadonlyMap<string, number>
+  readonly total: number
+}
+
+/**
+ * Counts the denials of a limiter in memory, and adds them to hourly rows in the background.
+ *
+ * A count is written at most once: if a write may have succeeded, its counts are dropped. So rows never have
+ * more than there was. Counts that were certainly not written are kept for the next write.
+ */
+class DenialCounts {
+  readonly #config: CheckerConfig
+  readonly #everyMs: number
+  readonly #namespace: Namespace
+  readonly #decider: AloneDecider
+  readonly #keys: MisraGries
+  #total = 0
+  /**
+   * When the next write is due, or when the present one counts as lost. Undefined if there is nothing to do.
+   */
+  #dueAt: number | undefined
+
+  constructor(config: CheckerConfig, { everyMs, top }: DenialCounting) {
+    const { prefix, clock } = config.namespace
+    this.#config = config
+    this.#everyMs = everyMs
+    this.#namespace = { prefix: deniedPrefix(prefix), clock }
+    this.#keys = new MisraGries(top)
+    const { home, table, commit, ensureTables } = config
+    const asking = { connection: home, table, namespace: this.#namespace, commit }
+    this.#decider = new AloneDecider(asking, ensureTables)
+  }
+
+  /** Counts a denial of the key. It waits for nothing and never throws. */
+  add(key: string): void {
+    this.#keys.add(key)
+    this.#total++
+    if (this.#dueAt === undefined) this.#writeLater()
+    // The end of a request may have ended its timer, so a later request writes.
+    else if (performance.now() >= this.#dueAt) this.#config.goOn(this.#write())
+  }
+
+  #writeLater(): void {
+    const dueAt = performance.now() + this.#everyMs
+    this.#dueAt = dueAt
+    const due = new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, this.#everyMs)
+      // It does not keep the process alive. In some runtimes the timer is a number.
+      timer.unref?.()
+    })
+    this.#config.goOn(due.then(() => (this.#dueAt === dueAt ? this.#write() : undefined)))
+  }
+
+  /** Writes everything that was counted. It never rejects: the next write tries again. */
+  async #write(): Promise<void> {
+    this.#dueAt = performance.now() + Math.max(this.#everyMs, LOST_MS)
+    const counted = { keys: this.#keys.takeAll(), total: this.#total }
+    this.#total = 0
+    try {
+      const now = this.#namespace.clock?.() ?? (await databaseTime(this.#config.home.db))
+      await this.#add(counted, hourOf(now))
+    } catch {
+      // Only reading the time fails like this, before anything was written.
+      for (const [key, times] of counted.keys) this.#keys.add(key, times)
+      this.#total += counted.total
+    }
+    await this.#sweep().catch(() => {})
+    this.#dueAt = undefined
+    // A count that others held waits without a sum.
+    if (this.#keys.size > 0 || this.#total > 0) this.#writeLater()
+  }
+
+  /** Adds the counts to the rows of the hour, in one statement. If others hold a row, its count waits. */
+  async #add({ keys, total }: Counted, hour: string): Promise<void> {
+    const adding = [...keys].map(([key, times]) =>
+      addition(denialsKey(hour, key), times, () => this.#keys.add(key, times)),
+    )
+    const addingAll = addition(allDenialsKey(hour), total, () => {
+      this.#total += total
+    })
+    const groups = total > 0 ? [...adding, addingAll] : adding
+    const held = await this.#decider.decideTogether(groups, () => {})
+    for (const { calls } of held) calls[0]?.hold()
+  }
+
+  async #sweep(): Promise<void> {
+    const { home, table } = this.#config
+    const sweeper = new Sweeper(home.db, table, this.#namespace, false)
+    const clock = this.#namespace.clock?.() ?? null
+    while ((await sweeper.sweep(clock)) === MAX_SWEPT) {}
+  }
+}
+
+/** Adds to a row. `keep` is called if that was certainly not done. */
+function addition(key: string, times: number, keep: () => void): CallGroup {
+  const request: Request = {
+    key,
+    rate: times,
+    limiter: KEPT,
+    purpose: 'take',
+    atLeast: null,
+    paidWindowStart: null,
+    refundableUntil: null,
+    reserved: 0,
+    refusesOther: false,
+  }
+  const pending: Pending = {
+    request,
+    isOver: false,
+    batch: undefined,
+    isContended: false,
+    hold: keep,
+    fulfil: () => {},
+    fail: (error) => {
+      if (!mayHaveCharged(error)) keep()
+    },
+  }
+  return { request, calls: [pending] }
+}
+
+const countsOf = new WeakMap<CheckerConfig, DenialCounts>()
+
+/** Counts a denial of a key, if the limiter counts denials. */
+export function countDenial(config: CheckerConfig, key: string): void {
+  if (!config.denials) return
+  const counts = countsOf.get(config) ?? new DenialCounts(config, config.denials)
+  countsOf.set(config, counts)
+  counts.add(key)
+}

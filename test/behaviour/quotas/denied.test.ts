@@ -1,0 +1,365 @@
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { type DeniedOptions, denied, Ratelimit, usage } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { errorOf } from '../../support/errors.ts'
+import { fakeTime } from '../../support/timers.ts'
+import { watch } from '../../support/watch.ts'
+import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
+
+const database = useDatabase()
+afterEach(() => void vi.useRealTimers())
+
+const NONE = Ratelimit.fixedWindow(0, '1h')
+const TWO = Ratelimit.fixedWindow(2, '1h')
+
+/** A limiter that counts its denials. `written` waits until all of them are written, or given up. */
+function countingOn(limiter = NONE, options: object = {}) {
+  const handed: Promise<unknown>[] = []
+  const waitUntil = (work: Promise<unknown>) => void handed.push(work)
+  const set = quotaOn(database, limiter, { denials: { every: 1 }, waitUntil, ...options })
+  const written = async () => {
+    for (const each of handed) await each
+  }
+  const find = async (more: Partial<DeniedOptions> = {}) => {
+    await written()
+    const found = await denied(database.db, {
+      ...{ prefix: set.prefix, durable: false, clock: set.clock.now, ...more },
+    })
+    return Object.fromEntries(found.map(({ key, denials }) => [key, denials]))
+  }
+  const rowsOf = (prefix: string) =>
+    database.rows('select key, count::int from rate_limit_ephemeral where prefix = $1 order by key', [prefix])
+  return { ...set, handed, written, find, counts: () => rowsOf(`${set.prefix} [denied]`) }
+}
+
+async function times(count: number, call: () => Promise<unknown>): Promise<void> {
+  for (let i = 0; i < count; i++) await call()
+}
+
+describe('denied', () => {
+  test('lists the keys that were denied most, and no allowed call', async () => {
+    const { quota, find, prefix, clock } = countingOn(TWO)
+    await times(5, () => quota.limit('a'))
+    await times(2, () => quota.limit('b'))
+    await times(9, () => quota.limit('c'))
+    await times(4, () => quota.limit('d', { rate: 2 }))
+    expect(await find()).toEqual({ c: 7, a: 3, d: 3 })
+    expect(await find({ top: 1 })).toEqual({ c: 7 })
+    const list = await denied(database.db, { prefix, durable: false, clock: clock.now })
+    expect(list.map(({ key }) => key)).toEqual(['c', 'a', 'd'])
+    expect(await denied(database.db, { prefix: `${prefix}0`, durable: false })).toEqual([])
+    expect(await denied(database.db, { prefix })).toEqual([])
+  })
+
+  test('goes by hours, from the hour of `since`', async () => {
+    const { quota, find, clock, written } = countingOn()
+    clock.ms = Date.UTC(2026, 0, 31, 9, 59, 59, 999)
+    await quota.limit('early')
+    await written()
+    clock.advance(1)
+    await quota.limit('late')
+    await written()
+    clock.advance(HOUR_MS)
+    await times(3, () => quota.limit('late'))
+    expect(await find({ since: new Date('2026-01-31T09:30:00Z') })).toEqual({ late: 4, early: 1 })
+    expect(await find({ since: new Date('2026-01-31T10:30:00Z') })).toEqual({ late: 4 })
+    expect(await find({ since: new Date('2026-01-31T11:00:00Z') })).toEqual({ late: 3 })
+    clock.advance(23 * HOUR_MS)
+    expect(await find()).toEqual({ late: 4 })
+    clock.advance(1 * HOUR_MS)
+    expect(await find()).toEqual({ late: 3 })
+  })
+
+  test('writes nothing itself', async () => {
+    const { quota, written, prefix } = countingOn()
+    await quota.limit('a')
+    await written()
+    const { db, statements } = watch(database.db)
+    await denied(db, { prefix, durable: false })
+    expect(statements.join()).not.toMatch(/insert|update|delete/)
+  })
+
+  test.each<[string, object]>([
+    ['no prefix', { prefix: '' }],
+    ['a reserved prefix', { prefix: 'api [denied]' }],
+    ['a top of 0', { prefix: 'p', top: 0 }],
+    ['a since that is no date', { prefix: 'p', since: new Date('no') }],
+    ['a since that is a text', { prefix: 'p', since: '1h' }],
+    ['an unknown option', { prefix: 'p', limiter: NONE }],
+  ])('refuses %s before any SQL', async (_, options) => {
+    const { db, statements } = watch(database.db)
+    const error = await errorOf(() => denied(db, options as DeniedOptions))
+    expect(error.code).toMatch(/INVALID_(PREFIX|OPTION)/)
+    expect(statements).toEqual([])
+  })
+})
+
+describe('every call that denies is counted', () => {
+  test('limit, reserve and blockUntilReady, once each', async () => {
+    const { quota, find } = countingOn()
+    await quota.limit('limit')
+    await quota.reserve('reserve')
+    await quota.blockUntilReady('wait', 0)
+    await quota.limit('look', { rate: 0 })
+    await quota.getRemaining('look')
+    expect(await find()).toEqual({ limit: 1, reserve: 1, wait: 1 })
+  })
+
+  test('limitAll and reserveAll, for the limits that deny', async () => {
+    const tight = countingOn()
+    const wide = countingOn(TWO)
+    const requests = [
+      { ratelimit: tight.quota, key: 'a' },
+      { ratelimit: wide.quota, key: 'a' },
+    ]
+    await Ratelimit.limitAll(requests)
+    await Ratelimit.reserveAll(requests)
+    expect(await tight.find()).toEqual({ a: 2 })
+    expect(await wide.find()).toEqual({})
+  })
+
+  test('spend, for all of its limits', async () => {
+    const first = countingOn(TWO)
+    const second = countingOn(TWO)
+    const spend = (rate: number) =>
+      Ratelimit.spend(
+        [
+          { ratelimit: first.quota, key: 'a' },
+          { ratelimit: second.quota, key: 'b' },
+        ],
+        { rate },
+      )
+    await spend(5)
+    await spend(4)
+    expect(await first.find()).toEqual({ a: 1 })
+    expect(await second.find()).toEqual({ b: 1 })
+  })
+
+  test('denials from memory', async () => {
+    const { db, statements } = watch(database.db)
+    const { quota, find } = countingOn(NONE, { db, inMemoryBlock: true })
+    await times(20, () => quota.limit('a'))
+    expect(await find()).toEqual({ a: 20 })
+    const takes = statements.filter((text) => text.includes('for update') && !text.includes('delete'))
+    // Each limit takes and makes at most once, and each write does too.
+    expect(takes.length).toBeLessThan(20)
+  })
+
+  test('those that a dry run lets pass', async () => {
+    const { quota, find } = countingOn(NONE, { dryRun: true })
+    expect(await quota.limit('a')).toMatchObject({ success: true })
+    expect(await find()).toEqual({ a: 1 })
+  })
+
+  test('the hash of a key with hashKeys', async () => {
+    const { quota, find } = countingOn(NONE, { hashKeys: true })
+    await quota.limit('ada@example.com')
+    const [key = ''] = Object.keys(await find())
+    expect(key).toMatch(/^[0-9a-f]{64}$/)
+  })
+
+  test('but no answer of onError, because no limit has denied', async () => {
+    const db = failing(() => true)
+    const { quota, handed } = countingOn(NONE, { db, onError: 'deny' })
+    expect(await quota.limit('a')).toMatchObject({ success: false, degraded: true })
+    expect(handed).toEqual([])
+  })
+})
+
+/** The database, on which some statements fail: before they are sent, or with an unknown outcome. */
+function failing(fails: (text: string) => boolean, code: 'ECONNREFUSED' | 'ECONNRESET' = 'ECONNREFUSED') {
+  return watch(database.db, (text) => {
+    if (!fails(text)) return
+    throw Object.assign(new Error(code), { code, ...(code === 'ECONNREFUSED' ? { syscall: 'connect' } : {}) })
+  }).db
+}
+
+describe('in a transaction', () => {
+  test('a denial counts when it is answered, and a rollback does not undo that', async () => {
+    const { quota, find } = countingOn()
+    await database.db.transaction((tx) => quota.limit('committed', { tx }))
+    const undone = database.db.transaction(async (tx) => {
+      await quota.limit('undone', { tx })
+      throw UNDO
+    })
+    await expect(undone).rejects.toBe(UNDO)
+    expect(await find()).toEqual({ committed: 1, undone: 1 })
+  })
+
+  test('nothing is counted by a statement of the transaction', async () => {
+    const statementsOf = async ({ quota }: Pick<ReturnType<typeof quotaOn>, 'quota'>) =>
+      database.db.transaction(async (tx) => {
+        const { db, statements } = watch(tx)
+        const joined = Object.assign(db, { rollback: () => {} })
+        await quota.limit('a', { tx: joined })
+        await new Promise((resolve) => setTimeout(resolve, 5))
+        await quota.limit('a', { tx: joined })
+        return statements
+      })
+    const counting = countingOn()
+    const statements = await statementsOf(counting)
+    expect(statements).toEqual(await statementsOf(quotaOn(database, NONE)))
+    expect(await counting.find()).toEqual({ a: 2 })
+  })
+
+  test('a limiter on a transaction cannot count denials', async () => {
+    await database.db.transaction(async (tx) => {
+      const make = () => new Ratelimit({ db: tx, limiter: NONE, prefix: 'p', denials: {} })
+      expect(make).toThrow('no transaction')
+    })
+  })
+})
+
+describe('the rows', () => {
+  test('are hidden from usage, and no limiter can have their prefix', async () => {
+    const { quota, written, prefix, counts } = countingOn()
+    await times(2, () => quota.limit('a'))
+    await written()
+    expect(await counts()).toEqual([
+      { key: '2026-01-31T10 ', count: 2 },
+      { key: '2026-01-31T10 a', count: 2 },
+    ])
+    expect(await usage(database.db, { prefix, limiter: NONE, durable: false })).toEqual([])
+    const make = () => new Ratelimit({ db: database.db, limiter: NONE, prefix: `${prefix} [denied]` })
+    expect(make).toThrow(expect.objectContaining({ code: 'INVALID_PREFIX' }))
+  })
+
+  test('are kept for a week, and then sweep themselves', async () => {
+    const { quota, written, counts, find, clock } = countingOn(NONE, { denials: { every: 1, top: 500 } })
+    await Promise.all(Array.from({ length: 150 }, (_, i) => quota.limit(`key ${i}`)))
+    await written()
+    const before = (await counts()).length
+    expect(before).toBeGreaterThan(100)
+    clock.advance(7 * 24 * HOUR_MS - 1)
+    await quota.limit('a')
+    expect(Object.keys(await find({ since: new Date(0), top: 500 })).length).toBeGreaterThan(100)
+    clock.advance(24 * HOUR_MS)
+    await quota.limit('a')
+    await written()
+    expect((await counts()).map(({ key }) => key)).toEqual([
+      expect.stringMatching(/^2026-02-07T10 /),
+      expect.stringMatching(/^2026-02-07T10 a/),
+      expect.stringMatching(/^2026-02-08T10 /),
+      expect.stringMatching(/^2026-02-08T10 a/),
+    ])
+  })
+
+  test('hold at most `top` keys of a write, and the exact sum', async () => {
+    const { quota, find, counts } = countingOn(NONE, { denials: { every: '1h', top: 2 } })
+    fakeTime()
+    for (const key of ['a', 'b', 'c', 'a', 'a', 'd', 'a', 'e']) await quota.limit(key)
+    vi.advanceTimersByTime(HOUR_MS)
+    vi.useRealTimers()
+    const found = await find()
+    expect(Object.keys(found).length).toBeLessThanOrEqual(2)
+    expect(found['a']).toBeGreaterThanOrEqual(4 - 8 / 3)
+    expect(found['a']).toBeLessThanOrEqual(4)
+    expect((await counts())[0]).toEqual({ key: '2026-01-31T10 ', count: 8 })
+  })
+})
+
+describe('when counts are written', () => {
+  test('every `every`, together, and never with a check', async () => {
+    const { db, statements } = watch(database.db)
+    const { quota, find, written } = countingOn(NONE, { db, denials: { every: '10s' } })
+    fakeTime()
+    for (let i = 0; i < 30; i++) await quota.limit(`key ${i}`)
+    vi.advanceTimersByTime(9_999)
+    const checks = statements.length
+    vi.advanceTimersByTime(1)
+    vi.useRealTimers()
+    await written()
+    // One looks for the rows, one makes them, and one sweeps.
+    expect(statements.slice(checks)).toHaveLength(3)
+    expect(Object.keys(await find({ top: 50 }))).toHaveLength(30)
+  })
+
+  test('the next denial writes if the end of a request has ended the timer', async () => {
+    const { quota, find, handed } = countingOn(NONE, { denials: { every: '10s' } })
+    fakeTime()
+    await quota.limit('a')
+    vi.clearAllTimers()
+    await quota.limit('a')
+    expect(handed).toHaveLength(1)
+    vi.advanceTimersByTime(10_000)
+    await quota.limit('a')
+    vi.useRealTimers()
+    expect(handed).toHaveLength(2)
+    await handed[1]
+    handed.shift()
+    expect(await find()).toEqual({ a: 3 })
+  })
+
+  test('a check does not wait for a write that hangs, and no second one begins meanwhile', async () => {
+    let writes = 0
+    let goOn = () => {}
+    const hanging = new Promise<void>((resolve) => {
+      goOn = resolve
+    })
+    const prefix = 'hanging'
+    const { db } = watch(database.db, (text) => {
+      if (!text.includes('delete')) return
+      writes++
+      return hanging
+    })
+    const { quota, find, handed } = countingOn(NONE, { db, prefix })
+    await quota.limit('a')
+    await vi.waitFor(() => expect(writes).toBe(1))
+    await times(5, () => quota.limit('a'))
+    expect(writes).toBe(1)
+    goOn()
+    await handed[0]
+    expect(await find({ prefix })).toEqual({ a: 6 })
+  })
+})
+
+describe('when a write fails', () => {
+  /** What is found after a write that has failed, and another one. */
+  async function foundAfter(code: 'ECONNREFUSED' | 'ECONNRESET', fails: (text: string) => boolean) {
+    let isFailing = false
+    const db = failing((text) => isFailing && fails(text), code)
+    const { quota, find, handed, counts } = countingOn(NONE, { db, denials: { every: '10s' } })
+    fakeTime()
+    await quota.limit('a')
+    isFailing = true
+    vi.advanceTimersByTime(10_000)
+    await handed[0]
+    isFailing = false
+    await quota.limit('b')
+    vi.advanceTimersByTime(10_000)
+    vi.useRealTimers()
+    const found = await find()
+    return { ...found, all: (await counts())[0]?.['count'] }
+  }
+  const isTake = (text: string) => text.includes('for update') && !text.includes('delete')
+
+  test.each<[string, (text: string) => boolean]>([
+    ['the clock', (text) => !text.includes('for update')],
+    ['the rows', isTake],
+    ['everything', () => true],
+  ])('counts that were certainly not written are written later: %s', async (_, fails) => {
+    expect(await foundAfter('ECONNREFUSED', fails)).toEqual({ a: 1, b: 1, all: 2 })
+  })
+
+  test('counts that may have been written are dropped, so that none is too high', async () => {
+    expect(await foundAfter('ECONNRESET', isTake)).toEqual({ b: 1, all: 1 })
+  })
+
+  test('a sweep that fails changes no count', async () => {
+    expect(await foundAfter('ECONNRESET', (text) => text.includes('delete'))).toEqual({ a: 1, b: 1, all: 2 })
+  })
+})
+
+test.each<[string, unknown]>([
+  ['true', true],
+  ['an unknown option', { evry: '10s' }],
+  ['an every of 0', { every: 0 }],
+  ['an every above an hour', { every: '61m' }],
+  ['a top of 0', { top: 0 }],
+  ['a top above 500', { top: 501 }],
+  ['null', null],
+])('the constructor refuses denials of %s', (_, denials) => {
+  const make = () =>
+    new Ratelimit({ db: database.db, limiter: NONE, prefix: 'p', denials: denials as object })
+  expect(make).toThrow(expect.objectContaining({ code: expect.stringMatching(/INVALID_(OPTION|DURATION)/) }))
+})
