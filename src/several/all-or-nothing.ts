@@ -1,8 +1,10 @@
 import { freshState, paramsAt } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import { refusalOf, refusalOn } from '../check/refusal.ts'
+import { toRatelimitError } from '../database/database-error.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { RatelimitError } from '../errors.ts'
+import { Blame } from '../runtime/blame.ts'
 import { type Decision, isForced } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { askList, type Found, isWhole, type List, learnPeriods, makeRows, removeEmpty } from './list.ts'
@@ -19,37 +21,59 @@ export interface Decisions {
 const MAX_ATTEMPTS = 50
 
 /**
- * Charges all rows, or none. If the rows exist and are free, it is one statement.
- *
- * If rows are missing, two more statements insert them and try again. Outside of a transaction, the first
- * statement waits for no row. The others may wait, and then hold no lock that comes later in the order of the
- * locks.
- *
- * @param first The answer of the first statement, if it was sent already.
+ * Charges all rows, or none. If the rows exist, it is one statement. If rows are missing, two more statements
+ * insert them and try again. Each may wait for rows that others hold, and then holds no lock that comes later in
+ * the order of the locks.
  */
-export async function chargeList(list: List, first?: Found): Promise<Decisions> {
+export async function chargeList(list: List): Promise<Decisions> {
   if (list.rows.length === 0) return { looks: new Map(), taken: new Map() }
-  let given = first
-  let waits = first === undefined
-  let hasMade = false
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
-    const found = given ?? (await askList(list, waits ? 'waits' : 'skips'))
-    given = undefined
-    if (learnPeriods(list, found.looks)) continue
-    if (isWhole(list, found)) {
-      if (hasMade && !isCharged(list, found)) await tidyUp(list)
-      return decisionsOn(list, found)
-    }
-    const denial = hasMade ? undefined : await denialOf(list, found)
-    if (denial) return denial
-    await makeRows(list)
-    hasMade = true
-    waits = true
+    const decisions = await decisionsBy(list, 'waits')
+    if (decisions) return decisions
+    if ((await makeRows(list, true)) > 0) list.hasMade = true
   }
   throw new RatelimitError(
     'CONTENTION',
     `Others inserted and removed the rows of new keys ${MAX_ATTEMPTS} times during the check. Nothing was charged.`,
   )
+}
+
+/**
+ * Charges all rows, or none, as {@link chargeList} does, but waits for no row. Undefined if others hold one.
+ *
+ * @param first The answer of the first statement, if it was sent already.
+ */
+export async function chargeFreeList(list: List, first?: Found): Promise<Decisions | undefined> {
+  const decisions = await decisionsBy(list, 'skips', first)
+  if (decisions) return decisions
+  try {
+    // If none is missing, others hold one.
+    if ((await makeRows(list, false)) === 0) return undefined
+    list.hasMade = true
+  } catch (error) {
+    // Another transaction is inserting one of the rows, or has changed it.
+    if (new Blame(true).of(toRatelimitError(error)) === 'held') return undefined
+    throw error
+  }
+  return decisionsBy(list, 'skips')
+}
+
+/**
+ * The decisions that a statement has made. Undefined if it did not find all rows, or if the calendar period of
+ * one was wrong again. It has then charged nothing.
+ */
+async function decisionsBy(
+  list: List,
+  how: 'waits' | 'skips',
+  answer?: Found,
+): Promise<Decisions | undefined> {
+  let found = answer ?? (await askList(list, how))
+  // With the right calendar periods.
+  if (learnPeriods(list, found.looks)) found = await askList(list, how)
+  if (learnPeriods(list, found.looks)) return undefined
+  if (!isWhole(list, found)) return list.hasMade ? undefined : denialOf(list, found)
+  if (list.hasMade && !isCharged(list, found)) await tidyUp(list)
+  return decisionsOn(list, found)
 }
 
 /**

@@ -38,6 +38,8 @@ export interface List {
   readonly onSend: (mayCharge: boolean, mayWait: boolean, statement?: object) => void
   /** Times in the calendar periods to send, where the database has returned one. */
   readonly periodsMs: Map<RowRequest, number>
+  /** Whether missing rows were inserted for the list. */
+  hasMade: boolean
 }
 
 /** The answer of a statement. `isDone` says whether it charged the list. */
@@ -177,8 +179,11 @@ function namesIn(
   }
 }
 
-/** Inserts the missing rows and locks all, in the order of every list. */
-export async function makeRows({ connection, rows, commit, onSend }: List): Promise<void> {
+/**
+ * Inserts the missing rows, and returns how many there were. If it `waits`, it also locks all rows, in the order
+ * of every list.
+ */
+export async function makeRows({ connection, rows, commit, onSend }: List, waits: boolean): Promise<number> {
   const needed = rows.filter((row) => !isLook(row))
   const tables = tablesOf(needed)
   const values: Record<string, Value> = {}
@@ -188,15 +193,17 @@ export async function makeRows({ connection, rows, commit, onSend }: List): Prom
     values[`${place}.key`] = key
   }
   const [{ statements }] = [...tables.values()] as [Table]
-  const statement = kept(statements, `lock ${commit} ${[...tables.keys()].join()}`, () =>
+  const statement = kept(statements, `lock ${commit} ${waits} ${[...tables.keys()].join()}`, () =>
     lockStatement(
       [...tables.values()].map(({ table }) => table),
       commit,
+      waits,
     ),
   )
   const about = { prefix: undefined, statement: 'make', keys: needed.length } as const
-  onSend(false, true)
-  await timed(about, () => runKept(connection, statement, ANY_SIZE, values))
+  onSend(false, waits)
+  const [answer] = await timed(about, () => runKept(connection, statement, ANY_SIZE, values))
+  return Number(mustHave(answer?.['made']))
 }
 
 /** The plan fits tables of any size, because an insert finds its conflict by the primary key. */

@@ -10,10 +10,10 @@ import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type Charge, type RowRequest } from './add-up.ts'
-import { chargeList, type Decisions, decisionsOn } from './all-or-nothing.ts'
+import { chargeFreeList, chargeList, type Decisions, decisionsOn } from './all-or-nothing.ts'
 import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
 import { type Found, inLockOrder, type List } from './list.ts'
-import { Turns } from './turns.ts'
+import { type Turn, Turns } from './turns.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
 
@@ -88,7 +88,7 @@ export function chargeTogether(
   if (joined || rows.length === 0) {
     const { home } = (checkers[0] as Checker).config
     const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
-    return chargeList({ ...list, ...own, rows, periodsMs })
+    return chargeList({ ...list, ...own, rows, periodsMs, hasMade: false })
   }
   const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
   const { home: connection } = hastiest.config
@@ -98,6 +98,7 @@ export function chargeTogether(
   // In Workers a call cannot wait for another one's statement.
   const inTurn = checkers.every(({ config }) => config.connections !== undefined)
   let isOver = () => false
+  let turn: Turn<Found> | undefined
   const { sharing } = list
   const onSend: List['onSend'] = (mayCharge, mayWait, statement) => {
     // The call has ended, so nothing more is sent.
@@ -107,27 +108,33 @@ export function chargeTogether(
     stage.statement = statement
     stage.isContended ||= mayWait
   }
-  const own: List = { rows, sharing, connection, commit, periodsMs, onSend }
+  const own: List = { rows, sharing, connection, commit, periodsMs, hasMade: false, onSend }
   const prepare = async () => {
     for (const { config } of checkers) await config.ensureTables?.()
   }
   const enter = (over: () => boolean): Entry<Found | undefined> => {
     isOver = over
     if (!inTurn) return { leave: hastiest.room.enter() }
-    const turn = turnsOn(connection.db).enter(queued(own, prepare, over))
+    turn = turnsOn(connection.db).enter(queued(own, prepare, over))
     stage.mayWait = true
     stage.isContended = turn.isBehind
     return turn
   }
   const charge = async (found: Found | undefined) => {
     stage.mayWait = false
-    if (!inTurn) await prepare()
-    let first = inTurn ? found : await retrying(() => askAlone(own))
-    return retrying(() => {
+    if (!turn) await prepare()
+    let first = found ?? (await retrying(() => askAlone(own)))
+    const charging = () => {
       const given = first
       first = undefined
-      return chargeList(own, given)
-    })
+      return chargeFreeList(own, given)
+    }
+    const free = first && (await retrying(charging))
+    if (free) return free
+    stage.mayWait = true
+    stage.isContended = true
+    await turn?.mayWait()
+    return retrying(() => chargeList(own))
   }
   const work = (_: unknown, found: Found | undefined) => {
     if (found && isDecided(own, found)) {

@@ -32,6 +32,8 @@ export interface Turn<Found> {
    * found. Rejects with the error of a shared statement.
    */
   readonly comes: Promise<Found | undefined>
+  /** Resolves when the list may wait for rows that others hold. Until then it has no slot. */
+  mayWait(): Promise<void>
   /** The list has ended. */
   leave(): void
   /** Its caller has given up. The lists behind it go on, because its statement may never end. */
@@ -58,7 +60,7 @@ interface Waiting<List, Found> extends Queued {
 /** Lists that are under way together, or one alone. */
 interface Batch<List, Found> {
   readonly lists: Waiting<List, Found>[]
-  readonly slots: Slots
+  slots: Slots
 }
 
 /** The lists that wait for a row, in order, and the batch that is under way with the row. */
@@ -76,10 +78,14 @@ export class Turns<List extends Queued, Found> {
   readonly #decide: DecideTogether<List, Found>
   readonly #shared = new Slots(MAX_CONNECTIONS, () => this.#start())
   readonly #alone = new Slots(MAX_CONNECTIONS, () => this.#start())
+  /** For lists alone that may wait for rows that others hold. */
+  readonly #patient = new Slots(MAX_CONNECTIONS, () => this.#start())
   readonly #queues = new Map<string, RowQueue<List, Found>>()
   /** The lists that are the first for each of their rows, if these are free. */
   readonly #ready = new Set<Waiting<List, Found>>()
   readonly #readyAlone = new Set<Waiting<List, Found>>()
+  /** The batches that are going to wait for rows, and what to call when they may. */
+  readonly #readyToWait = new Map<Batch<List, Found>, () => void>()
   /** The shared batches that still have callers. */
   readonly #underWay = new Set<Batch<List, Found>>()
   #waiting = 0
@@ -117,7 +123,13 @@ export class Turns<List extends Queued, Found> {
     this.#waiting++
     const isBehind = !this.#getReady(one)
     this.#startSoon()
-    return { isBehind, comes, leave: () => this.#leave(one), giveUp: () => this.#giveUp(one) }
+    return {
+      isBehind,
+      comes,
+      mayWait: () => this.#mayWait(one),
+      leave: () => this.#leave(one),
+      giveUp: () => this.#giveUp(one),
+    }
   }
 
   #queueOf(row: string): RowQueue<List, Found> {
@@ -156,6 +168,12 @@ export class Turns<List extends Queued, Found> {
   }
 
   #start(): void {
+    for (const [batch, begin] of this.#readyToWait) {
+      if (!this.#patient.hasRoom()) break
+      this.#readyToWait.delete(batch)
+      this.#patient.take(batch)
+      begin()
+    }
     for (const one of this.#readyAlone) {
       if (!this.#alone.hasRoom()) break
       const batch = this.#openBatch(this.#alone)
@@ -289,8 +307,18 @@ export class Turns<List extends Queued, Found> {
     else this.#queues.delete(row)
   }
 
+  #mayWait({ batch }: Waiting<List, Found>): Promise<void> {
+    if (!batch) return Promise.resolve()
+    batch.slots.leave(batch)
+    batch.slots = this.#patient
+    this.#startSoon()
+    return new Promise((resolve) => {
+      this.#readyToWait.set(batch, resolve)
+    })
+  }
+
   #leave({ batch }: Waiting<List, Found>): void {
-    if (batch?.slots === this.#alone) this.#end(batch)
+    if (batch && batch.slots !== this.#shared) this.#end(batch)
   }
 
   #giveUp(one: Waiting<List, Found>): void {
@@ -299,6 +327,8 @@ export class Turns<List extends Queued, Found> {
     const { batch } = one
     if (batch) {
       if (batch.lists.some(({ isOver }) => !isOver)) return
+      this.#readyToWait.get(batch)?.()
+      this.#readyToWait.delete(batch)
       batch.slots.abandon(batch)
       this.#free(batch)
       return
@@ -308,6 +338,7 @@ export class Turns<List extends Queued, Found> {
     for (const row of one.rows) this.#goOn(row)
     if (this.#ready.size === 0) this.#shared.stopWaiting()
     if (this.#readyAlone.size === 0) this.#alone.stopWaiting()
+    if (this.#readyToWait.size === 0) this.#patient.stopWaiting()
     this.#startSoon()
   }
 }

@@ -11,32 +11,31 @@ import { type Commit, settingsOf } from './setting.ts'
 const NAMES = ['prefix', 'key'] as const
 
 /**
- * The statement that inserts the missing rows of a list and locks all of its rows, table after table.
+ * The statement that inserts the missing rows of a list, table after table. An inserted row has no state, and
+ * is read as if it did not exist.
  *
- * An inserted row has no state, and is read as if it did not exist. The update never happens, but Postgres
- * locks the row before it evaluates the condition. So in a transaction, the rows are locked in the order of
- * every list.
+ * If it `waits`, it also locks all of the rows. The update never happens, but Postgres locks the row before it
+ * evaluates the condition. So in a transaction, the rows are locked in the order of every list.
+ *
+ * If not, and another transaction is inserting one of the rows, it waits for three milliseconds and then fails
+ * with 55P03.
  */
-export function lockStatement(tables: readonly RateLimitTable[], commit: Commit): Statement {
+export function lockStatement(tables: readonly RateLimitTable[], commit: Commit, waits: boolean): Statement {
   const parameters = new Parameters()
-  const settings = settingsOf(commit)
+  const settings = settingsOf(commit, !waits)
   const links: Link[] = [...settings.links]
   for (const [place, table] of tables.entries()) {
     const inTurn =
       place === 0 ? settings.join : sql` where (select count(*) from ${name(madeAt(place - 1))}) >= 0`
-    const made = builder
-      .insert(table)
-      .select(
-        sql`select call.prefix, call.key, null::bigint, null::bigint, null::timestamptz, null::float8, null::timestamptz, now()
+    const target = [table.prefix, table.key]
+    const inserted = builder.insert(table).select(
+      sql`select call.prefix, call.key, null::bigint, null::bigint, null::timestamptz, null::float8, null::timestamptz, now()
           from ${callsFrom(parameters.scoped(`${place}.`), NAMES)}${inTurn}`,
-      )
-      .onConflictDoUpdate({
-        target: [table.prefix, table.key],
-        set: { prefix: sql`excluded.prefix` },
-        setWhere: sql`false`,
-      })
-      .returning({ key: table.key })
-    links.push(link(madeAt(place), made))
+    )
+    const made = waits
+      ? inserted.onConflictDoUpdate({ target, set: { prefix: sql`excluded.prefix` }, setWhere: sql`false` })
+      : inserted.onConflictDoNothing({ target })
+    links.push(link(madeAt(place), made.returning({ key: table.key })))
   }
   const last = name(madeAt(tables.length - 1))
   return parameters.render(chain(links, sql`select count(*) as made from ${last}`))

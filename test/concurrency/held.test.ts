@@ -175,6 +175,26 @@ test('in a batch of new keys of which another transaction is making one, the oth
   expect(await made).toMatchObject({ success: true, remaining: 1000 - 7 - 1 })
 })
 
+test('lists that wait for held rows do not delay those with new keys', async () => {
+  const ratelimit = limiterOn('listed', 8)
+  const held = keysNamed('held', 6)
+  await all(ratelimit, held)
+  const holder = await holding('listed', held)
+  const listOf = (...keys: string[]) => Ratelimit.limitAll(keys.map((key) => ({ ratelimit, key })))
+  let answered = 0
+  const waiting = held.map((key) => listOf(key, `${key} again`).finally(() => answered++))
+  await untilWaiting(database, 4)
+  for (let i = 0; i < 3; i++) {
+    const answers = await Promise.all(keysNamed(`new ${i}`, 10).map((key) => listOf(key, `${key} again`)))
+    expect(answers.every(({ success }) => success)).toBe(true)
+  }
+  expect(answered).toBe(0)
+  expect(await waitingForLocks(database)).toHaveLength(4)
+  await holder.query('rollback')
+  for (const { success } of await Promise.all(waiting)) expect(success).toBe(true)
+  for (const key of held) expect(await ratelimit.getRemaining(key)).toMatchObject({ used: 2 })
+})
+
 test('with held keys nothing is charged twice, and nothing is lost', async () => {
   const ratelimit = limiterOn('exact')
   const other = limiterOn('exact')

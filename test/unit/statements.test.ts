@@ -89,8 +89,9 @@ function lists(): [string, Statement][] {
 const ofTable: [string, Statement][] = [
   ...lists(),
   ['remove', removeStatement(table)],
-  ['lock', lockStatement([table], 'as the session')],
-  ['lock-flushed', lockStatement([table, rateLimitDurable], 'flushed')],
+  ['lock', lockStatement([table], 'as the session', true)],
+  ['lock-flushed', lockStatement([table, rateLimitDurable], 'flushed', true)],
+  ['make-for-lists', lockStatement([table, rateLimitDurable], 'async', false)],
   ['remove-empty', removeEmptyStatement(table)],
   ['sweep', sweepStatement(table, false)],
   ['sweep-keeping', sweepStatement(table, true)],
