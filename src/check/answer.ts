@@ -23,6 +23,17 @@ export interface Payment {
   readonly usedBefore: number | null
 }
 
+/** An answer and its payment. */
+export interface Answered {
+  readonly answer: LimitResult
+  readonly paid: Payment
+}
+
+/** The answer of a check and its payment. */
+export function answeredBy(outcome: Outcome, reporting: Reporting): Answered {
+  return { answer: withReturned(answerOf(outcome, reporting), outcome), paid: paymentOf(outcome) }
+}
+
 /** The payment of an allowed call. */
 export function paymentOf(outcome: Outcome): Payment {
   const { call, decision, place } = outcome
@@ -96,7 +107,7 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
 }
 
 /** Adds how much was given back to the answer of a refund. */
-export function withReturned<Answer extends LimitResult>(answer: Answer, outcome: Outcome): Answer {
+function withReturned<Answer extends LimitResult>(answer: Answer, outcome: Outcome): Answer {
   const { rate, paidWindowStart } = outcome.call
   // A refund to a window becomes a look if the limit has no windows.
   const givesBack = rate < 0 || paidWindowStart !== null

@@ -11,10 +11,10 @@ import { Direct } from '../runtime/direct.ts'
 import { Outage } from '../runtime/outage.ts'
 import { Room } from '../runtime/room.ts'
 import { checkOption } from '../validate.ts'
-import { answerOf, type Outcome, paymentOf, withReturned } from './answer.ts'
+import { type Answered, answeredBy, type Outcome } from './answer.ts'
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'
-import type { Answered, Degrading } from './degrading.ts'
+import type { Degrading } from './degrading.ts'
 import { type Denials, forgetDenials, type Sent } from './denials.ts'
 import { refusalOf } from './refusal.ts'
 import { Sweeps } from './sweeps.ts'
@@ -75,10 +75,7 @@ export class Checker {
 
   #answer(call: Call, tx: Database | undefined): Promise<Answered> {
     const { reporting, degrading } = this.config
-    const answered = this.decide(call, tx).then((outcome) => ({
-      answer: withReturned(answerOf(outcome, reporting), outcome),
-      paid: paymentOf(outcome),
-    }))
+    const answered = this.decide(call, tx).then((outcome) => answeredBy(outcome, reporting))
     if (degrading.onError === 'throw' || this.joined(tx)) return answered
     return answered.catch((error) => this.degrade(error, call))
   }

@@ -1,8 +1,8 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
-import { grantedIn, letPass, type Payment, type Reporting } from './answer.ts'
+import { type Answered, grantedIn, letPass, type Reporting } from './answer.ts'
 import { publishError } from './publish-error.ts'
-import type { Denied, LimitResult } from './results.ts'
+import type { Denied } from './results.ts'
 
 /** How calls are answered during an outage. */
 export interface Degrading {
@@ -34,12 +34,6 @@ interface Source {
   readonly namespace: Namespace
   readonly degrading: Degrading
   readonly reporting: Reporting
-}
-
-/** An answer and its payment. */
-export interface Answered {
-  readonly answer: LimitResult
-  readonly paid: Payment
 }
 
 /**

@@ -1,6 +1,5 @@
-import { refundableUntilOf } from '../check/answer.ts'
+import { type Answered, refundableUntilOf } from '../check/answer.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
-import type { Answered } from '../check/degrading.ts'
 import type { Allowed, Denied, Granted } from '../check/results.ts'
 import { CALL_NAMES, type CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'

@@ -1,7 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { allowanceOf } from '../check/answer.ts'
+import { type Answered, allowanceOf } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import type { Answered } from '../check/degrading.ts'
 import type { Allowed, LimitAllResult } from '../check/results.ts'
 import type { CallOptions } from '../config.ts'
 import type { Database } from '../database/database.ts'

@@ -1,6 +1,6 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Reporting } from '../check/answer.ts'
-import type { Checker } from '../check/checker.ts'
+import { isRequest, type LimiterCall } from '../check/checker.ts'
 import { distinctThresholds } from '../check/thresholds.ts'
 import { RatelimitError } from '../errors.ts'
 import { groupBy } from '../group-by.ts'
@@ -23,21 +23,24 @@ export interface RowRequest extends Request {
   readonly forced: number
 }
 
-/** A request and its checker, which has the table and the prefix. */
-export interface Charge {
-  readonly checker: Checker
-  readonly request: Request
+/** A call that the database decides. */
+interface Charge extends LimiterCall {
+  readonly call: Request
+}
+
+function isCharge(each: LimiterCall): each is Charge {
+  return isRequest(each.call)
 }
 
 /**
- * Adds up the charges for each row, and returns the row of each charge.
+ * Adds up the calls for each row, and returns the row of each call. Calls without a limit have none.
  *
  * @throws RatelimitError `INVALID_OPTION` for one row under different limits, and for too many rows;
  * `INVALID_RATE` for a sum that is too large.
  */
-export function addUp(charges: readonly Charge[]): ReadonlyMap<Charge, RowRequest> {
-  const rows = new Map<Charge, RowRequest>()
-  for (const ofRow of groupBy(charges, rowOf)) {
+export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, RowRequest> {
+  const rows = new Map<LimiterCall, RowRequest>()
+  for (const ofRow of groupBy(calls.filter(isCharge), nameOfRow)) {
     const row = sumOf(ofRow)
     for (const charge of ofRow) rows.set(charge, row)
   }
@@ -67,7 +70,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
   const [first] = charges as readonly [Charge]
   const { table, namespace, reporting } = first.checker.config
   const { rate, refund, needed, forced, reserved, purpose } = sumsOf(charges)
-  const { key, limiter, paidWindowStart, refundableUntil, atLeast, refusesOther } = first.request
+  const { key, limiter, paidWindowStart, refundableUntil, atLeast, refusesOther } = first.call
   // This runs for each list, and a spread would take many times as long.
   const row: RowRequest = {
     key,
@@ -76,7 +79,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
     refundableUntil,
     atLeast,
     refusesOther,
-    row: rowOf(first),
+    row: nameOfRow(first),
     table,
     namespace,
     reporting,
@@ -92,14 +95,14 @@ function sumOf(charges: readonly Charge[]): RowRequest {
 
 /** The request of several charges for one row. */
 function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
-  if (!charges.every(({ request }) => sameLimiter(request.limiter, row.limiter))) {
+  if (!charges.every(({ call }) => sameLimiter(call.limiter, row.limiter))) {
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
   }
   for (const sum of [row.refund, row.rate, row.forced]) checkRate(sum, row.limiter)
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
   return {
     ...row,
-    refusesOther: charges.some(({ request }) => request.refusesOther),
+    refusesOther: charges.some(({ call }) => call.refusesOther),
     reporting: {
       // If one of them enforces the limit, it is enforced for all.
       dryRun: reportings.every(({ dryRun }) => dryRun),
@@ -117,22 +120,19 @@ type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved
  * after it.
  */
 function sumsOf(charges: readonly Charge[]): Sums {
-  const [
-    {
-      request: { limiter },
-    },
-  ] = charges as readonly [Charge]
+  const [first] = charges as readonly [Charge]
+  const { limiter } = first.call
   let [rate, refund, taken, needed, forced, reserved] = [0, 0, 0, 0, 0, 0]
-  for (const { request } of charges) {
-    reserved += request.reserved
-    if (isRefund(request)) {
-      refund += request.rate
+  for (const { call } of charges) {
+    reserved += call.reserved
+    if (isRefund(call)) {
+      refund += call.rate
       continue
     }
-    rate += request.rate
-    if (request.rate <= 0) continue
-    taken += request.rate
-    if (isForced(request)) forced += request.rate
+    rate += call.rate
+    if (call.rate <= 0) continue
+    taken += call.rate
+    if (isForced(call)) forced += call.rate
     else needed = taken
   }
   // A row that keeps the reserved amount changes even if an estimate was right.
@@ -147,9 +147,9 @@ function isRefund({ rate, reserved }: Call): boolean {
   return rate < 0 && reserved === 0
 }
 
-function rowOf({ checker: { config }, request }: Charge): string {
+function nameOfRow({ checker: { config }, call }: Charge): string {
   const { prefix } = config.namespace
-  return `${shapeOf(config.table.table).quoted} ${prefix.length} ${prefix} ${request.key}`
+  return `${shapeOf(config.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
 }
 
 /** The name of the table in SQL. Two declarations of one table have the same. */

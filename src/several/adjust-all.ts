@@ -1,10 +1,10 @@
 import type { Outcome, Reporting } from '../check/answer.ts'
-import { isRequest, type LimiterCall } from '../check/checker.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
 import type { RowRequest } from './add-up.ts'
 import { found } from './all-or-nothing.ts'
 import { returnedTo } from './parts.ts'
-import { askedOf, followUpAll, takeTogether } from './together.ts'
+import { askedOf, takeTogether } from './together.ts'
 
 /** The result of calls that are never denied. All calls of a row have the same. */
 export interface Adjusted {
@@ -23,25 +23,21 @@ export async function adjustAll(
   tx: Database | undefined,
 ): Promise<Adjusted[]> {
   const asked = askedOf(calls, tx)
-  try {
-    const { looks, taken } = await takeTogether(asked)
-    const adjusted = new Map(
-      [...taken].map(([row, decision]) => [
-        row,
-        {
-          outcome: { call: row, decision, place: 0 },
-          reporting: row.reporting,
-          returned: returnedTo(row, found(looks, row)),
-        },
-      ]),
-    )
-    const rows = asked.charges.map((charge) => found(asked.rowOf, charge))
-    return calls.map((each) => {
-      if (isRequest(each.call)) return found(adjusted, rows.shift() as RowRequest)
-      const outcome = found(asked.unlimited, each)
-      return { outcome, reporting: each.checker.config.reporting, returned: 0 }
-    })
-  } finally {
-    followUpAll(calls)
-  }
+  const { looks, taken } = await takeTogether(asked)
+  const adjusted = new Map(
+    [...taken].map(([row, decision]): [RowRequest, Adjusted] => [
+      row,
+      {
+        outcome: { call: row, decision, place: 0 },
+        reporting: row.reporting,
+        returned: returnedTo(row, found(looks, row)),
+      },
+    ]),
+  )
+  return calls.map((each) => {
+    const row = asked.rowOf.get(each)
+    if (row) return found(adjusted, row)
+    const outcome = found(asked.unlimited, each)
+    return { outcome, reporting: each.checker.config.reporting, returned: 0 }
+  })
 }

@@ -1,24 +1,25 @@
 import { whenAvailable } from '../algorithms/search.ts'
 import {
+  type Answered,
+  answeredBy,
   answerOf,
   capacityOf,
   denialUntil,
   letPass,
   paymentOf,
   reachedIn,
-  withReturned,
 } from '../check/answer.ts'
-import { isRequest, type LimiterCall } from '../check/checker.ts'
-import type { Answered, Degrading } from '../check/degrading.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import type { Degrading } from '../check/degrading.ts'
 import type { Denied, LimitAllResult } from '../check/results.ts'
 import { crossedFrom } from '../check/thresholds.ts'
 import type { Threshold } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import type { Decision } from '../runtime/call.ts'
-import type { Charge, RowRequest } from './add-up.ts'
+import type { RowRequest } from './add-up.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
-import { type AskedTogether, askedOf, followUpAll, takeTogether, watchAll } from './together.ts'
+import { type Asked, askedOf, takeTogether, watchAll } from './together.ts'
 
 /** Decides all calls together: all are consumed, or none. */
 export async function limitAll<Request>(
@@ -43,48 +44,38 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
   const asked = askedOf(calls, tx)
   try {
     const decisions = await takeTogether(asked)
-    const answers = addReturned(asked, decisions, answersOf(asked, decisions))
-    return answerAll(asked, () => answers.shift() as Answered)
+    return addReturned(asked, decisions, answersOf(asked, decisions))
   } catch (error) {
     // If one of the limiters throws, answers of the others would be useless.
     if (asked.joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
     const notified = new Set<Degrading['onDegraded']>()
-    const degraded = await Promise.all(
-      asked.charges.map(({ checker, request }) => checker.degrade(error, request, notified)),
+    return Promise.all(
+      calls.map((each) =>
+        asked.rowOf.has(each)
+          ? each.checker.degrade(error, each.call, notified)
+          : unlimitedAnswer(asked, each),
+      ),
     )
-    return answerAll(asked, () => degraded.shift() as Answered)
-  } finally {
-    followUpAll(calls)
   }
 }
 
-/** The answers in the order of the calls. Calls without a limit are answered here. */
-function answerAll(
-  { calls, unlimited }: AskedTogether,
-  answerLimited: (call: LimiterCall) => Answered,
-): Answered[] {
-  return calls.map((each) => {
-    if (isRequest(each.call)) return answerLimited(each)
-    const outcome = found(unlimited, each)
-    const answer = answerOf(outcome, each.checker.config.reporting)
-    return { answer: withReturned(answer, outcome), paid: paymentOf(outcome) }
-  })
+function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
+  return answeredBy(found(unlimited, each), each.checker.config.reporting)
 }
 
-/** The answers to the charges, in their order. */
-function answersOf(
-  { charges, rowOf }: Pick<AskedTogether, 'charges' | 'rowOf'>,
-  { looks, taken }: Decisions,
-): Answered[] {
+/** The answers in the order of the calls. */
+function answersOf(asked: Asked, { looks, taken }: Decisions): Answered[] {
   // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
   const reported = new Set<RowRequest>()
-  return charges.map((charge) => {
-    const row = found(rowOf, charge)
+  return asked.calls.map((each) => {
+    const { call } = each
+    const row = asked.rowOf.get(each)
+    if (!row) return unlimitedAnswer(asked, each)
     const look = found(looks, row)
     const { dryRun } = row.reporting
-    if (charge.request.purpose === 'take' && !fits(row, look)) {
+    if (call.purpose === 'take' && !fits(row, look)) {
       const denied = denialOf(row, look)
-      return { answer: dryRun ? letPass(denied, charge.request) : denied, paid: NOTHING }
+      return { answer: dryRun ? letPass(denied, call) : denied, paid: NOTHING }
     }
     const part = partsOf(row, look).at(-1)
     const took = taken.get(row)
@@ -92,33 +83,29 @@ function answersOf(
       const isReported = reported.has(row)
       reported.add(row)
       const decision = isReported ? { ...took, ended: undefined } : took
-      const paid = paymentOf({ call: charge.request, decision, place: 0 })
+      const paid = paymentOf({ call, decision, place: 0 })
       const reporting = { dryRun, thresholds: isReported ? [] : notReached(row, look) }
       return { answer: answerOf({ call: part, decision, place: 0 }, reporting), paid }
     }
     // Nothing was taken, so the answer of a limit that would allow shows its present state.
-    const call: RowRequest = { ...row, rate: 0, purpose: 'look' }
+    const seen: RowRequest = { ...row, rate: 0, purpose: 'look' }
     // A check that takes nothing still inserts the row, if the row has to fill.
     const isNew = look.isNew === true && isLook(row)
-    const outcome = { call, decision: { ...look, isNew }, place: 0 }
+    const outcome = { call: seen, decision: { ...look, isNew }, place: 0 }
     return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
   })
 }
 
 /** Adds to the answers of refunds how much was given back. */
-function addReturned(
-  { charges, rowOf }: Pick<AskedTogether, 'charges' | 'rowOf'>,
-  { looks, taken }: Decisions,
-  answers: readonly Answered[],
-): Answered[] {
-  if (charges.every(({ request }) => request.rate >= 0)) return answers as Answered[]
+function addReturned({ calls, rowOf }: Asked, { looks, taken }: Decisions, answers: Answered[]): Answered[] {
+  if (calls.every(({ call }) => call.rate >= 0)) return answers
   // For each row, the amount that refunds gave back and no answer has reported yet.
   const unreported = new Map([...taken.keys()].map((row) => [row, returnedTo(row, found(looks, row))]))
   return answers.map((answered, place) => {
-    const charge = charges[place] as Charge
-    const { rate } = charge.request
-    if (rate >= 0) return answered
-    const row = found(rowOf, charge)
+    const each = calls[place] as LimiterCall
+    const { rate } = each.call
+    const row = rowOf.get(each)
+    if (!row || rate >= 0) return answered
     const rest = unreported.get(row) ?? 0
     const returned = Math.min(-rate, rest)
     unreported.set(row, rest - returned)

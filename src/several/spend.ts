@@ -1,5 +1,5 @@
 import { answerOf, type Outcome, type Payment, paymentOf, refundableUntilOf } from '../check/answer.ts'
-import { isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
 import type { Report } from '../check/watch.ts'
 import { TX_NAMES } from '../config.ts'
@@ -8,12 +8,12 @@ import { RatelimitError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
 import type { Decision } from '../runtime/call.ts'
 import { checkOption, purposeOf } from '../validate.ts'
-import { addUp, type RowRequest } from './add-up.ts'
+import type { RowRequest } from './add-up.ts'
 import { adjustAll } from './adjust-all.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
 import { Once } from './once.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
-import { chargesOf, chargeTogether, followUpAll, together, watchAll } from './together.ts'
+import { type Asked, askedOf, takeTogether, watchAll } from './together.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {
@@ -69,43 +69,27 @@ async function spendFrom(
   }
   const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
   checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
-  const { checkers, joined } = together(calls, tx)
-  const charges = chargesOf(calls)
-  const rowOf = addUp(charges)
-  const rows = [...new Set(rowOf.values())]
-  checkOption(rows.length === charges.length, 'Two of the requests are for one row.')
-  const waiting = [...rows]
-  const order = calls.map(({ call }) => (isRequest(call) ? waiting.shift() : undefined))
-  // Clocks may fail, so they are read before anything is charged.
-  const unlimited = calls.map(({ checker, call }) =>
-    isRequest(call) ? undefined : unlimitedOutcome(call, checker.clockMs()).decision,
-  )
-  const followUp = () => followUpAll(calls)
-  try {
-    const decisions = await chargeTogether(checkers, joined, { rows, sharing: { rate, order } }, followUp)
-    return spentOf({ calls, rate, order, unlimited, tx }, decisions)
-  } finally {
-    followUp()
-  }
+  const asked = askedOf(calls, tx)
+  const order = calls.map((each) => asked.rowOf.get(each))
+  const rows = order.filter((row) => row !== undefined)
+  checkOption(new Set(rows).size === rows.length, 'Two of the requests are for one row.')
+  const decisions = await takeTogether(asked, { rate, order })
+  return spentOf({ asked, rate, order, tx }, decisions)
 }
 
 /** The limits to spend from, in the order of the requests. */
 interface Spending {
-  readonly calls: readonly LimiterCall[]
+  readonly asked: Asked
   readonly rate: number
   readonly order: readonly (RowRequest | undefined)[]
-  /** The decisions of limiters without a limit. */
-  readonly unlimited: readonly (Decision | undefined)[]
   readonly tx: Database | undefined
 }
 
-function spentOf(
-  { calls, rate, order, unlimited, tx: spentIn }: Spending,
-  { looks, taken }: Decisions,
-): Spent {
-  const sources = calls.map(({ call }, place): Source & { readonly snapshot: Decision } => {
+function spentOf({ asked, rate, order, tx: spentIn }: Spending, { looks, taken }: Decisions): Spent {
+  const { calls, unlimited } = asked
+  const sources = calls.map((each, place): Source & { readonly snapshot: Decision } => {
     const row = order[place]
-    return { call, snapshot: row ? found(looks, row) : (unlimited[place] as Decision) }
+    return { call: each.call, snapshot: row ? found(looks, row) : found(unlimited, each).decision }
   })
   const shares = taken.size === looks.size ? sharesOf(sources, rate) : undefined
   const outcomes = sources.map(({ call, snapshot }, place): Outcome => {

@@ -9,57 +9,28 @@ import { retrying } from '../database/retry.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
-import { addUp, type Charge, type RowRequest } from './add-up.ts'
+import { addUp, type RowRequest } from './add-up.ts'
 import { chargeFreeList, chargeList, type Decisions, decisionsOn } from './all-or-nothing.ts'
 import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
-import { type Found, inLockOrder, type List } from './list.ts'
+import { type Found, inLockOrder, type List, type Sharing } from './list.ts'
 import { type Turn, Turns } from './turns.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
 
 /** Calls, the rows that they charge, and the transaction that they join. */
-export interface AskedTogether {
+export interface Asked {
   readonly calls: readonly LimiterCall[]
   readonly checkers: readonly Checker[]
   readonly joined: Connection | undefined
-  readonly charges: readonly Charge[]
-  readonly rowOf: ReadonlyMap<Charge, RowRequest>
+  /** The row of each call that the database decides. */
+  readonly rowOf: ReadonlyMap<LimiterCall, RowRequest>
   /**
    * The outcomes of calls without a limit. Their clocks may fail, so they are read before anything is charged.
    */
   readonly unlimited: ReadonlyMap<LimiterCall, Outcome>
 }
 
-export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined): AskedTogether {
-  const { checkers, joined } = together(calls, tx)
-  const charges = chargesOf(calls)
-  const unlimited = new Map(
-    calls
-      .filter(({ call }) => !isRequest(call))
-      .map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())]),
-  )
-  return { calls, checkers, joined, charges, rowOf: addUp(charges), unlimited }
-}
-
-/** The calls that the database decides. */
-export function chargesOf(calls: readonly LimiterCall[]): Charge[] {
-  return calls.flatMap(({ checker, call }) => (isRequest(call) ? [{ checker, request: call }] : []))
-}
-
-export function takeTogether({ calls, checkers, joined, rowOf }: AskedTogether): Promise<Decisions> {
-  const rows = [...new Set(rowOf.values())]
-  const followUp = () => followUpAll(calls)
-  return chargeTogether(checkers, joined, { rows, sharing: undefined }, followUp)
-}
-
-/** The limiters of calls that are decided together, and the transaction that they join. */
-export function together(
-  calls: readonly LimiterCall[],
-  tx: Database | undefined,
-): {
-  readonly checkers: readonly Checker[]
-  readonly joined: Connection | undefined
-} {
+export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined): Asked {
   const checkers = [...new Set(calls.map(({ checker }) => checker))]
   const [first] = checkers
   checkOption(first !== undefined, 'At least one request is needed.')
@@ -70,16 +41,37 @@ export function together(
   )
   // If a clock fails, it must fail before any SQL.
   for (const { config } of checkers) config.namespace.clock?.()
-  return { checkers, joined: first.joined(tx) }
+  const joined = first.joined(tx)
+  const unlimited = calls.filter(({ call }) => !isRequest(call))
+  return {
+    calls,
+    checkers,
+    joined,
+    rowOf: addUp(calls),
+    unlimited: new Map(unlimited.map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())])),
+  }
+}
+
+/** Charges the rows of the calls, or the `sharing` rate. */
+export async function takeTogether(asked: Asked, sharing?: Sharing): Promise<Decisions> {
+  const rows = [...new Set(asked.rowOf.values())]
+  const followUp = () => {
+    // Remembered denials may be wrong if the rows have more than before.
+    for (const { checker, call } of asked.calls) checker.followUpJoined(call)
+  }
+  try {
+    return await chargeTogether(asked, { rows, sharing }, followUp)
+  } finally {
+    followUp()
+  }
 }
 
 /**
  * Charges the rows: in the transaction, or by statements of its own when the turn of the rows comes. `followUp`
  * is called when these statements have ended, which may be after the call has timed out.
  */
-export function chargeTogether(
-  checkers: readonly Checker[],
-  joined: Connection | undefined,
+function chargeTogether(
+  { checkers, joined }: Asked,
   list: Pick<List, 'rows' | 'sharing'>,
   followUp: () => void,
 ): Promise<Decisions> {
@@ -172,11 +164,6 @@ export function watchAll<T>(
 /** How the statement of several limiters commits: in the strictest way that one of them needs. */
 function commitTogether(commits: readonly Commit[]): Commit {
   return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
-}
-
-/** Forgets the remembered denials of rows that may have more than before. */
-export function followUpAll(calls: readonly LimiterCall[]): void {
-  for (const { checker, call } of calls) checker.followUpJoined(call)
 }
 
 function timeoutOf({ config }: Checker): number {
