@@ -1,5 +1,6 @@
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
+import type { Concurrency } from './algorithms/concurrency.ts'
 import type { Database } from './database/database.ts'
 import type { Duration } from './duration.ts'
 import type { RatelimitError } from './errors.ts'
@@ -240,6 +241,67 @@ export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   denials: true,
   onOtherPlan: true,
 }
+
+/** The options that mean something for a limit on leases at once. */
+type LeaseConfig = Pick<
+  CommonConfig,
+  'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
+> &
+  Pick<Sweeping, 'cleanupProbability'> &
+  Pick<EitherWay, 'coalesce'> &
+  (EitherTable | DurableTable) & {
+    /** The limit, from `Ratelimit.concurrency`. */
+    readonly limiter: Concurrency
+  }
+
+/** Options of the constructor of {@link Ratelimit} for a limit on leases at once. */
+export type ConcurrencyConfig = LeaseConfig & {
+  readonly [Name in Exclude<keyof RatelimitConfig, keyof LeaseConfig>]?: never
+}
+
+export const CONCURRENCY_CONFIG_NAMES: NamesOf<ConcurrencyConfig> = {
+  db: true,
+  limiter: true,
+  prefix: true,
+  clock: true,
+  tables: true,
+  autoMigrate: true,
+  waitUntil: true,
+  timeout: true,
+  hashKeys: true,
+  cleanupProbability: true,
+  coalesce: true,
+  durable: true,
+  synchronousCommit: true,
+}
+
+/** What a {@link Ratelimit} limits: the rate of calls, or how many leases there are at once. */
+export type Kind = 'rate' | 'concurrency'
+
+/** A limiter of the kind. */
+export type LimiterOf<K extends Kind> = (Limiter | Concurrency) & { readonly kind: K }
+
+/** The options for a limiter of the kind. */
+export type ConfigOf<K extends Kind> = (RatelimitConfig | ConcurrencyConfig) & {
+  readonly limiter: LimiterOf<K>
+}
+
+/** Options of `acquire`. */
+export interface AcquireOptions {
+  /** How long to wait for a slot. Default: `0`, not at all. */
+  readonly timeout?: Duration | undefined
+  /** Ends the wait: the call then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+  /** Another limit for this call, such as a customer's plan. Default: the limiter's. */
+  readonly limiter?: Concurrency | undefined
+  /**
+   * Your transaction. The lock of the slot's row is then the lease: it ends with the transaction, however that
+   * ends. Default: none.
+   */
+  readonly tx?: Database | undefined
+}
+
+export const ACQUIRE_NAMES: NamesOf<AcquireOptions> = { timeout: true, signal: true, limiter: true, tx: true }
 
 /** Options of a look or a check. */
 export interface CallOptions {

@@ -29,7 +29,7 @@ export interface DecisionMessage {
   readonly durationMs: number
 }
 
-/** On `drizzle-ratelimit:wait`: `blockUntilReady` begins to wait. */
+/** On `drizzle-ratelimit:wait`: `blockUntilReady` or `acquire` begins to wait. */
 export interface WaitMessage {
   /** The limiter's namespace. */
   readonly prefix: string
@@ -55,10 +55,10 @@ export interface StatementMessage {
   readonly prefix: string | undefined
   /**
    * `take` decides on existing rows and `make` on new ones. `adjust` gives back or charges into debt, and
-   * `look` only reads. `list` decides on several limits, `remove` resets a key, and `sweep` deletes expired
-   * rows.
+   * `look` only reads. `list` decides on several limits, `lease` leases, extends or frees a slot, `remove`
+   * resets a key, and `sweep` deletes expired rows.
    */
-  readonly statement: 'take' | 'make' | 'adjust' | 'look' | 'list' | 'remove' | 'sweep'
+  readonly statement: 'take' | 'make' | 'adjust' | 'look' | 'list' | 'lease' | 'remove' | 'sweep'
   /** Undefined for `sweep`. */
   readonly keys: number | undefined
   /** Milliseconds from sending to the answer. */

@@ -7,6 +7,7 @@ export {
   rateLimitTables,
 } from '../schema/index.ts'
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
+export type { Concurrency, ConcurrencyOptions } from './algorithms/concurrency.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
 export type {
   Allowed,
@@ -18,8 +19,10 @@ export type {
   Usage,
 } from './check/results.ts'
 export type {
+  AcquireOptions,
   BlockOptions,
   CallOptions,
+  ConcurrencyConfig,
   DenialOptions,
   LimitOptions,
   RatelimitConfig,
@@ -30,6 +33,7 @@ export type { Database } from './database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
+export type { Lease, LeaseOptions, NoLease } from './leases/lease.ts'
 export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'

@@ -1,5 +1,6 @@
 import type { Limiter } from './algorithms/algorithm.ts'
 import { balance } from './algorithms/balance.ts'
+import { concurrency } from './algorithms/concurrency.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
 import { gcra } from './algorithms/gcra.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
@@ -10,19 +11,24 @@ import type { Checker, LimiterCall } from './check/checker.ts'
 import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
 import {
+  ACQUIRE_NAMES,
+  type AcquireOptions,
   BLOCK_NAMES,
   type BlockOptions,
   CALL_NAMES,
   type CallOptions,
+  type ConfigOf,
+  type Kind,
   LIMIT_NAMES,
+  type LimiterOf,
   type LimitOptions,
-  type RatelimitConfig,
   RESERVE_NAMES,
   type RefundOptions,
   TX_NAMES,
 } from './config.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
+import type { Lease, NoLease } from './leases/lease.ts'
 import { onFirstUse } from './on-first-use.ts'
 import { checkOptions, type NamesOf, type OptionNames } from './options.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
@@ -41,6 +47,7 @@ const MODULES = {
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
+  acquire: /* @__PURE__ */ onFirstUse(() => import('./leases/acquire.ts')),
 }
 
 /**
@@ -64,15 +71,15 @@ const MODULES = {
  * const { success, remaining, retryAfter } = await api.limit('user:123')
  * ```
  */
-export class Ratelimit {
+export class Ratelimit<K extends Kind = 'rate'> {
   /** The limiter's namespace. */
   readonly prefix: string
   /** The limit of calls without a `limiter` of their own. */
-  readonly limiter: Limiter
+  readonly limiter: LimiterOf<K>
   readonly #checker: Checker
   readonly #hash: ((key: unknown) => Promise<string>) | undefined
 
-  constructor(config: RatelimitConfig) {
+  constructor(config: ConfigOf<K>) {
     checkConfig(config)
     this.prefix = config.prefix
     this.limiter = config.limiter
@@ -92,14 +99,17 @@ export class Ratelimit {
   static readonly balance: typeof balance = balance
   /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
+  /** A limit on leases at once, for {@link Ratelimit.acquire}. */
+  static readonly concurrency: typeof concurrency = concurrency
 
   /** Takes as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
   limit(
+    this: Ratelimit,
     key: string,
     options: LimitOptions & { readonly atLeast: number },
   ): Promise<(Allowed & Granted) | Denied>
   /** Gives back to the window that began at `start`. Other windows get nothing. */
-  limit(key: string, options: RefundOptions): Promise<LimitResult>
+  limit(this: Ratelimit, key: string, options: RefundOptions): Promise<LimitResult>
   /**
    * Decides, and consumes if allowed. A denial writes nothing.
    *
@@ -125,8 +135,8 @@ export class Ratelimit {
    * if (part.success) console.log(part.granted) // from 100 to 400
    * ```
    */
-  limit(key: string, options?: LimitOptions): Promise<LimitResult>
-  async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
+  limit(this: Ratelimit, key: string, options?: LimitOptions): Promise<LimitResult>
+  async limit(this: Ratelimit, key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, LIMIT_NAMES)
     // An `await` takes time even without a promise.
     const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
@@ -140,6 +150,7 @@ export class Ratelimit {
 
   /** Charges as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
   reserve(
+    this: Ratelimit,
     key: string,
     options: Omit<LimitOptions, 'force'> & { readonly atLeast: number },
   ): Promise<ReservedPart>
@@ -167,8 +178,8 @@ export class Ratelimit {
    * }
    * ```
    */
-  reserve(key: string, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
-  async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
+  reserve(this: Ratelimit, key: string, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
+  async reserve(this: Ratelimit, key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
     Ratelimit.#check(this, options, RESERVE_NAMES)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
@@ -210,7 +221,7 @@ export class Ratelimit {
    * }
    * ```
    */
-  async settle(token: string, actual: number, options: CallOptions = {}): Promise<Allowed> {
+  async settle(this: Ratelimit, token: string, actual: number, options: CallOptions = {}): Promise<Allowed> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const { settleToken } = await MODULES.reservation()
     try {
@@ -340,7 +351,7 @@ export class Ratelimit {
    * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`;
    * then the database errors of {@link Ratelimit.limit}.
    */
-  async getRemaining(key: string, options: CallOptions = {}): Promise<Usage> {
+  async getRemaining(this: Ratelimit, key: string, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
@@ -366,7 +377,11 @@ export class Ratelimit {
    * const [first, second] = await credits.getRemainingAll(['org:1', 'org:2'])
    * ```
    */
-  async getRemainingAll(keys: readonly string[], options: CallOptions = {}): Promise<Usage[]> {
+  async getRemainingAll(
+    this: Ratelimit,
+    keys: readonly string[],
+    options: CallOptions = {},
+  ): Promise<Usage[]> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
@@ -394,7 +409,12 @@ export class Ratelimit {
    * const { success } = await api.blockUntilReady('user:123', '30s', { signal: AbortSignal.timeout(60_000) })
    * ```
    */
-  async blockUntilReady(key: string, timeout: Duration, options: BlockOptions = {}): Promise<LimitResult> {
+  async blockUntilReady(
+    this: Ratelimit,
+    key: string,
+    timeout: Duration,
+    options: BlockOptions = {},
+  ): Promise<LimitResult> {
     Ratelimit.#check(this, options, BLOCK_NAMES)
     const { signal, ...limitOptions } = options
     const call = await this.#call(key, limitOptions)
@@ -403,6 +423,52 @@ export class Ratelimit {
       return await blockUntilReady(this.#checker, call, timeout, signal)
     } catch (error) {
       throw signal?.aborted && error === signal.reason ? error : ownError(error)
+    }
+  }
+
+  /**
+   * Leases one of the key's slots, for work that is limited by how much of it runs at once. If none is free, it
+   * waits for one until `timeout` is over. The calls of a process wait in a line.
+   *
+   * The lease ends at `release`, or by itself. The database's clock decides. During an outage it always throws.
+   *
+   * With `tx` the lock of the slot's row is the lease: it ends with your transaction, even by a crash.
+   *
+   * @throws The signal's reason when it aborts; RatelimitError before any SQL `INVALID_KEY`, `INVALID_OPTION`,
+   * `INVALID_DURATION`, `INVALID_CLOCK`; then the database errors of {@link Ratelimit.limit}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   * import { db } from './app.ts'
+   *
+   * declare function writeReport(signal: AbortSignal, fence: number): Promise<void>
+   * const limiter = Ratelimit.concurrency(5, { lease: '30s' })
+   * const exports = new Ratelimit({ db, limiter, prefix: 'exports', durable: true })
+   *
+   * const job = await exports.acquire('org:1', { timeout: '10s' })
+   * if (job.success) {
+   *   try {
+   *     await writeReport(job.signal, job.fence)
+   *   } finally {
+   *     await job.release() // or let `await using job = ...` do it
+   *   }
+   * }
+   * ```
+   */
+  async acquire(
+    this: Ratelimit<'concurrency'>,
+    key: string,
+    options: AcquireOptions = {},
+  ): Promise<Lease | NoLease> {
+    Ratelimit.#check(this, options, ACQUIRE_NAMES)
+    const { acquire, wantedBy } = await MODULES.acquire()
+    const stored = this.#hash ? await this.#hash(key) : key
+    const wanted = wantedBy(this.prefix, this.limiter, stored, options)
+    try {
+      return await acquire(this.#checker, wanted)
+    } catch (error) {
+      throw options.signal?.aborted && error === options.signal.reason ? error : ownError(error)
     }
   }
 
@@ -424,7 +490,7 @@ export class Ratelimit {
    * const { remaining } = await credits.grant('org:1', 1000)
    * ```
    */
-  async grant(key: string, amount: number, options: CallOptions = {}): Promise<Usage> {
+  async grant(this: Ratelimit, key: string, amount: number, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALL_NAMES)
     // With undefined, the rate would be the default of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
@@ -442,7 +508,7 @@ export class Ratelimit {
    * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_CLOCK`, and
    * `INVALID_OPTION`, also for a balance; then the database errors of {@link Ratelimit.limit}.
    */
-  async resetUsedTokens(key: string, options: CallOptions = {}): Promise<void> {
+  async resetUsedTokens(this: Ratelimit, key: string, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const call = await this.#call(key, options)
     const { reset } = await MODULES.upkeep()
@@ -495,7 +561,7 @@ export class Ratelimit {
     return Promise.all(calls)
   }
 
-  #call(key: string, options: OptionsOfCall): Call | Promise<Call> {
+  #call(this: Ratelimit, key: string, options: OptionsOfCall): Call | Promise<Call> {
     const callWith = (stored: string) => callOf(this.prefix, this.limiter, stored, options)
     return this.#hash ? this.#hash(key).then(callWith) : callWith(key)
   }

@@ -1,9 +1,16 @@
-import { CONFIG_NAMES, DENIAL_NAMES, type DenialOptions, type RatelimitConfig } from './config.ts'
+import {
+  CONCURRENCY_CONFIG_NAMES,
+  CONFIG_NAMES,
+  type ConcurrencyConfig,
+  DENIAL_NAMES,
+  type DenialOptions,
+  type RatelimitConfig,
+} from './config.ts'
 import { isTransaction } from './database/database.ts'
 import { checkDatabase } from './database/given.ts'
 import { parseDuration } from './duration.ts'
 import { checkOptions, checkSwitch } from './options.ts'
-import { checkLimiter, checkOption, checkRows } from './validate.ts'
+import { checkLimiter, checkOption, checkRows, isConcurrency } from './validate.ts'
 
 /** As many connections as a server has by default. */
 const MAX_CONNECTIONS = 100
@@ -32,8 +39,11 @@ const SWITCHES: readonly (keyof RatelimitConfig)[] = [
 ]
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
-export function checkConfig(config: RatelimitConfig): void {
-  checkOptions(config, CONFIG_NAMES)
+export function checkConfig(given: RatelimitConfig | ConcurrencyConfig): void {
+  const leases = isConcurrency(given?.limiter)
+  checkOptions(given, leases ? CONCURRENCY_CONFIG_NAMES : CONFIG_NAMES)
+  // What a limit on leases has not is left out.
+  const config: RatelimitConfig = given as RatelimitConfig
   checkRows(config)
   const { db, limiter, durable, synchronousCommit } = config
   const {
@@ -48,7 +58,7 @@ export function checkConfig(config: RatelimitConfig): void {
   } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkDatabase(db)
-  checkLimiter(limiter)
+  if (!leases) checkLimiter(limiter)
   for (const name of SWITCHES) checkSwitch(name, config[name])
   checkOption(
     Array.isArray(thresholds) && thresholds.every(isThreshold),

@@ -1,4 +1,5 @@
 import type { Limiter } from './algorithms/algorithm.ts'
+import type { Concurrency } from './algorithms/concurrency.ts'
 import type { LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
 import { hmacWith, sha256 } from './database/digest.ts'
 import { checkTablesGiven } from './database/given.ts'
@@ -123,7 +124,7 @@ export function isStorable(key: string, prefix: string): boolean {
 }
 
 /** @throws RatelimitError `INVALID_KEY` */
-function checkKey(key: unknown, prefix: string): asserts key is string {
+export function checkKey(key: unknown, prefix: string): asserts key is string {
   refuse('key', faultOf(key, prefix))
 }
 
@@ -169,10 +170,16 @@ export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate i
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkLimiter(limiter: Limiter): void {
+  checkOption(!isConcurrency(limiter), 'Ratelimit.concurrency limits leases: call acquire.')
   checkOption(
     typeof limiter?.algorithm?.numbers?.available === 'function',
     'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
   )
+}
+
+/** Whether it limits leases at once, and not the rate of calls. */
+export function isConcurrency(limiter: unknown): limiter is Concurrency {
+  return Object(limiter).kind === 'concurrency'
 }
 
 /** Whether the limit is prepaid: it has only what was granted, and nothing refills. */

@@ -18,12 +18,17 @@ export async function blockUntilReady(
   signal: AbortSignal | undefined,
 ): Promise<LimitResult> {
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
-  const isLeftOut = signal === undefined || signal === null
-  checkOption(isLeftOut || isSignal(signal), 'signal must be an AbortSignal.')
+  checkSignal(signal)
   checkOption(!checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
   const { watch } = await import('./watch.ts')
   const answered = answerInTime(checker, call, timeoutMs, signal)
   return watch([checker.watched(call, undefined)], answered, (answer) => [{ answer }])
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkSignal(signal: AbortSignal | undefined): void {
+  const isLeftOut = signal === undefined || signal === null
+  checkOption(isLeftOut || isSignal(signal), 'signal must be an AbortSignal.')
 }
 
 /** Whether it is an AbortSignal. `instanceof` fails for signals of another realm. */
@@ -102,7 +107,7 @@ async function refund(checker: Checker, outcome: Outcome): Promise<void> {
 }
 
 /** Waits for any length of time. Rejects with the signal's reason as soon as the signal aborts. */
-async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
+export async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
   for (let leftMs = ms; leftMs > 0; leftMs -= MAX_TIMER_MS) {
     await timer(Math.min(leftMs, MAX_TIMER_MS), signal)
   }

@@ -1,5 +1,4 @@
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import type { Database } from '../database/database.ts'
 import { quotedName } from '../tables/table-name.ts'
 import { warnOnce } from '../warn.ts'
@@ -11,12 +10,7 @@ const MAX_PREFIXES = 1000
 const known = new WeakMap<Database, Map<string, string>>()
 
 /** Warns if two limiters share a prefix and would each start the other's rows again. */
-export function watchPrefix(
-  db: Database,
-  table: RateLimitTable,
-  prefix: string,
-  { rows }: StoredLimiter,
-): void {
+export function watchPrefix(db: Database, table: RateLimitTable, prefix: string, rows: string): void {
   const prefixes = known.get(db) ?? new Map<string, string>()
   known.set(db, prefixes)
   const name = `${quotedName(table)} ${prefix}`

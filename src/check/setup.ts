@@ -1,10 +1,11 @@
-import type { DenialOptions, RatelimitConfig } from '../config.ts'
+import { unlimited } from '../algorithms/unlimited.ts'
+import type { ConcurrencyConfig, DenialOptions, RatelimitConfig } from '../config.ts'
 import { connectionTo } from '../database/connection.ts'
 import { TableSize } from '../database/table-size.ts'
 import { parseDuration } from '../duration.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { readClock } from '../validate.ts'
+import { isConcurrency, readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
 import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'
@@ -22,7 +23,12 @@ function isWorkers(): boolean {
 const BLOCKED_KEYS = 10_000
 
 /** The checker of a valid configuration, with its defaults. */
-export function checkerOf(config: RatelimitConfig): Checker {
+export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
+  const leases = isConcurrency(given.limiter) ? given.limiter : undefined
+  // The checker of a limit on leases runs their statements, and decides no call.
+  const config: RatelimitConfig = leases
+    ? { ...(given as ConcurrencyConfig), limiter: unlimited() }
+    : (given as RatelimitConfig)
   const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
   const { inMemoryBlock = false, maxBlockedKeys = BLOCKED_KEYS, connections = CONNECTIONS } = config
   const {
@@ -36,7 +42,8 @@ export function checkerOf(config: RatelimitConfig): Checker {
   const { timeout, onError = 'throw', onDegraded, onOtherPlan } = config
   const { coalesce = !isWorkers(), waitUntil, reservationSecret, denials } = config
   const table = durable ? tables.durable : tables.ephemeral
-  if (limiter.stored && onOtherPlan === undefined) watchPrefix(db, table, prefix, limiter)
+  const rows = leases?.rows ?? (limiter.stored ? limiter.rows : undefined)
+  if (rows !== undefined && onOtherPlan === undefined) watchPrefix(db, table, prefix, rows)
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = autoMigrate && !autoMigrateForbidden()

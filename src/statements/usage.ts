@@ -1,6 +1,7 @@
 import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
+import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, listOf, name, Parameters } from './builder.ts'
 import { placed } from './calls.ts'
@@ -18,7 +19,11 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const parameters = new Parameters()
   const columns = {
     key: sql`${table.key}`.as('key'),
-    counted: fromColumn('count', table.count).as('counted'),
+    // The count of a lease is its fence.
+    counted:
+      sql`case when ${isOfKind(ROWS.concurrency, table)} then 0::float8 else ${fromColumn('count', table.count)} end`.as(
+        'counted',
+      ),
     expires: fromColumn('windowStart', table.expiresAt).as('expires'),
     like: sql`${isLikeOwn(table, rules, parameters)}`.as('like'),
     ...rowColumns(table, algorithm),

@@ -150,6 +150,18 @@ const methods: Record<
       return db.transaction((tx) => closePeriods(tx, { prefix: 'ended', limiter }))
     },
   ],
+  'acquire, extend and release of a lease': [
+    ['select', 'insert', 'update'],
+    async (_, opened) => {
+      const slots = new Ratelimit({
+        ...{ db: opened.db, limiter: Ratelimit.concurrency(9, { lease: '1m' }), prefix: 'slots' },
+        ...{ cleanupProbability: 0 },
+      })
+      const lease = await slots.acquire(randomUUID())
+      if (lease.success) await lease.extend()
+      if (lease.success) await lease.release()
+    },
+  ],
   getRemaining: [['select'], (ratelimit) => ratelimit.getRemaining('known')],
   getRemainingAll: [['select'], (ratelimit) => ratelimit.getRemainingAll(['known', randomUUID()])],
   usage: [['select'], (_, { db }) => usage(db, { prefix: 'privileges', limiter, top: 3 })],

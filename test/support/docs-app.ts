@@ -134,6 +134,13 @@ export const studio = {
   film: async (_script: string, _options: { reference: string }): Promise<void> => {},
 }
 
+/** Work that may run a few times at once. */
+export async function writeExport(_org: string, signal: AbortSignal, _fence: number): Promise<void> {
+  signal.throwIfAborted()
+}
+
+export const steps: readonly ((signal: AbortSignal) => Promise<void>)[] = [async () => {}, async () => {}]
+
 /** The model or the studio said no: it makes nothing, which costs nothing. */
 export class Refused extends Error {}
 

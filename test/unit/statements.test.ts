@@ -5,6 +5,7 @@ import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
+import { acquireStatement, leaseStatement } from '../../src/statements/lease.ts'
 import { listStatement } from '../../src/statements/list.ts'
 import type { ListRow } from '../../src/statements/list-row.ts'
 import { listsStatement } from '../../src/statements/lists.ts'
@@ -86,7 +87,21 @@ function lists(): [string, Statement][] {
   ]
 }
 
+/** What `acquire` and a lease send. */
+function leases(): [string, Statement][] {
+  const source = { table, injectedClock: false, commit: 'as the session' } as const
+  const durable = { table: rateLimitDurable, injectedClock: true, commit: 'async' } as const
+  return [
+    ['acquire', acquireStatement({ ...source, joined: false })],
+    ['acquire-joined', acquireStatement({ ...source, joined: true })],
+    ['acquire-durable', acquireStatement({ ...durable, joined: false })],
+    ['extend', leaseStatement(source, 'extend')],
+    ['release-durable', leaseStatement(durable, 'release')],
+  ]
+}
+
 const ofTable: [string, Statement][] = [
+  ...leases(),
   ...lists(),
   ['remove', removeStatement(table)],
   ['lock', lockStatement([table], 'as the session', true)],
@@ -114,7 +129,7 @@ const all: [string, Statement][] = [...ofTable, ...ofAlgorithms]
 /** One of each kind, for reviewers to read. What the others must do is tested by what they do. */
 const REVIEWED = [
   ...['take-one', 'take-many', 'make', 'look'].map((name) => `token-bucket/${name}`),
-  ...['calendar-window/settle-one', 'list', 'lists', 'lock', 'sweep', 'close'],
+  ...['calendar-window/settle-one', 'list', 'lists', 'lock', 'sweep', 'close', 'acquire', 'extend'],
 ]
 
 /** The statement as a person would write it, and the names of its parameters. */

@@ -40,6 +40,8 @@ function ours(options: object = {}): Untyped {
 const key = () => 'key'
 const route = () => ({ ratelimit: ours(), key })
 const request = (options: object = {}) => ({ ratelimit: ours(), key: 'key', ...options })
+const slots = (options: object = {}) =>
+  ours({ limiter: Ratelimit.concurrency(1000, { lease: '1m' }), prefix: 'unknown slots', ...options })
 const reserved = () => ours().reserve('other', { limiter: Ratelimit.unlimited() })
 const reservedAll = () => all.reserveAll([{ ...request(), limiter: Ratelimit.unlimited() }])
 const spent = () => all.spend([{ ...request(), limiter: Ratelimit.unlimited() }], { rate: 1 })
@@ -62,6 +64,10 @@ const ENTRIES: readonly Entry[] = [
   ['getRemainingAll', (more) => ours().getRemainingAll(['key'], more)],
   ['blockUntilReady', (more) => ours().blockUntilReady('key', 0, more)],
   ['resetUsedTokens', (more) => ours().resetUsedTokens('key', more)],
+  ['the constructor with a limit on leases', (more) => slots(more)],
+  ['acquire', (more) => slots().acquire('key', more)],
+  ['extend', async (more) => (await slots().acquire('key')).extend(more)],
+  ['release of a lease', async (more) => (await slots().acquire('key')).release(more)],
   ['grant', (more) => ours({ limiter: Ratelimit.balance() }).grant('key', 1, more)],
   ['settle', (more) => ours({ reservationSecret: 'sixteen or longer' }).settle('text', 1, more)],
   ['commit', async (more) => (await reserved()).commit(1, more)],
@@ -76,6 +82,7 @@ const ENTRIES: readonly Entry[] = [
   ['a request of spend', (more) => all.spend([request(more)], { rate: 1 })],
   ['release of spend', async (more) => (await spent()).release(more)],
   ['tokenBucket', (more) => all.tokenBucket(5, '1m', 5, more)],
+  ['concurrency', (more) => all.concurrency(5, { lease: '1m', ...more })],
   ['gcra', (more) => all.gcra(5, '1m', more)],
   ['calendarWindow', (more) => calendarWindow(5, 'month', more)],
   ['usage', (more) => usage(database.db, { ...plan, ...more })],

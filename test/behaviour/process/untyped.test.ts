@@ -69,6 +69,7 @@ describe('a value that the types forbid is refused', () => {
   let keys = 0
   const secret = { reservationSecret: 'sixteen or longer' }
   const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })
+  const slots = () => ours({ limiter: Ratelimit.concurrency(1000, { lease: '1m' }), prefix: 'untyped slots' })
   const reserved = () => ours().reserve('reserved', { limiter: Ratelimit.unlimited() })
   // Each has a key of its own, so that none is denied.
   const request = () => ({ ratelimit: ours(), key: `key ${keys++}` })
@@ -108,6 +109,14 @@ describe('a value that the types forbid is refused', () => {
     ...eachOf('blockUntilReady', [...CALL, 'signal'], (options) => ours().blockUntilReady('key', 0, options)),
     ['getRemainingAll keys', (value) => ours().getRemainingAll(value)],
     ['getRemainingAll options', (value) => ours().getRemainingAll(['key'], value)],
+    ['acquire key', (value) => slots().acquire(value)],
+    ['acquire options', (value) => slots().acquire('key', value)],
+    ...eachOf('acquire', ['tx', 'limiter', 'signal'], (options) => slots().acquire('key', options)),
+    ['extend options', async (value) => (await slots().acquire('key')).extend(value)],
+    ['release of a lease, options', async (value) => (await slots().acquire('key')).release(value)],
+    ['concurrency limit', (value) => all.concurrency(value, { lease: '1m' })],
+    ['concurrency options', (value) => all.concurrency(5, value)],
+    ...eachOf('concurrency', ['lease'], (options) => all.concurrency(5, options)),
     ['grant key', (value) => granted().grant(value, 1)],
     ['grant amount', (value) => granted().grant('key', value)],
     ['grant options', (value) => granted().grant('key', 1, value)],

@@ -45,6 +45,20 @@ test('an order that fails leaves the quota whole', async () => {
   ])
 })
 
+test('exports run two at once, and a crash frees its slot', async () => {
+  const { stdout } = await run('node_modules/.bin/tsx', ['examples/exports.ts'])
+  expect(stdout.trim().split('\n')).toEqual([
+    '1 begins',
+    '2 begins',
+    '1 ends',
+    '3 begins',
+    '2 ends',
+    '3 ends',
+    'a crashed export holds a slot, so one is left: true, false',
+    'after its lease: true',
+  ])
+})
+
 test('a quarter of plans: upgrades, anchors, debts, mails, invoices and credits', async () => {
   const pictures = () =>
     Promise.all(['billing', 'credits'].map((name) => readFile(`examples/${name}.svg`, 'utf8')))

@@ -167,3 +167,52 @@ headersOf(answer, common, { standard: ['draft-8', 'legacy'] })
 headersOf(answer, common, { standard: ['draft-8', 'draft-6'] })
 // @ts-expect-error no such standard
 headersOf(answer, common, { standard: 'draft-7' })
+
+const slots = Ratelimit.concurrency(5, { lease: '30s' })
+// @ts-expect-error a lease has an end
+Ratelimit.concurrency(5)
+const exports = new Ratelimit({
+  db,
+  limiter: slots,
+  prefix: 'exports',
+  durable: true,
+  synchronousCommit: true,
+})
+// @ts-expect-error nothing is charged, so no share of it is crossed
+new Ratelimit({ db, limiter: slots, prefix: 'exports', thresholds: [1] })
+// @ts-expect-error a lease needs the database
+new Ratelimit({ db, limiter: slots, prefix: 'exports', onError: 'allow' })
+
+export async function leases(api: Ratelimit): Promise<void> {
+  await using job = await exports.acquire('key', { timeout: '10s', signal: AbortSignal.timeout(5) })
+  // @ts-expect-error what was denied is no lease
+  void job.fence
+  if (job.success) {
+    const [fence, signal]: [number, AbortSignal] = [job.fence, job.signal]
+    const extended: boolean = await job.extend()
+    await db.transaction((tx) => job.release({ tx }))
+    void [fence, signal, extended]
+  }
+  await exports.cleanup()
+  await exports.acquire('key', { limiter: Ratelimit.concurrency(10, { lease: '1m' }) })
+  // @ts-expect-error a lease has no rate
+  await exports.acquire('key', { rate: 2 })
+  // @ts-expect-error no limit on leases
+  await exports.acquire('key', { limiter })
+  // @ts-expect-error it limits how much runs at once, and not the rate of calls
+  await exports.limit('key')
+  // @ts-expect-error
+  await exports.getRemaining('key')
+  // @ts-expect-error
+  await exports.reserve('key')
+  // @ts-expect-error
+  await exports.blockUntilReady('key', '1s')
+  // @ts-expect-error
+  await exports.resetUsedTokens('key')
+  // @ts-expect-error
+  await Ratelimit.limitAll([{ ratelimit: exports, key: 'key' }])
+  // @ts-expect-error it limits the rate of calls
+  await api.acquire('key')
+  // @ts-expect-error
+  await api.limit('key', { limiter: slots })
+}

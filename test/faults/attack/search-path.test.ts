@@ -93,6 +93,17 @@ async function callEverything(round: string): Promise<void> {
     }
     await readRows(prefix, limiter, isBalance(name))
   }
+  const slots = new Ratelimit({
+    ...{ db: db(), limiter: Ratelimit.concurrency(1, { lease: '1m' }), prefix: `${round} slots` },
+    ...{ durable: true, synchronousCommit: true, cleanupProbability: 0 },
+  })
+  for (const free of ['extend', 'release'] as const) {
+    const lease = await slots.acquire('one')
+    await slots.acquire('one', { timeout: 1 })
+    await db().transaction((tx) => slots.acquire('two', { tx }))
+    if (lease.success) expect(await lease[free]()).toBe(true)
+    if (lease.success) await lease.release()
+  }
   expect(await checkTables(db())).toEqual([])
   const tables = rateLimitTables({ schema: pgSchema(`own_${round}`) })
   const limiter = Ratelimit.fixedWindow(1, '1m')

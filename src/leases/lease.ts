@@ -1,0 +1,123 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+import type { Database } from '../database/database.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
+
+/** Options of `extend` and `release`. */
+export interface LeaseOptions {
+  /** Your transaction: the lease then changes when it commits. Default: the limiter's `db`. */
+  readonly tx?: Database | undefined
+}
+
+const LEASE_NAMES: NamesOf<LeaseOptions> = { tx: true }
+
+/** A slot of a key, held until `release`, or until the lease is over. */
+export interface Lease {
+  /** A slot was free. */
+  readonly success: true
+  /**
+   * A number that grows with each lease of the slot. Give it to what the work writes to, and let that refuse a
+   * smaller one: the holder of an ended lease may still be at work.
+   */
+  readonly fence: number
+  /**
+   * Aborts when the work must stop: a tenth of the lease before its end, by the monotonic clock of this
+   * process; at `release`; or when `extend` finds that the lease has ended. Its reason is a `RatelimitError`
+   * with the code `LEASE_ENDED`. With `tx`, the lease ends with the transaction, and the signal aborts only at
+   * `release`.
+   */
+  readonly signal: AbortSignal
+  /**
+   * Makes the lease last its whole length again, from now.
+   *
+   * @returns Whether it does. False if it has ended; the signal is then aborted.
+   * @throws RatelimitError `INVALID_OPTION`; the database errors of `Ratelimit.limit`.
+   */
+  extend(options?: LeaseOptions): Promise<boolean>
+  /**
+   * Frees the slot.
+   *
+   * @returns Whether this call has freed it. A second or late call does nothing, even if the slot has another
+   * holder by then.
+   * @throws RatelimitError `INVALID_OPTION`; the database errors of `Ratelimit.limit`. The lease then ends by
+   * itself.
+   */
+  release(options?: LeaseOptions): Promise<boolean>
+  /** The same as `release`, for `await using`. It throws no error of the database: the lease ends by itself. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** No slot was free in time. */
+export interface NoLease {
+  /** No slot was free. */
+  readonly success: false
+  /**
+   * Milliseconds until the first lease of the key ends, if it is not extended; it may be released earlier. 0 if
+   * others hold slots in transactions or wait for them, and `Infinity` for a limit of 0.
+   */
+  readonly retryAfter: number
+  /** Does nothing. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** The work must stop this share of the lease before its end. */
+const STOP_SHARE = 0.1
+
+/** How the lease of a slot is changed. */
+export interface Holding {
+  /** Milliseconds. Undefined if it lasts as long as a transaction. */
+  readonly leaseMs: number | undefined
+  extend(tx: Database | undefined): Promise<boolean>
+  release(tx: Database | undefined): Promise<boolean>
+}
+
+/** @param sentAt When the statement was sent. The database counts from a later time. */
+export function leaseOf(fence: number, { leaseMs, extend, release }: Holding, sentAt: number): Lease {
+  const controller = new AbortController()
+  const { signal } = controller
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const stop = () => {
+    clearTimeout(timer)
+    if (!signal.aborted) controller.abort(ended())
+  }
+  const watch = (from: number) => {
+    if (leaseMs === undefined) return
+    clearTimeout(timer)
+    timer = setTimeout(stop, Math.max(from + leaseMs * (1 - STOP_SHARE) - performance.now(), 0))
+    // The timer must not keep the process alive. In some runtimes it is a number.
+    timer.unref?.()
+  }
+  watch(sentAt)
+  const lease: Lease = {
+    success: true,
+    fence,
+    signal,
+    release: async (options = {}) => {
+      checkOptions(options, LEASE_NAMES)
+      stop()
+      return release(options.tx)
+    },
+    extend: async (options = {}) => {
+      checkOptions(options, LEASE_NAMES)
+      // The work was told to stop.
+      if (signal.aborted) return false
+      const from = performance.now()
+      const isExtended = await extend(options.tx)
+      if (!isExtended) stop()
+      if (signal.aborted) return false
+      watch(from)
+      return true
+    },
+    [Symbol.asyncDispose]: async () => {
+      await lease.release().catch(() => {})
+    },
+  }
+  return lease
+}
+
+function ended(): RatelimitError {
+  return new RatelimitError(
+    'LEASE_ENDED',
+    'The lease was released, or is about to end. Stop the work: another holder may begin.',
+  )
+}

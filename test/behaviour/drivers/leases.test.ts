@@ -1,0 +1,253 @@
+import diagnostics from 'node:diagnostics_channel'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, test } from 'vitest'
+import { type Lease, type NoLease, Ratelimit, usage } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+
+const database = useDatabase()
+let time = Date.UTC(2026, 0, 1)
+const clock = () => new Date(time)
+
+function slots(prefix: string, limit = 2): Ratelimit<'concurrency'> {
+  const limiter = Ratelimit.concurrency(limit, { lease: '30s' })
+  return new Ratelimit({ db: database.db, limiter, prefix, clock, cleanupProbability: 0 })
+}
+
+function held(answer: Lease | NoLease): Lease {
+  if (!answer.success) throw new Error('no lease')
+  return answer
+}
+
+test('at most so many leases at once, and the next one after a release', async () => {
+  const exports = slots('at most')
+  const [one, two] = [held(await exports.acquire('org')), held(await exports.acquire('org'))]
+  expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: 30_000 })
+  expect(await exports.acquire('another org')).toMatchObject({ success: true })
+  expect(await one.release()).toBe(true)
+  expect(await exports.acquire('org')).toMatchObject({ success: true })
+  expect(await exports.acquire('org')).toMatchObject({ success: false })
+  expect(await two.release()).toBe(true)
+})
+
+test('a denial writes nothing', async () => {
+  const exports = slots('denied', 1)
+  await exports.acquire('org')
+  const before = await database.rows("select * from rate_limit_ephemeral where prefix = 'denied'")
+  expect(before).toHaveLength(1)
+  time += 1000
+  expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: 29_000 })
+  expect(await database.rows("select * from rate_limit_ephemeral where prefix = 'denied'")).toEqual(before)
+})
+
+test('a lease ends by itself, to the millisecond', async () => {
+  const exports = slots('ends', 1)
+  await exports.acquire('org')
+  time += 29_999
+  expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: 1 })
+  time += 1
+  expect(await exports.acquire('org')).toMatchObject({ success: true })
+})
+
+test('a late or second release does nothing, and neither does a late extend', async () => {
+  const exports = slots('late', 1)
+  const first = held(await exports.acquire('org'))
+  time += 30_000
+  const second = held(await exports.acquire('org'))
+  expect(second.fence).toBeGreaterThan(first.fence)
+  expect(await first.extend()).toBe(false)
+  expect(first.signal.aborted).toBe(true)
+  expect(await first.release()).toBe(false)
+  expect(await exports.acquire('org')).toMatchObject({ success: false })
+  expect(await second.release()).toBe(true)
+  expect(await second.release()).toBe(false)
+  expect(await second.extend()).toBe(false)
+})
+
+test('extend makes a lease last its length again', async () => {
+  const exports = slots('extended', 1)
+  const job = held(await exports.acquire('org'))
+  time += 20_000
+  expect(await job.extend()).toBe(true)
+  time += 29_999
+  expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: 1 })
+  time += 1
+  expect(await exports.acquire('org')).toMatchObject({ success: true })
+})
+
+test('the fence grows, also within a millisecond, and after the row was swept', async () => {
+  const exports = slots('fences', 1)
+  const fences: number[] = []
+  for (let i = 0; i < 4; i++) {
+    const job = held(await exports.acquire('org'))
+    fences.push(job.fence)
+    await job.release()
+  }
+  time += 3_600_000 * 2
+  expect(await exports.cleanup()).toBe(1)
+  fences.push(held(await exports.acquire('org')).fence)
+  expect(fences).toEqual(fences.toSorted((a, b) => a - b))
+  expect(new Set(fences).size).toBe(5)
+})
+
+test('a cleanup deletes no slot under a lease', async () => {
+  const exports = slots('swept', 1)
+  // Just before the hour at which rows expire.
+  time = Math.ceil(time / 3_600_000) * 3_600_000 - 1
+  const job = held(await exports.acquire('org'))
+  time += 29_999
+  expect(await exports.cleanup()).toBe(0)
+  expect(await job.extend()).toBe(true)
+  time += 29_999
+  expect(await exports.cleanup()).toBe(0)
+  time += 3_600_000
+  expect(await exports.cleanup()).toBe(1)
+})
+
+describe('another limit', () => {
+  test('a smaller one counts the leases of all slots', async () => {
+    const exports = slots('smaller', 5)
+    const jobs: Lease[] = []
+    for (let i = 0; i < 5; i++) jobs.push(held(await exports.acquire('org')))
+    const limiter = Ratelimit.concurrency(2, { lease: '30s' })
+    // The slots 1 and 2 become free, but three leases are left.
+    for (const job of jobs.slice(0, 2)) await job.release()
+    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: false })
+    await jobs[2]?.release()
+    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: false })
+    await jobs[3]?.release()
+    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: true })
+    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: false })
+    expect(await exports.acquire('org')).toMatchObject({ success: true })
+  })
+
+  test('0 denies, a thousand fit', async () => {
+    const exports = slots('sizes', 0)
+    expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: Infinity })
+    const limiter = Ratelimit.concurrency(1000, { lease: '30s' })
+    expect(await exports.acquire('org', { limiter })).toMatchObject({ success: true })
+  })
+})
+
+test('keys that look like slots of another key stay apart', async () => {
+  const exports = slots('alike', 1)
+  for (const key of ['org', 'org#0001', 'org#0001#0001', 'org#', 'or', 'org%', 'Org']) {
+    expect([key, await exports.acquire(key)]).toMatchObject([key, { success: true }])
+    expect([key, await exports.acquire(key)]).toMatchObject([key, { success: false }])
+  }
+})
+
+test('await using releases', async () => {
+  const exports = slots('using', 1)
+  {
+    await using job = await exports.acquire('org')
+    expect(job).toMatchObject({ success: true })
+    await using denied = await exports.acquire('org')
+    expect(denied).toMatchObject({ success: false })
+  }
+  expect(await exports.acquire('org')).toMatchObject({ success: true })
+})
+
+test('a call waits for a slot, and at most until its time is over', async () => {
+  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
+  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'waits' })
+  const first = held(await exports.acquire('org'))
+  const late = exports.acquire('org', { timeout: 50 })
+  const patient = exports.acquire('org', { timeout: '20s' })
+  expect(await late).toMatchObject({ success: false })
+  await first.release()
+  expect(await patient).toMatchObject({ success: true })
+})
+
+test('calls of a process wait in a line, and an aborted one leaves it', async () => {
+  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
+  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'line' })
+  const first = held(await exports.acquire('org'))
+  const order: string[] = []
+  const wait = async (name: string, signal?: AbortSignal) => {
+    const job = held(await exports.acquire('org', { timeout: '20s', signal }))
+    order.push(name)
+    await job.release()
+  }
+  const controller = new AbortController()
+  const waiting = []
+  for (const name of ['one', 'aborted', 'two', 'three']) {
+    waiting.push(wait(name, name === 'aborted' ? controller.signal : undefined).catch((error) => error))
+    await sleep(20)
+  }
+  controller.abort(new Error('the request is gone'))
+  expect(await waiting[1]).toMatchObject({ message: 'the request is gone' })
+  await first.release()
+  await Promise.all(waiting)
+  expect(order).toEqual(['one', 'two', 'three'])
+})
+
+test('the signal aborts before the lease ends', async () => {
+  const limiter = Ratelimit.concurrency(1, { lease: 2000 })
+  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'signal' })
+  const sentAt = performance.now()
+  const job = held(await exports.acquire('org'))
+  expect(job.signal.aborted).toBe(false)
+  await new Promise((resolve) => job.signal.addEventListener('abort', resolve))
+  expect(performance.now() - sentAt).toBeLessThan(2000)
+  expect(job.signal.reason).toMatchObject({ name: 'RatelimitError', code: 'LEASE_ENDED' })
+  expect(await exports.acquire('org')).toMatchObject({ success: false })
+  expect(await job.extend()).toBe(false)
+  expect(await exports.acquire('org', { timeout: 5000 })).toMatchObject({ success: true })
+})
+
+test('in a transaction the lock is the lease', async () => {
+  const exports = slots('joined', 1)
+  await database.db.transaction(async (tx) => {
+    const job = held(await exports.acquire('org', { tx }))
+    expect(await job.extend()).toBe(true)
+    expect(job.signal.aborted).toBe(false)
+    expect(await job.release()).toBe(true)
+    expect(await job.release()).toBe(false)
+  })
+  const job = held(await exports.acquire('org'))
+  await database.db.transaction(async (tx) => {
+    expect(await exports.acquire('org', { tx })).toMatchObject({ success: false })
+    expect(await job.release({ tx })).toBe(true)
+  })
+  expect(await exports.acquire('org')).toMatchObject({ success: true })
+})
+
+test('leases are no usage', async () => {
+  await slots('listed').acquire('org')
+  const limiter = Ratelimit.fixedWindow(5, '1h')
+  expect(await usage(database.db, { prefix: 'listed', limiter, durable: false })).toEqual([])
+})
+
+test('a method of the other kind is refused before any SQL', async () => {
+  const exports = slots('other kind') as unknown as Ratelimit
+  const api = new Ratelimit({ db: database.db, limiter: Ratelimit.fixedWindow(5, '1h'), prefix: 'rate' })
+  const calls: (() => Promise<unknown>)[] = [
+    () => exports.limit('key'),
+    () => exports.getRemaining('key'),
+    () => exports.reserve('key'),
+    () => exports.grant('key', 1),
+    () => exports.resetUsedTokens('key'),
+    () => exports.blockUntilReady('key', 0),
+    () => Ratelimit.limitAll([{ ratelimit: exports, key: 'key' }]),
+    () => (api as unknown as Ratelimit<'concurrency'>).acquire('key'),
+  ]
+  for (const call of calls) await expect(call()).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+})
+
+test('keys are hashed, and watched', async () => {
+  const decisions: unknown[] = []
+  const listen = (message: unknown) => decisions.push(message)
+  diagnostics.subscribe('drizzle-ratelimit:decision', listen)
+  const limiter = Ratelimit.concurrency(3, { lease: '30s' })
+  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'hashed', hashKeys: true })
+  await exports.acquire('ada@example.com')
+  await exports.acquire('ada@example.com')
+  diagnostics.unsubscribe('drizzle-ratelimit:decision', listen)
+  const rows = await database.rows("select key from rate_limit_ephemeral where prefix = 'hashed'")
+  expect(rows.map(({ key }) => String(key).length)).toEqual([69, 69])
+  const common = { prefix: 'hashed', rate: 1, success: true, limit: 3, retryAfter: 0, joined: false }
+  expect(decisions).toMatchObject([
+    { ...common, remaining: 2 },
+    { ...common, remaining: 1 },
+  ])
+})

@@ -1,0 +1,129 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { expect, test } from 'vitest'
+import { type Database, type Lease, type NoLease, Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { type Interval, mostAtOnce } from '../support/sweep-line.ts'
+
+const database = useDatabase()
+
+/** A limiter with a connection of its own, as another process would have. */
+function process(limit: number, lease: number, prefix: string): Ratelimit<'concurrency'> {
+  const limiter = Ratelimit.concurrency(limit, { lease })
+  return new Ratelimit({ db: database.connect(2).db, limiter, prefix })
+}
+
+function held(answer: Lease | NoLease): Lease {
+  if (!answer.success) throw new Error('no lease')
+  return answer
+}
+
+test('24 workers have at most 5 leases at once, though some are never released, and all updates are HOT', async () => {
+  const intervals: Interval[] = []
+  const endsAt = performance.now() + 4000
+  let abandoned = 0
+  await database.script('select pg_stat_force_next_flush()')
+  const workers = Array.from({ length: 24 }, async () => {
+    const exports = process(5, 400, 'sweep line')
+    while (performance.now() < endsAt) {
+      const job = await exports.acquire('org', { timeout: 5000 })
+      if (!job.success) continue
+      const from = performance.now()
+      if (Math.random() < 0.02) {
+        abandoned++
+        // The work goes on until it is told to stop.
+        await new Promise((resolve) => job.signal.addEventListener('abort', resolve))
+        intervals.push({ from, to: performance.now() })
+      } else {
+        await sleep(Math.random() * 10)
+        intervals.push({ from, to: performance.now() })
+        await job.release()
+      }
+    }
+  })
+  await Promise.all(workers)
+  expect(intervals.length).toBeGreaterThan(100)
+  expect(mostAtOnce(intervals)).toBe(5)
+  console.info(`${intervals.length} leases of 24 workers, ${abandoned} of them abandoned, at most 5 at once`)
+  await sleep(1100) // the statistics of other connections come within a second
+  const [counts] = await database.rows(
+    `select n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_user_tables where relname = 'rate_limit_ephemeral'`,
+  )
+  expect(counts?.['updated']).toBeGreaterThan(100)
+  // But for an update at a full hour, which moves the time of expiry.
+  expect(Number(counts?.['hot'])).toBeGreaterThanOrEqual(Number(counts?.['updated']) - 6)
+})
+
+test('first leases of new keys: 16 connections get exactly 3 each', async () => {
+  const all = Array.from({ length: 16 }, () => process(3, 60_000, 'new keys'))
+  for (let key = 0; key < 20; key++) {
+    const answers = await Promise.all(all.map((exports) => exports.acquire(`key ${key}`)))
+    expect(answers.filter(({ success }) => success)).toHaveLength(3)
+  }
+})
+
+test('a process that takes each slot again at once starves no other', async () => {
+  const greedy = process(1, 60_000, 'greedy')
+  const others = [process(1, 60_000, 'greedy'), process(1, 60_000, 'greedy')]
+  let isOver = false
+  let taken = 0
+  const greed = Array.from({ length: 3 }, async () => {
+    while (!isOver) {
+      const job = await greedy.acquire('org', { timeout: 2000 })
+      if (!job.success) continue
+      taken++
+      await sleep(5)
+      await job.release()
+    }
+  })
+  const waits = await Promise.all(
+    others.map(async (other) => {
+      const ms: number[] = []
+      for (let i = 0; i < 10; i++) {
+        const from = performance.now()
+        const job = held(await other.acquire('org', { timeout: 30_000 }))
+        ms.push(performance.now() - from)
+        await sleep(5)
+        await job.release()
+      }
+      return ms
+    }),
+  )
+  isOver = true
+  await Promise.all(greed)
+  expect(taken).toBeGreaterThan(5)
+  expect(Math.max(...waits.flat())).toBeLessThan(3000)
+})
+
+test('a slot that a transaction holds is free at once when its backend ends, and delays no other slot', async () => {
+  const exports = process(2, 60_000, 'joined')
+  const other = process(2, 60_000, 'joined')
+  const client = await database.client()
+  client.on('error', () => {})
+  const tx = drizzle({ client }) as unknown as Database
+  await client.query('begin')
+  // The first lease of the key, so its row is new and not committed.
+  held(await exports.acquire('org', { tx: Object.assign(tx, { rollback: true }) }))
+  const [backend] = (await client.query('select pg_backend_pid() as pid')).rows
+  const from = performance.now()
+  const second = held(await other.acquire('org'))
+  expect(await other.acquire('org')).toMatchObject({ success: false, retryAfter: 0 })
+  expect(performance.now() - from).toBeLessThan(1000)
+  await database.rows('select pg_terminate_backend($1)', [backend.pid])
+  expect(await other.acquire('org', { timeout: 2000 })).toMatchObject({ success: true })
+  await second.release()
+})
+
+test('a statement that holds the row of a slot for a moment is no denial', async () => {
+  const exports = process(1, 60_000, 'held')
+  await held(await exports.acquire('org')).release()
+  const client = await database.client()
+  await client.query('begin')
+  await client.query(
+    `select * from rate_limit_ephemeral where prefix = 'held' and key = 'org#0001' for update`,
+  )
+  const asked = exports.acquire('org')
+  await sleep(3)
+  await client.query('commit')
+  expect(await asked).toMatchObject({ success: true })
+})

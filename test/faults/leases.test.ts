@@ -1,0 +1,95 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+import { useDatabase } from '../support/databases.ts'
+import { tell } from '../support/happened.ts'
+import { FaultyProxy } from '../support/proxy.ts'
+import { type Interval, mostAtOnce } from '../support/sweep-line.ts'
+import { urlOf } from './kit.ts'
+import type { Job, Told } from './lease-worker.ts'
+
+const LIMIT = 5
+const LEASE_MS = 600
+const PROCESSES = 8
+const TIME_MS = 15_000
+
+const database = useDatabase()
+const WORKER = fileURLToPath(new URL('lease-worker.ts', import.meta.url))
+
+interface Worker {
+  readonly child: ChildProcess
+  readonly told: Told[]
+  /** When it was gone, if it is. */
+  goneAt: number | undefined
+}
+
+function start(url: string): Worker {
+  const job: Job = { url, prefix: 'faults', limit: LIMIT, leaseMs: LEASE_MS, workers: 3 }
+  const child = spawn(process.execPath, ['--import', 'tsx', WORKER, JSON.stringify(job)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const worker: Worker = { child, told: [], goneAt: undefined }
+  createInterface(child.stdout as NodeJS.ReadableStream).on('line', (line) =>
+    worker.told.push(JSON.parse(line)),
+  )
+  child.once('exit', () => {
+    worker.goneAt = Number(process.hrtime.bigint())
+  })
+  return worker
+}
+
+async function kill(worker: Worker): Promise<void> {
+  const gone = once(worker.child, 'exit')
+  worker.child.kill('SIGKILL')
+  await gone
+  tell('processes', 'killed')
+}
+
+/** When the work under each lease ran: until it was over, was told to stop, or was killed. */
+function intervalsOf({ told, goneAt = Number.POSITIVE_INFINITY }: Worker): Interval[] {
+  const ends = new Map(
+    told.filter(({ what }) => what !== 'begins').map((each) => [each.lease, Number(each.at)]),
+  )
+  return told
+    .filter(({ what }) => what === 'begins')
+    .map(({ lease, at }) => ({ from: Number(at), to: ends.get(lease) ?? goneAt }))
+}
+
+test('never more than 5 leases at once, with killed processes and cut networks', async () => {
+  const proxy = await FaultyProxy.start(await urlOf(database))
+  const url = proxy.through(await urlOf(database))
+  const faults = ['cut before', 'cut after', 'stall before', 'stall after', 40] as const
+  let isFaulty = false
+  proxy.fault = () => {
+    const fault = faults[Math.floor(Math.random() * faults.length)]
+    return isFaulty && fault !== undefined && Math.random() < 0.02 ? fault : 'pass'
+  }
+  const running = Array.from({ length: PROCESSES }, () => start(url))
+  const all = [...running]
+  await expect.poll(() => all.every(({ told }) => told.length > 0), { timeout: 60_000 }).toBe(true)
+  isFaulty = true
+  const endsAt = performance.now() + TIME_MS
+  while (performance.now() < endsAt) {
+    await sleep(Math.random() * 700)
+    const at = Math.floor(Math.random() * PROCESSES)
+    const chance = Math.random()
+    if (chance < 0.3) {
+      await kill(running[at] as Worker)
+      running[at] = start(url)
+      all.push(running[at])
+    } else if (chance < 0.65) proxy.cutAll()
+    else proxy.halfOpenAll()
+  }
+  await Promise.all(running.map(kill))
+  await proxy.close()
+  const intervals = all.flatMap(intervalsOf)
+  const stopped = all.flatMap(({ told }) => told).filter(({ what }) => what === 'is told to stop').length
+  tell('leases', 'with at most 5 at once', intervals.length)
+  tell('leases', 'told to stop before their end', stopped)
+  expect(intervals.length).toBeGreaterThan(200)
+  expect(stopped).toBeGreaterThan(0)
+  expect(mostAtOnce(intervals)).toBe(LIMIT)
+})
