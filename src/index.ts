@@ -18,6 +18,7 @@ export type {
   Remaining,
   Usage,
 } from './check/results.ts'
+export type { Lease, LeaseOptions, NoLease } from './concurrency/lease.ts'
 export type {
   AcquireOptions,
   BlockOptions,
@@ -33,7 +34,6 @@ export type { Database } from './database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
-export type { Lease, LeaseOptions, NoLease } from './leases/lease.ts'
 export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'

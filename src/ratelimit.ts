@@ -10,6 +10,7 @@ import { usageOf } from './check/answer.ts'
 import type { Checker, LimiterCall } from './check/checker.ts'
 import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
+import type { Lease, NoLease } from './concurrency/lease.ts'
 import {
   ACQUIRE_NAMES,
   type AcquireOptions,
@@ -28,7 +29,6 @@ import {
 } from './config.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
-import type { Lease, NoLease } from './leases/lease.ts'
 import { onFirstUse } from './on-first-use.ts'
 import { checkOptions, type NamesOf, type OptionNames } from './options.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
@@ -47,7 +47,7 @@ const MODULES = {
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
-  acquire: /* @__PURE__ */ onFirstUse(() => import('./leases/acquire.ts')),
+  acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
 }
 
 /**

@@ -22,7 +22,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/runtime'],
   ['src/config.ts', 'src/validate.ts', 'src/validate-config.ts'],
   ['src/check'],
-  ['src/several', 'src/usage', 'src/leases'],
+  ['src/several', 'src/usage', 'src/concurrency'],
   ['src/reservations'],
   ['src/ratelimit.ts'],
   ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
