@@ -1,36 +1,20 @@
-import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { type LimitResult, Ratelimit, type RatelimitConfig, type RatelimitError } from '../../../src/index.ts'
-import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
+import { usePool } from './pool.ts'
 
 // A client floods its own key, or holds its row. It gets its limit and nothing more, and the others are served.
 
-let database: TestDatabase
-let pool: pg.Pool
-beforeAll(async () => {
-  database = await emptyDatabase()
-  await migrate(database)
-  pool = new pg.Pool({ connectionString: database.url, max: 10 })
-  pool.on('error', () => {})
-})
-afterAll(async () => {
-  await pool.end()
-  await database.close()
-})
+const opened = usePool()
 
 const five = Ratelimit.fixedWindow(5, '1h')
-let db: ReturnType<typeof drizzle>
-beforeAll(() => {
-  db = drizzle({ client: pool })
-})
 let prefixes = 0
 
 /** A limiter as docs/outages.md recommends it for limits that protect. */
 function protective(config: Partial<RatelimitConfig> = {}): Ratelimit {
   return new Ratelimit({
-    ...{ db, limiter: five, prefix: `attack ${++prefixes}` },
+    ...{ db: opened.db, limiter: five, prefix: `attack ${++prefixes}` },
     ...{ timeout: 1_000, onError: 'allow', cleanupProbability: 0 },
     ...config,
   } as RatelimitConfig)
@@ -39,7 +23,7 @@ function protective(config: Partial<RatelimitConfig> = {}): Ratelimit {
 /** A limiter without a bound on its calls, which throws errors. */
 function patient(limiter = five, prefix = `attack ${++prefixes}`): Ratelimit {
   return new Ratelimit({
-    db,
+    db: opened.db,
     limiter,
     prefix,
     cleanupProbability: 0,
@@ -48,7 +32,7 @@ function patient(limiter = five, prefix = `attack ${++prefixes}`): Ratelimit {
 
 /** A transaction that keeps a row until it is let go. */
 async function hold({ prefix }: Ratelimit, key: string): Promise<() => Promise<void>> {
-  const holder = new pg.Client({ connectionString: database.url })
+  const holder = new pg.Client({ connectionString: opened.url })
   await holder.connect()
   await holder.query('begin')
   await holder.query('select from rate_limit_ephemeral where prefix = $1 and key = $2 for update', [
@@ -211,7 +195,7 @@ test('a flood of limitAll on one key leaves the pool to the others', async () =>
     }),
   )
   const told = await victims(pause(2_000), async (i) => {
-    most = Math.max(most, pool.totalCount - pool.idleCount)
+    most = Math.max(most, opened.pool.totalCount - opened.pool.idleCount)
     return api.limit(`other ${i}`)
   })
   goesOn = false

@@ -1,31 +1,18 @@
 import { Agent, request } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
-import { drizzle } from 'drizzle-orm/node-postgres'
 import express from 'express'
 import { Hono } from 'hono'
-import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { rateLimit as expressLimit } from '../../../src/http/express.ts'
 import { rateLimit as honoLimit } from '../../../src/http/hono.ts'
 import { Ratelimit } from '../../../src/index.ts'
 import { newPrefix, serve } from '../../behaviour/http/serve.ts'
-import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { tell } from '../../support/happened.ts'
+import { usePool } from './pool.ts'
 
 // One client that spells the paths of a table of rates in every way it knows.
 
-let database: TestDatabase
-let pool: pg.Pool
-beforeAll(async () => {
-  database = await emptyDatabase()
-  await migrate(database)
-  pool = new pg.Pool({ connectionString: database.url, max: 10 })
-  pool.on('error', () => {})
-})
-afterAll(async () => {
-  await pool.end()
-  await database.close()
-})
+const opened = usePool()
 
 const LIMIT = 1_000_000
 
@@ -37,7 +24,7 @@ const COSTS: Record<string, number> = { health: 0, reports: 10, others: 1 }
 
 function limit() {
   const limiter = Ratelimit.fixedWindow(LIMIT, '1h')
-  const ratelimit = new Ratelimit({ db: drizzle({ client: pool }), limiter, prefix: newPrefix() })
+  const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: newPrefix() })
   return { ratelimit, key: () => 'client', rate: { '/health': 0, '/reports': 10 } }
 }
 
