@@ -1,6 +1,8 @@
 /**
  * The columns of each algorithm. A row does not name its algorithm: its filled columns identify it, so no two
  * algorithms have the same columns.
+ *
+ * Where a row has a `count`, it is what was used. `usage` ranks rows of other algorithms by it.
  */
 export const ROWS = {
   tokenBucket: { columns: ['tokens', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },

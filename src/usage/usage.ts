@@ -66,7 +66,7 @@ export interface OtherUsage {
   readonly key: string
   /** Distinguishes it from `KeyUsage`. */
   readonly isOther: true
-  /** The count of the row; 0 if the row counts remaining units. */
+  /** The used units that the row has counted; 0 if the row counts remaining units. */
   readonly used: number
   /** Unknown. */
   readonly limit?: never

@@ -154,6 +154,17 @@ describe('no plan outlives the size of the table that it was made for', () => {
     expect(await readBy((ratelimit) => check(ratelimit, 5))).toBeLessThan(ROWS)
   })
 
+  test('a sweep reads the rows that have expired, and few others', async () => {
+    await shrink()
+    await grow()
+    await database.script(`insert into ${TABLE} (prefix, key, expires_at)
+      select '${PREFIX}', 'expired ' || n, now() - interval '1 hour' from generate_series(1, 250) as n`)
+    const read = await readBy((ratelimit) => ratelimit.cleanup())
+    // Each is found by the index, and then by its place.
+    expect(read).toBeGreaterThanOrEqual(250)
+    expect(read).toBeLessThan(1_000)
+  })
+
   // The planner then expects few rows in all, and one of each prefix: the index that cleanup uses looks good.
   test('when it grows and had few rows on its pages', async () => {
     await shrink()

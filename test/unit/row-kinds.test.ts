@@ -26,6 +26,15 @@ test.each(algorithms)('$name has periods if it can tell whether one has ended', 
   expect(hasPeriods).toBe(sql.ended !== undefined)
 })
 
+test.each(algorithms.filter(({ columns }) => columns.includes('count')))(
+  'the count of a row of $name is what was used',
+  ({ numbers }) => {
+    const params = { limit: 20, periodMs: 1000, periodStart: 0, periodEnd: 1000 }
+    const { count, ...rest } = numbers.consume(numbers.fresh(0, params), 0, 3, params, 0)
+    expect([count, numbers.used({ count, ...rest }, 0, params)]).toEqual([3, 3])
+  },
+)
+
 test('CONTRIBUTING.md shows who fills which columns', async () => {
   const cellsIn = (line: string) => line.split('|').map((cell) => cell.trim())
   const lines = (await readFile('CONTRIBUTING.md', 'utf8')).split('\n').map(cellsIn)
