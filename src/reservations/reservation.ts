@@ -114,16 +114,14 @@ function reservationOf(
   chargedIn: CallOptions['tx'],
 ): Settling {
   const estimate = chargedBy(call, answered)
-  const settling = new Once(checker.where(chargedIn).db)
+  const settling = new Once(checker, chargedIn)
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
     checkOptions(options, CALL_NAMES)
     const { limiter = call.limiter, tx } = options
     const isPresent = options.limiter !== undefined
     checkLimiter(limiter)
     checkActual(actual, limiter)
-    return settling.run(checker.where(tx), () =>
-      settle(checker, { estimate, actual, limiter, isPresent }, tx),
-    )
+    return settling.run(tx, () => settle(checker, { estimate, actual, limiter, isPresent }, tx))
   }
   return { commit, release: (options) => commit(0, options) }
 }

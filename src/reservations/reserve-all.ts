@@ -74,13 +74,13 @@ function reservationsOf(
 ): Reservations {
   // All have the same database. Otherwise nothing would have been reserved.
   const [{ checker }] = calls as readonly [LimiterCall]
-  const settling = new Once(checker.where(chargedIn).db)
+  const settling = new Once(checker, chargedIn)
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
     checkOptions(options, SETTLE_ALL_NAMES)
     const { tx, limiters = [] } = options
     checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)
-    return settling.run(checker.where(tx), () => settleAll(calls, costs, tx))
+    return settling.run(tx, () => settleAll(calls, costs, tx))
   }
   return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
 }

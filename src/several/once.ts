@@ -1,10 +1,8 @@
+import type { Checker } from '../check/checker.ts'
 import { mayHaveCharged } from '../check/may-have-charged.ts'
-import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { idOf, wasRolledBack } from '../database/fate.ts'
 import { RatelimitError } from '../errors.ts'
-
-type Where = Pick<Connection, 'db' | 'isTransaction'>
 
 /**
  * Work that is done once. It can be tried again after an error that says that nothing was charged, and after a
@@ -13,22 +11,25 @@ type Where = Pick<Connection, 'db' | 'isTransaction'>
 export class Once {
   /** `doneIn` is the id of the transaction in which it was done. */
   #state: 'open' | 'closed' | { readonly doneIn: string } = 'open'
-  readonly #madeIn: Database
+  readonly #checker: Checker
+  readonly #chargedIn: Database
 
-  /** @param madeIn Where the charge was made. If that is rolled back, the work is not needed again. */
-  constructor(madeIn: Database) {
-    this.#madeIn = madeIn
+  /** @param tx Where the charge was made. If that is rolled back, the work is not needed again. */
+  constructor(checker: Checker, tx: Database | undefined) {
+    this.#checker = checker
+    this.#chargedIn = checker.where(tx).db
   }
 
   /**
-   * @param where The transaction that the work joins, or the database.
+   * @param tx The transaction that the work joins.
    * @throws RatelimitError `ALREADY_SETTLED` if the work was done, is under way, or may have been done.
    */
-  async run<T>({ db, isTransaction }: Where, work: () => Promise<T>): Promise<T> {
+  async run<T>(tx: Database | undefined, work: () => Promise<T>): Promise<T> {
+    const { db, isTransaction } = this.#checker.where(tx)
     await this.#close(db)
     let doneIn: string | undefined
     try {
-      if (isTransaction && db !== this.#madeIn) doneIn = await idOf(db)
+      if (isTransaction && db !== this.#chargedIn) doneIn = await idOf(db)
     } catch (error) {
       this.#state = 'open'
       throw error

@@ -103,12 +103,12 @@ function spentOf({ asked, rate, order, tx: spentIn }: Spending, { looks, taken }
   )
   const granted = calls.map((_, place) => shares?.[place] ?? 0)
   const [{ checker }] = calls as readonly [LimiterCall]
-  const releasing = new Once(checker.where(spentIn).db)
+  const releasing = new Once(checker, spentIn)
   const release: Spent['release'] = async (options = {}) => {
     checkOptions(options, TX_NAMES)
     const { tx } = options
     if (!shares) return granted
-    return releasing.run(checker.where(tx), () => giveBack(calls, outcomes.map(paymentOf), results, tx))
+    return releasing.run(tx, () => giveBack(calls, outcomes.map(paymentOf), results, tx))
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }

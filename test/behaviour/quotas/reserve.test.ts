@@ -322,6 +322,23 @@ describe('an error', () => {
     expect(await quota.getRemaining('key')).toMatchObject({ used: 4 })
   })
 
+  test('that comes after the charge closes it, whatever it is', async () => {
+    const limiter = Ratelimit.fixedWindow(10, '1h')
+    const { quota } = quotaOn(database, limiter)
+    const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+    const fault = new Error('no answer can be worked out')
+    const guess = () => {
+      throw fault
+    }
+    const { algorithm } = limiter
+    const faulty = { ...limiter, algorithm: { ...algorithm, numbers: { ...algorithm.numbers, guess } } }
+    await database.db.transaction((tx) =>
+      expect(reserved.commit(6, { tx, limiter: faulty })).rejects.toThrow(fault.message),
+    )
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
+    await expect(reserved.commit(6)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  })
+
   test('of the database leaves it open if it says why', async () => {
     const { quota, reserved } = await failing('42501')
     await expect(reserved.commit(1)).rejects.toMatchObject({ code: 'DATABASE', sqlState: '42501' })
