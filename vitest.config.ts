@@ -18,6 +18,8 @@ const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages'].
 const SECRETS = ['behaviour/secrets']
 /** What several connections do. PGlite has one. For postgres.js there is `npm run test:concurrency`. */
 const CONCURRENCY = ['concurrency']
+/** Commands that connect to a server. */
+const COMMANDS = ['behaviour/commands']
 /** Limited routes of the frameworks. */
 const ROUTES = ['behaviour/http']
 /** What is the same on every database. */
@@ -66,7 +68,7 @@ const config: ViteUserConfig = defineConfig({
       isolated(project('pglite', '0.45', ISOLATED)),
       project('pglite', '1.0', CONTRACT),
       project('node-postgres', '0.45', CONTRACT),
-      project('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES),
+      project('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES, COMMANDS),
       project('postgres-js', '0.45', CONTRACT),
       project('postgres-js', '1.0', CONTRACT),
     ],

@@ -7,11 +7,15 @@ import { shapeOf } from '../tables/ddl.ts'
 import { printable } from '../tables/table-name.ts'
 import { connect } from './connect.ts'
 import { type Output, optionOf } from './output.ts'
-import { STORAGE_OPTIONS, tablesOf } from './tables.ts'
+import { LOGGED_OPTION, TABLE_OPTIONS, tablesOf } from './tables.ts'
 
 /** Prints the differences between the tables in a database and the expected ones. */
 export async function check(args: string[], output: Output): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: STORAGE_OPTIONS, allowPositionals: true })
+  const { values, positionals } = parseArgs({
+    args,
+    options: { ...TABLE_OPTIONS, ...LOGGED_OPTION },
+    allowPositionals: true,
+  })
   const [url = process.env['DATABASE_URL'], ...more] = positionals
   if (!url) throw new Error('Which database? Run `drizzle-ratelimit check <url>`, or set DATABASE_URL.')
   if (more.length > 0) throw new Error('`drizzle-ratelimit check` takes one URL.')

@@ -3,6 +3,7 @@ import { check } from './check.ts'
 import { HELP } from './help.ts'
 import { messagesOf, type Output, redact, safe } from './output.ts'
 import { storage } from './storage.ts'
+import { top } from './top.ts'
 
 /** A command. It gets the arguments after its name, and returns the exit code. */
 type Command = (args: string[], output: Output) => Promise<number>
@@ -10,6 +11,7 @@ type Command = (args: string[], output: Output) => Promise<number>
 const COMMANDS: ReadonlyMap<string | undefined, Command> = new Map([
   ['storage', storage],
   ['check', check],
+  ['top', top],
 ])
 
 /** The exit code of a failed command. */
@@ -20,6 +22,7 @@ export async function cli([name, ...args]: readonly string[], console: Output): 
   const output: Output = {
     log: (text: string) => console.log(safe(redact(text))),
     error: (text: string) => console.error(safe(redact(text))),
+    screen: console.screen,
   }
   try {
     const command = COMMANDS.get(name)

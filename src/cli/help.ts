@@ -9,7 +9,16 @@ storage              Write a migration into the migrations folder of your drizzl
 check [<url>]        Compare the tables in a database with the expected ones. The default of the URL is
                      DATABASE_URL. Needs \`pg\` or \`postgres\`.
 
-Options of both commands; the first three are for tables that rateLimitTables(...) has declared:
+top [<url>]          Show the keys that use most and are denied most, again and again in a terminal. Ctrl-C ends it.
+  --limits <module>  A JavaScript module. Its default export has a limiter for each prefix, or an object with
+                     \`limiter\` or \`limiterOf\`, and \`durable\`.
+  --prefix <name>    Only this prefix. Can be repeated. Without --limits, only denials are shown.
+  --top <number>     How many keys. Default: 10.
+  --every <time>     Default: 2s.
+  --since <time>     From when on denials count. Default: 1h.
+  --once             Print once.
+
+Options of all commands, the last one not of \`top\`; the first three are for tables that rateLimitTables(...) has declared:
   --schema <name>    Their Postgres schema. Default: public.
   --ephemeral <name> Default: rate_limit_ephemeral.
   --durable <name>   Default: rate_limit_durable.

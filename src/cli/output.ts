@@ -1,7 +1,17 @@
 import { printable } from '../tables/table-name.ts'
 
 /** The output of a command. */
-export type Output = Pick<Console, 'log' | 'error'>
+export interface Output extends Pick<Console, 'log' | 'error'> {
+  /** The terminal. Undefined if the output goes elsewhere. */
+  readonly screen?: Screen | undefined
+}
+
+/** A terminal whose text can be replaced. */
+export interface Screen {
+  clear(): void
+  /** Aborts when the user wants to stop. */
+  readonly signal: AbortSignal
+}
 
 /** The messages of an error and its causes. The driver's error has details that the limiter's has not. */
 export function messagesOf(error: unknown): string {

@@ -6,10 +6,11 @@ import { type StorageOptions, setPersistence, shapeOf, storageSql } from '../tab
 import { findKit } from './kit.ts'
 import { type Migrations, nextSecond, readMigrations } from './migrations.ts'
 import { type Output, optionOf } from './output.ts'
-import { STORAGE_OPTIONS, tablesOf } from './tables.ts'
+import { LOGGED_OPTION, TABLE_OPTIONS, tablesOf } from './tables.ts'
 
 const OPTIONS = {
-  ...STORAGE_OPTIONS,
+  ...TABLE_OPTIONS,
+  ...LOGGED_OPTION,
   config: { type: 'string' },
   name: { type: 'string', default: 'rate_limit_storage' },
 } as const

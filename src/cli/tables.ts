@@ -1,13 +1,15 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
 import { type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
 
-/** The options for the names and the storage of the tables, for parseArgs. */
-export const STORAGE_OPTIONS = {
+/** The options for the names of the tables, for parseArgs. */
+export const TABLE_OPTIONS = {
   schema: { type: 'string', default: 'public' },
   ephemeral: { type: 'string' },
   durable: { type: 'string' },
-  logged: { type: 'boolean', default: false },
 } as const
+
+/** The option for their storage. */
+export const LOGGED_OPTION = { logged: { type: 'boolean', default: false } } as const
 
 export interface TableValues {
   readonly schema: string

@@ -40,11 +40,14 @@ test('with --logged the ephemeral table is logged, and the rest is the same', as
   expect(storageMigration(SHIPPED, { logged: true })).not.toContain('UNLOGGED')
 })
 
-test.each([['--help'], ['-h'], ['storage', '--help'], ['check', '-h']])('%s %s: help', async (...args) => {
-  const { code, log } = await run(...args)
-  expect(code).toBe(0)
-  for (const said of ['storage ', 'check ', '--schema', 'Exit code']) expect(log).toContain(said)
-})
+test.each([['--help'], ['-h'], ['storage', '--help'], ['check', '-h'], ['top', '-h']])(
+  '%s %s: help',
+  async (...args) => {
+    const { code, log } = await run(...args)
+    expect(code).toBe(0)
+    for (const said of ['storage ', 'check ', 'top ', '--schema', 'Exit code']) expect(log).toContain(said)
+  },
+)
 
 test('--version', async () => {
   expect(await run('--version')).toEqual({ code: 0, log: '0.1.0', error: '' })
@@ -56,6 +59,7 @@ test.each<[string, string[], string]>([
   ['another option', ['check', '--url=secret'], "Unknown option '--url'"],
   ['an option without a value', ['check', '--schema'], '--schema'],
   ['no URL', ['check'], 'DATABASE_URL'],
+  ['no URL of top', ['top', '--prefix', 'p'], 'DATABASE_URL'],
   ['two URLs', ['check', 'a://b', 'c://d'], 'one URL'],
   ['no URL at all', ['check', 'secret'], 'is not a URL'],
   ['a URL with a slash in its password', ['check', 'postgres://u:secret/1@127.0.0.1/x'], 'write / as %2F'],

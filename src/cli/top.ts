@@ -1,0 +1,137 @@
+import { resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+import { parseArgs } from 'node:util'
+import { type Duration, parseDuration } from '../duration.ts'
+import { inDigits, inTime } from '../readable.ts'
+import { type DeniedKey, denied } from '../usage/denied.ts'
+import { type PlanUsageOptions, type UsageOptions, usage } from '../usage/usage.ts'
+import { connect } from './connect.ts'
+import { columnsOf } from './layout.ts'
+import type { Output } from './output.ts'
+import { TABLE_OPTIONS, tablesOf } from './tables.ts'
+
+const OPTIONS = {
+  ...TABLE_OPTIONS,
+  limits: { type: 'string' },
+  prefix: { type: 'string', multiple: true },
+  top: { type: 'string', default: '10' },
+  every: { type: 'string', default: '2s' },
+  since: { type: 'string', default: '1h' },
+  once: { type: 'boolean', default: false },
+} as const
+
+/** A limit to show: how `usage` reads its keys, and the table that has its rows. */
+interface Shown {
+  readonly prefix: string
+  /** Undefined if only denials are shown. */
+  readonly reading: Pick<UsageOptions, 'limiter'> | Pick<PlanUsageOptions, 'limiterOf'> | undefined
+  /** Undefined for both tables. */
+  readonly durable: boolean | undefined
+}
+
+interface Showing {
+  readonly db: Parameters<typeof usage>[0]
+  readonly tables: ReturnType<typeof tablesOf>
+  readonly top: number
+  readonly sinceMs: number
+}
+
+/** Shows the keys that use most and are denied most, again and again in a terminal, and otherwise once. */
+export async function top(args: string[], output: Output): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true })
+  const [url = process.env['DATABASE_URL'], ...more] = positionals
+  if (!url) throw new Error('Which database? Run `drizzle-ratelimit top <url>`, or set DATABASE_URL.')
+  if (more.length > 0) throw new Error('`drizzle-ratelimit top` takes one URL.')
+  const everyMs = parseDuration(values.every as Duration, '--every')
+  const sinceMs = parseDuration(values.since as Duration, '--since')
+  const limits = await limitsOf(values.limits, values.prefix ?? [])
+
+  const { db, end } = await connect(url)
+  try {
+    const showing = { db, tables: tablesOf(values), top: Number(values.top), sinceMs }
+    const { screen } = output
+    for (;;) {
+      const lines = await linesOf(limits, showing)
+      if (screen && !values.once) screen.clear()
+      output.log(lines.join('\n'))
+      if (!screen || values.once) return 0
+      const isOver = await sleep(everyMs, false, { signal: screen.signal }).catch(() => true)
+      if (isOver) return 0
+    }
+  } finally {
+    await end()
+  }
+}
+
+/** The limits of a module, or those of the prefixes only. Without a module, only denials are known. */
+async function limitsOf(module: string | undefined, prefixes: readonly string[]): Promise<Shown[]> {
+  if (module === undefined) {
+    if (prefixes.length > 0)
+      return prefixes.map((prefix) => ({ prefix, reading: undefined, durable: undefined }))
+    throw new Error('Which limits? Add --limits <module>, or --prefix <name> to see its denials only.')
+  }
+  const loaded = await import(pathToFileURL(resolve(module)).href)
+  // A CommonJS module has its exports in `default` too.
+  const given: unknown = loaded.default?.default ?? loaded.default
+  if (typeof given !== 'object' || given === null) {
+    throw new Error('The module of --limits has no default export with a limiter for each prefix.')
+  }
+  const all = Object.entries(given).map(([prefix, limit]) => shownOf(prefix, limit))
+  const missing = prefixes.filter((prefix) => all.every((each) => each.prefix !== prefix))
+  if (missing.length > 0) throw new Error(`The module of --limits has no limit for ${missing.join(', ')}.`)
+  return prefixes.length === 0 ? all : all.filter(({ prefix }) => prefixes.includes(prefix))
+}
+
+/** A limit of the module: a limiter, or an object with options of `usage`. */
+function shownOf(prefix: string, limit: Partial<UsageOptions> | Partial<PlanUsageOptions>): Shown {
+  const { limiter, limiterOf, durable = false } = limit
+  if (limiterOf) return { prefix, reading: { limiterOf }, durable }
+  // `usage` checks it.
+  return { prefix, reading: { limiter: limiter ?? (limit as UsageOptions['limiter']) }, durable }
+}
+
+async function linesOf(limits: readonly Shown[], showing: Showing): Promise<string[]> {
+  const blocks: string[][] = []
+  for (const limit of limits) blocks.push(await blockOf(limit, showing))
+  return blocks.flatMap((block, place) => (place === 0 ? block : ['', ...block]))
+}
+
+async function blockOf(limit: Shown, showing: Showing): Promise<string[]> {
+  const { prefix, reading } = limit
+  const counts = (await deniedOf(limit, showing)).map(({ key, denials }) => [key, inDigits(denials)])
+  const nothing = [['  nothing', '']]
+  if (!reading) return columnsOf([[prefix, 'denied'], ...(counts.length > 0 ? counts : nothing)])
+  const { db, tables, top } = showing
+  const options = { prefix, tables, top, durable: limit.durable ?? true }
+  const now = Date.now()
+  // The two forms of the options are two signatures.
+  const most =
+    'limiterOf' in reading
+      ? await usage(db, { ...options, limiterOf: reading.limiterOf })
+      : await usage(db, { ...options, limiter: reading.limiter })
+  const used = most.map((each) => [
+    each.key,
+    inDigits(each.used),
+    ...(each.isOther
+      ? ['another plan']
+      : [inDigits(each.remaining), inDigits(each.limit), inTime(each.reset, now)]),
+  ])
+  return [
+    ...columnsOf([[prefix, 'used', 'left', 'limit', 'full in'], ...(used.length > 0 ? used : nothing)]),
+    ...(counts.length > 0 ? columnsOf([['', 'denied'], ...counts]) : []),
+  ]
+}
+
+/** The keys that were denied most. Without a module, the table is unknown, so both are read. */
+async function deniedOf(
+  { prefix, durable }: Shown,
+  { db, tables, top, sinceMs }: Showing,
+): Promise<DeniedKey[]> {
+  const since = new Date(Date.now() - sinceMs)
+  const found: DeniedKey[] = []
+  for (const each of durable === undefined ? [true, false] : [durable]) {
+    found.push(...(await denied(db, { prefix, tables, top, since, durable: each })))
+  }
+  return found.toSorted((one, other) => other.denials - one.denials).slice(0, top)
+}

@@ -1,0 +1,12 @@
+import { Ratelimit } from '../../../src/index.ts'
+
+// The module that the tests give to `drizzle-ratelimit top --limits`.
+
+const plans = { free: Ratelimit.fixedWindow(5, '1h'), paid: Ratelimit.fixedWindow(500, '1h') }
+
+const limits: Readonly<Record<string, unknown>> = {
+  requests: Ratelimit.fixedWindow(5, '1h'),
+  exports: { limiterOf: (key: string) => (key.startsWith('paid') ? plans.paid : plans.free), durable: true },
+}
+
+export default limits
