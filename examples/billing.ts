@@ -99,9 +99,9 @@ const orgs: readonly Org[] = [
   },
   {
     name: 'Birch',
-    about: 'exports; since 31 October, 9:00 in New York, so each month begins at 9:00 on its last day',
+    about: 'exports; each month begins at 9:00 in New York, and what it leaves is carried over, up to 500',
     timeZone: NEW_YORK.timeZone,
-    plan: () => calendarWindow(8000, 'month', NEW_YORK),
+    plan: () => calendarWindow(7800, 'month', { ...NEW_YORK, rollover: { max: 500 } }),
     work: (org, busy) => charge(org, Math.round(175 * busy)),
   },
   {

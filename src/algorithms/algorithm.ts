@@ -84,8 +84,8 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
    * For an algorithm without a capacity of its own: the state after `amount` is granted to an advanced state.
    */
   grant?(state: Expressions<Column>, now: Expression, amount: Expression): Expressions<Column>
-  /** For an algorithm that stores the capacity in the row: the capacity. Default: the limit. */
-  capacity?(state: Expressions<Column>): Expression
+  /** For an algorithm whose capacity depends on the row: the capacity. Default: the limit. */
+  capacity?(state: Expressions<Column>, params: Expressions<Param>): Expression
   /** The earliest time at which deleting the row loosens nothing. */
   expiresAt(state: Expressions<Column>, params: Expressions<Param>): Expression
   /**
@@ -126,7 +126,13 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
     reserved: number,
   ): Numbers<Column>
   grant?(state: Numbers<Column>, now: number, amount: number): Numbers<Column>
-  capacity?(state: Numbers<Column>): number
+  capacity?(state: Numbers<Column>, params: Numbers<Param>): number
+  /** For an algorithm whose capacity may grow with time: the most that it can be. Default: the limit. */
+  most?(state: Numbers<Column>, params: Numbers<Param>): number
+  /** When an advanced state that has less than its capacity is full again. Default: when it is available. */
+  wholeAt?(state: Numbers<Column>, params: Numbers<Param>): number
+  /** For an algorithm whose periods depend on the ones before: the state of the period after a state's. */
+  next?(state: Numbers<Column>, params: Numbers<Param>): Numbers<Column>
   /** About when `wanted` will be available. The search for the exact time begins there. */
   guess(state: Numbers<Column>, wanted: number, now: number, params: Numbers<Param>): number
 }

@@ -1,89 +1,9 @@
-import { sql } from 'drizzle-orm'
-import type { Algorithm, Limiter, Numbers, StoredLimiter } from './algorithm.ts'
+import type { Limiter, StoredLimiter } from './algorithm.ts'
+import { calendarAlgorithm } from './calendar-algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type CalendarOptions, type CalendarPeriod, periodsOf } from './periods.ts'
-import { type ColumnOf, ROWS } from './rows.ts'
-import { checkTokens, countAfter, countNumberAfter, expiresWith } from './window.ts'
-
-/**
- * The calendar period that contains now. The statement cannot work it out. It gets a guess as a parameter, and
- * decides nothing if the database's time lies outside.
- *
- * `prevCount` is the reserved part of `count`: estimates that wait for their cost. The rest is settled.
- * `tokens` is the most that was settled in the period. A refund does not lower it, so that a threshold is
- * crossed once a period. It also distinguishes the row from a fixed window's, whose start means something else.
- */
-const algorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodStart' | 'periodEnd'> = {
-  name: 'calendarWindow',
-  kind: 'window',
-  ...ROWS.calendarWindow,
-  params: ['periodStart', 'periodEnd'],
-  integersOnly: true,
-  tolerance: 0,
-  settled: { now: settledNumber, most: ({ tokens }) => tokens },
-
-  applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
-  sql: {
-    // A clock that is ahead may have written a row of the next period. It must not be read as one that has
-    // ended.
-    now: ({ windowStart }, clock, { periodMs }) =>
-      sql`case when ${windowStart} - ${clock} between 0::float8 and ${periodMs} then ${windowStart} else ${clock} end`,
-    // A count that began in this period was used in this period, even if its plan had another period.
-    holds: ({ windowStart }, clock, { periodMs, periodStart, periodEnd }) =>
-      sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}`,
-    ended: ({ windowStart }, _clock, { periodStart }) => sql`${windowStart} < ${periodStart}`,
-    reserved: ({ prevCount }) => prevCount,
-    fresh: (_now, { periodStart }) => ({
-      count: sql`0::float8`,
-      prevCount: sql`0::float8`,
-      tokens: sql`0::float8`,
-      windowStart: periodStart,
-    }),
-    available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
-    used: ({ count }) => count,
-    // A call of another plan does not change the start, so that a shorter period finds its own row again.
-    consume: ({ count, prevCount, tokens, windowStart }, _now, _available, amount, _params, reserved) => {
-      const next = countAfter(count, amount)
-      // A refund that exceeds the settled part lowers the reserved part.
-      const nextReserved = sql<number>`least(${countAfter(prevCount, reserved)}, ${next})`
-      return {
-        count: next,
-        prevCount: nextReserved,
-        windowStart,
-        tokens: sql`greatest(${tokens}, ${next} - ${nextReserved})`,
-      }
-    },
-    expiresAt: (_state, { periodEnd }) => periodEnd,
-    // The last period ended where this one begins, and its row may still exist. If this plan has charged a row
-    // that another plan began, `paid` is the start of that row.
-    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd }, onGrid, paid) =>
-      sql`case when ${windowStart} < ${periodStart} then ${expiresWith(periodStart, expires, onGrid)}
-        else ${windowStart} in (${periodStart}, ${paid ? sql`coalesce(${paid()}, ${periodStart})` : periodStart})
-          and ${expiresWith(periodEnd, expires, onGrid)} end`,
-    isRecent: ({ windowStart }, { periodStart }, previousStart) =>
-      sql`${windowStart} in (${periodStart}, ${previousStart})`,
-  },
-  numbers: {
-    fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),
-    available: ({ count }, time, { limit, periodEnd }) => (time < periodEnd ? limit - count : limit),
-    used: ({ count }) => count,
-    consume: ({ count, prevCount, tokens, windowStart }, _now, amount, _params, reserved) => {
-      const next = countNumberAfter(count, amount)
-      const nextReserved = Math.min(countNumberAfter(prevCount, reserved), next)
-      return {
-        count: next,
-        prevCount: nextReserved,
-        windowStart,
-        tokens: Math.max(tokens, next - nextReserved),
-      }
-    },
-    guess: (_state, _wanted, _now, { periodEnd }) => periodEnd,
-  },
-}
-
-function settledNumber({ count, prevCount }: Numbers<'count' | 'prevCount'>): number {
-  return count - prevCount
-}
+import { carriedMaxOf, rolloverAlgorithm } from './rollover-algorithm.ts'
+import { checkTokens } from './window.ts'
 
 /** The longest of each. How far ahead a row may be must not depend on the guessed period. */
 const MAX_HOURS = { minute: 1 / 60, hour: 1, day: 25, week: 169, month: 745, year: 8785 }
@@ -99,8 +19,11 @@ const HOUR_MS = 3_600_000
  *
  * `tokens: Infinity` counts and never denies.
  *
+ * With `rollover`, `limit` in answers is `tokens` and what was carried over. Rows never expire then.
+ *
  * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or time zone, and for an
- * anchor that is not a date or lies more than a hundred years away.
+ * anchor that is not a date or lies more than a hundred years away, and for a `max` of `rollover` that is not a
+ * whole number from 1 to `tokens`.
  *
  * @example
  * ```ts
@@ -109,6 +32,7 @@ const HOUR_MS = 3_600_000
  * const anchor = new Date('2026-01-31T09:15:00Z')
  * calendarWindow(10_000, 'month') // from the 1st, UTC
  * calendarWindow(10_000, 'month', { timeZone: 'Europe/Berlin', anchor })
+ * calendarWindow(10_000, 'month', { rollover: { max: 5000 } })
  * ```
  */
 export function calendarWindow(
@@ -118,13 +42,24 @@ export function calendarWindow(
 ): StoredLimiter {
   checkTokens(tokens)
   const { periodAt, name } = periodsOf(period, options)
-  const limiter = limiterOf(
-    algorithm,
-    { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS },
-    { periodAt, name },
-  )
-  resized.set(limiter, (other) => calendarWindow(other, period, options))
+  const { rollover } = options
+  const own = { limit: tokens, periodMs: MAX_HOURS[period] * HOUR_MS }
+  const limiter =
+    rollover !== undefined
+      ? limiterOf(
+          rolloverAlgorithm,
+          { ...own, carriedMax: carriedMaxOf(rollover, tokens) },
+          { periodAt, name },
+        )
+      : limiterOf(calendarAlgorithm, own, { periodAt, name })
+  resized.set(limiter, (other) => calendarWindow(other, period, resizedOptions(options, other)))
   return limiter
+}
+
+function resizedOptions(options: CalendarOptions, tokens: number): CalendarOptions {
+  const { rollover, ...periods } = options
+  if (!rollover || tokens === 0) return periods
+  return { ...periods, rollover: { max: Math.min(rollover.max, tokens) } }
 }
 
 const resized = new WeakMap<Limiter, (tokens: number) => StoredLimiter>()

@@ -70,10 +70,12 @@ export function sameLimiter(one: StoredLimiter, other: StoredLimiter): boolean {
 }
 
 /** The parameters of a limiter at a time. */
-export function paramsAt({ params, periodAt }: StoredLimiter, time: number): Params {
+export function paramsAt({ params, periodAt, algorithm }: StoredLimiter, time: number): Params {
   if (!periodAt) return params
   const { start, end } = periodAt(time)
-  return { ...params, periodStart: start, periodEnd: end }
+  const period = { ...params, periodStart: start, periodEnd: end }
+  if (!algorithm.params.includes('previousStart')) return period
+  return { ...period, previousStart: periodAt(start - 1).start, nextEnd: periodAt(end).end }
 }
 
 /** The period of a row that began to count at `start`, for an algorithm that has periods. */

@@ -17,9 +17,20 @@ export interface CalendarOptions {
    * change, a key may begin a new period.
    */
   readonly anchor?: Date
+  /**
+   * Adds what was left of the last period to the next one, at most `max` units. Default: nothing is carried
+   * over.
+   */
+  readonly rollover?: Rollover
 }
 
-const CALENDAR_NAMES: NamesOf<CalendarOptions> = { timeZone: true, anchor: true }
+/** How much one period carries over to the next. */
+export interface Rollover {
+  /** A whole number from 1 to the tokens of a period. */
+  readonly max: number
+}
+
+const CALENDAR_NAMES: NamesOf<CalendarOptions> = { timeZone: true, anchor: true, rollover: true }
 
 const UNITS = { day: 'days', week: 'weeks', month: 'months', year: 'years' } as const
 

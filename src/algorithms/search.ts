@@ -19,7 +19,7 @@ export function whenAvailable({ algorithm }: Limiter, snapshot: Snapshot, wanted
   const { numbers, tolerance } = algorithm
   const fits = (time: number) => numbers.available(state, time, params) + tolerance >= wanted
   if (fits(now)) return now
-  if (wanted > params.limit + tolerance) return Number.POSITIVE_INFINITY
+  if (wanted > (numbers.most?.(state, params) ?? params.limit) + tolerance) return Number.POSITIVE_INFINITY
   return firstTime(now, Math.round(numbers.guess(state, wanted, now, params)), fits)
 }
 

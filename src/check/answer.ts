@@ -222,7 +222,12 @@ export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'i
  */
 function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefined): number {
   if (isEndless(limiter)) return snapshot.now
-  return isNew ? Number.POSITIVE_INFINITY : whenAvailable(limiter, snapshot, capacityOf(limiter, snapshot))
+  if (isNew) return Number.POSITIVE_INFINITY
+  const { numbers } = limiter.algorithm
+  const capacity = capacityOf(limiter, snapshot)
+  if (!numbers.wholeAt) return whenAvailable(limiter, snapshot, capacity)
+  const { state, now, params } = snapshot
+  return availableIn(limiter, snapshot) >= capacity ? now : numbers.wholeAt(state, params)
 }
 
 /** The snapshot after an amount is taken and the reserved amount changes by `reserved`. */
@@ -239,7 +244,7 @@ export function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
 
 /** The most that can be available. For a window without a limit, this is the most that it can count. */
 export function mostIn({ algorithm }: Limiter, { state, params }: Snapshot): number {
-  return algorithm.numbers.capacity?.(state) ?? params.limit
+  return algorithm.numbers.capacity?.(state, params) ?? params.limit
 }
 
 /** The amount that a call may take, by the rule of the statement. */

@@ -65,7 +65,7 @@ export function decided(
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
   const used = formulas.used(state, now, params)
-  const counted = action === 'grant' ? (formulas.capacity?.(state) ?? used) : used
+  const counted = action === 'grant' ? (formulas.capacity?.(state, params) ?? used) : used
   // A charge is refused if its count would be too large to be exact.
   const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))}::float8 - (${counted})) / ${rate}), ${calls})`
   if (action === 'grant') return level('decided', offered, { granted: onlyWhereItApplies(countable) })

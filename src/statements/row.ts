@@ -37,7 +37,7 @@ export function rowNumber(
 function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt): Level {
   const { algorithm, params, periodAt } = limiter
   const columns = Object.entries(rowColumns(row, algorithm)).map(([column, value]) => [column, value.sql])
-  const edges = periodAt ? edgesAround(at ?? Date.now(), periodAt) : {}
+  const edges = periodAt ? edgesAround(at ?? Date.now(), periodAt, algorithm) : {}
   const numbers = Object.entries({ ...params, ...edges }).map(([each, value]) => [each, literal(value)])
   const base: Record<string, SQL> = {
     ...Object.fromEntries([...columns, ...numbers]),
@@ -51,10 +51,15 @@ function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt): Level {
   return periodAt ? inPeriod(rows, algorithm) : rows
 }
 
-/** The starts of the last, the present and the next period, and the end of the next. */
-function edgesAround(time: number, periodAt: PeriodAt): Record<string, number> {
+/**
+ * The starts of the last, the present and the next period, and the end of the next. For an algorithm that
+ * depends on the period before, also the start of the one before the last.
+ */
+function edgesAround(time: number, periodAt: PeriodAt, { params }: AnyAlgorithm): Record<string, number> {
   const { start, end } = periodAt(time)
-  return { edge0: periodAt(start - 1).start, edge1: start, edge2: end, edge3: periodAt(end).end }
+  const edges = { edge0: periodAt(start - 1).start, edge1: start, edge2: end, edge3: periodAt(end).end }
+  if (!params.includes('previousStart')) return edges
+  return { ...edges, before: periodAt(edges.edge0 - 1).start }
 }
 
 /**
@@ -62,7 +67,7 @@ function edgesAround(time: number, periodAt: PeriodAt): Record<string, number> {
  * clock may be in another period than this machine's. A calendar's row of the next period is read at its own
  * time.
  */
-function inPeriod(rows: Level, { sql: formulas }: AnyAlgorithm): Level {
+function inPeriod(rows: Level, { sql: formulas, params }: AnyAlgorithm): Level {
   const state = forEach(STATE_COLUMNS, (column) => fromColumn(column, name(SQL_NAMES[column])))
   const common = forEach(['limit', 'periodMs', 'expiryGridMs'], (param) => name(param))
   const clock = name('at')
@@ -73,6 +78,7 @@ function inPeriod(rows: Level, { sql: formulas }: AnyAlgorithm): Level {
   return level('placed', timed, {
     periodStart: choose(edge0, edge1, edge2),
     periodEnd: choose(edge1, edge2, edge3),
+    ...(params.includes('previousStart') ? { previousStart: choose(name('before'), edge0, edge1) } : {}),
     known: sql`${clock} >= ${edge0} and ${clock} < ${edge3}`,
   })
 }
@@ -89,7 +95,7 @@ function rowNumbers(limiter: StoredLimiter, parameters: Parameters) {
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
   const most = sql<number>`${name('available')} + ${sql.raw(String(tolerance))}::float8`
   const whole = (formulas.wholeAt ?? formulas.expiresAt)(state, params)
-  const limit = formulas.capacity?.(state) ?? name('limit')
+  const limit = formulas.capacity?.(state, params) ?? name('limit')
   const reset = sql<number>`case when ${most} >= ${limit} then ${now} else ${whole} end`
   return {
     used: (): Expression => formulas.used(state, now, params),

@@ -1,6 +1,6 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
-import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
+import { hasPeriods, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
 import { distinct } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
@@ -11,6 +11,7 @@ import { STATE_COLUMNS } from '../statements/columns.ts'
 import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { checkLimiter } from '../validate.ts'
+import { type Begun, begin } from './begin.ts'
 
 /** The periods to close. */
 export interface Closing {
@@ -84,7 +85,8 @@ function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
   return STATE_COLUMNS.every((column) => columns.includes(column) === (columnIn(row, column) !== null))
 }
 
-async function close({ tx, table, prefix }: Closing, ended: readonly Over[]): Promise<Ended[]> {
+async function close(closing: Closing, ended: readonly Over[]): Promise<Ended[]> {
+  const { tx, table, prefix, now } = closing
   const statement = kept(statementsOf(table), 'close', () => closeStatement(table))
   const rows = await runOnce(tx, statement, {
     prefix,
@@ -92,10 +94,19 @@ async function close({ tx, table, prefix }: Closing, ended: readonly Over[]): Pr
     start: numberArray(ended.map(({ start }) => start)),
   })
   const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyIn(row), row]))
-  return ended.flatMap(({ limiter, ...each }) => {
+  const begun: Begun[] = []
+  const closed = ended.flatMap(({ limiter, ...each }) => {
     const row = rowOf.get(each.key)
-    return row ? [{ ...each, ...countedIn(row, limiter, each.end) }] : []
+    if (!row) return []
+    const counted = countedIn(row, limiter, each.end)
+    const state = limiter.algorithm.numbers.next?.(stateIn(row, limiter), paramsAt(limiter, now))
+    if (!state) return [{ ...each, ...counted }]
+    begun.push({ key: each.key, limiter, state })
+    // The row stays only for what is carried over.
+    return counted.used > 0 ? [{ ...each, ...counted }] : []
   })
+  await begin(closing, begun)
+  return closed
 }
 
 /** The usage of the period and, for an algorithm that keeps it, the part that is not settled. */

@@ -36,7 +36,7 @@ export interface Line extends EndedPeriod {
 export interface BilledYear {
   /** How often what may happen has happened. */
   readonly seen: Readonly<Record<'told' | 'closed' | 'crashed' | 'denied', number>>
-  /** How many rows the limiter has left. */
+  /** How many rows the limiter has left that count something. Rows that carry over stay. */
   readonly left: number
   readonly lines: readonly (Line & { readonly granted: number })[]
   readonly grants: readonly { readonly key: string; readonly amount: number }[]
@@ -131,7 +131,7 @@ export async function billingYear(database: TestDatabase, db: Database, year: Ye
 
   const grants = await database.rows('select key, at, amount from grants order by at')
   const lines = await database.rows('select key, start, "end", used from ledger order by key, start')
-  const left = await database.rows("select key from rate_limit_durable where prefix = 'year'")
+  const left = await database.rows("select key from rate_limit_durable where prefix = 'year' and count > 0")
   const granted = grants.map(({ key, at, amount }) => ({
     ...{ key: String(key), at: Number(at), amount: Number(amount) },
   }))
@@ -180,6 +180,7 @@ function planOf(sort: Customer['sort'], whole: (below: number) => number): Limit
     return calendarWindow(tokens, 'month', {
       timeZone: 'Europe/Berlin',
       anchor: new Date('2025-10-31T10:15:00Z'),
+      ...(whole(2) ? { rollover: { max: tokens / 2 } } : {}),
     })
   }
   const period = (['day', 'week', 'month', 'year'] as const)[whole(4)] ?? 'day'

@@ -38,6 +38,15 @@ test('periods are those of the plans: zones, anchors, clock changes', () => {
   expect(limiter).toEqual(calendarWindow(limiter.limit, 'month', options))
 })
 
+test('what is carried over is at most the tokens of the period', () => {
+  const of = (tokens: number, max: number) => calendarWindow(tokens, 'month', { rollover: { max } })
+  const { limiter } = prorate(of(100, 100), of(1000, 500), new Date('2026-04-29T00:00:00Z'))
+  expect(limiter).toEqual(of(160, 160))
+  expect(prorate(of(1, 1), calendarWindow(0, 'month'), new Date('2026-04-29T00:00:00Z')).limiter.limit).toBe(
+    1,
+  )
+})
+
 test('it is between the plans, and one plan stays as it is, whatever their size', () => {
   const tokens = fc.oneof(fc.nat(1000), fc.maxSafeNat())
   const time = fc.date({ min: new Date(0), max: new Date('2100-01-01'), noInvalidDate: true })

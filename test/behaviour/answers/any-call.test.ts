@@ -251,7 +251,11 @@ const limiters: readonly Entry[] = [
     [
       anyNumber,
       usually('hour', 'month'),
-      options({ timeZone: usually('UTC', 'Asia/Kathmandu'), anchor: usually(new Date()) }),
+      options({
+        timeZone: usually('UTC', 'Asia/Kathmandu'),
+        anchor: usually(new Date()),
+        rollover: options({ max: anyNumber }),
+      }),
     ],
     (tokens, period, given) =>
       ours({ limiter: (calendarWindow as Untyped)(tokens, period, given), prefix: 'calendar' }).limit('key'),

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import type { Numbers, StateColumn, StoredLimiter } from '../../../src/algorithms/algorithm.ts'
 import { paramsAt } from '../../../src/algorithms/limiter.ts'
 import { whenAvailable } from '../../../src/algorithms/search.ts'
+import { calendarWindow } from '../../../src/calendar.ts'
 import { runOnce } from '../../../src/database/run.ts'
 import type { Statement } from '../../../src/database/statement.ts'
 import { stateBy, stateIn } from '../../../src/runtime/ask.ts'
@@ -98,7 +99,7 @@ async function decide(limiter: StoredLimiter, cases: readonly Case[]): Promise<D
   return found
 }
 
-function anyCase({ limiter, stepMs }: Plan): fc.Arbitrary<Case> {
+function anyCase({ limiter, stepMs }: Pick<Plan, 'limiter' | 'stepMs'>): fc.Arbitrary<Case> {
   const { limit, periodMs } = limiter.params
   const { integersOnly } = limiter.algorithm
   const upTo = (most: number) =>
@@ -127,10 +128,27 @@ function anyCase({ limiter, stepMs }: Plan): fc.Arbitrary<Case> {
     })
 }
 
+/** A window that carries over, of which answers.rollover.test.ts has the model. */
+const anyRollover = fc
+  .record({
+    tokens: fc.constantFrom(1, 10, 97, 1_000_000, 2 ** 52),
+    share: fc.double({ min: 0, max: 1, noNaN: true }),
+    period: fc.constantFrom('hour' as const, 'month' as const),
+  })
+  .map(({ tokens, share, period }): Pick<Plan, 'limiter' | 'stepMs' | 'name'> => {
+    const max = Math.max(1, Math.floor(tokens * share))
+    const limiter = calendarWindow(tokens, period, { rollover: { max } }) as StoredLimiter
+    return { limiter, stepMs: limiter.params.periodMs, name: `rollover ${tokens} ${max} ${period}` }
+  })
+
 describe(`${STATES} rows of any content`, () => {
   test('are read alike in SQL and in TypeScript, to the bit; and retryAfter is exact to the millisecond', async () => {
     const seed = Number(process.env['FC_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
-    const plans = fc.sample(anyPlan, { seed, numRuns: Math.ceil(STATES / STATES_PER_PLAN) })
+    const numRuns = Math.ceil(STATES / STATES_PER_PLAN)
+    const plans = [
+      ...fc.sample(anyPlan, { seed, numRuns }),
+      ...fc.sample(anyRollover, { seed, numRuns: Math.ceil(numRuns / 4) }),
+    ]
     let denials = 0
     for (const [i, plan] of plans.entries()) {
       const { limiter } = plan

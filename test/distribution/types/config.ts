@@ -124,6 +124,11 @@ new Ratelimit({ ...common, thresholds: [{ remaining: 10 }] })
 new Ratelimit({ ...common, thresholds: [{}] })
 
 calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
+calendarWindow(5, 'month', { rollover: { max: 5 } })
+// @ts-expect-error how much is carried over has a most
+calendarWindow(5, 'month', { rollover: true })
+// @ts-expect-error no such option
+calendarWindow(5, 'month', { rollover: { max: 5, periods: 2 } })
 // @ts-expect-error no such period
 calendarWindow(5, 'quarter')
 const prorated = prorate(calendarWindow(5, 'month'), calendarWindow(9, 'month'), new Date())

@@ -1,0 +1,85 @@
+import { sql } from 'drizzle-orm'
+import type { Algorithm, Numbers } from './algorithm.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
+import { countAfter, countNumberAfter, expiresWith } from './window.ts'
+
+/**
+ * The calendar period that contains now. The statement cannot work it out. It gets a guess as a parameter, and
+ * decides nothing if the database's time lies outside.
+ *
+ * `prevCount` is the reserved part of `count`: estimates that wait for their cost. The rest is settled.
+ * `tokens` is the most that was settled in the period. A refund does not lower it, so that a threshold is
+ * crossed once a period. It also distinguishes the row from a fixed window's, whose start means something else.
+ */
+export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodStart' | 'periodEnd'> = {
+  name: 'calendarWindow',
+  kind: 'window',
+  ...ROWS.calendarWindow,
+  params: ['periodStart', 'periodEnd'],
+  integersOnly: true,
+  tolerance: 0,
+  // A plan with rollover has written other tokens, below 0.
+  settled: { now: settledNumber, most: (state) => (state.tokens < 0 ? settledNumber(state) : state.tokens) },
+
+  applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
+  sql: {
+    // A clock that is ahead may have written a row of the next period. It must not be read as one that has
+    // ended.
+    now: ({ windowStart }, clock, { periodMs }) =>
+      sql`case when ${windowStart} - ${clock} between 0::float8 and ${periodMs} then ${windowStart} else ${clock} end`,
+    // A count that began in this period was used in this period, even if its plan had another period.
+    holds: ({ windowStart }, clock, { periodMs, periodStart, periodEnd }) =>
+      sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}`,
+    ended: ({ windowStart }, _clock, { periodStart }) => sql`${windowStart} < ${periodStart}`,
+    reserved: ({ prevCount }) => prevCount,
+    fresh: (_now, { periodStart }) => ({
+      count: sql`0::float8`,
+      prevCount: sql`0::float8`,
+      tokens: sql`0::float8`,
+      windowStart: periodStart,
+    }),
+    available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
+    used: ({ count }) => count,
+    // A call of another plan does not change the start, so that a shorter period finds its own row again.
+    consume: ({ count, prevCount, tokens, windowStart }, _now, _available, amount, _params, reserved) => {
+      const next = countAfter(count, amount)
+      // A refund that exceeds the settled part lowers the reserved part.
+      const nextReserved = sql<number>`least(${countAfter(prevCount, reserved)}, ${next})`
+      return {
+        count: next,
+        prevCount: nextReserved,
+        windowStart,
+        tokens: sql`greatest(${tokens}, ${next} - ${nextReserved})`,
+      }
+    },
+    expiresAt: (_state, { periodEnd }) => periodEnd,
+    // The last period ended where this one begins, and its row may still exist. If this plan has charged a row
+    // that another plan began, `paid` is the start of that row.
+    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd }, onGrid, paid) =>
+      sql`case when ${windowStart} < ${periodStart} then ${expiresWith(periodStart, expires, onGrid)}
+        else ${windowStart} in (${periodStart}, ${paid ? sql`coalesce(${paid()}, ${periodStart})` : periodStart})
+          and ${expiresWith(periodEnd, expires, onGrid)} end`,
+    isRecent: ({ windowStart }, { periodStart }, previousStart) =>
+      sql`${windowStart} in (${periodStart}, ${previousStart})`,
+  },
+  numbers: {
+    fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),
+    available: ({ count }, time, { limit, periodEnd }) => (time < periodEnd ? limit - count : limit),
+    used: ({ count }) => count,
+    consume: ({ count, prevCount, tokens, windowStart }, _now, amount, _params, reserved) => {
+      const next = countNumberAfter(count, amount)
+      const nextReserved = Math.min(countNumberAfter(prevCount, reserved), next)
+      return {
+        count: next,
+        prevCount: nextReserved,
+        windowStart,
+        tokens: Math.max(tokens, next - nextReserved),
+      }
+    },
+    guess: (_state, _wanted, _now, { periodEnd }) => periodEnd,
+  },
+}
+
+export function settledNumber({ count, prevCount }: Numbers<'count' | 'prevCount'>): number {
+  return count - prevCount
+}

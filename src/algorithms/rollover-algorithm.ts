@@ -1,0 +1,141 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { RatelimitError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
+import type { Algorithm, Expressions, Numbers } from './algorithm.ts'
+import { calendarAlgorithm, settledNumber } from './calendar-algorithm.ts'
+import type { Rollover } from './periods.ts'
+import type { ColumnOf } from './rows.ts'
+import { countAfter, countNumberAfter } from './window.ts'
+
+type Param = 'periodStart' | 'periodEnd' | 'limit' | 'carriedMax' | 'previousStart'
+
+/**
+ * A calendar window that adds what was left of the last period.
+ *
+ * Its rows are those of a calendar window, so that a plan can change between the two. But `tokens` is the
+ * amount that was carried over, with a minus: a calendar window has nothing below 0 there. So a row does not
+ * know the most that was settled, and after a refund a threshold can be crossed again.
+ *
+ * At most `tokens` are carried over, so after an idle period it is always `carriedMax`.
+ */
+export const rolloverAlgorithm: Algorithm<
+  ColumnOf<'calendarWindow'>,
+  'periodStart' | 'periodEnd' | 'carriedMax' | 'previousStart'
+> = {
+  ...calendarAlgorithm,
+  name: 'rolloverWindow',
+  params: ['periodStart', 'periodEnd', 'carriedMax', 'previousStart'],
+  settled: { now: settledNumber, most: settledNumber },
+
+  sql: {
+    ...calendarAlgorithm.sql,
+    // A row of an earlier period counts too: it says what was left.
+    holds: ({ windowStart }, clock, { periodMs, periodEnd }) =>
+      sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} < ${periodEnd}`,
+    advance: (row, _clock, params) => {
+      const { windowStart } = row
+      const isOver = sql`${windowStart} < ${params.periodStart}`
+      const isIdle = sql`${windowStart} < ${params.previousStart}`
+      const before = sql<number>`case when ${isIdle} then ${params.carriedMax} else ${restOf(row, params)} end`
+      const unless = (value: SQL, other: SQL) =>
+        sql<number>`case when ${isOver} then ${other} else ${value} end`
+      return {
+        count: unless(row.count, sql`0::float8`),
+        prevCount: unless(row.prevCount, sql`0::float8`),
+        tokens: unless(row.tokens, sql`0::float8 - ${before}`),
+        windowStart: unless(windowStart, params.periodStart),
+      }
+    },
+    // A new key: without a row, no period is counted as idle.
+    fresh: (now, params) => ({
+      ...calendarAlgorithm.sql.fresh(now, params),
+      tokens: sql`'Infinity'::float8`,
+    }),
+    available: (state, _now, params) => sql`${capacityOf(state, params)} - ${state.count}`,
+    consume: ({ count, prevCount, tokens, windowStart }, _now, _available, amount, _params, reserved) => {
+      const next = countAfter(count, amount)
+      return {
+        count: next,
+        prevCount: sql`least(${countAfter(prevCount, reserved)}, ${next})`,
+        windowStart,
+        tokens: sql`least(${tokens}, 0::float8)`,
+      }
+    },
+    capacity: capacityOf,
+    // What is left is carried over, however long the key is idle.
+    expiresAt: () => sql`8e15::float8`,
+    wholeAt: (_state, { periodEnd }) => periodEnd,
+    isRecent: ({ windowStart }, { periodStart }) => sql`${windowStart} <= ${periodStart}`,
+    // Its rows never expire, so that their expiry does not tell their period.
+    isOfPeriod: ({ windowStart }, _expires, { periodStart }, _onGrid, paid) =>
+      sql`(${windowStart} <= ${periodStart} or ${windowStart} = ${paid ? paid() : periodStart})`,
+  },
+  numbers: {
+    ...calendarAlgorithm.numbers,
+    fresh: (now, params) => ({ ...calendarAlgorithm.numbers.fresh(now, params), tokens: NEW }),
+    available: (state, time, params) => {
+      const { limit, carriedMax, periodEnd } = params
+      if (time < periodEnd) return capacityNumber(state, params) - state.count
+      if (state.tokens === NEW) return limit
+      return time < nextEndIn(params) ? limit + restNumber(state, params) : limit + carriedMax
+    },
+    consume: ({ count, prevCount, tokens, windowStart }, _now, amount, _params, reserved) => {
+      const next = countNumberAfter(count, amount)
+      const nextReserved = Math.min(countNumberAfter(prevCount, reserved), next)
+      return { count: next, prevCount: nextReserved, windowStart, tokens: Math.min(tokens, 0) }
+    },
+    capacity: capacityNumber,
+    wholeAt: (_state, { periodEnd }) => periodEnd,
+    most: ({ tokens }, { limit, carriedMax }) => (tokens === NEW ? limit : limit + carriedMax),
+    next: (state, { periodStart, previousStart, ...params }) => {
+      const carried = state.windowStart < previousStart ? params.carriedMax : restNumber(state, params)
+      return { count: 0, prevCount: 0, tokens: 0 - carried, windowStart: periodStart }
+    },
+  },
+}
+
+/** The end of the next period. It is a parameter of the formulas on numbers only. */
+function nextEndIn(params: Readonly<Record<string, number>>): number {
+  return params['nextEnd'] ?? Number.POSITIVE_INFINITY
+}
+
+/** The `tokens` of a key without a row. */
+const NEW = Number.POSITIVE_INFINITY
+
+/** The limit and what was carried over to it. */
+function capacityOf(
+  { tokens }: Pick<Expressions<'tokens'>, 'tokens'>,
+  params: Expressions<Param>,
+): SQL<number> {
+  const { limit, carriedMax } = params
+  return sql`(${limit} + case when ${tokens} < 0::float8 then least(0::float8 - ${tokens}, ${carriedMax}) else 0::float8 end)`
+}
+
+function capacityNumber(
+  { tokens }: Numbers<'tokens'>,
+  { limit, carriedMax }: Numbers<'limit' | 'carriedMax'>,
+): number {
+  return limit + (tokens < 0 ? Math.min(0 - tokens, carriedMax) : 0)
+}
+
+/** How much of a period is carried over to the next. A debt is not. */
+function restOf(state: Expressions<'count' | 'tokens'>, params: Expressions<Param>): SQL<number> {
+  return sql`least(greatest(${capacityOf(state, params)} - ${state.count}, 0::float8), ${params.carriedMax})`
+}
+
+function restNumber(state: Numbers<'count' | 'tokens'>, params: Numbers<'limit' | 'carriedMax'>): number {
+  return Math.min(Math.max(capacityNumber(state, params) - state.count, 0), params.carriedMax)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function carriedMaxOf(rollover: Rollover, tokens: number): number {
+  checkOptions(rollover, { max: true }, 'rollover')
+  const { max } = rollover
+  if (!Number.isSafeInteger(max) || max < 1 || max > tokens || !Number.isSafeInteger(tokens + max)) {
+    throw new RatelimitError(
+      'INVALID_OPTION',
+      'rollover needs a max that is a whole number from 1 to the tokens of a period, which must have a limit.',
+    )
+  }
+  return max
+}

@@ -1,0 +1,42 @@
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { Numbers, StateColumn, StoredLimiter } from '../algorithms/algorithm.ts'
+import { paramsAt } from '../algorithms/limiter.ts'
+import type { Database } from '../database/database.ts'
+import { runOnce } from '../database/run.ts'
+import { groupBy } from '../group-by.ts'
+import { beginStatement, begunNumbers } from '../statements/begin.ts'
+import { numberArray, textArray } from '../statements/calls.ts'
+import { SQL_NAMES } from '../statements/columns.ts'
+import { kept, statementsOf } from '../statements/statements.ts'
+
+/** A key without a row, and the state that it begins with. */
+export interface Begun {
+  readonly key: string
+  readonly limiter: StoredLimiter
+  readonly state: Numbers<StateColumn>
+}
+
+/** Inserts the rows. Returns how many did not exist. */
+export async function begin(
+  { tx, table, prefix, now }: { tx: Database; table: RateLimitTable; prefix: string; now: number },
+  begun: readonly Begun[],
+): Promise<number> {
+  let inserted = 0
+  for (const alike of groupBy(begun, ({ limiter }) => limiter.algorithm.name)) {
+    const { limiter: first } = alike[0] as Begun
+    const statement = kept(statementsOf(table), `begin ${first.algorithm.name}`, () =>
+      beginStatement(table, first),
+    )
+    const rows = alike.map(({ limiter, state }) => {
+      const columns = limiter.algorithm.columns.map((column) => [SQL_NAMES[column], state[column]])
+      return { ...paramsAt(limiter, now), ...Object.fromEntries(columns) }
+    })
+    const values = begunNumbers(first).map((each) => [
+      each,
+      numberArray(rows.map((row) => row[each] ?? null)),
+    ])
+    const key = textArray(alike.map((each) => each.key))
+    inserted += (await runOnce(tx, statement, { ...Object.fromEntries(values), prefix, key })).length
+  }
+  return inserted
+}
