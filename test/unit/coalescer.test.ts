@@ -322,6 +322,7 @@ describe('a held key', () => {
   })
 
   test('beyond the fourth waits for another, and is served in its order', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout'] })
     const { add, asked, sent } = setUp(2)
     const held = keysNamed('held', 7)
     for (const key of held) add(key)
