@@ -333,6 +333,7 @@ describe('a held key', () => {
     await sent[1]?.answer()
     expect(asked().slice(5)).toEqual([`${held[4]} x1`, `${held[5]} x1`])
     expect(sent.slice(1).every(({ kind }) => kind === 'alone')).toBe(true)
+    vi.useRealTimers()
   })
 
   test('never causes more statements than the connections and four', async () => {
