@@ -8,6 +8,7 @@ import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
 import { usageOf } from './check/answer.ts'
 import type { Checker, LimiterCall } from './check/checker.ts'
+import { handles } from './check/handles.ts'
 import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
 import { checkerOf } from './check/setup.ts'
 import type { Lease, NoLease } from './concurrency/lease.ts'
@@ -85,6 +86,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
     this.limiter = config.limiter
     this.#checker = checkerOf(config)
     this.#hash = config.hashKeys ? hashOf(config.hashKeys) : undefined
+    handles.set(this, { checker: this.#checker, hash: this.#hash })
   }
 
   /** A bucket of tokens that refills at the end of each interval, or steadily. */

@@ -41,6 +41,19 @@ export function deniedStatement(table: RateLimitTable): Statement {
   )
 }
 
+/**
+ * The statement that finds how many denials each hour had since an hour: those of a key, or those of all keys
+ * for an empty key.
+ */
+export function deniedByHourStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  return parameters.render(
+    sql`select left(key, ${sql.raw(String(HOUR_LENGTH))}) as hour, count::float8 as denials
+      from (${rowsSince(table, parameters)}) as counted
+      where substr(key, ${sql.raw(String(HOUR_LENGTH + 2))}) = ${parameters.text('key')} order by 1`,
+  )
+}
+
 function rowsSince(table: RateLimitTable, parameters: Parameters): SQL {
   return builder
     .select({ key: table.key, count: table.count })

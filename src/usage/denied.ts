@@ -1,10 +1,10 @@
-import type { RateLimitTables } from '../../schema/index.ts'
+import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import type { Database } from '../database/database.ts'
 import { checkDatabase } from '../database/given.ts'
 import { distinct, mustHave } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
-import { deniedPrefix, deniedStatement, hourOf } from '../statements/denied.ts'
+import { deniedByHourStatement, deniedPrefix, deniedStatement, hourOf } from '../statements/denied.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import { checkOption, checkRows } from '../validate.ts'
@@ -43,7 +43,8 @@ export interface DeniedKey {
   readonly denials: number
 }
 
-const DAY_MS = 86_400_000
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
 
 /**
  * Lists the keys of a prefix that were denied most. The limiter must have the option `denials`.
@@ -81,6 +82,37 @@ export async function denied(db: Database, options: DeniedOptions): Promise<Deni
     key: String(row['key']),
     denials: Number(mustHave(row['denials'])),
   }))
+}
+
+/** An hour and its denials. */
+export interface DeniedHour {
+  /** Unix milliseconds. */
+  readonly start: number
+  readonly denials: number
+}
+
+/** The rows to read, and the clock. */
+interface Reading {
+  readonly db: Database
+  readonly table: RateLimitTable
+  readonly prefix: string
+  /** Undefined for the database's clock. */
+  readonly clock: (() => Date) | undefined
+}
+
+/** How many denials each of the last hours had, up to the present one: those of a key, or those of all keys. */
+export async function deniedByHour(
+  { db, table, prefix, clock }: Reading,
+  hours: number,
+  key = '',
+): Promise<DeniedHour[]> {
+  const first = (await timeOf(db, clock)) - (hours - 1) * HOUR_MS
+  const starts = Array.from({ length: hours }, (_, place) => hourOf(first + place * HOUR_MS))
+  const statement = kept(statementsOf(table), 'denied by hour', () => deniedByHourStatement(table))
+  const values = { prefix: deniedPrefix(prefix), since: starts[0] ?? '', key }
+  const rows = await runOnce(db, statement, values)
+  const counts = new Map(rows.map((row) => [String(row['hour']), Number(mustHave(row['denials']))]))
+  return starts.map((hour) => ({ start: Date.parse(`${hour}:00Z`), denials: counts.get(hour) ?? 0 }))
 }
 
 /** Whether it is a date whose year has four digits, so that hours can be compared as texts. */

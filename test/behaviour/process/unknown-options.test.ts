@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
+import { dashboard } from '../../../src/dashboard/index.ts'
 import { rateLimitStorage } from '../../../src/http/better-auth.ts'
 import * as express from '../../../src/http/express.ts'
 import * as fastify from '../../../src/http/fastify.ts'
@@ -50,6 +51,9 @@ const plan = { prefix: 'unknown', limiter }
 const inTransaction = (work: (tx: Untyped) => Promise<unknown>) => database.db.transaction(work)
 const store = () => ({ db: database.db, prefix: 'unknown' })
 
+const viewed = { authorize: () => false as const, secret: 'sixteen or longer' }
+const planned = (more: object) => ({ ratelimit: ours(), limiterOf: () => limiter, ...more })
+
 /** An entry, and how it is called with more options than it knows. */
 type Entry = readonly [string, (more: object) => unknown]
 
@@ -88,6 +92,8 @@ const ENTRIES: readonly Entry[] = [
   ['usage', (more) => usage(database.db, { ...plan, ...more })],
   ['denied', (more) => deniedKeys(database.db, { prefix: 'unknown', ...more })],
   ['denials', (more) => ours({ denials: more })],
+  ['dashboard', (more) => dashboard({ limiters: { ours: ours() }, ...viewed, ...more })],
+  ['a limit of the dashboard', (more) => dashboard({ limiters: { ours: planned(more) }, ...viewed })],
   ['closePeriods', (more) => inTransaction((tx) => closePeriods(tx, { ...plan, ...more }))],
   ['usedOf', (more) => usedOf(rateLimitDurable, limiter, more)],
   ['remainingOf', (more) => remainingOf(rateLimitDurable, limiter, more)],

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow, prorate } from '../../../src/calendar.ts'
 import { CONFIG_NAMES, LIMIT_NAMES } from '../../../src/config.ts'
+import { dashboard } from '../../../src/dashboard/index.ts'
 import * as express from '../../../src/http/express.ts'
 import * as hono from '../../../src/http/hono.ts'
 import * as trpc from '../../../src/http/trpc.ts'
@@ -156,6 +157,15 @@ describe('a value that the types forbid is refused', () => {
       usage(database.db, { prefix: 'untyped', limiter, ...options }),
     ),
     ...eachOf('usage', ['limiterOf'], (options) => usage(database.db, { prefix: 'untyped', ...options })),
+    ...eachOf('dashboard', ['limiters', 'authorize', 'secret'], (options) =>
+      dashboard({
+        limiters: { ours: ours() },
+        authorize: () => false,
+        secret: 'sixteen or longer',
+        ...options,
+      }),
+    ),
+    ['dashboard options', (value) => dashboard(value)],
     ['denied db', (value) => denied(value, { prefix: 'untyped' })],
     ['denied options', (value) => denied(database.db, value)],
     ...eachOf('denied', ['prefix', 'since', 'top', 'durable', 'tables', 'clock'], (options) =>

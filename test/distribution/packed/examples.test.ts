@@ -121,6 +121,14 @@ async function served(example: string, work: (url: string) => Promise<void>): Pr
   }
 }
 
+test('the page for operators lists limits', async () => {
+  await served('examples/dashboard.ts', async (url) => {
+    const page = await (await fetch(`${url}/?limit=api`)).text()
+    expect(page).toContain('user:mallory')
+    expect(page.match(/<rect/g)).toHaveLength(24)
+  })
+})
+
 test('the Hono app limits requests by address, and reports by plan', async () => {
   await served('examples/hono.ts', async (url) => {
     const reports = await Promise.all([1, 2, 3].map(() => fetch(`${url}/reports`, { method: 'POST' })))

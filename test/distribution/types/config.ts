@@ -3,6 +3,7 @@ import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { calendarWindow, prorate } from '../../../src/calendar.ts'
+import { dashboard } from '../../../src/dashboard/index.ts'
 import { headersOf } from '../../../src/http/index.ts'
 import {
   type Allowed,
@@ -40,6 +41,15 @@ new Ratelimit({ ...common, denials: { each: '10s' } })
 void denied(db, { prefix: 'p', since: new Date(), top: 5, durable: false })
 // @ts-expect-error denials need no limit
 void denied(db, { prefix: 'p', limiter })
+dashboard({ limiters: { api: new Ratelimit(common) }, authorize: () => ({ id: 'ada' }), secret: '' })
+// @ts-expect-error it does not start without a decision on who may see it
+dashboard({ limiters: { api: new Ratelimit(common) }, secret: '' })
+// @ts-expect-error forms are signed
+dashboard({ limiters: { api: new Ratelimit(common) }, authorize: () => false })
+// @ts-expect-error there is no such change
+dashboard({ limiters: {}, authorize: () => ({ id: 'ada', allow: ['delete'] }), secret: '' })
+// @ts-expect-error true does not say who it is
+dashboard({ limiters: {}, authorize: () => true, secret: '' })
 // @ts-expect-error prefix is required
 new Ratelimit({ db, limiter })
 // @ts-expect-error no such option

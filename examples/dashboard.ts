@@ -1,0 +1,50 @@
+// The page for operators, on http://localhost:3000. Its limits have been used for a while.
+import { PGlite } from '@electric-sql/pglite'
+import { serve } from '@hono/node-server'
+import { drizzle } from 'drizzle-orm/pglite'
+import { Ratelimit, tableSql } from 'drizzle-ratelimit'
+import { dashboard } from 'drizzle-ratelimit/dashboard'
+
+const client = await PGlite.create()
+for (const statement of tableSql()) await client.exec(statement)
+const db = drizzle({ client })
+
+// The clock runs through a day, so that the chart has something to show.
+const HOUR_MS = 3_600_000
+let hoursAgo = 23
+const clock = () => new Date(Date.now() - hoursAgo * HOUR_MS)
+const counting = { clock, denials: { every: 1 } } as const
+const api = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(20, '1h'), prefix: 'requests', ...counting })
+const exports = new Ratelimit({
+  db,
+  limiter: Ratelimit.tokenBucket(2, '1h', 10),
+  prefix: 'exports',
+  ...counting,
+})
+const credits = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', durable: true })
+
+const calls = { 'user:ada': 14, 'user:bob': 23, 'user:eve': 31, 'user:mallory': 58 }
+for (; hoursAgo >= 0; hoursAgo--) {
+  const busy = 0.4 + Math.sin((hoursAgo / 24) * Math.PI)
+  for (const [key, times] of Object.entries(calls)) {
+    for (let i = 0; i < times * busy; i++) await api.limit(key)
+    for (let i = 0; i < (times / 12) * busy; i++) await exports.limit(key)
+  }
+  // The counts are written in the background.
+  await new Promise((resolve) => setTimeout(resolve, 100))
+}
+hoursAgo = 0
+await credits.grant('org:1', 1000)
+await credits.limit('org:1', { rate: 120 })
+
+const handler = dashboard({
+  limiters: { api, exports, credits },
+  // Ask your own sessions here. This one lets everybody in who can reach the port.
+  authorize: () => ({ id: 'operator', allow: ['reset', 'grant'] }),
+  secret: process.env['DASHBOARD_SECRET'] ?? 'only for this example',
+})
+
+const port = Number(process.env['PORT'] ?? 3000)
+serve({ fetch: handler, port, hostname: '127.0.0.1' }, (info) => {
+  console.log(`http://localhost:${info.port}`)
+})

@@ -1,0 +1,120 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import { usageOf } from '../check/answer.ts'
+import { type Handle, handles } from '../check/handles.ts'
+import type { Usage } from '../check/results.ts'
+import { grant, reset } from '../check/upkeep.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
+import type { Ratelimit } from '../ratelimit.ts'
+import type { Call } from '../runtime/call.ts'
+import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../usage/denied.ts'
+import { type KeyUsage, type OtherUsage, usage } from '../usage/usage.ts'
+import { callOf, checkOption, isBalance } from '../validate.ts'
+
+/** A limit of the page whose keys have plans. */
+export interface PlannedLimit {
+  /** The limiter. */
+  readonly ratelimit: Ratelimit
+  /** The limit of a key as it is stored: its customer's plan. */
+  readonly limiterOf: (key: string) => Limiter
+}
+
+const PLANNED_NAMES: NamesOf<PlannedLimit> = { ratelimit: true, limiterOf: true }
+
+/** The most keys in a list. */
+const TOP = 25
+
+/** How many hours the chart has. */
+const HOURS = 24
+
+/** A limit as the page reads and changes it. Keys are those of the rows: with `hashKeys`, the hashes. */
+export class Limit {
+  readonly name: string
+  readonly prefix: string
+  /** Whether keys are stored as hashes. */
+  readonly isHashed: boolean
+  /** Whether denials are counted. */
+  readonly isCounted: boolean
+  /** Whether it is prepaid. */
+  readonly isBalance: boolean
+  readonly #handle: Handle
+  readonly #limiterOf: ((key: string) => Limiter) | undefined
+
+  /** @throws RatelimitError `INVALID_OPTION` */
+  constructor(name: string, given: Ratelimit | PlannedLimit) {
+    const planned = typeof given === 'object' && given !== null && 'ratelimit' in given ? given : undefined
+    if (planned) checkOptions(planned, PLANNED_NAMES, 'Each limit')
+    const handle = handles.get(Object(planned ? planned.ratelimit : given))
+    checkOption(
+      handle !== undefined,
+      'Each limiter must be a Ratelimit, or have one as `ratelimit`, of the same copy of this package.',
+    )
+    const { config } = handle.checker
+    this.name = name
+    this.prefix = config.namespace.prefix
+    this.isHashed = handle.hash !== undefined
+    this.isCounted = config.denials !== undefined
+    this.isBalance = isBalance(config.limiter)
+    this.#handle = handle
+    this.#limiterOf = planned?.limiterOf
+    checkOption(
+      planned === undefined || typeof planned.limiterOf === 'function',
+      'limiterOf must be a function.',
+    )
+  }
+
+  /** The key of the rows for a key that a person has typed. */
+  async stored(key: string): Promise<string> {
+    return this.#handle.hash ? this.#handle.hash(key) : key
+  }
+
+  /** The keys that have used most. None for an unlimited plan, which has no rows. */
+  async used(): Promise<(KeyUsage | OtherUsage)[]> {
+    const { db, limiter } = this.#source()
+    if (this.#limiterOf) return usage(db, { ...this.#listing(), limiterOf: this.#limiterOf })
+    return limiter.stored ? usage(db, { ...this.#listing(), limiter }) : []
+  }
+
+  async denied(): Promise<DeniedKey[]> {
+    return denied(this.#source().db, this.#listing())
+  }
+
+  /** The denials of the last hours: of a key, or of all. */
+  async hours(key?: string): Promise<DeniedHour[]> {
+    const { db, table, clock } = this.#source()
+    return deniedByHour({ db, table, prefix: this.prefix, clock }, HOURS, key)
+  }
+
+  /** @throws RatelimitError the errors of `Ratelimit.getRemaining`. */
+  async look(key: string): Promise<Usage> {
+    const { call, decision } = await this.#handle.checker.decide(this.#call(key, 0), undefined)
+    return usageOf(call.limiter, decision)
+  }
+
+  /** @throws RatelimitError the errors of `Ratelimit.resetUsedTokens`. */
+  async reset(key: string): Promise<void> {
+    await reset(this.#handle.checker, this.#call(key, 0), undefined)
+  }
+
+  /** @throws RatelimitError the errors of `Ratelimit.grant`. */
+  async grant(key: string, amount: number): Promise<void> {
+    await grant(this.#handle.checker, this.#call(key, amount), undefined)
+  }
+
+  #call(key: string, rate: number): Call {
+    const limiter = this.#limiterOf?.(key) ?? this.#source().limiter
+    return callOf(this.prefix, this.#source().limiter, key, { rate, limiter })
+  }
+
+  #source() {
+    const { home, table, namespace, limiter } = this.#handle.checker.config
+    const { clock } = namespace
+    return { db: home.db, table: table.table, limiter, clock: clock && (() => new Date(clock())) }
+  }
+
+  #listing() {
+    const { table, clock } = this.#source()
+    // The limiter knows its own table only.
+    const tables = { ephemeral: table, durable: table }
+    return { prefix: this.prefix, top: TOP, durable: true, tables, ...(clock ? { clock } : {}) }
+  }
+}
