@@ -143,6 +143,7 @@ interface Sweeping {
    */
   readonly cleanupProbability?: number
   readonly keepEnded?: false
+  readonly grace?: never
 }
 
 interface Keeping {
@@ -152,6 +153,12 @@ interface Keeping {
    * rows. Every limiter of the prefix must set it. Default: `false`.
    */
   readonly keepEnded: true
+  /**
+   * How long after the end of a period a `commit`, `release` or `settle` may still correct it. If the period
+   * was handed out by then, the answer has the `correction`. Without it, and in a `commit` of `reserveAll`, a
+   * late cost above the estimate is charged to the new period, and nothing is given back. Default: none.
+   */
+  readonly grace?: Duration
   readonly cleanupProbability?: 0
 }
 
@@ -222,6 +229,7 @@ export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   synchronousCommit: true,
   cleanupProbability: true,
   keepEnded: true,
+  grace: true,
   inMemoryBlock: true,
   maxBlockedKeys: true,
   clock: true,

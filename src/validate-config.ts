@@ -68,6 +68,7 @@ export function checkConfig(given: RatelimitConfig | ConcurrencyConfig): void {
     Number.isFinite(cleanupProbability) && cleanupProbability >= 0 && cleanupProbability <= 1,
     'cleanupProbability must be a number from 0 to 1.',
   )
+  checkOption(keepEnded || config.grace === undefined, 'grace needs keepEnded: true.')
   checkOption(
     !keepEnded || cleanupProbability === 0,
     'cleanupProbability must be 0 with keepEnded: true, because calls then sweep nothing.',

@@ -30,6 +30,8 @@ export interface CheckerConfig {
   readonly cleanupProbability: number
   /** Whether a cleanup keeps windows that have ended. */
   readonly keepEnded: boolean
+  /** How long after the end of a period a settlement corrects it. */
+  readonly graceMs: number
   readonly maxBlockedKeys: number | undefined
   /** How denials are counted. Undefined if they are not. */
   readonly denials: DenialCounting | undefined

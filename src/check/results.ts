@@ -47,6 +47,11 @@ export interface Allowed extends Remaining {
    * row of the last one still existed.
    */
   readonly ended?: EndedPeriod
+  /**
+   * With `grace`: the change of a period that was handed out before its estimate was settled. `used` is below 0
+   * if the cost was below the estimate. Add it to what was billed for the period.
+   */
+  readonly correction?: EndedPeriod
   /** With `dryRun`: the denial that this call would have got. Nothing was consumed. */
   readonly wouldDeny?: Denied
   /** The database did not answer, and `onError: 'allow'` let the call pass. `remaining` is not known. */

@@ -59,6 +59,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
     connections: coalesce ? connections : undefined,
     cleanupProbability,
     keepEnded,
+    graceMs: config.grace === undefined ? 0 : parseDuration(config.grace, 'grace'),
     denials: denials && countingOf(denials),
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
     reservationSecret,

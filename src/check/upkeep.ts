@@ -63,7 +63,7 @@ export function cleanUp(checker: Checker): Promise<number> {
 }
 
 /** Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another. */
-function runOn<T>(
+export function runOn<T>(
   checker: Checker,
   tx: Database | undefined,
   stage: Stage,

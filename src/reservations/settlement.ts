@@ -13,6 +13,7 @@ import type { Allowed } from '../check/results.ts'
 import { crossedFrom } from '../check/thresholds.ts'
 import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
+import { onFirstUse } from '../on-first-use.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
 import { callOf, checkRate } from '../validate.ts'
 
@@ -48,9 +49,18 @@ export interface Settled {
   readonly isPresent: boolean
 }
 
+const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
+
 /** Settles the actual cost. */
 export async function settle(checker: Checker, settled: Settled, tx: CallOptions['tx']): Promise<Allowed> {
   const settlement = settlementOf(checker, settled)
+  const { graceMs } = checker.config
+  const { estimate, limiter } = settled
+  if (graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)) {
+    const { settleLate } = await late()
+    const corrected = await settleLate(checker, settlement, graceMs, tx)
+    if (corrected) return corrected
+  }
   const outcome = await checker.decide(settlement, tx)
   return settledAnswer(outcome, settled, checker.config.reporting)
 }

@@ -23,6 +23,8 @@ export interface Closing {
   readonly after: string
   readonly limiterOf: (key: string) => Limiter
   readonly now: number
+  /** Periods that ended less than this ago stay. */
+  readonly graceMs: number
   /** Windows that began later have not ended. */
   readonly latestStart: number
 }
@@ -67,7 +69,7 @@ async function windowsAfter(
 }
 
 /** The period of a row, if it is over under the limit of its key. */
-function endedIn(row: Row, { limiterOf, now }: Closing): Over[] {
+function endedIn(row: Row, { limiterOf, now, graceMs }: Closing): Over[] {
   const key = keyIn(row)
   const limiter = limiterOf(key)
   checkLimiter(limiter)
@@ -76,7 +78,7 @@ function endedIn(row: Row, { limiterOf, now }: Closing): Over[] {
   // Other programs may write to the table too, and infinity is no time.
   if (!Number.isFinite(start)) return []
   const period = periodFrom(limiter, start)
-  return period.end <= now ? [{ key, limiter, ...period }] : []
+  return period.end + graceMs <= now ? [{ key, limiter, ...period }] : []
 }
 
 /** Whether the row belongs to the limit's algorithm. */

@@ -2,6 +2,7 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, latestEndedStart } from '../algorithms/limiter.ts'
 import { type Database, isTransaction } from '../database/database.ts'
+import { type Duration, parseDuration } from '../duration.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import { checkLimiter, checkOption, checkRows } from '../validate.ts'
@@ -15,6 +16,8 @@ interface CommonOptions {
   readonly limit?: number
   /** Skips the keys up to this one, such as the last key of the call before. Default: none. */
   readonly after?: string | undefined
+  /** Leaves periods that ended less than this ago, so that late settlements can correct them. Default: none. */
+  readonly grace?: Duration
   /** Whether the rows are in the durable table, which holds quotas. Default: `true`. */
   readonly durable?: boolean
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
@@ -47,6 +50,7 @@ const CLOSE_NAMES: NamesOf<ClosePeriodsOptions> = {
   limiterOf: true,
   limit: true,
   after: true,
+  grace: true,
   durable: true,
   tables: true,
   clock: true,
@@ -96,7 +100,9 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
     durable = true,
     tables = SHIPPED,
     clock,
+    grace,
   } = options
+  const graceMs = grace === undefined ? 0 : parseDuration(grace, 'grace')
   checkOption(isTransaction(tx), 'closePeriods needs a transaction of Drizzle.')
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(typeof after === 'string', 'after must be a key.')
@@ -109,11 +115,11 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
     checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
     // A period that is over stays over, so the time can be read before the locks.
     const now = await timeOf(tx, clock)
-    return closeEnded({ tx, table, prefix, limit, after, limiterOf, now, latestStart: now })
+    return closeEnded({ tx, table, prefix, limit, after, limiterOf, now, graceMs, latestStart: now })
   }
   checkLimiter(limiter)
   checkOption(hasPeriods(limiter), 'closePeriods needs a fixed or a calendar window.')
   const now = await timeOf(tx, clock)
-  const latestStart = latestEndedStart(limiter, now)
-  return closeEnded({ tx, table, prefix, limit, after, limiterOf: () => limiter, now, latestStart })
+  const latestStart = latestEndedStart(limiter, now - graceMs)
+  return closeEnded({ tx, table, prefix, limit, after, limiterOf: () => limiter, now, graceMs, latestStart })
 }

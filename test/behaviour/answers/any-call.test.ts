@@ -268,6 +268,7 @@ const CONFIG = {
   synchronousCommit: anySwitch,
   cleanupProbability: usually(0, 0.5, 1),
   keepEnded: anySwitch,
+  grace: usually('1h', 1000),
   inMemoryBlock: anySwitch,
   maxBlockedKeys: usually(1, 10),
   autoMigrate: anySwitch,

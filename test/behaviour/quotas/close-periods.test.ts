@@ -285,7 +285,7 @@ test('the row of a balance is neither handed out nor removed, whatever the clock
     for (const plan of plans) expect(await close(under, undefined, { limiterOf: () => plan })).toEqual([])
     for (const plan of plans.slice(1)) expect(await close(under, plan)).toEqual([])
     expect(await quota.cleanup()).toBe(0)
-    expect(await new Ratelimit({ ...under.config, keepEnded: false }).cleanup()).toBe(0)
+    expect(await new Ratelimit({ ...under.config, keepEnded: false } as RatelimitConfig).cleanup()).toBe(0)
   }
   expect(await rows()).toEqual(before)
   expect(await quota.getRemaining('used')).toMatchObject({ limit: 10, used: 4 })

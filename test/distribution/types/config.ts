@@ -124,6 +124,9 @@ new Ratelimit({ ...common, onDegraded: () => {} })
 new Ratelimit({ ...common, onError: 'throw', onDegraded: () => {} })
 // @ts-expect-error no such answer
 new Ratelimit({ ...common, onError: 'ignore' })
+new Ratelimit({ ...common, keepEnded: true, grace: '1h' })
+// @ts-expect-error an ended period that may be swept cannot be corrected
+new Ratelimit({ ...common, grace: '1h' })
 new Ratelimit({ ...common, thresholds: [0.8, 1], dryRun: true })
 new Ratelimit({ ...common, thresholds: [0.8, { used: 10_000 }, { left: 0 }] })
 // @ts-expect-error a threshold is one amount

@@ -1,0 +1,55 @@
+import { and, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, chain, isTheRow, link, name, Parameters } from './builder.ts'
+import { forEach, fromColumn, isOfKind, rowColumns, STATE_COLUMNS, toColumn } from './columns.ts'
+import { paramsOf, stateOf } from './levels.ts'
+
+const [FOUND, CORRECTED] = ['ratelimit_found', 'ratelimit_corrected']
+
+/**
+ * The statement that settles an estimate in a period that has ended, if the key's row still counts that period.
+ * It returns the row as it was before, or nothing.
+ */
+export function correctStatement(table: RateLimitTable, algorithm: AnyAlgorithm): Statement {
+  const parameters = new Parameters()
+  const start = fromColumn('windowStart', table.windowStart)
+  const found = builder
+    .select(rowColumns(table, algorithm))
+    .from(table)
+    .where(
+      and(
+        isTheRow(table, parameters),
+        isOfKind(algorithm, table),
+        sql`${start} = ${parameters.number('start')}`,
+      ),
+    )
+    .for('update')
+  const stored = stateOf((column) => name(column, FOUND))
+  const state = forEach(STATE_COLUMNS, (column) => fromColumn(column, stored[column]))
+  const none = sql<number>`0::float8`
+  const rate = parameters.number('rate')
+  // Postgres refuses a parameter that the text does not use.
+  const reserved = algorithm.settled ? parameters.number('reserved') : none
+  const next = algorithm.sql.consume(
+    state,
+    state.windowStart,
+    none,
+    rate,
+    paramsOf(algorithm, parameters),
+    reserved,
+  )
+  const columns = forEach(STATE_COLUMNS, (column) =>
+    toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),
+  )
+  const corrected = builder
+    .update(table)
+    .set(columns)
+    .from(name(FOUND))
+    .where(isTheRow(table, parameters))
+    .returning({ key: table.key })
+  return parameters.render(
+    chain([link(FOUND, found), link(CORRECTED, corrected)], sql`select * from ${name(FOUND)}`),
+  )
+}

@@ -1,0 +1,200 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { calendarWindow } from '../../../src/calendar.ts'
+import { closePeriods, Ratelimit, type RatelimitConfig, type Reservation } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { runs } from '../../support/runs.ts'
+import { type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
+
+const database = useDatabase()
+const HOUR_MS = 3_600_000
+const END = Date.UTC(2026, 1, 1)
+const KEEPING = { keepEnded: true, grace: '1h', reservationSecret: 'sixteen or longer' } as const
+const limiter = calendarWindow(100, 'month')
+
+/** A quota in which an estimate of 40 was reserved an hour before the end of January, after 10 were used. */
+async function reserved(options: Partial<RatelimitConfig> = KEEPING) {
+  const made = quotaOn(database, limiter, options)
+  made.clock.ms = END - HOUR_MS
+  await made.quota.limit('key', { rate: 10 })
+  const reservation = await made.quota.reserve('key', { rate: 40 })
+  if (!reservation.success) throw new Error('denied')
+  return { ...made, reservation }
+}
+
+function close({ prefix, clock }: Pick<QuotaUnderTest, 'prefix' | 'clock'>, grace?: '1h') {
+  const options = { prefix, limiter, durable: false, clock: clock.now, ...(grace ? { grace } : {}) }
+  return database.db.transaction((tx) => closePeriods(tx, options))
+}
+
+test.each([
+  { actual: 25, used: 35, returned: 15 },
+  { actual: 40, used: 50, returned: undefined },
+  { actual: 70, used: 80, returned: undefined },
+  { actual: 0, used: 10, returned: 40 },
+])('a late cost of $actual corrects the row, and charges nothing to the new period', async (each) => {
+  const { clock, quota, prefix, reservation } = await reserved()
+  clock.ms = END + HOUR_MS - 1
+  const settled = await reservation.commit(each.actual)
+  expect(settled).toMatchObject({ limit: 100, remaining: 100 })
+  expect(settled.returned).toBe(each.returned)
+  expect(settled).not.toHaveProperty('correction')
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
+  expect(await close({ prefix, clock })).toMatchObject([
+    { key: 'key', end: END, used: each.used, reserved: 0 },
+  ])
+})
+
+test.each([
+  { actual: 25, used: -15 },
+  { actual: 70, used: 30 },
+])(
+  'a late cost of $actual is a correction if the next call has handed the period out',
+  async ({ actual, used }) => {
+    const { clock, quota, reservation } = await reserved()
+    clock.ms = END
+    const next = await quota.limit('key', { rate: 3 })
+    const start = Date.UTC(2026, 0, 1)
+    expect(next).toMatchObject({ ended: { start, end: END, used: 50, reserved: 40 } })
+    expect(await reservation.commit(actual)).toMatchObject({
+      remaining: 97,
+      correction: { start, end: END, used },
+    })
+    expect(await quota.getRemaining('key')).toMatchObject({ used: 3 })
+  },
+)
+
+test('a late cost is a correction if closePeriods has handed the period out, and makes no row', async () => {
+  const { clock, prefix, rows, quota, reservation } = await reserved()
+  clock.ms = END
+  expect(await close({ prefix, clock })).toMatchObject([{ used: 50, reserved: 40 }])
+  const text = String(reservation)
+  expect(await quota.settle(text, 70)).toMatchObject({ remaining: 100, correction: { end: END, used: 30 } })
+  expect(await quota.settle(text, 40)).not.toHaveProperty('correction')
+  expect(await rows()).toEqual([])
+})
+
+test('closePeriods waits for the grace time', async () => {
+  const { clock, prefix, reservation } = await reserved()
+  clock.ms = END + HOUR_MS - 1
+  expect(await close({ prefix, clock }, '1h')).toEqual([])
+  await reservation.release()
+  clock.ms = END + HOUR_MS
+  expect(await close({ prefix, clock }, '1h')).toMatchObject([{ key: 'key', used: 10 }])
+})
+
+test('after the grace time, and without one, a late cost is charged as before', async () => {
+  const { grace: _, ...without } = KEEPING
+  for (const [options, at] of [
+    [KEEPING, END + HOUR_MS],
+    [without, END],
+  ] as const) {
+    const more = await reserved(options)
+    more.clock.ms = at
+    expect(await more.reservation.commit(70)).toMatchObject({
+      remaining: 70,
+      ended: { used: 50, reserved: 40 },
+    })
+    const less = await reserved(options)
+    less.clock.ms = at
+    expect(await less.reservation.commit(25)).toMatchObject({ returned: 0 })
+  }
+})
+
+test('a rollback undoes the correction, and it can be made again', async () => {
+  const { clock, prefix, reservation } = await reserved()
+  clock.ms = END
+  const undone = database.db.transaction(async (tx) => {
+    await reservation.commit(25, { tx })
+    throw UNDO
+  })
+  await expect(undone).rejects.toBe(UNDO)
+  await reservation.commit(30)
+  expect(await close({ prefix, clock })).toMatchObject([{ used: 40 }])
+})
+
+test('a running period is settled as always, and so are buckets and what a dry run let pass', async () => {
+  const { quota, reservation } = await reserved()
+  expect(await reservation.commit(25)).toMatchObject({ returned: 15, remaining: 65 })
+  const passed = await reserved({ ...KEEPING, dryRun: true })
+  const over = await passed.quota.reserve('key', { rate: 400 })
+  if (!over.success) throw new Error('denied')
+  passed.clock.ms = END
+  expect(await over.commit(500)).not.toHaveProperty('correction')
+  const bucket = TEN['interval bucket']
+  const own = await quota.reserve('bucket', { rate: 4, limiter: bucket })
+  if (!own.success) throw new Error('denied')
+  expect(await own.commit(1)).toMatchObject({ returned: 3 })
+})
+
+test('a fixed window is corrected too', async () => {
+  const { clock, quota, prefix } = quotaOn(database, Ratelimit.fixedWindow(100, '1d'), KEEPING)
+  const reservation = await quota.reserve('key', { rate: 40 })
+  if (!reservation.success) throw new Error('denied')
+  clock.advance(24 * HOUR_MS)
+  expect(await reservation.commit(15)).toMatchObject({ returned: 25 })
+  const options = { prefix, limiter: Ratelimit.fixedWindow(100, '1d'), durable: false, clock: clock.now }
+  expect(await database.db.transaction((tx) => closePeriods(tx, options))).toMatchObject([{ used: 15 }])
+})
+
+test.each<Partial<RatelimitConfig>>([
+  { grace: '1h' } as never,
+  { keepEnded: true, grace: '1 month' as never },
+  { keepEnded: true, grace: 0 },
+])('%j is refused', (options) => {
+  expect(() => quotaOn(database, limiter, options)).toThrow(/grace/)
+})
+
+test('every period is billed what it has cost, in any order of calls, costs and closings', async () => {
+  const anyStep = fc.record({
+    op: fc.constantFrom('limit', 'reserve', 'reserve', 'settle', 'settle', 'wait', 'close'),
+    amount: fc.integer({ min: 0, max: 30 }),
+    which: fc.nat(),
+    ms: fc.constantFrom(1, HOUR_MS / 2, 20 * HOUR_MS),
+  })
+  let corrections = 0
+  const property = fc.asyncProperty(fc.array(anyStep, { maxLength: 40, size: 'max' }), async (steps) => {
+    const plan = calendarWindow(1000, 'day')
+    const { clock, quota, prefix } = quotaOn(database, plan, { ...KEEPING, grace: '100d' })
+    const [cost, billed] = [new Map<number, number>(), new Map<number, number>()]
+    const add = (to: Map<number, number>, start = 0, amount = 0) =>
+      to.set(start, (to.get(start) ?? 0) + amount)
+    const open: { readonly reservation: Reservation; readonly start: number | undefined }[] = []
+    const settleOne = async (which: number, amount: number) => {
+      const [one] = open.splice(which % Math.max(open.length, 1), 1)
+      if (!one) return
+      const { ended, correction } = await one.reservation.commit(amount)
+      add(cost, one.start, amount)
+      if (ended) add(billed, ended.start, ended.used)
+      if (correction) add(billed, correction.start, correction.used)
+      if (correction) corrections++
+    }
+    const closeAll = async () => {
+      const options = { prefix, limiter: plan, durable: false, clock: clock.now }
+      for (const { start, used } of await database.db.transaction((tx) => closePeriods(tx, options))) {
+        add(billed, start, used)
+      }
+    }
+    for (const { op, amount, which, ms } of steps) {
+      if (op === 'wait') clock.advance(ms)
+      else if (op === 'close') await closeAll()
+      else if (op === 'settle') await settleOne(which, amount)
+      else if (amount > 0) {
+        const reserving = op === 'reserve' ? await quota.reserve('key', { rate: amount }) : undefined
+        const answer = reserving ?? (await quota.limit('key', { rate: amount }))
+        if (!answer.success) continue
+        if (answer.ended) add(billed, answer.ended.start, answer.ended.used)
+        if (reserving?.success) open.push({ reservation: reserving, start: answer.start })
+        else add(cost, answer.start, amount)
+      }
+    }
+    while (open.length > 0) await settleOne(0, 7)
+    clock.advance(48 * HOUR_MS)
+    await closeAll()
+    const inOrder = (sums: Map<number, number>) =>
+      [...sums].filter(([, sum]) => sum !== 0).toSorted(([one], [other]) => one - other)
+    expect(inOrder(billed)).toEqual(inOrder(cost))
+  })
+  await fc.assert(property, runs(60))
+  expect(corrections).toBeGreaterThan(0)
+})
