@@ -22,8 +22,8 @@ const MAX_ATTEMPTS = 50
 
 /**
  * Charges all rows, or none. If the rows exist, it is one statement. If rows are missing, two more statements
- * insert them and try again. Each may wait for rows that others hold, and then holds no lock that comes later in
- * the order of the locks.
+ * insert them and try again. Each may wait for rows that others hold, and then holds no lock that comes later
+ * in the order of the locks.
  */
 export async function chargeList(list: List): Promise<Decisions> {
   if (list.rows.length === 0) return { looks: new Map(), taken: new Map() }

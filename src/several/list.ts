@@ -180,8 +180,8 @@ function namesIn(
 }
 
 /**
- * Inserts the missing rows, and returns how many there were. If it `waits`, it also locks all rows, in the order
- * of every list.
+ * Inserts the missing rows, and returns how many there were. If it `waits`, it also locks all rows, in the
+ * order of every list.
  */
 export async function makeRows({ connection, rows, commit, onSend }: List, waits: boolean): Promise<number> {
   const needed = rows.filter((row) => !isLook(row))
