@@ -15,7 +15,7 @@ const db = drizzle({ client })
 const perAddress = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(8, '1h'), prefix: 'login-address' })
 const perAccount = new Ratelimit({
   db,
-  limiter: Ratelimit.fixedWindow(3, '15m'),
+  limiter: Ratelimit.lockout(3, '15m', { block: '1m', factor: 2 }), // then for two minutes, four, ...
   prefix: 'login-account',
   hashKeys: true, // the table has no mail addresses
 })

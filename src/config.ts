@@ -289,6 +289,9 @@ export type Kind = 'rate' | 'concurrency'
 /** A limiter of the kind. */
 export type LimiterOf<K extends Kind> = (Limiter | Concurrency) & { readonly kind: K }
 
+/** The key of a call that needs a limiter of one kind. With another kind, no key compiles. */
+export type KeyFor<K extends Kind, Needed extends Kind> = K extends Needed ? string : never
+
 /** The options for a limiter of the kind. */
 export type ConfigOf<K extends Kind> = (RatelimitConfig | ConcurrencyConfig) & {
   readonly limiter: LimiterOf<K>

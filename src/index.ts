@@ -8,6 +8,7 @@ export {
 } from '../schema/index.ts'
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 export type { Concurrency, ConcurrencyOptions } from './algorithms/concurrency.ts'
+export type { LockoutOptions } from './algorithms/lockout.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
 export type {
   Allowed,

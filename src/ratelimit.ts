@@ -3,6 +3,7 @@ import { balance } from './algorithms/balance.ts'
 import { concurrency } from './algorithms/concurrency.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
 import { gcra } from './algorithms/gcra.ts'
+import { lockout } from './algorithms/lockout.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
 import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
@@ -20,6 +21,7 @@ import {
   CALL_NAMES,
   type CallOptions,
   type ConfigOf,
+  type KeyFor,
   type Kind,
   LIMIT_NAMES,
   type LimiterOf,
@@ -97,6 +99,8 @@ export class Ratelimit<K extends Kind = 'rate'> {
   static readonly fixedWindow: typeof fixedWindow = fixedWindow
   /** Calls spread evenly over a period, after a burst. */
   static readonly gcra: typeof gcra = gcra
+  /** A count of failures. The last one blocks the key, for longer each time. */
+  static readonly lockout: typeof lockout = lockout
   /** Prepaid credits. Only a grant adds to them. */
   static readonly balance: typeof balance = balance
   /** No limit. */
@@ -106,12 +110,11 @@ export class Ratelimit<K extends Kind = 'rate'> {
 
   /** Takes as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
   limit(
-    this: Ratelimit,
-    key: string,
+    key: KeyFor<K, 'rate'>,
     options: LimitOptions & { readonly atLeast: number },
   ): Promise<(Allowed & Granted) | Denied>
   /** Gives back to the window that began at `start`. Other windows get nothing. */
-  limit(this: Ratelimit, key: string, options: RefundOptions): Promise<LimitResult>
+  limit(key: KeyFor<K, 'rate'>, options: RefundOptions): Promise<LimitResult>
   /**
    * Decides, and consumes if allowed. A denial writes nothing.
    *
@@ -137,8 +140,8 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * if (part.success) console.log(part.granted) // from 100 to 400
    * ```
    */
-  limit(this: Ratelimit, key: string, options?: LimitOptions): Promise<LimitResult>
-  async limit(this: Ratelimit, key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
+  limit(key: KeyFor<K, 'rate'>, options?: LimitOptions): Promise<LimitResult>
+  async limit(key: KeyFor<K, 'rate'>, options: OptionsOfCall = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, LIMIT_NAMES)
     // An `await` takes time even without a promise.
     const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
@@ -152,8 +155,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
 
   /** Charges as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
   reserve(
-    this: Ratelimit,
-    key: string,
+    key: KeyFor<K, 'rate'>,
     options: Omit<LimitOptions, 'force'> & { readonly atLeast: number },
   ): Promise<ReservedPart>
   /**
@@ -180,8 +182,8 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * }
    * ```
    */
-  reserve(this: Ratelimit, key: string, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
-  async reserve(this: Ratelimit, key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
+  reserve(key: KeyFor<K, 'rate'>, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
+  async reserve(key: KeyFor<K, 'rate'>, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
     Ratelimit.#check(this, options, RESERVE_NAMES)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
@@ -223,7 +225,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * }
    * ```
    */
-  async settle(this: Ratelimit, token: string, actual: number, options: CallOptions = {}): Promise<Allowed> {
+  async settle(token: KeyFor<K, 'rate'>, actual: number, options: CallOptions = {}): Promise<Allowed> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const { settleToken } = await MODULES.reservation()
     try {
@@ -353,7 +355,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`;
    * then the database errors of {@link Ratelimit.limit}.
    */
-  async getRemaining(this: Ratelimit, key: string, options: CallOptions = {}): Promise<Usage> {
+  async getRemaining(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
@@ -379,11 +381,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * const [first, second] = await credits.getRemainingAll(['org:1', 'org:2'])
    * ```
    */
-  async getRemainingAll(
-    this: Ratelimit,
-    keys: readonly string[],
-    options: CallOptions = {},
-  ): Promise<Usage[]> {
+  async getRemainingAll(keys: readonly KeyFor<K, 'rate'>[], options: CallOptions = {}): Promise<Usage[]> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
@@ -412,8 +410,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * ```
    */
   async blockUntilReady(
-    this: Ratelimit,
-    key: string,
+    key: KeyFor<K, 'rate'>,
     timeout: Duration,
     options: BlockOptions = {},
   ): Promise<LimitResult> {
@@ -458,11 +455,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * }
    * ```
    */
-  async acquire(
-    this: Ratelimit<'concurrency'>,
-    key: string,
-    options: AcquireOptions = {},
-  ): Promise<Lease | NoLease> {
+  async acquire(key: KeyFor<K, 'concurrency'>, options: AcquireOptions = {}): Promise<Lease | NoLease> {
     Ratelimit.#check(this, options, ACQUIRE_NAMES)
     const { acquire, wantedBy } = await MODULES.acquire()
     const stored = this.#hash ? await this.#hash(key) : key
@@ -492,7 +485,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * const { remaining } = await credits.grant('org:1', 1000)
    * ```
    */
-  async grant(this: Ratelimit, key: string, amount: number, options: CallOptions = {}): Promise<Usage> {
+  async grant(key: KeyFor<K, 'rate'>, amount: number, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALL_NAMES)
     // With undefined, the rate would be the default of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
@@ -505,12 +498,55 @@ export class Ratelimit<K extends Kind = 'rate'> {
   }
 
   /**
+   * Blocks a key of a lockout, whatever it has counted. The block replaces one that is under way.
+   *
+   * To block keys of other limits, check a lockout beside them: see docs/lockouts.md.
+   *
+   * @param duration Milliseconds, or a string like `'1h'`. At most the lockout's `max`.
+   * @throws RatelimitError `INVALID_OPTION` for a limiter that is no lockout; `INVALID_DURATION`; the errors of
+   * {@link Ratelimit.limit}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const logins: Ratelimit
+   * await logins.block('ada@example.com', '1h')
+   * await logins.unblock('ada@example.com')
+   * ```
+   */
+  async block(key: KeyFor<K, 'rate'>, duration: Duration, options: CallOptions = {}): Promise<Usage> {
+    Ratelimit.#check(this, options, CALL_NAMES)
+    const call = await this.#call(key, options)
+    const { block } = await MODULES.upkeep()
+    try {
+      return await block(this.#checker, call, duration, options.tx)
+    } catch (error) {
+      throw ownError(error)
+    }
+  }
+
+  /**
+   * Ends a key's block, and forgets its failures and its earlier blocks.
+   *
+   * @throws RatelimitError `INVALID_OPTION` for a limiter that is no lockout; the errors of
+   * {@link Ratelimit.resetUsedTokens}.
+   */
+  async unblock(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
+    Ratelimit.#check(this, options, CALL_NAMES)
+    const call = await this.#call(key, options)
+    const { checkLockout, reset } = await MODULES.upkeep()
+    checkLockout(call)
+    await reset(this.#checker, call, options.tx)
+  }
+
+  /**
    * Makes the key's limit full again. A balance cannot be reset.
    *
    * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_CLOCK`, and
    * `INVALID_OPTION`, also for a balance; then the database errors of {@link Ratelimit.limit}.
    */
-  async resetUsedTokens(this: Ratelimit, key: string, options: CallOptions = {}): Promise<void> {
+  async resetUsedTokens(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const call = await this.#call(key, options)
     const { reset } = await MODULES.upkeep()
@@ -563,7 +599,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
     return Promise.all(calls)
   }
 
-  #call(this: Ratelimit, key: string, options: OptionsOfCall): Call | Promise<Call> {
+  #call(key: string, options: OptionsOfCall): Call | Promise<Call> {
     const callWith = (stored: string) => callOf(this.prefix, this.limiter, stored, options)
     return this.#hash ? this.#hash(key).then(callWith) : callWith(key)
   }

@@ -42,10 +42,16 @@ export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
  *
  * @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE`
  */
-export function callOf(prefix: string, own: Limiter, key: string, options: OptionsOfCall): Call {
+export function callOf(
+  prefix: string,
+  own: Limiter | Concurrency,
+  key: string,
+  options: OptionsOfCall,
+): Call {
+  checkLimiter(own)
   const { rate = 1, limiter = own, force = false, atLeast, start } = options
   checkKey(key, prefix)
-  checkLimiter(limiter)
+  if (limiter !== own) checkLimiter(limiter)
   // Another algorithm would replace the row's state, and the paid credits would be lost.
   if (limiter.stored && isBalance(limiter) !== isBalance(own)) {
     throw new RatelimitError(
@@ -169,7 +175,7 @@ export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate i
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-export function checkLimiter(limiter: Limiter): void {
+export function checkLimiter(limiter: Limiter | Concurrency): asserts limiter is Limiter {
   checkOption(!isConcurrency(limiter), 'Ratelimit.concurrency limits leases: call acquire.')
   checkOption(
     typeof limiter?.algorithm?.numbers?.available === 'function',

@@ -84,6 +84,8 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
    * For an algorithm without a capacity of its own: the state after `amount` is granted to an advanced state.
    */
   grant?(state: Expressions<Column>, now: Expression, amount: Expression): Expressions<Column>
+  /** For an algorithm that can be blocked: the state of a key that is blocked from `now` on for so long. */
+  block?(state: Expressions<Column>, now: Expression, lengthMs: Expression): Expressions<Column>
   /** For an algorithm whose capacity depends on the row: the capacity. Default: the limit. */
   capacity?(state: Expressions<Column>, params: Expressions<Param>): Expression
   /** The earliest time at which deleting the row loosens nothing. */
@@ -126,6 +128,9 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
     reserved: number,
   ): Numbers<Column>
   grant?(state: Numbers<Column>, now: number, amount: number): Numbers<Column>
+  block?(state: Numbers<Column>, now: number, lengthMs: number): Numbers<Column>
+  /** For an algorithm that can be blocked: when the block of a state ends. Undefined if it has none. */
+  blockedUntil?(state: Numbers<Column>): number | undefined
   capacity?(state: Numbers<Column>, params: Numbers<Param>): number
   /** For an algorithm whose capacity may grow with time: the most that it can be. Default: the limit. */
   most?(state: Numbers<Column>, params: Numbers<Param>): number

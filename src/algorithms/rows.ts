@@ -23,6 +23,11 @@ export const ROWS = {
     datedBy: 'lastRefill',
     hasPeriods: false,
   },
+  lockout: {
+    columns: ['count', 'prevCount', 'windowStart', 'lastRefill'],
+    datedBy: 'windowStart',
+    hasPeriods: false,
+  },
   concurrency: { columns: ['count', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
 } as const
 

@@ -101,6 +101,12 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
   if (call.atLeast !== null) allowed.granted = grantedTo(outcome)
   const isFirst = place === 0 && granted > 0 && purpose !== 'look'
   if (isFirst && decision.ended) allowed.ended = decision.ended
+  const { blockedUntil } = limiter.algorithm.numbers
+  if (blockedUntil && rate > 0 && place < granted) {
+    const until = blockedUntil(snapshot.state)
+    const isNew = until !== blockedUntil(afterCalls(outcome, place).state)
+    if (until !== undefined && isNew) allowed.blockedUntil = until
+  }
   if (thresholds.length === 0 || !mayCross(call) || place >= granted) return allowed
   const [before, next] = [afterCalls(outcome, place), afterCalls(outcome, place + 1)]
   return withCrossed(allowed, crossedBetween(limiter, before, next, thresholds))
@@ -144,10 +150,14 @@ export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: n
   const { call, decision } = outcome
   const { limiter, purpose, paidWindowStart } = call
   const amount = amountOf(outcome, calls)
-  const { grant } = limiter.algorithm.numbers
+  const { grant, block } = limiter.algorithm.numbers
   if (purpose === 'grant' && grant) {
     const { state, now, params } = decision
     return { now, params, state: grant(state, now, amount) }
+  }
+  if (purpose === 'block' && block && calls > 0) {
+    const { state, now, params } = decision
+    return { now, params, state: block(state, now, call.rate) }
   }
   if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
   const isPayer = limiter.algorithm.kind === 'bucket' || decision.state.windowStart === paidWindowStart

@@ -33,6 +33,11 @@ export interface Allowed extends Remaining {
    * no other window.
    */
   readonly start?: number
+  /**
+   * Only for lockouts: Unix milliseconds at which the block ends that this call has started. Only one call has
+   * it.
+   */
+  readonly blockedUntil?: number
   /** With `atLeast`: how much of the rate was granted. */
   readonly granted?: number
   /**

@@ -3,6 +3,7 @@ import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
+import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
 import { watchWait } from '../runtime/long-waits.ts'
@@ -22,6 +23,30 @@ export async function grant(checker: Checker, call: Call, tx: Database | undefin
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number above 0.')
   const outcome = await checker.decide({ ...call, purpose: 'grant' }, tx)
   return usageOf(call.limiter, afterCalls(outcome, outcome.place + 1))
+}
+
+/** Blocks the call's key for a time. During an outage it always throws; `onError` does not apply. */
+export async function block(
+  checker: Checker,
+  call: Call,
+  duration: Duration,
+  tx: Database | undefined,
+): Promise<Usage> {
+  checkLockout(call)
+  const lengthMs = parseDuration(duration, 'The block')
+  if (lengthMs > (call.limiter.params['maxMs'] ?? 0)) {
+    throw new RatelimitError('INVALID_DURATION', 'The block must not be longer than the max of the lockout.')
+  }
+  const outcome = await checker.decide({ ...call, rate: lengthMs, purpose: 'block' }, tx)
+  return usageOf(call.limiter, afterCalls(outcome, 1))
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkLockout({ limiter }: Call): void {
+  checkOption(
+    limiter.algorithm.numbers.block !== undefined,
+    'block and unblock need a limiter made by Ratelimit.lockout.',
+  )
 }
 
 /** Makes the key's limit full again. */

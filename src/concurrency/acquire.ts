@@ -1,3 +1,4 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Concurrency } from '../algorithms/concurrency.ts'
 import { checkSignal, wait } from '../check/block.ts'
 import { watchBounds } from '../check/bounds.ts'
@@ -35,12 +36,14 @@ const MAX_HELD_LOOKS = 6
 /** @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function wantedBy(
   prefix: string,
-  own: Concurrency,
+  own: Limiter | Concurrency,
   key: string,
-  { timeout = 0, signal, limiter = own, tx }: AcquireOptions,
+  options: AcquireOptions,
 ): Wanted {
+  const { timeout = 0, signal, limiter = own, tx } = options
   checkKey(key, prefix)
-  checkOption(isConcurrency(limiter), 'acquire needs a limiter made by Ratelimit.concurrency.')
+  const isOwn = isConcurrency(own)
+  checkOption(isOwn && isConcurrency(limiter), 'acquire needs a limiter made by Ratelimit.concurrency.')
   checkSignal(signal)
   return {
     key,

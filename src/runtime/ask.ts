@@ -97,6 +97,7 @@ const FORMS = {
   takeLess: { name: 'take less', action: 'take', takesLess: true },
   reserveLess: { name: 'reserve less', action: 'reserve', takesLess: true },
   grant: { name: 'grant', action: 'grant', takesLess: false },
+  block: { name: 'block', action: 'block', takesLess: false },
   adjust: { name: 'adjust', action: 'adjust', takesLess: false },
 } satisfies Record<string, NamedForm>
 
@@ -104,6 +105,7 @@ function formOf([first]: readonly Asked[]): NamedForm {
   const { request } = first as Asked
   if (request.purpose === 'adjust') return FORMS.adjust
   if (request.purpose === 'grant') return FORMS.grant
+  if (request.purpose === 'block') return FORMS.block
   if (reservedIn(request) > 0) return request.atLeast === null ? FORMS.reserve : FORMS.reserveLess
   return request.atLeast === null ? FORMS.take : FORMS.takeLess
 }

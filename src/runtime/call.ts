@@ -143,7 +143,7 @@ export function reservedIn({ limiter, reserved }: Pick<Call, 'limiter' | 'reserv
 
 /** Whether calls of this purpose are never denied. */
 export function isSure(purpose: Purpose): boolean {
-  return purpose === 'adjust' || purpose === 'grant'
+  return purpose === 'adjust' || purpose === 'grant' || purpose === 'block'
 }
 
 /** Whether the call takes its rate even if there is less. */

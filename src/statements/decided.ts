@@ -8,10 +8,10 @@ import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, state
 
 /**
  * What a statement does to a row that it writes. `'take'` charges a rate, and `'reserve'` an estimate; both can
- * be denied. `'adjust'` gives back, charges into debt or settles an estimate, and `'grant'` adds to a balance;
- * both are never denied.
+ * be denied. `'adjust'` gives back, charges into debt or settles an estimate, `'grant'` adds to a balance, and
+ * `'block'` blocks a key for as many milliseconds as the rate says; these are never denied.
  */
-export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant'
+export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant' | 'block'
 
 /** What the calls of a statement ask for. Calls share a statement only if they have one form. */
 export interface Form {
@@ -64,6 +64,7 @@ export function decided(
     const fitting = takesLess ? withRest(whole) : whole
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
+  if (action === 'block') return level('decided', offered, { granted: onlyWhereItApplies(calls) })
   const used = formulas.used(state, now, params)
   const counted = action === 'grant' ? (formulas.capacity?.(state, params) ?? used) : used
   // A charge is refused if its count would be too large to be exact.
@@ -135,7 +136,7 @@ export function nextRow(
   of: Column = (column) => name(column, DECIDED),
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
-  const { consume, grant } = algorithm.sql
+  const { consume, grant, block } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   const reserved = algorithm.settled
     ? reservedBy(algorithm, action, amount, sent, of)
@@ -143,7 +144,9 @@ export function nextRow(
   const next =
     action === 'grant' && grant
       ? grant(state, now, amount)
-      : consume(state, now, available, amount, params, reserved)
+      : action === 'block' && block
+        ? block(state, now, sent('rate'))
+        : consume(state, now, available, amount, params, reserved)
   return {
     ...forEach(STATE_COLUMNS, (column) =>
       toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),

@@ -28,7 +28,7 @@ export interface ListRow {
   /** Whether the time is a parameter instead of the database's clock. */
   readonly injectedClock: boolean
   /** The last thing that the list does to the row. */
-  readonly does: Exclude<RowAction, 'grant'> | 'look'
+  readonly does: Exclude<RowAction, 'grant' | 'block'> | 'look'
   /** Whether something is given back first. */
   readonly refunds: boolean
   /**

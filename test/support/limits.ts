@@ -209,6 +209,46 @@ function slidingWindowPlan(own: WindowNumbers): Plan {
   return planWith('slidingWindow', own, { limiter: Ratelimit.slidingWindow(tokens, window), rules, stepMs })
 }
 
+interface LockoutNumbers extends WindowNumbers {
+  readonly block: number
+  readonly factor: number
+  readonly max: number
+  readonly forgive: number
+}
+
+/** `tokens` of a state is the end of the last block, and `previous` its length. */
+function lockoutPlan(own: LockoutNumbers): Plan {
+  const { tokens, window, block, factor, max, forgive } = own
+  const most = Math.min(tokens, MOST)
+  const stepMs = msOf(window)
+  const hasBlock = ({ at, tokens: until }: State) => until > at
+  const endOf = (each: State) => (hasBlock(each) ? each.tokens : each.at + stepMs)
+  const rules: Rules = {
+    ...counting(tokens),
+    capacity: tokens,
+    periodMs: stepMs,
+    fresh: (at) => state({ at, tokens: at }),
+    forward: (before, t) => {
+      const previous = t < before.tokens + forgive ? Math.min(before.previous, max) : 0
+      return t < endOf(before) ? { ...before, previous } : { ...before, previous, at: t, count: 0 }
+    },
+    take: (before, rate, t) => {
+      const count = Math.min(Math.max(before.count + rate, 0), MOST)
+      if (rate > 0 && count >= most) {
+        const previous = Math.min(Math.max(Math.ceil(before.previous * factor), block), max)
+        return { ...before, count, previous, tokens: t + previous }
+      }
+      if (before.count < most || count >= most) return { ...before, count }
+      const previous = before.previous <= block ? 0 : Math.floor(before.previous / factor)
+      return { ...before, count, previous, tokens: before.at }
+    },
+    isTooLong: ({ tokens: until }, clockMs) => until - clockMs > 2 * max,
+    blockedUntil: (each) => (hasBlock(each) ? each.tokens : undefined),
+  }
+  const limiter = Ratelimit.lockout(tokens, window, { block, factor, max, forgive })
+  return planWith('lockout', own, { limiter, rules, stepMs })
+}
+
 interface CalendarNumbers {
   readonly tokens: number
   readonly period: keyof typeof MAX_HOURS
@@ -318,6 +358,17 @@ const anyCalendar = fc.record({
   timeZone: fc.constantFrom('UTC', 'Europe/Berlin', 'Asia/Kathmandu'),
 })
 
+const anyLockout = anyWindow.chain((own) =>
+  fc
+    .record({
+      block: fc.constantFrom(1000, 7, 60_000),
+      factor: fc.constantFrom(1, 2, 1.5, 10),
+      longest: fc.constantFrom(1, 3, 100),
+      forgive: fc.constantFrom(1000, 60_000, 86_400_000),
+    })
+    .map(({ longest, ...more }) => ({ ...own, ...more, max: more.block * longest })),
+)
+
 const hourly = (refill: BucketNumbers['refill'], share: number) => (maxTokens: number, interval: Duration) =>
   bucketPlan({ refill, refillRate: 1, interval, maxTokens, initialTokens: share * maxTokens })
 
@@ -368,6 +419,21 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, CountingRow | UncountedRow | Pr
     anyPlan: anyWindow.map(fixedWindowPlan),
     similar: ({ stepMs }) => similarWindow(stepMs).map(fixedWindowPlan),
     fromVector: ({ tokens = 0, window = 0 }) => fixedWindowPlan({ tokens, window }),
+  },
+  lockout: {
+    ...A_WINDOW,
+    examples: {
+      lockout: (tokens, unit) => {
+        const window = tenOf(unit)
+        return lockoutPlan({ tokens, window, block: window, factor: 1, max: window, forgive: 1 })
+      },
+    },
+    anyPlan: anyLockout.map(lockoutPlan),
+    similar: ({ stepMs }) =>
+      fc.tuple(anyLockout, similarWindow(stepMs)).map(([own, like]) => lockoutPlan({ ...own, ...like })),
+    fromVector: () => {
+      throw new Error('the shared vectors have no lockout')
+    },
   },
   calendarWindow: {
     ...A_WINDOW,

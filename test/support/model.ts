@@ -20,11 +20,16 @@ export interface Rules {
   /** The state at `t`, which is not before it. */
   forward(state: State, t: number): State
   fits(state: State, t: number, rate: number): boolean
-  take(state: State, rate: number): State
+  /** The state after the rate is taken at `t`. */
+  take(state: State, rate: number, t: number): State
   /** When the window began that the state is of, for windows. */
   readonly startOf?: (state: State) => number
   /** When the period is over that the state is of, for algorithms that have periods. */
   readonly endOf?: (state: State) => number
+  /** Whether a state lasts longer than the limit can have written, for algorithms that block. */
+  readonly isTooLong?: (state: State, clockMs: number) => boolean
+  /** When the block of the state ends, for algorithms that block. */
+  readonly blockedUntil?: (state: State) => number | undefined
   /** Whether rows say how much of what was used is reserved. */
   readonly reserves?: true
   /** How much can be taken at once. Default: the largest whole number that fits. */
@@ -61,6 +66,8 @@ export interface ModelAnswer extends ModelRemaining {
   }
   readonly granted?: number
   readonly returned?: number
+  /** When the block ends that the call has started. */
+  readonly blockedUntil?: number
   /** When the window began that has paid. */
   readonly start?: number
 }
@@ -100,14 +107,24 @@ export class Model {
       return { limit: rules.capacity, remaining, success: false, reset, retryAfter: reset - now }
     }
     if (rate === 0) return { ...this.#lookOf(plan, clockMs), success: true, retryAfter: 0 }
-    const next = rules.take(state, rate)
+    const next = rules.take(state, rate, now)
+    const until = rate > 0 ? rules.blockedUntil?.(next) : undefined
+    const starts = until !== undefined && until !== rules.blockedUntil?.(state)
     const ended = rate > 0 ? this.#endedBy(plan, now) : {}
     if (rate > 0 || !isFull(rules, state, now)) this.#store(plan, next)
     // In a large debt a double loses fractions on the way.
     const returned =
       rate > 0 ? {} : { returned: Math.min(rules.used(state, now) - rules.used(next, now), -rate) }
     const payer = rate > 0 && rules.startOf ? { start: rules.startOf(next) } : {}
-    return { ...remainingOf(rules, next, now), success: true, retryAfter: 0, ...ended, ...returned, ...payer }
+    return {
+      ...remainingOf(rules, next, now),
+      success: true,
+      retryAfter: 0,
+      ...ended,
+      ...returned,
+      ...payer,
+      ...(starts ? { blockedUntil: until } : {}),
+    }
   }
 
   #endedBy({ algorithm, rules }: ModelPlan, now: number): Pick<ModelAnswer, 'ended'> {
@@ -146,7 +163,8 @@ export class Model {
   /** The time of a call, the state that it sees, and whether that is stored. */
   #view({ algorithm, rules }: ModelPlan, clockMs: number): { now: number; state: State; held: boolean } {
     const row = this.#row
-    if (row?.algorithm !== algorithm || row.state.at - clockMs > rules.periodMs) {
+    const isAhead = row && (row.state.at - clockMs > rules.periodMs || rules.isTooLong?.(row.state, clockMs))
+    if (row?.algorithm !== algorithm || isAhead) {
       return { now: clockMs, state: rules.fresh(clockMs), held: false }
     }
     const now = Math.max(clockMs, row.state.at)
@@ -156,7 +174,7 @@ export class Model {
 
 /** The state after everything was given back. */
 function full(rules: Rules, at: number): State {
-  return rules.take(rules.fresh(at), -rules.capacity)
+  return rules.take(rules.fresh(at), -rules.capacity, at)
 }
 
 function isFull(rules: Rules, state: State, t: number): boolean {

@@ -64,6 +64,7 @@ export const LIMITERS: readonly Limiter[] = [
   Ratelimit.fixedWindow(5, '1s'),
   Ratelimit.tokenBucket(1, '1s', 5),
   Ratelimit.gcra(5, '1s'),
+  Ratelimit.lockout(5, '1s', { block: '1s' }),
   calendarWindow(5, 'minute'),
   Ratelimit.unlimited(),
   Ratelimit.balance(),

@@ -32,6 +32,7 @@ const database = useDatabase()
 type Untyped = any
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
+const lockout = Ratelimit.lockout(5, '1m', { block: '1m' })
 const all: Untyped = Ratelimit
 
 function ours(options: object = {}): Untyped {
@@ -87,6 +88,9 @@ const ENTRIES: readonly Entry[] = [
   ['release of spend', async (more) => (await spent()).release(more)],
   ['tokenBucket', (more) => all.tokenBucket(5, '1m', 5, more)],
   ['concurrency', (more) => all.concurrency(5, { lease: '1m', ...more })],
+  ['lockout', (more) => all.lockout(5, '1m', { block: '1m', ...more })],
+  ['block', (more) => ours({ limiter: lockout, prefix: 'blocked' }).block('key', '1m', more)],
+  ['unblock', (more) => ours({ limiter: lockout, prefix: 'blocked' }).unblock('key', more)],
   ['gcra', (more) => all.gcra(5, '1m', more)],
   ['calendarWindow', (more) => calendarWindow(5, 'month', more)],
   ['usage', (more) => usage(database.db, { ...plan, ...more })],

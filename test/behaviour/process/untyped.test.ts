@@ -70,6 +70,8 @@ describe('a value that the types forbid is refused', () => {
   let keys = 0
   const secret = { reservationSecret: 'sixteen or longer' }
   const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })
+  const locking = () =>
+    ours({ limiter: Ratelimit.lockout(5, '1m', { block: '1m' }), prefix: 'untyped lockout' })
   const slots = () => ours({ limiter: Ratelimit.concurrency(1000, { lease: '1m' }), prefix: 'untyped slots' })
   const reserved = () => ours().reserve('reserved', { limiter: Ratelimit.unlimited() })
   // Each has a key of its own, so that none is denied.
@@ -118,6 +120,12 @@ describe('a value that the types forbid is refused', () => {
     ['concurrency limit', (value) => all.concurrency(value, { lease: '1m' })],
     ['concurrency options', (value) => all.concurrency(5, value)],
     ...eachOf('concurrency', ['lease'], (options) => all.concurrency(5, options)),
+    ['block duration', (value) => locking().block('key', value)],
+    ['block options', (value) => locking().block('key', '1m', value)],
+    ['unblock options', (value) => locking().unblock('key', value)],
+    ...eachOf('lockout', ['block', 'factor', 'max', 'forgive'], (options) =>
+      all.lockout(5, '1m', { block: '1m', ...options }),
+    ),
     ['grant key', (value) => granted().grant(value, 1)],
     ['grant amount', (value) => granted().grant('key', value)],
     ['grant options', (value) => granted().grant('key', 1, value)],

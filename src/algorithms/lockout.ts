@@ -1,0 +1,162 @@
+import { sql } from 'drizzle-orm'
+import { type Duration, parseDuration } from '../duration.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
+import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
+import { limiterOf, MAX_COUNT } from './limiter.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
+import { checkTokens, countAfter, countNumberAfter } from './window.ts'
+
+type Column = ColumnOf<'lockout'>
+type Param = 'blockMs' | 'factor' | 'maxMs' | 'forgiveMs'
+type Params = Param | 'limit' | 'periodMs'
+
+/**
+ * A window that counts failures. The one that reaches the limit starts a block: the window then ends with it.
+ *
+ * `lastRefill` is the end of the last block, and `prevCount` its length in milliseconds: 0 if there was none or
+ * it is forgiven. The next block is `factor` times as long. A window without a block began at that end or
+ * later. A block of twice the longest was not written by this limiter, and does not count.
+ */
+const algorithm: Algorithm<Column, Param> = {
+  name: 'lockout',
+  kind: 'window',
+  ...ROWS.lockout,
+  params: ['blockMs', 'factor', 'maxMs', 'forgiveMs'],
+  integersOnly: true,
+  tolerance: 0,
+
+  sql: {
+    holds: ({ windowStart, lastRefill }, clock, { periodMs, maxMs }) =>
+      sql`${windowStart} - ${clock} <= ${periodMs} and ${lastRefill} - ${clock} <= 2::float8 * ${maxMs}
+        and ${windowStart} > '-1e14'::float8 and ${lastRefill} > '-1e14'::float8`,
+    advance: (row, clock, params) => {
+      const isOver = sql`${clock} >= ${endOf(row, params)}`
+      const isForgiven = sql`${clock} >= ${row.lastRefill} + ${params.forgiveMs}`
+      return {
+        count: sql`case when ${isOver} then 0::float8 else ${countAfter(row.count, sql`0::float8`)} end`,
+        prevCount: sql`case when ${isForgiven} then 0::float8 else least(${row.prevCount}, ${params.maxMs}) end`,
+        windowStart: sql`case when ${isOver} then ${clock} else ${row.windowStart} end`,
+        lastRefill: row.lastRefill,
+      }
+    },
+    fresh: (now) => ({ count: sql`0::float8`, prevCount: sql`0::float8`, windowStart: now, lastRefill: now }),
+    available: ({ count }, _now, { limit }) => sql`${limit} - ${count}`,
+    used: ({ count }) => count,
+    consume: (state, now, _available, amount, params) => {
+      const { count, prevCount, windowStart, lastRefill } = state
+      const { limit, blockMs, factor, maxMs } = params
+      const counted = countAfter(count, amount)
+      const starts = sql`${amount} > 0::float8 and ${counted} >= ${limit}`
+      const lifts = sql`${amount} < 0::float8 and ${count} >= ${limit} and ${counted} < ${limit}`
+      const nextMs = sql`least(greatest(ceil(${prevCount} * ${factor}), ${blockMs}), ${maxMs})`
+      const lastMs = sql`case when ${prevCount} <= ${blockMs} then 0::float8 else floor(${prevCount} / ${factor}) end`
+      return {
+        count: counted,
+        prevCount: sql`case when ${starts} then ${nextMs} when ${lifts} then ${lastMs} else ${prevCount} end`,
+        windowStart,
+        lastRefill: sql`case when ${starts} then ${now} + ${nextMs} when ${lifts} then ${windowStart} else ${lastRefill} end`,
+      }
+    },
+    block: ({ prevCount }, now, lengthMs) => ({
+      count: sql`${sql.raw(String(MAX_COUNT))}::float8`,
+      prevCount,
+      windowStart: now,
+      lastRefill: sql`${now} + ${lengthMs}`,
+    }),
+    expiresAt: (state, params) =>
+      sql`greatest(${endOf(state, params)}, case when ${state.prevCount} > 0::float8 then ${state.lastRefill} + ${params.forgiveMs} end)`,
+    wholeAt: endOf,
+  },
+  numbers: {
+    fresh: (now) => ({ count: 0, prevCount: 0, windowStart: now, lastRefill: now }),
+    available: (state, time, params) =>
+      time < endNumberOf(state, params) ? params.limit - state.count : params.limit,
+    used: ({ count }) => count,
+    consume: (state, now, amount, { limit, blockMs, factor, maxMs }) => {
+      const { count, prevCount, windowStart, lastRefill } = state
+      const counted = countNumberAfter(count, amount)
+      if (amount > 0 && counted >= limit) {
+        const nextMs = Math.min(Math.max(Math.ceil(prevCount * factor), blockMs), maxMs)
+        return { count: counted, prevCount: nextMs, windowStart, lastRefill: now + nextMs }
+      }
+      if (amount < 0 && count >= limit && counted < limit) {
+        const lastMs = prevCount <= blockMs ? 0 : Math.floor(prevCount / factor)
+        return { count: counted, prevCount: lastMs, windowStart, lastRefill: windowStart }
+      }
+      return { count: counted, prevCount, windowStart, lastRefill }
+    },
+    block: ({ prevCount }, now, lengthMs) => ({
+      count: MAX_COUNT,
+      prevCount,
+      windowStart: now,
+      lastRefill: now + lengthMs,
+    }),
+    blockedUntil: ({ windowStart, lastRefill }) => (lastRefill > windowStart ? lastRefill : undefined),
+    guess: (state, _wanted, _now, params) => endNumberOf(state, params),
+  },
+}
+
+/** When the window of a row is over: with its block, if it has one. */
+function endOf(
+  { windowStart, lastRefill }: Expressions<Column>,
+  { periodMs }: Expressions<Params>,
+): Expression {
+  return sql`case when ${lastRefill} > ${windowStart} then ${lastRefill} else ${windowStart} + ${periodMs} end`
+}
+
+function endNumberOf({ windowStart, lastRefill }: Numbers<Column>, { periodMs }: Numbers<Params>): number {
+  return lastRefill > windowStart ? lastRefill : windowStart + periodMs
+}
+
+/** A day. */
+const DAY_MS = 86_400_000
+
+/** Options of `Ratelimit.lockout`. */
+export interface LockoutOptions {
+  /** How long the first block lasts. */
+  readonly block: Duration
+  /** How many times as long as the last one each further block lasts. At least 1. Default: `1`. */
+  readonly factor?: number
+  /** The longest block. Default: a day, or `block` if that is longer. */
+  readonly max?: Duration
+  /** How long after the end of a block the next one is as short as the first again. Default: `'1d'`. */
+  readonly forgive?: Duration
+}
+
+const LOCKOUT_NAMES: NamesOf<LockoutOptions> = { block: true, factor: true, max: true, forgive: true }
+
+/**
+ * Blocks a key after `failures` within a `window`, longer each time. Take 1 for each failure. The call that
+ * reaches the limit is allowed and starts the block, and its answer says so in `blockedUntil`. Until then,
+ * calls are denied and write nothing. A refund of that call lifts the block.
+ *
+ * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`, `INVALID_OPTION`
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ *
+ * Ratelimit.lockout(5, '15m', { block: '1m' }) // five failures in 15 minutes block for one minute
+ * Ratelimit.lockout(5, '15m', { block: '1m', factor: 2, max: '7d' }) // then for two, four, ... minutes
+ * ```
+ */
+export function lockout(failures: number, window: Duration, options: LockoutOptions): StoredLimiter {
+  checkTokens(failures)
+  checkOptions(options, LOCKOUT_NAMES)
+  const { block, factor = 1, max, forgive = DAY_MS } = options
+  const periodMs = parseDuration(window, 'The window')
+  const blockMs = parseDuration(block, 'block')
+  const maxMs = max === undefined ? Math.max(blockMs, DAY_MS) : parseDuration(max, 'max')
+  const forgiveMs = parseDuration(forgive, 'forgive')
+  if (!(Number.isFinite(factor) && factor >= 1 && factor <= MAX_FACTOR)) {
+    throw new RatelimitError('INVALID_OPTION', `factor must be a number from 1 to ${MAX_FACTOR}.`)
+  }
+  if (maxMs < blockMs) {
+    throw new RatelimitError('INVALID_OPTION', 'max must not be shorter than block.')
+  }
+  return limiterOf(algorithm, { limit: failures, periodMs, blockMs, factor, maxMs, forgiveMs })
+}
+
+/** More would mean a fixed `max`. */
+const MAX_FACTOR = 1000

@@ -1,0 +1,217 @@
+import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Ratelimit } from '../../../src/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+
+const database = useDatabase()
+const MINUTE = 60_000
+const DAY = 86_400_000
+const limiter = Ratelimit.lockout(3, '15m', { block: '1m', factor: 2, max: '10m', forgive: '1d' })
+let clock: TestClock
+beforeEach(() => {
+  clock = new TestClock()
+})
+
+let prefixes = 0
+function logins(options: object = {}): Ratelimit {
+  const prefix = `lockout ${prefixes++}`
+  return new Ratelimit({
+    db: database.db,
+    limiter,
+    prefix,
+    clock: clock.now,
+    cleanupProbability: 0,
+    ...options,
+  })
+}
+
+/** Three failures: the last one starts a block. */
+async function fail(ratelimit: Ratelimit): Promise<number> {
+  const answers = []
+  for (let i = 0; i < 3; i++) answers.push(await ratelimit.limit('ada'))
+  expect(answers.map(({ success }) => success)).toEqual([true, true, true])
+  const started = answers.map((answer) => (answer.success ? answer.blockedUntil : undefined))
+  expect(started.slice(0, 2)).toEqual([undefined, undefined])
+  return (started[2] ?? Number.NaN) - clock.ms
+}
+
+test('each block is longer, up to the longest, and its end is exact', async () => {
+  const ratelimit = logins()
+  for (const minutes of [1, 2, 4, 8, 10, 10]) {
+    expect(await fail(ratelimit)).toBe(minutes * MINUTE)
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: minutes * MINUTE })
+    clock.advance(minutes * MINUTE - 1)
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, remaining: 0, retryAfter: 1 })
+    clock.advance(1)
+  }
+})
+
+test('a key is forgiven a day after the end of its last block', async () => {
+  const ratelimit = logins()
+  for (const minutes of [1, 2]) {
+    await fail(ratelimit)
+    clock.advance(minutes * MINUTE)
+  }
+  clock.advance(DAY - 1)
+  expect(await fail(ratelimit)).toBe(4 * MINUTE)
+  clock.advance(4 * MINUTE + DAY)
+  expect(await fail(ratelimit)).toBe(MINUTE)
+})
+
+test('failures that are too far apart start no block', async () => {
+  const ratelimit = logins()
+  for (let i = 0; i < 6; i++) {
+    expect(await ratelimit.limit('ada')).not.toHaveProperty('blockedUntil')
+    clock.advance(10 * MINUTE)
+  }
+})
+
+test('what a block denies writes nothing, and is answered from memory if it may be', async () => {
+  const ratelimit = logins({ inMemoryBlock: true })
+  await fail(ratelimit)
+  const rows = () =>
+    database.rows('select xmin::text, * from rate_limit_ephemeral where prefix = $1', [ratelimit.prefix])
+  const before = await rows()
+  expect(await ratelimit.limit('ada')).toMatchObject({ success: false })
+  expect(await rows()).toEqual(before)
+  await database.script('alter table rate_limit_ephemeral rename to away')
+  clock.advance(MINUTE - 1)
+  expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 1 })
+  await database.script('alter table away rename to rate_limit_ephemeral')
+  clock.advance(1)
+  expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
+})
+
+test('a sweep forgets no block and no level', async () => {
+  const ratelimit = logins()
+  await fail(ratelimit)
+  clock.advance(MINUTE + DAY - 1)
+  expect(await ratelimit.cleanup()).toBe(0)
+  expect(await fail(ratelimit)).toBe(2 * MINUTE)
+  clock.advance(2 * MINUTE + 2 * DAY)
+  expect(await ratelimit.cleanup()).toBe(1)
+})
+
+test('a failure that is given back lifts the block, and the next one is as long', async () => {
+  const ratelimit = logins()
+  expect(await fail(ratelimit)).toBe(MINUTE)
+  expect(await ratelimit.limit('ada', { rate: -1 })).toMatchObject({ success: true, remaining: 1 })
+  expect(await ratelimit.limit('ada')).toMatchObject({ blockedUntil: clock.ms + MINUTE })
+  clock.advance(MINUTE)
+  expect(await fail(ratelimit)).toBe(2 * MINUTE)
+})
+
+test('an attempt that is reserved counts if it fails only', async () => {
+  const ratelimit = logins()
+  for (let i = 0; i < 10; i++) {
+    const attempt = await ratelimit.reserve('ada')
+    expect(attempt.success).toBe(true)
+    if (attempt.success) await attempt.release()
+  }
+  expect(await fail(ratelimit)).toBe(MINUTE)
+})
+
+test('one of many calls at once starts the block', async () => {
+  const ratelimit = logins()
+  const answers = await Promise.all(Array.from({ length: 20 }, () => ratelimit.limit('ada')))
+  expect(answers.filter(({ success }) => success)).toHaveLength(3)
+  expect(answers.filter((answer) => answer.success && answer.blockedUntil !== undefined)).toHaveLength(1)
+})
+
+describe('block and unblock', () => {
+  test('a key is blocked at once and to the millisecond, whatever it has used', async () => {
+    const ratelimit = logins()
+    expect(await ratelimit.block('ada', '5m')).toMatchObject({ remaining: 0, reset: clock.ms + 5 * MINUTE })
+    expect(await ratelimit.getRemaining('ada')).toMatchObject({ remaining: 0, reset: clock.ms + 5 * MINUTE })
+    expect(await ratelimit.limit('ada', { rate: -1 })).toMatchObject({ remaining: 0 })
+    clock.advance(5 * MINUTE - 1)
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 1 })
+    clock.advance(1)
+    // It was no failure of the key's.
+    expect(await fail(ratelimit)).toBe(MINUTE)
+    expect(await ratelimit.block('ada', '2m')).toMatchObject({ reset: clock.ms + 2 * MINUTE })
+  })
+
+  test('unblock ends a block and forgets the earlier ones', async () => {
+    const ratelimit = logins({ inMemoryBlock: true })
+    await fail(ratelimit)
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false })
+    await ratelimit.unblock('ada')
+    expect(await fail(ratelimit)).toBe(MINUTE)
+  })
+
+  test('in a transaction', async () => {
+    const ratelimit = logins()
+    await database.db
+      .transaction(async (tx) => {
+        await ratelimit.block('ada', '5m', { tx })
+        tx.rollback()
+      })
+      .catch(() => {})
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
+  })
+
+  test('beside another limit, it blocks keys of that', async () => {
+    const never = Ratelimit.lockout(Number.POSITIVE_INFINITY, '1m', { block: '1h' })
+    const blocked = logins({ limiter: never })
+    const api = logins({ limiter: Ratelimit.tokenBucket(5, '1m', 5) })
+    const both = () =>
+      Ratelimit.limitAll([
+        { ratelimit: api, key: 'ada' },
+        { ratelimit: blocked, key: 'ada' },
+      ])
+    expect(await both()).toMatchObject({ success: true })
+    await blocked.block('ada', '1h')
+    expect(await both()).toMatchObject({ success: false, retryAfter: 3_600_000 })
+    expect(await api.getRemaining('ada')).toMatchObject({ remaining: 4 })
+    clock.advance(3_600_000)
+    expect(await both()).toMatchObject({ success: true })
+  })
+
+  test.each([
+    [
+      'of another limit',
+      () => logins({ limiter: Ratelimit.fixedWindow(5, '1m') }).block('ada', '1m'),
+      'INVALID_OPTION',
+    ],
+    [
+      'unblock of another limit',
+      () => logins({ limiter: Ratelimit.balance() }).unblock('ada'),
+      'INVALID_OPTION',
+    ],
+    ['for longer than max', () => logins().block('ada', '11m'), 'INVALID_DURATION'],
+    ['for no time', () => logins().block('ada', 0), 'INVALID_DURATION'],
+  ])('%s: refused', async (_, call, code) => {
+    await expect(call()).rejects.toMatchObject({ code })
+  })
+})
+
+test.each([
+  ['a factor below 1', () => Ratelimit.lockout(5, '1m', { block: '1m', factor: 0.5 }), 'INVALID_OPTION'],
+  ['a max below block', () => Ratelimit.lockout(5, '1m', { block: '2m', max: '1m' }), 'INVALID_OPTION'],
+  ['no block', () => Ratelimit.lockout(5, '1m', { block: 0 }), 'INVALID_DURATION'],
+])('%s is refused', (_, make, code) => {
+  expect(make).toThrow(expect.objectContaining({ code }))
+})
+
+describe('beside rate-limiter-flexible, with a blockDuration', () => {
+  beforeEach(() => vi.useFakeTimers({ toFake: ['Date', 'setTimeout', 'clearTimeout'] }))
+  afterEach(() => vi.useRealTimers())
+
+  test('the same attempts are denied, for as long', async () => {
+    const theirs = new RateLimiterMemory({ points: 3, duration: 900, blockDuration: 60 })
+    const fixed = Ratelimit.lockout(3, '15m', { block: '1m' })
+    const ours = logins({ limiter: fixed })
+    const attempts = [0, 0, 0, 0, 1000, 58_999, 1, 0, 0, 0, 30_000, 30_000, 0, 0, 0]
+    for (const passedMs of attempts) {
+      clock.advance(passedMs)
+      await vi.advanceTimersByTimeAsync(passedMs)
+      const their = await theirs.consume('ada').then(
+        () => 0,
+        (denied: RateLimiterRes) => denied.msBeforeNext,
+      )
+      expect(await ours.limit('ada')).toMatchObject({ success: their === 0, retryAfter: their })
+    }
+  })
+})
