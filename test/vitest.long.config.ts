@@ -6,10 +6,10 @@ import Summary from './support/summary.ts'
 
 // What takes long, breaks a server of its own, or needs another runtime: `npm run test:faults`,
 // `npm run test:history`, `npm run test:attack`, `npm run test:edge` in workerd, `npm run test:browser` in
-// Chromium, `npm run test:concurrency` on postgres.js, and `npm run test:package`, which builds the package, uses
-// it as its users do, runs the examples, draws the pictures, and asks the type checker and drizzle-kit about the
-// sources and the documents.
-// `npm run test:long` runs all of it at once: some of it waits while the rest works.
+// Chromium, `npm run test:concurrency` on postgres.js, and `npm run test:package`, which builds the package,
+// uses it as its users do, runs the examples, draws the pictures, and asks the type checker and drizzle-kit
+// about the sources and the documents. `npm run test:long` runs all of it at once: some of it waits while the
+// rest works.
 
 const root = new URL('..', import.meta.url).pathname
 

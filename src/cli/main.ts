@@ -9,10 +9,12 @@ const { stdout } = process
 function screenOf(): Screen | undefined {
   if (!stdout.isTTY) return undefined
   const stopping = new AbortController()
+  let listens = false
   return {
     clear: () => {
-      // Until now, Ctrl-C ends the process at once.
-      if (process.listenerCount('SIGINT') === 0) process.once('SIGINT', () => stopping.abort())
+      // Before the first time, Ctrl-C ends the process at once.
+      if (!listens) process.once('SIGINT', () => stopping.abort())
+      listens = true
       cursorTo(stdout, 0, 0)
       clearScreenDown(stdout)
     },
