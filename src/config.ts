@@ -329,6 +329,18 @@ export const TX_NAMES: NamesOf<Pick<CallOptions, 'tx'>> = { tx: true }
 
 export const CALL_NAMES: NamesOf<CallOptions> = { ...TX_NAMES, limiter: true }
 
+/** Options of `changePlan`. */
+export interface ChangePlanOptions {
+  /** The plan until now: a fixed or calendar window. Default: the limiter's. */
+  readonly from?: Limiter | undefined
+  /** The plan from now on: a fixed or calendar window. */
+  readonly to: Limiter
+  /** The transaction that changes the plan in your own tables. Default: one of its own. */
+  readonly tx?: Database | undefined
+}
+
+export const CHANGE_NAMES: NamesOf<ChangePlanOptions> = { ...TX_NAMES, from: true, to: true }
+
 /** Options of a check. */
 export interface LimitOptions extends CallOptions {
   /** The cost of the call. 0 looks, a negative rate gives back. Whole for windows. Default: `1`. */

@@ -24,6 +24,7 @@ export type {
   AcquireOptions,
   BlockOptions,
   CallOptions,
+  ChangePlanOptions,
   ConcurrencyConfig,
   DenialOptions,
   LimitOptions,

@@ -1,4 +1,4 @@
-import type { Limiter } from './algorithms/algorithm.ts'
+import type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 import { balance } from './algorithms/balance.ts'
 import { concurrency } from './algorithms/concurrency.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
@@ -20,6 +20,8 @@ import {
   type BlockOptions,
   CALL_NAMES,
   type CallOptions,
+  CHANGE_NAMES,
+  type ChangePlanOptions,
   type ConfigOf,
   type KeyFor,
   type Kind,
@@ -49,6 +51,7 @@ const MODULES = {
   spend: /* @__PURE__ */ onFirstUse(() => import('./several/spend.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
+  changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
   acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
 }
@@ -538,6 +541,44 @@ export class Ratelimit<K extends Kind = 'rate'> {
     const { checkLockout, reset } = await MODULES.upkeep()
     checkLockout(call)
     await reset(this.#checker, call, options.tx)
+  }
+
+  /**
+   * Ends the key's period now, and begins one of another plan now. For plans whose periods differ, such as a
+   * month and a year: without it, the row of the old period goes on under the new plan, and is handed out once,
+   * as one period.
+   *
+   * The new plan begins with its whole limit, so call it only when the customer's plan changes, in that
+   * transaction. It needs `keepEnded`, so that the row stays until its period is handed out.
+   *
+   * @returns The period that has ended, up to now; undefined if nothing was used in it.
+   * @throws RatelimitError `INVALID_OPTION` for plans other than fixed and calendar windows, without
+   * `keepEnded`, and with `onOtherPlan: 'throw'`; the errors of {@link Ratelimit.limit}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   * import { calendarWindow } from 'drizzle-ratelimit/calendar'
+   * import { db } from './app.ts'
+   *
+   * declare const quota: Ratelimit
+   * const [from, to] = [calendarWindow(1000, 'month'), calendarWindow(20_000, 'year')]
+   * await db.transaction(async (tx) => {
+   *   const ended = await quota.changePlan('org:1', { from, to, tx })
+   *   if (ended) console.log(ended.start, ended.end, ended.used) // bill it with `tx`, and store the plan
+   * })
+   * ```
+   */
+  async changePlan(key: KeyFor<K, 'rate'>, options: ChangePlanOptions): Promise<EndedPeriod | undefined> {
+    Ratelimit.#check(this, options, CHANGE_NAMES)
+    const { from, tx } = options
+    const { key: stored } = await this.#call(key, { rate: 0, limiter: from, tx })
+    const { changePlan } = await MODULES.changePlan()
+    try {
+      return await changePlan(this.#checker, stored, options)
+    } catch (error) {
+      throw ownError(error)
+    }
   }
 
   /**

@@ -68,6 +68,7 @@ const ENTRIES: readonly Entry[] = [
   ['getRemaining', (more) => ours().getRemaining('key', more)],
   ['getRemainingAll', (more) => ours().getRemainingAll(['key'], more)],
   ['blockUntilReady', (more) => ours().blockUntilReady('key', 0, more)],
+  ['changePlan', (more) => ours().changePlan('key', { to: calendarWindow(5, 'month'), ...more })],
   ['resetUsedTokens', (more) => ours().resetUsedTokens('key', more)],
   ['the constructor with a limit on leases', (more) => slots(more)],
   ['acquire', (more) => slots().acquire('key', more)],
@@ -180,6 +181,7 @@ test.each([
   'blockUntilReady',
   'grant',
   'resetUsedTokens',
+  'changePlan',
   'cleanup',
 ])('the error of %s says that it was called without its limiter', async (name) => {
   const { [name]: method } = ours()

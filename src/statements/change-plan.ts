@@ -1,0 +1,68 @@
+import { and, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, chain, isTheRow, link, name, Parameters } from './builder.ts'
+import { forEach, fromColumn, isOfKind, onGrid, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
+import { CLOCK_MS, paramsOf, stateOf } from './levels.ts'
+
+const [FOUND, TIMED, CHANGED, BEGUN] = [
+  'ratelimit_found',
+  'ratelimit_timed',
+  'ratelimit_changed',
+  'ratelimit_begun',
+]
+
+/**
+ * The statement that ends the period of a row now, and begins one of another algorithm or length. It returns
+ * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm.
+ */
+export function changePlanStatement(
+  table: RateLimitTable,
+  from: AnyAlgorithm,
+  to: AnyAlgorithm,
+  injectedClock: boolean,
+): Statement {
+  const parameters = new Parameters()
+  const stored = STATE_COLUMNS.map(
+    (column) => [column, fromColumn(column, table[column]).as(SQL_NAMES[column])] as const,
+  )
+  const found = builder
+    .select({ own: sql`${isOfKind(from, table)}`.as('own'), ...Object.fromEntries(stored) })
+    .from(table)
+    .where(isTheRow(table, parameters))
+    .for('update')
+  // Read after the row is locked.
+  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
+  const timed = sql`select ${clock} as now, (select count(*) from ${name(FOUND)}) as rows`
+  const [now, params, none] = [name('now', TIMED), paramsOf(to, parameters), sql<number>`0::float8`]
+  const state = { ...to.sql.fresh(now, params), windowStart: now }
+  const next = to.sql.consume({ ...stateOf(), ...state }, now, none, none, params, none)
+  const columns = forEach(STATE_COLUMNS, (column) =>
+    toColumn(column, to.columns.includes(column) ? next[column] : undefined),
+  )
+  const expiresAt = toColumn('expiresAt', onGrid(to.sql.expiresAt(next, params), parameters))
+  const applies = to.applies?.(now, params) ?? sql`true`
+  const changed = builder
+    .update(table)
+    .set({ ...columns, expiresAt })
+    .from(name(TIMED))
+    .where(and(isTheRow(table, parameters), sql`${name('rows', TIMED)} > 0`, applies))
+    .returning({ key: table.key })
+  const begun = builder
+    .insert(table)
+    .select(
+      sql`select ${parameters.text('prefix')}, ${parameters.text('key')}, ${columns.count}, ${columns.prevCount},
+        ${columns.windowStart}, ${columns.tokens}, ${columns.lastRefill}, ${expiresAt} from ${name(TIMED)}
+        where ${name('rows', TIMED)} = 0 and ${applies}`,
+    )
+    .onConflictDoNothing({ target: [table.prefix, table.key] })
+    .returning({ key: table.key })
+  return parameters.render(
+    chain(
+      [link(FOUND, found), link(TIMED, timed), link(CHANGED, changed), link(BEGUN, begun)],
+      sql`select now, exists (select from ${name(CHANGED)}) or exists (select from ${name(BEGUN)}) as done, ${name(FOUND)}.*
+        from ${name(TIMED)} left join ${name(FOUND)} on true`,
+    ),
+  )
+}

@@ -1,0 +1,63 @@
+import type { EndedPeriod, StoredLimiter } from '../algorithms/algorithm.ts'
+import { hasPeriods, paramsAt, periodFrom } from '../algorithms/limiter.ts'
+import type { Checker } from '../check/checker.ts'
+import { runOn } from '../check/upkeep.ts'
+import type { ChangePlanOptions } from '../config.ts'
+import { mustHave } from '../database/rows.ts'
+import { type Row, runOnce } from '../database/run.ts'
+import { RatelimitError } from '../errors.ts'
+import { stateIn } from '../runtime/ask.ts'
+import { changePlanStatement } from '../statements/change-plan.ts'
+import { kept } from '../statements/statements.ts'
+import { checkLimiter, checkOption } from '../validate.ts'
+
+/** Each attempt can lose a race for a new row, or begin in a calendar period that ends meanwhile. */
+const MAX_ATTEMPTS = 50
+
+/** Ends the period of a key now, and begins one of another plan. Returns what was used until now. */
+export async function changePlan(
+  checker: Checker,
+  key: string,
+  { from = checker.config.limiter, to, tx }: ChangePlanOptions,
+): Promise<EndedPeriod | undefined> {
+  checkLimiter(from)
+  checkLimiter(to)
+  checkOption(hasPeriods(from) && hasPeriods(to), 'changePlan needs two fixed or calendar windows.')
+  const { table, namespace, keepEnded } = checker.config
+  checkOption(keepEnded, 'changePlan needs a limiter with keepEnded: true.')
+  checkOption(
+    !namespace.refusesOther,
+    "changePlan begins a period that onOtherPlan: 'throw' would take for one of another plan.",
+  )
+  const clock = namespace.clock?.() ?? null
+  const name = `change plan ${from.algorithm.name} ${to.algorithm.name} ${clock !== null}`
+  const statement = kept(table.statements, name, () =>
+    changePlanStatement(table.table, from.algorithm, to.algorithm, clock !== null),
+  )
+  let time = clock ?? Date.now()
+  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+    const values = { prefix: namespace.prefix, key, clock }
+    const params = paramsAt(to, time)
+    const stage = { mayCharge: true, mayWait: true, isContended: true }
+    const [row] = await runOn(checker, tx, stage, ({ db }) => runOnce(db, statement, values, params))
+    const answer = mustHave(row)
+    time = Number(mustHave(answer['now']))
+    if (mustHave(answer['done']) === true)
+      return answer['own'] === true ? endedIn(answer, from, time) : undefined
+  }
+  throw new RatelimitError(
+    'CONTENTION',
+    'Others inserted and removed the row of the key. Nothing was changed.',
+  )
+}
+
+/** The period of the row, up to now. Undefined if nothing was used in it. */
+function endedIn(row: Row, limiter: StoredLimiter, now: number): EndedPeriod | undefined {
+  const { numbers, settled } = limiter.algorithm
+  const state = stateIn(row, limiter)
+  const used = numbers.used(state, now, limiter.params)
+  if (used === 0) return undefined
+  const { start, end } = periodFrom(limiter, state.windowStart)
+  const reserved = settled ? { reserved: used - settled.now(state) } : {}
+  return { start, end: Math.max(start, Math.min(now, end)), used, ...reserved }
+}

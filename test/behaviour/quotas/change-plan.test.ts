@@ -1,0 +1,151 @@
+import { expect, test } from 'vitest'
+import { calendarWindow } from '../../../src/calendar.ts'
+import { closePeriods, type Limiter, Ratelimit, type RatelimitConfig, usage } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { quotaOn, TEN, UNDO } from './ten.ts'
+
+const database = useDatabase()
+const [month, year] = [calendarWindow(100, 'month'), calendarWindow(1000, 'year')]
+const [MARCH, CHANGE] = [Date.UTC(2026, 2, 1), Date.UTC(2026, 2, 15, 12)]
+const KEEPING = { keepEnded: true } as const
+
+/** 60 of a month were used before the middle of March. */
+async function used60() {
+  const made = quotaOn(database, month, KEEPING)
+  made.clock.ms = Date.UTC(2026, 2, 10)
+  await made.quota.limit('key', { rate: 60 })
+  made.clock.ms = CHANGE
+  const close = (limiter: Limiter) => {
+    const options = { prefix: made.prefix, limiter, durable: false, clock: made.clock.now }
+    return database.db.transaction((tx) => closePeriods(tx, options))
+  }
+  return { ...made, close }
+}
+
+test('both halves have a start and an end of their own, and each unit is in one of them', async () => {
+  const { clock, quota, close } = await used60()
+  const first = await quota.changePlan('key', { from: month, to: year })
+  expect(first).toEqual({ start: MARCH, end: CHANGE, used: 60, reserved: 0 })
+  expect(await quota.getRemaining('key', { limiter: year })).toMatchObject({ used: 0, remaining: 1000 })
+  expect(await quota.limit('key', { rate: 300, limiter: year })).toMatchObject({ start: CHANGE })
+  clock.ms = Date.UTC(2026, 8, 1)
+  const second = await quota.changePlan('key', { from: year, to: month })
+  expect(second).toEqual({ start: CHANGE, end: clock.ms, used: 300, reserved: 0 })
+  await quota.limit('key', { rate: 7 })
+  clock.ms = Date.UTC(2026, 9, 2)
+  const third = { start: Date.UTC(2026, 8, 1), end: Date.UTC(2026, 9, 1), used: 7, reserved: 0 }
+  expect(await close(month)).toEqual([{ key: 'key', ...third }])
+})
+
+test('processes that still have the old plan count on the same row, and grant nothing twice', async () => {
+  const { quota } = await used60()
+  await quota.changePlan('key', { from: month, to: year })
+  expect(await quota.limit('key', { rate: 100, limiter: month })).toMatchObject({
+    success: true,
+    remaining: 0,
+  })
+  expect(await quota.limit('key', { rate: 1, limiter: month })).toMatchObject({ success: false })
+  expect(await quota.getRemaining('key', { limiter: year })).toMatchObject({ used: 100, remaining: 900 })
+})
+
+test('a period that was over ends when it ended', async () => {
+  const { clock, quota } = await used60()
+  clock.ms = Date.UTC(2026, 3, 20)
+  expect(await quota.changePlan('key', { from: month, to: year })).toEqual({
+    ...{ start: MARCH, end: Date.UTC(2026, 3, 1), used: 60, reserved: 0 },
+  })
+  expect(await quota.limit('key', { limiter: year })).toMatchObject({ start: clock.ms })
+})
+
+test('a key without a row, and one that used nothing, begin now too', async () => {
+  const { clock, quota } = await used60()
+  expect(await quota.changePlan('new', { from: month, to: year })).toBeUndefined()
+  expect(await quota.limit('new', { limiter: year })).toMatchObject({ start: CHANGE })
+  await quota.limit('idle', { rate: 5 })
+  await quota.limit('idle', { rate: -5 })
+  clock.advance(1)
+  expect(await quota.changePlan('idle', { to: year })).toBeUndefined()
+  expect(await quota.limit('idle', { limiter: year })).toMatchObject({ start: CHANGE + 1 })
+})
+
+test('it joins a transaction, and a rollback undoes it', async () => {
+  const { quota, rows } = await used60()
+  const before = await rows()
+  const undone = database.db.transaction(async (tx) => {
+    expect(await quota.changePlan('key', { to: year, tx })).toMatchObject({ used: 60 })
+    throw UNDO
+  })
+  await expect(undone).rejects.toBe(UNDO)
+  expect((await rows()).map(({ stored }) => stored)).toEqual(before.map(({ stored }) => stored))
+})
+
+test('an open estimate is in the half in which it was made, and its rest in the other', async () => {
+  const { quota } = await used60()
+  const reserved = await quota.reserve('key', { rate: 10 })
+  if (!reserved.success) throw new Error('denied')
+  expect(await quota.changePlan('key', { to: year })).toMatchObject({ used: 70, reserved: 10 })
+  expect(await reserved.commit(25, { limiter: year })).toMatchObject({ remaining: 985 })
+})
+
+test('within the grace time a late cost corrects the first half', async () => {
+  const { config } = await used60()
+  const quota = new Ratelimit({ ...config, keepEnded: true, grace: '1d' } as typeof config)
+  const reserved = await quota.reserve('key', { rate: 10 })
+  if (!reserved.success) throw new Error('denied')
+  const ended = await quota.changePlan('key', { to: year })
+  const { correction } = await reserved.commit(25, { limiter: year })
+  expect(correction).toMatchObject({ start: ended?.start, used: 15 })
+  expect(await quota.getRemaining('key', { limiter: year })).toMatchObject({ used: 0 })
+})
+
+test('a list by plan knows the row as one of the new plan, and so does a late settling without a plan', async () => {
+  const { clock, prefix, quota } = await used60()
+  await quota.changePlan('key', { to: year })
+  const reserved = await quota.reserve('key', { rate: 4, limiter: year })
+  if (!reserved.success) throw new Error('denied')
+  expect(await reserved.commit(3)).toMatchObject({ remaining: 997 })
+  const options = { prefix, limiterOf: () => year, durable: false, clock: clock.now }
+  expect(await usage(database.db, options)).toMatchObject([{ key: 'key', used: 3, remaining: 997 }])
+})
+
+test('fixed windows, windows that carry over, and another algorithm', async () => {
+  const { clock, quota } = await used60()
+  const day = Ratelimit.fixedWindow(10, '1d')
+  expect(await quota.changePlan('key', { to: day })).toMatchObject({ used: 60 })
+  expect(await quota.limit('key', { rate: 3, limiter: day })).toMatchObject({ remaining: 7, start: CHANGE })
+  clock.advance(1000)
+  const rollover = calendarWindow(100, 'month', { rollover: { max: 50 } })
+  const ended = await quota.changePlan('key', { from: day, to: rollover })
+  expect(ended).toEqual({ start: CHANGE, end: CHANGE + 1000, used: 3 })
+  clock.ms = Date.UTC(2026, 3, 1)
+  expect(await quota.getRemaining('key', { limiter: rollover })).toMatchObject({ limit: 150 })
+})
+
+test.each<[string, object]>([
+  ['a bucket', { to: TEN['interval bucket'] }],
+  ['no limit', { to: Ratelimit.unlimited() }],
+  ['nothing', {}],
+  ['from a bucket', { from: TEN['interval bucket'], to: year }],
+  ['an unknown option', { too: year, to: year }],
+])('%s is refused', async (_, options) => {
+  const { quota } = await used60()
+  await expect(quota.changePlan('key', options as never)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+})
+
+test.each<Partial<RatelimitConfig>>([{}, { keepEnded: true, onOtherPlan: 'throw' }])(
+  'on a limiter with %j it is refused',
+  async (options) => {
+    const { quota } = quotaOn(database, month, options)
+    await expect(quota.changePlan('key', { to: year })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  },
+)
+
+test('by the clock of the database, a period begins in the calendar period that holds it', async () => {
+  const { config } = quotaOn(database, month, KEEPING)
+  const { clock: _, ...without } = config
+  const quota = new Ratelimit(without as typeof config)
+  await quota.limit('key', { rate: 5 })
+  const ended = await quota.changePlan('key', { to: year })
+  expect(ended).toMatchObject({ used: 5 })
+  expect(Math.abs((ended?.end ?? 0) - Date.now())).toBeLessThan(60_000)
+})
