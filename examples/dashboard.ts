@@ -1,4 +1,4 @@
-// The page for operators, on http://localhost:3000. Its limits have been used for a while.
+// The page for operators, on http://127.0.0.1:3000. Its limits have been used for a while.
 import { PGlite } from '@electric-sql/pglite'
 import { serve } from '@hono/node-server'
 import { drizzle } from 'drizzle-orm/pglite'
@@ -27,8 +27,8 @@ const calls = { 'user:ada': 14, 'user:bob': 23, 'user:eve': 31, 'user:mallory': 
 for (; hoursAgo >= 0; hoursAgo--) {
   const busy = 0.4 + Math.sin((hoursAgo / 24) * Math.PI)
   for (const [key, times] of Object.entries(calls)) {
-    for (let i = 0; i < times * busy; i++) await api.limit(key)
-    for (let i = 0; i < (times / 12) * busy; i++) await exports.limit(key)
+    await Promise.all(Array.from({ length: times * busy }, () => api.limit(key)))
+    await Promise.all(Array.from({ length: (times / 12) * busy }, () => exports.limit(key)))
   }
   // The counts are written in the background.
   await new Promise((resolve) => setTimeout(resolve, 100))
@@ -40,11 +40,11 @@ await credits.limit('org:1', { rate: 120 })
 const handler = dashboard({
   limiters: { api, exports, credits },
   // Ask your own sessions here. This one lets everybody in who can reach the port.
-  authorize: () => ({ id: 'operator', allow: ['reset', 'grant'] }),
+  authorize: () => ({ id: 'operator', allow: ['reset', 'grant', 'block'] }),
   secret: process.env['DASHBOARD_SECRET'] ?? 'only for this example',
 })
 
 const port = Number(process.env['PORT'] ?? 3000)
 serve({ fetch: handler, port, hostname: '127.0.0.1' }, (info) => {
-  console.log(`http://localhost:${info.port}`)
+  console.log(`http://127.0.0.1:${info.port}`)
 })

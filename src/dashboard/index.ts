@@ -40,14 +40,24 @@ const MIN_SECRET = 16
 /** The longest body of a form: a key has at most a kilobyte, but a key to hash may be longer. */
 const MAX_BODY = 64_000
 
+/** The permission that each button needs. */
+const NEEDED: ReadonlyMap<string, DashboardWrite> = new Map([
+  ['reset', 'reset'],
+  ['grant', 'grant'],
+  ['block', 'block'],
+  ['unblock', 'block'],
+])
+
 const DONE: Readonly<Record<string, string>> = {
   reset: 'The key has its whole limit again.',
   grant: 'The credits were granted.',
+  block: 'The key is blocked.',
+  unblock: 'The key is not blocked any more.',
 }
 
 /**
  * A page for operators, as a fetch handler: limits with their keys, what they have used and have left, whom
- * they deny, and, where `authorize` allows it, resets and grants. Mount it at any path.
+ * they deny, and, where `authorize` allows it, resets, grants and blocks. Mount it at any path.
  *
  * It is rendered on the server and needs no scripts. No address has a key in it. Each form is posted with a
  * token.
@@ -149,10 +159,13 @@ async function posted({ request, viewer, tokens }: Asked, limit: Limit): Promise
     const used = await limit.look(key)
     return answer(200, keyPage({ limit, hours: await hoursOf(limit, key) }, key, used, looking))
   }
-  if (!(viewer.allow ?? []).some((allowed) => allowed === write)) {
+  const needed = NEEDED.get(write)
+  if (needed === undefined || !viewer.allow?.includes(needed)) {
     return answer(403, failurePage('You may not do this.'))
   }
   if (write === 'grant') await limit.grant(key, Number(form.get('amount') || Number.NaN))
+  else if (write === 'block') await limit.block(key, form.get('duration') ?? '')
+  else if (write === 'unblock') await limit.unblock(key)
   else await limit.reset(key)
   // A page that is loaded again must not do it again.
   return answer(303, '', { location: `?limit=${encodeURIComponent(limit.name)}&done=${write}` })

@@ -2,7 +2,8 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { usageOf } from '../check/answer.ts'
 import { type Handle, handles } from '../check/handles.ts'
 import type { Usage } from '../check/results.ts'
-import { grant, reset } from '../check/upkeep.ts'
+import { block, checkLockout, grant, reset } from '../check/upkeep.ts'
+import type { Duration } from '../duration.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { Call } from '../runtime/call.ts'
@@ -36,6 +37,8 @@ export class Limit {
   readonly isCounted: boolean
   /** Whether it is prepaid. */
   readonly isBalance: boolean
+  /** Whether keys can be blocked. */
+  readonly isLockout: boolean
   readonly #handle: Handle
   readonly #limiterOf: ((key: string) => Limiter) | undefined
 
@@ -54,6 +57,7 @@ export class Limit {
     this.isHashed = handle.hash !== undefined
     this.isCounted = config.denials !== undefined
     this.isBalance = isBalance(config.limiter)
+    this.isLockout = config.limiter.algorithm.numbers.block !== undefined
     this.#handle = handle
     this.#limiterOf = planned?.limiterOf
     checkOption(
@@ -98,6 +102,19 @@ export class Limit {
   /** @throws RatelimitError the errors of `Ratelimit.grant`. */
   async grant(key: string, amount: number): Promise<void> {
     await grant(this.#handle.checker, this.#call(key, amount), undefined)
+  }
+
+  /** @throws RatelimitError the errors of `Ratelimit.block`. */
+  async block(key: string, duration: string): Promise<void> {
+    // It is checked there.
+    await block(this.#handle.checker, this.#call(key, 0), duration as Duration, undefined)
+  }
+
+  /** @throws RatelimitError the errors of `Ratelimit.unblock`. */
+  async unblock(key: string): Promise<void> {
+    const call = this.#call(key, 0)
+    checkLockout(call)
+    await reset(this.#handle.checker, call, undefined)
   }
 
   #call(key: string, rate: number): Call {

@@ -8,7 +8,7 @@ import type { Limit } from './limit.ts'
 import { STYLE } from './style.ts'
 
 /** A change that a viewer can make to a key. */
-export type DashboardWrite = 'reset' | 'grant'
+export type DashboardWrite = 'reset' | 'grant' | 'block'
 
 /** Who looks at a page. */
 export interface Looking {
@@ -106,7 +106,7 @@ export function keyPage(
 <tbody><tr><td>${inDigits(used)}</td><td>${meter(used, most)}</td><td>${inDigits(remaining)}</td>
 <td>${inDigits(most)}</td><td>${inTime(reset, now)}</td></tr></tbody></table>
 ${
-  allow.includes('reset') && !limit.isBalance
+  allow.includes('reset') && !limit.isBalance && !limit.isLockout
     ? html`<form method="post" class="line">${hidden(looking, key)}
 <button class="act" name="do" value="reset">Reset: the whole limit again</button></form>`
     : undefined
@@ -116,6 +116,15 @@ ${
     ? html`<form method="post" class="line">${hidden(looking, key)}
 <label>Credits <input name="amount" inputmode="numeric" required pattern="[0-9]+"></label>
 <button class="act" name="do" value="grant">Grant</button></form>`
+    : undefined
+}
+${
+  allow.includes('block') && limit.isLockout
+    ? html`<form method="post" class="line">${hidden(looking, key)}
+<label>For <input name="duration" value="1h" required pattern="[0-9]+ ?(ms|s|m|h|d)"></label>
+<button class="act" name="do" value="block">Block</button></form>
+<form method="post" class="line">${hidden(looking, key)}
+<button class="act" name="do" value="unblock">Unblock, and forget its failures</button></form>`
     : undefined
 }
 ${denials(limit, hours)}

@@ -15,7 +15,7 @@ afterEach(() => void vi.useRealTimers())
 const secret = 'sixteen or longer'
 const five = Ratelimit.fixedWindow(5, '1h')
 const URL_OF = 'https://admin.example/limits'
-const ADA = { id: 'ada', allow: ['reset', 'grant'] } as const
+const ADA = { id: 'ada', allow: ['reset', 'grant', 'block'] } as const
 let prefixes = 0
 
 /** A limiter that counts denials, and waits until they are written. */
@@ -137,6 +137,36 @@ describe('the page', () => {
   })
 })
 
+test('blocks a key of a lockout, and unblocks it', async () => {
+  const limiter = Ratelimit.lockout(5, '15m', { block: '1m' })
+  const { ratelimit } = limiterOf({ limiter })
+  const { get, post } = browse({ logins: ratelimit })
+  await get('?limit=logins')
+  expect((await post('?limit=logins', { stored: 'ada' })).text).not.toContain('value="reset"')
+  expect(await post('?limit=logins', { stored: 'ada', do: 'block', duration: '2h' })).toMatchObject({
+    status: 303,
+  })
+  const { retryAfter } = await ratelimit.limit('ada')
+  expect(retryAfter).toBeGreaterThan(7_100_000)
+  expect((await post('?limit=logins', { stored: 'ada' })).text).toContain('<td>2 h</td>')
+  for (const duration of ['', 'long', '2 days', '-1h', '2000d'])
+    expect(await post('?limit=logins', { stored: 'ada', do: 'block', duration })).toMatchObject({
+      status: 400,
+    })
+  expect(await post('?limit=logins', { stored: 'ada', do: 'unblock' })).toMatchObject({ status: 303 })
+  expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
+})
+
+test('no key of another limit can be blocked', async () => {
+  const { get, post } = browse({ api: limiterOf().ratelimit })
+  await get('?limit=api')
+  expect((await post('?limit=api', { stored: 'a' })).text).not.toContain('value="block"')
+  expect(await post('?limit=api', { stored: 'a', do: 'block', duration: '1h' })).toMatchObject({
+    status: 400,
+  })
+  expect(await post('?limit=api', { stored: 'a', do: 'unblock' })).toMatchObject({ status: 400 })
+})
+
 describe('who may use it', () => {
   test.each<[string, DashboardOptions['authorize']]>([
     ['nothing', () => undefined],
@@ -164,7 +194,7 @@ describe('who may use it', () => {
     const { get, post } = browse({ api: limit }, () => ({ id: 'eve' }))
     await get('?limit=api')
     expect((await post('?limit=api', { stored: 'a' })).text).not.toContain('value="reset"')
-    for (const write of ['reset', 'grant', 'other', 'toString'])
+    for (const write of ['reset', 'grant', 'block', 'unblock', 'other', 'toString'])
       expect(await post('?limit=api', { stored: 'a', do: write, amount: '1' })).toMatchObject({ status: 403 })
     expect(await limit.getRemaining('a')).toMatchObject({ remaining: 4 })
   })

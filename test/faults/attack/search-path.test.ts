@@ -6,6 +6,7 @@ import type { Limiter } from '../../../src/algorithms/algorithm.ts'
 import {
   checkTables,
   closePeriods,
+  denied,
   Ratelimit,
   rateLimitDurable,
   rateLimitTables,
@@ -104,11 +105,23 @@ async function callEverything(round: string): Promise<void> {
     if (lease.success) expect(await lease[free]()).toBe(true)
     if (lease.success) await lease.release()
   }
+  await countDenials(`${round} denials`)
   expect(await checkTables(db())).toEqual([])
   const tables = rateLimitTables({ schema: pgSchema(`own_${round}`) })
   const limiter = Ratelimit.fixedWindow(1, '1m')
   const migrating = new Ratelimit({ db: db(), limiter, prefix: 'own', tables, autoMigrate: true })
   expect(await migrating.limit('key')).toMatchObject({ success: true })
+}
+
+async function countDenials(prefix: string): Promise<void> {
+  const handed: Promise<unknown>[] = []
+  const counting = new Ratelimit({
+    ...{ db: db(), limiter: Ratelimit.fixedWindow(0, '1m'), prefix, denials: { every: 1 } },
+    waitUntil: (work) => void handed.push(work),
+  })
+  await counting.limit('one')
+  for (const each of handed) await each
+  expect(await denied(db(), { prefix, durable: false })).toEqual([{ key: 'one', denials: 1 }])
 }
 
 async function callMethods(ratelimit: Ratelimit, balance: boolean): Promise<void> {
