@@ -382,6 +382,16 @@ export const LIMIT_NAMES: NamesOf<LimitOptions | RefundOptions> = {
   start: true,
 }
 
+/** Options of `schedule`. */
+export interface ScheduleOptions extends CallOptions {
+  /** How long the call may have to wait for its start. */
+  readonly within: Duration
+  /** The cost of the call, above 0. Default: `1`. */
+  readonly rate?: number | undefined
+}
+
+export const SCHEDULE_NAMES: NamesOf<ScheduleOptions> = { ...CALL_NAMES, within: true, rate: true }
+
 /** Options of `blockUntilReady`. */
 export interface BlockOptions {
   /** The cost of the call. Default: `1`. */

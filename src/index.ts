@@ -19,6 +19,7 @@ export type {
   Remaining,
   Usage,
 } from './check/results.ts'
+export type { NotScheduled, Scheduled } from './check/schedule.ts'
 export type { Lease, LeaseOptions, NoLease } from './concurrency/lease.ts'
 export type {
   AcquireOptions,
@@ -30,6 +31,7 @@ export type {
   LimitOptions,
   RatelimitConfig,
   RefundOptions,
+  ScheduleOptions,
   Threshold,
 } from './config.ts'
 export type { Database } from './database/database.ts'

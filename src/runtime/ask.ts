@@ -28,6 +28,8 @@ export interface Asking {
   readonly clockMs?: number
   /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
   readonly periodMs?: number
+  /** For a call that is scheduled or cancelled: how long it may wait, or when it starts. */
+  readonly schedule?: { readonly within: number } | { readonly startsAt: number }
 }
 
 /** A request and the number of calls that make it. */
@@ -98,6 +100,8 @@ const FORMS = {
   reserveLess: { name: 'reserve less', action: 'reserve', takesLess: true },
   grant: { name: 'grant', action: 'grant', takesLess: false },
   block: { name: 'block', action: 'block', takesLess: false },
+  schedule: { name: 'schedule', action: 'schedule', takesLess: false },
+  cancel: { name: 'cancel', action: 'cancel', takesLess: false },
   adjust: { name: 'adjust', action: 'adjust', takesLess: false },
 } satisfies Record<string, NamedForm>
 
@@ -105,7 +109,8 @@ function formOf([first]: readonly Asked[]): NamedForm {
   const { request } = first as Asked
   if (request.purpose === 'adjust') return FORMS.adjust
   if (request.purpose === 'grant') return FORMS.grant
-  if (request.purpose === 'block') return FORMS.block
+  if (request.purpose === 'block' || request.purpose === 'schedule' || request.purpose === 'cancel')
+    return FORMS[request.purpose]
   if (reservedIn(request) > 0) return request.atLeast === null ? FORMS.reserve : FORMS.reserveLess
   return request.atLeast === null ? FORMS.take : FORMS.takeLess
 }
@@ -121,7 +126,7 @@ interface Kind {
 }
 
 async function ask(
-  { connection, table, namespace, commit, clockMs, periodMs }: Asking,
+  { connection, table, namespace, commit, clockMs, periodMs, schedule }: Asking,
   asked: readonly Asked[],
   { name, does, build, valuesOf, answersAll = false }: Kind,
 ): Promise<Answers> {
@@ -132,6 +137,7 @@ async function ask(
   const values = valuesOf(asked)
   values['prefix'] = namespace.prefix
   values['clock'] = clock
+  if (schedule) Object.assign(values, schedule)
 
   const injectedClock = clock !== null
   const variant = `${name} ${limiter.algorithm.name} ${limiter.startsFull} ${injectedClock} ${commit}${refusesOther ? ' refusing' : ''}`

@@ -15,6 +15,8 @@ export const CALL_COLUMNS = {
   needed: 'float8',
   forced: 'float8',
   refund: 'float8',
+  within: 'float8',
+  startsAt: 'float8',
 } as const
 
 export type CallColumn = keyof typeof CALL_COLUMNS

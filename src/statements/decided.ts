@@ -9,9 +9,10 @@ import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, state
 /**
  * What a statement does to a row that it writes. `'take'` charges a rate, and `'reserve'` an estimate; both can
  * be denied. `'adjust'` gives back, charges into debt or settles an estimate, `'grant'` adds to a balance, and
- * `'block'` blocks a key for as many milliseconds as the rate says; these are never denied.
+ * `'block'` blocks a key for as many milliseconds as the rate says; these are never denied. `'schedule'`
+ * charges a call that begins later, and `'cancel'` gives back what was not promised to later calls.
  */
-export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant' | 'block'
+export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant' | 'block' | 'schedule' | 'cancel'
 
 /** What the calls of a statement ask for. Calls share a statement only if they have one form. */
 export interface Form {
@@ -59,6 +60,17 @@ export function decided(
   const [state, now] = [stateOf(), name('now')]
   const [rate, calls, slack] = [sent('rate'), sent('calls'), slackOf(algorithm)]
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
+  if (action === 'schedule') {
+    const later = formulas.available(state, sql`${now} + ${sent('within')}`, params)
+    const fits = sql`least(floor((${later}${slack}) / ${rate}), ${calls})`
+    return level('decided', offered, { granted: onlyWhereItApplies(fits) })
+  }
+  if (action === 'cancel') {
+    const promised = level('promised', offered, { unpromised: unpromised(formulas, sent, state, params) })
+    const isLeft = sql`${now} < ${sent('startsAt')} and ${name('unpromised')} > ${sql.raw(String(algorithm.tolerance))}::float8`
+    const granted = sql`case when ${isLeft} and ${formulas.used(state, now, params)} > 0::float8 then ${calls} else 0::float8 end`
+    return level('decided', promised, { granted: onlyWhereItApplies(granted) })
+  }
   if (action === 'take' || action === 'reserve') {
     const whole = sql`floor((available${slack}) / ${rate})`
     const fitting = takesLess ? withRest(whole) : whole
@@ -91,6 +103,19 @@ export function decided(
     if (conditions.length === 0) return grantedCalls
     return sql`case when ${sql.join(conditions, sql` and `)} then ${grantedCalls} else 0 end`
   }
+}
+
+/**
+ * How much of the rate of a scheduled call no later call counts on. If less than nothing is available when it
+ * starts, later calls were promised the units that come until they start.
+ */
+function unpromised(
+  formulas: AnyAlgorithm['sql'],
+  sent: Sent,
+  state: ReturnType<typeof stateOf>,
+  params: ReturnType<typeof paramsOf>,
+): SQL<number> {
+  return sql`${sent('rate')} + least(${formulas.available(state, sent('startsAt'), params)}, 0::float8)`
 }
 
 /** The tolerance of the algorithm, to add to what is available. */
@@ -146,7 +171,14 @@ export function nextRow(
       ? grant(state, now, amount)
       : action === 'block' && block
         ? block(state, now, sent('rate'))
-        : consume(state, now, available, amount, params, reserved)
+        : consume(
+            state,
+            now,
+            available,
+            action === 'cancel' ? sql`-${of('unpromised')}` : amount,
+            params,
+            reserved,
+          )
   return {
     ...forEach(STATE_COLUMNS, (column) =>
       toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),

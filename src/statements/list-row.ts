@@ -28,7 +28,7 @@ export interface ListRow {
   /** Whether the time is a parameter instead of the database's clock. */
   readonly injectedClock: boolean
   /** The last thing that the list does to the row. */
-  readonly does: Exclude<RowAction, 'grant' | 'block'> | 'look'
+  readonly does: Exclude<RowAction, 'grant' | 'block' | 'schedule' | 'cancel'> | 'look'
   /** Whether something is given back first. */
   readonly refunds: boolean
   /**
@@ -42,7 +42,10 @@ export interface ListRow {
 }
 
 /** A number that a list sends for a row. */
-type SentNumber = Exclude<CallColumn, 'prefix' | 'key' | 'calls' | 'atLeast' | 'start'>
+type SentNumber = Exclude<
+  CallColumn,
+  'prefix' | 'key' | 'calls' | 'atLeast' | 'start' | 'within' | 'startsAt'
+>
 
 /** The numbers that a list sends for a row. */
 export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {

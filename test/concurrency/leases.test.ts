@@ -42,14 +42,14 @@ test('24 workers have at most 5 leases at once, though some are never released, 
     }
   })
   await Promise.all(workers)
-  expect(intervals.length).toBeGreaterThan(100)
+  expect(intervals.length).toBeGreaterThan(50)
   expect(mostAtOnce(intervals)).toBe(5)
   console.info(`${intervals.length} leases of 24 workers, ${abandoned} of them abandoned, at most 5 at once`)
   await sleep(1100) // the statistics of other connections come within a second
   const [counts] = await database.rows(
     `select n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_user_tables where relname = 'rate_limit_ephemeral'`,
   )
-  expect(counts?.['updated']).toBeGreaterThan(100)
+  expect(counts?.['updated']).toBeGreaterThan(50)
   // But for an update at a full hour, which moves the time of expiry.
   expect(Number(counts?.['hot'])).toBeGreaterThanOrEqual(Number(counts?.['updated']) - 6)
 })

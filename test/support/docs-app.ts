@@ -134,6 +134,14 @@ export const studio = {
   film: async (_script: string, _options: { reference: string }): Promise<void> => {},
 }
 
+export async function callPartner(): Promise<string> {
+  return 'done'
+}
+
+export async function isStillWanted(): Promise<boolean> {
+  return false
+}
+
 export async function passwordIsRight(_email: string, password: string): Promise<boolean> {
   return password === 'correct horse'
 }

@@ -89,6 +89,11 @@ const ENTRIES: readonly Entry[] = [
   ['release of spend', async (more) => (await spent()).release(more)],
   ['tokenBucket', (more) => all.tokenBucket(5, '1m', 5, more)],
   ['concurrency', (more) => all.concurrency(5, { lease: '1m', ...more })],
+  [
+    'schedule',
+    (more) =>
+      ours({ limiter: Ratelimit.gcra(5, '1s'), prefix: 'scheduled' }).schedule('key', { within: 0, ...more }),
+  ],
   ['lockout', (more) => all.lockout(5, '1m', { block: '1m', ...more })],
   ['block', (more) => ours({ limiter: lockout, prefix: 'blocked' }).block('key', '1m', more)],
   ['unblock', (more) => ours({ limiter: lockout, prefix: 'blocked' }).unblock('key', more)],

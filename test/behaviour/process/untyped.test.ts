@@ -120,6 +120,13 @@ describe('a value that the types forbid is refused', () => {
     ['concurrency limit', (value) => all.concurrency(value, { lease: '1m' })],
     ['concurrency options', (value) => all.concurrency(5, value)],
     ...eachOf('concurrency', ['lease'], (options) => all.concurrency(5, options)),
+    ['schedule options', (value) => locking().schedule('key', value)],
+    ...eachOf('schedule', ['within', 'rate', 'tx', 'limiter'], (options) =>
+      ours({ limiter: Ratelimit.gcra(1e6, '1s'), prefix: 'untyped schedule' }).schedule('key', {
+        within: 0,
+        ...options,
+      }),
+    ),
     ['block duration', (value) => locking().block('key', value)],
     ['block options', (value) => locking().block('key', '1m', value)],
     ['unblock options', (value) => locking().unblock('key', value)],

@@ -59,6 +59,16 @@ test('exports run two at once, and a crash frees its slot', async () => {
   ])
 })
 
+test('calls of two workers get start times', async () => {
+  const { stdout } = await run('node_modules/.bin/tsx', ['examples/schedule.ts'])
+  expect(stdout.trim().split('\n')).toEqual([
+    'first: starts in 0 ms',
+    'second: starts in 100 ms',
+    'first: starts in 200 ms',
+    'second: again in 100 ms',
+  ])
+})
+
 test('a quarter of plans: upgrades, anchors, debts, mails, invoices and credits', async () => {
   const pictures = () =>
     Promise.all(['billing', 'credits'].map((name) => readFile(`examples/${name}.svg`, 'utf8')))

@@ -234,3 +234,19 @@ export async function leases(api: Ratelimit): Promise<void> {
   // @ts-expect-error
   await api.limit('key', { limiter: slots })
 }
+
+export async function startTimes(api: Ratelimit): Promise<void> {
+  const turn = await api.schedule('key', { within: '30s', rate: 2 })
+  if (turn.success) {
+    const [delay, startsAt]: [number, number] = [turn.delay, turn.startsAt]
+    const cancelled: boolean = await turn.cancel()
+    void [delay, startsAt, cancelled]
+  } else {
+    // @ts-expect-error what was denied has no start
+    void turn.startsAt
+  }
+  // @ts-expect-error without a bound, the debt would have none
+  await api.schedule('key')
+  // @ts-expect-error
+  await exports.schedule('key', { within: '30s' })
+}

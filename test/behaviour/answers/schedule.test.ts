@@ -1,0 +1,219 @@
+import { beforeEach, describe, expect, test } from 'vitest'
+import { type Limiter, type NotScheduled, Ratelimit, type Scheduled } from '../../../src/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+
+const database = useDatabase()
+let clock: TestClock
+beforeEach(() => {
+  clock = new TestClock(1_000_000)
+})
+
+let prefixes = 0
+function partner(limiter: Limiter, options: object = {}): Ratelimit {
+  const prefix = `schedule ${prefixes++}`
+  return new Ratelimit({
+    db: database.db,
+    limiter,
+    prefix,
+    clock: clock.now,
+    cleanupProbability: 0,
+    ...options,
+  })
+}
+
+function scheduled(answer: Scheduled | NotScheduled): Scheduled {
+  if (!answer.success) throw new Error('not scheduled')
+  return answer
+}
+
+test.each([
+  ['a continuous bucket', Ratelimit.tokenBucket(10, '1s', 1, { refill: 'continuous' })],
+  ['gcra', Ratelimit.gcra(10, '1s', { burst: 1 })],
+])('%s: calls start in their order, spaced exactly, up to `within`', async (_, limiter) => {
+  const ratelimit = partner(limiter)
+  const delays: number[] = []
+  for (let i = 0; i < 4; i++) {
+    const turn = scheduled(await ratelimit.schedule('key', { within: 300 }))
+    expect(turn.startsAt).toBe(clock.ms + turn.delay)
+    delays.push(turn.delay)
+  }
+  expect(delays).toEqual([0, 100, 200, 300])
+  const row = () => database.rows('select * from rate_limit_ephemeral where prefix = $1', [ratelimit.prefix])
+  const before = await row()
+  expect(await ratelimit.schedule('key', { within: 300 })).toEqual({ success: false, retryAfter: 100 })
+  expect(await row()).toEqual(before)
+  clock.advance(99)
+  expect(await ratelimit.schedule('key', { within: 300 })).toEqual({ success: false, retryAfter: 1 })
+  clock.advance(1)
+  expect(await ratelimit.schedule('key', { within: 300 })).toMatchObject({ success: true, delay: 300 })
+  // What is promised to others cannot be taken.
+  expect(await ratelimit.limit('key')).toMatchObject({ success: false, retryAfter: 400 })
+})
+
+test('whole refills: calls start when they come', async () => {
+  const ratelimit = partner(Ratelimit.tokenBucket(2, '1s', 2))
+  const delays: number[] = []
+  for (let i = 0; i < 6; i++) delays.push(scheduled(await ratelimit.schedule('key', { within: '5s' })).delay)
+  expect(delays).toEqual([0, 0, 1000, 1000, 2000, 2000])
+})
+
+test('large rates do not starve', async () => {
+  const ratelimit = partner(Ratelimit.tokenBucket(10, '1s', 10, { refill: 'continuous' }))
+  expect(scheduled(await ratelimit.schedule('key', { rate: 8, within: 0 })).delay).toBe(0)
+  const large = scheduled(await ratelimit.schedule('key', { rate: 10, within: '5s' }))
+  expect(large.delay).toBe(800)
+  // Small ones come after it, although they would have fitted before it.
+  expect(scheduled(await ratelimit.schedule('key', { within: '5s' })).delay).toBe(900)
+  expect(await ratelimit.schedule('key', { rate: 10.5, within: '5s' })).toEqual({
+    success: false,
+    retryAfter: Number.POSITIVE_INFINITY,
+  })
+})
+
+test('calls at once get each start once', async () => {
+  const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
+  const turns = await Promise.all(
+    Array.from({ length: 12 }, () => ratelimit.schedule('key', { within: '1s' })),
+  )
+  const delays = turns.flatMap((turn) => (turn.success ? [turn.delay] : []))
+  expect(delays.toSorted((a, b) => a - b)).toEqual([0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000])
+})
+
+test('a rollback takes the start back', async () => {
+  const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
+  await database.db
+    .transaction(async (tx) => {
+      expect(scheduled(await ratelimit.schedule('key', { within: 0, tx })).delay).toBe(0)
+      tx.rollback()
+    })
+    .catch(() => {})
+  expect(scheduled(await ratelimit.schedule('key', { within: 0 })).delay).toBe(0)
+})
+
+// https://cs.opensource.google/go/x/time/+/master:rate/rate_test.go: ten tokens a second, two at once. `d` is a
+// hundred milliseconds. Each step is a time, a number of tokens, and when they may be used.
+describe('like the reservations of golang.org/x/time/rate', () => {
+  const d = 100
+  const bucket = (burst = 2) => partner(Ratelimit.tokenBucket(10, '1s', burst, { refill: 'continuous' }))
+  const start = 1_000_000
+  async function reserve(ratelimit: Ratelimit, at: number, rate: number, actsAt?: number) {
+    clock.ms = start + at * d
+    const turn = await ratelimit.schedule('key', { rate, within: '1h' })
+    const acted = turn.success ? (turn.startsAt - start) / d : undefined
+    expect([at, rate, acted]).toEqual([at, rate, actsAt])
+    return turn.success ? turn : undefined
+  }
+
+  test('TestSimpleReserve', async () => {
+    const ratelimit = bucket()
+    await reserve(ratelimit, 0, 2, 0)
+    await reserve(ratelimit, 0, 2, 2)
+    await reserve(ratelimit, 3, 2, 4)
+  })
+
+  test('TestMix', async () => {
+    const ratelimit = bucket()
+    await reserve(ratelimit, 0, 3, undefined)
+    await reserve(ratelimit, 0, 2, 0)
+    clock.ms = start + d
+    expect(await ratelimit.limit('key', { rate: 2 })).toMatchObject({ success: false })
+    await reserve(ratelimit, 1, 2, 2)
+    expect(await ratelimit.limit('key')).toMatchObject({ success: false })
+    clock.ms = start + 3 * d
+    expect(await ratelimit.limit('key')).toMatchObject({ success: true })
+  })
+
+  test('TestCancelInvalid: too much for the bucket charges nothing', async () => {
+    const ratelimit = bucket()
+    await reserve(ratelimit, 0, 2, 0)
+    await reserve(ratelimit, 0, 3, undefined)
+    await reserve(ratelimit, 0, 2, 2)
+  })
+
+  test('TestCancelLast', async () => {
+    const ratelimit = bucket()
+    await reserve(ratelimit, 0, 2, 0)
+    const last = await reserve(ratelimit, 0, 2, 2)
+    clock.ms = start + d
+    expect(await last?.cancel()).toBe(true)
+    await reserve(ratelimit, 1, 2, 2)
+  })
+
+  test('TestCancelTooLate', async () => {
+    const ratelimit = bucket()
+    await reserve(ratelimit, 0, 2, 0)
+    const late = await reserve(ratelimit, 0, 2, 2)
+    clock.ms = start + 3 * d
+    expect(await late?.cancel()).toBe(false)
+    await reserve(ratelimit, 3, 2, 4)
+  })
+
+  test('TestCancel0Tokens', async () => {
+    const ratelimit = bucket()
+    await reserve(ratelimit, 0, 2, 0)
+    const first = await reserve(ratelimit, 0, 1, 1)
+    await reserve(ratelimit, 0, 1, 2)
+    // The one after it counts on what it would give back.
+    expect(await first?.cancel()).toBe(false)
+    await reserve(ratelimit, 0, 1, 3)
+  })
+
+  test('TestCancel1Token', async () => {
+    const ratelimit = bucket()
+    await reserve(ratelimit, 0, 2, 0)
+    const first = await reserve(ratelimit, 0, 2, 2)
+    await reserve(ratelimit, 0, 1, 3)
+    clock.ms = start + 2 * d - 1
+    expect(await first?.cancel()).toBe(true)
+    await reserve(ratelimit, 2, 2, 4)
+  })
+
+  test('TestCancelMulti', async () => {
+    const ratelimit = bucket(4)
+    await reserve(ratelimit, 0, 4, 0)
+    const first = await reserve(ratelimit, 0, 3, 3)
+    await reserve(ratelimit, 0, 1, 4)
+    const third = await reserve(ratelimit, 0, 1, 5)
+    clock.ms = start + d
+    expect(await third?.cancel()).toBe(true)
+    expect(await first?.cancel()).toBe(true)
+    await reserve(ratelimit, 1, 3, 5)
+  })
+})
+
+test('a call that is cancelled gives its place to the next one', async () => {
+  const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
+  await ratelimit.schedule('key', { within: '1s' })
+  const turn = scheduled(await ratelimit.schedule('key', { within: '1s' }))
+  expect(await turn.cancel()).toBe(true)
+  expect(scheduled(await ratelimit.schedule('key', { within: '1s' })).delay).toBe(turn.delay)
+})
+
+test('no limit schedules at once', async () => {
+  const turn = await partner(Ratelimit.unlimited()).schedule('key', { within: 0 })
+  expect(turn).toMatchObject({ success: true, delay: 0, startsAt: clock.ms })
+  expect(await scheduled(turn).cancel()).toBe(false)
+})
+
+test.each([
+  [
+    'a window',
+    () => partner(Ratelimit.fixedWindow(5, '1m')).schedule('key', { within: 0 }),
+    'INVALID_OPTION',
+  ],
+  ['a balance', () => partner(Ratelimit.balance()).schedule('key', { within: 0 }), 'INVALID_OPTION'],
+  [
+    'dryRun',
+    () => partner(Ratelimit.gcra(5, '1m'), { dryRun: true }).schedule('key', { within: 0 }),
+    'INVALID_OPTION',
+  ],
+  ['no rate', () => partner(Ratelimit.gcra(5, '1m')).schedule('key', { rate: 0, within: 0 }), 'INVALID_RATE'],
+  [
+    'a refund',
+    () => partner(Ratelimit.gcra(5, '1m')).schedule('key', { rate: -1, within: 0 }),
+    'INVALID_RATE',
+  ],
+])('%s is refused', async (_, call, code) => {
+  await expect(call()).rejects.toMatchObject({ code })
+})
