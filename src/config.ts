@@ -341,8 +341,38 @@ export interface ChangePlanOptions {
 
 export const CHANGE_NAMES: NamesOf<ChangePlanOptions> = { ...TX_NAMES, from: true, to: true }
 
+/** An event that is charged once, however often its call is repeated. */
+export interface Once {
+  /**
+   * The unique id of the event, such as a webhook's. All keys of the limiter share the ids, so put the customer
+   * into an id that the customer chooses. Id and prefix may have about 1,000 bytes together.
+   */
+  readonly id: string
+  /** How long the id is remembered, from the call that was charged. Its row is swept afterwards. */
+  readonly for: Duration
+}
+
+/** The option of calls that can be repeated safely. */
+export interface OnceOptions {
+  /**
+   * Charges an event once. If its id was used before, nothing is charged, and the answer has `repeated: true`.
+   * A denial, a failure and a rollback do not use up the id. Default: each call is charged.
+   */
+  readonly once?: Once | undefined
+}
+
+/** Options of `grant`. */
+export interface GrantOptions extends CallOptions, OnceOptions {}
+
+export const GRANT_NAMES: NamesOf<GrantOptions> = { ...CALL_NAMES, once: true }
+
+/** Options of calls for several limits. */
+export interface AllOptions extends Pick<CallOptions, 'tx'>, OnceOptions {}
+
+export const ALL_NAMES: NamesOf<AllOptions> = { ...TX_NAMES, once: true }
+
 /** Options of a check. */
-export interface LimitOptions extends CallOptions {
+export interface LimitOptions extends CallOptions, OnceOptions {
   /** The cost of the call. 0 looks, a negative rate gives back. Whole for windows. Default: `1`. */
   readonly rate?: number | undefined
   /**
@@ -359,7 +389,7 @@ export interface LimitOptions extends CallOptions {
 }
 
 /** Options of a refund to the window that paid. */
-export interface RefundOptions extends CallOptions {
+export interface RefundOptions extends CallOptions, OnceOptions {
   /** The amount to give back, as a number below 0. */
   readonly rate: number
   /**
@@ -371,7 +401,7 @@ export interface RefundOptions extends CallOptions {
 }
 
 export const RESERVE_NAMES: NamesOf<Omit<LimitOptions, 'force'>> = {
-  ...CALL_NAMES,
+  ...GRANT_NAMES,
   rate: true,
   atLeast: true,
 }

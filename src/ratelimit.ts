@@ -10,13 +10,23 @@ import { unlimited } from './algorithms/unlimited.ts'
 import { usageOf } from './check/answer.ts'
 import type { Checker, LimiterCall } from './check/checker.ts'
 import { handles } from './check/handles.ts'
-import type { Allowed, Denied, Granted, LimitAllResult, LimitResult, Usage } from './check/results.ts'
+import type {
+  Allowed,
+  Denied,
+  Granted,
+  GrantResult,
+  LimitAllResult,
+  LimitResult,
+  Usage,
+} from './check/results.ts'
 import type { NotScheduled, Scheduled } from './check/schedule.ts'
 import { checkerOf } from './check/setup.ts'
 import type { Lease, NoLease } from './concurrency/lease.ts'
 import {
   ACQUIRE_NAMES,
   type AcquireOptions,
+  ALL_NAMES,
+  type AllOptions,
   BLOCK_NAMES,
   type BlockOptions,
   CALL_NAMES,
@@ -24,6 +34,8 @@ import {
   CHANGE_NAMES,
   type ChangePlanOptions,
   type ConfigOf,
+  GRANT_NAMES,
+  type GrantOptions,
   type KeyFor,
   type Kind,
   LIMIT_NAMES,
@@ -43,13 +55,13 @@ import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
 import type { Call } from './runtime/call.ts'
 import type { Spent } from './several/spend.ts'
-import { callOf, checkOption, hashOf, type OptionsOfCall } from './validate.ts'
+import { callOf, checkOption, type OptionsOfCall } from './validate.ts'
 import { checkConfig } from './validate-config.ts'
 
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
-  limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-all.ts')),
+  limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
   reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
   spend: /* @__PURE__ */ onFirstUse(() => import('./several/spend.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
@@ -94,7 +106,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
     this.prefix = config.prefix
     this.limiter = config.limiter
     this.#checker = checkerOf(config)
-    this.#hash = config.hashKeys ? hashOf(config.hashKeys) : undefined
+    this.#hash = this.#checker.config.hash
     handles.set(this, { checker: this.#checker, hash: this.#hash })
   }
 
@@ -145,6 +157,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * if (charged.success) await api.limit('user:123', { rate: -5, start: charged.start }) // to that window
    * const part = await api.limit('user:123', { rate: 400, atLeast: 100 }) // as much as there is
    * if (part.success) console.log(part.granted) // from 100 to 400
+   * await api.limit('user:123', { once: { id: 'event:7', for: '35d' } }) // again: charged once
    * ```
    */
   limit(key: KeyFor<K, 'rate'>, options?: LimitOptions): Promise<LimitResult>
@@ -153,8 +166,11 @@ export class Ratelimit<K extends Kind = 'rate'> {
     // An `await` takes time even without a promise.
     const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
     try {
-      const { answer } = await this.#checker.answer(call, options.tx)
-      return answer
+      const { once, tx } = options
+      const answered = await (once === undefined
+        ? this.#checker.answer(call, tx)
+        : (await MODULES.limitAll()).answerOnce(this.#checker, call, once, tx))
+      return answered.answer
     } catch (error) {
       throw ownError(error)
     }
@@ -195,7 +211,8 @@ export class Ratelimit<K extends Kind = 'rate'> {
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
     try {
-      return await reserve(this.#checker, call, options.tx)
+      const { once, tx } = options
+      return await reserve(this.#checker, call, tx, once)
     } catch (error) {
       throw ownError(error)
     }
@@ -266,11 +283,12 @@ export class Ratelimit<K extends Kind = 'rate'> {
    */
   static async limitAll(
     requests: readonly LimitRequest[],
-    options: Pick<CallOptions, 'tx'> = {},
+    options: AllOptions = {},
   ): Promise<LimitAllResult<LimitRequest>> {
-    checkOptions(options, TX_NAMES)
+    checkOptions(options, ALL_NAMES)
     const { limitAll } = await MODULES.limitAll()
-    return limitAll(requests, await Ratelimit.#callsOf(requests, LIMIT_REQUEST_NAMES), options.tx)
+    const calls = await Ratelimit.#callsOf(requests, LIMIT_REQUEST_NAMES)
+    return limitAll(requests, calls, options.tx, options.once)
   }
 
   /**
@@ -348,12 +366,13 @@ export class Ratelimit<K extends Kind = 'rate'> {
    */
   static async spend(
     requests: readonly SpendRequest[],
-    options: Pick<CallOptions, 'tx'> & { readonly rate: number },
+    options: AllOptions & { readonly rate: number },
   ): Promise<Spent> {
     checkOptions(options, SPEND_NAMES)
     const { spend } = await MODULES.spend()
-    const { rate, tx } = options
-    return spend(await Ratelimit.#callsOf(requests, SPEND_REQUEST_NAMES, rate), rate, tx)
+    const { rate, tx, once } = options
+    const calls = await Ratelimit.#callsOf(requests, SPEND_REQUEST_NAMES, rate)
+    return spend(calls, rate, tx, once)
   }
 
   /**
@@ -511,8 +530,8 @@ export class Ratelimit<K extends Kind = 'rate'> {
   /**
    * Adds credits to a balance, in whole units. The sum of all grants is at most 2^53 - 1.
    *
-   * Each call grants again, even for the same payment. Insert a row of your own with the payment's unique id in
-   * the same transaction. During an outage it always throws; `onError` does not apply.
+   * Each call grants again, unless `once` has the id of the payment. During an outage it always throws;
+   * `onError` does not apply.
    *
    * @throws RatelimitError `INVALID_OPTION` for a limiter that is no balance; `INVALID_RATE` for an amount that
    * is not a whole number above 0; `COUNT_OVERFLOW` for a sum of grants above 2^53 - 1; the errors of
@@ -523,16 +542,18 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * import { Ratelimit } from 'drizzle-ratelimit'
    *
    * declare const credits: Ratelimit
-   * const { remaining } = await credits.grant('org:1', 1000)
+   * const { remaining } = await credits.grant('org:1', 1000, { once: { id: 'payment:7', for: '90d' } })
    * ```
    */
-  async grant(key: KeyFor<K, 'rate'>, amount: number, options: CallOptions = {}): Promise<Usage> {
-    Ratelimit.#check(this, options, CALL_NAMES)
+  async grant(key: KeyFor<K, 'rate'>, amount: number, options: GrantOptions = {}): Promise<GrantResult> {
+    Ratelimit.#check(this, options, GRANT_NAMES)
     // With undefined, the rate would be the default of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
-    const { grant } = await MODULES.upkeep()
+    const { once, tx } = options
     try {
-      return await grant(this.#checker, call, options.tx)
+      return await (once === undefined
+        ? (await MODULES.upkeep()).grant(this.#checker, call, tx)
+        : (await MODULES.limitAll()).grantOnce(this.#checker, call, once, tx))
     } catch (error) {
       throw ownError(error)
     }
@@ -689,7 +710,7 @@ export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>
 
 const SPEND_REQUEST_NAMES: NamesOf<SpendRequest> = { ratelimit: true, key: true, limiter: true }
 
-const SPEND_NAMES: NamesOf<Parameters<typeof Ratelimit.spend>[1]> = { ...TX_NAMES, rate: true }
+const SPEND_NAMES: NamesOf<Parameters<typeof Ratelimit.spend>[1]> = { ...ALL_NAMES, rate: true }
 
 /** One of the calls of `Ratelimit.reserveAll`. */
 export type ReserveRequest = Omit<LimitRequest, 'force'>

@@ -35,6 +35,8 @@ export interface CheckerConfig {
   readonly maxBlockedKeys: number | undefined
   /** How denials are counted. Undefined if they are not. */
   readonly denials: DenialCounting | undefined
+  /** Hashes keys, if hashes are stored. */
+  readonly hash: ((key: unknown) => Promise<string>) | undefined
   /** The secret that signs the texts of reservations. */
   readonly reservationSecret: string | undefined
   /** Awaited before each statement. It creates missing tables. */

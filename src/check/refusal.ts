@@ -1,5 +1,3 @@
-import { MAX_COUNT } from '../algorithms/limiter.ts'
-import type { Snapshot } from '../algorithms/search.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Call, type Decision, isSure } from '../runtime/call.ts'
 
@@ -12,15 +10,8 @@ export function refusalOf(call: Call, decision: Decision, place: number): Rateli
   return isRefused ? tooMuch() : undefined
 }
 
-/** The same for a forced charge that was not sent yet. */
-export function refusalOn(
-  { rate, limiter }: Call,
-  { state, now, params }: Snapshot,
-): RatelimitError | undefined {
-  return limiter.algorithm.numbers.used(state, now, params) + rate > MAX_COUNT ? tooMuch() : undefined
-}
-
-function tooMuch(): RatelimitError {
+/** The error of a charge or a grant that a count could not hold exactly. */
+export function tooMuch(): RatelimitError {
   return new RatelimitError(
     'COUNT_OVERFLOW',
     'The count would exceed 2^53 - 1 and could not be exact. Nothing was charged.',

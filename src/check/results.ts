@@ -57,6 +57,11 @@ export interface Allowed extends Remaining {
    * if the cost was below the estimate. Add it to what was billed for the period.
    */
   readonly correction?: EndedPeriod
+  /**
+   * With `once`: the id was used before, so this call has charged nothing. `remaining` and `reset` are the
+   * present ones.
+   */
+  readonly repeated?: true
   /** With `dryRun`: the denial that this call would have got. Nothing was consumed. */
   readonly wouldDeny?: Denied
   /** The database did not answer, and `onError: 'allow'` let the call pass. `remaining` is not known. */
@@ -87,6 +92,12 @@ export interface Granted {
   readonly granted: number
 }
 
+/** The answer of `grant`: the balance after it. */
+export interface GrantResult extends Usage {
+  /** With `once`: the id was used before, so this call has added nothing. */
+  readonly repeated?: true
+}
+
 /** The answer of several checks. All of them were consumed, or none. */
 export interface LimitAllResult<Request> {
   /** All were allowed and consumed. */
@@ -96,6 +107,8 @@ export interface LimitAllResult<Request> {
    * `success: true` even if another call is denied and nothing was taken.
    */
   readonly results: readonly LimitResult[]
+  /** With `once`: the id was used before, so this call has charged nothing. */
+  readonly repeated?: true
   /** The denied calls, as they were given. */
   readonly denied: readonly Request[]
   /** Milliseconds until all would be allowed. 0 if they were, `Infinity` if they never would be. */

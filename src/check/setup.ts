@@ -5,7 +5,7 @@ import { TableSize } from '../database/table-size.ts'
 import { parseDuration } from '../duration.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { isConcurrency, readClock } from '../validate.ts'
+import { hashOf, isConcurrency, readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
 import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'
@@ -62,6 +62,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
     graceMs: config.grace === undefined ? 0 : parseDuration(config.grace, 'grace'),
     denials: denials && countingOf(denials),
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
+    hash: config.hashKeys ? hashOf(config.hashKeys) : undefined,
     reservationSecret,
     ensureTables: migrates
       ? async () => (await import('../tables/auto-migrate.ts')).ensureTables(db, tables)

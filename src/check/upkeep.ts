@@ -13,16 +13,26 @@ import { kept } from '../statements/statements.ts'
 import { checkOption, isBalance } from '../validate.ts'
 import { afterCalls, usageOf } from './answer.ts'
 import { type Checker, isRequest } from './checker.ts'
+import { ID_PREFIX } from './id-prefix.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
 import type { Usage } from './results.ts'
 
 /** Adds the call's rate to a balance. During an outage it always throws; `onError` does not apply. */
 export async function grant(checker: Checker, call: Call, tx: Database | undefined): Promise<Usage> {
+  const outcome = await checker.decide(grantOf(call), tx)
+  return usageOf(call.limiter, afterCalls(outcome, outcome.place + 1))
+}
+
+/**
+ * The call that adds the rate.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
+ */
+export function grantOf(call: Call): Call {
   checkOption(isBalance(call.limiter), 'grant needs a limiter made by Ratelimit.balance.')
   if (call.rate <= 0)
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number above 0.')
-  const outcome = await checker.decide({ ...call, purpose: 'grant' }, tx)
-  return usageOf(call.limiter, afterCalls(outcome, outcome.place + 1))
+  return { ...call, purpose: 'grant' }
 }
 
 /** Blocks the call's key for a time. During an outage it always throws; `onError` does not apply. */
@@ -72,19 +82,32 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   await checker.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)
 }
 
-/** Deletes all expired rows of the prefix, some at a time. Rows that others have locked stay. */
+/**
+ * Deletes all expired rows of the prefix, and the ids of `once` that have ended, some at a time. Rows that
+ * others have locked stay.
+ */
 export function cleanUp(checker: Checker): Promise<number> {
   return runOn(checker, undefined, { mayCharge: true, mayWait: false, isContended: false }, async () => {
     const { home, table, namespace, keepEnded } = checker.config
-    const sweeper = new Sweeper(home.db, table, namespace, keepEnded)
+    const ids = { ...namespace, prefix: ID_PREFIX + namespace.prefix }
+    const sweepers = [
+      new Sweeper(home.db, table, namespace, keepEnded),
+      new Sweeper(home.db, table, ids, false),
+    ]
     const clock = namespace.clock?.() ?? null
     let deleted = 0
-    for (;;) {
-      const rows = await sweeper.sweep(clock)
-      deleted += rows
-      if (rows < MAX_SWEPT) return deleted
-    }
+    for (const sweeper of sweepers) deleted += await sweepAll(sweeper, clock)
+    return deleted
   })
+}
+
+async function sweepAll(sweeper: Sweeper, clock: number | null): Promise<number> {
+  let deleted = 0
+  for (;;) {
+    const rows = await sweeper.sweep(clock)
+    deleted += rows
+    if (rows < MAX_SWEPT) return deleted
+  }
 }
 
 /** Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another. */

@@ -1,10 +1,11 @@
 import { type Answered, refundableUntilOf } from '../check/answer.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { Allowed, Denied, Granted } from '../check/results.ts'
-import { CALL_NAMES, type CallOptions } from '../config.ts'
+import { CALL_NAMES, type CallOptions, type Once as OnceOption } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
 import type { Call } from '../runtime/call.ts'
+import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once } from '../several/once.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import { checkActual, type Estimate, layoutOf, settle } from './settlement.ts'
@@ -48,12 +49,45 @@ export type Reserved = (Allowed & Reservation) | Denied
 /** The answer of `Ratelimit.reserve` with `atLeast`. */
 export type ReservedPart = (Allowed & Granted & Reservation) | Denied
 
-/** Charges the call's rate as an estimate. */
-export async function reserve(checker: Checker, call: Call, tx: CallOptions['tx']): Promise<Reserved> {
+/** The reservation of a call whose id was used before. */
+const OF_ANOTHER_CALL: Reservation = {
+  commit: async () => refuseRepeated(),
+  release: async () => refuseRepeated(),
+  toString: refuseRepeated,
+}
+
+/** @throws RatelimitError `ALREADY_SETTLED` */
+function refuseRepeated(): never {
+  throw new RatelimitError(
+    'ALREADY_SETTLED',
+    'The id was used before, so this call has reserved nothing. The call that was charged settles its estimate.',
+  )
+}
+
+async function answerOnce(...call: Parameters<typeof AnswerOnce>): Promise<Answered> {
+  const once = await import('../several/limit-once.ts')
+  return once.answerOnce(...call)
+}
+
+/**
+ * Charges the call's rate as an estimate.
+ *
+ * @param once The id, for a call that is charged once.
+ */
+export async function reserve(
+  checker: Checker,
+  call: Call,
+  tx: CallOptions['tx'],
+  once: OnceOption | undefined,
+): Promise<Reserved> {
   checkReserved(call)
-  const answered = await checker.answer(estimateOf(call), tx)
+  const estimate = estimateOf(call)
+  const answered = await (once === undefined
+    ? checker.answer(estimate, tx)
+    : answerOnce(checker, estimate, once, tx))
   const { answer } = answered
   if (!answer.success) return answer
+  if (answer.repeated) return { ...answer, ...OF_ANOTHER_CALL }
   const token = await tokenFor(checker, call, chargedBy(call, answered))
   const text = () => {
     checkOption(token !== undefined, 'The text of a reservation needs the option reservationSecret.')

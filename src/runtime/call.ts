@@ -21,6 +21,8 @@ export interface Namespace {
   readonly clock: (() => number) | undefined
   /** Whether a call is refused if it meets a row of another algorithm or period. */
   readonly refusesOther?: boolean
+  /** Whether most keys are new, as ids are, so that a list inserts their rows by its own statement. */
+  readonly isUsuallyNew?: boolean
 }
 
 /**

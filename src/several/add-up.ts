@@ -4,7 +4,15 @@ import { isRequest, type LimiterCall } from '../check/checker.ts'
 import { distinctThresholds } from '../check/thresholds.ts'
 import { RatelimitError } from '../errors.ts'
 import { groupBy } from '../group-by.ts'
-import { type Call, isForced, type Namespace, type Request, reservedIn, type Table } from '../runtime/call.ts'
+import {
+  type Call,
+  isForced,
+  type Namespace,
+  neededBy,
+  type Request,
+  reservedIn,
+  type Table,
+} from '../runtime/call.ts'
 import { shapeOf } from '../tables/ddl.ts'
 import { checkOption, checkRate, purposeOf } from '../validate.ts'
 
@@ -121,7 +129,7 @@ type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved
  */
 function sumsOf(charges: readonly Charge[]): Sums {
   const [first] = charges as readonly [Charge]
-  const { limiter } = first.call
+  const { limiter, purpose } = first.call
   let [rate, refund, taken, needed, forced, reserved] = [0, 0, 0, 0, 0, 0]
   for (const { call } of charges) {
     reserved += call.reserved
@@ -130,14 +138,17 @@ function sumsOf(charges: readonly Charge[]): Sums {
       continue
     }
     rate += call.rate
-    if (call.rate <= 0) continue
-    taken += call.rate
+    if (call.rate <= 0 || call.purpose === 'grant') continue
     if (isForced(call)) forced += call.rate
-    else needed = taken
+    else needed = taken + neededBy(call)
+    taken += call.rate
   }
+  const sums = { rate, refund, needed, forced, reserved }
+  // A grant comes alone.
+  if (purpose === 'grant') return { ...sums, purpose }
   // A row that keeps the reserved amount changes even if an estimate was right.
   const isNeverDenied = forced > 0 || reservedIn({ limiter, reserved }) < 0
-  return { rate, refund, needed, forced, reserved, purpose: isNeverDenied ? 'adjust' : purposeOf(rate) }
+  return { ...sums, purpose: isNeverDenied ? 'adjust' : purposeOf(rate) }
 }
 
 /**

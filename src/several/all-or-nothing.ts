@@ -1,6 +1,6 @@
-import { freshState, paramsAt } from '../algorithms/limiter.ts'
+import { freshState, MAX_COUNT, paramsAt } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
-import { refusalOf, refusalOn } from '../check/refusal.ts'
+import { refusalOf, tooMuch } from '../check/refusal.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { RatelimitError } from '../errors.ts'
@@ -44,18 +44,22 @@ export async function chargeList(list: List): Promise<Decisions> {
  * @param first The answer of the first statement, if it was sent already.
  */
 export async function chargeFreeList(list: List, first?: Found): Promise<Decisions | undefined> {
-  const decisions = await decisionsBy(list, 'skips', first)
-  if (decisions) return decisions
   try {
+    const decisions = await decisionsBy(list, 'skips', first)
+    if (decisions) return decisions
     // If none is missing, others hold one.
     if ((await makeRows(list, false)) === 0) return undefined
     list.hasMade = true
+    return await decisionsBy(list, 'skips')
   } catch (error) {
-    // Another transaction is inserting one of the rows, or has changed it.
-    if (new Blame(true).of(toRatelimitError(error)) === 'held') return undefined
+    if (isHeld(error)) return undefined
     throw error
   }
-  return decisionsBy(list, 'skips')
+}
+
+/** Whether another transaction is inserting one of the rows, or has changed it. */
+export function isHeld(error: unknown): boolean {
+  return new Blame(true).of(toRatelimitError(error)) === 'held'
 }
 
 /**
@@ -114,6 +118,8 @@ async function denialOf(list: List, { looks }: Found): Promise<Decisions | undef
 
 function isEnough({ rows, sharing }: List, lookAt: (row: RowRequest) => Decision): boolean {
   if (!sharing) return rows.every((row) => row.reporting.dryRun || fits(row, lookAt(row)))
+  const others = rows.filter((row) => !sharing.order.includes(row))
+  if (!others.every((row) => fits(row, lookAt(row)))) return false
   const sources = sharing.order.flatMap((row) => (row ? [{ call: row, snapshot: lookAt(row) }] : []))
   return sources.length < sharing.order.length || sharesOf(sources, sharing.rate) !== undefined
 }
@@ -125,12 +131,27 @@ function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefine
   const isRefused = !list.sharing && isEnough(list, (row) => found(looks, row))
   const refusals = list.rows.map((row) => {
     const look = found(looks, row)
-    const charge = isRefused ? partsOf(row, look).find(isForced) : undefined
+    const charge = isRefused ? partsOf(row, look).find(mayOverflow) : undefined
     return (
       refusalOf({ ...row, purpose: 'look' }, look, 0) ?? (charge && refusalOn(charge, afterRefund(row, look)))
     )
   })
   return refusals.find((refusal) => refusal !== undefined)
+}
+
+/** The reason why the database refused a forced charge, or a grant. */
+function refusalOn(
+  { rate, limiter, purpose }: RowRequest,
+  { state, now, params }: Snapshot,
+): RatelimitError | undefined {
+  const { used, capacity } = limiter.algorithm.numbers
+  const counted = purpose === 'grant' && capacity ? capacity(state, params) : used(state, now, params)
+  return counted + rate > MAX_COUNT ? tooMuch() : undefined
+}
+
+/** Whether a charge is never denied, so that its count may become too large. */
+function mayOverflow(part: RowRequest): boolean {
+  return isForced(part) || part.purpose === 'grant'
 }
 
 /** A missing row. The time at which it begins does not matter for the amount that it has. */

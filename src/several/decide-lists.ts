@@ -13,6 +13,7 @@ import { numberArray, textArray } from '../statements/calls.ts'
 import type { ListRow } from '../statements/list-row.ts'
 import { listsStatement } from '../statements/lists.ts'
 import type { RowRequest } from './add-up.ts'
+import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
 import {
   askList,
@@ -43,7 +44,7 @@ export interface SharedList extends Queued {
 /** The list in the form in which it waits for its turn. */
 export function queued(list: List, prepare: () => Promise<void>, isOver: () => boolean): SharedList {
   const { rows, sharing, connection, commit } = list
-  const shapes = shapesOf(rows, false, sharing !== undefined)
+  const shapes = shapesOf(rows, false, sharing)
   const about = rows.map(
     (row, place) =>
       `${nameOfShape(row, shapes[place] as ListRow)} ${idOf(row.namespace)} ${row.limiter.signature}`,
@@ -70,8 +71,9 @@ function idOf(namespace: Namespace): number {
 }
 
 /** Whether the whole rate is taken from the row, or nothing. */
-function isPlain({ does, refunds, asks, isDry }: ListRow): boolean {
-  return (does === 'take' || does === 'reserve') && asks === 'rate' && !refunds && !isDry
+function isPlain({ does, refunds, asks, takesLess, isDry, makes }: ListRow): boolean {
+  const isCharge = does === 'take' || does === 'reserve'
+  return isCharge && asks === 'rate' && !takesLess && !refunds && !isDry && !makes
 }
 
 /** Decides lists by one statement, as far as possible without waiting for a row. */
@@ -104,9 +106,18 @@ export function isDecided(list: List, found: Found): boolean {
   return isWhole(list, found) && !learnPeriods(list, found.looks)
 }
 
-/** Sends the list alone. If some of its rows need not exist, only waiting for them shows whether they do. */
+/**
+ * Sends the list alone. Undefined if another transaction is inserting one of its rows. If some of its rows need
+ * not exist, only waiting for them shows whether they do.
+ */
 export async function askAlone(list: List): Promise<Found | undefined> {
-  return list.rows.every((row) => isLook(row) || isNeeded(row)) ? askList(list, 'skips') : undefined
+  if (!list.rows.every((row) => isLook(row) || isNeeded(row))) return undefined
+  try {
+    return await askList(list, 'skips')
+  } catch (error) {
+    if (isHeld(error)) return undefined
+    throw error
+  }
 }
 
 /**
@@ -160,7 +171,8 @@ function foundInAll(
   params: readonly Params[],
 ): Map<SharedList, Found> {
   const found = new Map<SharedList, Found>()
-  let done = 0
+  const hasCommon = isCommon.includes(true)
+  let [done, isInTurn] = [0, true]
   const inOrder = answer
     .flatMap((row) => (mustHave(row['place']) === null ? [] : [[Number(row['place']), row] as const]))
     .toSorted(([one], [other]) => one - other)
@@ -168,10 +180,11 @@ function foundInAll(
     const each = mustHave(lists[place - 1])
     if (found.has(each)) throw notAsExpected(TWO_ROWS)
     const own = foundIn(row, each.list.rows, each.shapes, params)
-    found.set(
-      each,
-      done > 0 && isCommon.includes(true) ? { ...own, looks: afterOthers(own.looks, isCommon, done) } : own,
-    )
+    // A row that another transaction inserted meanwhile was not charged, and the common rows have more left for
+    // the lists behind it.
+    if (!isWhole(each.list, own)) isInTurn = false
+    if (hasCommon && !isInTurn && !own.isDone) continue
+    found.set(each, done > 0 && hasCommon ? { ...own, looks: afterOthers(own.looks, isCommon, done) } : own)
     if (own.isDone) done++
   }
   return found

@@ -5,45 +5,64 @@ import {
   answerOf,
   capacityOf,
   denialUntil,
+  grantedIn,
   letPass,
   paymentOf,
   reachedIn,
 } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Degrading } from '../check/degrading.ts'
-import type { Denied, LimitAllResult } from '../check/results.ts'
+import type { Allowed, Denied, LimitAllResult, LimitResult } from '../check/results.ts'
 import { crossedFrom } from '../check/thresholds.ts'
-import type { Threshold } from '../config.ts'
+import type { Once, Threshold } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
+import { idCall } from './ids.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
-import { type Asked, askedOf, takeTogether, watchAll } from './together.ts'
+import { type Asked, askedOf, isRepeated, takeTogether, watchAll } from './together.ts'
 
 /** Decides all calls together: all are consumed, or none. */
 export async function limitAll<Request>(
   requests: readonly Request[],
   calls: readonly LimiterCall[],
   tx: Database | undefined,
+  once?: Once,
 ): Promise<LimitAllResult<Request>> {
-  return combined(requests, await decideAll(calls, tx))
+  return combined(requests, await decideAll(calls, tx, await idCall(once, calls)))
 }
 
 /**
  * The answers to calls of which all are consumed, or none, in the order of the calls. If all are allowed, each
  * answer has its payment.
  *
+ * @param id The call that uses up an id. If it was used before, the answers show the present state.
  * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
  */
-export function decideAll(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
-  return watchAll(calls, tx, answerTogether(calls, tx), (answered) => answered)
+export function decideAll(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+  id?: LimiterCall,
+): Promise<Answered[]> {
+  return watchAll(calls, tx, answerTogether(calls, tx, id), (answered) =>
+    answered.map(({ answer }) => ({ answer, rate: wasRepeated(answer) ? 0 : undefined })),
+  )
 }
 
-async function answerTogether(calls: readonly LimiterCall[], tx: Database | undefined): Promise<Answered[]> {
-  const asked = askedOf(calls, tx)
+function wasRepeated(answer: LimitResult): boolean {
+  return answer.success && answer.repeated === true
+}
+
+async function answerTogether(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+  id: LimiterCall | undefined,
+): Promise<Answered[]> {
+  const asked = askedOf(calls, tx, id)
   try {
     const decisions = await takeTogether(asked)
+    if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
     return addReturned(asked, decisions, answersOf(asked, decisions))
   } catch (error) {
     // If one of the limiters throws, answers of the others would be useless.
@@ -61,6 +80,18 @@ async function answerTogether(calls: readonly LimiterCall[], tx: Database | unde
 
 function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
   return answeredBy(found(unlimited, each), each.checker.config.reporting)
+}
+
+/** The answers to calls whose id was used before. */
+function answersToRepeated(asked: Asked, { looks }: Decisions): Answered[] {
+  return asked.calls.map((each) => {
+    const row = asked.rowOf.get(each)
+    const { answer } = row ? presentOf(row, found(looks, row)) : unlimitedAnswer(asked, each)
+    return {
+      answer: { ...(answer as Allowed), ...grantedIn(each.call, 0), repeated: true },
+      paid: NOTHING,
+    }
+  })
 }
 
 /** The answers in the order of the calls. */
@@ -87,13 +118,17 @@ function answersOf(asked: Asked, { looks, taken }: Decisions): Answered[] {
       const reporting = { dryRun, thresholds: isReported ? [] : notReached(row, look) }
       return { answer: answerOf({ call: part, decision, place: 0 }, reporting), paid }
     }
-    // Nothing was taken, so the answer of a limit that would allow shows its present state.
-    const seen: RowRequest = { ...row, rate: 0, purpose: 'look' }
-    // A check that takes nothing still inserts the row, if the row has to fill.
-    const isNew = look.isNew === true && isLook(row)
-    const outcome = { call: seen, decision: { ...look, isNew }, place: 0 }
-    return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
+    return presentOf(row, look)
   })
+}
+
+/** The present state of a limit that would allow, but from which nothing was taken. */
+function presentOf(row: RowRequest, look: Decision): Answered {
+  const call: RowRequest = { ...row, rate: 0, atLeast: null, purpose: 'look' }
+  // A check that takes nothing still inserts the row, if the row has to fill.
+  const isNew = look.isNew === true && isLook(row)
+  const outcome = { call, decision: { ...look, isNew }, place: 0 }
+  return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
 }
 
 /** Adds to the answers of refunds how much was given back. */
@@ -139,6 +174,7 @@ export function combined<Request>(
   return {
     success: results.every(({ success }) => success),
     results,
+    ...(results.some(wasRepeated) ? { repeated: true as const } : {}),
     denied: requests.filter((_, place) => !results[place]?.success),
     // A call that would be allowed stays so, so all are allowed when the last one is.
     retryAfter: Math.max(...results.map(({ retryAfter }) => retryAfter)),

@@ -14,11 +14,23 @@ import type { Commit } from '../statements/setting.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
-import { decisionAt, nameOfShape, namesOf, paramsFor, sentOf, shapeOf, sharedValuesOf } from './shape.ts'
+import {
+  decisionAt,
+  makes,
+  nameOfShape,
+  namesOf,
+  paramsFor,
+  sentOf,
+  shapeOf,
+  sharedValuesOf,
+} from './shape.ts'
 
 // The statements for a list of rows: each function sends the values and reads the answer of one.
 
-/** One rate that rows share. They pay in the `order`. An undefined entry is no row, and pays all the rest. */
+/**
+ * One rate that rows share. They pay in the `order`. An undefined entry is no row, and pays all the rest. The
+ * other rows of the list pay their own rates.
+ */
 export interface Sharing {
   readonly rate: number
   readonly order: readonly (RowRequest | undefined)[]
@@ -79,7 +91,7 @@ function isKept(statements: Statements, shape: string, rows: number): boolean {
 export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
   const { rows, sharing, commit, periodsMs, onSend } = list
   const order = how === 'looks' ? undefined : orderOf(sharing, rows)
-  const shapes = shapesOf(rows, how === 'looks', sharing !== undefined)
+  const shapes = shapesOf(rows, how === 'looks', sharing)
   const params = rows.map((row) => paramsFor(row, periodsMs.get(row)))
   const values: Record<string, Value> = { rate: sharing?.rate ?? 0 }
   for (const [place, row] of rows.entries()) {
@@ -118,10 +130,21 @@ export function foundIn(
 }
 
 /** The shapes of the rows. Two declarations of one table count as one. */
-export function shapesOf(rows: readonly RowRequest[], looks: boolean, isSharing: boolean): ListRow[] {
+export function shapesOf(
+  rows: readonly RowRequest[],
+  looks: boolean,
+  sharing: Sharing | undefined,
+): ListRow[] {
   const [first] = rows
   const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
-  return rows.map((row) => shapeOf(row, (tables?.get(tableNameOf(row)) ?? row.table).table, looks, isSharing))
+  return rows.map((row) =>
+    shapeOf(
+      row,
+      (tables?.get(tableNameOf(row)) ?? row.table).table,
+      looks,
+      sharing?.order.includes(row) === true,
+    ),
+  )
 }
 
 /** The places of the rows that share a rate. */
@@ -184,7 +207,8 @@ function namesIn(
  * order of every list.
  */
 export async function makeRows({ connection, rows, commit, onSend }: List, waits: boolean): Promise<number> {
-  const needed = rows.filter((row) => !isLook(row))
+  const needed = rows.filter(isMadeFirst)
+  if (needed.length === 0) return 0
   const tables = tablesOf(needed)
   const values: Record<string, Value> = {}
   for (const [place, name] of [...tables.keys()].entries()) {
@@ -206,12 +230,17 @@ export async function makeRows({ connection, rows, commit, onSend }: List, waits
   return Number(mustHave(answer?.['made']))
 }
 
+/** Whether a missing row is inserted by a statement of its own, before the list is charged. */
+function isMadeFirst(row: RowRequest): boolean {
+  return !isLook(row) && !makes(row)
+}
+
 /** The plan fits tables of any size, because an insert finds its conflict by the primary key. */
 const ANY_SIZE = 'any size'
 
 /** Removes the rows that were inserted and have no state, because nothing was taken from them. */
 export async function removeEmpty({ connection, rows }: List): Promise<void> {
-  const needed = rows.filter((row) => !isLook(row))
+  const needed = rows.filter(isMadeFirst)
   for (const [name, { table, statements }] of tablesOf(needed)) {
     const statement = kept(statements, 'remove empty', () => removeEmptyStatement(table))
     await runOnce(connection.db, statement, namesIn(name, needed))

@@ -19,6 +19,11 @@ export function isNeeded(row: RowRequest): boolean {
   return !isLook(row) && (row.rate > 0 || !row.limiter.startsFull)
 }
 
+/** Whether the list's own statement inserts the row if it is missing. */
+export function makes({ namespace }: RowRequest): boolean {
+  return namespace.isUsuallyNew === true
+}
+
 /** What the statement does to the row. A refund alone is an adjustment. */
 export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, isSharing: boolean): ListRow {
   const { limiter, namespace, purpose, refund } = row
@@ -29,12 +34,19 @@ export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, 
     table,
     rules: refusesOther ? { ...limiter, refusesOther } : limiter,
     injectedClock: namespace.clock !== undefined,
-    does: isOnlySeen ? 'look' : adjusts ? 'adjust' : reservedIn(row) > 0 ? 'reserve' : 'take',
+    does: isOnlySeen ? 'look' : adjusts ? 'adjust' : actionOf(row),
     refunds: !isOnlySeen && refund < 0 && purpose !== 'look',
     asks: isOnlySeen || isSharing ? undefined : askedBy(row),
+    takesLess: !isOnlySeen && row.atLeast !== null,
     isDry: !isOnlySeen && row.reporting.dryRun,
     isNeeded: !isOnlySeen && isNeeded(row),
+    makes: !isOnlySeen && makes(row),
   }
+}
+
+function actionOf(row: RowRequest): ListRow['does'] {
+  if (row.purpose === 'grant') return 'grant'
+  return reservedIn(row) > 0 ? 'reserve' : 'take'
 }
 
 /** The amount that the row must have to be charged. */
@@ -54,7 +66,9 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
     16 * Number(asks === 'rate') +
     32 * Number(isDry) +
     64 * Number(shape.isNeeded) +
-    128 * Number(asks === 'needed')
+    128 * Number(asks === 'needed') +
+    256 * Number(shape.takesLess) +
+    512 * Number(shape.makes)
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags}`
 }
 

@@ -2,7 +2,7 @@ import { answerOf, type Outcome, type Payment, paymentOf, refundableUntilOf } fr
 import type { LimiterCall } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
 import type { Report } from '../check/watch.ts'
-import { TX_NAMES } from '../config.ts'
+import { type Once as OnceOption, TX_NAMES } from '../config.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
@@ -11,9 +11,10 @@ import { checkOption, purposeOf } from '../validate.ts'
 import type { RowRequest } from './add-up.ts'
 import { adjustAll } from './adjust-all.ts'
 import { type Decisions, found } from './all-or-nothing.ts'
+import { idCall } from './ids.ts'
 import { Once } from './once.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
-import { type Asked, askedOf, takeTogether, watchAll } from './together.ts'
+import { type Asked, askedOf, isRepeated, takeTogether, watchAll } from './together.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {
@@ -25,9 +26,11 @@ export interface Spent {
   readonly results: readonly LimitResult[]
   /** Milliseconds until the limits together have the rate; 0 after success, `Infinity` if never. */
   readonly retryAfter: number
+  /** With `once`: the id was used before, so this call has charged nothing. */
+  readonly repeated?: true
   /**
-   * Gives everything back to the windows that paid, in one statement if the rows exist. After a denial it does
-   * nothing.
+   * Gives everything back to the windows that paid, in one statement if the rows exist. After a denial, and
+   * after a repeated call, it does nothing.
    *
    * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
    * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
@@ -44,8 +47,9 @@ export async function spend(
   calls: readonly LimiterCall[],
   rate: number,
   tx: Database | undefined,
+  once?: OnceOption,
 ): Promise<Spent> {
-  return watchAll(calls, tx, spendFrom(calls, rate, tx), reportsOf)
+  return watchAll(calls, tx, spendFrom(calls, rate, tx, once), reportsOf)
 }
 
 /** The share of each limit. A denial is reported for all of them, because they deny only together. */
@@ -62,6 +66,7 @@ async function spendFrom(
   calls: readonly LimiterCall[],
   rate: number,
   tx: Database | undefined,
+  once: OnceOption | undefined,
 ): Promise<Spent> {
   // Untyped callers may leave the rate out, or give something else than a number.
   if (!Number.isFinite(rate) || rate <= 0) {
@@ -69,7 +74,7 @@ async function spendFrom(
   }
   const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
   checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
-  const asked = askedOf(calls, tx)
+  const asked = askedOf(calls, tx, await idCall(once, calls))
   const order = calls.map((each) => asked.rowOf.get(each))
   const rows = order.filter((row) => row !== undefined)
   checkOption(new Set(rows).size === rows.length, 'Two of the requests are for one row.')
@@ -85,8 +90,9 @@ interface Spending {
   readonly tx: Database | undefined
 }
 
-function spentOf({ asked, rate, order, tx: spentIn }: Spending, { looks, taken }: Decisions): Spent {
+function spentOf({ asked, rate, order, tx: spentIn }: Spending, decisions: Decisions): Spent {
   const { calls, unlimited } = asked
+  const { looks, taken } = decisions
   const sources = calls.map((each, place): Source & { readonly snapshot: Decision } => {
     const row = order[place]
     return { call: each.call, snapshot: row ? found(looks, row) : found(unlimited, each).decision }
@@ -109,6 +115,9 @@ function spentOf({ asked, rate, order, tx: spentIn }: Spending, { looks, taken }
     const { tx } = options
     if (!shares) return granted
     return releasing.run(tx, () => giveBack(calls, outcomes.map(paymentOf), results, tx))
+  }
+  if (isRepeated(asked, decisions)) {
+    return { success: true, granted, results, retryAfter: 0, repeated: true, release }
   }
   const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
   return { success: shares !== undefined, granted, results, retryAfter, release }

@@ -10,9 +10,10 @@ import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { checkOption } from '../validate.ts'
 import { addUp, type RowRequest } from './add-up.ts'
-import { chargeFreeList, chargeList, type Decisions, decisionsOn } from './all-or-nothing.ts'
+import { chargeFreeList, chargeList, type Decisions, decisionsOn, found } from './all-or-nothing.ts'
 import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
 import { type Found, inLockOrder, type List, type Sharing } from './list.ts'
+import { fits } from './parts.ts'
 import { type Turn, Turns } from './turns.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
@@ -28,10 +29,14 @@ export interface Asked {
    * The outcomes of calls without a limit. Their clocks may fail, so they are read before anything is charged.
    */
   readonly unlimited: ReadonlyMap<LimiterCall, Outcome>
+  /** The row of the id, for calls that are charged once. */
+  readonly id: RowRequest | undefined
 }
 
-export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined): Asked {
-  const checkers = [...new Set(calls.map(({ checker }) => checker))]
+/** @param id The call that uses up the id, for calls that are charged once. */
+export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined, id?: LimiterCall): Asked {
+  const all = id ? [...calls, id] : calls
+  const checkers = [...new Set(all.map(({ checker }) => checker))]
   const [first] = checkers
   checkOption(first !== undefined, 'At least one request is needed.')
   const { home } = first.config
@@ -42,14 +47,21 @@ export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined)
   // If a clock fails, it must fail before any SQL.
   for (const { config } of checkers) config.namespace.clock?.()
   const joined = first.joined(tx)
+  const rowOf = addUp(all)
   const unlimited = calls.filter(({ call }) => !isRequest(call))
   return {
     calls,
     checkers,
     joined,
-    rowOf: addUp(calls),
+    rowOf,
     unlimited: new Map(unlimited.map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())])),
+    id: id && found(rowOf, id),
   }
+}
+
+/** Whether the id was used before, so that nothing was charged. */
+export function isRepeated({ id }: Asked, { looks }: Decisions): boolean {
+  return id !== undefined && !fits(id, found(looks, id))
 }
 
 /** Charges the rows of the calls, or the `sharing` rate. */

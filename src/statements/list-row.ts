@@ -28,18 +28,28 @@ export interface ListRow {
   /** Whether the time is a parameter instead of the database's clock. */
   readonly injectedClock: boolean
   /** The last thing that the list does to the row. */
-  readonly does: Exclude<RowAction, 'grant' | 'block' | 'schedule' | 'cancel'> | 'look'
+  readonly does: Exclude<RowAction, 'block' | 'schedule' | 'cancel'> | 'look'
   /** Whether something is given back first. */
   readonly refunds: boolean
   /**
    * The amount that must be available: the rate or another one. Undefined if the list does not depend on it.
    */
   readonly asks: 'rate' | 'needed' | undefined
+  /** Whether the row may give less than the rate: all that it has. */
+  readonly takesLess: boolean
   /** Whether the list is done even if the row does not have enough. */
   readonly isDry: boolean
   /** Whether the row must exist. A refund to a missing row does nothing. */
   readonly isNeeded: boolean
+  /** Whether the row is usually missing. The statement then inserts it. */
+  readonly makes: boolean
 }
+
+/** A row that is not only looked at. */
+export type Charged = ListRow & { readonly does: RowAction }
+
+/** Whether a list is charged. */
+export const DONE = 'done'
 
 /** A number that a list sends for a row. */
 type SentNumber = Exclude<
@@ -169,7 +179,7 @@ function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isL
     ...(isDry && asks ? { fits } : {}),
     lets: and(
       ...(isDry || !asks ? [] : [fits]),
-      ...(does === 'adjust' ? [isCountable()] : []),
+      ...(does === 'adjust' || does === 'grant' ? [isCountable()] : []),
       ...(rules.refusesOther ? [sql`not ${name(OTHER)}`] : []),
       applies,
     ) as SQL,
@@ -180,12 +190,13 @@ function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isL
   const placed = Object.entries(decided).map(([column, value]) => [at(place, column), value])
   return level('decided', offered, Object.fromEntries(placed), own)
 
-  /** A charge is refused if its count would be too large to be exact. */
+  /** A charge or a grant is refused if its count would be too large to be exact. */
   function isCountable(): SQL {
+    const counted = does === 'grant' ? (formulas.capacity?.(state, params) ?? used) : used
     const [rate, most] = [parameters.number('rate'), sql.raw(`${MAX_COUNT}::float8`)]
     const amount =
       isDry && asks ? sql`case when ${fits} then ${rate} else ${parameters.number('forced')} end` : rate
-    return sql`(${rate} <= 0::float8 or ${used} + ${amount} <= ${most})`
+    return sql`(${rate} <= 0::float8 or ${counted} + ${amount} <= ${most})`
   }
 
   /** The levels that give back, and keep the state from before. */
@@ -219,15 +230,20 @@ function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isL
 }
 
 /** The amount that is taken from the row if the list is done. */
-export function amountOf({ isDry, asks }: ListRow, of: Column, parameters: Parameters): SQL<number> {
+export function amountOf(
+  { isDry, asks, takesLess }: ListRow,
+  of: Column,
+  parameters: Parameters,
+): SQL<number> {
   const rate = parameters.number('rate')
-  if (!isDry || !asks) return rate
-  return sql`case when ${of('fits')} then ${rate} else ${parameters.number('forced')} end`
+  const amount = takesLess ? sql<number>`least(${rate}, ${of('available')})` : rate
+  if (!isDry || !asks) return amount
+  return sql`case when ${of('fits')} then ${amount} else ${parameters.number('forced')} end`
 }
 
 /** The query that writes the row if `isDone`. A new row that does not start full is always written, to fill. */
 export function writtenRow(
-  row: ListRow & { readonly does: RowAction },
+  row: Charged,
   { link, of }: { readonly link: string; readonly of: Column },
   amount: SQL<number>,
   isDone: SQL,

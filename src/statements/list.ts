@@ -1,13 +1,15 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import { type Link, link, listOf, name, Parameters } from './builder.ts'
-import { DECIDED, type RowAction } from './decided.ts'
+import { DECIDED } from './decided.ts'
 import { type Body, type Guard, guard, guardedStatement } from './guard.ts'
 import { type Column, type Level, level } from './levels.ts'
 import {
   amountOf,
   answerColumns,
   at,
+  type Charged,
+  DONE,
   decidedRows,
   foundColumns,
   foundRow,
@@ -16,7 +18,8 @@ import {
   THERE,
   writtenRow,
 } from './list-row.ts'
-import { type Commit, settingsOf } from './setting.ts'
+import { decidedLinks } from './made.ts'
+import { type Commit, type Settings, settingsOf } from './setting.ts'
 import { REST, SHARE, sharesOfRows } from './shares.ts'
 
 // A list is a list of rows that are all charged, or none of them.
@@ -37,7 +40,6 @@ export interface OneListSource extends ListSource {
 }
 
 export const FOUND = 'ratelimit_found'
-export const DONE = 'done'
 
 /**
  * The statement that charges all rows of a list, or none. It returns the rows as they were before. If a needed
@@ -52,7 +54,9 @@ export function listStatement(source: OneListSource): Statement {
   const scopes = rows.map((_, place) => parameters.scoped(`${place}.`))
   const guarding = guardOf(source, parameters)
 
-  const groups = inGroups(rows.map((row, place) => ({ row, place, own: scopes[place] as Parameters })))
+  const all = rows.map((row, place) => ({ row, place, own: scopes[place] as Parameters }))
+  const groups = inGroups(all)
+  const settings = settingsFor(source, waits)
   const found = foundLinks(groups, guarding, waits)
   const decided = groups.map((group, i) => decidedGroup(group, found[i] as Link, found.at(-1) as Link))
   let joined: Level = {
@@ -63,7 +67,7 @@ export function listStatement(source: OneListSource): Statement {
     columns: decided.flatMap(({ columns }) => columns),
   }
   if (sharing) joined = sharesOfRows(rows, sharing, joined, parameters)
-  const there = rows.flatMap(({ isNeeded }, place) => (isNeeded ? [name(at(place, THERE))] : []))
+  const there = rows.flatMap((row, place) => (mustExist(row) ? [name(at(place, THERE))] : []))
   const sizes = [...new Set(rows.map(({ table }) => table))].map((table) => guarding.fits(table))
   const conditions = [...sizes, ...there, ...letsOf([...rows.keys()], sharing)]
   const isDone = sql`coalesce(${sql.join(conditions.filter(Boolean), sql` and `)}, false)`
@@ -79,14 +83,32 @@ export function listStatement(source: OneListSource): Statement {
     const conditions = { isDone, isThere: of(THERE) }
     return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, sharing, conditions, own)]
   })
-  return finished(source, parameters, guarding, {
-    links: [...found, ...decided.flatMap(({ links }) => links), link(DECIDED, done.query), ...written],
+  return finished(settings, parameters, guarding, {
+    links: [
+      ...found,
+      ...decided.flatMap(({ links }) => links),
+      ...decidedLinks(done, all, settings.join),
+      ...written,
+    ],
     columns: [
       name(DONE, DECIDED),
       ...rows.flatMap((row, place) => answerOf(row, place, DECIDED)),
       ...rows.flatMap(({ isNeeded }, place) => (isNeeded ? [name(at(place, THERE), DECIDED)] : [])),
     ],
   })
+}
+
+/** Whether the statement does nothing if the row is missing. */
+function mustExist({ isNeeded, makes }: ListRow): boolean {
+  return isNeeded && !makes
+}
+
+/**
+ * The settings of the statement. If it does not wait, it also fails instead of waiting for a transaction that
+ * inserts the same row.
+ */
+export function settingsFor({ rows, commit }: ListSource, waits: boolean): Settings {
+  return settingsOf(commit, !waits && rows.some(({ makes }) => makes))
 }
 
 /**
@@ -115,7 +137,7 @@ function foundLinks(
       if (!waits || row.does === 'look') continue
       const there = name(at(place, THERE))
       // The condition for the next row depends on this one, so Postgres locks this one first.
-      inTurn = row.isNeeded ? [sql`${there}`] : [...inTurn, sql`coalesce(${there}, true)`]
+      inTurn = mustExist(row) ? [sql`${there}`] : [...inTurn, sql`coalesce(${there}, true)`]
     }
     const alias = i === 0 ? FOUND : `${FOUND}_${i}`
     inTurn = inTurn.map((condition) => sql`(select ${condition} from ${name(alias)})`)
@@ -167,13 +189,12 @@ export function writtenLink(
   parameters: Parameters,
   lists?: SQL,
 ): Link {
-  const ofOne = sharing ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
+  const isSharing = sharing?.includes(place) === true
+  const ofOne = isSharing ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
   const amount = lists ? sql<number>`${ofOne} * ${lists}` : ofOne
-  const isCharged = sharing ? sql`${isDone} and ${amount} > 0::float8` : isDone
+  const isCharged = isSharing ? sql`${isDone} and ${amount} > 0::float8` : isDone
   return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
 }
-
-type Charged = ListRow & { readonly does: RowAction }
 
 /** The columns of a row in the answer. Their names begin with the place of the row. */
 export function answerOf(row: ListRow, place: number, from: string): SQL[] {
@@ -184,10 +205,10 @@ export function answerOf(row: ListRow, place: number, from: string): SQL[] {
 
 /** The statement made of the links, the settings and the guard. */
 export function finished(
-  { commit }: ListSource,
+  settings: Settings,
   parameters: Parameters,
   guarding: Guard,
   body: Omit<Body, 'from'>,
 ): Statement {
-  return guardedStatement(parameters, guarding, settingsOf(commit), { ...body, from: name(DECIDED) })
+  return guardedStatement(parameters, guarding, settings, { ...body, from: name(DECIDED) })
 }

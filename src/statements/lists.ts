@@ -3,10 +3,21 @@ import type { Statement } from '../database/statement.ts'
 import { type Link, link, listOf, name, Parameters } from './builder.ts'
 import { CALL_COLUMNS, placed } from './calls.ts'
 import { DECIDED, slackOf } from './decided.ts'
+import type { Guard } from './guard.ts'
 import { type Column, type Level, level, type QueryLevel } from './levels.ts'
-import { answerOf, DONE, FOUND, finished, guardOf, type ListSource, letsOf, writtenLink } from './list.ts'
+import {
+  answerOf,
+  FOUND,
+  finished,
+  guardOf,
+  type ListSource,
+  letsOf,
+  settingsFor,
+  writtenLink,
+} from './list.ts'
 import {
   at,
+  DONE,
   decidedRows,
   foundColumns,
   foundRow,
@@ -14,6 +25,7 @@ import {
   type PlacedRow as PlacedInList,
   THERE,
 } from './list-row.ts'
+import { decidedLinks } from './made.ts'
 import { sharesOfRows } from './shares.ts'
 
 export interface ListsSource extends ListSource {
@@ -52,17 +64,18 @@ export function listsStatement(source: ListsSource): Statement {
   })
   const common = all.filter(({ place }) => isCommon[place])
   const each = all.filter(({ place }) => !isCommon[place])
-  const may = ownDecisions(each, source, parameters)
+  const may = ownDecisions(each, source, guarding, parameters)
   const shared = common.length > 0 ? commonDecisions(common) : undefined
   const done = shared ? inTurn(may, shared) : may
   const total = sql`(select total from ${name(TOTAL)})`
   // The range is always true: see takeManyStatement.
   const isDone = sql`${name(DONE, DECIDED)} and ${name('place', DECIDED)} between 0 and ${MAX_LISTS}`
-  return finished(source, parameters, guarding, {
+  const settings = settingsFor(source, false)
+  return finished(settings, parameters, guarding, {
     links: [
       ...(shared?.links ?? []),
       ...may.links,
-      link(DECIDED, done.query),
+      ...decidedLinks(done, each, settings.join),
       ...each.flatMap((one) => written(one, DECIDED, isDone)),
       ...(shared
         ? [link(TOTAL, sql`select count(*)::float8 as total from ${name(DECIDED)} where ${name(DONE)}`)]
@@ -73,7 +86,11 @@ export function listsStatement(source: ListsSource): Statement {
       name('place', DECIDED),
       name(DONE, DECIDED),
       ...all.flatMap(({ row, place }) => answerOf(row, place, DECIDED)),
-      ...all.flatMap(({ row, place }) => (row.isNeeded ? [sql`true as ${name(at(place, THERE))}`] : [])),
+      ...all.flatMap(({ row, place }) =>
+        row.isNeeded
+          ? [sql`${row.makes ? name(at(place, THERE), DECIDED) : sql`true`} as ${name(at(place, THERE))}`]
+          : [],
+      ),
     ],
   })
 
@@ -107,6 +124,7 @@ interface PlacedRow extends PlacedInList {
 function ownDecisions(
   each: readonly PlacedRow[],
   { rows, sharing }: ListsSource,
+  guarding: Guard,
   parameters: Parameters,
 ): Linked {
   const sent = each.flatMap(({ columns, place }) =>
@@ -120,14 +138,22 @@ function ownDecisions(
     names,
     all.map(([column, type]) => parameters.array(column, type)),
   )
-  const columns = ['place', ...names, ...each.flatMap(({ row, place }) => foundColumns(row, place, true))]
-  const joined = each.map(({ found }) => sql` cross join lateral ${found}`)
+  const columns = [
+    'place',
+    ...names,
+    ...each.flatMap(({ row, place }) => foundColumns(row, place, !row.makes)),
+  ]
+  const joined = each.map(({ row, found }) =>
+    row.makes ? sql` left join lateral ${found} on true` : sql` cross join lateral ${found}`,
+  )
   const found = sql`select ${listOf(columns)} from ${lists}${sql.join(joined, sql``)}`
 
   let decided: Level = decidedRows(each, { source: name(FOUND), columns })
   if (sharing) decided = sharesOfRows(rows, sharing, decided, new Parameters(['rate']))
   const places = each.map(({ place }) => place)
-  const lets = [sql`true`, ...letsOf(places, sharing)]
+  // A missing row does not show that the table has the size that the plan is for.
+  const sizes = each.flatMap(({ row }) => (row.makes ? [guarding.fits(row.table) ?? sql`true`] : []))
+  const lets = [sql`true`, ...sizes, ...letsOf(places, sharing)]
   const may = level('may', decided, { [DONE]: sql`(${sql.join(lets, sql` and `)})` })
   return { ...may, links: [link(FOUND, found)] }
 }

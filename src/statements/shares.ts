@@ -21,7 +21,7 @@ export function sharesOfRows(
   parameters: Parameters,
 ): QueryLevel {
   // If one gave a fraction, limits that count whole units could not pay the rest.
-  const isWhole = rows.some(({ rules }) => rules.algorithm.integersOnly)
+  const isWhole = sharing.some((place) => rows[place]?.rules.algorithm.integersOnly)
   let shared = level('shared', decided, { [REST]: parameters.number('rate') })
   for (const place of sharing) {
     if (place < 0) {

@@ -122,6 +122,27 @@ describe('limitAll', () => {
   })
 })
 
+describe('a call with once', () => {
+  const faults = ['cut before', 'cut after', 'stall before', 'stall after'] as const
+
+  test.each(faults)('%s: repeated until the outcome is known, it is charged once', async (fault) => {
+    const opened = openPool(url, IMPATIENT)
+    const prefix = `once ${fault}`
+    const ratelimit = limiterOn(opened, prefix)
+    await ratelimit.limit(SECRET)
+    for (const [place, id] of ['one', 'two'].entries()) {
+      const call = () => ratelimit.limit(SECRET, { once: { id, for: '1d' } })
+      once(fault)
+      expect(await outcomeOf(call())).toBe('OUTCOME_UNKNOWN')
+      const answer = await call()
+      expect('repeated' in answer).toBe(fault.endsWith('after'))
+      expect(await usedOf(database, prefix, SECRET)).toBe(2 + place)
+      expect(await call()).toHaveProperty('repeated')
+    }
+    await expectQuiet(opened)
+  })
+})
+
 test('no server listens: UNREACHABLE, and later calls succeed', async () => {
   const opened = openPool(url)
   const ratelimit = limiterOn(opened, 'refused')

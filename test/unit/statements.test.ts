@@ -69,7 +69,14 @@ function everyStatement(rules: Rules): [string, Statement][] {
 
 /** A list of two limits: a bucket in one table, and a window in the other. */
 function lists(): [string, Statement][] {
-  const flags = { refunds: false, asks: 'rate' as const, isDry: false, isNeeded: true }
+  const flags = {
+    refunds: false,
+    asks: 'rate' as const,
+    takesLess: false,
+    isDry: false,
+    isNeeded: true,
+    makes: false,
+  }
   const row = { injectedClock: false, does: 'take', ...flags } as const
   const [bucket, window] = [Ratelimit.tokenBucket(20, '1s', 20), Ratelimit.fixedWindow(20, '1s')]
   const rows: ListRow[] = [

@@ -57,7 +57,8 @@ function inTransaction(work: (tx: Untyped) => Promise<unknown>): Promise<unknown
 }
 
 const CALL = { tx: usually(undefined), limiter: anyLimiter }
-const CHECK = { ...CALL, rate: anyNumber, atLeast: usually(undefined, 1), force: anySwitch }
+const anyOnce = usually(undefined, { id: 'event', for: '1s' }, { id: 'other', for: 1000 })
+const CHECK = { ...CALL, rate: anyNumber, atLeast: usually(undefined, 1), force: anySwitch, once: anyOnce }
 // Another would be a long wait.
 const noTime = usually(0, '0s').map((time) => (typeof time === 'number' ? Math.min(time, 0) : time))
 
@@ -79,7 +80,7 @@ const oneKey: readonly Entry[] = [
   ],
   [
     'grant',
-    [anyKey, anyNumber, options(CALL)],
+    [anyKey, anyNumber, options({ ...CALL, once: anyOnce })],
     (key, amount, given) =>
       ours({ limiter: Ratelimit.balance(), prefix: 'balance' }).grant(key, amount, given),
   ],
@@ -130,7 +131,7 @@ function withOurs(requests: Untyped): Untyped {
 const together: readonly Entry[] = [
   [
     'limitAll',
-    [anyRequests, options({ tx: usually(undefined) })],
+    [anyRequests, options({ tx: usually(undefined), once: anyOnce })],
     (requests, given) => all.limitAll(withOurs(requests), given),
   ],
   [
@@ -153,7 +154,7 @@ const together: readonly Entry[] = [
   ],
   [
     'spend by any options',
-    [anyRequests, options({ rate: anyNumber, tx: usually(undefined) })],
+    [anyRequests, options({ rate: anyNumber, tx: usually(undefined), once: anyOnce })],
     (requests, given) => all.spend(withOurs(requests), given),
   ],
 ]

@@ -95,14 +95,15 @@ describe('outside a transaction', () => {
         const looks = await Promise.all([SECRET, 'other'].map((key) => ratelimit.getRemaining(key)))
         expect(looks.map(({ used }) => used)).toEqual([1, 0])
       },
-      async () => expect(await ratelimit.cleanup()).toBe(0),
       () => ratelimit.resetUsedTokens(SECRET),
+      // It also looks for the ids of `once` that have ended.
+      async () => expect(await ratelimit.cleanup()).toBe(0),
     ]
-    for (const call of calls) {
+    for (const [place, call] of calls.entries()) {
       failures = 2
       statements.length = 0
       await call()
-      expect(statements).toHaveLength(2 + 1)
+      expect(statements).toHaveLength(2 + (place < 3 ? 1 : 2))
     }
     expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used: 0 })
   })

@@ -157,12 +157,16 @@ const entries = new Map(ENTRIES.map((entry) => [entry[0], entry]))
 test.each([
   ['limit', { trx: null }, 'There is no option trx. Did you mean tx?'],
   ['limit', { Rate: 2 }, 'There is no option Rate. Did you mean rate?'],
-  ['limit', { weight: 2 }, /The options are: tx, limiter, rate, atLeast, force, start\.$/],
+  ['limit', { weight: 2 }, /The options are: tx, limiter, once, rate, atLeast, force, start\.$/],
   ['the constructor', { timeoutMs: 5 }, 'There is no option timeoutMs. Did you mean timeout?'],
   ['the constructor', { inMemoryBlok: true }, 'There is no option inMemoryBlok. Did you mean inMemoryBlock?'],
   ['rateLimit of Hono', { rat: 5 }, 'There is no option rat. Did you mean rate?'],
   // What is near is not wrong in every call.
-  ['reserve', { force: true }, 'There is no option force. The options are: tx, limiter, rate, atLeast.'],
+  [
+    'reserve',
+    { force: true },
+    'There is no option force. The options are: tx, limiter, once, rate, atLeast.',
+  ],
   ['blockUntilReady', { force: true }, 'There is no option force. The options are: rate, limiter, signal.'],
   ['blockUntilReady', { tx: null }, 'There is no option tx. The options are: rate, limiter, signal.'],
   ['a request of limitAll', { tx: null }, /^There is no option tx\. The options are: ratelimit, key/],

@@ -190,6 +190,19 @@ describe('what the page says', () => {
     expect(await quota.getRemaining('org', { limiter: large })).toMatchObject({ remaining: 100 })
   })
 
+  test('an event is charged once', async () => {
+    const { delivered } = await block<{
+      delivered(event: { id: string; org: string; units: number }): Promise<LimitResult>
+    }>('An event that may come twice')
+    const event = { id: 'event:1', org: 'once', units: 600 }
+    expect(await delivered(event)).toMatchObject({ success: true, remaining: 400 })
+    expect(await delivered(event)).toMatchObject({ repeated: true, remaining: 400 })
+    const denied = { id: 'event:2', org: 'once', units: 600 }
+    expect(await delivered(denied)).toMatchObject({ success: false })
+    at('2026-04-01T00:00:00Z')
+    expect(await delivered(denied)).not.toHaveProperty('repeated')
+  })
+
   test('a debt ends with its period, or is paid back by refills', async () => {
     const { served, traffic } = await block<{
       served(org: string, megabytes: number): Promise<LimitResult>

@@ -69,6 +69,8 @@ export const bare: Duration = '10'
 // @ts-expect-error no such refill
 Ratelimit.tokenBucket(1, '1s', 10, { refill: 'lazy' })
 
+function flag(_: true | undefined): void {}
+
 export async function answers(ratelimit: Ratelimit): Promise<void> {
   const answer: LimitResult = await ratelimit.limit('key')
   if (answer.success) {
@@ -91,6 +93,19 @@ export async function answers(ratelimit: Ratelimit): Promise<void> {
   await ratelimit.limit('key', { rate: -1, start: 0, force: true })
   // @ts-expect-error an estimate is no refund
   await ratelimit.reserve('key', { rate: 1, start: 0 })
+  const once = { id: 'event', for: '35d' } as const
+  const charged = await ratelimit.limit('key', { rate: 2, once })
+  flag(charged.success ? charged.repeated : undefined)
+  // @ts-expect-error a denial repeats nothing
+  flag(charged.success ? undefined : charged.repeated)
+  // @ts-expect-error ids do not stay for ever
+  await ratelimit.limit('key', { once: { id: 'event' } })
+  // @ts-expect-error no such time
+  await ratelimit.grant('key', 1, { once: { id: 'event', for: '5w' } })
+  // @ts-expect-error all of the calls have one id
+  await Ratelimit.limitAll([{ ratelimit, key: 'key', once }])
+  // @ts-expect-error a look needs no id
+  await ratelimit.getRemaining('key', { once })
   // @ts-expect-error no such option
   await ratelimit.limit('key', { cost: 1 })
   // @ts-expect-error a look costs nothing

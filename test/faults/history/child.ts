@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Told } from './events.ts'
 import { below, did, job, pool, recorder } from './kit.ts'
+import { event, told } from './once.ts'
 import type { Recorder } from './record.ts'
 import { type Handed, receive, reserve, settle } from './reservations.ts'
 import { joined, reserveTogether, spend, together } from './several.ts'
@@ -16,6 +18,7 @@ export interface Done {
   readonly resets: number
   readonly deleted: number
   readonly leaked: number
+  readonly told: Told
 }
 
 /** What a process sends: a reservation for another one, or at the end what it did. */
@@ -27,7 +30,13 @@ const CALLERS = 64
 const actions = [
   ...[...times(40, burst), ...times(14, refund), ...times(5, block), ...times(4, grant)],
   ...[...times(14, reserve), ...times(4, settle)],
-  ...[...times(10, together), ...times(5, reserveTogether), ...times(8, spend), ...times(10, joined)],
+  ...[
+    ...times(10, together),
+    ...times(5, reserveTogether),
+    ...times(8, spend),
+    ...times(10, joined),
+    ...times(16, event),
+  ],
   ...[...times(5, look), ...times(3, lookAtAll), ...times(2, list)],
   ...[...times(4, clean), ...times(2, close), ...times(20, reset)],
 ]
@@ -52,7 +61,7 @@ await recorder.close()
 // A sweep may still be under way.
 for (let i = 0; i < 100 && pool.totalCount > pool.idleCount; i++) await sleep(50)
 const leaked = pool.totalCount - pool.idleCount
-const done: Done = { ...did, errors: recorder.errors, counts: recorder.counts, actions: begun, leaked }
+const done: Done = { ...did, errors: recorder.errors, counts: recorder.counts, actions: begun, leaked, told }
 const last: Message = { done }
 process.send?.(last)
 process.disconnect()

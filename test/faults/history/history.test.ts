@@ -12,6 +12,7 @@ import { randomFrom } from '../../support/random.ts'
 import { urlOf } from '../kit.ts'
 import { Checker } from './check.ts'
 import type { Done, Message } from './child.ts'
+import { problemsOf } from './events.ts'
 import type { Job } from './kit.ts'
 import { limitsFrom } from './limits.ts'
 import { recordedIn } from './record.ts'
@@ -134,6 +135,8 @@ test(`${CALLS} calls of ${PROCESSES} processes, ${CONNECTIONS} connections, seed
   }
   const sum = (of: (each: Done) => number) => done.reduce((total, each) => total + of(each), 0)
   const { windows, unknown, unknownTaken, problems } = checker
+  const told = done.map((each) => each.told)
+  const [charged, repeated] = [told.flatMap((each) => each.charged), told.flatMap((each) => each.repeated)]
   const errors = added(done.map((each) => each.errors))
   console.log(
     [
@@ -145,11 +148,14 @@ test(`${CALLS} calls of ${PROCESSES} processes, ${CONNECTIONS} connections, seed
       `backends killed: ${did.kills}; all connections cut: ${did.cuts}`,
       `resets: ${sum(({ resets }) => resets)}; rows cleaned up: ${sum(({ deleted }) => deleted)}, besides sweeps`,
       `windows checked: ${windows}; units unknown: ${unknown}, of them taken: ${unknownTaken}`,
+      `events charged: ${charged.length}, found charged: ${repeated.length}`,
       `connections lost by pools: ${sum(({ leaked }) => leaked)} of ${CONNECTIONS}`,
     ].join('\n'),
   )
   lost = sum(({ leaked }) => leaked)
   expect(problems).toEqual([])
+  expect(await problemsOf(database, told)).toEqual([])
+  for (const events of [charged, repeated]) expect(events.length).toBeGreaterThan(0)
   for (const name of Object.keys(errors)) expect(name).toMatch(/^[A-Z_]+$/)
   expect(did.kills).toBeGreaterThan(0)
   expect(unknown).toBeGreaterThan(0)

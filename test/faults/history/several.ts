@@ -93,7 +93,8 @@ async function shareOf(
   return { ...result, granted: (await spending).granted[place] ?? 0 }
 }
 
-class Undone extends Error {}
+/** Rolls a transaction back. */
+export class Undone extends Error {}
 
 /** A transaction of the caller's, which ends as the caller likes, or as the network does. */
 export async function joined(): Promise<void> {

@@ -1,0 +1,63 @@
+import { fixedWindow } from '../algorithms/fixed-window.ts'
+import { Checker, type LimiterCall } from '../check/checker.ts'
+import { ID_PREFIX } from '../check/id-prefix.ts'
+import type { Once } from '../config.ts'
+import { parseDuration } from '../duration.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
+import { callOf, checkOption, isStorable } from '../validate.ts'
+
+// The ids of `once`. An id is a row: a fixed window of one token, which is charged together with the others.
+
+const ONCE_NAMES: NamesOf<Once> = { id: true, for: true }
+
+/** Sweeps the ids of limiters whose own rows are not swept. */
+const CLEANUP_PROBABILITY = 0.1
+
+const checkers = new WeakMap<Checker, Checker>()
+
+/** The checker of a limiter's ids. Their rows have a prefix of their own, in the same table. */
+function checkerOfIds(owner: Checker): Checker {
+  const known = checkers.get(owner)
+  if (known) return known
+  const { config } = owner
+  const { prefix, clock } = config.namespace
+  const checker = new Checker({
+    ...config,
+    namespace: { prefix: ID_PREFIX + prefix, clock, isUsuallyNew: true },
+    reporting: { thresholds: [], dryRun: false },
+    cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
+    keepEnded: false,
+    maxBlockedKeys: undefined,
+  })
+  checkers.set(owner, checker)
+  return checker
+}
+
+/**
+ * The call that uses up the id of calls: an id of the first one's limiter. Undefined if they have none.
+ *
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
+ */
+export async function idCall(
+  once: Once | undefined,
+  calls: readonly LimiterCall[],
+): Promise<LimiterCall | undefined> {
+  const [first] = calls
+  if (once === undefined || !first) return undefined
+  checkOptions(once, ONCE_NAMES, 'once')
+  const { id, for: length } = once
+  // A refund to a window becomes a look if the limit has no windows.
+  const isCharged = calls.some(({ call }) => call.rate !== 0 || call.paidWindowStart !== null)
+  checkOption(isCharged, 'once has no meaning with a rate of 0, which charges nothing.')
+  const limiter = fixedWindow(1, parseDuration(length, 'The time of once'))
+  const checker = checkerOfIds(first.checker)
+  const { prefix } = checker.config.namespace
+  const { hash } = checker.config
+  const isText = typeof id === 'string' && id !== ''
+  const stored = isText && hash ? await hash(id) : id
+  checkOption(
+    isStorable(stored, prefix),
+    'The id of once must be a text that Postgres can store, of about 1,000 bytes together with the prefix.',
+  )
+  return { checker, call: callOf(prefix, limiter, stored, {}) }
+}

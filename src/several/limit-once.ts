@@ -1,0 +1,43 @@
+import { type Answered, afterCalls, usageOf } from '../check/answer.ts'
+import type { Checker } from '../check/checker.ts'
+import type { GrantResult } from '../check/results.ts'
+import { grantOf } from '../check/upkeep.ts'
+import type { Once } from '../config.ts'
+import type { Database } from '../database/database.ts'
+import type { Call } from '../runtime/call.ts'
+import { found } from './all-or-nothing.ts'
+import { idCall } from './ids.ts'
+import { decideAll } from './limit-all.ts'
+import { askedOf, isRepeated, takeTogether } from './together.ts'
+
+// One call of one limit that uses up an id: a list of two rows. It is loaded together with `limitAll`.
+
+export { limitAll } from './limit-all.ts'
+
+/** Decides the call if the id was not used before. */
+export async function answerOnce(
+  checker: Checker,
+  call: Call,
+  once: Once,
+  tx: Database | undefined,
+): Promise<Answered> {
+  const calls = [{ checker, call }]
+  const [answered] = await decideAll(calls, tx, await idCall(once, calls))
+  return answered as Answered
+}
+
+/** Adds the call's rate to a balance if the id was not used before. During an outage it always throws. */
+export async function grantOnce(
+  checker: Checker,
+  call: Call,
+  once: Once,
+  tx: Database | undefined,
+): Promise<GrantResult> {
+  const granting = { checker, call: grantOf(call) }
+  const asked = askedOf([granting], tx, await idCall(once, [granting]))
+  const row = found(asked.rowOf, granting)
+  const decisions = await takeTogether(asked)
+  const decision = found(decisions.looks, row)
+  if (isRepeated(asked, decisions)) return { ...usageOf(call.limiter, decision), repeated: true }
+  return usageOf(call.limiter, afterCalls({ call: row, decision }, 1))
+}

@@ -1,0 +1,61 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { builder, type Link, link, name } from './builder.ts'
+import { DECIDED, nextRow } from './decided.ts'
+import { type Column, level, type QueryLevel } from './levels.ts'
+import { amountOf, at, type Charged, DONE, type PlacedRow, THERE } from './list-row.ts'
+
+// The rows of a list that are usually missing, so that the list's own statement inserts them.
+
+/** The link that decides before the missing rows are inserted. */
+const LET = 'ratelimit_let'
+
+type MadeRow = PlacedRow & { readonly row: Charged }
+
+/**
+ * The links that decide lists and insert their missing rows. If another transaction has inserted one of them
+ * meanwhile, the list is not done, and that row is not `there`.
+ *
+ * @param join Joined to the inserts, so that the settings come first.
+ */
+export function decidedLinks(decided: QueryLevel, rows: readonly PlacedRow[], join: SQL): readonly Link[] {
+  const made = rows.filter((each): each is MadeRow => each.row.makes && each.row.does !== 'look')
+  if (made.length === 0) return [link(DECIDED, decided.query)]
+  const inserts = made.map((each) => link(linkOf(each), insertOf(each, join)))
+  const joins = made.map((each) => {
+    const { own } = each
+    return sql` left join ${name(linkOf(each))} on ${name('key', linkOf(each))} = ${own.text('key')}`
+  })
+  const isDone = sql`(${sql.join([name(DONE), ...made.map(isThere)], sql` and `)})`
+  const there = made.map((each) => [at(each.place, THERE), sql`(not ${name(DONE)} or ${isThere(each)})`])
+  const all = level(
+    'made',
+    { source: sql`${name(LET)}${sql.join(joins, sql``)}`, columns: decided.columns },
+    { [DONE]: isDone, ...Object.fromEntries(there) },
+  )
+  return [link(LET, decided.query), ...inserts, link(DECIDED, all.query)]
+}
+
+function linkOf({ place }: PlacedRow): string {
+  return `ratelimit_made_${place}`
+}
+
+/** Whether the row was found, or was inserted. */
+function isThere(each: PlacedRow): SQL {
+  return sql`(${name(at(each.place, THERE), LET)} is true or ${name('key', linkOf(each))} is not null)`
+}
+
+function insertOf({ row, place, own }: MadeRow, join: SQL): SQL {
+  const { table, rules, does } = row
+  const of: Column = (column) => name(at(place, column), LET)
+  const next = nextRow(rules, does, amountOf(row, of, own), (what) => own.number(what), own, of)
+  return builder
+    .insert(table)
+    .select(
+      sql`select ${own.text('prefix')}, ${own.text('key')}, ${next.count}, ${next.prevCount}, ${next.windowStart},
+        ${next.tokens}, ${next.lastRefill}, ${next.expiresAt} from ${name(LET)}${join}
+        where ${name(DONE)} and ${of(THERE)} is not true`,
+    )
+    .onConflictDoNothing({ target: [table.prefix, table.key] })
+    .returning({ key: table.key })
+    .getSQL()
+}
