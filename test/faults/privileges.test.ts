@@ -150,6 +150,31 @@ const methods: Record<
       return db.transaction((tx) => closePeriods(tx, { prefix: 'ended', limiter }))
     },
   ],
+  'schedule and its cancel': [
+    ['select', 'insert', 'update'],
+    async (_, { db }) => {
+      const line = new Ratelimit({
+        db,
+        limiter: Ratelimit.gcra(1, '1m'),
+        prefix: 'line',
+        cleanupProbability: 0,
+      })
+      const key = randomUUID()
+      for (let i = 0; i < 2; i++) {
+        const turn = await line.schedule(key, { within: '1h' })
+        if (turn.success) await turn.cancel()
+      }
+    },
+  ],
+  block: [
+    ['select', 'insert', 'update'],
+    async (_, { db }) => {
+      const limiter = Ratelimit.lockout(1, '1m', { block: '1m' })
+      const lockout = new Ratelimit({ db, limiter, prefix: 'lockout', cleanupProbability: 0 })
+      const key = randomUUID()
+      for (let i = 0; i < 2; i++) await lockout.block(key, '1m')
+    },
+  ],
   'acquire, extend and release of a lease': [
     ['select', 'insert', 'update'],
     async (_, opened) => {

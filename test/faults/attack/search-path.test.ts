@@ -98,6 +98,20 @@ async function callEverything(round: string): Promise<void> {
     ...{ db: db(), limiter: Ratelimit.concurrency(1, { lease: '1m' }), prefix: `${round} slots` },
     ...{ durable: true, synchronousCommit: true, cleanupProbability: 0 },
   })
+  const lockout = new Ratelimit({
+    ...{ db: db(), limiter: Ratelimit.lockout(2, '1m', { block: '1m' }), prefix: `${round} blocked` },
+  })
+  for (const key of ['one', 'two']) {
+    await lockout.limit(key)
+    await lockout.block(key, '1m')
+    await lockout.unblock(key)
+  }
+  const limited = Ratelimit.tokenBucket(5, '1s', 5)
+  const line = new Ratelimit({ db: db(), limiter: limited, prefix: `${round} line`, durable: true })
+  for (const rate of [5, 1]) {
+    const turn = await line.schedule('one', { rate, within: '1m' })
+    if (turn.success) await turn.cancel()
+  }
   for (const free of ['extend', 'release'] as const) {
     const lease = await slots.acquire('one')
     await slots.acquire('one', { timeout: 1 })
