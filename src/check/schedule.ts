@@ -14,6 +14,7 @@ import { watchWait } from '../runtime/long-waits.ts'
 import { checkOption, isBalance } from '../validate.ts'
 import { afterCalls, remainingOf } from './answer.ts'
 import { type Checker, isRequest } from './checker.ts'
+import { countDenial } from './denial-counts.ts'
 import { outsideQueue } from './outside-queue.ts'
 import { publishError } from './publish-error.ts'
 
@@ -72,6 +73,7 @@ export async function schedule(
     const decision = await decide(checker, { ...call, purpose: 'schedule' }, { within: withinMs }, tx)
     const answer = answerOf(checker, call, decision, withinMs)
     const after = afterCalls({ call, decision }, decision.granted)
+    if (!answer.success) countDenial(checker.config, call.key)
     channels.decision?.publish({
       ...{ prefix, key: call.key, rate: call.rate, success: answer.success, limit: call.limiter.limit },
       ...{ remaining: remainingOf(call.limiter, after), degraded: false, wouldDeny: false },

@@ -118,6 +118,12 @@ describe('every call that denies is counted', () => {
     expect(await wide.find()).toEqual({})
   })
 
+  test('schedule', async () => {
+    const { quota, find } = countingOn(Ratelimit.tokenBucket(1, '1h', 1))
+    await times(2, () => quota.schedule('a', { within: 0 }))
+    expect(await find()).toEqual({ a: 1 })
+  })
+
   test('spend, for all of its limits', async () => {
     const first = countingOn(TWO)
     const second = countingOn(TWO)
