@@ -9,7 +9,7 @@ type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
 type Drizzle = '0.45' | '1.0'
 
 /** Arithmetic and messages, which are the same whatever is between the limiter and Postgres. */
-const ARITHMETIC = ['behaviour/answers', 'behaviour/quotas']
+const ARITHMETIC = ['behaviour/answers', 'behaviour/quotas', 'behaviour/leases']
 /** What every driver and each of Drizzle's versions must do alike. */
 const CONTRACT = ['drivers', 'transactions', 'statements', 'tables', 'outages'].map(
   (each) => `behaviour/${each}`,

@@ -55,15 +55,6 @@ interface CommonConfig {
    */
   readonly preparedStatements?: boolean
   /**
-   * Shares of the limit and amounts, such as `[0.8, { used: 10_000 }, { left: 100 }]`. The answer of the call
-   * that crosses one has it in `crossed`. A calendar window crosses each once a period, unless it
-   * is reset. Other limits cross it again when something was given back and used again, and a balance also
-   * after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses nothing, but its
-   * `commit` does. With reservations, use a calendar window or a balance, because other limits may then report
-   * a threshold too early, twice or never. A share of a balance is a share of all its grants. Default: none.
-   */
-  readonly thresholds?: readonly Threshold[]
-  /**
    * Tries out a limit. Calls that it would deny pass and are not charged, and their answers have the denial in
    * `wouldDeny`. Default: `false`.
    */
@@ -213,13 +204,52 @@ interface Degrading {
   readonly onDegraded?: (error: RatelimitError) => void
 }
 
+/** What a lease is. */
+export interface LeaseTerms {
+  /** The most units that a process takes in advance for a key. A whole number. */
+  readonly tokens: number
+  /** How long a process may use them. After that it gives back what is left. At most an hour. */
+  readonly for: Duration
+  /** How many keys are remembered. The least recently checked one is dropped first. Default: `10_000`. */
+  readonly maxKeys?: number
+}
+
+interface Asking {
+  /**
+   * Shares of the limit and amounts, such as `[0.8, { used: 10_000 }, { left: 100 }]`. The answer of the call
+   * that crosses one has it in `crossed`. A calendar window crosses each once a period, unless it
+   * is reset. Other limits cross it again when something was given back and used again, and a balance also
+   * after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses nothing, but its
+   * `commit` does. With reservations, use a calendar window or a balance, because other limits may then report
+   * a threshold too early, twice or never. A share of a balance is a share of all its grants. Default: none.
+   */
+  readonly thresholds?: readonly Threshold[]
+  readonly lease?: never
+}
+
+interface Leasing {
+  /**
+   * Answers most calls of busy keys from memory. The second call of a key within `for` takes up to `tokens`
+   * more than it needs, and the calls that follow use them. The unused ones are given back. Fixed and calendar
+   * windows never exceed their limit; other limits grant in any time at most what they grant without leases in
+   * a time that is longer by `for`. Default: none.
+   */
+  readonly lease: LeaseTerms
+  readonly coalesce?: true
+  readonly durable?: false
+  readonly synchronousCommit?: never
+  readonly keepEnded?: false
+  readonly thresholds?: never
+}
+
 /** Options of the constructor of {@link Ratelimit}. */
 export type RatelimitConfig = CommonConfig &
   (Sweeping | Keeping) &
   (EitherWay | Coalescing) &
   (EitherTable | DurableTable) &
   (NoDenials | Denials) &
-  (Throwing | Degrading)
+  (Throwing | Degrading) &
+  (Asking | Leasing)
 
 export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   db: true,
@@ -230,6 +260,7 @@ export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   cleanupProbability: true,
   keepEnded: true,
   grace: true,
+  lease: true,
   inMemoryBlock: true,
   maxBlockedKeys: true,
   clock: true,
@@ -313,6 +344,7 @@ export interface AcquireOptions {
 }
 
 export const ACQUIRE_NAMES: NamesOf<AcquireOptions> = { timeout: true, signal: true, limiter: true, tx: true }
+export const LEASE_NAMES: NamesOf<LeaseTerms> = { tokens: true, for: true, maxKeys: true }
 
 /** Options of a look or a check. */
 export interface CallOptions {

@@ -31,6 +31,7 @@ export type {
   ConcurrencyConfig,
   DenialOptions,
   GrantOptions,
+  LeaseTerms,
   LimitOptions,
   Once,
   OnceOptions,

@@ -666,6 +666,31 @@ export class Ratelimit<K extends Kind = 'rate'> {
   }
 
   /**
+   * Gives back what is left of the leases, for the end of a process. Calls after it take no leases. Without the
+   * option `lease` it does nothing. It never rejects: what cannot be given back stays charged.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const api: Ratelimit
+   * process.once('SIGTERM', async () => {
+   *   await api.close()
+   *   process.exit()
+   * })
+   * ```
+   */
+  async close(): Promise<void> {
+    Ratelimit.#check(this, {}, {})
+    await this.#checker.close()
+  }
+
+  /** Closes the limiter at the end of an `await using` block. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  /**
    * Checks `this` and the options. Without it, a method without its limiter, as in `const { limit } = api`,
    * would end in a TypeError about a private member.
    */

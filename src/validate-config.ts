@@ -15,8 +15,8 @@ import { checkLimiter, checkOption, checkRows, isConcurrency } from './validate.
 /** As many connections as a server has by default. */
 const MAX_CONNECTIONS = 100
 
-/** A denial takes about half a kilobyte, so more denials would take many gigabytes. */
-const MAX_BLOCKED_KEYS = 10_000_000
+/** A remembered key takes about half a kilobyte, so more would take many gigabytes. */
+const MAX_KEYS = 10_000_000
 
 /** In characters. Shorter secrets can be guessed. */
 const MIN_SECRET = 16
@@ -100,12 +100,12 @@ export function checkConfig(given: RatelimitConfig | ConcurrencyConfig): void {
     onDegraded === undefined || (typeof onDegraded === 'function' && onError !== 'throw'),
     "onDegraded must be a function, and needs onError: 'allow' or 'deny'.",
   )
+  if (config.denials !== undefined) checkDenials(config.denials, db)
   checkOption(inMemoryBlock || maxBlockedKeys === undefined, 'maxBlockedKeys needs inMemoryBlock: true.')
   checkOption(
-    maxBlockedKeys === undefined || isFrom1To(MAX_BLOCKED_KEYS, maxBlockedKeys),
-    `maxBlockedKeys must be a whole number from 1 to ${MAX_BLOCKED_KEYS}.`,
+    maxBlockedKeys === undefined || isFrom1To(MAX_KEYS, maxBlockedKeys),
+    `maxBlockedKeys must be a whole number from 1 to ${MAX_KEYS}.`,
   )
-  if (config.denials !== undefined) checkDenials(config.denials, db)
 }
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */

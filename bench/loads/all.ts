@@ -6,6 +6,7 @@ import { flood } from './flood.ts'
 import { held } from './held.ts'
 import { hotUpdates } from './hot-updates.ts'
 import { IN_TRANSACTION } from './in-transaction.ts'
+import { LEASES } from './leases.ts'
 import type { Load } from './load.ts'
 import { memory } from './memory.ts'
 import { NETWORK } from './network.ts'
@@ -21,6 +22,7 @@ export const LOADS: readonly Load[] = [
   ...EVERY_CALL,
   ...IN_TRANSACTION,
   ...NETWORK,
+  ...LEASES,
   held,
   flood,
   denials,

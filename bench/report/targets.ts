@@ -10,6 +10,7 @@ import { firstSecondInto, floodInto, MIN_ROWS } from '../loads/flood.ts'
 import { BESIDE_HELD, FREE } from '../loads/held.ts'
 import { HOT_SHARE, INDEXES_KB, TABLE_KB } from '../loads/hot-updates.ts'
 import { ALL_INSIDE, BARE_INSIDE, INSIDE, TWO_TABLES_INSIDE } from '../loads/in-transaction.ts'
+import { LEASING } from '../loads/leases.ts'
 import type { Figure, LoadResult } from '../loads/load.ts'
 import { LEFT_MB } from '../loads/memory.ts'
 import { networkLoad, ROUND_TRIPS_MS } from '../loads/network.ts'
@@ -58,6 +59,7 @@ export function targets({ fewRows, manyRows, floodRows }: Settings): Target[] {
     ...throughput('8-callers', [[BARE_UPDATE, 1.1]]),
     ...throughput('16-callers', [[BARE_UPDATE, 1.6]]),
     ...ofSeveral(),
+    ...ofLeases(),
     compared('1-caller', 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.7 }),
     compared(unprepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 4 }),
     compared(prepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 1.8 }),
@@ -104,6 +106,21 @@ function ofSeveral(): Target[] {
     compared('several-64', 'perSecond', RESERVE_COMMIT, LIMIT, { atLeast: 0.35 }),
     ...[FORCE, REFUND].map((call) => compared('several-64', 'perSecond', call, LIMIT, { atLeast: 0.8 })),
     compared('several-network', 'perSecond', EVERYBODY, EVERYBODY_ALONE, { atLeast: 0.4 }),
+  ]
+}
+
+function ofLeases(): Target[] {
+  const redis = flexibleRedis.name
+  return [
+    compared('leases-1000-keys', 'perSecond', LEASING, redis, { atLeast: 5 }),
+    compared('leases-1-key', 'perSecond', LEASING, redis, { atLeast: 8 }),
+    compared('leases-10000-keys', 'perSecond', LEASING, redis, { atLeast: 3 }),
+    compared('leases-1-caller', 'p50Ms', LEASING, redis, { atMost: 0.1 }),
+    compared('leases-network', 'perSecond', LEASING, THIS_PACKAGE, { atLeast: 20 }),
+    compared('leases-1000-keys', 'nodeCpuUs', LEASING, redis, { atMost: 0.25 }),
+    compared('leases-1000-keys', 'serverCpuUs', LEASING, THIS_PACKAGE, { atMost: 0.1 }),
+    compared('leases-1000-keys', 'perSecond', LEASING, MEMORY_STORE, { atLeast: 0.4 }),
+    compared('leases-1-key', 'perSecond', LEASING, MEMORY_STORE, { atLeast: 0.4 }),
   ]
 }
 

@@ -1,5 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Connection } from '../database/connection.ts'
+import type { Terms } from '../leases/leases.ts'
 import type { Namespace, Table } from '../runtime/call.ts'
 import type { Commit } from '../statements/setting.ts'
 import type { Reporting } from './answer.ts'
@@ -37,6 +38,8 @@ export interface CheckerConfig {
   readonly denials: DenialCounting | undefined
   /** Hashes keys, if hashes are stored. */
   readonly hash: ((key: unknown) => Promise<string>) | undefined
+  /** The terms of leases. Undefined if the database decides each call. */
+  readonly leases: Terms | undefined
   /** The secret that signs the texts of reservations. */
   readonly reservationSecret: string | undefined
   /** Awaited before each statement. It creates missing tables. */

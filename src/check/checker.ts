@@ -3,6 +3,7 @@ import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import type { RatelimitError } from '../errors.ts'
+import type { Leases } from '../leases/leases.ts'
 import { onFirstUse } from '../on-first-use.ts'
 import { addsTo, type Call, type Dispatcher, type Pending, type Request } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
@@ -11,7 +12,9 @@ import { Direct } from '../runtime/direct.ts'
 import { Outage } from '../runtime/outage.ts'
 import { Room } from '../runtime/room.ts'
 import { checkOption } from '../validate.ts'
+
 import { type Answered, answeredBy, type Outcome } from './answer.ts'
+
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'
 import type { Degrading } from './degrading.ts'
@@ -35,9 +38,11 @@ export class Checker {
   readonly room: Room
   /** Set while the database fails, until its next answer. */
   outage: Outage | undefined
-  readonly #dispatcher: Dispatcher
+  #dispatcher: Dispatcher
   /** Loaded before the first call that could use it. */
   #denials: Denials | undefined
+  /** Loaded before the first call that could use it. */
+  #leases: Leases | undefined
   readonly #sweeps: Sweeps
 
   constructor(config: CheckerConfig) {
@@ -75,7 +80,10 @@ export class Checker {
 
   #answer(call: Call, tx: Database | undefined): Promise<Answered> {
     const { reporting, degrading } = this.config
-    const answered = this.decide(call, tx).then((outcome) => answeredBy(outcome, reporting))
+    const decided = this.#decide(call, tx, this.config.bounds)
+    // Waiting for a promise takes longer than an answer from memory.
+    if ('place' in decided) return Promise.resolve(answeredBy(decided, reporting))
+    const answered = decided.then((outcome) => answeredBy(outcome, reporting))
     if (degrading.onError === 'throw' || this.joined(tx)) return answered
     return answered.catch((error) => this.degrade(error, call))
   }
@@ -99,25 +107,48 @@ export class Checker {
     tx: Database | undefined,
     bounds: Bounds | undefined = this.config.bounds,
   ): Promise<Outcome> {
+    return Promise.resolve(this.#decide(call, tx, bounds))
+  }
+
+  #decide(call: Call, tx: Database | undefined, bounds: Bounds | undefined): Outcome | Promise<Outcome> {
     const joined = this.joined(tx)
-    if (!isRequest(call)) return Promise.resolve(unlimitedOutcome(call, this.clockMs()))
+    if (!isRequest(call)) return unlimitedOutcome(call, this.clockMs())
     if (joined) return this.#decideIn(joined, call)
-    const { maxBlockedKeys } = this.config
-    if (maxBlockedKeys && !this.#denials) {
-      return this.#loadDenials(maxBlockedKeys).then(() => {
+    const { maxBlockedKeys, leases } = this.config
+    if ((maxBlockedKeys && !this.#denials) || (leases && !this.#leases)) {
+      return this.#load(maxBlockedKeys, leases).then(() => {
         bounds?.signal?.throwIfAborted()
         return this.decide(call, tx, bounds)
       })
     }
-    const known = this.#denials?.decide(call)
-    return known ? Promise.resolve({ call, decision: known, place: 0 }) : this.#decideAlone(call, bounds)
+    const known = this.#leases?.decide(call) ?? this.#denials?.decide(call)
+    return known ? { call, decision: known, place: 0 } : this.#decideAlone(call, bounds)
   }
 
   /** Each call loads them itself, because in Workers a call cannot wait for the promise of another. */
-  async #loadDenials(maxBlockedKeys: number): Promise<void> {
-    const { DenyCache } = await import('./deny-cache.ts')
-    const { table, namespace } = this.config
-    this.#denials ??= new DenyCache(table.table, namespace, maxBlockedKeys)
+  async #load(maxBlockedKeys: number | undefined, terms: CheckerConfig['leases']): Promise<void> {
+    const { table, namespace, goOn } = this.config
+    if (maxBlockedKeys) {
+      const { DenyCache } = await import('./deny-cache.ts')
+      this.#denials ??= new DenyCache(table.table, namespace, maxBlockedKeys)
+    }
+    if (!terms) return
+    const { Leases } = await import('../leases/leases.ts')
+    this.#dispatcher = this.#leases ??= new Leases({
+      ...{ terms, goOn, clock: namespace.clock, dispatcher: this.#dispatcher },
+      giveBack: async (refund) => {
+        try {
+          await this.#decideAlone(refund, this.config.bounds)
+        } catch {}
+      },
+    })
+  }
+
+  /** Gives back what is left of the leases. Calls after it take none. */
+  async close(): Promise<void> {
+    const { leases } = this.config
+    if (leases) await this.#load(undefined, leases)
+    await this.#leases?.close()
   }
 
   /**
@@ -231,7 +262,14 @@ export class Checker {
    * replaced the row under another plan.
    */
   followUpJoined(call: Call): void {
-    if (addsTo(call) || call.limiter !== this.config.limiter) this.forgetDenials(call.key)
+    if (!addsTo(call) && call.limiter === this.config.limiter) return
+    this.forgetDenials(call.key)
+    if (addsTo(call)) this.forgetLease(call.key)
+  }
+
+  /** Forgets what was leased for a key, because the row has changed so that it may not count any more. */
+  forgetLease(key: string): void {
+    this.#leases?.forget(key)
   }
 
   forgetDenials(key: string): void {

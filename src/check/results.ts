@@ -62,6 +62,11 @@ export interface Allowed extends Remaining {
    * present ones.
    */
   readonly repeated?: true
+  /**
+   * A lease answered from memory. `remaining` is what is left of the lease, so there is at least so much, and
+   * `reset` is the time at which the limit is full again after the whole lease was used.
+   */
+  readonly leased?: true
   /** With `dryRun`: the denial that this call would have got. Nothing was consumed. */
   readonly wouldDeny?: Denied
   /** The database did not answer, and `onError: 'allow'` let the call pass. `remaining` is not known. */

@@ -76,7 +76,7 @@ export async function schedule(
     if (!answer.success) countDenial(checker.config, call.key)
     channels.decision?.publish({
       ...{ prefix, key: call.key, rate: call.rate, success: answer.success, limit: call.limiter.limit },
-      ...{ remaining: remainingOf(call.limiter, after), degraded: false, wouldDeny: false },
+      ...{ remaining: remainingOf(call.limiter, after), degraded: false, wouldDeny: false, leased: false },
       retryAfter: answer.success ? 0 : answer.retryAfter,
       joined: tx !== undefined || checker.config.home.isTransaction,
       durationMs: performance.now() - beganAt,

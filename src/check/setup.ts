@@ -1,11 +1,19 @@
 import { unlimited } from '../algorithms/unlimited.ts'
-import type { ConcurrencyConfig, DenialOptions, RatelimitConfig } from '../config.ts'
+import {
+  type ConcurrencyConfig,
+  type DenialOptions,
+  LEASE_NAMES,
+  type LeaseTerms,
+  type RatelimitConfig,
+} from '../config.ts'
 import { connectionTo } from '../database/connection.ts'
 import { TableSize } from '../database/table-size.ts'
 import { parseDuration } from '../duration.ts'
+import type { Terms } from '../leases/leases.ts'
+import { checkOptions } from '../options.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { hashOf, isConcurrency, readClock } from '../validate.ts'
+import { checkOption, hashOf, isBalance, isConcurrency, readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
 import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'
@@ -21,6 +29,12 @@ function isWorkers(): boolean {
 
 /** The default of `maxBlockedKeys`. */
 const BLOCKED_KEYS = 10_000
+
+/** The default of the `maxKeys` of leases. */
+const LEASED_KEYS = 10_000
+
+/** The longest lease. What a process that ends does not give back is lost for others. */
+const MAX_LEASE_MS = 3_600_000
 
 /** The checker of a valid configuration, with its defaults. */
 export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
@@ -40,7 +54,14 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
   } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded, onOtherPlan } = config
-  const { coalesce = !isWorkers(), waitUntil, reservationSecret, denials } = config
+  const { coalesce = !isWorkers(), waitUntil, reservationSecret, denials, lease } = config
+  const excludesLease =
+    durable ||
+    keepEnded ||
+    config.thresholds ||
+    !coalesce ||
+    isBalance(limiter) ||
+    limiter.algorithm.numbers.block
   const table = durable ? tables.durable : tables.ephemeral
   const rows = leases?.rows ?? (limiter.stored ? limiter.rows : undefined)
   if (rows !== undefined && onOtherPlan === undefined) watchPrefix(db, table, prefix, rows)
@@ -63,6 +84,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
     denials: denials && countingOf(denials),
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
     hash: config.hashKeys ? hashOf(config.hashKeys) : undefined,
+    leases: lease === undefined ? undefined : termsOf(lease, !excludesLease),
     reservationSecret,
     ensureTables: migrates
       ? async () => (await import('../tables/auto-migrate.ts')).ensureTables(db, tables)
@@ -74,6 +96,27 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
 /** How denials are counted, with the defaults. */
 function countingOf({ every = '10s', top = 100 }: DenialOptions): DenialCounting {
   return { everyMs: parseDuration(every, 'denials.every'), top }
+}
+
+/**
+ * The terms of the leases, with the default.
+ *
+ * @param hasMeaning Whether leases mean something beside the other options.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
+ */
+function termsOf(lease: LeaseTerms, hasMeaning: boolean): Terms {
+  checkOptions(lease, LEASE_NAMES, 'lease')
+  const { tokens, for: time, maxKeys = LEASED_KEYS } = lease
+  const forMs = parseDuration(time, 'lease.for')
+  checkOption(
+    [tokens, maxKeys].every((units) => Number.isSafeInteger(units) && units > 0) && forMs <= MAX_LEASE_MS,
+    'tokens and maxKeys of a lease must be whole numbers above 0, and for at most an hour.',
+  )
+  checkOption(
+    hasMeaning,
+    'lease has no meaning with durable, keepEnded, thresholds, a balance, a lockout or coalesce: false, as in Workers.',
+  )
+  return { tokens, forMs, maxKeys }
 }
 
 /** Whether the environment forbids `autoMigrate`: in some deployments only migrations may change the schema. */

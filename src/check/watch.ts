@@ -60,6 +60,7 @@ function publish(
     retryAfter,
     degraded,
     wouldDeny,
+    leased: answer.success && answer.leased === true,
     joined,
     durationMs,
   })

@@ -74,6 +74,7 @@ export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease |
         limit: limiter.limit,
         degraded: false,
         wouldDeny: false,
+        leased: false,
       },
       remaining: found.slot ? found.open - 1 : 0,
       retryAfter: lease.success ? 0 : lease.retryAfter,

@@ -67,6 +67,20 @@ export interface Decision extends Snapshot {
   readonly isOther?: boolean
   /** The period that the first granted call has ended. */
   readonly ended?: EndedPeriod | undefined
+  /** If a lease has answered the call: its answer. */
+  readonly leased?: Leased
+}
+
+/** The answer to a call that a lease has granted. */
+export interface Leased {
+  readonly success: true
+  readonly limit: number
+  readonly remaining: number
+  readonly reset: number
+  readonly retryAfter: 0
+  readonly start?: number
+  readonly granted?: number
+  readonly leased: true
 }
 
 /** A request that waits for its decision. */

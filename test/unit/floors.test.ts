@@ -22,7 +22,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/statements'],
   ['src/runtime'],
   ['src/config.ts', 'src/validate.ts', 'src/validate-config.ts'],
-  ['src/check'],
+  ['src/check', 'src/leases'],
   ['src/several', 'src/usage', 'src/concurrency'],
   ['src/reservations'],
   ['src/ratelimit.ts'],

@@ -46,10 +46,12 @@ export const TEN: Record<TenName, Limiter> = {
 }
 
 /** A quota with a prefix and a clock of its own. */
+type WithoutLease = Extract<RatelimitConfig, { readonly lease?: never }>
+
 export interface QuotaUnderTest {
   readonly clock: TestClock
   readonly prefix: string
-  readonly config: RatelimitConfig
+  readonly config: WithoutLease
   readonly quota: Ratelimit
   /** With the version of each row, so that even writing the same again would show. */
   rows(): Promise<Record<string, unknown>[]>
@@ -67,7 +69,7 @@ export function quotaOn(
   const config = {
     ...{ db: database.db, limiter, prefix, clock: clock.now, cleanupProbability: 0 },
     ...options,
-  } as RatelimitConfig
+  } as WithoutLease
   const rows = () =>
     database.rows(
       `select xmin::text, ctid::text, to_jsonb(stored) as stored from rate_limit_ephemeral stored where prefix = $1`,

@@ -151,6 +151,28 @@ new Ratelimit({ ...common, thresholds: [{ remaining: 10 }] })
 // @ts-expect-error a threshold has an amount
 new Ratelimit({ ...common, thresholds: [{}] })
 
+const lease = { tokens: 50, for: '1s' } as const
+new Ratelimit({ ...common, lease, inMemoryBlock: true, onError: 'allow', dryRun: true })
+new Ratelimit({ ...common, lease: { ...lease, maxKeys: 5 }, coalesce: true, durable: false, connections: 2 })
+// @ts-expect-error a lease has a size
+new Ratelimit({ ...common, lease: { for: '1s' } })
+// @ts-expect-error a lease ends
+new Ratelimit({ ...common, lease: { tokens: 50 } })
+// @ts-expect-error a crash would lose what is durable
+new Ratelimit({ ...common, lease, durable: true })
+// @ts-expect-error reports would count what were not used
+new Ratelimit({ ...common, lease, keepEnded: true })
+// @ts-expect-error reports would count what were not used
+new Ratelimit({ ...common, lease, thresholds: [0.8] })
+// @ts-expect-error calls that share nothing have no lease
+new Ratelimit({ ...common, lease, coalesce: false })
+// @ts-expect-error slots are not charged in advance
+new Ratelimit({ ...common, limiter: Ratelimit.concurrency(5, { lease: '30s' }), lease })
+export async function closed(api: Ratelimit): Promise<void> {
+  await api.close()
+  await api[Symbol.asyncDispose]()
+}
+
 calendarWindow(5, 'month', { timeZone: 'Europe/Berlin', anchor: new Date() })
 calendarWindow(5, 'month', { rollover: { max: 5 } })
 // @ts-expect-error how much is carried over has a most

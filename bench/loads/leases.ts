@@ -1,0 +1,117 @@
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { RateLimiterMemory } from 'rate-limiter-flexible'
+import { Ratelimit } from '../../src/index.ts'
+import { type Contender, makeKeys, PERIOD_SECONDS, PLENTY } from '../contenders/contender.ts'
+import { flexibleRedis, isAdmitted } from '../contenders/flexible.ts'
+import { onNodePostgres, openedBy } from '../contenders/this-package.ts'
+import { anyOf, keyNumbers } from '../measure.ts'
+import { admitted, interleave } from '../rounds.ts'
+import type { Connections } from '../server/connections.ts'
+import { withNetwork } from '../server/network.ts'
+import { MEMORY_STORE } from './denials.ts'
+import { type Bench, type Figure, type Load, type Outcome, withDatabase } from './load.ts'
+
+export const LEASING = 'drizzle-ratelimit, lease'
+
+const leasing: Contender = {
+  name: LEASING,
+  async open({ pool }) {
+    const ratelimit = new Ratelimit({
+      db: drizzle({ client: pool }),
+      limiter: Ratelimit.tokenBucket(PLENTY, '1h', PLENTY),
+      prefix: 'leases',
+      lease: { tokens: 1_000, for: '10s', maxKeys: 20_000 },
+    })
+    return { ...openedBy(ratelimit), close: () => ratelimit.close() }
+  },
+}
+
+/** Counts in this process alone. Nothing that answers from memory is much faster. */
+const memoryStore: Contender = {
+  name: MEMORY_STORE,
+  store: 'elsewhere',
+  async open() {
+    const memory = new RateLimiterMemory({ points: PLENTY, duration: PERIOD_SECONDS })
+    return {
+      check: (key) => isAdmitted(memory.consume(key)),
+      taken: async (key) => (await memory.get(key))?.consumedPoints ?? 0,
+      close: async () => {},
+    }
+  },
+}
+
+/** After so many calls, the leases of a key are of some hundred units. */
+const GROWN = 100
+
+interface Shape {
+  readonly callers: number
+  readonly keys: number
+  readonly who: readonly Contender[]
+  readonly comparedBy?: Figure
+}
+
+/** The limiter with leases, the one without, and what else answers a call. */
+function everyone(): readonly Contender[] {
+  return [leasing, onNodePostgres, ...(process.env['REDIS_URL'] ? [flexibleRedis] : []), memoryStore]
+}
+
+export const LEASES: readonly Load[] = [
+  {
+    name: 'leases-1-caller',
+    title: 'leases, 1 caller, 1,000 keys',
+    run: (bench) => direct(bench, { callers: 1, keys: 1_000, who: everyone(), comparedBy: 'p50Ms' }),
+  },
+  {
+    name: 'leases-1000-keys',
+    title: 'leases, 64 callers, 1,000 keys',
+    run: (bench) => direct(bench, { callers: 64, keys: 1_000, who: everyone() }),
+  },
+  {
+    name: 'leases-1-key',
+    title: 'leases, 64 callers, 1 key',
+    run: (bench) => direct(bench, { callers: 64, keys: 1, who: everyone() }),
+  },
+  {
+    name: 'leases-10000-keys',
+    title: 'leases, 256 callers, 10,000 keys',
+    run: (bench) => direct(bench, { callers: 256, keys: 10_000, who: everyone() }),
+  },
+  {
+    name: 'leases-network',
+    title: 'leases, 64 callers, 1,000 keys, 1 ms of network',
+    run: (bench) =>
+      withDatabase(bench, (_direct, url) =>
+        withNetwork(url, 1, (connections) =>
+          compare(bench, connections, { callers: 64, keys: 1_000, who: [leasing, onNodePostgres] }),
+        ),
+      ),
+  },
+]
+
+function direct(bench: Bench, shape: Shape): Promise<Outcome> {
+  return withDatabase(bench, (connections) => compare(bench, connections, shape))
+}
+
+async function compare(bench: Bench, connections: Connections, shape: Shape): Promise<Outcome> {
+  const { callers, keys, who, comparedBy = 'perSecond' } = shape
+  const { rounds } = bench.settings
+  bench.progress.expect(rounds * who.length)
+  const opened = await Promise.all(
+    who.map(async (contender) => ({ ...contender, limiter: await contender.open(connections) })),
+  )
+  for (const { name, limiter } of opened) {
+    bench.progress.prepare(name)
+    // Leases grow while a key is busy. What is measured is a process that has run for some time.
+    const times = name === LEASING ? GROWN : 1
+    for (let time = 0; time < times; time++) await makeKeys(limiter, keyNumbers(keys))
+  }
+  const entries = opened.map(({ name, store = 'postgres', limiter: { check } }) => {
+    const serverCpu = store === 'postgres' ? bench.serverCpu : undefined
+    // An answer from memory takes no longer than reading the clock. One caller is timed by ten checks.
+    const timedTogether = callers === 1 ? 10 : 1
+    return admitted(name, { check, key: anyOf(keys), callers, timedTogether, serverCpu }, bench.settings)
+  })
+  const measured = await interleave(entries, rounds, bench.progress)
+  for (const { limiter } of opened) await limiter.close()
+  return { measured, baseline: LEASING, comparedBy }
+}

@@ -1,0 +1,111 @@
+import type { StoredLimiter } from '../algorithms/algorithm.ts'
+import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
+import type { Snapshot } from '../algorithms/search.ts'
+import type { Allowed } from '../check/results.ts'
+import type { Decision, Leased, Request } from '../runtime/call.ts'
+import { type Moment, passedMs } from './moment.ts'
+
+/** Units that the database has charged for calls that may follow. */
+export interface Lease {
+  readonly limiter: StoredLimiter
+  /** The units when it began. */
+  readonly amount: number
+  /** The units that no call has used. */
+  left: number
+  /** Before the statement was sent. The charge was made later, so the lease never outlasts its time. */
+  readonly sentAt: Moment
+  readonly lastsMs: number
+  /** The row after the charge. */
+  readonly charged: Snapshot
+  /** The decision on each call that uses it. */
+  readonly decision: Decision
+  /** What answers say about the limit. */
+  readonly facts: Pick<Allowed, 'limit' | 'remaining' | 'reset'>
+}
+
+/** A lease of at most `forMs`. That of a window that ends is over with the window. */
+export function lastingMs(limiter: StoredLimiter, { now, state }: Snapshot, forMs: number): number {
+  if (!hasPeriods(limiter)) return forMs
+  return Math.min(forMs, periodFrom(limiter, state.windowStart).end - now)
+}
+
+export function isOver({ sentAt, lastsMs }: Lease, now: Moment): boolean {
+  return passedMs(sentAt, now) >= lastsMs
+}
+
+/** Uses the lease for a call, if enough is left for the whole rate. */
+export function decisionBy(lease: Lease, { rate, limiter, atLeast }: Request): Decision | undefined {
+  const { tolerance } = limiter.algorithm
+  if (lease.left + tolerance < rate) return undefined
+  lease.left -= rate
+  const { limit, remaining, reset } = lease.facts
+  // Others may have taken what the row had. Only the rest of the lease is certain.
+  const certain = remaining === Number.POSITIVE_INFINITY ? remaining : Math.floor(lease.left + tolerance)
+  const { state, now, params } = lease.decision
+  // This runs for each call, and objects made by spreads are slow to make and to read.
+  const leased: { -readonly [Name in keyof Leased]: Leased[Name] } = {
+    success: true,
+    limit,
+    remaining: Math.max(certain, 0),
+    reset,
+    retryAfter: 0,
+    leased: true,
+  }
+  if (limiter.algorithm.kind === 'window') leased.start = state.windowStart
+  if (atLeast !== null) leased.granted = rate
+  return { state, now, params, granted: 1, leased }
+}
+
+/**
+ * How much of the lease can be given back at a time of the database's clock.
+ *
+ * A window gets all units back, as long as it lasts. Of a bucket, what has refilled since the charge is lost: a
+ * bucket that had not been charged might have been full, and would have refilled less. So a row never has more
+ * than if the unused units had not been charged.
+ */
+export function refundable({ left, limiter, charged }: Lease, nowMs: number): number {
+  const { kind, numbers } = limiter.algorithm
+  if (kind === 'window') return left
+  const { state, params } = charged
+  const refilled = numbers.available(state, nowMs, params) - numbers.available(state, charged.now, params)
+  return Math.min(left, Math.max(0, left - refilled))
+}
+
+/**
+ * How much of the lease counts for a call that the database has decided. The call uses all of it, unless the
+ * lease is over: then the rest is leased again, as if it had been given back before.
+ */
+export function carriedInto(lease: Lease, decided: Snapshot, now: Moment): number {
+  if (lease.limiter.algorithm.kind === 'window') {
+    return decided.state.windowStart === lease.charged.state.windowStart ? lease.left : 0
+  }
+  return isOver(lease, now) ? refundable(lease, decided.now) : lease.left
+}
+
+/**
+ * How long after a bucket's refund was worked out the database may still accept it. What refills in this time
+ * is not given back.
+ */
+const IN_TIME_MS = 1_000
+
+/** The call that gives `units` of the lease back. Undefined if there is nothing to give back. */
+export function refundOf(lease: Lease, key: string, now: Moment): Request | undefined {
+  const { limiter, charged, sentAt } = lease
+  const isWindow = limiter.algorithm.kind === 'window'
+  // By the database's clock it is not later than this, because the charge was made after `sentAt`.
+  const latestMs = Math.ceil(charged.now + Math.max(passedMs(sentAt, now), 0) + IN_TIME_MS)
+  const units = refundable(lease, latestMs)
+  if (units <= limiter.algorithm.tolerance) return undefined
+  return {
+    key,
+    limiter,
+    rate: -units,
+    purpose: 'adjust',
+    paidWindowStart: isWindow ? charged.state.windowStart : null,
+    refundableUntil: isWindow ? null : latestMs,
+    atLeast: null,
+    reserved: 0,
+    // A lease is of an older plan than the row may be by now.
+    refusesOther: true,
+  }
+}

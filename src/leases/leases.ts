@@ -1,0 +1,398 @@
+import { type LRU, lru } from 'tiny-lru'
+import { sameLimiter } from '../algorithms/limiter.ts'
+import { afterCalls, allowanceOf, paymentOf, remainingOf } from '../check/answer.ts'
+import { type Decision, type Dispatcher, neededBy, type Pending, type Request } from '../runtime/call.ts'
+import { Asking } from './asking.ts'
+import { carriedInto, decisionBy, isOver, type Lease, lastingMs, refundOf } from './lease.ts'
+import { type Moment, momentBy } from './moment.ts'
+
+/** The terms of leases. */
+export interface Terms {
+  /** The most units of a lease. */
+  readonly tokens: number
+  readonly forMs: number
+  /** How many keys are remembered. */
+  readonly maxKeys: number
+}
+
+/** What the leases of a limiter need of it. */
+export interface Lessor {
+  readonly terms: Terms
+  readonly clock: (() => number) | undefined
+  /** Decides calls that no lease answers. */
+  readonly dispatcher: Dispatcher
+  /** Sends a refund. It never rejects. */
+  readonly giveBack: (refund: Request) => Promise<void>
+  /** Hands work that continues after an answer to the runtime. */
+  readonly goOn: (work: Promise<unknown>) => void
+}
+
+/** A call asks for this share of what was left, as far as this process knows. */
+const ASKED_SHARE = 1 / 10
+
+/** If others took more meanwhile, a process gives back at once what exceeds this share of what is left. */
+const KEPT_SHARE = 1 / 5
+
+/** How much larger the next lease is if one was used up before its end. */
+const GROWTH = 4
+
+/** A key that was asked lately. */
+interface Key {
+  readonly key: string
+  lease: Lease | undefined
+  /** The call that fetches the next lease. */
+  fetching: Asking | undefined
+  askedAt: Moment
+  /** The units of the next lease. */
+  size: number
+  /** What the row had left after the last decision. */
+  remaining: number
+}
+
+/**
+ * Answers calls from units that the database has charged before, and brings the others to the database.
+ *
+ * The database is asked by ordinary calls for a larger rate that take what there is, and gets the rest back by
+ * ordinary refunds. So it never grants more than without leases, and no call uses units that were not charged.
+ */
+export class Leases implements Dispatcher {
+  readonly #lessor: Lessor
+  readonly #keys: LRU<Key>
+  /** The keys with a lease that has something left. The oldest lease comes first. */
+  readonly #live = new Set<Key>()
+  readonly #fetching = new Set<Asking>()
+  readonly #returning = new Set<Promise<void>>()
+  #sweep: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined
+  /** Called when a fetch or a refund has ended, while the leases are being closed. */
+  #onEnd: (() => void) | undefined
+  #isClosed = false
+
+  constructor(lessor: Lessor) {
+    this.#lessor = lessor
+    this.#keys = lru(lessor.terms.maxKeys)
+  }
+
+  /** The decision on a call from memory. Undefined if the database has to decide. */
+  decide(call: Request): Decision | undefined {
+    const key = this.#keys.get(call.key)
+    if (!key || call.purpose === 'look') return undefined
+    if (!isLeasable(call)) {
+      this.#giveUp(key)
+      return undefined
+    }
+    const { lease } = key
+    if (!lease) return undefined
+    const now = this.#now()
+    if (isOver(lease, now) || !sameLimiter(lease.limiter, call.limiter)) return undefined
+    key.askedAt = now
+    return decisionBy(lease, call)
+  }
+
+  add(caller: Pending): void {
+    const { request } = caller
+    const { dispatcher } = this.#lessor
+    if (!isLeasable(request) || this.#isClosed) {
+      dispatcher.add(caller)
+      return
+    }
+    const now = this.#now()
+    const known = this.#keys.get(request.key)
+    const key = known ?? this.#remember(request.key, now)
+    const wasAskedLately =
+      known !== undefined && now.steadyMs - known.askedAt.steadyMs < this.#lessor.terms.forMs
+    key.askedAt = now
+    if (key.fetching) {
+      const isAlike = sameLimiter(key.fetching.request.limiter, request.limiter)
+      if (isAlike && key.fetching.letWait(caller)) return
+      dispatcher.add(this.#asking(key, caller, { request, hand: undefined, extra: 0, sentAt: now }))
+      return
+    }
+    const hand = this.#takeInHand(key, request, now)
+    const extra = wasAskedLately ? this.#extraFor(key, request, hand?.left ?? 0) : 0
+    const asking = this.#asking(key, caller, {
+      request: requestFor(request, hand?.left ?? 0, extra),
+      ...{ hand, extra, sentAt: now },
+    })
+    if (hand || extra > 0) {
+      key.fetching = asking
+      this.#fetching.add(asking)
+    }
+    dispatcher.add(asking)
+  }
+
+  cancel(caller: Pending): boolean {
+    const key = this.#keys.peek(caller.request.key)
+    const fetching = key?.fetching
+    if (fetching?.waiting.delete(caller)) {
+      caller.isOver = true
+      return false
+    }
+    const wasSent = this.#lessor.dispatcher.cancel(caller)
+    if (key && fetching?.caller === caller) {
+      // If it was sent, its answer may come late, or never.
+      this.#fetched(key, fetching)
+      if (!wasSent) this.#keepHand(key, fetching)
+      this.#release(fetching)
+    }
+    return wasSent
+  }
+
+  /** Forgets what is left of a key's lease, because the row has been reset. */
+  forget(name: string): void {
+    const key = this.#keys.peek(name)
+    if (!key) return
+    key.lease = undefined
+    this.#live.delete(key)
+    if (key.fetching) key.fetching.rest = 'drop'
+  }
+
+  /** Gives all leases back. Calls after it take none. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const asking of this.#fetching) asking.rest = 'give back'
+    for (const key of this.#live) this.#end(key, this.#now())
+    this.#stopSweeping()
+    while (this.#fetching.size > 0 || this.#returning.size > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onEnd = resolve
+      })
+    }
+  }
+
+  #now(): Moment {
+    return momentBy(this.#lessor.clock)
+  }
+
+  #remember(name: string, now: Moment): Key {
+    const key: Key = {
+      ...{ key: name, lease: undefined, fetching: undefined, askedAt: now },
+      ...{ size: 0, remaining: Number.POSITIVE_INFINITY },
+    }
+    const evicted = this.#keys.setWithEvicted(name, key)
+    if (evicted?.value.lease) this.#end(evicted.value, now)
+    return key
+  }
+
+  #asking(key: Key, caller: Pending, plan: Asking['plan']): Asking {
+    return new Asking(
+      caller,
+      plan,
+      (asking, decision, place) => this.#onDecision(key, asking, decision, place),
+      (asking) => this.#onError(key, asking),
+    )
+  }
+
+  /** Takes the rest of the lease, to bring it along. A lease of another plan is given back. */
+  #takeInHand(key: Key, { limiter }: Request, now: Moment): Lease | undefined {
+    const { lease } = key
+    if (!lease) return undefined
+    if (!sameLimiter(lease.limiter, limiter)) {
+      this.#end(key, now)
+      return undefined
+    }
+    this.#outgrow(key, lease, now)
+    return lease.left > limiter.algorithm.tolerance ? lease : undefined
+  }
+
+  /** Ends the lease. The next one is larger if this was used up early, or else as large as what was used. */
+  #outgrow(key: Key, lease: Lease, now: Moment): void {
+    key.size = isOver(lease, now) ? lease.amount - lease.left : GROWTH * lease.amount
+    key.lease = undefined
+    this.#live.delete(key)
+  }
+
+  #extraFor(key: Key, { rate }: Request, inHand: number): number {
+    const fair = (key.remaining + inHand - rate) * ASKED_SHARE
+    return Math.max(0, Math.floor(Math.min(this.#lessor.terms.tokens, Math.max(key.size, rate), fair)))
+  }
+
+  #onDecision(key: Key, asking: Asking, decision: Decision, place: number): void {
+    const { plan, caller } = asking
+    if (plan.extra === 0 && !plan.hand) {
+      const isGranted = place < decision.granted
+      const after = afterCalls({ call: plan.request, decision }, Math.min(place + 1, decision.granted))
+      key.remaining = remainingOf(plan.request.limiter, after)
+      // What was fetched meanwhile may suffice.
+      const found = isGranted ? undefined : this.decide(caller.request)
+      caller.fulfil(found ?? decision, found ? 0 : place)
+      return
+    }
+    this.#fetched(key, asking)
+    try {
+      this.#settle(key, asking, decision, place)
+    } finally {
+      this.#release(asking)
+    }
+  }
+
+  #onError(key: Key, asking: Asking): void {
+    this.#fetched(key, asking)
+    this.#keepHand(key, asking)
+    this.#release(asking)
+  }
+
+  /** Keeps the units in hand. They were charged before, whatever became of the call. */
+  #keepHand(key: Key, { plan: { hand }, rest }: Asking): void {
+    if (hand && rest === 'lease') this.#keep(key, hand)
+    if (hand && rest === 'give back') this.#giveBack(key, hand, this.#now())
+  }
+
+  /** Notes that a fetch has ended. */
+  #fetched(key: Key, asking: Asking): void {
+    this.#fetching.delete(asking)
+    if (key.fetching === asking) key.fetching = undefined
+    this.#onEnd?.()
+  }
+
+  /** Gives the caller its part of what was fetched, and keeps the rest. */
+  #settle(key: Key, asking: Asking, decision: Decision, place: number): void {
+    const { caller, plan } = asking
+    const { request, hand, sentAt } = plan
+    const { algorithm } = request.limiter
+    const outcome = { call: request, decision, place }
+    const isGranted = place < decision.granted
+    const before = afterCalls(outcome, Math.min(place, decision.granted))
+    const after = afterCalls(outcome, Math.min(place + 1, decision.granted))
+    const carried = hand && asking.rest !== 'drop' ? carriedInto(hand, before, this.#now()) : 0
+    const has = carried + (isGranted ? paymentOf(outcome).rate : 0)
+    const { rate } = caller.request
+    const isEnough = has + algorithm.tolerance >= neededBy(caller.request) && !decision.isOther
+    const left = has - (isEnough ? Math.min(has, rate) : 0)
+    // As if what is in hand had been given back. A bucket may get less of it at the time of `retryAfter`.
+    const counts = carried > 0 && (isEnough || algorithm.kind === 'window')
+    const own: Decision = {
+      ...decision,
+      state: counts
+        ? algorithm.numbers.consume(before.state, before.now, -carried, before.params, 0)
+        : before.state,
+      granted: isEnough ? 1 : 0,
+    }
+    key.remaining = remainingOf(request.limiter, after)
+    if (isGranted || (isEnough && left > 0)) {
+      const { limit, remaining, reset } = allowanceOf(outcome, { thresholds: [], dryRun: false })
+      const { forMs } = this.#lessor.terms
+      this.#leaseOut(key, asking, {
+        limiter: request.limiter,
+        ...{ amount: left, left, sentAt, lastsMs: lastingMs(request.limiter, after, forMs) },
+        ...{ charged: after, decision: { ...own, granted: 1 }, facts: { limit, remaining, reset } },
+      })
+    } else if (!isEnough && !decision.isOther) this.#keepHand(key, asking)
+    caller.fulfil(own, 0)
+  }
+
+  #leaseOut(key: Key, asking: Asking, lease: Lease): void {
+    const fair = Math.floor((lease.facts.remaining + lease.left) * KEPT_SHARE)
+    const kept = asking.rest === 'lease' ? Math.min(lease.left, fair) : 0
+    const excess = lease.left - kept
+    if (excess > 0 && asking.rest !== 'drop') this.#giveBack(key, { ...lease, left: excess }, this.#now())
+    this.#keep(key, { ...lease, amount: kept, left: kept })
+  }
+
+  /** Keeps a lease for calls that follow. */
+  #keep(key: Key, lease: Lease): void {
+    if (key.lease) this.#end(key, this.#now())
+    if (this.#isClosed) {
+      this.#giveBack(key, lease, this.#now())
+      return
+    }
+    key.lease = lease
+    if (lease.left <= lease.limiter.algorithm.tolerance) return
+    this.#live.delete(key)
+    this.#live.add(key)
+    this.#sweepLater()
+  }
+
+  /** Answers the calls that have waited, or lets them ask. */
+  #release(asking: Asking): void {
+    const waiting = [...asking.waiting]
+    asking.waiting.clear()
+    for (const caller of waiting) {
+      const decision = this.decide(caller.request)
+      if (decision) caller.fulfil(decision, 0)
+      else this.add(caller)
+    }
+  }
+
+  /** Gives the key's lease back before a call that has to find it in the row. */
+  #giveUp(key: Key): void {
+    if (key.lease) this.#end(key, this.#now())
+    if (key.fetching) key.fetching.rest = 'give back'
+  }
+
+  #end(key: Key, now: Moment): void {
+    const { lease } = key
+    if (!lease) return
+    this.#outgrow(key, lease, now)
+    this.#giveBack(key, lease, now)
+  }
+
+  #giveBack({ key }: Key, lease: Lease, now: Moment): void {
+    const refund = refundOf(lease, key, now)
+    if (!refund) return
+    const returned = this.#lessor.giveBack(refund).then(() => {
+      this.#returning.delete(returned)
+      this.#onEnd?.()
+    })
+    this.#returning.add(returned)
+    this.#lessor.goOn(returned)
+  }
+
+  /** Gives back the leases that are over. Those of about the same time share a statement. */
+  #sweepLater(): void {
+    if (this.#sweep) return
+    const timer = setTimeout(() => {
+      this.#endThoseOver()
+      this.#stopSweeping()
+      if (this.#live.size > 0) this.#sweepLater()
+    }, this.#lessor.terms.forMs)
+    // It must not keep the process from ending.
+    timer.unref?.()
+    let done = () => {}
+    this.#lessor.goOn(
+      new Promise<void>((resolve) => {
+        done = resolve
+      }),
+    )
+    this.#sweep = { timer, done }
+  }
+
+  #endThoseOver(): void {
+    try {
+      const now = this.#now()
+      for (const key of this.#live) {
+        if (key.lease && !isOver(key.lease, now)) break
+        this.#end(key, now)
+      }
+    } catch {
+      // An injected clock that fails must not end the process.
+    }
+  }
+
+  #stopSweeping(): void {
+    clearTimeout(this.#sweep?.timer)
+    Promise.all(this.#returning).then(this.#sweep?.done)
+    this.#sweep = undefined
+  }
+}
+
+/** Whether a lease may answer the call. Others must find in the row what is leased. */
+function isLeasable({ purpose, reserved, limiter }: Request): boolean {
+  // A lockout starts its block when the limit is reached, even by units that are not used yet.
+  return purpose === 'take' && reserved === 0 && limiter.algorithm.numbers.block === undefined
+}
+
+/** The call for what is needed besides `inHand`, and for up to `extra` more. */
+function requestFor(request: Request, inHand: number, extra: number): Request {
+  if (inHand === 0 && extra === 0) return request
+  const { rate, limiter } = request
+  const least = limiter.algorithm.integersOnly ? 1 : MIN_UNITS
+  return {
+    ...request,
+    // If the units in hand should not count any more, this is still enough.
+    rate: rate + Math.max(0, extra - inHand),
+    atLeast: Math.max(neededBy(request) - inHand, Math.min(least, rate)),
+  }
+}
+
+/** Far above the tolerance of buckets, so that something is taken. */
+const MIN_UNITS = 1e-6

@@ -1,0 +1,435 @@
+import diagnostics from 'node:diagnostics_channel'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { calendarWindow } from '../../../src/calendar.ts'
+import {
+  type Database,
+  type DecisionMessage,
+  type LeaseTerms,
+  type Limiter,
+  Ratelimit,
+  type RatelimitConfig,
+} from '../../../src/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { PATIENTLY } from '../../support/patience.ts'
+import { watch } from '../../support/watch.ts'
+
+const database = useDatabase()
+const HOURLY = Ratelimit.fixedWindow(1000, '1h')
+const LEASE: LeaseTerms = { tokens: 50, for: '10s' }
+let prefixes = 0
+afterEach(() => void vi.useRealTimers())
+
+/** A limiter with leases, the statements that it runs, and another limiter that looks at the rows. */
+function leasing(limiter: Limiter = HOURLY, options: Partial<RatelimitConfig> = {}, before?: () => unknown) {
+  const clock = new TestClock()
+  const { db, statements } = watch(database.db, before)
+  const common = { limiter, prefix: `lease ${prefixes++}`, cleanupProbability: 0, clock: clock.now }
+  const ratelimit = new Ratelimit({ ...common, db, lease: LEASE, ...options } as RatelimitConfig)
+  const asking = new Ratelimit({ ...common, db: database.db })
+  const used = async (key = 'key') => (await asking.getRemaining(key)).used
+  return { clock, statements, ratelimit, asking, used, common, db }
+}
+
+/** Calls until a lease of 50 begins, of which nothing is used yet. */
+async function leased({ limit }: { limit: () => Promise<unknown> }): Promise<void> {
+  for (let i = 0; i < CALLS; i++) await limit()
+}
+const CALLS = 26
+const LEFT = 50
+
+function limitOf(ratelimit: Ratelimit, key = 'key'): { limit: () => Promise<unknown> } {
+  return { limit: () => ratelimit.limit(key) }
+}
+
+test('a sole process is denied exactly as without leases, after few statements', async () => {
+  const { ratelimit, statements, asking } = leasing()
+  for (let i = 0; i < 1000; i++) expect(await ratelimit.limit('key')).toMatchObject({ success: true })
+  expect(statements.length).toBeLessThan(80)
+  expect(await ratelimit.limit('key')).toEqual(await asking.limit('key'))
+})
+
+test('a key that is asked rarely gets no lease', async () => {
+  const { ratelimit, clock, used } = leasing()
+  for (let calls = 1; calls <= 5; calls++) {
+    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    expect(await used()).toBe(calls)
+    clock.advance(10_000)
+  }
+})
+
+test('an answer from memory says what is certain, and which window paid', async () => {
+  const { ratelimit, clock } = leasing()
+  await leased(limitOf(ratelimit))
+  expect(await ratelimit.limit('key')).toEqual({
+    ...{ success: true, limit: 1000, remaining: LEFT - 1, retryAfter: 0, leased: true },
+    ...{ reset: clock.ms + 3_600_000, start: clock.ms },
+  })
+})
+
+test('a call that takes less than its rate uses a lease only for the whole rate', async () => {
+  const { ratelimit, statements } = leasing()
+  await leased(limitOf(ratelimit))
+  const before = statements.length
+  expect(await ratelimit.limit('key', { rate: 30, atLeast: 1 })).toMatchObject({ granted: 30, leased: true })
+  expect(statements).toHaveLength(before)
+  const more = await ratelimit.limit('key', { rate: 1000, atLeast: 1 })
+  expect(more).toMatchObject({ success: true, granted: 1000 - CALLS - 30, remaining: 0 })
+  expect(more).not.toHaveProperty('leased')
+})
+
+describe.each([
+  ['fixed window', Ratelimit.fixedWindow(1000, '1h'), 3_600_000],
+  ['calendar window', calendarWindow(1000, 'hour', { anchor: new Date(new TestClock().ms) }), 3_600_000],
+])('a lease of a %s', (_, limiter, periodMs) => {
+  test('ends with its window, to the millisecond', async () => {
+    const { ratelimit, clock, statements } = leasing(limiter)
+    await ratelimit.limit('key')
+    const start = clock.ms
+    clock.advance(periodMs - 5)
+    await leased(limitOf(ratelimit))
+    clock.advance(4)
+    const before = statements.length
+    expect(await ratelimit.limit('key')).toMatchObject({ leased: true, start })
+    clock.advance(1)
+    expect(await ratelimit.limit('key')).toMatchObject({ start: clock.ms, remaining: 999 })
+    expect(statements.length).toBeGreaterThan(before)
+  })
+
+  test('outlives its time only in the row, and counts in the same window', async () => {
+    const { ratelimit, clock, statements, used } = leasing(limiter)
+    await leased(limitOf(ratelimit))
+    clock.advance(10_000)
+    const before = statements.length
+    const answer = await ratelimit.limit('key')
+    expect(answer).toMatchObject({ success: true, remaining: 1000 - CALLS - 1 })
+    expect(answer).not.toHaveProperty('leased')
+    // What was left went back with the take.
+    expect(statements.length - before).toBe(1)
+    await ratelimit.close()
+    expect(await used()).toBe(CALLS + 1)
+  })
+})
+
+describe('a bucket', () => {
+  const bucket = Ratelimit.tokenBucket(1, '1s', 1000)
+
+  test('has leases that end after their time', async () => {
+    const { ratelimit, clock } = leasing(bucket)
+    await leased(limitOf(ratelimit))
+    clock.advance(9_999)
+    expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+    clock.advance(1)
+    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+  })
+
+  test('gets no more back than if the unused units had not been charged', async () => {
+    const { ratelimit, clock, asking } = leasing(bucket)
+    await leased(limitOf(ratelimit))
+    clock.advance(5_000)
+    await ratelimit.close()
+    // Five have refilled, and one may until the refund arrives.
+    expect(await asking.getRemaining('key')).toMatchObject({ remaining: 1000 - CALLS - LEFT + 5 + LEFT - 6 })
+  })
+
+  test('gets nothing back from a refund that comes late', async () => {
+    const clock = new TestClock()
+    let stepMs = 0
+    const slowly = () => {
+      clock.advance(stepMs)
+      return clock.now()
+    }
+    const { ratelimit, common } = leasing(bucket, { clock: slowly })
+    await leased(limitOf(ratelimit))
+    // Some steps lie between the moment at which the refund is worked out and its statement.
+    stepMs = 600
+    await ratelimit.close()
+    stepMs = 0
+    const asking = new Ratelimit({ ...common, db: database.db, clock: clock.now })
+    const { remaining } = await asking.getRemaining('key')
+    expect(remaining).toBeLessThan(1000 - CALLS - LEFT + 10)
+  })
+
+  test('lets leases of several processes add nothing to it', async () => {
+    const { ratelimit, common, clock } = leasing(
+      Ratelimit.tokenBucket(1, '1s', 1000, { refill: 'continuous' }),
+    )
+    const other = new Ratelimit({ ...common, db: database.db, lease: LEASE })
+    for (const each of [ratelimit, other]) await leased(limitOf(each))
+    clock.advance(60_000)
+    // The bucket is full again. What the leases had left must not fill it once more.
+    let granted = 0
+    for (const each of [ratelimit, other, ratelimit, other]) {
+      while ((await each.limit('key', { rate: 10 })).success) granted += 10
+    }
+    expect(granted).toBeLessThanOrEqual(1000)
+  })
+})
+
+describe('others', () => {
+  test('are left most of what is left', async () => {
+    const { ratelimit, asking, used } = leasing(Ratelimit.fixedWindow(100, '1h'))
+    for (let calls = 1; calls <= 60; calls++) {
+      await ratelimit.limit('key')
+      expect((await used()) - calls).toBeLessThanOrEqual((100 - calls) / 5)
+    }
+    await asking.limit('key', { rate: 1 })
+  })
+
+  test('get back at once what exceeds the fair share, because they took more meanwhile', async () => {
+    const { ratelimit, asking, used } = leasing(Ratelimit.fixedWindow(1000, '1h'))
+    for (let i = 0; i < CALLS + LEFT; i++) await ratelimit.limit('key')
+    await asking.limit('key', { rate: 1000 - CALLS - LEFT - 41 })
+    await ratelimit.limit('key')
+    // Forty were left: it asked for all, and keeps a fifth of them.
+    await expect.poll(() => used(), PATIENTLY).toBe(1000 - 40 + 8)
+  })
+
+  test('get back all leases that are over by one statement', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    const { ratelimit, clock, statements, used } = leasing(HOURLY, { connections: 1 })
+    for (const key of ['a', 'b', 'c']) await leased(limitOf(ratelimit, key))
+    clock.advance(10_000)
+    const before = statements.length
+    vi.advanceTimersByTime(10_000)
+    vi.useRealTimers()
+    for (const key of ['a', 'b', 'c']) await expect.poll(() => used(key), PATIENTLY).toBe(CALLS)
+    expect(statements.length - before).toBe(1)
+  })
+})
+
+describe('calls at once', () => {
+  test('wait for the lease that one of them fetches', async () => {
+    const { ratelimit, statements } = leasing()
+    for (let i = 0; i < CALLS + LEFT; i++) await ratelimit.limit('key')
+    const before = statements.length
+    const answers = await Promise.all(Array.from({ length: 40 }, () => ratelimit.limit('key')))
+    expect(answers.filter(({ success }) => success)).toHaveLength(40)
+    expect(statements.length - before).toBe(1)
+  })
+
+  test('are granted all that is left, and no more', async () => {
+    const { ratelimit, used } = leasing(Ratelimit.fixedWindow(100, '1h'))
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, async () => {
+        const own = []
+        for (let i = 0; i < 10; i++) own.push(await ratelimit.limit('key'))
+        return own
+      }),
+    )
+    expect(answers.flat().filter(({ success }) => success)).toHaveLength(100)
+    expect(await used()).toBe(100)
+  })
+
+  test('are sent if the call that they waited for gives up', async () => {
+    let isStuck = false
+    let stuck = 0
+    const { ratelimit } = leasing(HOURLY, {}, () => isStuck && ++stuck && new Promise(() => {}))
+    await ratelimit.blockUntilReady('key', '10s')
+    isStuck = true
+    const ended = new AbortController()
+    const first = ratelimit.blockUntilReady('key', '10s', { signal: ended.signal })
+    await expect.poll(() => stuck, PATIENTLY).toBe(1)
+    isStuck = false
+    const second = ratelimit.limit('key')
+    await sleep(1)
+    ended.abort(new Error('enough'))
+    await expect(first).rejects.toThrow('enough')
+    expect(await second).toMatchObject({ success: true })
+  })
+})
+
+describe('what stands in the row counts for', () => {
+  test.each<[string, (one: Ratelimit) => Promise<unknown>]>([
+    ['a forced charge', (one) => one.limit('key', { rate: 500, force: true })],
+    ['a reservation', (one) => one.reserve('key', { rate: 500 })],
+    ['another plan', (one) => one.limit('key', { rate: 500, limiter: Ratelimit.fixedWindow(900, '1h') })],
+  ])('%s', async (_, call) => {
+    const { ratelimit, used } = leasing()
+    await leased(limitOf(ratelimit))
+    await call(ratelimit)
+    await ratelimit.close()
+    expect(await used()).toBe(CALLS + 500)
+  })
+
+  test('a refund', async () => {
+    const { ratelimit, used } = leasing()
+    await leased(limitOf(ratelimit))
+    expect(await ratelimit.limit('key', { rate: -CALLS })).toMatchObject({ returned: CALLS })
+    expect(await used()).toBe(0)
+  })
+
+  test('calls after a reset, which forgets the lease', async () => {
+    const { ratelimit, used } = leasing()
+    await leased(limitOf(ratelimit))
+    await ratelimit.resetUsedTokens('key')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    await ratelimit.close()
+    expect(await used()).toBe(1)
+  })
+
+  test('limitAll and calls in a transaction, which always ask the database', async () => {
+    const { ratelimit, used, common } = leasing()
+    await leased(limitOf(ratelimit))
+    const one = new Ratelimit({ ...common, db: database.db, lease: LEASE })
+    for (const each of [ratelimit, one]) {
+      const before = await used()
+      expect(await Ratelimit.limitAll([{ ratelimit: each, key: 'key' }])).toMatchObject({ success: true })
+      await database.db.transaction(async (tx) => {
+        expect(await each.limit('key', { tx })).not.toHaveProperty('leased')
+      })
+      expect(await used()).toBe(before + 2)
+    }
+  })
+})
+
+describe('the end of a process', () => {
+  test.each<[string, (one: Ratelimit) => Promise<void>]>([
+    ['close', (one) => one.close()],
+    ['await using', (one) => one[Symbol.asyncDispose]()],
+  ])('%s gives all leases back', async (_, close) => {
+    const { ratelimit, used } = leasing()
+    for (const key of ['key', 'other']) await leased(limitOf(ratelimit, key))
+    await close(ratelimit)
+    for (const key of ['key', 'other']) expect(await used(key)).toBe(CALLS)
+    for (let calls = 1; calls <= 5; calls++) {
+      expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+      expect(await used()).toBe(CALLS + calls)
+    }
+  })
+
+  test('close waits for a lease that is on its way', async () => {
+    const { ratelimit, used } = leasing()
+    await leased(limitOf(ratelimit))
+    const calls = Array.from({ length: LEFT + 2 }, () => ratelimit.limit('key'))
+    await sleep(0)
+    await ratelimit.close()
+    await Promise.all(calls)
+    await expect.poll(() => used(), PATIENTLY).toBe(CALLS + LEFT + 2)
+  })
+
+  test('close does nothing without leases, and before the first call', async () => {
+    const { asking, ratelimit } = leasing()
+    await asking.close()
+    await ratelimit.close()
+    await ratelimit.limit('key')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+  })
+
+  test('waitUntil gets the work of giving back', async () => {
+    const works: Promise<unknown>[] = []
+    const lease = { tokens: 50, for: 5 }
+    const { ratelimit, clock, used } = leasing(HOURLY, { lease, waitUntil: (work) => void works.push(work) })
+    await leased(limitOf(ratelimit))
+    clock.advance(5)
+    await Promise.all(works)
+    await expect.poll(() => used(), PATIENTLY).toBe(CALLS)
+  })
+})
+
+test('during an outage a lease goes on answering until it is used up', async () => {
+  let isAway = false
+  const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+  const { ratelimit } = leasing(HOURLY, {}, () => isAway && Promise.reject(away))
+  await leased(limitOf(ratelimit))
+  isAway = true
+  for (let i = 0; i < LEFT; i++) expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+  await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'UNREACHABLE' })
+  isAway = false
+  await expect
+    .poll(() => ratelimit.limit('key').catch(() => 'away'), PATIENTLY)
+    .toMatchObject({ success: true })
+})
+
+test('remembers as many keys as it may, and gives back the leases of others', async () => {
+  const { ratelimit, used } = leasing(HOURLY, { lease: { ...LEASE, maxKeys: 2 } })
+  for (const key of ['a', 'b', 'c']) await leased(limitOf(ratelimit, key))
+  await expect.poll(() => used('a'), PATIENTLY).toBe(CALLS)
+  expect(await used('b')).toBe(CALLS + LEFT)
+})
+
+test('remembers denials beside leases', async () => {
+  const { ratelimit, statements } = leasing(Ratelimit.fixedWindow(40, '1h'), { inMemoryBlock: true })
+  for (let i = 0; i < 40; i++) expect(await ratelimit.limit('key')).toMatchObject({ success: true })
+  await ratelimit.limit('key')
+  const before = statements.length
+  expect(await ratelimit.limit('key')).toMatchObject({ success: false, retryAfter: 3_600_000 })
+  expect(statements).toHaveLength(before)
+})
+
+test('a decision from a lease says so on the diagnostics channel', async () => {
+  const { ratelimit } = leasing()
+  await leased(limitOf(ratelimit))
+  const messages: unknown[] = []
+  const listen = (message: unknown) => void messages.push(message)
+  diagnostics.subscribe('drizzle-ratelimit:decision', listen)
+  await ratelimit.limit('key')
+  diagnostics.unsubscribe('drizzle-ratelimit:decision', listen)
+  expect(messages).toEqual([
+    expect.objectContaining({ success: true, leased: true } satisfies Partial<DecisionMessage>),
+  ])
+})
+
+describe('the clocks of a process', () => {
+  /** A limiter that counts by the database's clock and by those of this process. */
+  function byOwnClocks(db: Database = database.db) {
+    const lease = { tokens: 50, for: '1h' } as const
+    return new Ratelimit({ db, limiter: HOURLY, prefix: `lease ${prefixes++}`, lease, cleanupProbability: 0 })
+  }
+
+  test.each([-7_200_000, 0, 7_200_000])('may be %i ms wrong', async (wrongMs) => {
+    vi.useFakeTimers({ toFake: ['Date', 'performance'], now: Date.now() + wrongMs })
+    const ratelimit = byOwnClocks()
+    await leased(limitOf(ratelimit))
+    expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+    // The window began a moment ago, by the database's clock.
+    vi.advanceTimersByTime(3_600_000)
+    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+  })
+
+  test('end a lease if one of them says so', async () => {
+    vi.useFakeTimers({ toFake: ['Date', 'performance'] })
+    for (const jump of [
+      () => vi.advanceTimersByTime(3_600_000),
+      () => vi.setSystemTime(Date.now() + 3_600_000),
+    ]) {
+      const ratelimit = byOwnClocks()
+      await leased(limitOf(ratelimit))
+      expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
+      jump()
+      expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    }
+  })
+
+  test('do not lengthen a lease when the wall clock goes back', async () => {
+    vi.useFakeTimers({ toFake: ['Date', 'performance'] })
+    const ratelimit = byOwnClocks()
+    await leased(limitOf(ratelimit))
+    vi.advanceTimersByTime(3_600_000)
+    vi.setSystemTime(Date.now() - 7_200_000)
+    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+  })
+})
+
+describe('an option that means nothing is refused:', () => {
+  test.each<[string, object]>([
+    ['no units', { lease: { tokens: 0, for: '1s' } }],
+    ['half units', { lease: { tokens: 1.5, for: '1s' } }],
+    ['no key', { lease: { ...LEASE, maxKeys: 0 } }],
+    ['too long', { lease: { tokens: 5, for: 3_600_001 } }],
+    ['null', { lease: null }],
+    ['an unknown name', { lease: { ...LEASE, keys: 5 } }],
+    ['durable', { durable: true }],
+    ['keepEnded', { keepEnded: true }],
+    ['thresholds', { thresholds: [1] }],
+    ['coalesce', { coalesce: false }],
+    ['balance', { limiter: Ratelimit.balance() }],
+    ['lockout', { limiter: Ratelimit.lockout(5, '1m', { block: '1m' }) }],
+  ])('%s', (_, options) => {
+    const config = { db: database.db, limiter: HOURLY, prefix: 'refused', lease: LEASE, ...options }
+    expect(() => new Ratelimit(config as RatelimitConfig)).toThrow(
+      expect.objectContaining({ code: 'INVALID_OPTION' }),
+    )
+  })
+})

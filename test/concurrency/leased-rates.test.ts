@@ -1,0 +1,109 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { type Database, Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { PATIENTLY } from '../support/patience.ts'
+
+// Leases at the end of a window, by the server's clock and in a forced order.
+
+const database = useDatabase()
+const PERIOD_MS = 700
+let prefixes = 0
+
+/** A limiter whose answers arrive when the test lets them. */
+function leasing(period: number = PERIOD_MS) {
+  let arrives = Promise.resolve()
+  const delayed = (db: Database): Database => ({
+    execute: async (query) => {
+      const rows = await db.execute(query)
+      await arrives
+      return rows
+    },
+    transaction: (work, config) => db.transaction((tx) => work(delayed(tx)), config),
+    refreshMaterializedView: undefined,
+  })
+  const prefix = `lease ${prefixes++}`
+  const ratelimit = new Ratelimit({
+    ...{ db: delayed(database.db), limiter: Ratelimit.fixedWindow(1000, period), prefix },
+    ...{ cleanupProbability: 0, lease: { tokens: 50, for: '10s' } },
+  })
+  const delay = (until: Promise<void>) => {
+    arrives = until
+  }
+  const count = async () => {
+    const rows = await database.rows('select count from rate_limit_ephemeral where prefix = $1', [prefix])
+    return Number(rows[0]?.['count'])
+  }
+  return { ratelimit, prefix, delay, count }
+}
+
+/** The end of the window in which a lease has just begun, of which the next call would use some. */
+async function begin(ratelimit: Ratelimit): Promise<{ readonly start: number; readonly calls: number }> {
+  for (let calls = 1; ; calls++) {
+    const answer = await ratelimit.limit('key')
+    if (answer.success && answer.leased) return { start: answer.start ?? expect.fail(), calls }
+  }
+}
+
+async function until(time: number): Promise<void> {
+  while (Date.now() < time) await sleep(1)
+}
+
+test('an answer that comes after the end of its window brings no lease', async () => {
+  const { ratelimit, delay } = leasing()
+  const { start } = await begin(ratelimit)
+  delay(until(start + PERIOD_MS))
+  // It was charged before the end, and is told after it.
+  for (;;) {
+    const answer = await ratelimit.limit('key', { rate: 3 })
+    if (answer.success && !answer.leased) break
+  }
+  expect(Date.now()).toBeGreaterThanOrEqual(start + PERIOD_MS)
+  const next = await ratelimit.limit('key')
+  expect(next).not.toHaveProperty('leased')
+  expect(next.success && next.start).toBeGreaterThanOrEqual(start + PERIOD_MS)
+})
+
+test('a call that waits for the row beyond the end of the window brings no unit of it along', async () => {
+  const { ratelimit, prefix, count } = leasing()
+  const { start } = await begin(ratelimit)
+  const holder = await database.client()
+  await holder.query('begin')
+  await holder.query('select 1 from rate_limit_ephemeral where prefix = $1 for update', [prefix])
+  // More than is left of the lease.
+  const call = ratelimit.limit('key', { rate: 60 })
+  await until(start + PERIOD_MS + 5)
+  await holder.query('commit')
+  const answer = await call
+  expect(answer).toMatchObject({ success: true, remaining: 1000 - 60 })
+  expect(answer.success && answer.start).toBeGreaterThanOrEqual(start + PERIOD_MS)
+  let granted = 60
+  for (let i = 0; i < 20; i++) {
+    const next = await ratelimit.limit('key')
+    if (next.success && next.start === (answer.success && answer.start)) granted++
+  }
+  expect(granted).toBeLessThanOrEqual(await count())
+})
+
+test('of two processes at the end of a limit, none is denied while the row has units', async () => {
+  const one = leasing(3_600_000)
+  const other = new Ratelimit({
+    ...{ db: database.db, limiter: Ratelimit.fixedWindow(1000, 3_600_000), prefix: one.prefix },
+    ...{ cleanupProbability: 0, lease: { tokens: 50, for: 100 } },
+  })
+  let granted = 0
+  const run = async (ratelimit: Ratelimit) => {
+    for (;;) {
+      const { success } = await ratelimit.limit('key')
+      if (!success) return
+      granted++
+    }
+  }
+  await Promise.all([run(one.ratelimit), run(other)])
+  // What the first to be denied had not seen was unused in the other process.
+  await Promise.all([run(one.ratelimit), run(other)])
+  await Promise.all([one.ratelimit.close(), other.close()])
+  await expect.poll(one.count, PATIENTLY).toBe(granted)
+  expect(granted).toBeLessThanOrEqual(1000)
+  expect(granted).toBeGreaterThan(980)
+})
