@@ -50,6 +50,30 @@ function isolated(settings: ProjectConfig): ProjectConfig {
   return { ...settings, test: { ...settings.test, name: 'isolated', isolate: true } }
 }
 
+/**
+ * The same tests with the statements for tables that Citus has distributed, on a Postgres without Citus. Every
+ * limiter is `distributed: true`, and keys count as being on four shards.
+ */
+function distributed(settings: ProjectConfig): ProjectConfig {
+  const { test } = settings
+  return {
+    ...settings,
+    plugins: [asDistributed],
+    test: { ...test, name: `${test?.name} distributed`, setupFiles: 'test/support/distributed-setup.ts' },
+  }
+}
+
+const asDistributed = {
+  name: 'distributed',
+  enforce: 'pre',
+  transform(code: string, file: string) {
+    if (!/src\/(check|usage|runtime)\/[\w-]+\.ts$/.test(file)) return undefined
+    return code
+      .replace(/\bdistributed = false\b/g, 'distributed = true')
+      .replace('new Shards(name, [])', 'new Shards(name, [-(2 ** 31), -(2 ** 30), 0, 2 ** 30])')
+  },
+} as const
+
 function aliases(drizzle: Drizzle) {
   const sources = [...ENTRIES].map(([entry, file]) => ({
     find: new RegExp(`^${entry}$`),
@@ -69,6 +93,11 @@ const config: ViteUserConfig = defineConfig({
       project('pglite', '1.0', CONTRACT),
       project('node-postgres', '0.45', CONTRACT),
       project('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES, COMMANDS),
+      distributed(project('pglite', '0.45', CONTRACT, ARITHMETIC)),
+      // Without Citus its concurrency is that of the other statements, so it runs on demand.
+      ...(process.env['DISTRIBUTED']
+        ? [distributed(project('node-postgres', '1.0', CONTRACT, CONCURRENCY))]
+        : []),
       project('postgres-js', '0.45', CONTRACT),
       project('postgres-js', '1.0', CONTRACT),
     ],

@@ -37,6 +37,11 @@ interface CommonConfig {
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
   /**
+   * Whether Citus has distributed the table by `key`, over the shards of several servers. Statements are then
+   * such that Citus can send each to one server. Default: `false`.
+   */
+  readonly distributed?: boolean
+  /**
    * Creates missing tables on first use outside a transaction. The environment variable
    * `PG_RATELIMIT_DISABLE_AUTO_MIGRATE=true` forbids it. Default: `false`.
    */
@@ -265,6 +270,7 @@ export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   maxBlockedKeys: true,
   clock: true,
   tables: true,
+  distributed: true,
   autoMigrate: true,
   timeout: true,
   onError: true,

@@ -35,6 +35,7 @@ const SWITCHES: readonly (keyof RatelimitConfig)[] = [
   'coalesce',
   'dryRun',
   'autoMigrate',
+  'distributed',
   'preparedStatements',
 ]
 

@@ -82,6 +82,19 @@ const packed: TestProjectConfiguration = {
   },
 }
 
+/** Tables that Citus has distributed, on the cluster that CITUS_URL names. It is not part of the gate. */
+const citus: TestProjectConfiguration = {
+  root,
+  resolve: { alias: SOURCES },
+  test: {
+    name: 'citus',
+    include: ['test/citus/**/*.test.ts'],
+    testTimeout: 300_000,
+    hookTimeout: 120_000,
+    fileParallelism: false,
+  },
+}
+
 /** What the type checker and drizzle-kit say of the sources, and of the examples in the documents. */
 const tools: TestProjectConfiguration = {
   root,
@@ -112,6 +125,7 @@ const config: ViteUserConfig = defineConfig({
       tools,
       project('edge'),
       project('browser'),
+      ...(process.env['npm_lifecycle_event'] === 'test:citus' ? [citus] : []),
     ],
   },
 })

@@ -7,9 +7,10 @@ import {
   type RatelimitConfig,
 } from '../config.ts'
 import { connectionTo } from '../database/connection.ts'
-import { TableSize } from '../database/table-size.ts'
+import { ANY_SIZE, TableSize } from '../database/table-size.ts'
 import { parseDuration } from '../duration.ts'
 import type { Terms } from '../leases/leases.ts'
+import { onFirstUse } from '../on-first-use.ts'
 import { checkOptions } from '../options.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
@@ -54,6 +55,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
   } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded, onOtherPlan } = config
+  const { distributed = false } = config
   const { coalesce = !isWorkers(), waitUntil, reservationSecret, denials, lease } = config
   const excludesLease =
     durable ||
@@ -68,9 +70,20 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = autoMigrate && !autoMigrateForbidden()
+  const ensureTables = migrates
+    ? async () => (await import('../tables/auto-migrate.ts')).ensureTables(db, tables)
+    : undefined
+  const onCitus = distributed
+    ? onFirstUse(async () => (await import('../runtime/distributed-table.ts')).distributedTable(table))
+    : undefined
   return new Checker({
     home: connectionTo(db, { wish: preparedStatements, refused: false }),
-    table: { table, statements: statementsOf(table), size: new TableSize() },
+    table: {
+      table,
+      statements: statementsOf(table, distributed),
+      size: distributed ? ANY_SIZE : new TableSize(),
+      distributed: onCitus,
+    },
     namespace: { prefix, clock: clock && (() => readClock(clock)), refusesOther: onOtherPlan === 'throw' },
     limiter,
     reporting: { thresholds: distinctThresholds(thresholds), dryRun },
@@ -86,9 +99,12 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
     hash: config.hashKeys ? hashOf(config.hashKeys) : undefined,
     leases: lease === undefined ? undefined : termsOf(lease, !excludesLease),
     reservationSecret,
-    ensureTables: migrates
-      ? async () => (await import('../tables/auto-migrate.ts')).ensureTables(db, tables)
-      : undefined,
+    ensureTables: onCitus
+      ? async () => {
+          await ensureTables?.()
+          await (await onCitus()).load(db)
+        }
+      : ensureTables,
     goOn: (work) => goOn(work, waitUntil),
   })
 }

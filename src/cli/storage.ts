@@ -3,6 +3,7 @@ import { relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { RateLimitTables } from '../../schema/index.ts'
 import { type StorageOptions, setPersistence, shapeOf, storageSql } from '../tables/ddl.ts'
+import { literal, quotedName } from '../tables/table-name.ts'
 import { findKit } from './kit.ts'
 import { type Migrations, nextSecond, readMigrations } from './migrations.ts'
 import { type Output, optionOf } from './output.ts'
@@ -13,6 +14,7 @@ const OPTIONS = {
   ...LOGGED_OPTION,
   config: { type: 'string' },
   name: { type: 'string', default: 'rate_limit_storage' },
+  citus: { type: 'boolean', default: false },
 } as const
 
 /** Lets the project's drizzle-kit create a custom migration, and writes the statements into it. */
@@ -29,17 +31,23 @@ export async function storage(args: string[], output: Output): Promise<number> {
   }
   await nextSecond(folder)
   const file = await kit.generateCustom(values.name)
-  await writeFile(file, storageMigration(tables, values))
+  const distribution = values.citus ? citusMigration(tables) : ''
+  await writeFile(file, storageMigration(tables, values) + distribution)
   output.log(`Wrote ${file}. Now run \`npx drizzle-kit migrate\`.`)
   return 0
 }
 
 /** Whether the migrations have all statements, and none of them reverts a statement later. */
-function hasStorage(sql: string, tables: RateLimitTables, { logged = false }: StorageOptions): boolean {
+function hasStorage(
+  sql: string,
+  tables: RateLimitTables,
+  { logged = false, citus }: StorageOptions & { readonly citus: boolean },
+): boolean {
   const at = (persistence: 'LOGGED' | 'UNLOGGED') =>
     sql.lastIndexOf(setPersistence(tables.ephemeral, persistence))
   const isLast = logged ? at('LOGGED') > at('UNLOGGED') : at('UNLOGGED') > at('LOGGED')
-  return isLast && storageSql(tables, { logged }).every((statement) => sql.includes(statement))
+  const needed = [...storageSql(tables, { logged }), ...(citus ? citusSql(tables) : [])]
+  return isLast && needed.every((statement) => sql.includes(statement))
 }
 
 /** Checks that the migrations create the tables, because a storage migration before that would fail. */
@@ -79,4 +87,22 @@ ${logged ? LOGGED : UNLOGGED}-- Each page has room for the new versions of its r
 /** The text of the migration. */
 export function storageMigration(tables: RateLimitTables, { logged = false }: StorageOptions = {}): string {
   return `${why(logged)}${storageSql(tables, { logged }).join(';\n--> statement-breakpoint\n')};\n`
+}
+
+const DISTRIBUTED = `--> statement-breakpoint
+-- Citus distributes both tables by key. The same key of both is on one server. This comes after the settings,
+-- because Citus refuses SET STATISTICS on a distributed table.
+`
+
+/** The rest of the migration for Citus. */
+export function citusMigration(tables: RateLimitTables): string {
+  return `${DISTRIBUTED}${citusSql(tables).join(';\n--> statement-breakpoint\n')};\n`
+}
+
+function citusSql({ ephemeral, durable }: RateLimitTables): readonly string[] {
+  const [first, second] = [ephemeral, durable].map((table) => literal(quotedName(table)))
+  return [
+    `SELECT create_distributed_table(${first}, ${literal(ephemeral.key.name)})`,
+    `SELECT create_distributed_table(${second}, ${literal(durable.key.name)}, colocate_with => ${first})`,
+  ]
 }

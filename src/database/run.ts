@@ -4,7 +4,7 @@ import type { Connection } from './connection.ts'
 import type { Database } from './database.ts'
 import { isRefusal, toRatelimitError } from './database-error.ts'
 import { nameText, type Statement, type Value, type Values } from './statement.ts'
-import type { TableSize } from './table-size.ts'
+import type { KnownSize } from './table-size.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
@@ -21,7 +21,7 @@ const MAX_SIZE_CHANGES = 10
  */
 export async function run(
   connection: Connection,
-  sizes: readonly TableSize[],
+  sizes: readonly KnownSize[],
   statementFor: (guarded: boolean) => Statement,
   values: Record<string, Value>,
   params: Values,
@@ -152,7 +152,7 @@ export function sizeParameter(place: number): string {
 }
 
 /** The name of the plan to use. Undefined if the statement should be planned each time. */
-function planFor(sizes: readonly TableSize[]): string | undefined {
+function planFor(sizes: readonly KnownSize[]): string | undefined {
   const plans = sizes.map(({ plan }) => plan)
   return plans.includes(undefined) ? undefined : plans.join('; ')
 }

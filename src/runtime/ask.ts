@@ -15,6 +15,7 @@ import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
 import { type TakeSource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
 import { type Decision, isSure, type Namespace, type Request, reservedIn, type Table } from './call.ts'
+import type { DistributedTable } from './distributed-table.ts'
 
 // Each function runs one statement: it sends the values and reads the decisions from the rows.
 
@@ -49,7 +50,7 @@ export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answ
   return ask(asking, asked, {
     name: form.name,
     does: 'take',
-    build: (source) => takeManyStatement({ ...source, ...form }),
+    build: (source, distributed) => (distributed?.takeMany ?? takeManyStatement)({ ...source, ...form }),
     valuesOf: manyValues,
   })
 }
@@ -66,7 +67,13 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
 }
 
 /** Makes the missing rows of many keys that have one limiter. */
-export function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
+export async function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
+  const { connection, namespace } = asking
+  const distributed = await asking.table.distributed?.()
+  if (distributed) {
+    const take = () => (waits ? askOne(asking, asked[0] as Asked, true) : askToTake(asking, asked))
+    return distributed.insertAndTake(connection, namespace.prefix, asked, waits, take)
+  }
   const form = formOf(asked)
   return ask(asking, asked, {
     name: `make ${form.name} ${waits}`,
@@ -82,7 +89,7 @@ export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answ
   return ask(asking, asked, {
     name: 'look',
     does: 'look',
-    build: lookStatement,
+    build: (source, distributed) => (distributed?.look ?? lookStatement)(source),
     valuesOf: manyValues,
     answersAll: true,
   })
@@ -119,7 +126,7 @@ function formOf([first]: readonly Asked[]): NamedForm {
 interface Kind {
   readonly name: string
   readonly does: StatementMessage['statement']
-  build(source: Omit<TakeSource, keyof Form>): Statement
+  build(source: Omit<TakeSource, keyof Form>, distributed: DistributedTable | undefined): Statement
   valuesOf(asked: readonly Asked[]): Record<string, Value>
   /** Whether it has an answer for every key. */
   readonly answersAll?: boolean
@@ -139,6 +146,7 @@ async function ask(
   values['clock'] = clock
   if (schedule) Object.assign(values, schedule)
 
+  const distributed = table.distributed && (await table.distributed())
   const injectedClock = clock !== null
   const variant = `${name} ${limiter.algorithm.name} ${limiter.startsFull} ${injectedClock} ${commit}${refusesOther ? ' refusing' : ''}`
   const statementFor = (guarded: boolean) => {
@@ -146,7 +154,7 @@ async function ask(
     const known = table.statements.get(full)
     const rules = refusesOther ? { ...limiter, refusesOther } : limiter
     const source = () => ({ table: table.table, rules, injectedClock, commit, guarded })
-    return known ?? kept(table.statements, full, () => build(source()))
+    return known ?? kept(table.statements, full, () => build(source(), distributed))
   }
   const running = () => run(connection, [table.size], statementFor, values, params)
   const rows = await (channels.statement?.hasSubscribers

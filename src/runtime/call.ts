@@ -2,16 +2,19 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
-import type { TableSize } from '../database/table-size.ts'
+import type { KnownSize } from '../database/table-size.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { RowAction } from '../statements/decided.ts'
 import type { Statements } from '../statements/statements.ts'
+import type { DistributedTable } from './distributed-table.ts'
 
 /** A table, its statements and its size as far as it is known. */
 export interface Table {
   readonly table: RateLimitTable
   readonly statements: Statements
-  readonly size: TableSize
+  readonly size: KnownSize
+  /** Loads what the table needs if Citus has distributed it by key. */
+  readonly distributed?: (() => DistributedTable | Promise<DistributedTable>) | undefined
 }
 
 /** The prefix of the rows and the clock by which they are read. */
@@ -116,6 +119,8 @@ export interface KeyQueue {
   cancelled: number
   /** The batch that its first group was sent in. */
   batch: Batch | undefined
+  /** The number of the key's shard. Keys of one shard share statements. */
+  readonly shard: number
   /** Whether a statement found that others hold its row. */
   isHeld: boolean
 }
@@ -142,6 +147,8 @@ export interface Decider {
   ): Promise<readonly CallGroup[]>
   /** Decides one group, and waits for its row. */
   decideAlone(group: CallGroup): Promise<void>
+  /** The number of a key's shard, if Citus has distributed the table. */
+  shardOf?(key: string): number
 }
 
 /** Brings calls to the decider. */

@@ -103,6 +103,7 @@ export class Coalescer implements Dispatcher {
       waiting: 0,
       cancelled: 0,
       batch: undefined,
+      shard: this.#decider.shardOf?.(request.key) ?? 0,
       isHeld: false,
     }
     this.#queues.set(queue.id, queue)
@@ -137,12 +138,12 @@ export class Coalescer implements Dispatcher {
   #nextQueues(): KeyQueue[] {
     const most = Math.min(shareOf(this.#ready.size, this.#keysUnderWay(), this.#slots.free), MAX_KEYS)
     const queues: KeyQueue[] = []
-    let first: CallGroup | undefined
+    let first: KeyQueue | undefined
     for (const queue of this.#ready) {
       removeCancelled(queue)
       const [group] = queue.groups
-      if (!group || (first && !canShare(first.request, group.request))) continue
-      first ??= group
+      if (!group || (first && !areAlike(first, queue))) continue
+      first ??= queue
       this.#ready.delete(queue)
       queues.push(queue)
       if (queues.length === most) break
@@ -274,5 +275,6 @@ function queueIdOf({ key, purpose }: Request): string {
 
 function areAlike(one: KeyQueue | undefined, other: KeyQueue | undefined): boolean {
   const [first, second] = [one?.groups[0], other?.groups[0]]
-  return first !== undefined && second !== undefined && canShare(first.request, second.request)
+  if (first === undefined || second === undefined || one?.shard !== other?.shard) return false
+  return canShare(first.request, second.request)
 }

@@ -14,6 +14,7 @@ import {
 } from './ask.ts'
 import { afterWait, Blame } from './blame.ts'
 import type { CallGroup, Decider, Decision, Pending } from './call.ts'
+import type { DistributedTable } from './distributed-table.ts'
 import { watchWait } from './long-waits.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
@@ -22,6 +23,8 @@ export class AloneDecider implements Decider {
   /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
   readonly #prepare: (() => Promise<void>) | undefined
+  /** Loaded before the first statement, if the table is distributed. */
+  #distributed: DistributedTable | undefined
 
   /** @param prepare Awaited before each statement. It creates missing tables. */
   constructor(asking: Asking, prepare: (() => Promise<void>) | undefined) {
@@ -38,11 +41,24 @@ export class AloneDecider implements Decider {
     groups: readonly CallGroup[],
     done: (group: CallGroup) => void,
   ): Promise<readonly CallGroup[]> {
+    if (this.#alone.table.distributed && !this.#distributed) await this.#loadShards()
     const sorted = groups.length > 1 ? inLockOrder(groups) : groups
     const purpose = sorted[0]?.request.purpose
     if (purpose === 'look') return this.#decideBy(askToLook, sorted, done)
     const missing = await this.#decideBy(askToTake, sorted, done)
     return missing.length > 0 ? this.#decideBy(askToMakeAtOnce, inLockOrder(missing), done) : missing
+  }
+
+  shardOf(key: string): number {
+    return this.#distributed?.shardOf(key) ?? 0
+  }
+
+  /** If this fails, the first statement fails with the same error. */
+  async #loadShards(): Promise<void> {
+    try {
+      await this.#prepare?.()
+      this.#distributed = await this.#alone.table.distributed?.()
+    } catch {}
   }
 
   async decideAlone(group: CallGroup): Promise<void> {
@@ -71,11 +87,13 @@ export class AloneDecider implements Decider {
     done: (group: CallGroup) => void,
   ): Promise<readonly CallGroup[]> {
     const undecided: CallGroup[] = []
-    const parts: Part[] = [{ groups: all }]
+    const parts = this.#onShards({ groups: all })
     let blame: Blame | undefined
     for (const part of parts) {
       const answers = blame?.forAll ?? (await this.#answersTo(ask, part))
-      if (answers instanceof RatelimitError) {
+      if (answers instanceof RatelimitError && (await this.#hasSplit(answers, part))) {
+        parts.push(...this.#onShards(part))
+      } else if (answers instanceof RatelimitError) {
         blame ??= new Blame(ask === askToMakeAtOnce)
         const cause = blame.of(answers)
         if (cause !== 'all' && part.groups.length > 1) parts.push(...halvesOf(part))
@@ -88,6 +106,16 @@ export class AloneDecider implements Decider {
       }
     }
     return undecided
+  }
+
+  /** The parts whose keys are on one shard each. */
+  #onShards(part: Part): Part[] {
+    const split = this.#distributed?.split(part.groups, ({ request }) => request.key)
+    return split?.map((groups) => ({ ...part, groups })) ?? [part]
+  }
+
+  async #hasSplit(error: RatelimitError, { groups }: Part): Promise<boolean> {
+    return this.#distributed?.hasSplit(error, this.#alone.connection.db, groups) ?? false
   }
 
   /** The answers of one statement, or the error that it failed with. */

@@ -45,14 +45,21 @@ export class Sweeper {
 
   /** Deletes some expired rows. Rows that others have locked stay for the next sweep. */
   async sweep(clock: number | null): Promise<number> {
+    const distributed = await this.#table.distributed?.()
+    const { prefix } = this.#namespace
+    return timed({ prefix, statement: 'sweep', keys: undefined }, () =>
+      distributed
+        ? distributed.sweep(this.#db, prefix, clock, this.#keepEnded)
+        : this.#sweepTable(prefix, clock),
+    )
+  }
+
+  async #sweepTable(prefix: string, clock: number | null): Promise<number> {
     const { table, statements } = this.#table
     const statement = kept(statements, `sweep ${this.#keepEnded}`, () =>
       sweepStatement(table, this.#keepEnded),
     )
-    const { prefix } = this.#namespace
-    const rows = await timed({ prefix, statement: 'sweep', keys: undefined }, () =>
-      runOnce(this.#db, statement, { prefix, clock }),
-    )
+    const rows = await runOnce(this.#db, statement, { prefix, clock })
     return Number(mustHave(onlyRow(rows)?.['deleted']))
   }
 }

@@ -2,7 +2,7 @@ import type { Outcome, Reporting } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
 import type { RowRequest } from './add-up.ts'
-import { found } from './all-or-nothing.ts'
+import { found } from './enough.ts'
 import { returnedTo } from './parts.ts'
 import { askedOf, takeTogether } from './together.ts'
 

@@ -1,15 +1,15 @@
-import { freshState, MAX_COUNT, paramsAt } from '../algorithms/limiter.ts'
+import { freshState, paramsAt } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
-import { refusalOf, tooMuch } from '../check/refusal.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
-import { type Decision, isForced } from '../runtime/call.ts'
+import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { askList, type Found, isWhole, type List, learnPeriods, makeRows, removeEmpty } from './list.ts'
-import { afterRefund, fits, isLook, partsOf } from './parts.ts'
-import { sharesOf } from './shares.ts'
+import { found, isEnough, refusalBy } from './enough.ts'
+import { type Found, isWhole, type List, learnPeriods } from './list.ts'
+import { afterRefund, isLook, partsOf } from './parts.ts'
+import { makeRows, removeEmpty, sendList } from './send-list.ts'
 
 /** The decisions on rows: a look at each row, and the decision on each charged row. */
 export interface Decisions {
@@ -71,9 +71,9 @@ async function decisionsBy(
   how: 'waits' | 'skips',
   answer?: Found,
 ): Promise<Decisions | undefined> {
-  let found = answer ?? (await askList(list, how))
+  let found = answer ?? (await sendList(list, how))
   // With the right calendar periods.
-  if (learnPeriods(list, found.looks)) found = await askList(list, how)
+  if (learnPeriods(list, found.looks)) found = await sendList(list, how)
   if (learnPeriods(list, found.looks)) return undefined
   if (!isWhole(list, found)) return list.hasMade ? undefined : denialOf(list, found)
   if (list.hasMade && !isCharged(list, found)) await tidyUp(list)
@@ -108,50 +108,12 @@ async function denialOf(list: List, { looks }: Found): Promise<Decisions | undef
   // Even a denial inserts rows that do not start full, so that they begin to fill.
   if (!list.rows.every((row) => looks.has(row) || row.limiter.startsFull)) return undefined
   if (isEnough(list, (row) => looks.get(row) ?? fresh(row))) return undefined
-  const seen = await askList(list, 'looks')
+  const seen = await sendList(list, 'looks')
   const refusal = refusalBy(list, seen.looks)
   if (refusal) throw refusal
   if (learnPeriods(list, seen.looks) || isEnough(list, (row) => seen.looks.get(row) ?? fresh(row)))
     return undefined
   return { looks: seen.looks, taken: new Map() }
-}
-
-function isEnough({ rows, sharing }: List, lookAt: (row: RowRequest) => Decision): boolean {
-  if (!sharing) return rows.every((row) => row.reporting.dryRun || fits(row, lookAt(row)))
-  const others = rows.filter((row) => !sharing.order.includes(row))
-  if (!others.every((row) => fits(row, lookAt(row)))) return false
-  const sources = sharing.order.flatMap((row) => (row ? [{ call: row, snapshot: lookAt(row) }] : []))
-  return sources.length < sharing.order.length || sharesOf(sources, sharing.rate) !== undefined
-}
-
-/**
- * The reason why the database refused the list: a row of another plan, or a forced charge too large to count.
- */
-function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefined {
-  const isRefused = !list.sharing && isEnough(list, (row) => found(looks, row))
-  const refusals = list.rows.map((row) => {
-    const look = found(looks, row)
-    const charge = isRefused ? partsOf(row, look).find(mayOverflow) : undefined
-    return (
-      refusalOf({ ...row, purpose: 'look' }, look, 0) ?? (charge && refusalOn(charge, afterRefund(row, look)))
-    )
-  })
-  return refusals.find((refusal) => refusal !== undefined)
-}
-
-/** The reason why the database refused a forced charge, or a grant. */
-function refusalOn(
-  { rate, limiter, purpose }: RowRequest,
-  { state, now, params }: Snapshot,
-): RatelimitError | undefined {
-  const { used, capacity } = limiter.algorithm.numbers
-  const counted = purpose === 'grant' && capacity ? capacity(state, params) : used(state, now, params)
-  return counted + rate > MAX_COUNT ? tooMuch() : undefined
-}
-
-/** Whether a charge is never denied, so that its count may become too large. */
-function mayOverflow(part: RowRequest): boolean {
-  return isForced(part) || part.purpose === 'grant'
 }
 
 /** A missing row. The time at which it begins does not matter for the amount that it has. */
@@ -178,11 +140,4 @@ function takenBy({ rows, sharing }: List, looks: Found['looks']): ReadonlyMap<Ro
 function isCharged({ rows, sharing }: List, { isDone, looks }: Found): boolean {
   const has = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
   return rows.every((row) => isLook(row) || (isDone && !sharing && has(row)))
-}
-
-/** The value of the key. It is missing only if the database's answer had no row for a key. */
-export function found<K, V>(map: ReadonlyMap<K, V>, key: K): V {
-  const value = map.get(key)
-  if (value === undefined) throw notAsExpected('has no row for a key')
-  return value
 }

@@ -15,18 +15,9 @@ import { listsStatement } from '../statements/lists.ts'
 import type { RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
-import {
-  askList,
-  type Found,
-  foundIn,
-  isWhole,
-  type List,
-  learnPeriods,
-  orderOf,
-  runLists,
-  shapesOf,
-} from './list.ts'
+import { type Found, foundIn, isWhole, type List, learnPeriods, orderOf, runLists, shapesOf } from './list.ts'
 import { isLook } from './parts.ts'
+import { isDistributed, sendList } from './send-list.ts'
 import { isNeeded, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
 import type { Verdict } from './turns.ts'
 
@@ -55,7 +46,9 @@ export function queued(list: List, prepare: () => Promise<void>, isOver: () => b
     prepare,
     isOver,
     rows: rows.map(({ row }) => row),
-    kind: `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
+    kind: isDistributed(list)
+      ? `alone ${++lastId}`
+      : `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
     asks: rows.map((row, place) => (isPlain(shapes[place] as ListRow) && !sharing ? row.rate : undefined)),
   }
 }
@@ -113,7 +106,7 @@ export function isDecided(list: List, found: Found): boolean {
 export async function askAlone(list: List): Promise<Found | undefined> {
   if (!list.rows.every((row) => isLook(row) || isNeeded(row))) return undefined
   try {
-    return await askList(list, 'skips')
+    return await sendList(list, 'skips')
   } catch (error) {
     if (isHeld(error)) return undefined
     throw error

@@ -11,6 +11,15 @@ export interface Source {
 
 /** The share of each limit in the rate. The first pays as much as it has. Undefined if they have too little. */
 export function sharesOf(sources: readonly Source[], rate: number): readonly number[] | undefined {
+  const { shares, rest } = takenFrom(sources, rate)
+  return rest === 0 ? shares : undefined
+}
+
+/** The share of each limit, and the rest that they cannot pay. */
+export function takenFrom(
+  sources: readonly Source[],
+  rate: number,
+): { readonly shares: readonly number[]; readonly rest: number } {
   const isWhole = givesWholes(sources)
   let rest = rate
   const shares = sources.map(({ call, snapshot }) => {
@@ -20,7 +29,7 @@ export function sharesOf(sources: readonly Source[], rate: number): readonly num
     rest = isEnough ? 0 : rest - share
     return share
   })
-  return rest === 0 ? shares : undefined
+  return { shares, rest }
 }
 
 /** Milliseconds until the limits together have the rate, if nothing else is taken. `Infinity` if never. */

@@ -59,6 +59,11 @@ export class Parameters {
     return sql.raw(`(select ${this.#place(name)}::text::${type}[])`)
   }
 
+  /** The same where the planner sees the values, so that Citus finds their shard. */
+  shownArray(name: string, type: 'text' | 'float8'): SQL {
+    return sql.raw(`${this.#place(name)}::${type}[]`)
+  }
+
   #place(unscoped: string): string {
     const name = this.#scope + unscoped
     const known = this.#names.indexOf(name)

@@ -1,20 +1,26 @@
-import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
+import { and, asc, eq, gt, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { StateColumn } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, chain, link, name, Parameters } from './builder.ts'
+import { builder, chain, type Link, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { forEach, fromColumn, mayHavePeriod, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { CLOCK_MS } from './levels.ts'
 import { page } from './page.ts'
 
 /**
  * The statement that finds a page of a prefix's windows, after a key: those that began early enough to be over.
+ * Of a distributed table it also reads the time of each row's server, `at`.
  */
-export function windowsStatement(table: RateLimitTable): Statement {
+export function windowsStatement(table: RateLimitTable, isDistributed: boolean): Statement {
   const parameters = new Parameters()
   const start = fromColumn('windowStart', table.windowStart)
   const windows = builder
-    .select({ key: sql`${table.key}`.as('key'), ...numbersOf(table) })
+    .select({
+      key: sql`${table.key}`.as('key'),
+      ...numbersOf(table),
+      ...(isDistributed ? { at: CLOCK_MS.as('at') } : {}),
+    })
     .from(table)
     .where(
       and(
@@ -25,7 +31,7 @@ export function windowsStatement(table: RateLimitTable): Statement {
       ),
     )
     .orderBy(asc(table.key))
-  return parameters.render(page(windows, parameters.number('size')))
+  return parameters.render(page(windows, parameters.number('size'), isDistributed))
 }
 
 /** The state of a row. */
@@ -51,8 +57,27 @@ export function closeStatement(table: RateLimitTable): Statement {
   const removed = builder
     .delete(table)
     .where(sql`${place} = any(array(${locked}))`)
-    .returning({ key: table.key, ...numbersOf(table) })
-  return parameters.render(
-    chain([link('ratelimit_closed', removed)], sql`select * from ${name('ratelimit_closed')}`),
-  )
+    .returning(returned(table))
+  return parameters.render(closed([], removed))
 }
+
+/** The columns of a removed row. */
+export function returned(table: RateLimitTable): Pick<RateLimitTable, 'key' | StateColumn> {
+  const { key, count, prevCount, windowStart, tokens, lastRefill } = table
+  return { key, count, prevCount, windowStart, tokens, lastRefill }
+}
+
+/**
+ * The statement that returns the counts of removed rows. Citus refuses functions where rows are returned, if
+ * they depend on settings. So the numbers are worked out afterwards.
+ */
+export function closed(links: readonly Link[], removed: SQLWrapper): SQL {
+  const numbers = STATE_COLUMNS.map((column) => {
+    const stored = name(SQL_NAMES[column])
+    return sql`${fromColumn(column, stored)} as ${stored}`
+  })
+  const columns = sql.join([name('key'), ...numbers], sql`, `)
+  return chain([...links, link(CLOSED, removed)], sql`select ${columns} from ${name(CLOSED)}`)
+}
+
+const CLOSED = 'ratelimit_closed'

@@ -7,6 +7,8 @@ import { forEach, fromColumn, onGrid, SQL_NAMES, STATE_COLUMNS } from './columns
 export interface Level {
   readonly source: SQL
   readonly columns: readonly string[]
+  /** Whether Postgres may copy the expressions, because Citus refuses an `offset` here. Default: `false`. */
+  readonly isOpen?: boolean | undefined
 }
 
 /** A level that is a query. */
@@ -32,10 +34,12 @@ export function level(
     ...Object.entries(columns).map(([column, value]) => sql`${value} as ${name(column)}`),
   ]
   const query = sql`select ${sql.join(list, sql`, `)} from ${below.source}`
+  const { isOpen } = below
   return {
     query,
-    source: sql`(${query} offset 0) as ${name(alias)}`,
+    source: isOpen ? sql`(${query}) as ${name(alias)}` : sql`(${query} offset 0) as ${name(alias)}`,
     columns: [...kept, ...Object.keys(columns)],
+    isOpen,
   }
 }
 

@@ -1,11 +1,11 @@
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, name, Parameters } from './builder.ts'
+import { builder, type Link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { lockedColumns, stateColumns } from './columns.ts'
-import { guard, guardedStatement } from './guard.ts'
+import { type Guard, guard, guardedStatement } from './guard.ts'
 import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
 import { settingsOf } from './setting.ts'
 
@@ -37,6 +37,18 @@ export function lookStatement(source: LookSource): Statement {
     columns: ['place', ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
+  return lookFrom(rows, clock, source, parameters, guarding, [])
+}
+
+/** The statement that reads states from rows. It writes nothing. */
+export function lookFrom(
+  rows: Level,
+  clock: SQL,
+  { rules }: LookSource,
+  parameters: Parameters,
+  guarding: Guard,
+  links: readonly Link[],
+): Statement {
   const states = advanced(rules, rows, clock, parameters)
   const answer = [
     'place',
@@ -46,7 +58,7 @@ export function lookStatement(source: LookSource): Statement {
     ...stateColumns(rules.algorithm),
   ]
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
-    links: [],
+    links,
     columns: answer.map((column) => name(column)),
     from: states.source,
   })

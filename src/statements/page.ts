@@ -10,7 +10,11 @@ export const MAX_PAGE = 1_000
  * If it saw that all of them fit on the page, it would read and sort the whole rest of the prefix for each
  * page.
  * https://www.postgresql.org/docs/current/row-estimation-examples.html
+ *
+ * Citus plans for each server by itself, and only if it sees the number.
  */
-export function page(rows: SQLWrapper, size: SQL): SQL {
-  return sql`${rows.getSQL()} limit (select ${size}::bigint)`
+export function page(rows: SQLWrapper, size: SQL, isDistributed: boolean): SQL {
+  return isDistributed
+    ? sql`${rows.getSQL()} limit ${size}::bigint`
+    : sql`${rows.getSQL()} limit (select ${size}::bigint)`
 }

@@ -22,11 +22,14 @@ export function rowNumber(
   limiter: StoredLimiter,
   at: ReadAt,
   which: RowNumber,
+  isDistributed: boolean,
 ): SQL<number> {
   const { algorithm } = limiter
   const numbers = ['limit', 'periodMs', ...algorithm.params]
   const parameters = new Parameters(numbers)
-  const states = advanced(limiter, timedRow(row, limiter, at), name('at'), parameters, { keepHolds: true })
+  const states = advanced(limiter, timedRow(row, limiter, at, isDistributed), name('at'), parameters, {
+    keepHolds: true,
+  })
   const available = algorithm.sql.available(stateOf(), name('now'), paramsOf(algorithm, parameters))
   const { source } = level('offered', states, { available })
   const number = rowNumbers(limiter, parameters)[which]()
@@ -34,20 +37,25 @@ export function rowNumber(
 }
 
 /** The row, the numbers of the limiter, and the time at which the row is read. Each value is sent once. */
-function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt): Level {
+function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt, isDistributed: boolean): Level {
   const { algorithm, params, periodAt } = limiter
   const columns = Object.entries(rowColumns(row, algorithm)).map(([column, value]) => [column, value.sql])
   const edges = periodAt ? edgesAround(at ?? Date.now(), periodAt, algorithm) : {}
   const numbers = Object.entries({ ...params, ...edges }).map(([each, value]) => [each, literal(value)])
+  // Citus refuses a clock, and an offset, in a query without a table.
+  const clock = at === null ? CLOCK_MS : literal(at)
   const base: Record<string, SQL> = {
     ...Object.fromEntries([...columns, ...numbers]),
-    at: at === null ? CLOCK_MS : literal(at),
+    ...(isDistributed ? {} : { at: clock }),
   }
   const list = Object.entries(base).map(([column, value]) => sql`${value} as ${name(column)}`)
-  const rows: Level = {
-    source: sql`(select ${sql.join(list, sql`, `)} offset 0) as stored`,
+  const selected = sql`select ${sql.join(list, sql`, `)}`
+  const plain: Level = {
+    source: isDistributed ? sql`(${selected}) as stored` : sql`(${selected} offset 0) as stored`,
     columns: Object.keys(base),
+    isOpen: isDistributed,
   }
+  const rows = isDistributed ? level('timed', plain, { at: clock }) : plain
   return periodAt ? inPeriod(rows, algorithm) : rows
 }
 

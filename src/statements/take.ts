@@ -76,7 +76,7 @@ export function takeManyStatement(source: TakeSource): Statement {
 }
 
 /** The rows that a statement locks. */
-interface Locked {
+export interface Locked {
   readonly query: SQL
   readonly columns: readonly string[]
   /** The columns of the calls among them. */
@@ -88,7 +88,12 @@ interface Locked {
 }
 
 /** The statement that decides on the locked rows and writes them. */
-function takeFrom(locked: Locked, source: TakeSource, parameters: Parameters, guarding: Guard): Statement {
+export function takeFrom(
+  locked: Locked,
+  source: TakeSource,
+  parameters: Parameters,
+  guarding: Guard,
+): Statement {
   const { table, rules, action, injectedClock } = source
   const sent = sentIn(locked.sent, parameters)
   const states = advanced(

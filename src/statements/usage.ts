@@ -60,11 +60,11 @@ function isLikeOwn(table: RateLimitTable, { algorithm }: Rules, parameters: Para
 }
 
 /** The statement that finds a page of a prefix's keys, after a key. */
-export function keysStatement(table: RateLimitTable): Statement {
+export function keysStatement(table: RateLimitTable, isDistributed: boolean): Statement {
   const parameters = new Parameters()
   const rest = and(eq(table.prefix, parameters.text('prefix')), gt(table.key, parameters.text('after')))
   const keys = builder.select({ key: table.key }).from(table).where(rest).orderBy(asc(table.key))
-  return parameters.render(page(keys, sql.raw(String(MAX_PAGE))))
+  return parameters.render(page(keys, sql.raw(String(MAX_PAGE)), isDistributed))
 }
 
 /** The numbers of a limiter that a look uses. */
@@ -73,19 +73,29 @@ export function lookParams({ algorithm }: Rules): readonly string[] {
 }
 
 /** The statement that looks at keys whose limiters have one algorithm and different numbers. */
-export function lookEachStatement(table: RateLimitTable, rules: Rules): Statement {
+export function lookEachStatement(table: RateLimitTable, rules: Rules, isDistributed: boolean): Statement {
   const numbers = lookParams(rules)
   const parameters = new Parameters(numbers)
   const columns = rowColumns(table, rules.algorithm)
+  const array = (each: string, type: 'text' | 'float8') =>
+    isDistributed ? parameters.shownArray(each, type) : parameters.array(each, type)
+  const arrays = [array('key', 'text'), ...numbers.map((each) => array(each, 'float8'))]
+  const calls = placed(['key', ...numbers], arrays)
+  const isPrefix = sql`${table.prefix} = ${parameters.text('prefix')}`
+  const stored = isDistributed ? { ...columns, found: sql`${table.key}`.as('found') } : columns
   const row = builder
-    .select(columns)
+    .select(stored)
     .from(table)
-    .where(sql`${table.prefix} = ${parameters.text('prefix')} and ${table.key} = call.key`)
-  const arrays = [parameters.array('key', 'text'), ...numbers.map((each) => parameters.array(each, 'float8'))]
-  const calls = ['key', ...numbers]
+    .where(
+      isDistributed
+        ? sql`${isPrefix} and ${table.key} = any(${array('key', 'text')})`
+        : sql`${isPrefix} and ${table.key} = call.key`,
+    )
+    .getSQL()
   const rows: Level = {
-    source: sql`${placed(calls, arrays)}
-      cross join lateral (${row.getSQL()} ${BY_ITSELF}) as stored`,
+    source: isDistributed
+      ? sql`${calls} join (${row} ${BY_ITSELF}) as stored on stored.found = call.key`
+      : sql`${calls} cross join lateral (${row} ${BY_ITSELF}) as stored`,
     columns: ['place', ...numbers, ...Object.keys(columns)],
   }
   const states = advanced(rules, rows, parameters.number('clock'), parameters, { keepHolds: true })

@@ -2,12 +2,13 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
-import { distinct } from '../database/rows.ts'
+import { distinct, mustHave } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { columnIn, stateIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { closeStatement, windowsStatement } from '../statements/close.ts'
 import { STATE_COLUMNS } from '../statements/columns.ts'
+import { closeShardStatement } from '../statements/distributed.ts'
 import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { checkLimiter } from '../validate.ts'
@@ -17,6 +18,8 @@ import { type Begun, begin } from './begin.ts'
 export interface Closing {
   readonly tx: Database
   readonly table: RateLimitTable
+  /** Whether Citus has distributed the table by `key`. */
+  readonly distributed: boolean
   readonly prefix: string
   readonly limit: number
   /** Keys up to this one are skipped. */
@@ -25,6 +28,8 @@ export interface Closing {
   readonly now: number
   /** Periods that ended less than this ago stay. */
   readonly graceMs: number
+  /** Whether the time is that of an injected clock. */
+  readonly ownClock: boolean
   /** Windows that began later have not ended. */
   readonly latestStart: number
 }
@@ -60,16 +65,18 @@ export async function closeEnded(closing: Closing): Promise<Ended[]> {
 }
 
 async function windowsAfter(
-  { tx, table, prefix, latestStart }: Closing,
+  { tx, table, distributed, prefix, latestStart }: Closing,
   after: string,
   size: number,
 ): Promise<readonly Row[]> {
-  const statement = kept(statementsOf(table), 'windows', () => windowsStatement(table))
+  const statement = kept(statementsOf(table, distributed), 'windows', () =>
+    windowsStatement(table, distributed),
+  )
   return distinct(await runOnce(tx, statement, { prefix, after, latestStart, size }), 'key', size)
 }
 
 /** The period of a row, if it is over under the limit of its key. */
-function endedIn(row: Row, { limiterOf, now, graceMs }: Closing): Over[] {
+function endedIn(row: Row, { limiterOf, now, graceMs, distributed, ownClock }: Closing): Over[] {
   const key = keyIn(row)
   const limiter = limiterOf(key)
   checkLimiter(limiter)
@@ -78,7 +85,9 @@ function endedIn(row: Row, { limiterOf, now, graceMs }: Closing): Over[] {
   // Other programs may write to the table too, and infinity is no time.
   if (!Number.isFinite(start)) return []
   const period = periodFrom(limiter, start)
-  return period.end + graceMs <= now ? [{ key, limiter, ...period }] : []
+  // The server of the row may be behind this one, and still count calls in the period.
+  const time = distributed && !ownClock ? Math.min(now, Number(mustHave(row['at']))) : now
+  return period.end + graceMs <= time ? [{ key, limiter, ...period }] : []
 }
 
 /** Whether the row belongs to the limit's algorithm. */
@@ -88,13 +97,9 @@ function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
 }
 
 async function close(closing: Closing, ended: readonly Over[]): Promise<Ended[]> {
-  const { tx, table, prefix, now } = closing
-  const statement = kept(statementsOf(table), 'close', () => closeStatement(table))
-  const rows = await runOnce(tx, statement, {
-    prefix,
-    key: textArray(ended.map(({ key }) => key)),
-    start: numberArray(ended.map(({ start }) => start)),
-  })
+  const { now } = closing
+  const rows: Row[] = []
+  for (const group of await groupsOf(closing, ended)) rows.push(...(await remove(closing, group)))
   const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyIn(row), row]))
   const begun: Begun[] = []
   const closed = ended.flatMap(({ limiter, ...each }) => {
@@ -109,6 +114,32 @@ async function close(closing: Closing, ended: readonly Over[]): Promise<Ended[]>
   })
   await begin(closing, begun)
   return closed
+}
+
+/** The periods in groups that one statement can remove. */
+async function groupsOf(
+  { tx, table, distributed }: Closing,
+  ended: readonly Over[],
+): Promise<readonly (readonly Over[])[]> {
+  if (!distributed) return [ended]
+  const { distributedTable } = await import('../runtime/distributed-table.ts')
+  const shards = distributedTable(table)
+  await shards.load(tx)
+  return shards.split(ended, ({ key }) => key)
+}
+
+function remove(
+  { tx, table, distributed, prefix }: Closing,
+  ended: readonly Over[],
+): Promise<readonly Row[]> {
+  const statement = kept(statementsOf(table, distributed), 'close', () =>
+    distributed ? closeShardStatement(table) : closeStatement(table),
+  )
+  return runOnce(tx, statement, {
+    prefix,
+    key: textArray(ended.map(({ key }) => key)),
+    start: numberArray(ended.map(({ start }) => start)),
+  })
 }
 
 /** The usage of the period and, for an algorithm that keeps it, the part that is not settled. */

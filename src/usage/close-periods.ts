@@ -3,7 +3,7 @@ import type { EndedPeriod, Limiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, latestEndedStart } from '../algorithms/limiter.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import { checkLimiter, checkOption, checkRows } from '../validate.ts'
 import { timeOf } from './clock.ts'
@@ -22,6 +22,8 @@ interface CommonOptions {
   readonly durable?: boolean
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
+  /** Whether Citus has distributed the table by `key`. Default: `false`. */
+  readonly distributed?: boolean
   /** The time, for tests. Default: the database's clock. */
   readonly clock?: () => Date
 }
@@ -53,6 +55,7 @@ const CLOSE_NAMES: NamesOf<ClosePeriodsOptions> = {
   grace: true,
   durable: true,
   tables: true,
+  distributed: true,
   clock: true,
 }
 
@@ -99,6 +102,7 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
     after = '',
     durable = true,
     tables = SHIPPED,
+    distributed = false,
     clock,
     grace,
   } = options
@@ -106,20 +110,22 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
   checkOption(isTransaction(tx), 'closePeriods needs a transaction of Drizzle.')
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(typeof after === 'string', 'after must be a key.')
+  checkSwitch('distributed', distributed)
   checkOption(
     (limiter === undefined) !== (limiterOf === undefined),
     'closePeriods needs either limiter or limiterOf.',
   )
   const table = durable ? tables.durable : tables.ephemeral
+  const rows = { tx, table, distributed, prefix, limit, after, ownClock: clock !== undefined, graceMs }
   if (limiterOf) {
     checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
     // A period that is over stays over, so the time can be read before the locks.
     const now = await timeOf(tx, clock)
-    return closeEnded({ tx, table, prefix, limit, after, limiterOf, now, graceMs, latestStart: now })
+    return closeEnded({ ...rows, limiterOf, now, latestStart: now })
   }
   checkLimiter(limiter)
   checkOption(hasPeriods(limiter), 'closePeriods needs a fixed or a calendar window.')
   const now = await timeOf(tx, clock)
   const latestStart = latestEndedStart(limiter, now - graceMs)
-  return closeEnded({ tx, table, prefix, limit, after, limiterOf: () => limiter, now, graceMs, latestStart })
+  return closeEnded({ ...rows, limiterOf: () => limiter, now, latestStart })
 }

@@ -1,6 +1,6 @@
 import type { SQL } from 'drizzle-orm'
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
 import type { RowColumns } from '../statements/columns.ts'
 import { type RowNumber, rowNumber } from '../statements/row.ts'
 import { checkClock, checkLimiter, checkOption, readClock } from '../validate.ts'
@@ -11,9 +11,11 @@ export type { RowColumns }
 export interface RowOptions {
   /** The time, for tests. Default: the database's clock, read for each row. */
   readonly clock?: () => Date
+  /** Whether Citus has distributed the table by `key`. Default: `false`. */
+  readonly distributed?: boolean
 }
 
-const ROW_NAMES: NamesOf<RowOptions> = { clock: true }
+const ROW_NAMES: NamesOf<RowOptions> = { clock: true, distributed: true }
 
 /**
  * The usage of a row under the limit, as an expression for a Drizzle query of your own.
@@ -62,7 +64,8 @@ export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions
 
 function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, which: RowNumber): SQL<number> {
   checkOptions(options, ROW_NAMES)
-  const { clock } = options
+  const { clock, distributed = false } = options
+  checkSwitch('distributed', distributed)
   checkClock(clock)
   checkLimiter(limiter)
   checkOption(limiter.stored, 'An unlimited plan has no rows to read.')
@@ -70,5 +73,5 @@ function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, whic
     limiter.algorithm.columns.every((column) => typeof Object(table)[column]?.getSQL === 'function'),
     'The table must have the columns of a table made by rateLimitTables.',
   )
-  return rowNumber(table, limiter, clock ? readClock(clock) : null, which).mapWith(Number)
+  return rowNumber(table, limiter, clock ? readClock(clock) : null, which, distributed).mapWith(Number)
 }

@@ -20,6 +20,8 @@ export interface Reading {
   readonly db: Database
   readonly table: RateLimitTable
   readonly prefix: string
+  /** Whether Citus has distributed the table by `key`. */
+  readonly distributed: boolean
   readonly top: number
   /** Undefined for the database's clock. */
   readonly clock: (() => Date) | undefined
@@ -66,8 +68,8 @@ function byUse(one: Used, other: Used): number {
   return other.used - one.used || (one.key < other.key ? -1 : 1)
 }
 
-async function keysAfter({ db, table, prefix }: Reading, after: string): Promise<string[]> {
-  const statement = kept(statementsOf(table), 'keys', () => keysStatement(table))
+async function keysAfter({ db, table, prefix, distributed }: Reading, after: string): Promise<string[]> {
+  const statement = kept(statementsOf(table, distributed), 'keys', () => keysStatement(table, distributed))
   const rows = await runOnce(db, statement, { prefix, after })
   return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
 }
@@ -105,13 +107,15 @@ export async function lookAtEach(
 }
 
 async function rowsOf(
-  { db, table, prefix }: Reading,
+  { db, table, prefix, distributed }: Reading,
   asked: readonly (Planned & { readonly params: Params })[],
   clock: number,
 ): Promise<readonly Row[]> {
   const { limiter } = asked[0] as Planned
   const name = `look each ${limiter.algorithm.name}`
-  const statement = kept(statementsOf(table), name, () => lookEachStatement(table, limiter))
+  const statement = kept(statementsOf(table, distributed), name, () =>
+    lookEachStatement(table, limiter, distributed),
+  )
   const columns = lookParams(limiter).map((param) => [
     param,
     numberArray(asked.map(({ params }) => params[param] as number)),

@@ -7,7 +7,7 @@ import type { Database } from '../database/database.ts'
 import { checkDatabase } from '../database/given.ts'
 import { distinct, mustHave } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
 import { stateIn } from '../runtime/ask.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { usageStatement } from '../statements/usage.ts'
@@ -30,6 +30,8 @@ export interface UsageOptions {
   readonly durable?: boolean
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
+  /** Whether Citus has distributed the table by `key`. Default: `false`. */
+  readonly distributed?: boolean
   /** The time, for tests. Default: the database's clock. */
   readonly clock?: () => Date
 }
@@ -49,6 +51,7 @@ const USAGE_NAMES: NamesOf<UsageOptions | PlanUsageOptions> = {
   top: true,
   durable: true,
   tables: true,
+  distributed: true,
   clock: true,
 }
 
@@ -111,10 +114,20 @@ export async function usage(
   checkDatabase(db)
   checkOptions(options, USAGE_NAMES)
   checkRows(options)
-  const { prefix, limiter, limiterOf, top = 10, durable = true, tables = SHIPPED, clock } = options
+  const {
+    prefix,
+    limiter,
+    limiterOf,
+    top = 10,
+    durable = true,
+    tables = SHIPPED,
+    distributed = false,
+    clock,
+  } = options
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
-  const reading = { db, table, prefix, top, clock }
+  checkSwitch('distributed', distributed)
+  const reading = { db, table, prefix, distributed, top, clock }
   if (limiterOf === undefined) {
     checkLimiter(limiter)
     checkOption(limiter.stored, 'usage needs a limiter with a limit: an unlimited plan has no rows.')

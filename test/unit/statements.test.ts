@@ -117,7 +117,7 @@ const ofTable: [string, Statement][] = [
   ['remove-empty', removeEmptyStatement(table)],
   ['sweep', sweepStatement(table, false)],
   ['sweep-keeping', sweepStatement(table, true)],
-  ['windows', windowsStatement(table)],
+  ['windows', windowsStatement(table, false)],
   ['close', closeStatement(table)],
 ]
 

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { cli } from '../../../src/cli/cli.ts'
 import { optionOf, redact } from '../../../src/cli/output.ts'
-import { storageMigration } from '../../../src/cli/storage.ts'
+import { citusMigration, storageMigration } from '../../../src/cli/storage.ts'
 import { SHIPPED } from '../../../src/tables/shipped.ts'
 
 // What the command says without a project and without a database. test/distribution/packed has the rest.
@@ -25,6 +25,13 @@ async function run(...args: string[]): Promise<Ended> {
 
 beforeEach(() => void vi.stubEnv('DATABASE_URL', ''))
 afterEach(() => void vi.unstubAllEnvs())
+
+test('storage --citus also distributes both tables, the second one with the first', () => {
+  expect(citusMigration(SHIPPED).match(/SELECT .*(?=;)/g)).toEqual([
+    expect.stringContaining(`create_distributed_table('"rate_limit_ephemeral"', 'key')`),
+    expect.stringContaining(`'"rate_limit_durable"', 'key', colocate_with => '"rate_limit_ephemeral"'`),
+  ])
+})
 
 test('drizzle/0001_storage.sql is what `drizzle-ratelimit storage` writes', async () => {
   await expect(storageMigration(SHIPPED)).toMatchFileSnapshot('../../../drizzle/0001_storage.sql')

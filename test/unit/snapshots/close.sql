@@ -45,23 +45,28 @@ with
       )
     returning
       "key",
-      (
-        case
-          when "count" < 0 then 0
-          else "count"
-        end
-      )::float8 as "count",
-      (
-        case
-          when "prev_count" < 0 then 0
-          else "prev_count"
-        end
-      )::float8 as "prev_count",
-      round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
-      "tokens" as "tokens",
-      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill"
+      "count",
+      "prev_count",
+      "window_start",
+      "tokens",
+      "last_refill"
   )
 select
-  *
+  "key",
+  (
+    case
+      when "count" < 0 then 0
+      else "count"
+    end
+  )::float8 as "count",
+  (
+    case
+      when "prev_count" < 0 then 0
+      else "prev_count"
+    end
+  )::float8 as "prev_count",
+  round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
+  "tokens" as "tokens",
+  round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill"
 from
   "ratelimit_closed"

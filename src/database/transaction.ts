@@ -1,0 +1,47 @@
+import { RatelimitError } from '../errors.ts'
+import { type Connection, connectionTo } from './connection.ts'
+import { toRatelimitError } from './database-error.ts'
+
+/**
+ * Runs work in a transaction, or in a savepoint of the present one. If the work throws something that is no
+ * error, the transaction is rolled back, and the same is thrown.
+ *
+ * @throws RatelimitError for each error of the database or the driver; `INVALID_OPTION` if the driver has no
+ * transactions.
+ */
+export async function inTransaction<T>(
+  { db, keeping }: Connection,
+  work: (connection: Connection) => Promise<T>,
+): Promise<T> {
+  let hasBegun = false
+  try {
+    return await db.transaction(
+      (tx) => {
+        hasBegun = true
+        return work(connectionTo(tx, keeping))
+      },
+      { isolationLevel: 'read committed' },
+    )
+  } catch (reason) {
+    if (!(reason instanceof Error) || reason instanceof RatelimitError) throw reason
+    throw hasBegun ? toRatelimitError(reason) : notBegun(reason)
+  }
+}
+
+/** What Drizzle's drivers without interactive transactions throw. */
+const NO_TRANSACTIONS = /^(No transactions support|Transactions are not supported)/
+
+/** The error of a transaction that could not begin. Nothing was charged. */
+function notBegun(cause: Error): RatelimitError {
+  if (NO_TRANSACTIONS.test(cause.message)) {
+    const message =
+      'distributed: true needs a transaction for new keys, and for calls with rows on several shards. The driver ' +
+      'has none: use one with interactive transactions.'
+    return new RatelimitError('INVALID_OPTION', message, { cause })
+  }
+  const error = toRatelimitError(cause)
+  if (error.code !== 'OUTCOME_UNKNOWN') return error
+  const { sqlState } = error
+  const message = 'The transaction could not begin. Nothing was charged.'
+  return new RatelimitError('UNREACHABLE', message, { cause: error.cause, sqlState })
+}

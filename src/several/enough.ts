@@ -1,0 +1,56 @@
+import { MAX_COUNT } from '../algorithms/limiter.ts'
+import type { Snapshot } from '../algorithms/search.ts'
+import { refusalOf, tooMuch } from '../check/refusal.ts'
+import { notAsExpected } from '../database/rows.ts'
+import type { RatelimitError } from '../errors.ts'
+import { type Decision, isForced } from '../runtime/call.ts'
+import type { RowRequest } from './add-up.ts'
+import type { Found, List } from './list.ts'
+import { afterRefund, fits, partsOf } from './parts.ts'
+import { sharesOf } from './shares.ts'
+
+/** Whether the rows have enough for the list. */
+export function isEnough({ rows, sharing }: List, lookAt: (row: RowRequest) => Decision): boolean {
+  if (!sharing) return rows.every((row) => row.reporting.dryRun || fits(row, lookAt(row)))
+  const others = rows.filter((row) => !sharing.order.includes(row))
+  if (!others.every((row) => fits(row, lookAt(row)))) return false
+  const sources = sharing.order.flatMap((row) => (row ? [{ call: row, snapshot: lookAt(row) }] : []))
+  return sources.length < sharing.order.length || sharesOf(sources, sharing.rate) !== undefined
+}
+
+/**
+ * The reason why the database refused the list: a row of another plan, or a forced charge too large to count.
+ */
+export function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefined {
+  const isRefused = !list.sharing && isEnough(list, (row) => found(looks, row))
+  const refusals = list.rows.map((row) => {
+    const look = found(looks, row)
+    const charge = isRefused ? partsOf(row, look).find(mayOverflow) : undefined
+    return (
+      refusalOf({ ...row, purpose: 'look' }, look, 0) ?? (charge && refusalOn(charge, afterRefund(row, look)))
+    )
+  })
+  return refusals.find((refusal) => refusal !== undefined)
+}
+
+/** The reason why the database refused a forced charge, or a grant. */
+function refusalOn(
+  { rate, limiter, purpose }: RowRequest,
+  { state, now, params }: Snapshot,
+): RatelimitError | undefined {
+  const { used, capacity } = limiter.algorithm.numbers
+  const counted = purpose === 'grant' && capacity ? capacity(state, params) : used(state, now, params)
+  return counted + rate > MAX_COUNT ? tooMuch() : undefined
+}
+
+/** Whether a charge is never denied, so that its count may become too large. */
+function mayOverflow(part: RowRequest): boolean {
+  return isForced(part) || part.purpose === 'grant'
+}
+
+/** The value of the key. It is missing only if the database's answer had no row for a key. */
+export function found<K, V>(map: ReadonlyMap<K, V>, key: K): V {
+  const value = map.get(key)
+  if (value === undefined) throw notAsExpected('has no row for a key')
+  return value
+}

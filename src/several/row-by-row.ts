@@ -1,0 +1,108 @@
+import { availableIn } from '../check/answer.ts'
+import { inTransaction } from '../database/transaction.ts'
+import type { Decision } from '../runtime/call.ts'
+import type { RowRequest } from './add-up.ts'
+import { isEnough, refusalBy } from './enough.ts'
+import { askList, type Found, type List, type Sharing } from './list.ts'
+import { isLook } from './parts.ts'
+import { takenFrom } from './shares.ts'
+
+type Looks = Map<RowRequest, Decision>
+
+/** Thrown to roll back a transaction that has charged some of the rows. */
+class Undone {}
+
+/**
+ * Charges a list whose rows are on several servers, or none of them: in one transaction, with statements for
+ * each row. It locks all rows in the order of every list, decides, and then writes each.
+ */
+export async function askRowByRow(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
+  if (how === 'looks') return { isDone: false, looks: await lookAtEach(list) }
+  const { connection } = list
+  const within = (work: (own: List) => Promise<Found>) =>
+    inTransaction(connection, (own) => work({ ...list, connection: own }))
+  try {
+    if (connection.isTransaction) return await charge(list, how, within)
+    return await within((own) => charge(own, how, (work) => work(own)))
+  } catch (reason) {
+    if (!(reason instanceof Undone)) throw reason
+    // A period ended between the two statements for a row, so the list is tried again.
+    return { isDone: false, looks: new Map() }
+  }
+}
+
+async function lookAtEach(list: List): Promise<Looks> {
+  const looks: Looks = new Map()
+  for (const row of list.rows) await askRow(list, row, 'looks', undefined, looks)
+  return looks
+}
+
+async function charge(
+  list: List,
+  how: 'skips' | 'waits',
+  undoable: (work: (list: List) => Promise<Found>) => Promise<Found>,
+): Promise<Found> {
+  const locked: Looks = new Map()
+  for (const row of list.rows) {
+    // To take nothing from a row is to lock it and to look at it.
+    if (isLook(row)) await askRow(list, row, 'looks', undefined, locked)
+    else await askRow(list, row, how, { rate: 0, order: [row] }, locked)
+    // A missing row is inserted before the rows after it are locked.
+    if (!locked.has(row)) return { isDone: false, looks: locked }
+  }
+  const isRefused = !isEnough(list, (row) => locked.get(row) as Decision) || refusalBy(list, locked)
+  if (isRefused) return { isDone: false, looks: locked }
+  return undoable(async (own) => {
+    const charged: Looks = new Map(locked)
+    for (const [row, share] of chargesOf(list, locked)) {
+      if (!(await askRow(own, row, 'waits', share, charged))) throw new Undone()
+      if (share) charged.set(row, sharedState(row, locked.get(row) as Decision, charged.get(row) as Decision))
+    }
+    return { isDone: true, looks: charged }
+  })
+}
+
+/**
+ * The state of a row that shares a rate. The shares are those of the rows as they were locked. But a new window
+ * begins when it is charged.
+ */
+function sharedState({ limiter }: RowRequest, locked: Decision, charged: Decision): Decision {
+  if (locked.state.windowStart === charged.state.windowStart) return locked
+  if (availableIn(limiter, locked) !== availableIn(limiter, charged)) throw new Undone()
+  return charged
+}
+
+/** The rows to charge, and the share of each if they share a rate. */
+function chargesOf(
+  { rows, sharing }: List,
+  looks: Looks,
+): readonly (readonly [RowRequest, Sharing | undefined])[] {
+  if (!sharing) return rows.flatMap((row) => (isLook(row) ? [] : [[row, undefined] as const]))
+  const { order, rate } = sharing
+  // An unlimited one pays all the rest.
+  const end = order.indexOf(undefined)
+  const paying = order.slice(0, end < 0 ? order.length : end).flatMap((row) => row ?? [])
+  const sources = paying.map((row) => ({ call: row, snapshot: looks.get(row) as Decision }))
+  const { shares } = takenFrom(sources, rate)
+  const others = rows.filter((row) => !order.includes(row) && !isLook(row))
+  return [
+    ...others.map((row) => [row, undefined] as const),
+    ...paying.flatMap((row, place) => {
+      const share = shares[place] ?? 0
+      return share > 0 ? [[row, { rate: share, order: [row] }] as const] : []
+    }),
+  ]
+}
+
+/** Sends one row of the list, and notes what it found. Returns whether the row was charged. */
+async function askRow(
+  list: List,
+  row: RowRequest,
+  how: 'looks' | 'skips' | 'waits',
+  sharing: Sharing | undefined,
+  looks: Looks,
+): Promise<boolean> {
+  const found = await askList({ ...list, rows: [row], sharing }, how)
+  for (const [each, decision] of found.looks) looks.set(each, decision)
+  return found.isDone
+}

@@ -1,0 +1,56 @@
+import { onFirstUse } from '../on-first-use.ts'
+import { askList, type Found, type List, makeRows as makeAll, removeEmpty as removeAllEmpty } from './list.ts'
+import { isLook } from './parts.ts'
+
+const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
+
+/** Charges the list, or only looks at its rows: by one statement, unless its rows are on several servers. */
+export async function sendList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
+  if (!isDistributed(list) || (await isOnOneShard(list))) return askList(list, how)
+  const { askRowByRow } = await rowByRow()
+  return askRowByRow(list, how)
+}
+
+/** Whether Citus has distributed a table of the list. */
+export function isDistributed({ rows }: Pick<List, 'rows'>): boolean {
+  return rows.some(({ table }) => table.distributed !== undefined)
+}
+
+async function isOnOneShard({ rows, connection }: List): Promise<boolean> {
+  const places = new Set<string | undefined>()
+  for (const { table, key } of rows) {
+    const shards = await (await table.distributed?.())?.load(connection.db)
+    places.add(shards && `${shards.of(key)} of ${shards.group}`)
+  }
+  return places.size === 1
+}
+
+/**
+ * Inserts the missing rows, and returns how many there were. If it `waits`, it also locks all rows, in the
+ * order of every list.
+ */
+export async function makeRows(list: List, waits: boolean): Promise<number> {
+  if (!isDistributed(list)) return makeAll(list, waits)
+  let made = 0
+  for (const row of list.rows.filter((each) => !isLook(each))) {
+    const { table, namespace, key } = row
+    const distributed = await table.distributed?.()
+    if (distributed) {
+      list.onSend(false, waits)
+      made += await (waits
+        ? distributed.insertAndLock(list.connection, namespace.prefix, key)
+        : distributed.insertAtOnce(list.connection, namespace.prefix, [key]))
+    } else made += await makeAll({ ...list, rows: [row] }, waits)
+  }
+  return made
+}
+
+/** Removes the rows that were inserted and have no state, because nothing was taken from them. */
+export async function removeEmpty(list: List): Promise<void> {
+  if (!isDistributed(list)) return removeAllEmpty(list)
+  for (const row of list.rows.filter((each) => !isLook(each))) {
+    const distributed = await row.table.distributed?.()
+    if (!distributed) await removeAllEmpty({ ...list, rows: [row] })
+    else await distributed.removeEmpty(list.connection, row.namespace.prefix, [row.key])
+  }
+}

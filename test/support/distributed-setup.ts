@@ -1,0 +1,94 @@
+import { beforeEach } from 'vitest'
+
+/**
+ * Tests of the statements of one server, by file and by words of their names; a file without words is skipped
+ * whole. They count statements, or read their texts, plans or settings, which distributed tables have others
+ * of.
+ */
+const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
+  'behaviour/answers/calendar-window.test.ts': [
+    'a period of a row ahead of the clock does not count as the present period',
+    'about a period behind, in months of different lengths, there is an answer',
+    'the charge commits with it, or rolls back',
+    'the first check takes two statements and a look one, also where this process is days off in the same month',
+    'this process is in another month: many keys at once',
+  ],
+  'behaviour/answers/deny-cache.test.ts': [
+    'a denial lasts as long as it said, counted from the moment the call was sent',
+    'at most maxBlockedKeys are remembered: the latest ones',
+    "remembers a plan's denial too",
+    'repeated denials need no database, other keys and other limits do',
+    'the database is asked when an injected clock goes back',
+    'without inMemoryBlock no denial is remembered',
+  ],
+  'behaviour/drivers/cleanup.test.ts': [
+    '1 has a call sweep afterwards, a hundred rows at most',
+    'after a sweep of fewer than a hundred rows no call sweeps for a moment',
+    'by default one call in ten: with a draw of 0.0999, 1',
+    'in a transaction no call sweeps',
+  ],
+  'behaviour/drivers/databases.test.ts': [
+    'an answer without a row for the key is an error at once',
+    'every method works without interactive transactions, as on neon-http',
+  ],
+  'behaviour/drivers/errors.test.ts': [
+    'a look, a reset and a cleanup are tried again',
+    'fails those keys only, and the charged ones get their answers',
+    'is tried again, and no more than some times',
+  ],
+  'behaviour/drivers/limiting.test.ts': [
+    'share statements: two for new keys at each place, and few for known keys',
+    'when a statement fails, its own calls fail and no others',
+    'with plans that are equal but not the same object share statements, for each prefix',
+  ],
+  'behaviour/drivers/renaming.test.ts': ['a cleanup that cannot read how many rows it deleted ends'],
+  'behaviour/drivers/synchronous-commit.test.ts': [],
+  'behaviour/drivers/unstorable.test.ts': ['keys that the encoding of the database cannot store fail alone'],
+  'behaviour/drivers/waiting.test.ts': [],
+  'behaviour/quotas/denied.test.ts': ['when counts are written'],
+  'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],
+  'behaviour/outages/limit-all.test.ts': ['the settings of its statements'],
+  'behaviour/quotas/close-periods.test.ts': [
+    'it reads as many rows as it may close, and then twice as many each time',
+    'leaves a row that a call renews after it was found',
+  ],
+  'behaviour/quotas/dry-run.test.ts': ['a remembered denial still lets the call pass'],
+  'behaviour/quotas/force.test.ts': [
+    'a remembered denial does not answer a forced call',
+    'many forced calls at once: each answer has what is left after it',
+  ],
+  'behaviour/quotas/plans.test.ts': ['the remembered denial of a blocked plan'],
+  'behaviour/quotas/reserve.test.ts': [
+    'a reservation in a transaction is charged and settled with it',
+    'is refused, and it stays open',
+  ],
+  'behaviour/quotas/thresholds.test.ts': ['one of equal calls at once crosses it'],
+  'behaviour/statements/count.test.ts': [],
+  'behaviour/tables/auto-migrate.test.ts': ['without autoMigrate, not even that'],
+  'behaviour/transactions/limit-all.test.ts': [
+    'known rows are one statement, alone and joined',
+    'limitAll sweeps afterwards like a single check, and not inside a transaction',
+  ],
+  'behaviour/transactions/transactions.test.ts': [
+    'a limiter that is built on a transaction joins it with every call',
+  ],
+  'concurrency/held.test.ts': [
+    'in a batch of new keys of which another transaction is making one, the others are decided at once',
+  ],
+  'concurrency/interleavings.test.ts': ['limitAll locks in one order'],
+  'concurrency/plans.test.ts': [],
+  'concurrency/shared-lists.test.ts': [
+    'estimates that are settled at the same time share statements',
+    'lists whose rows are there and free share statements',
+    'lists whose statement failed for a reason of its own are not sent one by one',
+  ],
+}
+
+beforeEach(({ task, skip }) => {
+  const names = [task.name]
+  for (let { suite } = task; suite; suite = suite.suite) names.unshift(suite.name)
+  const file = Object.keys(OF_ONE_SERVER).find((each) => task.file.name.endsWith(each))
+  const words = file === undefined ? undefined : OF_ONE_SERVER[file]
+  const isSkipped = words && (words.length === 0 || words.some((each) => names.join(' > ').includes(each)))
+  skip(isSkipped === true, 'about the statements of one server')
+})
