@@ -15,7 +15,8 @@ type Params = Param | 'limit' | 'periodMs'
  * A window that counts failures. The one that reaches the limit starts a block: the window then ends with it.
  *
  * `lastRefill` is the end of the last block, and `prevCount` its length in milliseconds: 0 if there was none or
- * it is forgiven. The next block is `factor` times as long. A window without a block began at that end or
+ * it is forgiven. A refund below the limit lifts the block. If the window would be over without it, the next one
+ * begins. The next block is `factor` times as long. A window without a block began at that end or
  * later. A block of twice the longest was not written by this limiter, and does not count.
  */
 const algorithm: Algorithm<Column, Param> = {
@@ -45,17 +46,19 @@ const algorithm: Algorithm<Column, Param> = {
     used: ({ count }) => count,
     consume: (state, now, _available, amount, params) => {
       const { count, prevCount, windowStart, lastRefill } = state
-      const { limit, blockMs, factor, maxMs } = params
+      const { limit, blockMs, factor, maxMs, periodMs } = params
       const counted = countAfter(count, amount)
       const starts = sql`${amount} > 0::float8 and ${counted} >= ${limit}`
       const lifts = sql`${amount} < 0::float8 and ${count} >= ${limit} and ${counted} < ${limit}`
+      const begins = sql`${lifts} and ${now} >= ${windowStart} + ${periodMs}`
+      const start = sql<number>`case when ${begins} then ${now} else ${windowStart} end`
       const nextMs = sql`least(greatest(ceil(${prevCount} * ${factor}), ${blockMs}), ${maxMs})`
       const lastMs = sql`case when ${prevCount} <= ${blockMs} then 0::float8 else floor(${prevCount} / ${factor}) end`
       return {
-        count: counted,
+        count: sql`case when ${begins} then 0::float8 else ${counted} end`,
         prevCount: sql`case when ${starts} then ${nextMs} when ${lifts} then ${lastMs} else ${prevCount} end`,
-        windowStart,
-        lastRefill: sql`case when ${starts} then ${now} + ${nextMs} when ${lifts} then ${windowStart} else ${lastRefill} end`,
+        windowStart: start,
+        lastRefill: sql`case when ${starts} then ${now} + ${nextMs} when ${lifts} then ${start} else ${lastRefill} end`,
       }
     },
     block: ({ prevCount }, now, lengthMs) => ({
@@ -73,7 +76,7 @@ const algorithm: Algorithm<Column, Param> = {
     available: (state, time, params) =>
       time < endNumberOf(state, params) ? params.limit - state.count : params.limit,
     used: ({ count }) => count,
-    consume: (state, now, amount, { limit, blockMs, factor, maxMs }) => {
+    consume: (state, now, amount, { limit, blockMs, factor, maxMs, periodMs }) => {
       const { count, prevCount, windowStart, lastRefill } = state
       const counted = countNumberAfter(count, amount)
       if (amount > 0 && counted >= limit) {
@@ -82,7 +85,9 @@ const algorithm: Algorithm<Column, Param> = {
       }
       if (amount < 0 && count >= limit && counted < limit) {
         const lastMs = prevCount <= blockMs ? 0 : Math.floor(prevCount / factor)
-        return { count: counted, prevCount: lastMs, windowStart, lastRefill: windowStart }
+        const begins = now >= windowStart + periodMs
+        const start = begins ? now : windowStart
+        return { count: begins ? 0 : counted, prevCount: lastMs, windowStart: start, lastRefill: start }
       }
       return { count: counted, prevCount, windowStart, lastRefill }
     },

@@ -12,6 +12,7 @@ const windows = kinds.filter(({ keeps }) => keeps === 'what was used')
 const INFINITE: Record<string, Limiter> = {
   'fixed window': Ratelimit.fixedWindow(never, '10h'),
   'sliding window': Ratelimit.slidingWindow(never, '10h'),
+  lockout: Ratelimit.lockout(never, '10h', { block: '1h', max: '1d' }),
   'calendar window': calendarWindow(never, 'month'),
 }
 
