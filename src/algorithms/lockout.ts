@@ -15,9 +15,11 @@ type Params = Param | 'limit' | 'periodMs'
  * A window that counts failures. The one that reaches the limit starts a block: the window then ends with it.
  *
  * `lastRefill` is the end of the last block, and `prevCount` its length in milliseconds: 0 if there was none or
- * it is forgiven. A refund below the limit lifts the block. If the window would be over without it, the next one
- * begins. The next block is `factor` times as long. A window without a block began at that end or
+ * it is forgiven. The next block is `factor` times as long. A window without a block began at that end or
  * later. A block of twice the longest was not written by this limiter, and does not count.
+ *
+ * A refund below the limit lifts the block. If the window would be over without the block, the next window
+ * begins.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'lockout',
