@@ -47,6 +47,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/waiting.test.ts': [],
   'behaviour/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],
+  'behaviour/leases/leases.test.ts': ['get back all leases that are over by one statement'],
   'behaviour/outages/limit-all.test.ts': ['the settings of its statements'],
   'behaviour/quotas/close-periods.test.ts': [
     'it reads as many rows as it may close, and then twice as many each time',
