@@ -18,7 +18,7 @@ function held(answer: Lease | NoLease): Lease {
   return answer
 }
 
-test('24 workers have at most 5 leases at once, though some are never released, and all updates are HOT', async () => {
+test('24 workers have at most 5 leases at once, though some are never released, and the updates are HOT', async () => {
   const intervals: Interval[] = []
   const endsAt = performance.now() + 4000
   let abandoned = 0
@@ -50,8 +50,9 @@ test('24 workers have at most 5 leases at once, though some are never released, 
     `select n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_user_tables where relname = 'rate_limit_ephemeral'`,
   )
   expect(counts?.['updated']).toBeGreaterThan(50)
-  // But for an update at a full hour, which moves the time of expiry.
-  expect(Number(counts?.['hot'])).toBeGreaterThanOrEqual(Number(counts?.['updated']) - 6)
+  // At a full hour an update moves the time of expiry. And while a statement under way still sees the versions
+  // of a page, the page may be full. If each update changed an index, none would be HOT.
+  expect(Number(counts?.['hot']) / Number(counts?.['updated'])).toBeGreaterThan(0.95)
 })
 
 test('first leases of new keys: 16 connections get exactly 3 each', async () => {
