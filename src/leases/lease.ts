@@ -63,7 +63,7 @@ export function decisionBy(lease: Lease, { rate, limiter, atLeast }: Request): D
  * bucket that had not been charged might have been full, and would have refilled less. So a row never has more
  * than if the unused units had not been charged.
  */
-export function refundable({ left, limiter, charged }: Lease, nowMs: number): number {
+function refundable({ left, limiter, charged }: Lease, nowMs: number): number {
   const { kind, numbers } = limiter.algorithm
   if (kind === 'window') return left
   const { state, params } = charged
