@@ -4,8 +4,8 @@ import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
-import { type Row, runOnce } from '../database/run.ts'
-import type { Statement, Values } from '../database/statement.ts'
+import { type Row, run } from '../database/run.ts'
+import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import { acquireStatement, type LeaseAction, type LeaseSource, leaseStatement } from '../statements/lease.ts'
 import { kept } from '../statements/statements.ts'
@@ -112,20 +112,22 @@ async function runOn<T>(
 
 async function ask(
   { config }: Checker,
-  { db, isTransaction }: Connection,
+  connection: Connection,
   name: string,
   build: (source: LeaseSource) => Statement,
-  values: Values,
+  values: Record<string, Value>,
 ): Promise<Row> {
   const { table, namespace } = config
   const clock = namespace.clock?.() ?? null
-  const commit = isTransaction ? 'as the session' : config.commit
+  const commit = connection.isTransaction ? 'as the session' : config.commit
   const injectedClock = clock !== null
-  const source = { table: table.table, injectedClock, commit }
-  const statement = kept(table.statements, `${name} ${injectedClock} ${commit}`, () => build(source))
+  const statementFor = (guarded: boolean) =>
+    kept(table.statements, `${name} ${injectedClock} ${commit} ${guarded}`, () =>
+      build({ table: table.table, injectedClock, commit, guarded }),
+    )
   const { prefix } = namespace
   const rows = await timed({ prefix, statement: 'lease', keys: 1 }, () =>
-    runOnce(db, statement, { ...values, prefix, clock }),
+    run(connection, [table.size], statementFor, { ...values, prefix, clock }, {}),
   )
   return mustHave(onlyRow(rows))
 }

@@ -1,10 +1,11 @@
-import { and, eq, type SQL, sql } from 'drizzle-orm'
+import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
 import { literal, quotedName } from '../tables/table-name.ts'
-import { builder, chain, isDecidedRow, isTheRow, type Link, link, name, Parameters } from './builder.ts'
+import { builder, isDecidedRow, isTheRow, type Link, link, name, Parameters } from './builder.ts'
 import { fromColumn, isOfKind, onGrid, toColumn } from './columns.ts'
+import { type Guard, guard, guardedStatement } from './guard.ts'
 import { CLOCK_MS } from './levels.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
@@ -15,6 +16,7 @@ export interface LeaseSource {
   readonly table: RateLimitTable
   readonly injectedClock: boolean
   readonly commit: Commit
+  readonly guarded: boolean
 }
 
 export interface AcquireSource extends LeaseSource {
@@ -50,7 +52,7 @@ const LONG_AGO = sql.raw('0::float8')
 export function acquireStatement(source: AcquireSource): Statement {
   const { table, joined } = source
   const parameters = new Parameters()
-  const settings = settingsOf(source.commit)
+  const guarding = guard([table], source.guarded, parameters)
   const [prefix, key] = [parameters.text('prefix'), parameters.text('key')]
   const limit = parameters.integer('limit')
   const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
@@ -67,9 +69,12 @@ export function acquireStatement(source: AcquireSource): Statement {
     })
     .from(table)
     .where(
-      // The range is for the index. In some collations it has other keys too.
-      sql`${table.prefix} = ${prefix} and ${table.key} between ${key} || '#0000' and ${key} || '#9999'
-        and starts_with(${table.key}, ${key} || '#') and length(${table.key}) = length(${key}) + 5`,
+      and(
+        // The range is for the index. In some collations it has other keys too.
+        sql`${table.prefix} = ${prefix} and ${table.key} between ${key} || '#0000' and ${key} || '#9999'
+          and starts_with(${table.key}, ${key} || '#') and length(${table.key}) = length(${key}) + 5`,
+        guarding.fits(table),
+      ),
     )
 
   const isWaitedFor = (until: SQL) => sql`exists (select from ${SLOTS} where number = 0 and ends > ${until})`
@@ -81,21 +86,17 @@ export function acquireStatement(source: AcquireSource): Statement {
         left join ${SLOTS} as slots on slots.number = series.number
     ) as numbered
     where number <= ${limit} and not is_leased and number::bigint + above <= ${limit}::bigint
-      and (${parameters.integer('waited')} = 1 or not ${isWaitedFor(now)})`
+      and (${parameters.integer('waited')} = 1 or not ${isWaitedFor(now)}) and ${fits(table, guarding)}`
 
-  const locked = builder
+  const row = builder
     .select({ key: table.key, count: fromColumn('count', table.count).as('count') })
     .from(table)
-    .where(
-      and(
-        eq(table.prefix, prefix),
-        sql`${table.key} = any(array(select ${keyOf(name('number'))} from ${OPEN} where is_old))`,
-        sql`${ends} <= ${now}`,
-      ),
-    )
-    .orderBy(table.key)
-    .limit(1)
+    .where(and(isDecidedRow(table, parameters, keyOf(name('number', 'old'))), sql`${ends} <= ${now}`))
     .for('update', { skipLocked: true })
+  const locked = sql`select slot.key, slot.count
+    from (select number from ${OPEN} where is_old order by number offset 0) as old
+      cross join lateral (${row.getSQL()}) as slot
+    limit 1`
 
   const place = sql.raw(literal(quotedName(table)))
   const missing = sql`select ${keyOf(name('number'))} as key from (
@@ -126,16 +127,15 @@ export function acquireStatement(source: AcquireSource): Statement {
     .from(sql`${TAKEN} as slot`)
     .where(and(isDecidedRow(table, parameters, sql`slot.key`), sql`slot.is_old`))
     .returning({ key: table.key })
-  const row = sql`select ${prefix}, slot.key, ${next.count}, ${next.prevCount}, ${next.windowStart}, ${next.tokens},
+  const made = sql`select ${prefix}, slot.key, ${next.count}, ${next.prevCount}, ${next.windowStart}, ${next.tokens},
       ${next.lastRefill}, ${expires} from ${TAKEN} as slot where not slot.is_old`
   const inserted = builder
     .insert(table)
-    .select(row)
+    .select(made)
     .onConflictDoNothing({ target: [table.prefix, table.key] })
     .returning({ key: table.key })
 
   const links: Link[] = [
-    ...settings.links,
     link('ratelimit_clock', sql`select ${clock} as now`),
     link('ratelimit_slots', slots),
     link('ratelimit_open', open),
@@ -145,29 +145,40 @@ export function acquireStatement(source: AcquireSource): Statement {
     link('ratelimit_updated', updated),
     link('ratelimit_inserted', inserted),
     // In a transaction, the row would stay locked.
-    ...(joined ? [] : [link('ratelimit_sign', sign(table, parameters, isWaitedFor))]),
+    ...(joined ? [] : [link('ratelimit_sign', sign(table, parameters, guarding, isWaitedFor))]),
   ]
-  return parameters.render(
-    chain(
-      links,
-      sql`select now, slot, fence, (select count(*) from ${OPEN}) as open,
-          (select min(ends) from ${SLOTS} where number > 0 and ends > now) as ends
-        from ${CLOCK}${settings.join} left join (
-          select key as slot, fence from ${TAKEN}
-          where key in (select key from ratelimit_updated union all select key from ratelimit_inserted)
-        ) as written on true`,
-    ),
-  )
+  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+    links,
+    columns: [
+      ...['now', 'slot', 'fence'].map((column) => name(column)),
+      sql`(select count(*) from ${OPEN}) as open`,
+      sql`(select min(ends) from ${SLOTS} where number > 0 and ends > now) as ends`,
+    ],
+    from: sql`(${CLOCK} left join (
+      select key as slot, fence from ${TAKEN}
+      where key in (select key from ratelimit_updated union all select key from ratelimit_inserted)
+    ) as written on true)`,
+  })
+}
+
+/** The same as a condition of every statement. */
+function fits(table: RateLimitTable, guarding: Guard): SQL {
+  return guarding.fits(table) ?? sql`true`
 }
 
 /** Says that somebody waits, so that those who come later do not take the slot that becomes free. */
-function sign(table: RateLimitTable, parameters: Parameters, isWaitedFor: (until: SQL) => SQL): SQL {
+function sign(
+  table: RateLimitTable,
+  parameters: Parameters,
+  guarding: Guard,
+  isWaitedFor: (until: SQL) => SQL,
+): SQL {
   const until = sql<number>`now + ${SIGN_MS}`
   const row = sql`select ${parameters.text('prefix')}, ${parameters.text('key')} || '#0000', 0::bigint, null::bigint,
       null::timestamptz, null::float8, ${toColumn('lastRefill', until)}, ${toColumn('expiresAt', onGrid(until, parameters))}
     from ${CLOCK}
     where ${parameters.integer('waits')} = 1 and not exists (select from ${TAKEN})
-      and not ${isWaitedFor(sql`now + ${RENEWED_MS}`)}`
+      and not ${isWaitedFor(sql`now + ${RENEWED_MS}`)} and ${fits(table, guarding)}`
   return builder
     .insert(table)
     .select(row)
@@ -192,7 +203,7 @@ export type LeaseAction = 'release' | 'extend'
 export function leaseStatement(source: LeaseSource, action: LeaseAction): Statement {
   const { table } = source
   const parameters = new Parameters()
-  const settings = settingsOf(source.commit)
+  const guarding = guard([table], source.guarded, parameters)
   const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
   const changed = builder
     .update(table)
@@ -203,15 +214,15 @@ export function leaseStatement(source: LeaseSource, action: LeaseAction): Statem
         sql`${fromColumn('count', table.count)} = ${parameters.number('fence')}`,
         isOfKind(ROWS.concurrency, table),
         sql`${fromColumn('lastRefill', table.lastRefill)} > ${clock}`,
+        guarding.fits(table),
       ),
     )
     .returning({ key: table.key })
-  return parameters.render(
-    chain(
-      [...settings.links, link('ratelimit_changed', changed)],
-      sql`select count(*) as changed from ratelimit_changed${settings.join}`,
-    ),
-  )
+  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+    links: [link('ratelimit_changed', changed)],
+    columns: [name('changed')],
+    from: sql`(select count(*) as changed from ratelimit_changed) as counted`,
+  })
 
   function extended() {
     const until = sql<number>`${clock} + ${parameters.number('leaseMs')}`

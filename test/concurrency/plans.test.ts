@@ -57,14 +57,16 @@ describe('no plan outlives the size of the table that it was made for', () => {
   // One statement by an outdated plan reads as many. The calls of a test read far fewer.
   const ROWS = 20_000
   // Each stands for a process.
-  const processes: { db: Db; ratelimit: Ratelimit }[] = []
+  const processes: { db: Db; ratelimit: Ratelimit; slots: Ratelimit<'concurrency'> }[] = []
   let news = 0
 
   beforeAll(async () => {
     await database.script(`truncate ${TABLE}; alter table ${TABLE} set (autovacuum_enabled = false)`)
     for (let i = 0; i < 2; i++) {
       const { db } = database.connect(1)
-      processes.push({ db, ratelimit: limiterOn(db, PREFIX) })
+      const limiter = Ratelimit.concurrency(5, { lease: '30s' })
+      const slots = new Ratelimit({ db, limiter, prefix: PREFIX, cleanupProbability: 0 })
+      processes.push({ db, ratelimit: limiterOn(db, PREFIX), slots })
     }
     await together(processes[0]?.ratelimit ?? expect.fail(), keysNamed('key', 20))
     await database.script(`analyze ${TABLE}`)
@@ -91,6 +93,8 @@ describe('no plan outlives the size of the table that it was made for', () => {
     'lists at once': (ratelimit) => Promise.all(keysNamed('key', 4).map((key) => listOf(ratelimit, [key]))),
     'an estimate that is settled': settle,
     'a reset': (ratelimit) => ratelimit.resetUsedTokens('key 19'),
+    'a slot': (ratelimit) => takeSlot(ratelimit, 'job'),
+    'a new slot': (ratelimit) => takeSlot(ratelimit, `new job ${news++}`),
   }
 
   function listOf(ratelimit: Ratelimit, keys: readonly string[]): Promise<unknown> {
@@ -100,6 +104,13 @@ describe('no plan outlives the size of the table that it was made for', () => {
   async function settle(ratelimit: Ratelimit): Promise<void> {
     const reserved = await ratelimit.reserve('key 1', { rate: 5 })
     if (reserved.success) await reserved.commit(3)
+  }
+
+  /** Another limiter, which has the connection and the rows' prefix of this one. */
+  async function takeSlot(ratelimit: Ratelimit, key: string): Promise<void> {
+    const { slots } = processes.find((process) => process.ratelimit === ratelimit) ?? expect.fail()
+    const job = await slots.acquire(key)
+    if (job.success) await job.release()
   }
 
   async function check(ratelimit: Ratelimit, rounds: number): Promise<void> {

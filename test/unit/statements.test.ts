@@ -96,8 +96,8 @@ function lists(): [string, Statement][] {
 
 /** What `acquire` and a lease send. */
 function leases(): [string, Statement][] {
-  const source = { table, injectedClock: false, commit: 'as the session' } as const
-  const durable = { table: rateLimitDurable, injectedClock: true, commit: 'async' } as const
+  const source = { table, injectedClock: false, commit: 'as the session', guarded: false } as const
+  const durable = { table: rateLimitDurable, injectedClock: true, commit: 'async', guarded: true } as const
   return [
     ['acquire', acquireStatement({ ...source, joined: false })],
     ['acquire-joined', acquireStatement({ ...source, joined: true })],

@@ -86,53 +86,65 @@ with
             )
         )
       )
+      and true
   ),
   "ratelimit_locked" as (
     select
-      "key",
-      (
-        case
-          when "count" < 0 then 0
-          else "count"
-        end
-      )::float8 as "count"
+      slot.key,
+      slot.count
     from
-      "rate_limit_ephemeral"
-    where
       (
-        "rate_limit_ephemeral"."prefix" = $1::text
-        and "rate_limit_ephemeral"."key" = any (
-          array(
-            select
-              $2::text || '#' || lpad("number"::text, 4, '0')
-            from
-              "ratelimit_open"
-            where
-              is_old
+        select
+          number
+        from
+          "ratelimit_open"
+        where
+          is_old
+        order by
+          number
+        offset
+          0
+      ) as old
+      cross join lateral (
+        select
+          "key",
+          (
+            case
+              when "count" < 0 then 0
+              else "count"
+            end
+          )::float8 as "count"
+        from
+          "rate_limit_ephemeral"
+        where
+          (
+            (
+              "rate_limit_ephemeral"."prefix" = case
+                when $2::text || '#' || lpad("old"."number"::text, 4, '0') is not null then $1::text
+              end
+              and "rate_limit_ephemeral"."key" = $2::text || '#' || lpad("old"."number"::text, 4, '0')
+            )
+            and case
+              when (
+                "rate_limit_ephemeral"."count" is not null
+                and "rate_limit_ephemeral"."prev_count" is null
+                and "rate_limit_ephemeral"."window_start" is null
+                and "rate_limit_ephemeral"."tokens" is null
+                and "rate_limit_ephemeral"."last_refill" is not null
+              ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
+              else 0::float8
+            end <= (
+              select
+                now
+              from
+                "ratelimit_clock"
+            )
           )
-        )
-        and case
-          when (
-            "rate_limit_ephemeral"."count" is not null
-            and "rate_limit_ephemeral"."prev_count" is null
-            and "rate_limit_ephemeral"."window_start" is null
-            and "rate_limit_ephemeral"."tokens" is null
-            and "rate_limit_ephemeral"."last_refill" is not null
-          ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
-          else 0::float8
-        end <= (
-          select
-            now
-          from
-            "ratelimit_clock"
-        )
-      )
-    order by
-      "rate_limit_ephemeral"."key"
+        for update
+          skip locked
+      ) as slot
     limit
       1
-    for update
-      skip locked
   ),
   "ratelimit_missing" as (
     select
@@ -274,6 +286,7 @@ with
           number = 0
           and ends > now + 125::float8
       )
+      and true
     on conflict ("prefix", "key") do update
     set
       "count" = excluded.count,
@@ -284,9 +297,9 @@ with
       "expires_at" = greatest("rate_limit_ephemeral"."expires_at", excluded.expires_at)
   )
 select
-  now,
-  slot,
-  fence,
+  "now",
+  "slot",
+  "fence",
   (
     select
       count(*)
@@ -303,23 +316,25 @@ select
       and ends > now
   ) as ends
 from
-  "ratelimit_clock"
-  left join (
-    select
-      key as slot,
-      fence
-    from
-      "ratelimit_taken"
-    where
-      key in (
-        select
-          key
-        from
-          ratelimit_updated
-        union all
-        select
-          key
-        from
-          ratelimit_inserted
-      )
-  ) as written on true
+  (
+    "ratelimit_clock"
+    left join (
+      select
+        key as slot,
+        fence
+      from
+        "ratelimit_taken"
+      where
+        key in (
+          select
+            key
+          from
+            ratelimit_updated
+          union all
+          select
+            key
+          from
+            ratelimit_inserted
+        )
+    ) as written on true
+  )

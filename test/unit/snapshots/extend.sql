@@ -44,6 +44,11 @@ with
       "key"
   )
 select
-  count(*) as changed
+  "changed"
 from
-  ratelimit_changed
+  (
+    select
+      count(*) as changed
+    from
+      ratelimit_changed
+  ) as counted
