@@ -5,6 +5,7 @@ import { makeKeys, PLENTY } from '../contenders/contender.ts'
 import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
 import { type Call, callersOf, limitOf, measureCalls, otherKey, requestsOf } from './calls.ts'
+import { denialsOn, onceOn, turnsOn } from './feature-calls.ts'
 import { KEYS, withRows } from './known-rows.ts'
 import { type Bench, type Load, withDatabase } from './load.ts'
 
@@ -15,7 +16,9 @@ export const EVERY_CALL: readonly Load[] = [1, 64].map((callers) => ({
   run: (bench: Bench) =>
     withDatabase(bench, async ({ pool }) => {
       const db = drizzle({ client: pool })
-      const calls = [...(await checksOn(db)), ...(await settlingsOn(db)), ...(await upkeepOn(db))]
+      const groups = [checksOn, settlingsOn, onceOn, turnsOn, denialsOn, upkeepOn]
+      const calls: Call[] = []
+      for (const callsOn of groups) calls.push(...(await callsOn(db)))
       return measureCalls(bench, calls, callers)
     }),
 }))
@@ -94,6 +97,9 @@ async function upkeepOn(db: NodePgDatabase): Promise<readonly Call[]> {
     clock: () => new Date(Date.now() - 2 * 3_600_000),
   })
   await withRows(ended)
+  const plans = await withRows(
+    new Ratelimit({ db, limiter: window, prefix: 'plans', durable: true, keepEnded: true }),
+  )
   const reset = defaultLimiter(db, 'reset')
   return [
     {
@@ -108,6 +114,13 @@ async function upkeepOn(db: NodePgDatabase): Promise<readonly Call[]> {
     {
       name: `usage, the top 10 of ${KEYS.toLocaleString('en')} keys`,
       check: async () => (await usage(db, { prefix: 'used', limiter, durable: false })).length === 10,
+    },
+    {
+      name: 'changePlan',
+      async check(key) {
+        await plans.changePlan(key, { to: window })
+        return true
+      },
     },
     {
       name: 'closePeriods of 10 keys, rolled back',

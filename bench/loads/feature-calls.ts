@@ -1,0 +1,79 @@
+import { randomUUID } from 'node:crypto'
+import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
+import { denied, Ratelimit } from '../../src/index.ts'
+import { makeKeys, PLENTY } from '../contenders/contender.ts'
+import { defaultLimiter } from '../contenders/this-package.ts'
+import { keyNumbers } from '../measure.ts'
+import { type Call, requestsOf } from './calls.ts'
+import { KEYS, withRows } from './known-rows.ts'
+
+/** Calls that are charged once for each id. */
+export async function onceOn(db: NodePgDatabase): Promise<readonly Call[]> {
+  const events = await withRows(defaultLimiter(db, 'events'))
+  const others = await withRows(defaultLimiter(db, 'others'))
+  const newId = () => ({ id: randomUUID(), for: '1h' }) as const
+  const again = async (key: string) => {
+    const answer = await events.limit(key, { once: { id: key, for: '1h' } })
+    return answer.success && answer.repeated === true
+  }
+  await Promise.all(keyNumbers(KEYS).map(again))
+  return [
+    {
+      name: 'limit with once, a new id',
+      check: async (key) => (await events.limit(key, { once: newId() })).success,
+    },
+    { name: 'limit with once, repeated', check: again },
+    {
+      name: 'limitAll of two with once, a new id',
+      check: async (key) =>
+        (await Ratelimit.limitAll(requestsOf(events, others, key), { once: newId() })).success,
+    },
+  ]
+}
+
+/** Slots, lockouts and places in line. */
+export async function turnsOn(db: NodePgDatabase): Promise<readonly Call[]> {
+  const slots = Ratelimit.concurrency(20, { lease: '30s' })
+  const jobs = new Ratelimit({ db, limiter: slots, prefix: 'jobs' })
+  const acquire = async (key: string) => {
+    const job = await jobs.acquire(key)
+    return job.success && (await job.release())
+  }
+  await makeKeys({ check: acquire }, keyNumbers(KEYS))
+  const lockout = Ratelimit.lockout(PLENTY, '1h', { block: '1m' })
+  const logins = await withRows(new Ratelimit({ db, limiter: lockout, prefix: 'logins' }), 1)
+  const line = await withRows(defaultLimiter(db, 'line'))
+  return [
+    { name: 'acquire and release, pairs', check: acquire },
+    { name: 'limit of a lockout', check: async (key) => (await logins.limit(key)).success },
+    {
+      name: 'schedule and cancel, pairs',
+      async check(key) {
+        const turn = await line.schedule(key, { within: '1h' })
+        if (turn.success) await turn.cancel()
+        return turn.success
+      },
+    },
+  ]
+}
+
+/** Denials, and the list of them. */
+export async function denialsOn(db: NodePgDatabase): Promise<readonly Call[]> {
+  const config = { db, limiter: Ratelimit.tokenBucket(1, '1h', 1) }
+  const used = await withRows(new Ratelimit({ ...config, prefix: 'used up' }), 1)
+  const counted = await withRows(new Ratelimit({ ...config, prefix: 'counted', denials: { top: 500 } }), 1)
+  for (const key of keyNumbers(KEYS)) await counted.limit(key)
+  await counted.close()
+  return [
+    { name: 'limit, denied', check: async (key) => !(await used.limit(key)).success },
+    { name: 'limit, denied and counted', check: async (key) => !(await counted.limit(key)).success },
+    {
+      name: 'denied, the top 10',
+      async check() {
+        const hourAgo = new Date(Date.now() - 3_600_000)
+        const found = await denied(db, { prefix: 'counted', since: hourAgo, top: 10, durable: false })
+        return found.length === 10
+      },
+    },
+  ]
+}
