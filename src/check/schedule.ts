@@ -15,6 +15,7 @@ import { checkOption, isBalance } from '../validate.ts'
 import { afterCalls, remainingOf } from './answer.ts'
 import { type Checker, isRequest } from './checker.ts'
 import { countDenial } from './denial-counts.ts'
+import { mayHaveCharged } from './may-have-charged.ts'
 import { outsideQueue } from './outside-queue.ts'
 import { publishError } from './publish-error.ts'
 
@@ -28,6 +29,7 @@ export interface Scheduled {
   readonly startsAt: number
   /**
    * Gives back what the call was charged, without what later calls already count on: their start times stay.
+   * It gives back once: a second call does nothing, even if the transaction of the first was rolled back.
    *
    * @param options `tx`: your transaction. Default: the limiter's `db`.
    * @returns Whether something was given back. From the start on, nothing is.
@@ -97,11 +99,21 @@ function answerOf(
   const startsAt = whenAvailable(call.limiter, decision, call.rate)
   const delay = startsAt - decision.now
   if (decision.granted === 0) return { success: false, retryAfter: Math.max(delay - withinMs, 0) }
+  // The row does not know who was cancelled: another call may have this place by now.
+  let isCancelled = false
   const cancel: Scheduled['cancel'] = async (options = {}) => {
     checkOptions(options, TX_NAMES)
-    const cancelled = await decide(checker, { ...call, purpose: 'cancel' }, { startsAt }, options.tx)
-    checker.forgetDenials(call.key)
-    return cancelled.granted > 0
+    if (isCancelled) return false
+    isCancelled = true
+    try {
+      const { granted } = await decide(checker, { ...call, purpose: 'cancel' }, { startsAt }, options.tx)
+      checker.forgetDenials(call.key)
+      isCancelled = granted > 0
+      return isCancelled
+    } catch (error) {
+      isCancelled = mayHaveCharged(error)
+      throw error
+    }
   }
   return { success: true, delay, startsAt, cancel }
 }

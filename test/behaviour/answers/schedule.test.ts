@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { type Limiter, type NotScheduled, Ratelimit, type Scheduled } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
 let clock: TestClock
@@ -188,6 +189,38 @@ test('a call that is cancelled gives its place to the next one', async () => {
   const turn = scheduled(await ratelimit.schedule('key', { within: '1s' }))
   expect(await turn.cancel()).toBe(true)
   expect(scheduled(await ratelimit.schedule('key', { within: '1s' })).delay).toBe(turn.delay)
+})
+
+describe('a call is cancelled once', () => {
+  async function lastOfThree(ratelimit: Ratelimit) {
+    for (let i = 0; i < 2; i++) await ratelimit.schedule('key', { within: '1s' })
+    return scheduled(await ratelimit.schedule('key', { within: '1s' }))
+  }
+
+  test('although another one has its place by then', async () => {
+    const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
+    const turn = await lastOfThree(ratelimit)
+    expect(await Promise.all([turn.cancel(), turn.cancel()])).toEqual([true, false])
+    expect(await ratelimit.schedule('key', { within: '1s' })).toMatchObject({ delay: turn.delay })
+    expect(await turn.cancel()).toBe(false)
+    expect(await ratelimit.schedule('key', { within: '1s' })).toMatchObject({ delay: turn.delay + 100 })
+  })
+
+  test('and again if nothing was given back, or nothing can have been', async () => {
+    let fails: string | undefined
+    const { db } = watch(database.db, () => {
+      if (fails) throw Object.assign(new Error('away'), { code: fails, syscall: 'connect' })
+    })
+    const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }), { db })
+    const turn = await lastOfThree(ratelimit)
+    const later = scheduled(await ratelimit.schedule('key', { within: '1s' }))
+    expect(await turn.cancel()).toBe(false)
+    expect(await later.cancel()).toBe(true)
+    fails = 'ECONNREFUSED'
+    await expect(turn.cancel()).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    fails = undefined
+    expect(await turn.cancel()).toBe(true)
+  })
 })
 
 test('no limit schedules at once', async () => {
