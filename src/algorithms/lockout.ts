@@ -11,6 +11,9 @@ type Column = ColumnOf<'lockout'>
 type Param = 'blockMs' | 'factor' | 'maxMs' | 'forgiveMs'
 type Params = Param | 'limit' | 'periodMs'
 
+/** The count of a key that was blocked by hand. */
+const BLOCKED: Expression = /* @__PURE__ */ sql.raw(`${MAX_COUNT}::float8`) as Expression
+
 /**
  * A window that counts failures. The one that reaches the limit starts a block: the window then ends with it.
  *
@@ -19,7 +22,7 @@ type Params = Param | 'limit' | 'periodMs'
  * later. A block of twice the longest was not written by this limiter, and does not count.
  *
  * A refund below the limit lifts the block. If the window would be over without the block, the next window
- * begins.
+ * begins. A block by hand has the largest count, and no refund lifts it.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'lockout',
@@ -49,7 +52,7 @@ const algorithm: Algorithm<Column, Param> = {
     consume: (state, now, _available, amount, params) => {
       const { count, prevCount, windowStart, lastRefill } = state
       const { limit, blockMs, factor, maxMs, periodMs } = params
-      const counted = countAfter(count, amount)
+      const counted = sql<number>`case when ${amount} < 0::float8 and ${count} >= ${BLOCKED} then ${count} else ${countAfter(count, amount)} end`
       const starts = sql`${amount} > 0::float8 and ${counted} >= ${limit}`
       const lifts = sql`${amount} < 0::float8 and ${count} >= ${limit} and ${counted} < ${limit}`
       const begins = sql`${lifts} and ${now} >= ${windowStart} + ${periodMs}`
@@ -64,7 +67,7 @@ const algorithm: Algorithm<Column, Param> = {
       }
     },
     block: ({ prevCount }, now, lengthMs) => ({
-      count: sql`${sql.raw(String(MAX_COUNT))}::float8`,
+      count: BLOCKED,
       prevCount,
       windowStart: now,
       lastRefill: sql`${now} + ${lengthMs}`,
@@ -80,7 +83,7 @@ const algorithm: Algorithm<Column, Param> = {
     used: ({ count }) => count,
     consume: (state, now, amount, { limit, blockMs, factor, maxMs, periodMs }) => {
       const { count, prevCount, windowStart, lastRefill } = state
-      const counted = countNumberAfter(count, amount)
+      const counted = amount < 0 && count >= MAX_COUNT ? count : countNumberAfter(count, amount)
       if (amount > 0 && counted >= limit) {
         const nextMs = Math.min(Math.max(Math.ceil(prevCount * factor), blockMs), maxMs)
         return { count: counted, prevCount: nextMs, windowStart, lastRefill: now + nextMs }

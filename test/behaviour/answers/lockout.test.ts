@@ -133,6 +133,18 @@ describe('block and unblock', () => {
     expect(await ratelimit.block('ada', '2m')).toMatchObject({ reset: clock.ms + 2 * MINUTE })
   })
 
+  test.each([
+    ['a limit', limiter],
+    ['no limit', Ratelimit.lockout(Number.POSITIVE_INFINITY, '1m', { block: '1h' })],
+  ])('a refund under %s lifts no block by hand', async (_, own) => {
+    const ratelimit = logins({ limiter: own })
+    await ratelimit.block('ada', '5m')
+    for (const rate of [-1, -Number.MAX_SAFE_INTEGER]) {
+      expect(await ratelimit.limit('ada', { rate })).toMatchObject({ returned: 0 })
+      expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 5 * MINUTE })
+    }
+  })
+
   test('unblock ends a block and forgets the earlier ones', async () => {
     const ratelimit = logins({ inMemoryBlock: true })
     await fail(ratelimit)
