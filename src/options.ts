@@ -40,7 +40,7 @@ export function checkOptions(
 function unknownOption(name: string, names: readonly string[]): RatelimitError {
   const near = names.filter((other) => isNear(name, other))
   const hint =
-    near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `The options are: ${names.join(', ')}.`
+    near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `The options are: ${names.join(', ') || 'none'}.`
   return new RatelimitError('INVALID_OPTION', `There is no option ${name}. ${hint}`)
 }
 

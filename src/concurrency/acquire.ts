@@ -1,7 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Concurrency } from '../algorithms/concurrency.ts'
 import { checkSignal, wait } from '../check/block.ts'
-import { watchBounds } from '../check/bounds.ts'
+import { timedOut, watchBounds } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import { publishError } from '../check/publish-error.ts'
 import type { AcquireOptions } from '../config.ts'
@@ -93,7 +93,14 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
   const endsAt = performance.now() + timeoutMs
   const sought = { key, limit: limiter.limit, leaseMs: limiter.leaseMs, waits: timeoutMs > 0 }
   signal?.throwIfAborted()
-  const first = await lookPastHeld(() => look(checker, { ...sought, waited: false }, joined), signal)
+  const lookOnce = (waited: boolean) => {
+    const lookFor = (hasGivenUp: () => boolean) => look(checker, { ...sought, waited }, joined, hasGivenUp)
+    // Only the caller can end what runs in its transaction, and without a timeout nothing ends a single look.
+    if (joined) return lookFor(() => false)
+    return within(timeoutMs > 0 ? endsAt - performance.now() : undefined, signal, lookFor)
+  }
+  const first = await lookPastHeld(() => lookOnce(false), signal)
+  if (!first) throw timedOut(true, false)
   if (first.slot || timeoutMs === 0) return first
   const leave = checker.room.enter(key)
   const place = lineOf(checker)?.join(key)
@@ -107,7 +114,7 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
     let last = first
     while (!last.slot && performance.now() < endsAt) {
       await wait(Math.min(pauseMs(), endsAt - performance.now()), signal)
-      last = await look(checker, { ...sought, waited: true }, joined)
+      last = (await lookOnce(true)) ?? last
     }
     return last
   } finally {
@@ -116,10 +123,32 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
   }
 }
 
-async function lookPastHeld(lookOnce: () => Promise<Look>, signal: AbortSignal | undefined): Promise<Look> {
+/** What the work finds. Undefined if the time is over first: then nobody waits for the work any more. */
+function within(
+  timeoutMs: number | undefined,
+  signal: AbortSignal | undefined,
+  work: (hasGivenUp: () => boolean) => Promise<Look>,
+): Promise<Look | undefined> {
+  return new Promise((resolve, reject) => {
+    let hasGivenUp = false
+    const stop = watchBounds({ timeoutMs, signal }, (why) => {
+      hasGivenUp = true
+      if (why === 'timeout') resolve(undefined)
+      else reject(why.aborted)
+    })
+    work(() => hasGivenUp)
+      .then(resolve, reject)
+      .finally(stop)
+  })
+}
+
+async function lookPastHeld(
+  lookOnce: () => Promise<Look | undefined>,
+  signal: AbortSignal | undefined,
+): Promise<Look | undefined> {
   for (let looks = 1; ; looks++) {
     const found = await lookOnce()
-    if (found.slot || found.open === 0 || looks === MAX_HELD_LOOKS) return found
+    if (!found || found.slot || found.open === 0 || looks === MAX_HELD_LOOKS) return found
     await wait(Math.random() * 2 ** (looks - 1), signal)
   }
 }
@@ -159,9 +188,11 @@ function pauseMs(): number {
 
 function leased(checker: Checker, { limiter, tx }: Wanted, slot: Slot, sentAt: number): Lease {
   const { leaseMs } = limiter
-  const settle = (action: 'extend' | 'release') => (other: Database | undefined) =>
-    change(checker, action, slot, leaseMs, other)
-  const timed = { leaseMs, extend: settle('extend'), release: settle('release') }
+  const timed = {
+    leaseMs,
+    extend: () => change(checker, 'extend', slot, leaseMs, undefined),
+    release: (other: Database | undefined) => change(checker, 'release', slot, leaseMs, other),
+  }
   return leaseOf(slot.fence, checker.joined(tx) ? untilCommit() : timed, sentAt)
 }
 

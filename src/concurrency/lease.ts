@@ -3,9 +3,9 @@ import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 
-/** Options of `extend` and `release`. */
+/** Options of `release`. */
 export interface LeaseOptions {
-  /** Your transaction: the lease then changes when it commits. Default: the limiter's `db`. */
+  /** Your transaction: the slot is free when it commits. Default: the limiter's `db`. */
   readonly tx?: Database | undefined
 }
 
@@ -28,12 +28,13 @@ export interface Lease {
    */
   readonly signal: AbortSignal
   /**
-   * Makes the lease last its whole length again, from now.
+   * Makes the lease last its whole length again, from now. It has no `tx`: if your transaction were rolled
+   * back, the lease would end before `signal` says so.
    *
    * @returns Whether it does. False if it has ended; the signal is then aborted.
    * @throws RatelimitError `INVALID_OPTION`; the database errors of `Ratelimit.limit`.
    */
-  extend(options?: LeaseOptions): Promise<boolean>
+  extend(): Promise<boolean>
   /**
    * Frees the slot.
    *
@@ -67,7 +68,7 @@ const STOP_SHARE = 0.1
 export interface Holding {
   /** Milliseconds. Undefined if it lasts as long as a transaction. */
   readonly leaseMs: number | undefined
-  extend(tx: Database | undefined): Promise<boolean>
+  extend(): Promise<boolean>
   release(tx: Database | undefined): Promise<boolean>
 }
 
@@ -97,12 +98,12 @@ export function leaseOf(fence: number, { leaseMs, extend, release }: Holding, se
       stop()
       return release(options.tx)
     },
-    extend: async (options = {}) => {
-      checkOptions(options, LEASE_NAMES)
+    extend: async (options: object = {}) => {
+      checkOptions(options, {})
       // The work was told to stop.
       if (signal.aborted) return false
       const from = performance.now()
-      const isExtended = await extend(options.tx)
+      const isExtended = await extend()
       if (!isExtended) stop()
       if (signal.aborted) return false
       watch(from)

@@ -42,8 +42,13 @@ export interface Sought {
 /** Rows expire on a grid of an hour or more, so that most updates leave the indexed column as it is (HOT). */
 const MIN_GRID_MS = 3_600_000
 
-/** Leases a slot, if one is free. */
-export function look(checker: Checker, sought: Sought, joined: Connection | undefined): Promise<Look> {
+/** Leases a slot, if one is free. If `hasGivenUp` then says so, it releases the slot again. */
+export function look(
+  checker: Checker,
+  sought: Sought,
+  joined: Connection | undefined,
+  hasGivenUp: () => boolean,
+): Promise<Look> {
   const { key, limit, leaseMs, waited, waits } = sought
   const values = {
     ...{ key, limit, leaseMs, waited: Number(waited), waits: Number(waits) },
@@ -55,8 +60,8 @@ export function look(checker: Checker, sought: Sought, joined: Connection | unde
     const sentAt = performance.now()
     const row = await ask(checker, connection, `acquire ${isJoined}`, build, values)
     const found = lookOf(row, sentAt)
-    // Its caller has given up.
-    if (isOver() && found.slot) await askToChange(checker, connection, 'release', found.slot, leaseMs)
+    if ((isOver() || hasGivenUp()) && found.slot)
+      await askToChange(checker, connection, 'release', found.slot, leaseMs)
     return found
   })
 }

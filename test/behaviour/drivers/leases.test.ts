@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { type Lease, type NoLease, Ratelimit, usage } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
 let time = Date.UTC(2026, 0, 1)
@@ -210,6 +211,68 @@ test('in a transaction the lock is the lease', async () => {
     expect(await job.release({ tx })).toBe(true)
   })
   expect(await exports.acquire('org')).toMatchObject({ success: true })
+})
+
+test('a transaction has one slot of a key', async () => {
+  const exports = slots('one slot')
+  await database.db.transaction(async (tx) => {
+    const [one, two] = [
+      held(await exports.acquire('org', { tx })),
+      held(await exports.acquire('org', { tx })),
+    ]
+    expect(two.fence).toBeGreaterThan(one.fence)
+    expect(held(await exports.acquire('org', { tx })).fence).toBeGreaterThan(two.fence)
+  })
+  expect(await database.rows("select key from rate_limit_ephemeral where prefix = 'one slot'")).toHaveLength(
+    1,
+  )
+})
+
+describe('a database that does not answer', () => {
+  /** Slots on a database that does not answer until it is released. */
+  function stuck(prefix: string) {
+    let release = () => {}
+    const answers = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    const { db } = watch(database.db, () => answers)
+    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
+    const common = { limiter, prefix, cleanupProbability: 0 }
+    return {
+      exports: new Ratelimit({ ...common, db }),
+      asking: new Ratelimit({ ...common, db: database.db }),
+      release,
+    }
+  }
+
+  test('ends no wait: the timeout does, and a slot that comes late is released', async () => {
+    const { exports, asking, release } = stuck('stuck')
+    await expect(exports.acquire('org', { timeout: 20 })).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    release()
+    expect(await asking.acquire('org', { timeout: '20s' })).toMatchObject({ success: true })
+  })
+
+  test('ends no wait: the signal does', async () => {
+    const { exports, asking, release } = stuck('stuck, aborted')
+    const controller = new AbortController()
+    const waiting = exports.acquire('org', { signal: controller.signal })
+    controller.abort(new Error('the request is gone'))
+    await expect(waiting).rejects.toThrow('the request is gone')
+    release()
+    expect(await asking.acquire('org', { timeout: '20s' })).toMatchObject({ success: true })
+  })
+
+  test('leaves a denial as the answer if it was one before', async () => {
+    let isStuck = false
+    const { db } = watch(database.db, () => isStuck && new Promise(() => {}))
+    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
+    const exports = new Ratelimit({ db, limiter, prefix: 'stuck later', cleanupProbability: 0 })
+    await exports.acquire('org')
+    const waiting = exports.acquire('org', { timeout: 300 })
+    await sleep(150)
+    isStuck = true
+    expect(await waiting).toMatchObject({ success: false })
+  })
 })
 
 test('leases are no usage', async () => {
