@@ -20,5 +20,6 @@ export function columnsOf(rows: readonly (readonly string[])[]): string[] {
 }
 
 function shortened(key: string): string {
-  return key.length > MAX_KEY ? `${key.slice(0, MAX_KEY - 1)}…` : key
+  const characters = [...key]
+  return characters.length > MAX_KEY ? `${characters.slice(0, MAX_KEY - 1).join('')}…` : key
 }

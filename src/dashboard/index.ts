@@ -3,7 +3,15 @@ import { checkOptions, type NamesOf } from '../options.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { checkOption } from '../validate.ts'
 import { Limit, type PlannedLimit } from './limit.ts'
-import { type DashboardWrite, failurePage, keyPage, type Looking, limitPage, overviewPage } from './page.ts'
+import {
+  type DashboardWrite,
+  failurePage,
+  keyIn,
+  keyPage,
+  type Looking,
+  limitPage,
+  overviewPage,
+} from './page.ts'
 import { STYLE } from './style.ts'
 import { Tokens } from './token.ts'
 
@@ -48,12 +56,12 @@ const NEEDED: ReadonlyMap<string, DashboardWrite> = new Map([
   ['unblock', 'block'],
 ])
 
-const DONE: Readonly<Record<string, string>> = {
-  reset: 'The key has its whole limit again.',
-  grant: 'The credits were granted.',
-  block: 'The key is blocked.',
-  unblock: 'The key is not blocked any more.',
-}
+const DONE: ReadonlyMap<string, string> = new Map([
+  ['reset', 'The key has its whole limit again.'],
+  ['grant', 'The credits were granted.'],
+  ['block', 'The key is blocked.'],
+  ['unblock', 'The key is not blocked any more.'],
+])
 
 /**
  * A page for operators, as a fetch handler: limits with their keys, what they have used and have left, whom
@@ -104,7 +112,8 @@ export function dashboard(options: DashboardOptions): (request: Request) => Prom
     if (!viewer) return answer(403, failurePage('You may not see this page.'))
     checkOption(typeof viewer.id === 'string' && viewer.id !== '', 'authorize must return an id.')
     try {
-      return await respond({ request, viewer, limits, tokens })
+      const response = await respond({ request, viewer, limits, tokens })
+      return request.method === 'HEAD' ? new Response(null, response) : response
     } catch (error) {
       if (!(error instanceof RatelimitError)) throw error
       return answer(
@@ -140,7 +149,7 @@ async function respond(asked: Asked): Promise<Response> {
   const looking = await lookingOf(viewer, tokens)
   const used = await limit.used()
   const denied = limit.isCounted ? await limit.denied() : []
-  const notice = DONE[searchParams.get('done') ?? '']
+  const notice = DONE.get(searchParams.get('done') ?? '')
   return answer(200, limitPage({ limit, hours: await hoursOf(limit) }, { used, denied }, looking, notice))
 }
 
@@ -152,7 +161,9 @@ async function posted({ request, viewer, tokens }: Asked, limit: Limit): Promise
   if (!form || !isOwn) {
     return answer(403, failurePage('This form is too old, or is not of this page. Load the page again.'))
   }
-  const key = form.get('stored') ?? (await limit.stored(form.get('key') ?? ''))
+  const given = form.get('stored')
+  const key = given === null ? await limit.stored(form.get('key') ?? '') : keyIn(given)
+  if (key === undefined) return answer(400, failurePage('This is no key of a page.'))
   const write = form.get('do')
   if (write === null) {
     const looking = await lookingOf(viewer, tokens)

@@ -174,7 +174,7 @@ function meter(used: number, limit: number): Html {
 
 /** Opens a key. The form is posted, so the key is in no address and in no log of addresses. */
 function keyButton(key: string): Html {
-  return html`<button class="key" name="stored" value="${key}">${key}</button>`
+  return html`<button class="key" name="stored" value="${inField(key)}">${key}</button>`
 }
 
 function search(limit: Limit, looking: Looking): Html {
@@ -183,8 +183,22 @@ function search(limit: Limit, looking: Looking): Html {
 ${limit.isHashed ? html`<small>It is hashed before it is looked for.</small>` : undefined}</form>`
 }
 
+/** A key as a form has it. Browsers send each line break as two characters, so it must have none. */
+function inField(key: string): string {
+  return encodeURIComponent(key)
+}
+
+/** The key of a field. Undefined if it is none that a page has made. */
+export function keyIn(field: string): string | undefined {
+  try {
+    return decodeURIComponent(field)
+  } catch {
+    return undefined
+  }
+}
+
 function hidden({ token }: Looking, key?: string): Html {
   return html`<input type="hidden" name="token" value="${token}">${
-    key === undefined ? undefined : html`<input type="hidden" name="stored" value="${key}">`
+    key === undefined ? undefined : html`<input type="hidden" name="stored" value="${inField(key)}">`
   }`
 }

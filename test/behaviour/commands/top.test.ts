@@ -24,6 +24,7 @@ beforeAll(async () => {
   for (let i = 0; i < 7; i++) await requests.limit('user:1')
   for (let i = 0; i < 6; i++) await requests.limit('user:2')
   await requests.limit('\u001b[31mred')
+  await requests.limit('😀'.repeat(50))
   await exports.limit('paid:1', { rate: 120, limiter: Ratelimit.fixedWindow(500, '1h') })
   await exports.limit('free:1')
   for (const each of handed) await each
@@ -38,6 +39,7 @@ describe('drizzle-ratelimit top', () => {
       'user:1 5 0 5 60 min',
       'user:2 5 0 5 60 min',
       '�[31mred 1 4 5 60 min',
+      `${'😀'.repeat(47)}… 1 4 5 60 min`,
       ' denied',
       'user:1 2',
       'user:2 1',

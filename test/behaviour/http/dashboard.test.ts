@@ -105,6 +105,28 @@ describe('the page', () => {
     expect(await post('?limit=api', { key: '' })).toMatchObject({ status: 400 })
   })
 
+  test('names a key with line breaks as it is, although browsers change line breaks in forms', async () => {
+    const { ratelimit } = limiterOf()
+    const key = 'first\nsecond\rthird\r\n 100 %'
+    await ratelimit.limit(key, { rate: 2 })
+    const { get, post } = browse({ api: ratelimit })
+    const { text } = await get('?limit=api')
+    const stored = /name="stored" value="([^"]*)"/.exec(text)?.[1] ?? ''
+    expect((await post('?limit=api', { stored })).text).toContain(`name="stored" value="${stored}"`)
+    const sent = stored.replaceAll(/\r\n|\n|\r/g, '\r\n')
+    expect(await post('?limit=api', { stored: sent, do: 'reset' })).toMatchObject({ status: 303 })
+    expect(await ratelimit.getRemaining(key)).toMatchObject({ remaining: 5 })
+    expect(await post('?limit=api', { stored: '%', do: 'reset' })).toMatchObject({ status: 400 })
+  })
+
+  test('answers a HEAD without a body, and says nothing about a change that it does not know', async () => {
+    const { get, ask } = browse({ api: limiterOf().ratelimit })
+    const { response, text } = await ask('?limit=api', { method: 'HEAD' })
+    expect([response.status, text]).toEqual([200, ''])
+    expect(response.headers.get('cache-control')).toBe('no-store')
+    expect((await get('?limit=api&done=constructor')).text).not.toContain('role="status"')
+  })
+
   test('resets a key, once', async () => {
     const { ratelimit } = limiterOf()
     await ratelimit.limit('user:1', { rate: 2 })
