@@ -666,8 +666,9 @@ export class Ratelimit<K extends Kind = 'rate'> {
   }
 
   /**
-   * Gives back what is left of the leases, for the end of a process. Calls after it take no leases. Without the
-   * option `lease` it does nothing. It never rejects: what cannot be given back stays charged.
+   * Gives back what is left of the leases, and writes the denials that are counted, for the end of a process.
+   * Calls after it take no leases. Without the options `lease` and `denials` it does nothing. It never rejects:
+   * what cannot be given back stays charged.
    *
    * @example
    * ```ts

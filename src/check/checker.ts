@@ -11,6 +11,7 @@ import { AloneDecider, decideOne } from '../runtime/decide.ts'
 import { Direct } from '../runtime/direct.ts'
 import { Outage } from '../runtime/outage.ts'
 import { Room } from '../runtime/room.ts'
+import { quotedName } from '../tables/table-name.ts'
 import { checkOption } from '../validate.ts'
 
 import { type Answered, answeredBy, type Outcome } from './answer.ts'
@@ -18,7 +19,7 @@ import { type Answered, answeredBy, type Outcome } from './answer.ts'
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'
 import type { Degrading } from './degrading.ts'
-import { type Denials, forgetDenials, type Sent } from './denials.ts'
+import { type Denials, forgetEverywhere, type Memory, register, type Sent } from './denials.ts'
 import { refusalOf } from './refusal.ts'
 import { Sweeps } from './sweeps.ts'
 import type { Watched } from './watch.ts'
@@ -32,7 +33,7 @@ export interface LimiterCall {
 }
 
 /** Decides valid calls: in a caller's transaction, or alone, where calls may share statements. */
-export class Checker {
+export class Checker implements Memory {
   readonly config: CheckerConfig
   /** For calls outside of the key queues. */
   readonly room: Room
@@ -134,7 +135,8 @@ export class Checker {
     }
     if (!terms) return
     const { Leases } = await import('../leases/leases.ts')
-    this.#dispatcher = this.#leases ??= new Leases({
+    if (this.#leases) return
+    this.#dispatcher = this.#leases = new Leases({
       ...{ terms, goOn, clock: namespace.clock, dispatcher: this.#dispatcher },
       giveBack: async (refund) => {
         try {
@@ -142,13 +144,15 @@ export class Checker {
         } catch {}
       },
     })
+    register(this)
   }
 
-  /** Gives back what is left of the leases. Calls after it take none. */
+  /** Gives back what is left of the leases, and writes counted denials. Calls after it take no leases. */
   async close(): Promise<void> {
-    const { leases } = this.config
+    const { leases, denials } = this.config
     if (leases) await this.#load(undefined, leases)
     await this.#leases?.close()
+    if (denials) await (await import('./denial-counts.ts')).writeDenials(this.config)
   }
 
   /**
@@ -264,16 +268,22 @@ export class Checker {
   followUpJoined(call: Call): void {
     if (!addsTo(call) && call.limiter === this.config.limiter) return
     this.forgetDenials(call.key)
-    if (addsTo(call)) this.forgetLease(call.key)
-  }
-
-  /** Forgets what was leased for a key, because the row has changed so that it may not count any more. */
-  forgetLease(key: string): void {
-    this.#leases?.forget(key)
+    if (addsTo(call)) this.#leases?.setAside(call.key)
   }
 
   forgetDenials(key: string): void {
-    forgetDenials(this.config.table.table, this.config.namespace.prefix, key)
+    forgetEverywhere(this.config.table.table, this.config.namespace.prefix, key, 'refund')
+  }
+
+  /** Makes all limiters of this process forget what they know of the row, which was removed. */
+  forgetRow(key: string): void {
+    forgetEverywhere(this.config.table.table, this.config.namespace.prefix, key, 'reset')
+  }
+
+  forget(...[table, prefix, key, after]: Parameters<Memory['forget']>): void {
+    const own = this.config
+    if (after !== 'reset' || prefix !== own.namespace.prefix) return
+    if (quotedName(table) === quotedName(own.table.table)) this.#leases?.forget(key)
   }
 
   /** Sweeps after some of the calls, when they are decided. `clock` is their injected time. */

@@ -38,6 +38,7 @@ class DenialCounts {
    * When the next write is due, or when the present one counts as lost. Undefined if there is nothing to do.
    */
   #dueAt: number | undefined
+  #writing: Promise<void> | undefined
 
   constructor(config: CheckerConfig, { everyMs, top }: DenialCounting) {
     const { prefix, clock } = config.namespace
@@ -59,6 +60,12 @@ class DenialCounts {
     else if (performance.now() >= this.#dueAt) this.#config.goOn(this.#write())
   }
 
+  /** Writes what is counted, after the write that is under way. It never rejects. */
+  async writeAll(): Promise<void> {
+    await this.#writing
+    if (this.#keys.size > 0 || this.#total > 0) await this.#write()
+  }
+
   #writeLater(): void {
     const dueAt = performance.now() + this.#everyMs
     this.#dueAt = dueAt
@@ -71,7 +78,12 @@ class DenialCounts {
   }
 
   /** Writes everything that was counted. It never rejects: the next write tries again. */
-  async #write(): Promise<void> {
+  #write(): Promise<void> {
+    this.#writing = this.#writeOnce()
+    return this.#writing
+  }
+
+  async #writeOnce(): Promise<void> {
     this.#dueAt = performance.now() + Math.max(this.#everyMs, LOST_MS)
     const counted = { keys: this.#keys.takeAll(), total: this.#total }
     this.#total = 0
@@ -138,6 +150,11 @@ function addition(key: string, times: number, keep: () => void): CallGroup {
 }
 
 const countsOf = new WeakMap<CheckerConfig, DenialCounts>()
+
+/** Writes the denials that are counted and not written. */
+export async function writeDenials(config: CheckerConfig): Promise<void> {
+  await countsOf.get(config)?.writeAll()
+}
 
 /** Counts a denial of a key, if the limiter counts denials. */
 export function countDenial(config: CheckerConfig, key: string): void {

@@ -7,19 +7,34 @@ export interface Sent {
   readonly clock: number | null
 }
 
+/** What a limiter remembers of keys. */
+export interface Memory {
+  /** Forgets what may not hold for the key any more: its denials after a refund, everything after a reset. */
+  forget(table: RateLimitTable, prefix: string, key: string, after: 'refund' | 'reset'): void
+}
+
 /** The denials that a limiter remembers. */
-export interface Denials {
+export interface Denials extends Memory {
   /** The denial that the database would give to this request. Undefined if the database has to decide. */
   decide(request: Request): Decision | undefined
   /** Notes how the database decided a request. */
   learn(request: Request, decision: Decision, place: number, sent: Sent): void
-  forget(table: RateLimitTable, prefix: string, key: string): void
 }
 
-/** The denials of all limiters of this process. */
-export const living: Set<WeakRef<Denials>> = new Set()
+/** The memories of all limiters of this process. */
+const living = new Set<WeakRef<Memory>>()
+let gone: FinalizationRegistry<WeakRef<Memory>> | undefined
 
-/** Makes every limiter of this process forget its denials of a key, so that the database decides again. */
-export function forgetDenials(table: RateLimitTable, prefix: string, key: string): void {
-  for (const ref of living) ref.deref()?.forget(table, prefix, key)
+/** Lets refunds and resets by other limiters of this process reach the memory, as long as it is in use. */
+export function register(memory: Memory): void {
+  const ref = new WeakRef(memory)
+  living.add(ref)
+  // Made here, because older compatibility dates of Workers do not have this class.
+  gone ??= new FinalizationRegistry((dead) => living.delete(dead))
+  gone.register(memory, ref)
+}
+
+/** Makes every limiter of this process forget what it remembers of a key, so that the database decides again. */
+export const forgetEverywhere: Memory['forget'] = (table, prefix, key, after) => {
+  for (const ref of living) ref.deref()?.forget(table, prefix, key, after)
 }

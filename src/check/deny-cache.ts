@@ -7,7 +7,7 @@ import { type Decision, isSure, type Namespace, neededBy, type Request } from '.
 import { shapeOf } from '../tables/ddl.ts'
 import { isBalance } from '../validate.ts'
 import { afterCalls, remainingOf } from './answer.ts'
-import { type Denials, living, type Sent } from './denials.ts'
+import { type Denials, register, type Sent } from './denials.ts'
 
 /** A denial by the database. `decidedAt` is the latest time at which the database may have decided it. */
 interface Denial {
@@ -38,11 +38,7 @@ export class DenyCache implements Denials {
     this.#table = table
     this.#namespace = namespace
     this.#denials = lru(maxBlockedKeys)
-    const ref = new WeakRef(this)
-    living.add(ref)
-    // Made here, because older compatibility dates of Workers do not have this class.
-    gone ??= new FinalizationRegistry((dead) => living.delete(dead))
-    gone.register(this, ref)
+    register(this)
   }
 
   decide(call: Request): Decision | undefined {
@@ -89,5 +85,3 @@ export class DenyCache implements Denials {
     this.#forgotAt = performance.now()
   }
 }
-
-let gone: FinalizationRegistry<WeakRef<Denials>> | undefined

@@ -70,10 +70,7 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   namespace.clock?.()
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
   const values = { prefix: namespace.prefix, key: call.key }
-  const forget = () => {
-    checker.forgetDenials(call.key)
-    checker.forgetLease(call.key)
-  }
+  const forget = () => checker.forgetRow(call.key)
   const about = { prefix: namespace.prefix, statement: 'remove', keys: 1 } as const
   // When its time is over, the row may be removed already, or be removed later.
   await runOn(checker, tx, { mayCharge: true, mayWait: true, isContended: true }, ({ db, isTransaction }) => {

@@ -65,7 +65,7 @@ export class Leases implements Dispatcher {
   #sweep: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined
   /** Called when a fetch or a refund has ended, while the leases are being closed. */
   #onEnd: (() => void) | undefined
-  #isClosed = false
+  #closed: Promise<void> | undefined
 
   constructor(lessor: Lessor) {
     this.#lessor = lessor
@@ -91,7 +91,7 @@ export class Leases implements Dispatcher {
   add(caller: Pending): void {
     const { request } = caller
     const { dispatcher } = this.#lessor
-    if (!isLeasable(request) || this.#isClosed) {
+    if (!isLeasable(request) || this.#closed) {
       dispatcher.add(caller)
       return
     }
@@ -146,11 +146,27 @@ export class Leases implements Dispatcher {
     if (key.fetching) key.fetching.rest = 'drop'
   }
 
-  /** Gives all leases back. Calls after it take none. */
-  async close(): Promise<void> {
-    this.#isClosed = true
+  /**
+   * Lets no call use what is left of a key's lease, because the row changes in a transaction that is not over.
+   * It goes back together with the leases that are over.
+   */
+  setAside(name: string): void {
+    const key = this.#keys.peek(name)
+    if (!key) return
+    if (this.#live.delete(key)) this.#live.add({ ...key })
+    key.lease = undefined
+    if (key.fetching) key.fetching.rest = 'give back'
+  }
+
+  /** Gives all leases back. Calls after it take none. It never rejects. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
     for (const asking of this.#fetching) asking.rest = 'give back'
-    for (const key of this.#live) this.#end(key, this.#now())
+    this.#endAll(() => true)
     this.#stopSweeping()
     while (this.#fetching.size > 0 || this.#returning.size > 0) {
       await new Promise<void>((resolve) => {
@@ -228,7 +244,14 @@ export class Leases implements Dispatcher {
   #onError(key: Key, asking: Asking): void {
     this.#fetched(key, asking)
     this.#keepHand(key, asking)
-    this.#release(asking)
+    for (const caller of takeWaiting(asking)) {
+      if (this.#fulfil(caller)) continue
+      // If the database is away, they fail together, and not one after the other.
+      const { request } = caller
+      this.#lessor.dispatcher.add(
+        this.#asking(key, caller, { request, hand: undefined, extra: 0, sentAt: asking.plan.sentAt }),
+      )
+    }
   }
 
   /** Keeps the units in hand. They were charged before, whatever became of the call. */
@@ -291,7 +314,7 @@ export class Leases implements Dispatcher {
   /** Keeps a lease for calls that follow. */
   #keep(key: Key, lease: Lease): void {
     if (key.lease) this.#end(key, this.#now())
-    if (this.#isClosed) {
+    if (this.#closed) {
       this.#giveBack(key, lease, this.#now())
       return
     }
@@ -304,13 +327,14 @@ export class Leases implements Dispatcher {
 
   /** Answers the calls that have waited, or lets them ask. */
   #release(asking: Asking): void {
-    const waiting = [...asking.waiting]
-    asking.waiting.clear()
-    for (const caller of waiting) {
-      const decision = this.decide(caller.request)
-      if (decision) caller.fulfil(decision, 0)
-      else this.add(caller)
-    }
+    for (const caller of takeWaiting(asking)) if (!this.#fulfil(caller)) this.add(caller)
+  }
+
+  /** Answers the call from memory, if that is possible. */
+  #fulfil(caller: Pending): boolean {
+    const decision = this.decide(caller.request)
+    if (decision) caller.fulfil(decision, 0)
+    return decision !== undefined
   }
 
   /** Gives the key's lease back before a call that has to find it in the row. */
@@ -341,7 +365,7 @@ export class Leases implements Dispatcher {
   #sweepLater(): void {
     if (this.#sweep) return
     const timer = setTimeout(() => {
-      this.#endThoseOver()
+      this.#endAll(isOver)
       this.#stopSweeping()
       if (this.#live.size > 0) this.#sweepLater()
     }, this.#lessor.terms.forMs)
@@ -356,11 +380,12 @@ export class Leases implements Dispatcher {
     this.#sweep = { timer, done }
   }
 
-  #endThoseOver(): void {
+  /** Ends the leases up to the first one that `ends` does not concern. */
+  #endAll(ends: (lease: Lease, now: Moment) => boolean): void {
     try {
       const now = this.#now()
       for (const key of this.#live) {
-        if (key.lease && !isOver(key.lease, now)) break
+        if (key.lease && !ends(key.lease, now)) break
         this.#end(key, now)
       }
     } catch {
@@ -373,6 +398,12 @@ export class Leases implements Dispatcher {
     Promise.all(this.#returning).then(this.#sweep?.done)
     this.#sweep = undefined
   }
+}
+
+function takeWaiting({ waiting }: Asking): Pending[] {
+  const taken = [...waiting]
+  waiting.clear()
+  return taken
 }
 
 /** Whether a lease may answer the call. Others must find in the row what is leased. */

@@ -17,6 +17,9 @@ import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
 const HOURLY = Ratelimit.fixedWindow(1000, '1h')
+const UNDO = () => {
+  throw new Error('undo')
+}
 const LEASE: LeaseTerms = { tokens: 50, for: '10s' }
 let prefixes = 0
 afterEach(() => void vi.useRealTimers())
@@ -269,6 +272,33 @@ describe('what stands in the row counts for', () => {
     expect(await used()).toBe(1)
   })
 
+  test('a refund in a transaction, and a rollback, which lose no unit', async () => {
+    const { ratelimit, used, clock } = leasing()
+    await leased(limitOf(ratelimit))
+    for (const end of [() => {}, UNDO]) {
+      await database.db
+        .transaction(async (tx) => {
+          await ratelimit.limit('key', { rate: -1, tx })
+          end()
+        })
+        .catch(() => {})
+      expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+      clock.advance(1)
+    }
+    await ratelimit.close()
+    expect(await used()).toBe(CALLS - 1 + 2)
+  })
+
+  test('calls after a reset by another limiter of the process', async () => {
+    const { ratelimit, common } = leasing()
+    const other = new Ratelimit({ ...common, db: database.db })
+    await leased(limitOf(ratelimit))
+    await leased(limitOf(ratelimit, 'another key'))
+    await other.resetUsedTokens('key')
+    expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
+    expect(await ratelimit.limit('another key')).toHaveProperty('leased')
+  })
+
   test('limitAll and calls in a transaction, which always ask the database', async () => {
     const { ratelimit, used, common } = leasing()
     await leased(limitOf(ratelimit))
@@ -309,6 +339,22 @@ describe('the end of a process', () => {
     await expect.poll(() => used(), PATIENTLY).toBe(CALLS + LEFT + 2)
   })
 
+  test('close may be called twice at once, and never rejects', async () => {
+    let fails = false
+    const read = () => {
+      if (fails) throw new Error('no clock')
+      return new Date()
+    }
+    const { ratelimit, used } = leasing()
+    await leased(limitOf(ratelimit))
+    await Promise.all([ratelimit.close(), ratelimit.close()])
+    expect(await used()).toBe(CALLS)
+    const without = leasing(HOURLY, { clock: read })
+    await leased(limitOf(without.ratelimit))
+    fails = true
+    await without.ratelimit.close()
+  })
+
   test('close does nothing without leases, and before the first call', async () => {
     const { asking, ratelimit } = leasing()
     await asking.close()
@@ -340,6 +386,19 @@ test('during an outage a lease goes on answering until it is used up', async () 
   await expect
     .poll(() => ratelimit.limit('key').catch(() => 'away'), PATIENTLY)
     .toMatchObject({ success: true })
+})
+
+test('calls that wait for a lease fail together if the database is away', async () => {
+  let isAway = false
+  let failures = 0
+  const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+  const { ratelimit } = leasing(HOURLY, {}, () => isAway && ++failures && Promise.reject(away))
+  await leased(limitOf(ratelimit))
+  for (let i = 0; i < LEFT; i++) await ratelimit.limit('key')
+  isAway = true
+  const calls = Array.from({ length: 20 }, () => ratelimit.limit('key').catch(({ code }) => code))
+  expect(new Set(await Promise.all(calls))).toEqual(new Set(['UNREACHABLE']))
+  expect(failures).toBe(2)
 })
 
 test('remembers as many keys as it may, and gives back the leases of others', async () => {

@@ -319,6 +319,17 @@ describe('when counts are written', () => {
   })
 })
 
+test('close writes what is counted, after a write that is under way', async () => {
+  const { quota, find, clock } = countingOn(NONE, { denials: { every: '1h' }, waitUntil: undefined })
+  await quota.limit('a')
+  const closed = quota.close()
+  await quota.limit('a')
+  await Promise.all([closed, quota.close()])
+  expect(await find({ clock: clock.now })).toEqual({ a: 2 })
+  await quota.close()
+  expect(await find()).toEqual({ a: 2 })
+})
+
 describe('when a write fails', () => {
   /** What is found after a write that has failed, and another one. */
   async function foundAfter(code: 'ECONNREFUSED' | 'ECONNRESET', fails: (text: string) => boolean) {
