@@ -612,7 +612,8 @@ export class Ratelimit<K extends Kind = 'rate'> {
    *
    * @returns The period that has ended, up to now; undefined if nothing was used in it.
    * @throws RatelimitError `INVALID_OPTION` for plans other than fixed and calendar windows, without
-   * `keepEnded`, and with `onOtherPlan: 'throw'`; the errors of {@link Ratelimit.limit}.
+   * `keepEnded`, and with `onOtherPlan: 'throw'`; `OTHER_PLAN` if the row was counted by another algorithm than
+   * `from`; the errors of {@link Ratelimit.limit}.
    *
    * @example
    * ```ts

@@ -18,7 +18,8 @@ export function tooMuch(): RatelimitError {
   )
 }
 
-function otherPlan(): RatelimitError {
+/** The error of a call that would lose what another plan has counted. */
+export function otherPlan(): RatelimitError {
   return new RatelimitError(
     'OTHER_PLAN',
     "The key's row has another algorithm, or a period of another length. Nothing was charged. " +

@@ -3,7 +3,16 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, chain, isTheRow, link, name, Parameters } from './builder.ts'
-import { forEach, fromColumn, isOfKind, onGrid, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
+import {
+  forEach,
+  fromColumn,
+  isOfKind,
+  isOfPeriods,
+  onGrid,
+  SQL_NAMES,
+  STATE_COLUMNS,
+  toColumn,
+} from './columns.ts'
 import { CLOCK_MS, paramsOf, stateOf } from './levels.ts'
 
 const [FOUND, TIMED, CHANGED, BEGUN] = [
@@ -15,7 +24,8 @@ const [FOUND, TIMED, CHANGED, BEGUN] = [
 
 /**
  * The statement that ends the period of a row now, and begins one of another algorithm or length. It returns
- * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm.
+ * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm. If
+ * it is `other`, a window of another algorithm, its count would be lost, and nothing is changed.
  */
 export function changePlanStatement(
   table: RateLimitTable,
@@ -27,14 +37,17 @@ export function changePlanStatement(
   const stored = STATE_COLUMNS.map(
     (column) => [column, fromColumn(column, table[column]).as(SQL_NAMES[column])] as const,
   )
+  const own = sql`${isOfKind(from, table)}`
+  const other = sql`(not ${own} and ${isOfPeriods(table)} and ${table.count} > 0)`
   const found = builder
-    .select({ own: sql`${isOfKind(from, table)}`.as('own'), ...Object.fromEntries(stored) })
+    .select({ own: own.as('own'), other: other.as('other'), ...Object.fromEntries(stored) })
     .from(table)
     .where(isTheRow(table, parameters))
     .for('update')
-  // Read after the row is locked.
+  // The count is in front of the clock, so that the clock is read after the row is locked.
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const timed = sql`select ${clock} as now, (select count(*) from ${name(FOUND)}) as rows`
+  const counted = sql`select count(*) as rows, coalesce(bool_or("other"), false) as other from ${name(FOUND)}`
+  const timed = sql`select ${clock} as now, rows, other from (${counted}) as counted`
   const [now, params, none] = [name('now', TIMED), paramsOf(to, parameters), sql<number>`0::float8`]
   const state = { ...to.sql.fresh(now, params), windowStart: now }
   const next = to.sql.consume({ ...stateOf(), ...state }, now, none, none, params, none)
@@ -47,7 +60,13 @@ export function changePlanStatement(
     .update(table)
     .set({ ...columns, expiresAt })
     .from(name(TIMED))
-    .where(and(isTheRow(table, parameters), sql`${name('rows', TIMED)} > 0`, applies))
+    .where(
+      and(
+        isTheRow(table, parameters),
+        sql`${name('rows', TIMED)} > 0 and not ${name('other', TIMED)}`,
+        applies,
+      ),
+    )
     .returning({ key: table.key })
   const begun = builder
     .insert(table)

@@ -1,6 +1,7 @@
 import type { EndedPeriod, StoredLimiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Checker } from '../check/checker.ts'
+import { otherPlan } from '../check/refusal.ts'
 import { runOn } from '../check/upkeep.ts'
 import type { ChangePlanOptions } from '../config.ts'
 import { mustHave } from '../database/rows.ts'
@@ -42,6 +43,7 @@ export async function changePlan(
     const [row] = await runOn(checker, tx, stage, ({ db }) => runOnce(db, statement, values, params))
     const answer = mustHave(row)
     time = Number(mustHave(answer['now']))
+    if (answer['other'] === true) throw otherPlan()
     if (mustHave(answer['done']) === true)
       return answer['own'] === true ? endedIn(answer, from, time) : undefined
   }

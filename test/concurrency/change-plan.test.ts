@@ -3,6 +3,7 @@ import { calendarWindow } from '../../src/calendar.ts'
 import { type EndedPeriod, Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
+import { untilWaiting } from '../support/locks.ts'
 
 const database = useDatabase()
 
@@ -37,4 +38,20 @@ test('calls and changes of the plan at once: each unit is in one period', async 
   const left = await quota.getRemaining('key', { limiter: plans[1] })
   expect(ended.reduce((sum, period) => sum + period.used, left.used)).toBe(used)
   expect(ended.length).toBeGreaterThan(5)
+})
+
+test('the period ends when the row is free, so it holds all that was charged before', async () => {
+  const [month, year] = [calendarWindow(100, 'month'), calendarWindow(100, 'year')]
+  const { db } = database.connect(1)
+  const quota = new Ratelimit({ db, limiter: month, prefix: 'held', keepEnded: true })
+  await quota.limit('key')
+  const holder = await database.client()
+  await holder.query('begin')
+  await holder.query("select from rate_limit_ephemeral where prefix = 'held' for update")
+  const changed = quota.changePlan('key', { to: year })
+  await untilWaiting(database)
+  await holder.query('select pg_sleep(0.02)')
+  const { rows } = await holder.query('select extract(epoch from clock_timestamp()) * 1000 as now')
+  await holder.query('commit')
+  expect((await changed)?.end).toBeGreaterThanOrEqual(Math.floor(Number(rows[0].now)))
 })

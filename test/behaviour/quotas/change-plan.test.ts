@@ -121,6 +121,28 @@ test('fixed windows, windows that carry over, and another algorithm', async () =
   expect(await quota.getRemaining('key', { limiter: rollover })).toMatchObject({ limit: 150 })
 })
 
+test('a wrong `from` loses nothing: the call is refused, so a change that is repeated is too', async () => {
+  const { quota, rows } = await used60()
+  const day = Ratelimit.fixedWindow(10, '1d')
+  const before = await rows()
+  const refused = expect.objectContaining({ code: 'OTHER_PLAN' })
+  await expect(quota.changePlan('key', { from: day, to: year })).rejects.toEqual(refused)
+  expect((await rows()).map(({ stored }) => stored)).toEqual(before.map(({ stored }) => stored))
+  expect(await quota.changePlan('key', { to: day })).toMatchObject({ used: 60 })
+  // Nothing is counted yet, so nothing can be lost.
+  expect(await quota.changePlan('key', { to: day })).toBeUndefined()
+  await quota.limit('key', { rate: 3, limiter: day })
+  await expect(quota.changePlan('key', { to: day })).rejects.toEqual(refused)
+  expect(await quota.getRemaining('key', { limiter: day })).toMatchObject({ used: 3 })
+})
+
+test('the row of a limit without periods is replaced', async () => {
+  const { quota } = await used60()
+  await quota.limit('bucket', { limiter: TEN['interval bucket'] })
+  expect(await quota.changePlan('bucket', { to: year })).toBeUndefined()
+  expect(await quota.limit('bucket', { limiter: year })).toMatchObject({ start: CHANGE, remaining: 999 })
+})
+
 test.each<[string, object]>([
   ['a bucket', { to: TEN['interval bucket'] }],
   ['no limit', { to: Ratelimit.unlimited() }],
