@@ -230,6 +230,12 @@ interface Asking {
    */
   readonly thresholds?: readonly Threshold[]
   readonly lease?: never
+  /**
+   * Whether `block` can deny a key for a time, whatever it has used. Each charge then looks at a second row in
+   * the same statement. A lockout can be blocked without it. It cannot be used with `dryRun` or
+   * `inMemoryBlock`. Default: `false`.
+   */
+  readonly blocks?: boolean
 }
 
 interface Leasing {
@@ -245,6 +251,7 @@ interface Leasing {
   readonly synchronousCommit?: never
   readonly keepEnded?: false
   readonly thresholds?: never
+  readonly blocks?: false
 }
 
 /** Options of the constructor of {@link Ratelimit}. */
@@ -266,6 +273,7 @@ export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   keepEnded: true,
   grace: true,
   lease: true,
+  blocks: true,
   inMemoryBlock: true,
   maxBlockedKeys: true,
   clock: true,

@@ -167,10 +167,11 @@ export class Ratelimit<K extends Kind = 'rate'> {
     const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
     try {
       const { once, tx } = options
-      const answered = await (once === undefined
+      const isAlone = once === undefined && !(this.#checker.config.blocks && call.purpose === 'take')
+      const answered = isAlone
         ? this.#checker.answer(call, tx)
-        : (await MODULES.limitAll()).answerOnce(this.#checker, call, once, tx))
-      return answered.answer
+        : (await MODULES.limitAll()).answerOnce(this.#checker, call, once, tx)
+      return ('paid' in answered ? answered : await answered).answer
     } catch (error) {
       throw ownError(error)
     }
@@ -385,6 +386,10 @@ export class Ratelimit<K extends Kind = 'rate'> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
+      if (this.#checker.config.blocks) {
+        const [usage] = await (await MODULES.lookAll()).lookAll(this.#checker, [look], options.tx)
+        return usage as Usage
+      }
       const { call, decision } = await this.#checker.decide(look, options.tx)
       return usageOf(call.limiter, decision)
     } catch (error) {
@@ -560,12 +565,11 @@ export class Ratelimit<K extends Kind = 'rate'> {
   }
 
   /**
-   * Blocks a key of a lockout, whatever it has counted. The block replaces one that is under way.
+   * Blocks a key of a lockout, or of a limiter with `blocks: true`, whatever it has used. The block replaces
+   * one that is under way.
    *
-   * To block keys of other limits, check a lockout beside them: see docs/lockouts.md.
-   *
-   * @param duration Milliseconds, or a string like `'1h'`. At most the lockout's `max`.
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that is no lockout; `INVALID_DURATION`; the errors of
+   * @param duration Milliseconds, or a string like `'1h'`. At most the `max` of a lockout, or a hundred years.
+   * @throws RatelimitError `INVALID_OPTION` for another limiter; `INVALID_DURATION`; the errors of
    * {@link Ratelimit.limit}.
    *
    * @example
@@ -589,17 +593,17 @@ export class Ratelimit<K extends Kind = 'rate'> {
   }
 
   /**
-   * Ends a key's block, and forgets its failures and its earlier blocks.
+   * Ends a key's block. A lockout also forgets the key's failures and earlier blocks; another limit keeps what
+   * was used.
    *
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that is no lockout; the errors of
+   * @throws RatelimitError `INVALID_OPTION` for a limiter that has no blocks; the errors of
    * {@link Ratelimit.resetUsedTokens}.
    */
   async unblock(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const call = await this.#call(key, options)
-    const { checkLockout, reset } = await MODULES.upkeep()
-    checkLockout(call)
-    await reset(this.#checker, call, options.tx)
+    const { unblock } = await MODULES.upkeep()
+    await unblock(this.#checker, call, options.tx)
   }
 
   /**

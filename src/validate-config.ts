@@ -37,6 +37,7 @@ const SWITCHES: readonly (keyof RatelimitConfig)[] = [
   'autoMigrate',
   'distributed',
   'preparedStatements',
+  'blocks',
 ]
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
@@ -100,6 +101,10 @@ export function checkConfig(given: RatelimitConfig | ConcurrencyConfig): void {
   checkOption(
     onDegraded === undefined || (typeof onDegraded === 'function' && onError !== 'throw'),
     "onDegraded must be a function, and needs onError: 'allow' or 'deny'.",
+  )
+  checkOption(
+    !config.blocks || !(config.dryRun || inMemoryBlock || config.lease || limiter.algorithm.numbers.block),
+    'blocks has no meaning with dryRun, inMemoryBlock or lease, and a lockout can be blocked without it.',
   )
   if (config.denials !== undefined) checkDenials(config.denials, db)
   checkOption(inMemoryBlock || maxBlockedKeys === undefined, 'maxBlockedKeys needs inMemoryBlock: true.')

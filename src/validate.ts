@@ -6,6 +6,7 @@ import { checkTablesGiven } from './database/given.ts'
 import { RatelimitError } from './errors.ts'
 import { checkSwitch } from './options.ts'
 import type { Call, Purpose } from './runtime/call.ts'
+import { BLOCKED } from './statements/blocked.ts'
 import { DENIED } from './statements/denied.ts'
 
 // Checks before any SQL. No message contains the refused value, because keys may be people's addresses.
@@ -109,7 +110,8 @@ function checkPrefix(prefix: unknown): asserts prefix is string {
 }
 
 function reservedFaultOf(prefix: string): string | undefined {
-  return prefix.endsWith(DENIED) ? `must not end with "${DENIED}", where denials are counted` : undefined
+  const end = [DENIED, BLOCKED].find((each) => prefix.endsWith(each))
+  return end ? `must not end with "${end}", where the package keeps rows of its own` : undefined
 }
 
 /**

@@ -28,12 +28,27 @@ const limiter = Ratelimit.tokenBucket(PLENTY, '1h', PLENTY)
 async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const user = await withRows(defaultLimiter(db, 'user'))
   const quota = await withRows(new Ratelimit({ db, limiter, prefix: 'quota', durable: true }))
+  const blockable = await withRows(new Ratelimit({ db, limiter, prefix: 'blockable', blocks: true }))
+  const never = Ratelimit.lockout(Number.POSITIVE_INFINITY, '1h', { block: '1h' })
+  const lockout = await withRows(new Ratelimit({ db, limiter: never, prefix: 'lockout' }))
   return [
     limitOf(user),
     { name: 'limit, durable', check: async (key) => (await quota.limit(key)).success },
     {
       name: 'limit with atLeast',
       check: async (key) => (await user.limit(key, { rate: 2, atLeast: 1 })).success,
+    },
+    { name: 'limit with blocks', check: async (key) => (await blockable.limit(key)).success },
+    {
+      name: 'limitAll with a lockout',
+      async check(key) {
+        const requests = [user, lockout].map((ratelimit) => ({ ratelimit, key }))
+        return (await Ratelimit.limitAll(requests)).success
+      },
+    },
+    {
+      name: 'getRemaining and limit, pairs',
+      check: async (key) => (await user.getRemaining(key)).remaining > 0 && (await user.limit(key)).success,
     },
     { name: 'blockUntilReady', check: async (key) => (await user.blockUntilReady(key, '1s')).success },
     {

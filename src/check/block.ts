@@ -5,6 +5,7 @@ import { checkOption } from '../validate.ts'
 import { answerOf, type Outcome, paymentOf } from './answer.ts'
 import { MAX_TIMER_MS } from './bounds.ts'
 import type { Checker } from './checker.ts'
+import { blockOn } from './gate.ts'
 import type { LimitResult } from './results.ts'
 
 /**
@@ -81,6 +82,9 @@ async function answerWithin(
   try {
     const onWaitOver = leftMs < ownMs ? endsWait : undefined
     const within = { timeoutMs: Math.min(leftMs, ownMs), signal, onWaitOver, giveBack }
+    const { giveBack: _, ...looking } = within
+    const blocked = checker.config.blocks ? await blockOn(checker, call, undefined, looking) : undefined
+    if (blocked) return blocked
     return answerOf(await checker.decide(call, undefined, within), reporting)
   } catch (error) {
     signal?.throwIfAborted()

@@ -38,6 +38,8 @@ export interface CheckerConfig {
   readonly denials: DenialCounting | undefined
   /** Hashes keys, if hashes are stored. */
   readonly hash: ((key: unknown) => Promise<string>) | undefined
+  /** Whether keys can be blocked, so that charges ask the gate too. */
+  readonly blocks: boolean
   /** The terms of leases. Undefined if the database decides each call. */
   readonly leases: Terms | undefined
   /** The secret that signs the texts of reservations. */

@@ -7,6 +7,7 @@ import { decideOne } from '../runtime/decide.ts'
 import { checkOption } from '../validate.ts'
 import { usageOf } from './answer.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
+import { behind, changing, gateOf } from './gate.ts'
 import { outsideQueue } from './outside-queue.ts'
 import { refusalOf } from './refusal.ts'
 import type { Usage } from './results.ts'
@@ -24,8 +25,23 @@ export function checkKeys(keys: readonly string[]): void {
   )
 }
 
-/** Looks at the keys of calls with one limiter, in one statement. The answers have the order of the calls. */
+/**
+ * Looks at the keys of calls with one limiter, in one statement, and at their blocks in another one. The
+ * answers have the order of the calls.
+ */
 export async function lookAll(
+  checker: Checker,
+  calls: readonly Call[],
+  tx: Database | undefined,
+): Promise<Usage[]> {
+  const usages = await usagesOf(checker, calls, tx)
+  if (!checker.config.blocks) return usages
+  const looks = calls.map(({ key }) => changing(key))
+  const blocks = await usagesOf(gateOf(checker), looks, tx)
+  return usages.map((usage, place) => behind(usage, blocks[place] as Usage))
+}
+
+async function usagesOf(
   checker: Checker,
   calls: readonly Call[],
   tx: Database | undefined,

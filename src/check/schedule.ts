@@ -15,6 +15,7 @@ import { checkOption, isBalance } from '../validate.ts'
 import { afterCalls, remainingOf } from './answer.ts'
 import { type Checker, isRequest } from './checker.ts'
 import { countDenial } from './denial-counts.ts'
+import { blockOn } from './gate.ts'
 import { mayHaveCharged } from './may-have-charged.ts'
 import { outsideQueue } from './outside-queue.ts'
 import { publishError } from './publish-error.ts'
@@ -72,13 +73,20 @@ export async function schedule(
   const { prefix } = checker.config.namespace
   const beganAt = performance.now()
   try {
-    const decision = await decide(checker, { ...call, purpose: 'schedule' }, { within: withinMs }, tx)
-    const answer = answerOf(checker, call, decision, withinMs)
-    const after = afterCalls({ call, decision }, decision.granted)
+    const blocked = checker.config.blocks ? await blockOn(checker, call, tx) : undefined
+    const decision = blocked
+      ? undefined
+      : await decide(checker, { ...call, purpose: 'schedule' }, { within: withinMs }, tx)
+    const answer = decision
+      ? answerOf(checker, call, decision, withinMs)
+      : ({ success: false, retryAfter: blocked?.retryAfter ?? 0 } as const)
+    const remaining = decision
+      ? remainingOf(call.limiter, afterCalls({ call, decision }, decision.granted))
+      : 0
     if (!answer.success) countDenial(checker.config, call.key)
     channels.decision?.publish({
       ...{ prefix, key: call.key, rate: call.rate, success: answer.success, limit: call.limiter.limit },
-      ...{ remaining: remainingOf(call.limiter, after), degraded: false, wouldDeny: false, leased: false },
+      ...{ remaining, degraded: false, wouldDeny: false, leased: false },
       retryAfter: answer.success ? 0 : answer.retryAfter,
       joined: tx !== undefined || checker.config.home.isTransaction,
       durationMs: performance.now() - beganAt,

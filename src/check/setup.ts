@@ -56,7 +56,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded, onOtherPlan } = config
   const { distributed = false } = config
-  const { coalesce = !isWorkers(), waitUntil, reservationSecret, denials, lease } = config
+  const { coalesce = !isWorkers(), waitUntil, reservationSecret, denials, lease, blocks = false } = config
   const excludesLease =
     durable ||
     keepEnded ||
@@ -97,6 +97,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
     denials: denials && countingOf(denials),
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
     hash: config.hashKeys ? hashOf(config.hashKeys) : undefined,
+    blocks,
     leases: lease === undefined ? undefined : termsOf(lease, !excludesLease),
     reservationSecret,
     ensureTables: onCitus

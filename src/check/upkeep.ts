@@ -12,7 +12,8 @@ import { MAX_SWEPT, removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
 import { checkOption, isBalance } from '../validate.ts'
 import { afterCalls, usageOf } from './answer.ts'
-import { type Checker, isRequest } from './checker.ts'
+import { type Checker, isRequest, type LimiterCall } from './checker.ts'
+import { behind, changing, gateOf } from './gate.ts'
 import { ID_PREFIX } from './id-prefix.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
 import type { Usage } from './results.ts'
@@ -42,21 +43,36 @@ export async function block(
   duration: Duration,
   tx: Database | undefined,
 ): Promise<Usage> {
-  checkLockout(call)
+  const blocks = blocksOf(checker, call)
   const lengthMs = parseDuration(duration, 'The block')
-  if (lengthMs > (call.limiter.params['maxMs'] ?? 0)) {
+  if (lengthMs > (blocks.call.limiter.params['maxMs'] ?? 0)) {
     throw new RatelimitError('INVALID_DURATION', 'The block must not be longer than the max of the lockout.')
   }
-  const outcome = await checker.decide({ ...call, rate: lengthMs, purpose: 'block' }, tx)
-  return usageOf(call.limiter, afterCalls(outcome, 1))
+  const outcome = await blocks.checker.decide({ ...blocks.call, rate: lengthMs, purpose: 'block' }, tx)
+  const block = usageOf(blocks.call.limiter, afterCalls(outcome, 1))
+  if (blocks.checker === checker) return block
+  const { decision } = await checker.decide({ ...call, rate: 0, purpose: 'look' }, tx)
+  return behind(usageOf(call.limiter, decision), block)
 }
 
-/** @throws RatelimitError `INVALID_OPTION` */
-export function checkLockout({ limiter }: Call): void {
+/** Ends the block of the call's key. */
+export async function unblock(checker: Checker, call: Call, tx: Database | undefined): Promise<void> {
+  const blocks = blocksOf(checker, call)
+  await reset(blocks.checker, blocks.call, tx)
+}
+
+/**
+ * Where the blocks of the call's key are: in its own row, or in that of the gate.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+function blocksOf(checker: Checker, call: Call): LimiterCall {
+  if (checker.config.blocks) return { checker: gateOf(checker), call: changing(call.key) }
   checkOption(
-    limiter.algorithm.numbers.block !== undefined,
-    'block and unblock need a limiter made by Ratelimit.lockout.',
+    call.limiter.algorithm.numbers.block !== undefined,
+    'block and unblock need blocks: true, or a limiter made by Ratelimit.lockout.',
   )
+  return { checker, call }
 }
 
 /** Makes the key's limit full again. */
@@ -83,16 +99,17 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
 }
 
 /**
- * Deletes all expired rows of the prefix, and the ids of `once` that have ended, some at a time. Rows that
- * others have locked stay.
+ * Deletes all expired rows of the prefix, the ids of `once` and the blocks that have ended, some at a time.
+ * Rows that others have locked stay.
  */
 export function cleanUp(checker: Checker): Promise<number> {
   return runOn(checker, undefined, { mayCharge: true, mayWait: false, isContended: false }, async () => {
-    const { home, table, namespace, keepEnded } = checker.config
+    const { home, table, namespace, keepEnded, blocks } = checker.config
     const ids = { ...namespace, prefix: ID_PREFIX + namespace.prefix }
     const sweepers = [
       new Sweeper(home.db, table, namespace, keepEnded),
       new Sweeper(home.db, table, ids, false),
+      ...(blocks ? [new Sweeper(home.db, table, gateOf(checker).config.namespace, false)] : []),
     ]
     const clock = namespace.clock?.() ?? null
     let deleted = 0

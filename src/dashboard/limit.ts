@@ -1,8 +1,8 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { usageOf } from '../check/answer.ts'
 import { type Handle, handles } from '../check/handles.ts'
+import { lookAll } from '../check/look-all.ts'
 import type { Usage } from '../check/results.ts'
-import { block, checkLockout, grant, reset } from '../check/upkeep.ts'
+import { block, grant, reset, unblock } from '../check/upkeep.ts'
 import type { Duration } from '../duration.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
 import type { Ratelimit } from '../ratelimit.ts'
@@ -38,6 +38,8 @@ export class Limit {
   /** Whether it is prepaid. */
   readonly isBalance: boolean
   /** Whether keys can be blocked. */
+  readonly isBlockable: boolean
+  /** Whether a reset would forget how often the key was blocked. */
   readonly isLockout: boolean
   readonly #handle: Handle
   readonly #limiterOf: ((key: string) => Limiter) | undefined
@@ -58,6 +60,7 @@ export class Limit {
     this.isCounted = config.denials !== undefined
     this.isBalance = isBalance(config.limiter)
     this.isLockout = config.limiter.algorithm.numbers.block !== undefined
+    this.isBlockable = this.isLockout || config.blocks
     this.#handle = handle
     this.#limiterOf = planned?.limiterOf
     checkOption(
@@ -90,8 +93,8 @@ export class Limit {
 
   /** @throws RatelimitError the errors of `Ratelimit.getRemaining`. */
   async look(key: string): Promise<Usage> {
-    const { call, decision } = await this.#handle.checker.decide(this.#call(key, 0), undefined)
-    return usageOf(call.limiter, decision)
+    const [usage] = await lookAll(this.#handle.checker, [this.#call(key, 0)], undefined)
+    return usage as Usage
   }
 
   /** @throws RatelimitError the errors of `Ratelimit.resetUsedTokens`. */
@@ -112,9 +115,7 @@ export class Limit {
 
   /** @throws RatelimitError the errors of `Ratelimit.unblock`. */
   async unblock(key: string): Promise<void> {
-    const call = this.#call(key, 0)
-    checkLockout(call)
-    await reset(this.#handle.checker, call, undefined)
+    await unblock(this.#handle.checker, this.#call(key, 0), undefined)
   }
 
   #call(key: string, rate: number): Call {

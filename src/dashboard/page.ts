@@ -119,12 +119,12 @@ ${
     : undefined
 }
 ${
-  allow.includes('block') && limit.isLockout
+  allow.includes('block') && limit.isBlockable
     ? html`<form method="post" class="line">${hidden(looking, key)}
 <label>For <input name="duration" value="1h" required pattern="[0-9]+ ?(ms|s|m|h|d)"></label>
 <button class="act" name="do" value="block">Block</button></form>
 <form method="post" class="line">${hidden(looking, key)}
-<button class="act" name="do" value="unblock">Unblock, and forget its failures</button></form>`
+<button class="act" name="do" value="unblock">${limit.isLockout ? 'Unblock, and forget its failures' : 'Unblock'}</button></form>`
     : undefined
 }
 ${denials(limit, hours)}

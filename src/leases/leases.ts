@@ -42,7 +42,8 @@ interface Key {
   lease: Lease | undefined
   /** The call that fetches the next lease. */
   fetching: Asking | undefined
-  askedAt: Moment
+  /** By the monotonic clock. */
+  askedAtMs: number
   /** The units of the next lease. */
   size: number
   /** What the row had left after the last decision. */
@@ -84,7 +85,7 @@ export class Leases implements Dispatcher {
     if (!lease) return undefined
     const now = this.#now()
     if (isOver(lease, now) || !sameLimiter(lease.limiter, call.limiter)) return undefined
-    key.askedAt = now
+    key.askedAtMs = now.steadyMs
     return decisionBy(lease, call)
   }
 
@@ -98,9 +99,8 @@ export class Leases implements Dispatcher {
     const now = this.#now()
     const known = this.#keys.get(request.key)
     const key = known ?? this.#remember(request.key, now)
-    const wasAskedLately =
-      known !== undefined && now.steadyMs - known.askedAt.steadyMs < this.#lessor.terms.forMs
-    key.askedAt = now
+    const wasAskedLately = known !== undefined && now.steadyMs - known.askedAtMs < this.#lessor.terms.forMs
+    key.askedAtMs = now.steadyMs
     if (key.fetching) {
       const isAlike = sameLimiter(key.fetching.request.limiter, request.limiter)
       if (isAlike && key.fetching.letWait(caller)) return
@@ -181,7 +181,7 @@ export class Leases implements Dispatcher {
 
   #remember(name: string, now: Moment): Key {
     const key: Key = {
-      ...{ key: name, lease: undefined, fetching: undefined, askedAt: now },
+      ...{ key: name, lease: undefined, fetching: undefined, askedAtMs: now.steadyMs },
       ...{ size: 0, remaining: Number.POSITIVE_INFINITY },
     }
     const evicted = this.#keys.setWithEvicted(name, key)

@@ -82,7 +82,7 @@ export async function reserve(
 ): Promise<Reserved> {
   checkReserved(call)
   const estimate = estimateOf(call)
-  const answered = await (once === undefined
+  const answered = await (once === undefined && !checker.config.blocks
     ? checker.answer(estimate, tx)
     : answerOnce(checker, estimate, once, tx))
   const { answer } = answered

@@ -138,6 +138,8 @@ function sumsOf(charges: readonly Charge[]): Sums {
       continue
     }
     rate += call.rate
+    // A gate only has to be open.
+    if (call.purpose === 'look') needed = Math.max(needed, call.atLeast ?? 0)
     if (call.rate <= 0 || call.purpose === 'grant') continue
     if (isForced(call)) forced += call.rate
     else needed = taken + neededBy(call)

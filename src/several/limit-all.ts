@@ -22,7 +22,7 @@ import type { Decisions } from './all-or-nothing.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
-import { type Asked, askedOf, isRepeated, takeTogether, watchAll } from './together.ts'
+import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from './together.ts'
 
 /** Decides all calls together: all are consumed, or none. */
 export async function limitAll<Request>(
@@ -102,6 +102,8 @@ function answersOf(asked: Asked, { looks, taken }: Decisions): Answered[] {
   return asked.calls.map((each) => {
     const { call } = each
     const row = asked.rowOf.get(each)
+    const blocked = blockedUntil(asked, { looks, taken }, each)
+    if (blocked !== undefined) return { answer: blockedAnswer(asked, looks, each, blocked), paid: NOTHING }
     if (!row) return unlimitedAnswer(asked, each)
     const look = found(looks, row)
     const { dryRun } = row.reporting
@@ -121,6 +123,14 @@ function answersOf(asked: Asked, { looks, taken }: Decisions): Answered[] {
     }
     return presentOf(row, look)
   })
+}
+
+/** The denial of a call whose key is blocked until then, or longer if the limit has too little then. */
+function blockedAnswer(asked: Asked, looks: Decisions['looks'], each: LimiterCall, until: number): Denied {
+  const row = asked.rowOf.get(each)
+  const look = row ? found(looks, row) : found(asked.unlimited, each).decision
+  const own = row && !fits(row, look) ? denialOf(row, look).reset : until
+  return { ...denialUntil(each.call.limiter, look, Math.max(until, own)), remaining: 0 }
 }
 
 /** The present state of a limit that would allow, but from which nothing was taken. */

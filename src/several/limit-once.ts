@@ -10,15 +10,16 @@ import { idCall } from './ids.ts'
 import { decideAll } from './limit-all.ts'
 import { askedOf, isRepeated, takeTogether } from './together.ts'
 
-// One call of one limit that uses up an id: a list of two rows. It is loaded together with `limitAll`.
+// One call of one limit that uses up an id, or whose key may be blocked: a list of two rows or three. It is
+// loaded together with `limitAll`.
 
 export { limitAll } from './limit-all.ts'
 
-/** Decides the call if the id was not used before. */
+/** Decides the call if its key is not blocked, and if the id, if there is one, was not used before. */
 export async function answerOnce(
   checker: Checker,
   call: Call,
-  once: Once,
+  once: Once | undefined,
   tx: Database | undefined,
 ): Promise<Answered> {
   const calls = [{ checker, call }]

@@ -15,7 +15,7 @@ import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { Once } from './once.ts'
 import { msUntilEnough, type Source, sharesOf } from './shares.ts'
-import { type Asked, askedOf, isRepeated, takeTogether, watchAll } from './together.ts'
+import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from './together.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export interface Spent {
@@ -120,7 +120,11 @@ function spentOf({ asked, rate, order, tx: spentIn }: Spending, decisions: Decis
   if (isRepeated(asked, decisions)) {
     return { success: true, granted, results, retryAfter: 0, repeated: true, release }
   }
-  const retryAfter = shares ? 0 : msUntilEnough(sources, rate)
+  const blocks = calls.map((each, place) => {
+    const { now } = (sources[place] as (typeof sources)[number]).snapshot
+    return (blockedUntil(asked, decisions, each) ?? now) - now
+  })
+  const retryAfter = shares ? 0 : Math.max(msUntilEnough(sources, rate), ...blocks)
   return { success: shares !== undefined, granted, results, retryAfter, release }
 }
 

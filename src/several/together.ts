@@ -1,6 +1,8 @@
+import { whenAvailable } from '../algorithms/search.ts'
 import type { Outcome } from '../check/answer.ts'
 import { timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
+import { gateOf, passing } from '../check/gate.ts'
 import { type Entry, outsideQueue, type Stage } from '../check/outside-queue.ts'
 import { type Report, watch } from '../check/watch.ts'
 import type { Connection } from '../database/connection.ts'
@@ -32,11 +34,15 @@ export interface Asked {
   readonly unlimited: ReadonlyMap<LimiterCall, Outcome>
   /** The row of the id, for calls that are charged once. */
   readonly id: RowRequest | undefined
+  /** The rows of gates that deny the call while its key is blocked. */
+  readonly gateOf: ReadonlyMap<LimiterCall, RowRequest>
 }
 
 /** @param id The call that uses up the id, for calls that are charged once. */
 export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined, id?: LimiterCall): Asked {
-  const all = id ? [...calls, id] : calls
+  const gated = calls.filter(({ checker, call }) => checker.config.blocks && call.purpose === 'take')
+  const gates = gated.map(({ checker, call }) => ({ checker: gateOf(checker), call: passing(call.key) }))
+  const all = [...calls, ...(id ? [id] : []), ...gates]
   const checkers = [...new Set(all.map(({ checker }) => checker))]
   const [first] = checkers
   checkOption(first !== undefined, 'At least one request is needed.')
@@ -57,12 +63,21 @@ export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined,
     rowOf,
     unlimited: new Map(unlimited.map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())])),
     id: id && found(rowOf, id),
+    gateOf: new Map(gated.map((each, place) => [each, found(rowOf, gates[place] as LimiterCall)])),
   }
 }
 
 /** Whether the id was used before, so that nothing was charged. */
 export function isRepeated({ id }: Asked, { looks }: Decisions): boolean {
   return id !== undefined && !fits(id, found(looks, id))
+}
+
+/** When the call's key is not blocked any more. Undefined if it is not blocked now. */
+export function blockedUntil(asked: Asked, { looks }: Decisions, each: LimiterCall): number | undefined {
+  const gate = asked.gateOf.get(each)
+  if (!gate) return undefined
+  const look = found(looks, gate)
+  return fits(gate, look) ? undefined : whenAvailable(gate.limiter, look, gate.needed)
 }
 
 /** Charges the rows of the calls, or the `sharing` rate. */

@@ -21,6 +21,7 @@ import {
   decidedRows,
   foundColumns,
   foundRow,
+  type ListRow,
   numbersOf,
   type PlacedRow as PlacedInList,
   THERE,
@@ -45,7 +46,7 @@ const TURN = 'turn'
 
 /**
  * The statement that charges many lists in their order, each list whole or not at all. All their rows differ,
- * apart from the common ones. It has an answer for each list whose rows exist and are free.
+ * apart from the common ones. It has an answer for each list whose charged rows exist and are free.
  *
  * All lists ask the same of a common row. So the common rows pay for the first of the lists that their own rows
  * allow, until the common rows have no more.
@@ -141,10 +142,10 @@ function ownDecisions(
   const columns = [
     'place',
     ...names,
-    ...each.flatMap(({ row, place }) => foundColumns(row, place, !row.makes)),
+    ...each.flatMap(({ row, place }) => foundColumns(row, place, !mayMiss(row))),
   ]
   const joined = each.map(({ row, found }) =>
-    row.makes ? sql` left join lateral ${found} on true` : sql` cross join lateral ${found}`,
+    mayMiss(row) ? sql` left join lateral ${found} on true` : sql` cross join lateral ${found}`,
   )
   const found = sql`select ${listOf(columns)} from ${lists}${sql.join(joined, sql``)}`
 
@@ -152,10 +153,15 @@ function ownDecisions(
   if (sharing) decided = sharesOfRows(rows, sharing, decided, new Parameters(['rate']))
   const places = each.map(({ place }) => place)
   // A missing row does not show that the table has the size that the plan is for.
-  const sizes = each.flatMap(({ row }) => (row.makes ? [guarding.fits(row.table) ?? sql`true`] : []))
+  const sizes = each.flatMap(({ row }) => (mayMiss(row) ? [guarding.fits(row.table) ?? sql`true`] : []))
   const lets = [sql`true`, ...sizes, ...letsOf(places, sharing)]
   const may = level('may', decided, { [DONE]: sql`(${sql.join(lets, sql` and `)})` })
   return { ...may, links: [link(FOUND, found)] }
+}
+
+/** Whether a list can be decided without the row: if it would be inserted, or is only looked at. */
+function mayMiss({ makes, does }: ListRow): boolean {
+  return makes || does === 'look'
 }
 
 /** The level that adds for how many lists the common rows have enough, and its links. */

@@ -275,3 +275,45 @@ test('lists whose statement failed for a reason of its own are not sent one by o
   for (const error of errors) expect(error).toMatchObject({ code: 'UNREACHABLE' })
   expect(sent).toBe(1)
 })
+
+test('calls of keys that can be blocked share a statement, although most have no row for a block', async () => {
+  const { db, statements } = watch(database.db)
+  const limiter = Ratelimit.fixedWindow(5, '1d')
+  const ratelimit = new Ratelimit({ db, limiter, prefix: 'blocks', blocks: true, cleanupProbability: 0 })
+  const keys = ['ada', 'bob', 'eve', 'joe']
+  for (const key of keys) await ratelimit.limit(key)
+  await ratelimit.block('eve', '1h')
+  const before = statements.length
+  const answers = await Promise.all(keys.map((key) => ratelimit.limit(key)))
+  expect(answers.map(({ success }) => success)).toEqual([true, true, false, true])
+  expect(statements.length - before).toBeLessThanOrEqual(2)
+  const usages = await ratelimit.getRemainingAll(keys)
+  expect(usages.map(({ used, remaining }) => [used, remaining])).toEqual([
+    [2, 3],
+    [2, 3],
+    [1, 0],
+    [2, 3],
+  ])
+})
+
+test('a block that comes while others charge the key lets none pass that begin later', async () => {
+  const ratelimit = new Ratelimit({
+    ...{ db: database.db, limiter: Ratelimit.fixedWindow(1e6, '1d'), prefix: 'blocked', blocks: true },
+  })
+  await ratelimit.limit('ada')
+  let isBlocked = false
+  const late: boolean[] = []
+  const caller = async () => {
+    for (let calls = 0; calls < 40; calls++) {
+      const beganLate = isBlocked
+      const { success } = await ratelimit.limit('ada')
+      if (beganLate) late.push(success)
+    }
+  }
+  const callers = Array.from({ length: 8 }, caller)
+  await ratelimit.block('ada', '1h')
+  isBlocked = true
+  await Promise.all(callers)
+  expect(late.length).toBeGreaterThan(0)
+  expect(late).not.toContain(true)
+})

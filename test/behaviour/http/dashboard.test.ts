@@ -179,6 +179,20 @@ test('blocks a key of a lockout, and unblocks it', async () => {
   expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
 })
 
+test('blocks a key of another limit that has blocks, and keeps its count', async () => {
+  const { ratelimit } = limiterOf({ blocks: true })
+  await ratelimit.limit('ada', { rate: 2 })
+  const { get, post } = browse({ api: ratelimit })
+  await get('?limit=api')
+  const { text } = await post('?limit=api', { stored: 'ada' })
+  for (const each of ['reset', 'block', 'unblock']) expect(text).toContain(`value="${each}"`)
+  await post('?limit=api', { stored: 'ada', do: 'block', duration: '2h' })
+  expect(await ratelimit.limit('ada')).toMatchObject({ success: false })
+  expect((await post('?limit=api', { stored: 'ada' })).text).toContain('<td>2 h</td>')
+  await post('?limit=api', { stored: 'ada', do: 'unblock' })
+  expect(await ratelimit.limit('ada')).toMatchObject({ success: true, remaining: 2 })
+})
+
 test('no key of another limit can be blocked', async () => {
   const { get, post } = browse({ api: limiterOf().ratelimit })
   await get('?limit=api')

@@ -154,6 +154,9 @@ new Ratelimit({ ...common, thresholds: [{}] })
 const lease = { tokens: 50, for: '1s' } as const
 new Ratelimit({ ...common, lease, inMemoryBlock: true, onError: 'allow', dryRun: true })
 new Ratelimit({ ...common, lease: { ...lease, maxKeys: 5 }, coalesce: true, durable: false, connections: 2 })
+new Ratelimit({ ...common, blocks: true, durable: true, thresholds: [0.8], denials: {} })
+// @ts-expect-error calls from memory would not see a block
+new Ratelimit({ ...common, lease, blocks: true })
 // @ts-expect-error a lease has a size
 new Ratelimit({ ...common, lease: { for: '1s' } })
 // @ts-expect-error a lease ends

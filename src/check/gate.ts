@@ -1,0 +1,81 @@
+import type { StoredLimiter } from '../algorithms/algorithm.ts'
+import { lockout } from '../algorithms/lockout.ts'
+import { whenAvailable } from '../algorithms/search.ts'
+import type { Database } from '../database/database.ts'
+import { MAX_MS } from '../duration.ts'
+import type { Call, Request } from '../runtime/call.ts'
+import { BLOCKED } from '../statements/blocked.ts'
+import type { Bounds } from './bounds.ts'
+import { Checker } from './checker.ts'
+import type { Denied, Usage } from './results.ts'
+
+// The gate of a limiter whose keys can be blocked: a lockout that no failure starts, with a row for each key
+// that was blocked.
+
+/** No count reaches it, and unlike Infinity it is a limit, so a block leaves nothing of it. */
+const LIMIT: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1, { block: 1, max: MAX_MS })
+
+const CLEANUP_PROBABILITY = 0.1
+
+const gates = new WeakMap<Checker, Checker>()
+
+/** The checker of the gate's rows, which have a prefix of their own in the limiter's table. */
+export function gateOf(owner: Checker): Checker {
+  const known = gates.get(owner)
+  if (known) return known
+  const { config } = owner
+  const { prefix, clock } = config.namespace
+  const gate = new Checker({
+    ...config,
+    limiter: LIMIT,
+    namespace: { prefix: prefix + BLOCKED, clock },
+    reporting: { thresholds: [], dryRun: false },
+    cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
+    keepEnded: false,
+    denials: undefined,
+    blocks: false,
+  })
+  gates.set(owner, gate)
+  return gate
+}
+
+/** Looks whether the key may pass. In a list it denies the whole list if not. It writes nothing. */
+export function passing(key: string): Request {
+  return { ...changing(key), atLeast: 1 }
+}
+
+/** A call of the gate that is to change its row. */
+export function changing(key: string): Request {
+  return {
+    key,
+    rate: 0,
+    limiter: LIMIT,
+    purpose: 'look',
+    paidWindowStart: null,
+    refundableUntil: null,
+    atLeast: null,
+    reserved: 0,
+    refusesOther: false,
+  }
+}
+
+/** The denial of a call whose key is blocked. Undefined if it is not. */
+export async function blockOn(
+  owner: Checker,
+  call: Call,
+  tx: Database | undefined,
+  bounds?: Bounds,
+): Promise<Denied | undefined> {
+  const look = changing(call.key)
+  const { decision } = await gateOf(owner).decide(look, tx, bounds)
+  const reset = whenAvailable(LIMIT, decision, 1)
+  const retryAfter = reset - decision.now
+  return retryAfter > 0
+    ? { success: false, limit: call.limiter.limit, remaining: 0, reset, retryAfter }
+    : undefined
+}
+
+/** A usage as the block of the key leaves it. */
+export function behind(usage: Usage, block: Usage): Usage {
+  return block.remaining > 0 ? usage : { ...usage, remaining: 0, reset: Math.max(usage.reset, block.reset) }
+}
