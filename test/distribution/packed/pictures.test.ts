@@ -2,12 +2,15 @@ import { readFile } from 'node:fs/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { Ratelimit, tableSql } from 'drizzle-ratelimit'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { draw } from '../../../examples/pictures/draw.ts'
+import { drawLeases, type Granting, playLeases } from '../../../examples/pictures/leases.ts'
 import { SCENES } from '../../../examples/pictures/scenes.ts'
 import { firstWaitMs, mostWithin, play, type Run, type Scene } from '../../../examples/pictures/traffic.ts'
+import { fakeTime } from '../../support/timers.ts'
+import { watch } from '../../support/watch.ts'
 
-// The pictures of docs/algorithms.md, and what the page says about them.
+// The pictures of docs/algorithms.md and docs/leases.md, and what the pages say about them.
 
 let client: PGlite
 const played = new Map<string, Promise<Run[]>>()
@@ -28,6 +31,33 @@ for (const scene of SCENES) {
     await expect(draw(scene, await runsOf(scene))).toMatchFileSnapshot(`../../../docs/${scene.file}`)
   })
 }
+
+describe('four processes with and without leases', () => {
+  let runs: readonly Granting[]
+  beforeAll(async () => {
+    fakeTime()
+    const db = drizzle({ client })
+    runs = await playLeases({
+      watch: (count) => watch(db, count).db,
+      advance: async (ms) => void (await vi.advanceTimersByTimeAsync(ms)),
+    })
+    vi.useRealTimers()
+  })
+
+  test('docs/leases.svg shows what they were granted: `npm run pictures` draws it', async () => {
+    await expect(drawLeases(runs)).toMatchFileSnapshot('../../../docs/leases.svg')
+  })
+
+  test('never more than the limit, and with leases as much, by a fifth of the statements', () => {
+    const [without, leasing] = runs as [Granting, Granting]
+    for (const { points } of runs) {
+      expect(Math.max(...points.map(({ charged }) => charged))).toBe(1800)
+      for (const { granted, charged } of points) expect(granted).toBeLessThanOrEqual(charged)
+    }
+    expect(leasing.denials.length).toBe(without.denials.length)
+    expect(leasing.statements).toBeLessThan(without.statements / 5)
+  })
+})
 
 test('the page has the figures of the burst', async () => {
   const page = (await readFile('docs/algorithms.md', 'utf8')).replaceAll(/ +/g, ' ')
