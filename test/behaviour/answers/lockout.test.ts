@@ -119,6 +119,54 @@ test('one of many calls at once starts the block', async () => {
   expect(answers.filter((answer) => answer.success && answer.blockedUntil !== undefined)).toHaveLength(1)
 })
 
+describe('in a list', () => {
+  async function nearlyBlocked(options: object = {}) {
+    const ratelimit = logins(options)
+    for (let i = 0; i < 2; i++) await ratelimit.limit('ada')
+    return { ratelimit, key: 'ada' }
+  }
+
+  test('the failure that starts a block is charged only if all are allowed', async () => {
+    const one = await nearlyBlocked()
+    const full = logins({ limiter: Ratelimit.fixedWindow(0, '1h') })
+    expect(await Ratelimit.limitAll([one, { ratelimit: full, key: 'ada' }])).toMatchObject({ success: false })
+    expect(await one.ratelimit.getRemaining('ada')).toMatchObject({ remaining: 1 })
+    const both = await Ratelimit.limitAll([one, { ratelimit: logins(), key: 'ada' }])
+    expect(both).toMatchObject({ success: true, results: [{ blockedUntil: clock.ms + MINUTE }, {}] })
+    expect(await one.ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: MINUTE })
+  })
+
+  test('an attempt with an id starts one block, however often it is sent', async () => {
+    const { ratelimit } = await nearlyBlocked()
+    const once = { id: 'attempt:3', for: '1d' } as const
+    expect(await ratelimit.limit('ada', { once })).toMatchObject({ blockedUntil: clock.ms + MINUTE })
+    clock.advance(10)
+    const again = await ratelimit.limit('ada', { once })
+    expect(again).toMatchObject({ success: true, repeated: true })
+    expect(again).not.toHaveProperty('blockedUntil')
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: MINUTE - 10 })
+  })
+
+  test('a dry run says what it would deny, and lengthens no block', async () => {
+    const { ratelimit } = await nearlyBlocked({ dryRun: true })
+    await ratelimit.limit('ada')
+    clock.advance(10)
+    expect(await ratelimit.limit('ada')).toMatchObject({
+      ...{ success: true, wouldDeny: { retryAfter: MINUTE - 10 } },
+    })
+    expect(await ratelimit.getRemaining('ada')).toMatchObject({ reset: clock.ms + MINUTE - 10 })
+  })
+
+  test('a failure by force during a block starts the next one, which is longer', async () => {
+    const { ratelimit } = await nearlyBlocked()
+    await ratelimit.limit('ada')
+    clock.advance(10)
+    const forced = await ratelimit.limit('ada', { force: true })
+    expect(forced).toMatchObject({ success: true, blockedUntil: clock.ms + 2 * MINUTE })
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 2 * MINUTE })
+  })
+})
+
 describe('block and unblock', () => {
   test('a key is blocked at once and to the millisecond, whatever it has used', async () => {
     const ratelimit = logins()
