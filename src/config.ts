@@ -1,6 +1,7 @@
 import type { RateLimitTables } from '../schema/index.ts'
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { Concurrency } from './algorithms/concurrency.ts'
+import type { Credits } from './algorithms/credits.ts'
 import type { Database } from './database/database.ts'
 import type { Duration } from './duration.ts'
 import type { RatelimitError } from './errors.ts'
@@ -328,18 +329,53 @@ export const CONCURRENCY_CONFIG_NAMES: NamesOf<ConcurrencyConfig> = {
   synchronousCommit: true,
 }
 
-/** What a {@link Ratelimit} limits: the rate of calls, or how many leases there are at once. */
-export type Kind = 'rate' | 'concurrency'
+/**
+ * What a {@link Ratelimit} limits: the rate of calls, how many leases there are at once, or what is taken from
+ * grants of credits.
+ */
+export type Kind = 'rate' | 'concurrency' | 'credits'
 
 /** A limiter of the kind. */
-export type LimiterOf<K extends Kind> = (Limiter | Concurrency) & { readonly kind: K }
+export type LimiterOf<K extends Kind> = (Limiter | Concurrency | Credits) & { readonly kind: K }
 
 /** The key of a call that needs a limiter of one kind. With another kind, no key compiles. */
 export type KeyFor<K extends Kind, Needed extends Kind> = K extends Needed ? string : never
 
 /** The options for a limiter of the kind. */
-export type ConfigOf<K extends Kind> = (RatelimitConfig | ConcurrencyConfig) & {
+export type ConfigOf<K extends Kind> = (RatelimitConfig | ConcurrencyConfig | CreditsConfig) & {
   readonly limiter: LimiterOf<K>
+}
+
+/** The options that mean something for credits in grants. */
+type GrantedConfig = Pick<
+  CommonConfig,
+  | 'db'
+  | 'prefix'
+  | 'clock'
+  | 'tables'
+  | 'autoMigrate'
+  | 'waitUntil'
+  | 'timeout'
+  | 'hashKeys'
+  | 'preparedStatements'
+> &
+  Pick<Sweeping, 'cleanupProbability'> &
+  Pick<EitherWay, 'coalesce'> &
+  Pick<Asking, 'thresholds'> &
+  (EitherTable | DurableTable) & {
+    /** The credits, from `Ratelimit.credits`. */
+    readonly limiter: Credits
+  }
+
+/** Options of the constructor of {@link Ratelimit} for credits in grants. */
+export type CreditsConfig = GrantedConfig & {
+  readonly [Name in Exclude<keyof RatelimitConfig, keyof GrantedConfig>]?: never
+}
+
+export const CREDITS_CONFIG_NAMES: NamesOf<CreditsConfig> = {
+  ...CONCURRENCY_CONFIG_NAMES,
+  preparedStatements: true,
+  thresholds: true,
 }
 
 /** Options of `acquire`. */
@@ -371,7 +407,10 @@ export interface CallOptions {
   readonly limiter?: Limiter | undefined
 }
 
-export const TX_NAMES: NamesOf<Pick<CallOptions, 'tx'>> = { tx: true }
+/** The option of calls that join your transaction. */
+export type TxOptions = Pick<CallOptions, 'tx'>
+
+export const TX_NAMES: NamesOf<TxOptions> = { tx: true }
 
 export const CALL_NAMES: NamesOf<CallOptions> = { ...TX_NAMES, limiter: true }
 
@@ -457,6 +496,25 @@ export const LIMIT_NAMES: NamesOf<LimitOptions | RefundOptions> = {
   force: true,
   start: true,
 }
+
+/** Options of a grant of `Ratelimit.credits`. */
+export interface CreditGrantOptions extends Pick<CallOptions, 'tx'> {
+  /**
+   * The name of the grant, such as a payment's id. A key's grants have different ids: the same id again grants
+   * nothing. Key, id and prefix may have about 1,000 bytes together, of which the id counts twice.
+   */
+  readonly id: string
+  /** When the grant ends, or how long it lasts. From then on it has nothing left. Default: never. */
+  readonly expires?: Date | Duration | undefined
+  /** Which grant is used first: a whole number from 0, the first, to 100. Default: `50`. */
+  readonly priority?: number | undefined
+}
+
+/** Options of a check of `Ratelimit.credits`. */
+export type CreditLimitOptions = Pick<LimitOptions, 'tx' | 'once' | 'rate' | 'force' | 'atLeast'>
+
+/** Options of an estimate on `Ratelimit.credits`. */
+export type CreditReserveOptions = Omit<CreditLimitOptions, 'force'>
 
 /** Options of `schedule`. */
 export interface ScheduleOptions extends CallOptions {

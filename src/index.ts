@@ -8,6 +8,7 @@ export {
 } from '../schema/index.ts'
 export type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 export type { Concurrency, ConcurrencyOptions } from './algorithms/concurrency.ts'
+export type { Credits, CreditsOptions } from './algorithms/credits.ts'
 export type { LockoutOptions } from './algorithms/lockout.ts'
 export type { TokenBucketOptions } from './algorithms/token-bucket.ts'
 export type {
@@ -29,6 +30,10 @@ export type {
   CallOptions,
   ChangePlanOptions,
   ConcurrencyConfig,
+  CreditGrantOptions,
+  CreditLimitOptions,
+  CreditReserveOptions,
+  CreditsConfig,
   DenialOptions,
   GrantOptions,
   LeaseTerms,
@@ -39,7 +44,10 @@ export type {
   RefundOptions,
   ScheduleOptions,
   Threshold,
+  TxOptions,
 } from './config.ts'
+export type { CreditReservation, CreditReserved } from './credits/credits.ts'
+export type { CreditGrant } from './credits/grants.ts'
 export type { Database } from './database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'

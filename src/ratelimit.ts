@@ -1,6 +1,7 @@
 import type { EndedPeriod, Limiter } from './algorithms/algorithm.ts'
 import { balance } from './algorithms/balance.ts'
 import { concurrency } from './algorithms/concurrency.ts'
+import { credits } from './algorithms/credits.ts'
 import { fixedWindow } from './algorithms/fixed-window.ts'
 import { gcra } from './algorithms/gcra.ts'
 import { lockout } from './algorithms/lockout.ts'
@@ -34,6 +35,9 @@ import {
   CHANGE_NAMES,
   type ChangePlanOptions,
   type ConfigOf,
+  type CreditGrantOptions,
+  type CreditLimitOptions,
+  type CreditReserveOptions,
   GRANT_NAMES,
   type GrantOptions,
   type KeyFor,
@@ -46,7 +50,10 @@ import {
   SCHEDULE_NAMES,
   type ScheduleOptions,
   TX_NAMES,
+  type TxOptions,
 } from './config.ts'
+import type { CreditCalls, CreditReserved } from './credits/credits.ts'
+import type { CreditGrant } from './credits/grants.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
 import { onFirstUse } from './on-first-use.ts'
@@ -55,7 +62,7 @@ import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
 import type { Call } from './runtime/call.ts'
 import type { Spent } from './several/spend.ts'
-import { callOf, checkOption, type OptionsOfCall } from './validate.ts'
+import { callOf, checkOption, isCredits, type OptionsOfCall } from './validate.ts'
 import { checkConfig } from './validate-config.ts'
 
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
@@ -70,6 +77,7 @@ const MODULES = {
   schedule: /* @__PURE__ */ onFirstUse(() => import('./check/schedule.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
   acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
+  credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
 }
 
 /**
@@ -122,6 +130,8 @@ export class Ratelimit<K extends Kind = 'rate'> {
   static readonly lockout: typeof lockout = lockout
   /** Prepaid credits. Only a grant adds to them. */
   static readonly balance: typeof balance = balance
+  /** Prepaid credits in grants of their own, which can end. */
+  static readonly credits: typeof credits = credits
   /** No limit. */
   static readonly unlimited: typeof unlimited = unlimited
   /** A limit on leases at once, for {@link Ratelimit.acquire}. */
@@ -161,8 +171,11 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * ```
    */
   limit(key: KeyFor<K, 'rate'>, options?: LimitOptions): Promise<LimitResult>
-  async limit(key: KeyFor<K, 'rate'>, options: OptionsOfCall = {}): Promise<LimitResult> {
+  /** Takes from the grants of a key's credits, or gives back to them. */
+  limit(key: KeyFor<K, 'credits'>, options?: CreditLimitOptions): Promise<LimitResult>
+  async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
     Ratelimit.#check(this, options, LIMIT_NAMES)
+    if (isCredits(this.limiter)) return (await this.#account(key)).limit(options)
     // An `await` takes time even without a promise.
     const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
     try {
@@ -207,8 +220,11 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * ```
    */
   reserve(key: KeyFor<K, 'rate'>, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
-  async reserve(key: KeyFor<K, 'rate'>, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved> {
+  /** Takes an estimate from the grants of a key's credits. */
+  reserve(key: KeyFor<K, 'credits'>, options?: CreditReserveOptions): Promise<CreditReserved>
+  async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved | CreditReserved> {
     Ratelimit.#check(this, options, RESERVE_NAMES)
+    if (isCredits(this.limiter)) return (await this.#account(key)).reserve(options)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
     try {
@@ -382,8 +398,9 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`;
    * then the database errors of {@link Ratelimit.limit}.
    */
-  async getRemaining(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<Usage> {
+  async getRemaining(key: KeyFor<K, 'rate' | 'credits'>, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALL_NAMES)
+    if (isCredits(this.limiter)) return (await this.#account(key)).getRemaining(options)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
       if (this.#checker.config.blocks) {
@@ -550,11 +567,23 @@ export class Ratelimit<K extends Kind = 'rate'> {
    * const { remaining } = await credits.grant('org:1', 1000, { once: { id: 'payment:7', for: '90d' } })
    * ```
    */
-  async grant(key: KeyFor<K, 'rate'>, amount: number, options: GrantOptions = {}): Promise<GrantResult> {
+  grant(key: KeyFor<K, 'rate'>, amount: number, options?: GrantOptions): Promise<GrantResult>
+  /**
+   * Adds a grant to a key's credits, with an id, an end and a priority of its own. The same id again grants
+   * nothing, and the answer has `repeated: true`.
+   */
+  grant(key: KeyFor<K, 'credits'>, amount: number, options: CreditGrantOptions): Promise<GrantResult>
+  async grant(
+    key: string,
+    amount: number,
+    options: GrantOptions | CreditGrantOptions = {},
+  ): Promise<GrantResult> {
+    if (isCredits(Object(this).limiter))
+      return (await this.#account(key)).grant(amount, options as CreditGrantOptions)
     Ratelimit.#check(this, options, GRANT_NAMES)
     // With undefined, the rate would be the default of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
-    const { once, tx } = options
+    const { once, tx } = options as GrantOptions
     try {
       return await (once === undefined
         ? (await MODULES.upkeep()).grant(this.#checker, call, tx)
@@ -562,6 +591,52 @@ export class Ratelimit<K extends Kind = 'rate'> {
     } catch (error) {
       throw ownError(error)
     }
+  }
+
+  /**
+   * Lists the grants of a key's credits, in the order in which calls take from them, with those that have ended
+   * and whose rows are still kept. It takes no lock and writes nothing.
+   *
+   * @throws RatelimitError `INVALID_OPTION` for a limiter that is not made by `Ratelimit.credits`; the errors
+   * of {@link Ratelimit.getRemaining}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   * import { db } from './app.ts'
+   *
+   * const credits = new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true })
+   * for (const { id, left, expires } of await credits.grantsOf('org:1')) console.log(id, left, expires)
+   * ```
+   */
+  async grantsOf(key: KeyFor<K, 'credits'>, options: TxOptions = {}): Promise<CreditGrant[]> {
+    Ratelimit.#check(this, options, TX_NAMES)
+    return (await this.#account(key)).grantsOf(options)
+  }
+
+  /**
+   * Ends a grant of a key's credits now, and takes back what is left of it. What was used stays used, and a
+   * later refund gives nothing back to it.
+   *
+   * @returns What was left; 0 if there is no such grant, or if it has ended before.
+   * @throws RatelimitError `INVALID_OPTION` for a limiter that is not made by `Ratelimit.credits`; the errors
+   * of {@link Ratelimit.limit}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   * import { db } from './app.ts'
+   *
+   * const credits = new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true })
+   * await db.transaction(async (tx) => {
+   *   const left = await credits.voidGrant('org:1', 'payment:7', { tx })
+   *   console.log(left) // what the customer gets back
+   * })
+   * ```
+   */
+  async voidGrant(key: KeyFor<K, 'credits'>, id: string, options: TxOptions = {}): Promise<number> {
+    Ratelimit.#check(this, options, TX_NAMES)
+    return (await this.#account(key)).voidGrant(id, options)
   }
 
   /**
@@ -728,6 +803,12 @@ export class Ratelimit<K extends Kind = 'rate'> {
       return call instanceof Promise ? call.then((hashed) => ({ checker, call: hashed })) : { checker, call }
     })
     return Promise.all(calls)
+  }
+
+  /** The credits of a key. */
+  async #account(key: string): Promise<CreditCalls> {
+    const { callsOn } = await MODULES.credits()
+    return callsOn(this.#checker, this.limiter, this.#hash ? await this.#hash(key) : key)
   }
 
   #call(key: string, options: OptionsOfCall): Call | Promise<Call> {

@@ -2,6 +2,8 @@ import {
   CONCURRENCY_CONFIG_NAMES,
   CONFIG_NAMES,
   type ConcurrencyConfig,
+  CREDITS_CONFIG_NAMES,
+  type CreditsConfig,
   DENIAL_NAMES,
   type DenialOptions,
   type RatelimitConfig,
@@ -10,7 +12,7 @@ import { isTransaction } from './database/database.ts'
 import { checkDatabase } from './database/given.ts'
 import { parseDuration } from './duration.ts'
 import { checkOptions, checkSwitch } from './options.ts'
-import { checkLimiter, checkOption, checkRows, isConcurrency } from './validate.ts'
+import { checkLimiter, checkOption, checkRows, isConcurrency, isCredits } from './validate.ts'
 
 /** As many connections as a server has by default. */
 const MAX_CONNECTIONS = 100
@@ -41,10 +43,11 @@ const SWITCHES: readonly (keyof RatelimitConfig)[] = [
 ]
 
 /** @throws RatelimitError `INVALID_PREFIX`, `INVALID_OPTION`, `INVALID_DURATION` */
-export function checkConfig(given: RatelimitConfig | ConcurrencyConfig): void {
+export function checkConfig(given: RatelimitConfig | ConcurrencyConfig | CreditsConfig): void {
   const leases = isConcurrency(given?.limiter)
-  checkOptions(given, leases ? CONCURRENCY_CONFIG_NAMES : CONFIG_NAMES)
-  // What a limit on leases has not is left out.
+  const credits = isCredits(given?.limiter)
+  checkOptions(given, leases ? CONCURRENCY_CONFIG_NAMES : credits ? CREDITS_CONFIG_NAMES : CONFIG_NAMES)
+  // What leases and credits do not have is left out.
   const config: RatelimitConfig = given as RatelimitConfig
   checkRows(config)
   const { db, limiter, durable, synchronousCommit } = config
@@ -60,7 +63,7 @@ export function checkConfig(given: RatelimitConfig | ConcurrencyConfig): void {
   } = config
   const { cleanupProbability = 0, inMemoryBlock = false, maxBlockedKeys, connections = 1 } = config
   checkDatabase(db)
-  if (!leases) checkLimiter(limiter)
+  if (!leases && !credits) checkLimiter(limiter)
   for (const name of SWITCHES) checkSwitch(name, config[name])
   checkOption(
     Array.isArray(thresholds) && thresholds.every(isThreshold),

@@ -1,5 +1,6 @@
 import type { Limiter } from './algorithms/algorithm.ts'
 import type { Concurrency } from './algorithms/concurrency.ts'
+import type { Credits } from './algorithms/credits.ts'
 import type { LimitOptions, RatelimitConfig, RefundOptions } from './config.ts'
 import { hmacWith, sha256 } from './database/digest.ts'
 import { checkTablesGiven } from './database/given.ts'
@@ -45,7 +46,7 @@ export type OptionsOfCall = LimitOptions & Partial<Pick<RefundOptions, 'start'>>
  */
 export function callOf(
   prefix: string,
-  own: Limiter | Concurrency,
+  own: Limiter | Concurrency | Credits,
   key: string,
   options: OptionsOfCall,
 ): Call {
@@ -177,8 +178,9 @@ export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate i
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-export function checkLimiter(limiter: Limiter | Concurrency): asserts limiter is Limiter {
+export function checkLimiter(limiter: Limiter | Concurrency | Credits): asserts limiter is Limiter {
   checkOption(!isConcurrency(limiter), 'Ratelimit.concurrency limits leases: call acquire.')
+  checkOption(!isCredits(limiter), 'Ratelimit.credits has no such call.')
   checkOption(
     typeof limiter?.algorithm?.numbers?.available === 'function',
     'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
@@ -188,6 +190,11 @@ export function checkLimiter(limiter: Limiter | Concurrency): asserts limiter is
 /** Whether it limits leases at once, and not the rate of calls. */
 export function isConcurrency(limiter: unknown): limiter is Concurrency {
   return Object(limiter).kind === 'concurrency'
+}
+
+/** Whether it is credits in grants of their own. */
+export function isCredits(limiter: unknown): limiter is Credits {
+  return Object(limiter).kind === 'credits'
 }
 
 /** Whether the limit is prepaid: it has only what was granted, and nothing refills. */

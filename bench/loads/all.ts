@@ -1,5 +1,6 @@
 import { cleanup } from './cleanup.ts'
 import { FEW_CALLERS, MANY_CALLERS, oneCaller } from './concurrent.ts'
+import { CREDITS } from './credits.ts'
 import { denials } from './denials.ts'
 import { EVERY_CALL } from './every-call.ts'
 import { flood } from './flood.ts'
@@ -20,6 +21,7 @@ export const LOADS: readonly Load[] = [
   ...MANY_CALLERS,
   ...SEVERAL,
   ...EVERY_CALL,
+  ...CREDITS,
   ...IN_TRANSACTION,
   ...NETWORK,
   ...LEASES,

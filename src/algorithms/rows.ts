@@ -28,6 +28,11 @@ export const ROWS = {
     datedBy: 'windowStart',
     hasPeriods: false,
   },
+  credits: {
+    columns: ['count', 'prevCount', 'windowStart', 'tokens', 'lastRefill'],
+    datedBy: 'lastRefill',
+    hasPeriods: false,
+  },
   concurrency: { columns: ['count', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
 } as const
 

@@ -1,6 +1,7 @@
 import { unlimited } from '../algorithms/unlimited.ts'
 import {
   type ConcurrencyConfig,
+  type CreditsConfig,
   type DenialOptions,
   LEASE_NAMES,
   type LeaseTerms,
@@ -14,7 +15,7 @@ import { onFirstUse } from '../on-first-use.ts'
 import { checkOptions } from '../options.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { checkOption, hashOf, isBalance, isConcurrency, readClock } from '../validate.ts'
+import { checkOption, hashOf, isBalance, readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
 import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'
@@ -38,12 +39,10 @@ const LEASED_KEYS = 10_000
 const MAX_LEASE_MS = 3_600_000
 
 /** The checker of a valid configuration, with its defaults. */
-export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
-  const leases = isConcurrency(given.limiter) ? given.limiter : undefined
-  // The checker of a limit on leases runs their statements, and decides no call.
-  const config: RatelimitConfig = leases
-    ? { ...(given as ConcurrencyConfig), limiter: unlimited() }
-    : (given as RatelimitConfig)
+export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsConfig): Checker {
+  const other = given.limiter.kind === 'rate' ? undefined : given.limiter
+  // The checker of leases and of credits runs their statements, and decides no call under a limiter of its own.
+  const config = (other ? { ...given, limiter: unlimited() } : given) as RatelimitConfig
   const { db, limiter, prefix, durable = false, synchronousCommit = false } = config
   const { inMemoryBlock = false, maxBlockedKeys = BLOCKED_KEYS, connections = CONNECTIONS } = config
   const {
@@ -65,7 +64,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig): Checker {
     isBalance(limiter) ||
     limiter.algorithm.numbers.block
   const table = durable ? tables.durable : tables.ephemeral
-  const rows = leases?.rows ?? (limiter.stored ? limiter.rows : undefined)
+  const rows = other?.rows ?? (limiter.stored ? limiter.rows : undefined)
   if (rows !== undefined && onOtherPlan === undefined) watchPrefix(db, table, prefix, rows)
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})

@@ -1,5 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Concurrency } from '../algorithms/concurrency.ts'
+import type { Credits } from '../algorithms/credits.ts'
 import { checkSignal, wait } from '../check/block.ts'
 import { timedOut, watchBounds } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
@@ -36,7 +37,7 @@ const MAX_HELD_LOOKS = 6
 /** @throws RatelimitError `INVALID_KEY`, `INVALID_OPTION`, `INVALID_DURATION` */
 export function wantedBy(
   prefix: string,
-  own: Limiter | Concurrency,
+  own: Limiter | Concurrency | Credits,
   key: string,
   options: AcquireOptions,
 ): Wanted {

@@ -5,18 +5,26 @@ import { notAsExpected } from '../database/rows.ts'
 import type { RatelimitError } from '../errors.ts'
 import { type Decision, isForced } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import type { Found, List } from './list.ts'
+import type { Found, List, Sharing } from './list.ts'
 import { afterRefund, fits, partsOf } from './parts.ts'
-import { sharesOf } from './shares.ts'
+import { type Source, sharesOf } from './shares.ts'
 
 /** Whether the rows have enough for the list. */
 export function isEnough({ rows, sharing }: List, lookAt: (row: RowRequest) => Decision): boolean {
   if (!sharing) return rows.every((row) => row.reporting.dryRun || fits(row, lookAt(row)))
   const others = rows.filter((row) => !sharing.order.includes(row))
   if (!others.every((row) => fits(row, lookAt(row)))) return false
-  const sources = sharing.order.flatMap((row) => (row ? [{ call: row, snapshot: lookAt(row) }] : []))
+  const sources = sharing.order.flatMap((row) => (row ? [sourceOf(sharing, row, lookAt(row))] : []))
   return sources.length < sharing.order.length || sharesOf(sources, sharing.rate) !== undefined
 }
+
+/** A row that shares a rate, and what it pays. */
+export function sourceOf({ debt }: Sharing, row: RowRequest, snapshot: Decision): SharingRow {
+  return { call: row, snapshot, pays: row === debt?.row ? debt.pays : undefined }
+}
+
+/** A row that shares a rate. */
+export type SharingRow = Source & { readonly snapshot: Decision }
 
 /**
  * The reason why the database refused the list: a row of another plan, or a forced charge too large to count.

@@ -8,7 +8,7 @@ import { timed } from '../diagnostics.ts'
 import type { Decision, Table } from '../runtime/call.ts'
 import { compareText, textArray } from '../statements/calls.ts'
 import { listStatement } from '../statements/list.ts'
-import type { ListRow } from '../statements/list-row.ts'
+import type { ListRow, Pays } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept, type Statements } from '../statements/statements.ts'
@@ -34,6 +34,8 @@ import {
 export interface Sharing {
   readonly rate: number
   readonly order: readonly (RowRequest | undefined)[]
+  /** A row with a debt, and what it pays. Default: none. */
+  readonly debt?: { readonly row: RowRequest; readonly pays: Pays } | undefined
 }
 
 /** A list and how it is sent. */
@@ -138,13 +140,14 @@ export function shapesOf(
   const [first] = rows
   const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
   return rows.map((row) =>
-    shapeOf(
-      row,
-      (tables?.get(tableNameOf(row)) ?? row.table).table,
-      looks,
-      sharing?.order.includes(row) === true,
-    ),
+    shapeOf(row, (tables?.get(tableNameOf(row)) ?? row.table).table, looks, sharing && paysOf(sharing, row)),
   )
+}
+
+/** What the row pays of the shared rate. Undefined if it pays its own rate. */
+function paysOf({ order, debt }: Sharing, row: RowRequest): Pays | undefined {
+  if (row === debt?.row) return debt.pays
+  return order.includes(row) ? 'what it has' : undefined
 }
 
 /** The places of the rows that share a rate. */

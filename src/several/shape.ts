@@ -8,7 +8,7 @@ import { endedIn, stateBy } from '../runtime/ask.ts'
 import { type Decision, reservedIn } from '../runtime/call.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
 import { OTHER } from '../statements/levels.ts'
-import { at, knownGranted, type ListRow, numbersOf, THERE } from '../statements/list-row.ts'
+import { at, knownGranted, type ListRow, numbersOf, type Pays, THERE } from '../statements/list-row.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
 
@@ -25,7 +25,12 @@ export function makes({ namespace }: RowRequest): boolean {
 }
 
 /** What the statement does to the row. A refund alone is an adjustment. */
-export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, isSharing: boolean): ListRow {
+export function shapeOf(
+  row: RowRequest,
+  table: RateLimitTable,
+  looks: boolean,
+  pays: Pays | undefined,
+): ListRow {
   const { limiter, namespace, purpose, refund } = row
   const refusesOther = row.refusesOther || namespace.refusesOther === true
   const isOnlySeen = looks || isLook(row)
@@ -36,11 +41,12 @@ export function shapeOf(row: RowRequest, table: RateLimitTable, looks: boolean, 
     injectedClock: namespace.clock !== undefined,
     does: isOnlySeen ? 'look' : adjusts ? 'adjust' : actionOf(row),
     refunds: !isOnlySeen && refund < 0 && purpose !== 'look',
-    asks: looks || isSharing ? undefined : askedBy(row),
+    asks: looks || pays ? undefined : askedBy(row),
     takesLess: !isOnlySeen && row.atLeast !== null,
     isDry: !isOnlySeen && row.reporting.dryRun,
     isNeeded: !isOnlySeen && isNeeded(row),
     makes: !isOnlySeen && makes(row),
+    pays,
   }
 }
 
@@ -57,7 +63,7 @@ function askedBy({ needed, rate }: RowRequest): ListRow['asks'] {
 
 /** The name of a shape: different shapes have different names. */
 export function nameOfShape(row: RowRequest, shape: ListRow): string {
-  const { rules, injectedClock, does, refunds, asks, isDry } = shape
+  const { rules, injectedClock, does, refunds, asks, isDry, pays } = shape
   const flags =
     Number(rules.startsFull) +
     2 * Number(rules.refusesOther === true) +
@@ -68,7 +74,9 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
     64 * Number(shape.isNeeded) +
     128 * Number(asks === 'needed') +
     256 * Number(shape.takesLess) +
-    512 * Number(shape.makes)
+    512 * Number(shape.makes) +
+    1024 * Number(pays === 'what it owes') +
+    2048 * Number(pays === 'the rest')
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags}`
 }
 

@@ -2,11 +2,14 @@ import { TOLERANCE } from '../algorithms/bucket.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { availableIn, mostIn, unitsIn } from '../check/answer.ts'
 import type { Call } from '../runtime/call.ts'
+import type { Pays } from '../statements/list-row.ts'
 
 /** A limit to spend from, and its state. */
 export interface Source {
   readonly call: Call
   readonly snapshot: Snapshot
+  /** Default: what it has. */
+  readonly pays?: Pays | undefined
 }
 
 /** The share of each limit in the rate. The first pays as much as it has. Undefined if they have too little. */
@@ -22,9 +25,14 @@ export function takenFrom(
 ): { readonly shares: readonly number[]; readonly rest: number } {
   const isWhole = givesWholes(sources)
   let rest = rate
-  const shares = sources.map(({ call, snapshot }) => {
+  const shares = sources.map(({ call, snapshot, pays }) => {
     const { limiter } = call
-    const isEnough = rest <= availableIn(limiter, snapshot)
+    if (pays === 'what it owes') {
+      const owed = Math.min(availableIn(limiter, snapshot), 0)
+      rest -= owed
+      return owed
+    }
+    const isEnough = pays === 'the rest' || rest <= availableIn(limiter, snapshot)
     const share = isEnough ? rest : leftIn({ call, snapshot }, isWhole)
     rest = isEnough ? 0 : rest - share
     return share

@@ -43,7 +43,15 @@ export interface ListRow {
   readonly isNeeded: boolean
   /** Whether the row is usually missing. The statement then inserts it. */
   readonly makes: boolean
+  /** What the row pays of the shared rate. Undefined if it pays its own rate. */
+  readonly pays?: Pays | undefined
 }
+
+/**
+ * What a row pays of a rate that rows share: what it has; what it owes, so that the others pay its debt too; or
+ * the rest, as a debt.
+ */
+export type Pays = 'what it has' | 'what it owes' | 'the rest'
 
 /** A row that is not only looked at. */
 export type Charged = ListRow & { readonly does: RowAction }

@@ -192,7 +192,8 @@ export function writtenLink(
   const isSharing = sharing?.includes(place) === true
   const ofOne = isSharing ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
   const amount = lists ? sql<number>`${ofOne} * ${lists}` : ofOne
-  const isCharged = isSharing ? sql`${isDone} and ${amount} > 0::float8` : isDone
+  const pays = row.pays === 'what it owes' ? sql`<>` : sql`>`
+  const isCharged = isSharing ? sql`${isDone} and ${amount} ${pays} 0::float8` : isDone
   return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
 }
 

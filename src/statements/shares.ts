@@ -28,8 +28,18 @@ export function sharesOfRows(
       shared = level('shared', shared, { [REST]: sql`0::float8` })
       continue
     }
-    const { tolerance } = (rows[place] as ListRow).rules.algorithm
+    const { rules, pays } = rows[place] as ListRow
+    const { tolerance } = rules.algorithm
     const available = name(at(place, 'available'))
+    if (pays === 'the rest') {
+      shared = level('shared', shared, { [at(place, SHARE)]: name(REST), [REST]: sql`0::float8` })
+      continue
+    }
+    if (pays === 'what it owes') {
+      const owed = sql`least(${available}, 0::float8)`
+      shared = level('shared', shared, { [at(place, SHARE)]: owed, [REST]: sql`${name(REST)} - ${owed}` })
+      continue
+    }
     const most = sql`${available} + ${sql.raw(String(tolerance))}::float8`
     const left = isWhole ? sql`greatest(floor(${most}), 0::float8)` : sql`greatest(${available}, 0::float8)`
     const share = name(at(place, SHARE))

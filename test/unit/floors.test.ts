@@ -24,7 +24,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/config.ts', 'src/validate.ts', 'src/validate-config.ts'],
   ['src/check', 'src/leases'],
   ['src/several', 'src/usage', 'src/concurrency'],
-  ['src/reservations'],
+  ['src/reservations', 'src/credits'],
   ['src/ratelimit.ts'],
   ['src/index.ts', 'src/calendar.ts', 'src/kysely.ts', 'src/otel.ts'],
   ['src/http', 'src/cli', 'src/dashboard'],

@@ -44,6 +44,7 @@ const route = () => ({ ratelimit: ours(), key })
 const request = (options: object = {}) => ({ ratelimit: ours(), key: 'key', ...options })
 const slots = (options: object = {}) =>
   ours({ limiter: Ratelimit.concurrency(1000, { lease: '1m' }), prefix: 'unknown slots', ...options })
+const credits = () => ours({ limiter: Ratelimit.credits(), prefix: 'unknown credits' })
 const reserved = () => ours().reserve('other', { limiter: Ratelimit.unlimited() })
 const reservedAll = () => all.reserveAll([{ ...request(), limiter: Ratelimit.unlimited() }])
 const spent = () => all.spend([{ ...request(), limiter: Ratelimit.unlimited() }], { rate: 1 })
@@ -75,6 +76,13 @@ const ENTRIES: readonly Entry[] = [
   ['extend', async (more) => (await slots().acquire('key')).extend(more)],
   ['release of a lease', async (more) => (await slots().acquire('key')).release(more)],
   ['grant', (more) => ours({ limiter: Ratelimit.balance() }).grant('key', 1, more)],
+  ['credits', (more) => all.credits(more)],
+  ['limit of credits', (more) => credits().limit('key', more)],
+  ['reserve of credits', (more) => credits().reserve('key', more)],
+  ['grant of credits', (more) => credits().grant('key', 1, { id: 'a', ...more })],
+  ['grantsOf', (more) => credits().grantsOf('key', more)],
+  ['voidGrant', (more) => credits().voidGrant('key', 'a', more)],
+  ['getRemaining of credits', (more) => credits().getRemaining('key', more)],
   ['settle', (more) => ours({ reservationSecret: 'sixteen or longer' }).settle('text', 1, more)],
   ['commit', async (more) => (await reserved()).commit(1, more)],
   ['release', async (more) => (await reserved()).release(more)],

@@ -73,6 +73,7 @@ describe('a value that the types forbid is refused', () => {
   const locking = () =>
     ours({ limiter: Ratelimit.lockout(5, '1m', { block: '1m' }), prefix: 'untyped lockout' })
   const slots = () => ours({ limiter: Ratelimit.concurrency(1000, { lease: '1m' }), prefix: 'untyped slots' })
+  const credits = () => ours({ limiter: Ratelimit.credits(), prefix: 'untyped credits' })
   const reserved = () => ours().reserve('reserved', { limiter: Ratelimit.unlimited() })
   // Each has a key of its own, so that none is denied.
   const request = () => ({ ratelimit: ours(), key: `key ${keys++}` })
@@ -136,6 +137,22 @@ describe('a value that the types forbid is refused', () => {
     ['grant key', (value) => granted().grant(value, 1)],
     ['grant amount', (value) => granted().grant('key', value)],
     ['grant options', (value) => granted().grant('key', 1, value)],
+    ['credits options', (value) => all.credits(value)],
+    ...eachOf('credits', ['keep'], (options) => all.credits(options)),
+    ['credits limit key', (value) => credits().limit(value)],
+    ['credits limit options', (value) => credits().limit('key', value)],
+    ...eachOf('credits limit', CALL, (options) => credits().limit('key', options)),
+    ...eachOf('credits reserve', CALL, (options) => credits().reserve('key', options)),
+    ['credits grant key', (value) => credits().grant(value, 1, { id: 'a' })],
+    ['credits grant amount', (value) => credits().grant('key', value, { id: 'a' })],
+    ['credits grant options', (value) => credits().grant('key', 1, value)],
+    ...eachOf('credits grant', ['id', 'expires', 'priority', 'tx'], (options) =>
+      credits().grant('key', 1, { id: 'a', ...options }),
+    ),
+    ['grantsOf key', (value) => credits().grantsOf(value)],
+    ['grantsOf options', (value) => credits().grantsOf('key', value)],
+    ['voidGrant id', (value) => credits().voidGrant('key', value)],
+    ['voidGrant options', (value) => credits().voidGrant('key', 'a', value)],
     ['settle token', (value) => ours(secret).settle(value, 1)],
     ['settle actual', (value) => ours(secret).settle('token', value)],
     ['settle options', (value) => ours(secret).settle('token', 1, value)],

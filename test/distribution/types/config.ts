@@ -290,3 +290,67 @@ export async function startTimes(api: Ratelimit): Promise<void> {
   // @ts-expect-error
   await exports.schedule('key', { within: '30s' })
 }
+
+const credits = new Ratelimit({
+  db,
+  limiter: Ratelimit.credits({ keep: '35d' }),
+  prefix: 'credits',
+  durable: true,
+  synchronousCommit: true,
+  thresholds: [0.8, { left: 100 }],
+  hashKeys: true,
+})
+// @ts-expect-error a dry run of credits would have to guess what the grants have left
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true })
+// @ts-expect-error grants have no periods
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: true })
+// @ts-expect-error the rows of a key are on several shards
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', distributed: true })
+// @ts-expect-error credits are not leased
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', lease: { tokens: 5, for: '1s' } })
+// @ts-expect-error credits are never given away during an outage
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', onError: 'allow' })
+// @ts-expect-error synchronousCommit needs the durable table
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', synchronousCommit: true })
+
+export async function prepaid(api: Ratelimit): Promise<void> {
+  await credits.grant('org', 500, { id: 'a', expires: '30d', priority: 10 })
+  await credits.grant('org', 500, { id: 'b', expires: new Date() })
+  // @ts-expect-error each grant has an id
+  await credits.grant('org', 500)
+  // @ts-expect-error
+  await credits.grant('org', 500, { expires: '30d' })
+  // @ts-expect-error a balance has no grants of their own
+  await api.grant('org', 500, { id: 'a' })
+  // @ts-expect-error
+  await api.grantsOf('org')
+  // @ts-expect-error
+  await api.voidGrant('org', 'a')
+  const [first] = await credits.grantsOf('org')
+  const left: number | undefined = first?.left
+  const voided: number = await credits.voidGrant('org', 'a', { tx: db })
+  await credits.limit('org', { rate: 5, atLeast: 1, force: false, once: { id: 'event', for: '1d' } })
+  // @ts-expect-error credits have no plans
+  await credits.limit('org', { limiter })
+  // @ts-expect-error grants are no windows
+  await credits.limit('org', { rate: -5, start: 0 })
+  const reserved = await credits.reserve('org', { rate: 5 })
+  // @ts-expect-error a denial needs no settling
+  await reserved.commit(5)
+  if (reserved.success) await reserved.commit(5, { tx: db })
+  // @ts-expect-error a reset would take away paid credits, or give back used ones
+  await credits.resetUsedTokens('org')
+  // @ts-expect-error nothing refills
+  await credits.blockUntilReady('org', '1s')
+  // @ts-expect-error
+  await credits.schedule('org', { within: '1s' })
+  // @ts-expect-error a call for several limits takes from one row of each
+  await Ratelimit.limitAll([{ ratelimit: credits, key: 'org' }])
+  // @ts-expect-error
+  await Ratelimit.spend([{ ratelimit: credits, key: 'org' }], { rate: 1 })
+  // @ts-expect-error
+  await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org' }])
+  // @ts-expect-error
+  await api.limit('org', { limiter: Ratelimit.credits() })
+  void [left, voided]
+}

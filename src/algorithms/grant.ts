@@ -1,0 +1,106 @@
+import { sql } from 'drizzle-orm'
+import type { Algorithm, StoredLimiter } from './algorithm.ts'
+import type { Credits } from './credits.ts'
+import { limiterOf as makeLimiter } from './limiter.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
+import { countAfter, countNumberAfter } from './window.ts'
+
+type Column = ColumnOf<'credits'>
+type Param = 'endMs' | 'forMs' | 'priority' | 'keepMs'
+
+/** The end of a grant that never ends: the latest time that a row can hold. */
+export const NEVER_MS = 8e15
+
+/**
+ * One grant of credits. `prevCount` is what was granted, `count` the used part of it, `windowStart` the end,
+ * and `lastRefill` the time of the grant. `tokens` is the priority; below 0 the grant is voided.
+ *
+ * To grant fills a new row only, so that a repeated grant changes nothing. To block for no
+ * time is to void: the grant ends now.
+ */
+const algorithm: Algorithm<Column, Param> = {
+  name: 'credits',
+  kind: 'bucket',
+  ...ROWS.credits,
+  params: ['endMs', 'forMs', 'priority', 'keepMs'],
+  integersOnly: true,
+  tolerance: 0,
+
+  sql: {
+    now: (_row, clock) => clock,
+    fresh: (now, { endMs, forMs, priority }) => ({
+      count: sql`0::float8`,
+      prevCount: sql`0::float8`,
+      windowStart: sql`least(${endMs}, ${now} + ${forMs})`,
+      tokens: priority,
+      lastRefill: now,
+    }),
+    available: ({ count, prevCount, windowStart }, now) =>
+      sql`case when ${windowStart} > ${now} then ${prevCount} - ${count} else 0::float8 end`,
+    used: ({ count, windowStart }, now) =>
+      sql`case when ${windowStart} > ${now} then ${count} else 0::float8 end`,
+    consume: (state, _now, _available, amount) => ({ ...state, count: countAfter(state.count, amount) }),
+    grant: (state, _now, amount) => ({
+      ...state,
+      prevCount: sql`case when ${state.prevCount} > 0::float8 then ${state.prevCount} else ${amount} end`,
+    }),
+    block: (state, now, lengthMs) => ({
+      ...state,
+      windowStart: sql`least(${state.windowStart}, ${now} + ${lengthMs})`,
+      tokens: sql`case when ${state.windowStart} > ${now} then -1::float8 - ${state.tokens} else ${state.tokens} end`,
+    }),
+    capacity: ({ prevCount }) => prevCount,
+    expiresAt: ({ windowStart }, { keepMs }) => sql`${windowStart} + ${keepMs}`,
+    wholeAt: () => sql`'Infinity'::float8`,
+  },
+  numbers: {
+    fresh: (now, { endMs, forMs, priority }) => ({
+      count: 0,
+      prevCount: 0,
+      windowStart: Math.min(endMs, now + forMs),
+      tokens: priority,
+      lastRefill: now,
+    }),
+    available: ({ count, prevCount, windowStart }, time) => (windowStart > time ? prevCount - count : 0),
+    used: ({ count, windowStart }, now) => (windowStart > now ? count : 0),
+    consume: (state, _now, amount) => ({ ...state, count: countNumberAfter(state.count, amount) }),
+    grant: (state, _now, amount) => ({ ...state, prevCount: state.prevCount > 0 ? state.prevCount : amount }),
+    capacity: ({ prevCount }) => prevCount,
+    guess: () => Number.POSITIVE_INFINITY,
+  },
+}
+
+/** The terms of a grant. */
+export interface Terms {
+  readonly priority: number
+  /** The end, in Unix milliseconds. */
+  readonly endMs: number
+  /** How long the grant lasts from now on, if it ends sooner then. */
+  readonly forMs: number
+}
+
+/** For calls on grants that were made before: the row has its terms. */
+const KNOWN: Terms = { priority: 0, endMs: NEVER_MS, forMs: NEVER_MS }
+
+/** A grid of an hour, because the end of a row never changes. */
+const PERIOD_MS = 8 * 3_600_000
+
+const limiters = new WeakMap<Credits, StoredLimiter>()
+
+/** The limit of the row of a grant that was made before. */
+export function limiterOf(credits: Credits): StoredLimiter {
+  const known = limiters.get(credits) ?? limiterWith(credits, KNOWN)
+  limiters.set(credits, known)
+  return known
+}
+
+let lastGrant = 0
+
+/** The limit of a new grant's row. Such calls share no statement, which would add up their amounts. */
+export function newGrant(credits: Credits, terms: Terms): StoredLimiter {
+  return limiterWith(credits, terms, String(++lastGrant))
+}
+
+function limiterWith({ keepMs }: Credits, terms: Terms, name = ''): StoredLimiter {
+  return makeLimiter(algorithm, { limit: 0, periodMs: PERIOD_MS, keepMs, ...terms }, { name })
+}

@@ -1,0 +1,122 @@
+import { limiterOf, NEVER_MS, newGrant, type Terms } from '../algorithms/grant.ts'
+import type { GrantResult } from '../check/results.ts'
+import { type CreditGrantOptions, TX_NAMES, type TxOptions } from '../config.ts'
+import { parseDuration } from '../duration.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
+import { checkOption, checkRate, isStorable } from '../validate.ts'
+import { type Account, isEndless, keyOfGrant, leftOf, lookAt, read } from './read.ts'
+import { usageOf } from './usage.ts'
+
+/** A grant of `Ratelimit.credits`. */
+export interface CreditGrant {
+  /** The id that it was granted with. */
+  readonly id: string
+  /** What was granted. */
+  readonly amount: number
+  /** What was taken from it and not given back. */
+  readonly used: number
+  /** What can be taken from it now. */
+  readonly left: number
+  /** 0 is used first. */
+  readonly priority: number
+  /** Unix milliseconds at which it was granted. */
+  readonly granted: number
+  /** Unix milliseconds at which it ends, or has ended; `Infinity` if never. */
+  readonly expires: number
+  /** Only if it has ended: by itself, or by `voidGrant`. What it lost is `amount - used`. */
+  readonly ended?: 'expired' | 'voided'
+}
+
+const GRANT_NAMES: NamesOf<CreditGrantOptions> = {
+  ...TX_NAMES,
+  id: true,
+  expires: true,
+  priority: true,
+}
+
+const PRIORITY = 50
+const MAX_PRIORITY = 100
+
+/** A larger sum would not be exact. */
+const MAX_AMOUNT = 2 ** 52
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`, `INVALID_DURATION` */
+export async function grant(
+  account: Account,
+  amount: number,
+  options: CreditGrantOptions,
+): Promise<GrantResult> {
+  checkOptions(options, GRANT_NAMES)
+  const { id, expires, priority = PRIORITY, tx } = options
+  const { checker, credits } = account
+  const key = grantKey(account, id)
+  checkOption(
+    Number.isSafeInteger(priority) && priority >= 0 && priority <= MAX_PRIORITY,
+    `priority must be a whole number from 0 to ${MAX_PRIORITY}.`,
+  )
+  const limiter = newGrant(credits, { priority, ...endOf(expires) })
+  checkRate(amount, limiter)
+  if (amount <= 0 || amount > MAX_AMOUNT) {
+    throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number from 1 to 2^52.')
+  }
+  const call = { ...lookAt(key, limiter), rate: amount, purpose: 'grant' as const }
+  const { decision } = await checker.decide(call, tx)
+  const isRepeated = (decision.state.prevCount ?? 0) > 0
+  return { ...usageOf(await read(account, tx)), ...(isRepeated ? { repeated: true } : {}) }
+}
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
+function endOf(expires: CreditGrantOptions['expires']): Pick<Terms, 'endMs' | 'forMs'> {
+  if (expires === undefined) return { endMs: NEVER_MS, forMs: NEVER_MS }
+  if (!(expires instanceof Date)) return { endMs: NEVER_MS, forMs: parseDuration(expires, 'expires') }
+  const endMs = expires.getTime()
+  checkOption(
+    endMs >= 0 && endMs < Date.UTC(10_000),
+    'expires must be a valid Date before the year 10,000, or a duration.',
+  )
+  return { endMs, forMs: NEVER_MS }
+}
+
+/** The key of a grant's row. */
+function grantKey({ checker, key }: Account, id: unknown): string {
+  const isText = typeof id === 'string' && id !== '' && id.isWellFormed()
+  const stored = isText ? keyOfGrant(key, id) : ''
+  checkOption(
+    isText && isStorable(stored, checker.config.namespace.prefix),
+    'The id of a grant must be a text. Prefix and key may have 1,024 bytes together with twice the id.',
+  )
+  return stored
+}
+
+/** The grants of a key, with those that have ended and are kept, in the order in which calls take from them. */
+export async function grantsOf(account: Account, { tx }: TxOptions): Promise<CreditGrant[]> {
+  const { grants, now } = await read(account, tx, true)
+  return grants.map((each) => {
+    const { count, prevCount, windowStart, tokens, lastRefill } = each.look.state
+    const isVoided = tokens < 0
+    return {
+      id: each.id,
+      amount: prevCount,
+      used: count,
+      left: leftOf(each),
+      priority: isVoided ? -1 - tokens : tokens,
+      granted: lastRefill,
+      expires: isEndless(each) ? Number.POSITIVE_INFINITY : windowStart,
+      ...(windowStart > now ? {} : { ended: isVoided ? ('voided' as const) : ('expired' as const) }),
+    }
+  })
+}
+
+/** Ends a grant now. Returns what was left of it. */
+export async function voidGrant(account: Account, id: string, { tx }: TxOptions): Promise<number> {
+  const { checker, credits } = account
+  const key = grantKey(account, id)
+  const { grants } = await read(account, tx)
+  // Without the row, the statement would insert one.
+  if (!grants.some((each) => each.id === id)) return 0
+  const request = { ...lookAt(key, limiterOf(credits)), rate: 0, purpose: 'block' as const }
+  const { decision, place } = await checker.decide(request, tx)
+  // Equal calls that were decided together have one answer.
+  return place === 0 ? leftOf({ request, look: decision }) : 0
+}

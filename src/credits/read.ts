@@ -1,0 +1,137 @@
+import { balance } from '../algorithms/balance.ts'
+import type { Credits } from '../algorithms/credits.ts'
+import { limiterOf, NEVER_MS } from '../algorithms/grant.ts'
+import type { Checker } from '../check/checker.ts'
+import { runOn } from '../check/upkeep.ts'
+import type { Database } from '../database/database.ts'
+import { mustHave } from '../database/rows.ts'
+import { type Row, run } from '../database/run.ts'
+import { timed } from '../diagnostics.ts'
+import { columnIn, stateIn } from '../runtime/ask.ts'
+import type { Decision, Request } from '../runtime/call.ts'
+import { compareText } from '../statements/calls.ts'
+import { DEBT, GRANT, grantsStatement } from '../statements/grants.ts'
+import { kept } from '../statements/statements.ts'
+
+/** The credits of a key: the limiter, and the key as it is stored. */
+export interface Account {
+  readonly checker: Checker
+  readonly credits: Credits
+  readonly key: string
+}
+
+/** A grant's row as it was read. */
+export interface Grant {
+  readonly id: string
+  /** A look at its row. */
+  readonly request: Request
+  readonly look: Decision
+}
+
+/** What was read of a key, without a lock. */
+export interface Seen {
+  readonly now: number
+  /** What is owed, because more was taken by force than there was. */
+  readonly debt: number
+  /** In the order in which calls take from them. */
+  readonly grants: readonly Grant[]
+}
+
+/** What a grant has left. */
+export function leftOf({ request, look }: Pick<Grant, 'request' | 'look'>): number {
+  return request.limiter.algorithm.numbers.available(look.state, look.now, look.params)
+}
+
+/** The key of a grant's row. */
+export function keyOfGrant(key: string, id: string): string {
+  return `${key}${GRANT}${toHex(id)}`
+}
+
+/** A call on a row of the credits that only looks. */
+export function lookAt(key: string, limiter: Request['limiter']): Request {
+  return {
+    key,
+    limiter,
+    rate: 0,
+    purpose: 'look',
+    paidWindowStart: null,
+    refundableUntil: null,
+    atLeast: null,
+    reserved: 0,
+    refusesOther: false,
+  }
+}
+
+/** A look at the row with the debt: a balance without grants. */
+export function debtOf({ key }: Pick<Account, 'key'>): Request {
+  return lookAt(key + DEBT, balance())
+}
+
+/** Reads the grants and the debt of a key. Without `ended` it leaves out grants that are over. */
+export async function read(account: Account, tx: Database | undefined, ended = false): Promise<Seen> {
+  const { checker, key } = account
+  const { table, namespace } = checker.config
+  const { prefix } = namespace
+  const clock = namespace.clock?.() ?? null
+  const injectedClock = clock !== null
+  const statementFor = (guarded: boolean) =>
+    kept(table.statements, `grants ${injectedClock} ${guarded}`, () =>
+      grantsStatement({ table: table.table, injectedClock, guarded }),
+    )
+  const stage = { mayCharge: false, mayWait: false, isContended: false }
+  const rows = await runOn(checker, tx, stage, (connection) =>
+    timed({ prefix, statement: 'look', keys: 1 }, () =>
+      run(connection, [table.size], statementFor, { prefix, key, clock, ended: Number(ended) }, {}),
+    ),
+  )
+  return seenIn(account, rows)
+}
+
+function seenIn({ credits, key }: Account, rows: readonly Row[]): Seen {
+  const limiter = limiterOf(credits)
+  const now = Number(mustHave(rows[0]?.['now']))
+  let debt = 0
+  const grants: Grant[] = []
+  for (const row of rows) {
+    const rest = mustHave(row['rest'])
+    if (typeof rest !== 'string') continue
+    const id = fromHex(rest.slice(GRANT.length))
+    if (rest === DEBT) debt = Number(columnIn(row, 'count'))
+    else if (id !== undefined) {
+      const look = { now, params: limiter.params, state: stateIn(row, limiter), granted: 0 }
+      grants.push({ id, request: lookAt(key + rest, limiter), look })
+    }
+  }
+  return { now, debt, grants: grants.toSorted(inOrder) }
+}
+
+/** By priority, then by end, then by age. */
+function inOrder(one: Grant, other: Grant): number {
+  const [a, b] = [one.look.state, other.look.state]
+  return (
+    a.tokens - b.tokens ||
+    a.windowStart - b.windowStart ||
+    a.lastRefill - b.lastRefill ||
+    compareText(one.id, other.id)
+  )
+}
+
+/** Whether a grant never ends. */
+export function isEndless({ look }: Grant): boolean {
+  return look.state.windowStart >= NEVER_MS
+}
+
+// In hexadecimal the ids of a key are next to each other in every collation.
+
+const utf8 = new TextEncoder()
+
+function toHex(id: string): string {
+  return Array.from(utf8.encode(id), (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/** Undefined if the text is no id: it then belongs to a key that begins like a grant's. */
+function fromHex(text: string): string | undefined {
+  if (!/^([0-9a-f]{2})+$/.test(text)) return undefined
+  const bytes = Uint8Array.from(text.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16))
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
+}

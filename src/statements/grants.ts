@@ -1,0 +1,66 @@
+import { and, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import { ROWS } from '../algorithms/rows.ts'
+import type { Statement } from '../database/statement.ts'
+import { builder, listOf, name, Parameters } from './builder.ts'
+import { fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { guard, guardedStatement } from './guard.ts'
+import { BY_ITSELF, CLOCK_MS } from './levels.ts'
+import { settingsOf } from './setting.ts'
+
+// The rows of a key's credits. The key of each is the limited key and one of these, so that they are next to
+// each other in the primary key, and no two keys have a row in common.
+
+/** The end of the key of the row with the debt. */
+export const DEBT = '/debt'
+
+/** What the key of a grant's row has before the grant's id, in hexadecimal. */
+export const GRANT = '/grant/'
+
+export interface GrantsSource {
+  readonly table: RateLimitTable
+  readonly injectedClock: boolean
+  readonly guarded: boolean
+}
+
+/**
+ * The statement that reads the rows of a key's credits. It takes no lock. Its answer has at least one row, with
+ * the time. `rest` is what the key of a row has after the limited key. Without `ended` it leaves out grants
+ * that are over.
+ */
+export function grantsStatement({ table, injectedClock, guarded }: GrantsSource): Statement {
+  const parameters = new Parameters()
+  const guarding = guard([table], guarded, parameters)
+  const [prefix, key] = [parameters.text('prefix'), parameters.text('key')]
+  const [debt, grant] = [sql.raw(`'${DEBT}'`), sql.raw(`'${GRANT}'`)]
+  const state = Object.fromEntries(
+    STATE_COLUMNS.map((column) => [
+      SQL_NAMES[column],
+      fromColumn(column, table[column]).as(SQL_NAMES[column]),
+    ]),
+  )
+  const columns = { rest: sql`substr(${table.key}, length(${key}) + 1)`.as('rest'), ...state }
+  const rows = builder
+    .select(columns)
+    .from(table)
+    .where(
+      and(
+        // The range is for the index. In some collations it has other keys too.
+        sql`${table.prefix} = ${prefix} and ${table.key} between ${key} || ${debt} and ${key} || ${grant} || 'z'`,
+        sql`((${table.key} = ${key} || ${debt} and ${isOfKind(ROWS.balance, table)})
+          or (starts_with(${table.key}, ${key} || ${grant}) and ${isOfKind(ROWS.credits, table)}
+            and (${parameters.number('ended')} > 0::float8
+              or ${fromColumn('windowStart', table.windowStart)} > ${name('now', 'timed')})))`,
+        guarding.fits(table),
+      ),
+    )
+  const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
+  const answer = ['now', ...Object.keys(columns)]
+  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+    links: [],
+    columns: answer.map((column) => name(column)),
+    from: sql`(select ${name('now')}, ${listOf(Object.keys(columns), 'stored')}
+      from (select ${clock} as now offset 0) as timed
+      left join lateral (${rows.getSQL()} ${BY_ITSELF}) as stored on true) as seen`,
+  })
+}

@@ -1,0 +1,352 @@
+import { count, like } from 'drizzle-orm'
+import { describe, expect, test } from 'vitest'
+import { type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
+import { TestClock } from '../../support/clock.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
+
+const database = useDatabase()
+const DAY_MS = 86_400_000
+
+let prefixes = 0
+
+/** Credits of their own, with a clock that the test moves. */
+function creditsOn({
+  db = database.db,
+  ...options
+}: {
+  db?: Database
+  thresholds?: [{ left: number }]
+} = {}) {
+  const clock = new TestClock()
+  const prefix = `credits ${++prefixes}`
+  const credits = new Ratelimit({
+    db,
+    limiter: Ratelimit.credits(),
+    prefix,
+    durable: true,
+    cleanupProbability: 0,
+    clock: clock.now,
+    ...options,
+  })
+  const left = async () =>
+    Object.fromEntries((await credits.grantsOf('org')).map((each) => [each.id, each.left]))
+  return { clock, credits, left, prefix }
+}
+
+test('without a grant there is nothing, and a denial writes nothing', async () => {
+  const { clock, credits, prefix } = creditsOn()
+  const denied = { success: false, limit: 0, remaining: 0, reset: Infinity, retryAfter: Infinity }
+  expect(await credits.limit('org')).toEqual(denied)
+  expect(await credits.limit('org', { once: { id: 'event', for: '1d' } })).toEqual(denied)
+  expect(await credits.getRemaining('org')).toEqual({ limit: 0, remaining: 0, reset: clock.ms, used: 0 })
+  expect(await credits.grantsOf('org')).toEqual([])
+  const rows = await database.db
+    .select({ rows: count() })
+    .from(rateLimitDurable)
+    .where(like(rateLimitDurable.prefix, `%${prefix}`))
+  expect(rows).toEqual([{ rows: 0 }])
+})
+
+test('calls take by priority, then by end, then by age, then by id', async () => {
+  const { clock, credits, left } = creditsOn()
+  await credits.grant('org', 10, { id: 'forever' })
+  await credits.grant('org', 10, { id: 'late', expires: '30d' })
+  await credits.grant('org', 10, { id: 'soon', expires: '10d' })
+  await credits.grant('org', 10, { id: 'last', priority: 51, expires: '1d' })
+  await credits.grant('org', 10, { id: 'first', priority: 0 })
+  clock.advance(1)
+  await credits.grant('org', 10, { id: 'a younger' })
+  await credits.grant('org', 10, { id: 'b younger' })
+  const order = ['first', 'soon', 'late', 'forever', 'a younger', 'b younger', 'last']
+  expect((await credits.grantsOf('org')).map(({ id }) => id)).toEqual(order)
+  for (const [place, id] of order.entries()) {
+    const remaining = 70 - 10 * place - 10
+    expect(await credits.limit('org', { rate: 10 })).toMatchObject({ success: true, limit: 70, remaining })
+    expect(await left()).toMatchObject({ [id]: 0 })
+  }
+  expect(await credits.limit('org')).toMatchObject({ success: false, remaining: 0 })
+})
+
+test('one call takes from several grants, or from none', async () => {
+  const { credits, left } = creditsOn()
+  await credits.grant('org', 10, { id: 'a', expires: '1d' })
+  await credits.grant('org', 10, { id: 'b', expires: '2d' })
+  expect(await credits.limit('org', { rate: 21 })).toMatchObject({ success: false, remaining: 20 })
+  expect(await left()).toEqual({ a: 10, b: 10 })
+  expect(await credits.limit('org', { rate: 17 })).toEqual({
+    ...{ success: true, limit: 20, remaining: 3, reset: Infinity, retryAfter: 0 },
+  })
+  expect(await left()).toEqual({ a: 0, b: 3 })
+  expect(await credits.limit('org', { rate: 5, atLeast: 3 })).toMatchObject({ success: true, granted: 3 })
+  expect(await credits.limit('org', { rate: 5, atLeast: 1 })).toMatchObject({ success: false })
+})
+
+test('a grant counts until the millisecond before its end, by a date or a duration', async () => {
+  const { clock, credits } = creditsOn()
+  await credits.grant('org', 10, { id: 'date', expires: new Date(clock.ms + 1000) })
+  await credits.grant('org', 10, { id: 'duration', expires: '1s' })
+  await credits.grant('org', 10, { id: 'over', expires: new Date(clock.ms) })
+  expect(await credits.getRemaining('org')).toMatchObject({ limit: 20, remaining: 20 })
+  clock.advance(999)
+  expect(await credits.limit('org', { rate: 15 })).toMatchObject({ success: true, remaining: 5 })
+  clock.advance(1)
+  expect(await credits.limit('org')).toMatchObject({ success: false, limit: 0, remaining: 0 })
+  const grants = await credits.grantsOf('org')
+  expect(grants.map(({ id, used, left, ended }) => ({ id, used, left, ended }))).toEqual([
+    { id: 'over', used: 0, left: 0, ended: 'expired' },
+    { id: 'date', used: 10, left: 0, ended: 'expired' },
+    { id: 'duration', used: 5, left: 0, ended: 'expired' },
+  ])
+})
+
+test('a grant is kept after its end as long as its limiter says, and its id is used up as long', async () => {
+  const clock = new TestClock()
+  const credits = new Ratelimit({
+    ...{ db: database.db, limiter: Ratelimit.credits({ keep: '2d' }), prefix: 'kept' },
+    ...{ durable: true, clock: clock.now },
+  })
+  await credits.grant('org', 10, { id: 'a', expires: '1d' })
+  await credits.limit('org', { rate: 3 })
+  clock.advance(3 * DAY_MS - 1)
+  expect(await credits.cleanup()).toBe(0)
+  expect(await credits.grant('org', 10, { id: 'a', expires: '1d' })).toMatchObject({ repeated: true })
+  expect(await credits.grantsOf('org')).toMatchObject([{ id: 'a', amount: 10, used: 3, ended: 'expired' }])
+  clock.advance(3_600_001)
+  expect(await credits.cleanup()).toBe(1)
+  expect(await credits.grant('org', 10, { id: 'a', expires: '1d' })).toMatchObject({ remaining: 10 })
+})
+
+test('the same id grants once, whatever else it says, also at once and after a use', async () => {
+  const { credits } = creditsOn()
+  const answers = await Promise.all(
+    [1, 2, 3].map((priority) => credits.grant('org', 10, { id: 'payment', priority, expires: '1d' })),
+  )
+  expect(answers.filter(({ repeated }) => !repeated)).toHaveLength(1)
+  await credits.limit('org', { rate: 10 })
+  const again = await credits.grant('org', 99, { id: 'payment' })
+  expect(again).toEqual({ limit: 10, remaining: 0, reset: Infinity, used: 10, repeated: true })
+  expect(await credits.grant('other', 10, { id: 'payment' })).toMatchObject({ remaining: 10 })
+})
+
+test('a voided grant gives what was left, once, and gets nothing back', async () => {
+  const { credits } = creditsOn()
+  await credits.grant('org', 10, { id: 'a', expires: '1d', priority: 7 })
+  await credits.limit('org', { rate: 4 })
+  expect(await credits.voidGrant('org', 'a')).toBe(6)
+  expect(await credits.voidGrant('org', 'a')).toBe(0)
+  expect(await credits.voidGrant('org', 'unknown')).toBe(0)
+  expect(await credits.limit('org')).toMatchObject({ success: false, remaining: 0 })
+  expect(await credits.limit('org', { rate: -4 })).toMatchObject({ success: true, returned: 0 })
+  expect(await credits.grant('org', 10, { id: 'a' })).toMatchObject({ repeated: true, remaining: 0 })
+  expect(await credits.grantsOf('org')).toMatchObject([
+    { id: 'a', amount: 10, used: 4, left: 0, priority: 7, ended: 'voided' },
+  ])
+})
+
+describe('what is given back', () => {
+  test('goes to the grants in the opposite order, and no further than what they paid', async () => {
+    const { credits, left } = creditsOn()
+    await credits.grant('org', 10, { id: 'a', expires: '1d' })
+    await credits.grant('org', 10, { id: 'b', expires: '2d' })
+    await credits.limit('org', { rate: 15 })
+    expect(await credits.limit('org', { rate: -7 })).toMatchObject({ returned: 7, remaining: 12 })
+    expect(await left()).toEqual({ a: 2, b: 10 })
+    expect(await credits.limit('org', { rate: -20 })).toMatchObject({ returned: 8, remaining: 20 })
+    expect(await credits.limit('org', { rate: -1 })).toMatchObject({ returned: 0, remaining: 20 })
+  })
+
+  test('is lost where the grant that paid has ended', async () => {
+    const { clock, credits, left } = creditsOn()
+    await credits.grant('org', 10, { id: 'a', expires: '1d' })
+    await credits.grant('org', 10, { id: 'b', expires: '2d' })
+    const reserved = await credits.reserve('org', { rate: 15 })
+    clock.advance(DAY_MS)
+    if (!reserved.success) throw new Error('It was denied.')
+    expect(await reserved.release()).toMatchObject({ returned: 5, remaining: 10 })
+    expect(await left()).toEqual({ a: 0, b: 10 })
+    expect(await credits.grantsOf('org')).toMatchObject([
+      { id: 'a', used: 10 },
+      { id: 'b', used: 0 },
+    ])
+  })
+
+  test('by a commit goes to the grants that paid, and not to others', async () => {
+    const { credits, left } = creditsOn()
+    await credits.grant('org', 10, { id: 'b', expires: '2d' })
+    const reserved = await credits.reserve('org', { rate: 8 })
+    await credits.grant('org', 10, { id: 'a', expires: '1d' })
+    await credits.limit('org', { rate: 6 })
+    if (!reserved.success) throw new Error('It was denied.')
+    expect(await reserved.commit(3)).toMatchObject({ returned: 5 })
+    expect(await left()).toEqual({ a: 4, b: 7 })
+    await expect(reserved.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+    expect(() => String(reserved)).toThrow('no text')
+  })
+})
+
+describe('a debt', () => {
+  test('of a forced call is paid by the next call', async () => {
+    const { credits, left } = creditsOn()
+    await credits.grant('org', 10, { id: 'a' })
+    expect(await credits.limit('org', { rate: 13, force: true })).toMatchObject({
+      ...{ success: true, limit: 10, remaining: 0 },
+    })
+    expect(await credits.getRemaining('org')).toMatchObject({ remaining: 0, used: 13 })
+    expect(await credits.grant('org', 10, { id: 'b' })).toMatchObject({ limit: 20, remaining: 7, used: 13 })
+    expect(await credits.limit('org', { rate: 8 })).toMatchObject({ success: false, remaining: 7 })
+    expect(await left()).toEqual({ a: 0, b: 10 })
+    expect(await credits.limit('org', { rate: 2 })).toMatchObject({ success: true, remaining: 5 })
+    expect(await left()).toEqual({ a: 0, b: 5 })
+  })
+
+  test('of a cost above its estimate is given back first', async () => {
+    const { credits, left } = creditsOn()
+    await credits.grant('org', 10, { id: 'a' })
+    const reserved = await credits.reserve('org', { rate: 8 })
+    if (!reserved.success) throw new Error('It was denied.')
+    expect(await reserved.commit(14)).toMatchObject({ success: true, remaining: 0 })
+    expect(await credits.limit('org', { rate: -5 })).toMatchObject({ returned: 5, remaining: 1 })
+    expect(await left()).toEqual({ a: 1 })
+  })
+
+  test('without any grant', async () => {
+    const { credits } = creditsOn()
+    expect(await credits.limit('org', { rate: 3, force: true })).toMatchObject({
+      success: true,
+      remaining: 0,
+    })
+    expect(await credits.limit('org', { rate: 3, force: true })).toMatchObject({ success: true })
+    expect(await credits.getRemaining('org')).toMatchObject({ used: 6, limit: 0 })
+    expect(await credits.limit('org', { rate: -9 })).toMatchObject({ returned: 6 })
+  })
+})
+
+test('an id is charged once, also if it is denied then', async () => {
+  const { credits } = creditsOn()
+  await credits.grant('org', 10, { id: 'a' })
+  const event = (rate: number) => credits.limit('org', { rate, once: { id: 'event', for: '1d' } })
+  expect(await event(11)).toMatchObject({ success: false })
+  expect(await event(10)).toMatchObject({ success: true, remaining: 0 })
+  expect(await event(10)).toEqual({
+    ...{ success: true, limit: 10, remaining: 0, reset: Infinity, retryAfter: 0, repeated: true },
+  })
+  const refund = () => credits.limit('org', { rate: -2, once: { id: 'refund', for: '1d' } })
+  expect(await refund()).toMatchObject({ returned: 2 })
+  expect(await refund()).toMatchObject({ returned: 0, repeated: true, remaining: 2 })
+})
+
+test('a rollback undoes grants, charges, refunds and voids', async () => {
+  const { credits, left } = creditsOn()
+  await credits.grant('org', 10, { id: 'a' })
+  await credits.limit('org', { rate: 4 })
+  const undone = database.db.transaction(async (tx) => {
+    expect(await credits.grant('org', 5, { id: 'b', tx })).toMatchObject({ remaining: 11 })
+    expect(await credits.limit('org', { rate: 9, tx })).toMatchObject({ remaining: 2 })
+    expect(await credits.limit('org', { rate: -1, tx })).toMatchObject({ returned: 1, remaining: 3 })
+    expect(await credits.voidGrant('org', 'a', { tx })).toBe(0)
+    expect(await credits.voidGrant('org', 'b', { tx })).toBe(3)
+    expect(await credits.getRemaining('org', { tx })).toMatchObject({ remaining: 0 })
+    tx.rollback()
+  })
+  await expect(undone).rejects.toThrow()
+  expect(await left()).toEqual({ a: 6 })
+})
+
+test('a threshold is crossed over all grants, once, and again after a grant', async () => {
+  const { credits } = creditsOn({ thresholds: [{ left: 5 }] })
+  await credits.grant('org', 10, { id: 'a' })
+  await credits.grant('org', 10, { id: 'b' })
+  expect(await credits.limit('org', { rate: 14 })).not.toHaveProperty('crossed')
+  expect(await credits.limit('org')).toMatchObject({ crossed: [{ left: 5 }] })
+  expect(await credits.limit('org')).not.toHaveProperty('crossed')
+  await credits.grant('org', 10, { id: 'c' })
+  expect(await credits.limit('org', { rate: 9 })).toMatchObject({ crossed: [{ left: 5 }], remaining: 5 })
+})
+
+test('keys and ids of any kind keep to themselves', async () => {
+  const { credits } = creditsOn()
+  const texts = ['org', 'org/grant/61', 'org/debt', 'ORG', 'órg', '', '😀', '\uFEFFa', '%_\\', "'"]
+  for (const key of texts.filter(Boolean)) {
+    for (const id of texts.filter(Boolean)) await credits.grant(key, 1, { id })
+    await credits.limit(key, { rate: 10, force: true })
+  }
+  for (const key of texts.filter(Boolean)) {
+    const ids = (await credits.grantsOf(key)).map(({ id }) => id)
+    expect([key, ids.toSorted()]).toEqual([key, texts.filter(Boolean).toSorted()])
+    expect(await credits.getRemaining(key)).toMatchObject({ limit: 9, used: 10 })
+  }
+})
+
+test('a hashed key finds its grants', async () => {
+  const options = { db: database.db, limiter: Ratelimit.credits(), prefix: 'hashed credits' }
+  const credits = new Ratelimit({ ...options, durable: true, hashKeys: true })
+  await credits.grant('ada@example.com', 10, { id: 'a' })
+  expect(await credits.limit('ada@example.com')).toMatchObject({ success: true, remaining: 9 })
+  const keys = await database.db.select({ key: rateLimitDurable.key }).from(rateLimitDurable)
+  expect(keys.filter(({ key }) => key.includes('ada'))).toEqual([])
+})
+
+test('a call on live grants is one read and one charge, and a denial one read', async () => {
+  const watched = watch(database.db)
+  const { credits } = creditsOn({ db: watched.db })
+  for (const id of ['a', 'b', 'c']) await credits.grant('org', 10, { id })
+  const statements = async (rate: number) => {
+    const before = watched.statements.length
+    await credits.limit('org', { rate })
+    return watched.statements.length - before
+  }
+  expect([await statements(5), await statements(20), await statements(50)]).toEqual([2, 2, 1])
+})
+
+test('bad input is refused before any SQL', async () => {
+  const { credits } = creditsOn()
+  const grant = (amount: number, options: object) => credits.grant('org', amount, options as { id: string })
+  for (const [amount, options] of [
+    [10, {}],
+    [10, { id: '' }],
+    [10, { id: '\uD800' }],
+    [10, { id: 'x'.repeat(510) }],
+    [10, { id: 'a', priority: -1 }],
+    [10, { id: 'a', priority: 1.5 }],
+    [10, { id: 'a', priority: 101 }],
+    [10, { id: 'a', expires: new Date(Number.NaN) }],
+    [10, { id: 'a', once: { id: 'b', for: '1d' } }],
+  ] as const)
+    await expect(grant(amount, options)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  await expect(grant(10, { id: 'a', expires: 'soon' })).rejects.toMatchObject({ code: 'INVALID_DURATION' })
+  for (const amount of [0, -1, 1.5, 2 ** 53])
+    await expect(grant(amount, { id: 'a' })).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  await expect(credits.limit('')).rejects.toMatchObject({ code: 'INVALID_KEY' })
+  await expect(credits.limit('org', { rate: 0.5 })).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  await expect(credits.reserve('org', { rate: -1 })).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  expect(await credits.grantsOf('org')).toEqual([])
+})
+
+test('nothing is asked after a refund, because an error would say that nothing was given back', async () => {
+  const broken = { isOn: false }
+  const watched = watch(database.db, (text) => {
+    if (broken.isOn) throw new Error('The connection broke.')
+    broken.isOn = text.includes('for update')
+  })
+  const { credits, prefix, clock } = creditsOn({ db: watched.db })
+  const own = {
+    db: database.db,
+    limiter: Ratelimit.credits(),
+    prefix,
+    durable: true,
+    clock: clock.now,
+  } as const
+  await new Ratelimit(own).grant('org', 10, { id: 'a' })
+  const answers: unknown[] = []
+  const reserved = await credits.reserve('org', { rate: 8 })
+  if (!reserved.success) throw new Error('It was denied.')
+  broken.isOn = false
+  answers.push(await reserved.commit(5))
+  broken.isOn = false
+  answers.push(await credits.limit('org', { rate: -2 }))
+  expect(answers).toMatchObject([
+    { returned: 3, remaining: 5 },
+    { returned: 2, remaining: 7 },
+  ])
+})

@@ -1,0 +1,115 @@
+import { expect, test } from 'vitest'
+import { Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { untilWaiting } from '../support/locks.ts'
+import { deadlocks } from '../support/statistics.ts'
+
+// Grants are taken from exactly, whoever else takes from them at the same time.
+
+const database = useDatabase()
+
+function range(length: number): readonly number[] {
+  return Array.from({ length }, (_, i) => i)
+}
+
+function creditsOn(prefix: string, processes: number) {
+  const options = { limiter: Ratelimit.credits(), prefix, durable: true } as const
+  const pools = range(processes).map(() => database.connect(1).db)
+  const own = new Ratelimit({ db: database.db, ...options })
+  return { own, pools, others: pools.map((db) => new Ratelimit({ db, ...options })) }
+}
+
+test('32 callers use up three grants of different ends exactly, in their order', async () => {
+  const { own, pools, others } = creditsOn('three', 32)
+  const grants = [
+    { id: 'third', amount: 211 },
+    { id: 'first', amount: 97, expires: '1d' },
+    { id: 'second', amount: 150, expires: '2d' },
+  ] as const
+  for (const { amount, ...terms } of grants) await own.grant('org', amount, terms)
+  const taken = await Promise.all(
+    others.map(async (credits, process) => {
+      let sum = 0
+      for (const turn of range(20)) {
+        const rate = 1 + ((process + turn) % 3)
+        const { success } = await credits.limit('org', { rate })
+        if (!success) continue
+        sum += rate
+        const [first, second, third] = await own.grantsOf('org')
+        // Nothing is taken from a grant as long as one before it has three.
+        if (second && second.used > 0) expect(first?.left).toBeLessThan(3)
+        if (third && third.used > 0) expect((first?.left ?? 0) + (second?.left ?? 0)).toBeLessThan(3)
+      }
+      return sum
+    }),
+  )
+  const total = taken.reduce((sum, each) => sum + each, 0)
+  const rows = await own.grantsOf('org')
+  expect(rows.map(({ id }) => id)).toEqual(['first', 'second', 'third'])
+  expect(rows.reduce((sum, { used }) => sum + used, 0)).toBe(total)
+  // The last units may be too few for a call, but one call of each process asked for one unit near the end.
+  expect(total).toBe(458)
+  expect((await own.getRemaining('org')).remaining).toBe(0)
+  expect(await deadlocks(database, pools)).toBe(0)
+})
+
+test('the same grant by 24 connections is granted once', async () => {
+  const { own, others } = creditsOn('payment', 24)
+  const answers = await Promise.all(
+    others.flatMap((credits) => [1, 2].map(() => credits.grant('org', 10, { id: 'payment', expires: '1d' }))),
+  )
+  expect(answers.filter(({ repeated }) => !repeated)).toHaveLength(1)
+  expect(await own.getRemaining('org')).toMatchObject({ limit: 10, remaining: 10 })
+})
+
+test('takes, refunds, settlements, grants and voids at once add up', async () => {
+  const { own, pools, others } = creditsOn('all', 24)
+  for (const i of range(4)) await own.grant('org', 100, { id: `start ${i}`, priority: i })
+  let [used, lost] = [0, 0]
+  await Promise.all(
+    others.map(async (credits, process) => {
+      for (const turn of range(12)) {
+        const what = (process + turn) % 6
+        if (what === 0) await credits.grant('org', 20, { id: `grant ${process} ${turn}`, priority: turn })
+        else if (what === 1) {
+          const left = await credits.voidGrant('org', `grant ${process} ${turn - 1}`)
+          lost += left
+        } else if (what === 2) {
+          const reserved = await credits.reserve('org', { rate: 9 })
+          if (!reserved.success) continue
+          const { returned = 0 } = await reserved.commit(turn)
+          used += turn > 9 ? turn : 9 - returned
+        } else if (what === 3) {
+          if ((await credits.limit('org', { rate: 30 })).success) used += 30
+        } else if (what === 4) {
+          const answer = await credits.limit('org', { rate: -5 })
+          if (answer.success) used -= answer.returned ?? 0
+        } else if ((await credits.limit('org', { rate: 7, force: true })).success) used += 7
+      }
+    }),
+  )
+  const rows = await own.grantsOf('org')
+  const usage = await own.getRemaining('org')
+  const sum = (of: (row: (typeof rows)[number]) => number) => rows.reduce((all, row) => all + of(row), 0)
+  const debt = usage.used - sum((row) => (row.ended ? 0 : row.used))
+  // Repayments of the debt move it to the grants that pay it, so the sum stays.
+  expect(sum((row) => row.used) + debt).toBe(used)
+  expect(sum((row) => (row.ended ? row.amount - row.used : 0))).toBe(lost)
+  expect(usage.remaining).toBe(Math.max(sum((row) => row.left) - debt, 0))
+  for (const row of rows) expect(row.used).toBeLessThanOrEqual(row.amount)
+  expect(await deadlocks(database, pools)).toBe(0)
+})
+
+test('a grant that commits while calls wait is not missed', async () => {
+  const { own, others } = creditsOn('waits', 8)
+  await own.grant('org', 8, { id: 'a' })
+  const waiting = await database.db.transaction(async (tx) => {
+    await own.limit('org', { rate: 8, tx })
+    const calls = Promise.all(others.map((credits) => credits.limit('org')))
+    await untilWaiting(database, 8)
+    await own.grant('org', 8, { id: 'b', tx })
+    return { calls }
+  })
+  expect((await waiting.calls).map(({ success }) => success)).toEqual(new Array(8).fill(true))
+  expect((await own.getRemaining('org')).remaining).toBe(0)
+})
