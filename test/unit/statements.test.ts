@@ -5,6 +5,7 @@ import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
+import { grantsStatement } from '../../src/statements/grants.ts'
 import { acquireStatement, leaseStatement } from '../../src/statements/lease.ts'
 import { listStatement } from '../../src/statements/list.ts'
 import type { ListRow } from '../../src/statements/list-row.ts'
@@ -84,11 +85,21 @@ function lists(): [string, Statement][] {
     { ...row, table, rules: window },
   ]
   const source = { rows, sharing: undefined, commit: 'as the session', guarded: false } as const
-  const spent = { ...source, rows: rows.map((each) => ({ ...each, asks: undefined })), sharing: [0, 1] }
+  const sharing = rows.map((each) => ({ ...each, asks: undefined }))
+  const spent = { ...source, rows: sharing, sharing: [0, 1] }
+  const debt = { ...row, asks: undefined, table, rules: Ratelimit.balance() }
+  const owed = {
+    ...source,
+    rows: [{ ...debt, pays: 'what it owes' as const }, ...sharing],
+    sharing: [0, 1, 2],
+  }
+  const rest = { ...source, rows: [...sharing, { ...debt, pays: 'the rest' as const }], sharing: [0, 1, 2] }
   return [
     ['list', listStatement({ ...source, waits: false })],
     ['list-waiting', listStatement({ ...source, waits: true })],
     ['list-sharing', listStatement({ ...spent, waits: false })],
+    ['list-paying-a-debt', listStatement({ ...owed, waits: false })],
+    ['list-into-debt', listStatement({ ...rest, waits: false })],
     ['lists', listsStatement({ ...source, isCommon: [false, false] })],
     ['lists-with-a-common-row', listsStatement({ ...source, isCommon: [true, false] })],
   ]
@@ -110,6 +121,9 @@ function leases(): [string, Statement][] {
 const ofTable: [string, Statement][] = [
   ...leases(),
   ...lists(),
+  ['grants', grantsStatement({ table, injectedClock: false, guarded: false })],
+  ['grants-guarded', grantsStatement({ table, injectedClock: true, guarded: true })],
+  ['balance', takeOneStatement({ ...plain, ...take, rules: Ratelimit.balance() })],
   ['remove', removeStatement(table)],
   ['lock', lockStatement([table], 'as the session', true)],
   ['lock-flushed', lockStatement([table, rateLimitDurable], 'flushed', true)],
@@ -136,7 +150,18 @@ const all: [string, Statement][] = [...ofTable, ...ofAlgorithms]
 /** One of each kind, for reviewers to read. What the others must do is tested by what they do. */
 const REVIEWED = [
   ...['take-one', 'take-many', 'make', 'look'].map((name) => `token-bucket/${name}`),
-  ...['calendar-window/settle-one', 'list', 'lists', 'lock', 'sweep', 'close', 'acquire', 'extend'],
+  ...[
+    'calendar-window/settle-one',
+    'list',
+    'lists',
+    'lock',
+    'sweep',
+    'close',
+    'acquire',
+    'extend',
+    'grants',
+    'balance',
+  ],
 ]
 
 /** The statement as a person would write it, and the names of its parameters. */

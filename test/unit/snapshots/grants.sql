@@ -1,0 +1,83 @@
+-- $1: prefix
+-- $2: key
+-- $3: ended
+select
+  "now",
+  "rest",
+  "count",
+  "prev_count",
+  "window_start",
+  "tokens",
+  "last_refill"
+from
+  (
+    select
+      "now",
+      "stored"."rest",
+      "stored"."count",
+      "stored"."prev_count",
+      "stored"."window_start",
+      "stored"."tokens",
+      "stored"."last_refill"
+    from
+      (
+        select
+          floor(date_part('epoch', clock_timestamp()) * 1000::float8) as now
+        offset
+          0
+      ) as timed
+      left join lateral (
+        select
+          substr("key", length($2::text) + 1) as "rest",
+          (
+            case
+              when "count" < 0 then 0
+              else "count"
+            end
+          )::float8 as "count",
+          (
+            case
+              when "prev_count" < 0 then 0
+              else "prev_count"
+            end
+          )::float8 as "prev_count",
+          round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
+          "tokens" as "tokens",
+          round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill"
+        from
+          "rate_limit_ephemeral"
+        where
+          (
+            "rate_limit_ephemeral"."prefix" = $1::text
+            and "rate_limit_ephemeral"."key" between $2::text || '/debt' and $2::text || '/grant/' || 'z'
+            and (
+              (
+                "rate_limit_ephemeral"."key" = $2::text || '/debt'
+                and (
+                  "rate_limit_ephemeral"."count" is not null
+                  and "rate_limit_ephemeral"."prev_count" is not null
+                  and "rate_limit_ephemeral"."window_start" is null
+                  and "rate_limit_ephemeral"."tokens" is not null
+                  and "rate_limit_ephemeral"."last_refill" is not null
+                )
+              )
+              or (
+                starts_with("rate_limit_ephemeral"."key", $2::text || '/grant/')
+                and (
+                  "rate_limit_ephemeral"."count" is not null
+                  and "rate_limit_ephemeral"."prev_count" is not null
+                  and "rate_limit_ephemeral"."window_start" is not null
+                  and "rate_limit_ephemeral"."tokens" is not null
+                  and "rate_limit_ephemeral"."last_refill" is not null
+                )
+                and (
+                  $3::float8 > 0::float8
+                  or round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) > "timed"."now"
+                )
+              )
+            )
+          )
+        offset
+          0
+      ) as stored on true
+  ) as seen
