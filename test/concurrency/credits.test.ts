@@ -113,3 +113,23 @@ test('a grant that commits while calls wait is not missed', async () => {
   expect((await waiting.calls).map(({ success }) => success)).toEqual(new Array(8).fill(true))
   expect((await own.getRemaining('org')).remaining).toBe(0)
 })
+
+test('calls of many keys at once share statements, also those that pay a debt or make one', async () => {
+  const credits = new Ratelimit({
+    ...{ db: database.db, limiter: Ratelimit.credits(), prefix: 'keys', durable: true },
+    cleanupProbability: 0,
+  })
+  const keys = range(60).map((i) => `key ${i}`)
+  const each = <T>(work: (key: string) => Promise<T>) => Promise.all(keys.map(work))
+  await each((key) => credits.grant(key, 10, { id: 'a' }))
+  await each((key) => credits.limit(key, { rate: 13, force: true }))
+  await each((key) => credits.grant(key, 10, { id: 'b' }))
+  expect((await each((key) => credits.limit(key, { rate: 8 }))).filter(({ success }) => success)).toEqual([])
+  const taken = await each((key) => credits.limit(key, { rate: 2 }))
+  expect(new Set(taken.map(({ remaining }) => remaining))).toEqual(new Set([5]))
+  const rest = await each(async (key) => (await credits.grantsOf(key)).map(({ id, left }) => `${id} ${left}`))
+  expect(rest).toEqual(keys.map(() => ['a 0', 'b 5']))
+  await each((key) => credits.limit(key, { rate: 9, force: true }))
+  const looks = await each((key) => credits.getRemaining(key))
+  expect(looks.map(({ used, remaining }) => [used, remaining])).toEqual(keys.map(() => [24, 0]))
+})
