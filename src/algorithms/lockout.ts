@@ -11,8 +11,9 @@ type Column = ColumnOf<'lockout'>
 type Param = 'blockMs' | 'factor' | 'maxMs' | 'forgiveMs'
 type Params = Param | 'limit' | 'periodMs'
 
-/** The count of a key that was blocked by hand. */
-const BLOCKED: Expression = /* @__PURE__ */ sql.raw(`${MAX_COUNT}::float8`) as Expression
+/** The count of a key that was blocked by hand: more than calls can make it. A double represents it exactly. */
+const BLOCKED: number = MAX_COUNT + 1
+const BLOCKED_SQL: Expression = /* @__PURE__ */ sql.raw(`${BLOCKED}::float8`) as Expression
 
 /**
  * A window that counts failures. The one that reaches the limit starts a block: the window then ends with it.
@@ -22,7 +23,7 @@ const BLOCKED: Expression = /* @__PURE__ */ sql.raw(`${MAX_COUNT}::float8`) as E
  * later. A block of twice the longest was not written by this limiter, and does not count.
  *
  * A refund below the limit lifts the block. If the window would be over without the block, the next window
- * begins. A block by hand has the largest count, and no refund lifts it.
+ * begins. A block by hand has a count of its own, and no refund lifts it.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'lockout',
@@ -39,8 +40,9 @@ const algorithm: Algorithm<Column, Param> = {
     advance: (row, clock, params) => {
       const isOver = sql`${clock} >= ${endOf(row, params)}`
       const isForgiven = sql`${clock} >= ${row.lastRefill} + ${params.forgiveMs}`
+      const isByHand = sql`${row.count} >= ${BLOCKED_SQL} and ${row.lastRefill} > ${row.windowStart}`
       return {
-        count: sql`case when ${isOver} then 0::float8 else ${countAfter(row.count, sql`0::float8`)} end`,
+        count: sql`case when ${isOver} then 0::float8 when ${isByHand} then ${BLOCKED_SQL} else ${countAfter(row.count, sql`0::float8`)} end`,
         prevCount: sql`case when ${isForgiven} then 0::float8 else least(${row.prevCount}, ${params.maxMs}) end`,
         windowStart: sql`case when ${isOver} then ${clock} else ${row.windowStart} end`,
         lastRefill: row.lastRefill,
@@ -52,7 +54,7 @@ const algorithm: Algorithm<Column, Param> = {
     consume: (state, now, _available, amount, params) => {
       const { count, prevCount, windowStart, lastRefill } = state
       const { limit, blockMs, factor, maxMs, periodMs } = params
-      const counted = sql<number>`case when ${amount} < 0::float8 and ${count} >= ${BLOCKED} then ${count} else ${countAfter(count, amount)} end`
+      const counted = sql<number>`case when ${amount} < 0::float8 and ${count} >= ${BLOCKED_SQL} then ${count} else ${countAfter(count, amount)} end`
       const starts = sql`${amount} > 0::float8 and ${counted} >= ${limit}`
       const lifts = sql`${amount} < 0::float8 and ${count} >= ${limit} and ${counted} < ${limit}`
       const begins = sql`${lifts} and ${now} >= ${windowStart} + ${periodMs}`
@@ -67,7 +69,7 @@ const algorithm: Algorithm<Column, Param> = {
       }
     },
     block: ({ prevCount }, now, lengthMs) => ({
-      count: BLOCKED,
+      count: BLOCKED_SQL,
       prevCount,
       windowStart: now,
       lastRefill: sql`${now} + ${lengthMs}`,
@@ -83,7 +85,7 @@ const algorithm: Algorithm<Column, Param> = {
     used: ({ count }) => count,
     consume: (state, now, amount, { limit, blockMs, factor, maxMs, periodMs }) => {
       const { count, prevCount, windowStart, lastRefill } = state
-      const counted = amount < 0 && count >= MAX_COUNT ? count : countNumberAfter(count, amount)
+      const counted = amount < 0 && count >= BLOCKED ? count : countNumberAfter(count, amount)
       if (amount > 0 && counted >= limit) {
         const nextMs = Math.min(Math.max(Math.ceil(prevCount * factor), blockMs), maxMs)
         return { count: counted, prevCount: nextMs, windowStart, lastRefill: now + nextMs }
@@ -97,7 +99,7 @@ const algorithm: Algorithm<Column, Param> = {
       return { count: counted, prevCount, windowStart, lastRefill }
     },
     block: ({ prevCount }, now, lengthMs) => ({
-      count: MAX_COUNT,
+      count: BLOCKED,
       prevCount,
       windowStart: now,
       lastRefill: now + lengthMs,

@@ -15,6 +15,7 @@ const LIMIT = 5
 const LEASE_MS = 600
 const PROCESSES = 8
 const TIME_MS = 15_000
+const ENOUGH = 200
 
 const database = useDatabase()
 const WORKER = fileURLToPath(new URL('lease-worker.ts', import.meta.url))
@@ -72,7 +73,9 @@ test('never more than 5 leases at once, with killed processes and cut networks',
   await expect.poll(() => all.every(({ told }) => told.length > 0), { timeout: 60_000 }).toBe(true)
   isFaulty = true
   const endsAt = performance.now() + TIME_MS
-  while (performance.now() < endsAt) {
+  const begun = () => all.flatMap(({ told }) => told).filter(({ what }) => what === 'begins').length
+  // On a busy machine it takes longer until there are enough.
+  while (performance.now() < endsAt || begun() < ENOUGH) {
     await sleep(Math.random() * 700)
     const at = Math.floor(Math.random() * PROCESSES)
     const chance = Math.random()
@@ -89,7 +92,7 @@ test('never more than 5 leases at once, with killed processes and cut networks',
   const stopped = all.flatMap(({ told }) => told).filter(({ what }) => what === 'is told to stop').length
   tell('leases', 'with at most 5 at once', intervals.length)
   tell('leases', 'told to stop before their end', stopped)
-  expect(intervals.length).toBeGreaterThan(200)
+  expect(intervals.length).toBeGreaterThanOrEqual(ENOUGH)
   expect(stopped).toBeGreaterThan(0)
   expect(mostAtOnce(intervals)).toBe(LIMIT)
 })

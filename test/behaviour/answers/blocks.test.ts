@@ -211,7 +211,7 @@ test('keys are hashed, and may be as long as those of the limit', async () => {
   const hashed = blocking({ hashKeys: true })
   await hashed.block('ada', '1h')
   expect(await hashed.limit('ada')).toMatchObject({ success: false })
-  expect(JSON.stringify(await rowsOf(hashed))).not.toContain('ada')
+  for (const { key } of await rowsOf(hashed)) expect(key).toMatch(/^[0-9a-f]{64}$/)
   const ratelimit = blocking()
   const long = 'x'.repeat(1024 - ratelimit.prefix.length)
   await ratelimit.block(long, '1h')
