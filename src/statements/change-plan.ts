@@ -24,8 +24,8 @@ const [FOUND, TIMED, CHANGED, BEGUN] = [
 
 /**
  * The statement that ends the period of a row now, and begins one of another algorithm or length. It returns
- * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm. If
- * it is `other`, a window of another algorithm, its count would be lost, and nothing is changed.
+ * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm.
+ * If it is `other`, a window of another algorithm, its count would be lost, and nothing is changed.
  */
 export function changePlanStatement(
   table: RateLimitTable,
