@@ -1,6 +1,6 @@
 import { count, like } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { type Database, Ratelimit, rateLimitDurable } from '../../../src/index.ts'
+import { type Database, Ratelimit, rateLimitDurable, usage } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -349,4 +349,37 @@ test('nothing is asked after a refund, because an error would say that nothing w
     { returned: 3, remaining: 5 },
     { returned: 2, remaining: 7 },
   ])
+})
+
+test('what does not go together is refused before any SQL, also without types', async () => {
+  const watched = watch(database.db)
+  const { credits, prefix } = creditsOn({ db: watched.db })
+  // biome-ignore lint/suspicious/noExplicitAny: that is the point.
+  const [untyped, all, limiter]: [any, any, any] = [credits, Ratelimit, Ratelimit.credits()]
+  const config = { db: watched.db, limiter, prefix }
+  const requests = [{ ratelimit: untyped, key: 'org' }]
+  const api = new Ratelimit({ db: watched.db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix: 'windows' })
+  for (const call of [
+    () => all.limitAll(requests),
+    () => all.reserveAll(requests),
+    () => all.spend(requests, { rate: 1 }),
+    () => untyped.limit('org', { limiter: Ratelimit.balance() }),
+    () => untyped.resetUsedTokens('org'),
+    () => untyped.blockUntilReady('org', 0),
+    () => untyped.getRemainingAll(['org']),
+    () => untyped.acquire('org'),
+    () => untyped.block('org', '1m'),
+    () => untyped.settle('text', 1),
+    () => api.limit('org', { limiter }),
+    () => usage(watched.db, { prefix, limiter }),
+    // biome-ignore lint/suspicious/noExplicitAny: that is the point.
+    () => (api as any).grantsOf('org'),
+    // biome-ignore lint/suspicious/noExplicitAny: that is the point.
+    () => (api as any).voidGrant('org', 'a'),
+    ...['dryRun', 'inMemoryBlock', 'keepEnded', 'distributed', 'blocks'].map(
+      (option) => async () => new Ratelimit({ ...config, [option]: true }),
+    ),
+  ])
+    await expect(call(), String(call)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  expect(watched.statements).toEqual([])
 })
