@@ -6,7 +6,7 @@ import { mustHave, onlyRow } from '../database/rows.ts'
 import { execute, type Row, runKept, runOnce } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { inTransaction } from '../database/transaction.ts'
-import type { RatelimitError } from '../errors.ts'
+import { RatelimitError } from '../errors.ts'
 import { textArray } from '../statements/calls.ts'
 import {
   expiredStatement,
@@ -63,6 +63,16 @@ export class DistributedTable {
     if (error.sqlState !== FEATURE_NOT_SUPPORTED || asked.length < 2) return false
     this.#shards = await readShards(db, this.#table).catch(() => this.#shards)
     return this.split(asked, ({ request }) => request.key).length > 1
+  }
+
+  /**
+   * Forgets where the shards are if Citus could not send a statement to one worker: a shard may have been split
+   * since. Returns whether it has forgotten.
+   */
+  forget(error: unknown): boolean {
+    const isRefused = error instanceof RatelimitError && error.sqlState === FEATURE_NOT_SUPPORTED
+    if (isRefused) this.#shards = undefined
+    return isRefused
   }
 
   /** The number of a key's shard. 0 until the shards are known. */
@@ -143,6 +153,14 @@ export class DistributedTable {
 
   /** Deletes some expired rows of a prefix. Rows that others have locked stay. */
   async sweep(db: Database, prefix: string, clock: number | null, keepEnded: boolean): Promise<number> {
+    const sweep = () => this.#sweep(db, prefix, clock, keepEnded)
+    return sweep().catch((error) => {
+      if (!this.forget(error)) throw error
+      return sweep()
+    })
+  }
+
+  async #sweep(db: Database, prefix: string, clock: number | null, keepEnded: boolean): Promise<number> {
     await this.load(db)
     const find = kept(this.#statements, `expired ${keepEnded}`, () =>
       expiredStatement(this.#table, keepEnded),

@@ -99,7 +99,9 @@ function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
 async function close(closing: Closing, ended: readonly Over[]): Promise<Ended[]> {
   const { now } = closing
   const rows: Row[] = []
-  for (const group of await groupsOf(closing, ended)) rows.push(...(await remove(closing, group)))
+  for (const group of await groupsOf(closing, ended)) {
+    rows.push(...(await remove(closing, group).catch((error) => forgetShards(closing, error))))
+  }
   const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyIn(row), row]))
   const begun: Begun[] = []
   const closed = ended.flatMap(({ limiter, ...each }) => {
@@ -126,6 +128,12 @@ async function groupsOf(
   const shards = distributedTable(table)
   await shards.load(tx)
   return shards.split(ended, ({ key }) => key)
+}
+
+/** Forgets where the shards are if one was split since they were read. The next call reads it. */
+async function forgetShards({ table, distributed }: Closing, error: unknown): Promise<never> {
+  if (distributed) (await import('../runtime/distributed-table.ts')).distributedTable(table).forget(error)
+  throw error
 }
 
 function remove(
