@@ -77,8 +77,10 @@ export class Limit {
   /** The keys that have used most. None for an unlimited plan, which has no rows. */
   async used(): Promise<(KeyUsage | OtherUsage)[]> {
     const { db, limiter } = this.#source()
-    if (this.#limiterOf) return usage(db, { ...this.#listing(), limiterOf: this.#limiterOf })
-    return limiter.stored ? usage(db, { ...this.#listing(), limiter }) : []
+    const distributed = this.#handle.checker.config.table.distributed !== undefined
+    const listing = { ...this.#listing(), distributed }
+    if (this.#limiterOf) return usage(db, { ...listing, limiterOf: this.#limiterOf })
+    return limiter.stored ? usage(db, { ...listing, limiter }) : []
   }
 
   async denied(): Promise<DeniedKey[]> {

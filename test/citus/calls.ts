@@ -13,7 +13,7 @@ import {
 import type { Laid } from './layout.ts'
 
 /** The time of all calls, which makes their answers the same on every server. */
-const NOW = new Date('2026-03-10T12:00:00Z')
+export const NOW: Date = new Date('2026-03-10T12:00:00Z')
 
 export interface Call {
   readonly limiter: Limiter
@@ -47,7 +47,7 @@ export function callOn(laid: Laid, db: Call['db'], limiter: Limiter, prefix: str
   return { limiter, laid, db, prefix, a, b }
 }
 
-const keys = ['k0', 'k1', 'k2', 'k3', 'k4', 'k5', 'k6', 'k7']
+export const keys: readonly string[] = ['k0', 'k1', 'k2', 'k3', 'k4', 'k5', 'k6', 'k7']
 
 async function each(limit: (key: string) => Promise<unknown>): Promise<unknown[]> {
   return Promise.all(keys.map(limit))

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, RatelimitError } from '../../src/index.ts'
 import { FaultyProxy } from '../support/proxy.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
@@ -14,7 +14,15 @@ describe.skipIf(!CITUS_URL || !first)('needs CITUS_URL and CITUS_WORKERS: a work
   let proxy: FaultyProxy
   let node = 0
 
-  const moveTo = (port: string) => laid.rows(`select citus_update_node(${node}, '127.0.0.1', ${port})`)
+  /** Until the workers know of it, Citus refuses to change tables. */
+  const moveTo = async (port: string) => {
+    await laid.rows(`select citus_update_node(${node}, '127.0.0.1', ${port})`)
+    const isSynced = async () => {
+      const waiting = await laid.rows('select nodeid from pg_dist_node where not metadatasynced')
+      if (waiting.length > 0) throw new Error('A worker has not read where the other one is.')
+    }
+    await vi.waitFor(isSynced, { timeout: 60_000, interval: 100 })
+  }
 
   beforeAll(async () => {
     proxy = await FaultyProxy.start(own.href)

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { callOn, calls, callsOfPeriods, limiters } from './calls.ts'
 import { CITUS_PLAIN, CITUS_URL, CITUS_WORKERS, type Layout, useLayout } from './layout.ts'
+import { ownCalls, takeSlots } from './own-calls.ts'
 
 // Every call gives the answer that it gives on a plain server.
 
@@ -29,6 +30,16 @@ describe.skipIf(!CITUS_URL || !CITUS_PLAIN)('needs CITUS_URL and CITUS_PLAIN: ev
           }
         })
       }
+      test.each(Object.entries(ownCalls))('%s', async (name, run) => {
+        const prefix = `${name}${url ? ' worker' : ''}`
+        const right = await run({ laid: plain, db: expected(), prefix: `${prefix} ${layout}` })
+        expect(await run({ laid, db: laid.at(url), prefix })).toEqual(right)
+      })
+      test('slots of work, which need a table on one shard', async () => {
+        const seen = await takeSlots({ laid, db: laid.at(url), prefix: `slots${url ? ' worker' : ''}` })
+        const refused = ['DATABASE', '0A000']
+        expect(seen).toEqual(laid.distributed ? [refused, refused, refused] : [true, true, false])
+      })
     })
   })
 })

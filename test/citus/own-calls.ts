@@ -1,0 +1,172 @@
+import { calendarWindow } from '../../src/calendar.ts'
+import { Limit } from '../../src/dashboard/limit.ts'
+import { closePeriods, denied, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { type Call, callOn, keys, NOW } from './calls.ts'
+
+// Calls of limiters and options that not every limiter has.
+
+type Placed = Pick<Call, 'laid' | 'db' | 'prefix'>
+
+/** What a test calls and compares. */
+type Run = (placed: Placed) => Promise<unknown>
+
+const monthly = calendarWindow(20, 'month')
+const yearly = calendarWindow(500, 'year')
+const rolling = calendarWindow(20, 'month', { rollover: { max: 5 } })
+const later = new Date(NOW.getTime() + 40 * 86_400_000)
+
+function optionsOf({ laid: { tables, distributed }, db, prefix }: Placed, at: Date = NOW) {
+  return { db, tables, distributed, prefix, clock: () => at }
+}
+
+export const ownCalls: Readonly<Record<string, Run>> = {
+  'once, one key': async (placed) => {
+    const { a } = callOn(placed.laid, placed.db, monthly, placed.prefix)
+    const once = { id: 'event', for: '1d' } as const
+    return [await a.limit('k', { once }), await a.limit('k', { once }), await a.getRemaining('k')]
+  },
+  'once, denied': async (placed) => {
+    const { a } = callOn(placed.laid, placed.db, monthly, placed.prefix)
+    const once = { id: 'event', for: '1d' } as const
+    return [await a.limit('k', { rate: 99, once }), await a.limit('k', { once }), await a.getRemaining('k')]
+  },
+  'once, a list over shards': async (placed) => {
+    const { a, b } = callOn(placed.laid, placed.db, monthly, placed.prefix)
+    const charge = () =>
+      Ratelimit.limitAll(
+        keys.map((key, place) => ({ ratelimit: place % 2 ? a : b, key })),
+        { once: { id: 'event', for: '1d' } },
+      )
+    const [{ success, repeated }, again] = [await charge(), await charge()]
+    return [success, repeated, again.success, again.repeated, await a.getRemainingAll(keys)]
+  },
+  'a list over shards with force and a denial': async (placed) => {
+    const { a, b } = callOn(placed.laid, placed.db, monthly, placed.prefix)
+    const charge = async (rate: number) =>
+      (
+        await Ratelimit.limitAll([
+          { ratelimit: a, key: 'k0', rate: 50, force: true },
+          { ratelimit: b, key: 'k1', rate },
+        ])
+      ).success
+    return [await charge(21), await charge(20), await a.getRemaining('k0'), await b.getRemaining('k1')]
+  },
+  'grant, spend and reset of a balance': async (placed) => {
+    const credits = new Ratelimit({ ...optionsOf(placed), limiter: Ratelimit.balance(), durable: true })
+    return [
+      await credits.grant('k', 7),
+      await credits.limit('k', { rate: 5 }),
+      await credits.limit('k', { rate: 5 }),
+      await credits.grant('k', 3, { once: { id: 'paid', for: '1d' } }),
+      await credits.grant('k', 3, { once: { id: 'paid', for: '1d' } }),
+    ]
+  },
+  'a lockout': async (placed) => {
+    const limiter = Ratelimit.lockout(3, '1h', { block: '5m' })
+    const logins = new Ratelimit({ ...optionsOf(placed), limiter })
+    const answers: unknown[] = []
+    for (let i = 0; i < 4; i++) answers.push(await logins.limit('k'))
+    return [...answers, await logins.block('other', '1h'), await logins.unblock('k'), await logins.limit('k')]
+  },
+  'keys that are blocked': async (placed) => {
+    const api = new Ratelimit({ ...optionsOf(placed), limiter: monthly, blocks: true })
+    return [
+      await api.limit('k'),
+      await api.block('k', '1h'),
+      await api.limit('k'),
+      await Promise.all(keys.map((key) => api.limit(key))),
+      await api.unblock('k'),
+      await api.limit('k'),
+    ]
+  },
+  'schedule and cancel': async (placed) => {
+    const line = new Ratelimit({ ...optionsOf(placed), limiter: Ratelimit.gcra(60, '1m', { burst: 1 }) })
+    const turns = []
+    for (let i = 0; i < 3; i++) turns.push(await line.schedule('k', { within: '1m' }))
+    const last = turns[2]
+    if (last?.success) await last.cancel()
+    const again = await line.schedule('k', { within: '1m' })
+    return [...turns, again].map((turn) => turn.success && [turn.delay, turn.startsAt])
+  },
+  'denials, and the list of them': async (placed) => {
+    const { db, laid, prefix } = placed
+    const counted = new Ratelimit({
+      ...{ ...optionsOf(placed), limiter: Ratelimit.fixedWindow(1, '1m') },
+      denials: {},
+    })
+    for (const key of keys) await counted.limit(key)
+    for (const key of keys.slice(2)) await counted.limit(key)
+    await counted.limit('k7')
+    await counted.close()
+    return denied(db, { prefix, tables: laid.tables, durable: false, top: 1, clock: () => NOW })
+  },
+  'the list of the page for operators, by plan': async (placed) => {
+    const { a } = callOn(placed.laid, placed.db, monthly, placed.prefix)
+    await Promise.all(keys.map((key) => a.limit(key, { rate: 1 + Number(key.slice(1)) })))
+    return new Limit('api', { ratelimit: a, limiterOf: () => monthly }).used()
+  },
+  'leases, given back': async (placed) => {
+    const leased = new Ratelimit({ ...optionsOf(placed), limiter: monthly, lease: { tokens: 5, for: '1s' } })
+    const passed = []
+    for (let i = 0; i < 8; i++) passed.push((await leased.limit('k')).success)
+    await leased.close()
+    return [passed, (await leased.getRemaining('k')).used]
+  },
+  'a rollover': async (placed) => {
+    const first = new Ratelimit({ ...optionsOf(placed), limiter: rolling, durable: true })
+    const second = new Ratelimit({ ...optionsOf(placed, later), limiter: rolling, durable: true })
+    return [
+      await first.limit('k', { rate: 4 }),
+      await second.getRemaining('k'),
+      await second.limit('k', { rate: 24 }),
+      await second.limit('k', { rate: 2 }),
+    ]
+  },
+  'a rollover, handed out': async (placed) => {
+    const { db, laid, prefix } = placed
+    const quota = { limiter: rolling, durable: true, keepEnded: true } as const
+    const first = new Ratelimit({ ...optionsOf(placed), ...quota })
+    await Promise.all(keys.map((key) => first.limit(key, { rate: 17 })))
+    const closed = await outcomeOf(() =>
+      db.transaction((tx) =>
+        closePeriods(tx, {
+          ...{ prefix, limiter: rolling, tables: laid.tables },
+          ...{ distributed: laid.distributed, clock: () => later },
+        }),
+      ),
+    )
+    const second = new Ratelimit({ ...optionsOf(placed, later), ...quota })
+    return [closed, await second.getRemainingAll(keys)]
+  },
+  'a change of the plan': async (placed) => {
+    const quota = new Ratelimit({
+      ...{ ...optionsOf(placed), limiter: monthly },
+      ...{ durable: true, keepEnded: true },
+    })
+    return [
+      await quota.limit('k', { rate: 4 }),
+      await outcomeOf(() => quota.changePlan('k', { to: yearly })),
+      await quota.getRemaining('k', { limiter: yearly }),
+      await outcomeOf(() => quota.changePlan('new', { to: yearly })),
+    ]
+  },
+}
+
+/** Takes three slots of two. Limits of work have no option for tables that are distributed by key. */
+export async function takeSlots(placed: Placed): Promise<unknown[]> {
+  const { distributed: _, ...options } = optionsOf(placed)
+  const jobs = new Ratelimit({ ...options, limiter: Ratelimit.concurrency(2, { lease: '30s' }) })
+  const answers: unknown[] = []
+  for (let i = 0; i < 3; i++) answers.push(await outcomeOf(async () => (await jobs.acquire('k')).success))
+  return answers
+}
+
+/** The answer, or what the error says. */
+async function outcomeOf(work: () => Promise<unknown>): Promise<unknown> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof RatelimitError) return [error.code, error.sqlState]
+    throw error
+  }
+}
