@@ -32,6 +32,16 @@ new Ratelimit({ ...common, durable: false, synchronousCommit: true })
 new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0 })
 // @ts-expect-error a limiter that keeps rows does not sweep them
 new Ratelimit({ ...common, keepEnded: true, cleanupProbability: 0.1 })
+new Ratelimit({ ...common, distributed: true, durable: true })
+// @ts-expect-error it is true or false, and the tables say over how many shards
+new Ratelimit({ ...common, distributed: 32 })
+// @ts-expect-error the statements of slots cannot be sent to one server
+new Ratelimit({ ...common, limiter: Ratelimit.concurrency(5, { lease: '30s' }), distributed: true })
+void usage(db, { prefix: 'p', limiter, distributed: true })
+// @ts-expect-error it is one select, whatever the table
+void denied(db, { prefix: 'p', distributed: true })
+// @ts-expect-error an option of the limiter, not of a call
+void new Ratelimit({ ...common, distributed: true }).limit('k', { distributed: true })
 new Ratelimit({ ...common, denials: {} })
 new Ratelimit({ ...common, denials: { every: '10s', top: 100 } })
 // @ts-expect-error how they are counted has to be said, if only by {}
