@@ -1,3 +1,4 @@
+import { CITUS } from './citus.ts'
 import { cleanup } from './cleanup.ts'
 import { FEW_CALLERS, MANY_CALLERS, oneCaller } from './concurrent.ts'
 import { CREDITS } from './credits.ts'
@@ -25,6 +26,7 @@ export const LOADS: readonly Load[] = [
   ...IN_TRANSACTION,
   ...NETWORK,
   ...LEASES,
+  ...CITUS,
   held,
   flood,
   denials,
