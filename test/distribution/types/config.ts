@@ -37,6 +37,8 @@ new Ratelimit({ ...common, distributed: true, durable: true })
 new Ratelimit({ ...common, distributed: 32 })
 // @ts-expect-error the statements of slots cannot be sent to one server
 new Ratelimit({ ...common, limiter: Ratelimit.concurrency(5, { lease: '30s' }), distributed: true })
+// @ts-expect-error nor can those of grants
+new Ratelimit({ ...common, limiter: Ratelimit.credits(), distributed: true })
 void usage(db, { prefix: 'p', limiter, distributed: true })
 // @ts-expect-error it is one select, whatever the table
 void denied(db, { prefix: 'p', distributed: true })
