@@ -6,6 +6,7 @@ import type { Database } from './database/database.ts'
 import type { Duration } from './duration.ts'
 import type { RatelimitError } from './errors.ts'
 import type { NamesOf } from './options.ts'
+import type { Entry } from './runtime/entry.ts'
 
 /** A share of the limit, or a number of units that are used or left. */
 export type Threshold =
@@ -22,9 +23,9 @@ export type Threshold =
     }
 
 /** Options of every limiter. */
-interface CommonConfig {
+interface CommonConfig<D extends Database = Database> {
   /** Any Drizzle Postgres database, or a transaction, which every call then joins. */
-  readonly db: Database
+  readonly db: D
   /** The limit, from a function such as `Ratelimit.tokenBucket` or `calendarWindow`. */
   readonly limiter: Limiter
   /** The limiter's namespace. The same key under two prefixes is two rows. */
@@ -255,8 +256,29 @@ interface Leasing {
   readonly blocks?: false
 }
 
+/** The transactions of a database. */
+export type TransactionOf<D extends Database> = Parameters<Parameters<D['transaction']>[0]>[0]
+
+interface NotRecording {
+  readonly onEntries?: never
+}
+
+interface Recording<D extends Database> {
+  /**
+   * Gets an entry for each charge, refund, reservation, settlement and grant, in the transaction that makes it:
+   * what it writes with `tx` commits or rolls back together with the charge. Calls that share a statement hand
+   * out their entries together. Calls outside of your transactions then take one of their own, so the driver
+   * needs interactive transactions. With your `tx` they take a savepoint. If it throws or rejects, nothing is
+   * charged, and the call rejects with `ENTRIES_FAILED`. A denial and a look call nothing. Default: none.
+   */
+  onEntries(tx: TransactionOf<D>, entries: readonly Entry[]): PromiseLike<unknown>
+  readonly distributed?: false
+  readonly lease?: never
+}
+
 /** Options of the constructor of {@link Ratelimit}. */
-export type RatelimitConfig = CommonConfig &
+export type RatelimitConfig<D extends Database = Database> = CommonConfig<D> &
+  (NotRecording | Recording<D>) &
   (Sweeping | Keeping) &
   (EitherWay | Coalescing) &
   (EitherTable | DurableTable) &
@@ -294,6 +316,7 @@ export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
   reservationSecret: true,
   denials: true,
   onOtherPlan: true,
+  onEntries: true,
 }
 
 /** The options that mean something for a limit on leases at once. */
@@ -342,7 +365,11 @@ export type LimiterOf<K extends Kind> = (Limiter | Concurrency | Credits) & { re
 export type KeyFor<K extends Kind, Needed extends Kind> = K extends Needed ? string : never
 
 /** The options for a limiter of the kind. */
-export type ConfigOf<K extends Kind> = (RatelimitConfig | ConcurrencyConfig | CreditsConfig) & {
+export type ConfigOf<K extends Kind, D extends Database = Database> = (
+  | RatelimitConfig<D>
+  | ConcurrencyConfig
+  | CreditsConfig
+) & {
   readonly limiter: LimiterOf<K>
 }
 

@@ -15,6 +15,7 @@ export type RatelimitErrorCode =
   | 'LEASE_ENDED'
   | 'COUNT_OVERFLOW'
   | 'OTHER_PLAN'
+  | 'ENTRIES_FAILED'
   | 'SERIALIZATION_FAILURE'
   | 'DEADLOCK'
   | 'TRANSACTION_ABORTED'

@@ -44,6 +44,7 @@ export type {
   RefundOptions,
   ScheduleOptions,
   Threshold,
+  TransactionOf,
   TxOptions,
 } from './config.ts'
 export type { CreditReservation, CreditReserved } from './credits/credits.ts'
@@ -55,6 +56,7 @@ export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } f
 export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'
+export type { Entry } from './runtime/entry.ts'
 export type { Spent } from './several/spend.ts'
 export { checkTables, type TableDifference } from './tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'

@@ -54,6 +54,7 @@ import {
 } from './config.ts'
 import type { CreditCalls, CreditReserved } from './credits/credits.ts'
 import type { CreditGrant } from './credits/grants.ts'
+import type { Database } from './database/database.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
 import { onFirstUse } from './on-first-use.ts'
@@ -101,7 +102,7 @@ const MODULES = {
  * const { success, remaining, retryAfter } = await api.limit('user:123')
  * ```
  */
-export class Ratelimit<K extends Kind = 'rate'> {
+export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   /** The limiter's namespace. */
   readonly prefix: string
   /** The limit of calls without a `limiter` of their own. */
@@ -109,7 +110,7 @@ export class Ratelimit<K extends Kind = 'rate'> {
   readonly #checker: Checker
   readonly #hash: ((key: unknown) => Promise<string>) | undefined
 
-  constructor(config: ConfigOf<K>) {
+  constructor(config: ConfigOf<K, D>) {
     checkConfig(config)
     this.prefix = config.prefix
     this.limiter = config.limiter

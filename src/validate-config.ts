@@ -73,6 +73,11 @@ export function checkConfig(given: RatelimitConfig | ConcurrencyConfig | Credits
     Number.isFinite(cleanupProbability) && cleanupProbability >= 0 && cleanupProbability <= 1,
     'cleanupProbability must be a number from 0 to 1.',
   )
+  checkOption(
+    config.onEntries === undefined ||
+      (typeof config.onEntries === 'function' && !config.distributed && !config.lease),
+    'onEntries must be a function, without distributed and lease.',
+  )
   checkOption(keepEnded || config.grace === undefined, 'grace needs keepEnded: true.')
   checkOption(
     !keepEnded || cleanupProbability === 0,

@@ -3,6 +3,7 @@ import { cleanup } from './cleanup.ts'
 import { FEW_CALLERS, MANY_CALLERS, oneCaller } from './concurrent.ts'
 import { CREDITS } from './credits.ts'
 import { denials } from './denials.ts'
+import { ENTRIES } from './entries.ts'
 import { EVERY_CALL } from './every-call.ts'
 import { flood } from './flood.ts'
 import { held } from './held.ts'
@@ -27,6 +28,7 @@ export const LOADS: readonly Load[] = [
   ...NETWORK,
   ...LEASES,
   ...CITUS,
+  ...ENTRIES,
   held,
   flood,
   denials,

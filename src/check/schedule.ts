@@ -67,6 +67,10 @@ export async function schedule(
     !checker.config.reporting.dryRun,
     'schedule cannot be tried with dryRun: it promises start times.',
   )
+  checkOption(
+    !checker.config.namespace.ledger,
+    'schedule has no meaning with onEntries: it charges units that are not there yet.',
+  )
   if (!isRequest(call)) {
     return { success: true, delay: 0, startsAt: checker.clockMs(), cancel: async () => false }
   }

@@ -13,6 +13,8 @@ import { parseDuration } from '../duration.ts'
 import type { Terms } from '../leases/leases.ts'
 import { onFirstUse } from '../on-first-use.ts'
 import { checkOptions } from '../options.ts'
+import type { Ledger } from '../runtime/call.ts'
+import type { OnEntries } from '../runtime/entry.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import { checkOption, hashOf, isBalance, readClock } from '../validate.ts'
@@ -54,7 +56,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
   } = config
   const { preparedStatements, thresholds = [], dryRun = false } = config
   const { timeout, onError = 'throw', onDegraded, onOtherPlan } = config
-  const { distributed = false } = config
+  const { distributed = false, onEntries } = config
   const { coalesce = !isWorkers(), waitUntil, reservationSecret, denials, lease, blocks = false } = config
   const excludesLease =
     durable ||
@@ -83,7 +85,12 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
       size: distributed ? ANY_SIZE : new TableSize(),
       distributed: onCitus,
     },
-    namespace: { prefix, clock: clock && (() => readClock(clock)), refusesOther: onOtherPlan === 'throw' },
+    namespace: {
+      prefix,
+      clock: clock && (() => readClock(clock)),
+      refusesOther: onOtherPlan === 'throw',
+      ledger: onEntries && ledgerOf(onEntries, prefix),
+    },
     limiter,
     reporting: { thresholds: distinctThresholds(thresholds), dryRun },
     degrading: { onError, onDegraded },
@@ -107,6 +114,13 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
       : ensureTables,
     goOn: (work) => goOn(work, waitUntil),
   })
+}
+
+function ledgerOf(onEntries: OnEntries, prefix: string): Ledger {
+  return {
+    onEntries,
+    record: async (...call) => (await import('./record.ts')).recordCalls({ onEntries, prefix }, ...call),
+  }
 }
 
 /** How denials are counted, with the defaults. */

@@ -35,8 +35,8 @@ const NO_TRANSACTIONS = /^(No transactions support|Transactions are not supporte
 function notBegun(cause: Error): RatelimitError {
   if (NO_TRANSACTIONS.test(cause.message)) {
     const message =
-      'distributed: true needs a transaction for new keys, and for calls with rows on several shards. The driver ' +
-      'has none: use one with interactive transactions.'
+      'onEntries needs transactions, and so does distributed: true for new keys and for calls with rows on several ' +
+      'shards. The driver has none: use one with interactive transactions.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }
   const error = toRatelimitError(cause)

@@ -4,6 +4,7 @@ import type { Checker } from '../check/checker.ts'
 import type { Allowed } from '../check/results.ts'
 import { runOn } from '../check/upkeep.ts'
 import type { CallOptions } from '../config.ts'
+import type { Connection } from '../database/connection.ts'
 import { runOnce } from '../database/run.ts'
 import { stateIn } from '../runtime/ask.ts'
 import type { Call } from '../runtime/call.ts'
@@ -36,10 +37,24 @@ export async function settleLate(
   const statement = kept(table.statements, name, () => correctStatement(table.table, limiter.algorithm))
   const values = { prefix: namespace.prefix, key, start, rate, reserved: settlement.reserved }
   const stage = { mayCharge: true, mayWait: true, isContended: true }
-  const [row] = await runOn(checker, tx, stage, ({ db }) => runOnce(db, statement, values, limiter.params))
-  const returned = row
-    ? Math.min(-rate, limiter.algorithm.numbers.used(stateIn(row, limiter), start, limiter.params))
-    : -rate
+  const correct = async ({ db }: Connection) => {
+    const [row] = await runOnce(db, statement, values, limiter.params)
+    const { used } = limiter.algorithm.numbers
+    const before = row ? used(stateIn(row, limiter), start, limiter.params) : Number.POSITIVE_INFINITY
+    return { row, returned: Math.min(-rate, before) }
+  }
+  const { ledger } = namespace
+  const { row, returned } = await runOn(checker, tx, stage, async (connection) => {
+    if (!ledger) return correct(connection)
+    const { record } = await import('../check/record.ts')
+    const { remaining } = allowanceOf(outcome, reporting)
+    const entry = { prefix: namespace.prefix, key, kind: 'settle', remaining, at: now, start } as const
+    return record({
+      ...{ connection, isBrief: false, run: correct },
+      recordedBy: (corrected) =>
+        rate === 0 ? [] : [{ onEntries: ledger.onEntries, entry: { ...entry, units: -corrected.returned } }],
+    })
+  })
   return {
     ...allowanceOf(outcome, reporting),
     ...(rate < 0 ? { returned } : {}),

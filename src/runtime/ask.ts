@@ -14,7 +14,15 @@ import { makeStatement } from '../statements/make.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
 import { type TakeSource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
-import { type Decision, isSure, type Namespace, type Request, reservedIn, type Table } from './call.ts'
+import {
+  type Answers,
+  type Asked,
+  type Decision,
+  isSure,
+  type Namespace,
+  reservedIn,
+  type Table,
+} from './call.ts'
 import type { DistributedTable } from './distributed-table.ts'
 
 // Each function runs one statement: it sends the values and reads the decisions from the rows.
@@ -32,15 +40,6 @@ export interface Asking {
   /** For a call that is scheduled or cancelled: how long it may wait, or when it starts. */
   readonly schedule?: { readonly within: number } | { readonly startsAt: number }
 }
-
-/** A request and the number of calls that make it. */
-export interface Asked {
-  readonly request: Request
-  readonly calls: { readonly length: number }
-}
-
-/** The decision on each request; undefined if the statement found no row that it could lock. */
-export type Answers = readonly (Decision | undefined)[]
 
 /** Takes from the rows of many keys that have one limiter. */
 export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
@@ -156,12 +155,19 @@ async function ask(
     const source = () => ({ table: table.table, rules, injectedClock, commit, guarded })
     return known ?? kept(table.statements, full, () => build(source(), distributed))
   }
-  const running = () => run(connection, [table.size], statementFor, values, params)
-  const rows = await (channels.statement?.hasSubscribers
-    ? timed({ prefix: namespace.prefix, statement: does, keys: asked.length }, running)
-    : running())
-  if (answersAll && rows.length < asked.length) throw notAsExpected('has no row for a key')
-  return answersOf(atMost(rows, asked.length), asked, params)
+  const answersOn = async (own: Connection) => {
+    const running = () => run(own, [table.size], statementFor, values, params)
+    const rows = await (channels.statement?.hasSubscribers
+      ? timed({ prefix: namespace.prefix, statement: does, keys: asked.length }, running)
+      : running())
+    if (answersAll && rows.length < asked.length) throw notAsExpected('has no row for a key')
+    return answersOf(atMost(rows, asked.length), asked, params)
+  }
+  const ledger = does === 'look' ? undefined : namespace.ledger
+  // Only a statement for new rows that may not wait sets a `lock_timeout`.
+  return ledger
+    ? ledger.record(connection, asked, does === 'make' && !answersAll, answersOn)
+    : answersOn(connection)
 }
 
 function oneValues([one]: readonly Asked[]): Record<string, Value> {

@@ -31,12 +31,14 @@ export class Blame {
 
   /** The cause of the error: one of the keys, a key that others hold, or all of them. */
   of(error: RatelimitError): 'one' | 'held' | 'all' {
-    const { sqlState = '' } = error
+    const { code, sqlState = '' } = error
     if (this.#waitsBriefly && sqlState === LOCK_NOT_AVAILABLE) return 'held'
     // The database cannot store a value, such as one outside its encoding.
     if (sqlState.startsWith('22')) return 'one'
     // Not a lock_timeout, a statement_timeout or a cancel.
-    if (sqlState !== LOCK_NOT_AVAILABLE && sqlState !== QUERY_CANCELED) return 'all'
+    const isOfAll = sqlState !== LOCK_NOT_AVAILABLE && sqlState !== QUERY_CANCELED
+    // `onEntries` may have refused the entry of one key.
+    if (isOfAll && code !== 'ENTRIES_FAILED') return 'all'
     if (this.#forAll === undefined && ++this.#slow > MAX_SLOW) this.#forAll = error
     return this.#forAll ? 'all' : 'one'
   }

@@ -2,11 +2,13 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
+import type { Connection } from '../database/connection.ts'
 import type { KnownSize } from '../database/table-size.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { RowAction } from '../statements/decided.ts'
 import type { Statements } from '../statements/statements.ts'
 import type { DistributedTable } from './distributed-table.ts'
+import type { OnEntries } from './entry.ts'
 
 /** A table, its statements and its size as far as it is known. */
 export interface Table {
@@ -26,6 +28,8 @@ export interface Namespace {
   readonly refusesOther?: boolean
   /** Whether most keys are new, as ids are, so that a list inserts their rows by its own statement. */
   readonly isUsuallyNew?: boolean
+  /** Hands out what statements charge. Undefined if nobody wants to know. */
+  readonly ledger?: Ledger | undefined
 }
 
 /**
@@ -57,6 +61,31 @@ export interface Call<L extends Limiter = Limiter> {
 
 /** A call that the database decides. */
 export type Request = Call<StoredLimiter>
+
+/** A request and the number of calls that make it. */
+export interface Asked {
+  readonly request: Request
+  readonly calls: { readonly length: number }
+}
+
+/** The decision on each request; undefined if the statement found no row that it could lock. */
+export type Answers = readonly (Decision | undefined)[]
+
+/** Hands out the entries of statements, in their transactions. */
+export interface Ledger {
+  readonly onEntries: OnEntries
+  /**
+   * Runs a statement, and hands out the entries of the calls that it has granted.
+   *
+   * @param isBrief Whether the statement sets a short `lock_timeout`.
+   */
+  record(
+    connection: Connection,
+    asked: readonly Asked[],
+    isBrief: boolean,
+    run: (own: Connection) => Promise<Answers>,
+  ): Promise<Answers>
+}
 
 /** The decision on equal calls: how many are granted, and the state before them. */
 export interface Decision extends Snapshot {

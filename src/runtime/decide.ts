@@ -2,18 +2,9 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { retrying, tryAgain } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
 import { compareText } from '../statements/calls.ts'
-import {
-  type Answers,
-  type Asked,
-  type Asking,
-  applies,
-  askOne,
-  askToLook,
-  askToMake,
-  askToTake,
-} from './ask.ts'
+import { type Asking, applies, askOne, askToLook, askToMake, askToTake } from './ask.ts'
 import { afterWait, Blame } from './blame.ts'
-import type { CallGroup, Decider, Decision, Pending } from './call.ts'
+import type { Answers, Asked, CallGroup, Decider, Decision, Pending } from './call.ts'
 import type { DistributedTable } from './distributed-table.ts'
 import { watchWait } from './long-waits.ts'
 

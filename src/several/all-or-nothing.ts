@@ -7,9 +7,10 @@ import { Blame } from '../runtime/blame.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { found, isEnough, refusalBy } from './enough.ts'
-import { type Found, isWhole, type List, learnPeriods } from './list.ts'
+import { isWhole, learnPeriods } from './list.ts'
 import { afterRefund, isLook, partsOf } from './parts.ts'
 import { makeRows, removeEmpty, sendList } from './send-list.ts'
+import type { Found, List } from './sending.ts'
 
 /** The decisions on rows: a look at each row, and the decision on each charged row. */
 export interface Decisions {

@@ -1,5 +1,6 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { afterCalls } from '../check/answer.ts'
+import type { Connection } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { isTransient } from '../database/retry.ts'
 import { mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
@@ -15,9 +16,10 @@ import { listsStatement } from '../statements/lists.ts'
 import type { RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
-import { type Found, foundIn, isWhole, type List, learnPeriods, orderOf, runLists, shapesOf } from './list.ts'
+import { foundIn, isRecorded, isWhole, learnPeriods, orderOf, runLists, shapesOf } from './list.ts'
 import { isLook } from './parts.ts'
 import { isDistributed, sendList } from './send-list.ts'
+import type { Found, List } from './sending.ts'
 import { isNeeded, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
 import type { Verdict } from './turns.ts'
 
@@ -143,12 +145,18 @@ async function askLists(
     }
   }
   for (const { list } of lists) list.onSend(true, false, lists)
-  const answer = await runLists(first, values, {
+  const source = {
     name: `lists ${commit} ${isCommon.map(Number).join('')} ${orderOf(sharing, rows)?.join()} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
-    build: (guarded) =>
+    build: (guarded: boolean) =>
       listsStatement({ rows: shapes, sharing: orderOf(sharing, rows), commit, guarded, isCommon }),
-  })
-  return foundInAll(answer, lists, isCommon, params)
+  }
+  const run = async (connection: Connection) =>
+    foundInAll(await runLists({ connection, rows }, values, source), lists, isCommon, params)
+  if (!isRecorded(first)) return run(first.connection)
+  const { recordLists } = await import('./record-lists.ts')
+  return recordLists(first, run, (founds) =>
+    Array.from(founds, ([{ list }, found]) => [list, found] as const),
+  )
 }
 
 /** Keys or numbers as an array. */

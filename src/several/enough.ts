@@ -5,8 +5,8 @@ import { notAsExpected } from '../database/rows.ts'
 import type { RatelimitError } from '../errors.ts'
 import { type Decision, isForced } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import type { Found, List, Sharing } from './list.ts'
 import { afterRefund, fits, partsOf } from './parts.ts'
+import type { Found, List, Sharing } from './sending.ts'
 import { type Source, sharesOf } from './shares.ts'
 
 /** Whether the rows have enough for the list. */

@@ -10,10 +10,10 @@ import { compareText, textArray } from '../statements/calls.ts'
 import { listStatement } from '../statements/list.ts'
 import type { ListRow, Pays } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
-import type { Commit } from '../statements/setting.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
+import type { Found, List, Sharing } from './sending.ts'
 import {
   decisionAt,
   makes,
@@ -26,42 +26,6 @@ import {
 } from './shape.ts'
 
 // The statements for a list of rows: each function sends the values and reads the answer of one.
-
-/**
- * One rate that rows share. They pay in the `order`. An undefined entry is no row, and pays all the rest. The
- * other rows of the list pay their own rates.
- */
-export interface Sharing {
-  readonly rate: number
-  readonly order: readonly (RowRequest | undefined)[]
-  /** A row with a debt, and what it pays. Default: none. */
-  readonly debt?: { readonly row: RowRequest; readonly pays: Pays } | undefined
-}
-
-/** A list and how it is sent. */
-export interface List {
-  readonly connection: Connection
-  /** Sorted in the order in which every list locks. */
-  readonly rows: readonly RowRequest[]
-  readonly sharing: Sharing | undefined
-  readonly commit: Commit
-  /**
-   * Called before each statement and each wait, with: whether it may charge, whether it may wait for a row, and
-   * the statement if other lists share it. An error that this throws ends the list.
-   */
-  readonly onSend: (mayCharge: boolean, mayWait: boolean, statement?: object) => void
-  /** Times in the calendar periods to send, where the database has returned one. */
-  readonly periodsMs: Map<RowRequest, number>
-  /** Whether missing rows were inserted for the list. */
-  hasMade: boolean
-}
-
-/** The answer of a statement. `isDone` says whether it charged the list. */
-export interface Found {
-  readonly isDone: boolean
-  /** The rows as they were before. Rows that are not in here do not exist, or others hold them. */
-  readonly looks: ReadonlyMap<RowRequest, Decision>
-}
 
 /** Sorts rows in the order in which every list locks: by table, prefix and key. */
 export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
@@ -102,13 +66,24 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
       values[`${place}.${name}`] = value
   }
   onSend(how !== 'looks', how === 'waits')
-  const [answer, ...more] = await runLists(list, values, {
+  const source = {
     name: `${how} ${commit} ${order?.join() ?? ''} ${shapes.map((shape, place) => nameOfShape(rows[place] as RowRequest, shape)).join()}`,
-    build: (guarded) =>
+    build: (guarded: boolean) =>
       listStatement({ rows: shapes, sharing: order, commit, guarded, waits: how === 'waits' }),
-  })
-  if (!answer || more.length > 0) throw notAsExpected('has not one row for the list')
-  return foundIn(answer, rows, shapes, params)
+  }
+  const run = async (connection: Connection) => {
+    const [answer, ...more] = await runLists({ connection, rows }, values, source)
+    if (!answer || more.length > 0) throw notAsExpected('has not one row for the list')
+    return foundIn(answer, rows, shapes, params)
+  }
+  if (how === 'looks' || !isRecorded(list)) return run(list.connection)
+  const { recordLists } = await import('./record-lists.ts')
+  return recordLists(list, run, (found) => [[list, found]])
+}
+
+/** Whether somebody wants to know what the list charges. */
+export function isRecorded({ rows }: Pick<List, 'rows'>): boolean {
+  return rows.some(({ namespace }) => namespace.ledger !== undefined)
 }
 
 /** Whether all rows were found. */

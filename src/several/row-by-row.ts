@@ -3,8 +3,9 @@ import { inTransaction } from '../database/transaction.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { isEnough, refusalBy } from './enough.ts'
-import { askList, type Found, type List, type Sharing } from './list.ts'
+import { askList } from './list.ts'
 import { isLook } from './parts.ts'
+import type { Found, List, Sharing } from './sending.ts'
 import { takenFrom } from './shares.ts'
 
 type Looks = Map<RowRequest, Decision>

@@ -1,6 +1,7 @@
 import { onFirstUse } from '../on-first-use.ts'
-import { askList, type Found, type List, makeRows as makeAll, removeEmpty as removeAllEmpty } from './list.ts'
+import { askList, makeRows as makeAll, removeEmpty as removeAllEmpty } from './list.ts'
 import { isLook } from './parts.ts'
+import type { Found, List } from './sending.ts'
 
 const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
 

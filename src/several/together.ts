@@ -15,8 +15,9 @@ import { addUp, type RowRequest } from './add-up.ts'
 import { chargeFreeList, chargeList, type Decisions, decisionsOn } from './all-or-nothing.ts'
 import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
 import { found } from './enough.ts'
-import { type Found, inLockOrder, type List, type Sharing } from './list.ts'
+import { inLockOrder } from './list.ts'
 import { fits } from './parts.ts'
+import type { Found, List, Sharing } from './sending.ts'
 import { type Turn, Turns } from './turns.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.

@@ -1,6 +1,8 @@
+import { sql } from 'drizzle-orm'
 import { afterEach, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { createLedger, writeEntries } from '../support/ledger.ts'
 import {
   count,
   endBackends,
@@ -126,3 +128,44 @@ test('more callers than the limit, while backends are ended: never over it', asy
   expectExact(outcomes, await usedOf(database, 'limit', SECRET))
   expect(count(outcomes, 'denied')).toBeGreaterThan(0)
 })
+
+test('connections break while entries are written: the application has those of the charges, to the unit', async () => {
+  await createLedger(database)
+  const opened = await open()
+  // drizzle-orm 0.45 does not listen to the connection of a transaction, so the application has to.
+  opened.pool.on('connect', (client) => client.on('error', () => {}))
+  let batches = 0
+  const ratelimit = new Ratelimit({
+    ...{ db: opened.db, prefix: 'recorded', limiter: Ratelimit.fixedWindow(1_000_000, '1d') },
+    onEntries: async (tx, entries) => {
+      const when = batches++ % 7
+      if (when === 1) await tx.execute(END_OWN)
+      await writeEntries(tx, entries)
+      if (when === 4) await tx.execute(END_OWN)
+    },
+  })
+  const outcomes: Outcome[] = []
+  const uncaught = await uncaughtBy(async () => {
+    for (let round = 0; round < 30; round++) {
+      const calls = Array.from({ length: 60 }, async (_, i) => {
+        const once = { id: `${round} ${i % 40}`, for: '1d' } as const
+        outcomes.push(await outcomeOf(ratelimit.limit(`key ${i % 7}`, i % 2 ? {} : { once })))
+      })
+      await Promise.all(calls)
+    }
+  })
+  expect(uncaught).toEqual([])
+  expect(count(outcomes, 'granted')).toBeGreaterThan(100)
+  expect(count(outcomes, 'granted')).toBeLessThan(outcomes.length)
+  const rows = await database.rows(
+    `select key, count::float8 as used, (select sum(units) from app_ledger entry
+      where entry.prefix = stored.prefix and entry.key = stored.key) as recorded
+    from rate_limit_ephemeral stored where prefix = 'recorded'`,
+  )
+  expect(rows).toHaveLength(7)
+  for (const { used, recorded } of rows) expect(recorded).toBe(used)
+  await recovers(() => ratelimit.limit('key 0'))
+  await expectQuiet(opened)
+})
+
+const END_OWN = sql`select pg_terminate_backend(pg_backend_pid())`

@@ -32,6 +32,8 @@ export const TABLES_SQL: string = `
   create table messages (org text not null);
   create table invoice_lines (id serial primary key, org text not null, start timestamptz not null,
     "end" timestamptz not null, used integer not null);
+  create table ledger (org text not null, kind text not null, units integer not null, remaining integer not null,
+    at timestamptz not null, event_id text);
   create table mails (org text, share float8, quota integer, until timestamptz, primary key (org, share, quota, until));
 `
 
@@ -87,6 +89,21 @@ export const topUps: Table<{ id: Id; org: Text; credits: Amount }> = pgTable('to
   id: serial(),
   org: text().notNull(),
   credits: integer().notNull(),
+})
+export const ledger: Table<{
+  org: Text
+  kind: Text
+  units: Amount
+  remaining: Amount
+  at: Time
+  eventId: ReturnType<typeof text>
+}> = pgTable('ledger', {
+  org: text().notNull(),
+  kind: text().notNull(),
+  units: integer().notNull(),
+  remaining: integer().notNull(),
+  at: timestamp({ withTimezone: true }).notNull(),
+  eventId: text('event_id'),
 })
 export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNull() })
 export const settled: Table<{ id: Text }> = pgTable('settled', { id: text().notNull() })

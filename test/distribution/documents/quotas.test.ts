@@ -1092,6 +1092,23 @@ describe('the recipes for billing', () => {
     await expect(use('org', 1000)).rejects.toBeInstanceOf(app.QuotaExceeded)
     expect(await app.db.$count(app.topUps)).toBe(4)
   })
+
+  test('a ledger', async () => {
+    const { prepaid } = await block<{ prepaid: Ratelimit }>('A ledger')
+    await prepaid.grant('org', 500, { once: { id: 'payment:7', for: '90d' } })
+    await prepaid.limit('org', { rate: 40 })
+    await prepaid.limit('org', { rate: 4000 })
+    const reserved = await prepaid.reserve('org', { rate: 100 })
+    if (!reserved.success) throw new Error('denied')
+    await reserved.commit(130)
+    const rows = await app.db.select().from(app.ledger)
+    expect(rows.map(({ kind, units, remaining, eventId }) => [kind, units, remaining, eventId])).toEqual([
+      ['grant', 500, 500, 'payment:7'],
+      ['charge', 40, 460, null],
+      ['reserve', 100, 360, null],
+      ['settle', 30, 330, null],
+    ])
+  })
 })
 
 test('every block of the page was run', () => {

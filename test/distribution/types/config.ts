@@ -1,5 +1,6 @@
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle as drizzleProxy } from 'drizzle-orm/mysql-proxy'
+import { integer, pgTable, text } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
 import { drizzle as drizzleSqlite } from 'drizzle-orm/sqlite-proxy'
 import { calendarWindow, prorate } from '../../../src/calendar.ts'
@@ -164,6 +165,29 @@ new Ratelimit({ ...common, thresholds: [{ remaining: 10 }] })
 new Ratelimit({ ...common, thresholds: [{}] })
 
 const lease = { tokens: 50, for: '1s' } as const
+
+const notes = pgTable('notes', { key: text(), units: integer() })
+new Ratelimit({
+  ...common,
+  // The transaction is one of Drizzle's, with all of its methods.
+  onEntries: (tx, entries) => tx.insert(notes).values(entries.map(({ key, units }) => ({ key, units }))),
+})
+const recording: Ratelimit = new Ratelimit({
+  ...common,
+  durable: true,
+  onEntries: async (tx) => tx.rollback(),
+})
+// @ts-expect-error an entry has no such field
+new Ratelimit({ ...common, onEntries: async (_, [entry]) => entry?.cost })
+// @ts-expect-error what it writes has to be awaited
+new Ratelimit({ ...common, onEntries: () => 5 })
+// @ts-expect-error what was charged in advance has no entries
+new Ratelimit({ ...common, onEntries: async () => {}, lease })
+// @ts-expect-error Citus charges row by row
+new Ratelimit({ ...common, onEntries: async () => {}, distributed: true })
+// @ts-expect-error a limit on leases charges nothing
+new Ratelimit({ ...common, limiter: Ratelimit.concurrency(5, { lease: '1s' }), onEntries: async () => {} })
+recording.prefix
 new Ratelimit({ ...common, lease, inMemoryBlock: true, onError: 'allow', dryRun: true })
 new Ratelimit({ ...common, lease: { ...lease, maxKeys: 5 }, coalesce: true, durable: false, connections: 2 })
 new Ratelimit({ ...common, blocks: true, durable: true, thresholds: [0.8], denials: {} })

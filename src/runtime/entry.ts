@@ -1,0 +1,24 @@
+import type { Database } from '../database/database.ts'
+
+/** A change of what a key has used, or of what it was granted. */
+export interface Entry {
+  /** The prefix of the limiter. */
+  readonly prefix: string
+  /** The key as it is stored: with `hashKeys`, the hash. */
+  readonly key: string
+  /** What made it. A reservation is a `'reserve'` and, when its cost is known, a `'settle'`. */
+  readonly kind: 'charge' | 'refund' | 'reserve' | 'settle' | 'grant'
+  /** The units that were taken; below 0 if they were given back. For a grant, the units that were added. */
+  readonly units: number
+  /** The whole units that were left afterwards. */
+  readonly remaining: number
+  /** Unix milliseconds of the decision, by the clock that made it. */
+  readonly at: number
+  /** Windows: the Unix milliseconds at which the window began that has counted the units. */
+  readonly start?: number
+  /** With `once`: the id as it is stored. */
+  readonly id?: string
+}
+
+/** Gets the entries of one statement, in its transaction. */
+export type OnEntries = (tx: Database, entries: readonly Entry[]) => unknown

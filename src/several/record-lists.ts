@@ -1,0 +1,64 @@
+import { freshState } from '../algorithms/limiter.ts'
+import type { Snapshot } from '../algorithms/search.ts'
+import { unlimited } from '../algorithms/unlimited.ts'
+import { ID_PREFIX } from '../check/id-prefix.ts'
+import { entryOf, type Recorded, record } from '../check/record.ts'
+import type { Connection } from '../database/connection.ts'
+import { purposeOf } from '../validate.ts'
+import type { RowRequest } from './add-up.ts'
+import { found, sourceOf } from './enough.ts'
+import { afterRefund, isLook, partsOf } from './parts.ts'
+import type { Found, List } from './sending.ts'
+import { makes } from './shape.ts'
+import { sharesOf } from './shares.ts'
+
+/** Runs the statement of lists, and hands out the entries of those that it has charged. */
+export function recordLists<T>(
+  { connection, rows }: Pick<List, 'connection' | 'rows'>,
+  run: (own: Connection) => Promise<T>,
+  charged: (result: T) => Iterable<readonly [List, Found]>,
+): Promise<T> {
+  const isBrief = rows.some(makes)
+  const recordedBy = (result: T) => [...charged(result)].flatMap(([list, found]) => recordedIn(list, found))
+  return record({ connection, isBrief, run, recordedBy })
+}
+
+function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
+  if (!isDone) return []
+  const id = list.rows.find(isId)?.key
+  return list.rows.flatMap((row) => {
+    const { ledger, prefix } = row.namespace
+    if (!ledger || isLook(row)) return []
+    const look = found(looks, row)
+    const parts = list.sharing ? [shareOf(list, looks, row)] : partsOf(row, look)
+    return parts.flatMap((call, place): Recorded[] => {
+      // The charge finds the row as the refund left it.
+      const { state } = place > 0 ? afterRefund(row, look) : look
+      const decision = { ...look, state, granted: 1 }
+      const entry = entryOf({ call, decision, place: 0 }, prefix, id)
+      return entry ? [{ onEntries: ledger.onEntries, entry }] : []
+    })
+  })
+}
+
+function isId({ namespace }: RowRequest): boolean {
+  return namespace.prefix.startsWith(ID_PREFIX)
+}
+
+/** The request for what the row pays of the shared rate. */
+function shareOf({ sharing }: List, looks: Found['looks'], row: RowRequest): RowRequest {
+  if (!sharing?.order.includes(row)) return row
+  const sources = sharing.order.map((each) =>
+    each
+      ? sourceOf(sharing, each, found(looks, each))
+      : { call: { ...row, limiter: unlimited() }, snapshot: NO_LIMIT },
+  )
+  const rate = sharesOf(sources, sharing.rate)?.[sharing.order.indexOf(row)] ?? 0
+  return { ...row, rate, atLeast: null, purpose: purposeOf(rate) }
+}
+
+const NO_LIMIT: Snapshot = {
+  now: 0,
+  state: freshState(unlimited(), 0, unlimited().params),
+  params: unlimited().params,
+}

@@ -1,0 +1,41 @@
+import type { Connection } from '../database/connection.ts'
+import type { Decision } from '../runtime/call.ts'
+import type { Pays } from '../statements/list-row.ts'
+import type { Commit } from '../statements/setting.ts'
+import type { RowRequest } from './add-up.ts'
+
+/**
+ * One rate that rows share. They pay in the `order`. An undefined entry is no row, and pays all the rest. The
+ * other rows of the list pay their own rates.
+ */
+export interface Sharing {
+  readonly rate: number
+  readonly order: readonly (RowRequest | undefined)[]
+  /** A row with a debt, and what it pays. Default: none. */
+  readonly debt?: { readonly row: RowRequest; readonly pays: Pays } | undefined
+}
+
+/** A list and how it is sent. */
+export interface List {
+  readonly connection: Connection
+  /** Sorted in the order in which every list locks. */
+  readonly rows: readonly RowRequest[]
+  readonly sharing: Sharing | undefined
+  readonly commit: Commit
+  /**
+   * Called before each statement and each wait, with: whether it may charge, whether it may wait for a row, and
+   * the statement if other lists share it. An error that this throws ends the list.
+   */
+  readonly onSend: (mayCharge: boolean, mayWait: boolean, statement?: object) => void
+  /** Times in the calendar periods to send, where the database has returned one. */
+  readonly periodsMs: Map<RowRequest, number>
+  /** Whether missing rows were inserted for the list. */
+  hasMade: boolean
+}
+
+/** The answer of a statement. `isDone` says whether it charged the list. */
+export interface Found {
+  readonly isDone: boolean
+  /** The rows as they were before. Rows that are not in here do not exist, or others hold them. */
+  readonly looks: ReadonlyMap<RowRequest, Decision>
+}
