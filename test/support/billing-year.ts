@@ -40,6 +40,8 @@ export interface BilledYear {
   readonly left: number
   readonly lines: readonly (Line & { readonly granted: number })[]
   readonly grants: readonly { readonly key: string; readonly amount: number }[]
+  /** What the limiter has handed out as entries. */
+  readonly entries: readonly { readonly key: string; readonly amount: number }[]
   readonly keepsPeriods: (key: string) => boolean
 }
 
@@ -54,10 +56,18 @@ export async function billingYear(database: TestDatabase, db: Database, year: Ye
   const whole = (below: number) => Math.floor(random() * below)
   const clock = new TestClock(FIRST)
   await database.script(`
+    create table entries (key text not null, amount float8 not null);
     create table grants (key text not null, at float8 not null, amount float8 not null);
     create table ledger (key text not null, start float8 not null, "end" float8 not null, used float8 not null)`)
   const options = { prefix: 'year', clock: clock.now, durable: true } as const
-  const quota = new Ratelimit({ ...options, db, limiter: calendarWindow(0, 'month'), keepEnded: true })
+  const quota = new Ratelimit({
+    ...{ ...options, db, limiter: calendarWindow(0, 'month'), keepEnded: true },
+    onEntries: async (tx, entries) => {
+      for (const { key, units } of entries) {
+        await tx.execute(sql`insert into entries values (${key}, ${units}::float8)`)
+      }
+    },
+  })
   const customers = Array.from({ length: year.customers }, (_, i): Customer => {
     const sort = SORTS[i % SORTS.length] as Customer['sort']
     return { key: `customer ${i}`, sort, plan: planOf(sort, whole) }
@@ -131,6 +141,7 @@ export async function billingYear(database: TestDatabase, db: Database, year: Ye
 
   const grants = await database.rows('select key, at, amount from grants order by at')
   const lines = await database.rows('select key, start, "end", used from ledger order by key, start')
+  const entries = await database.rows('select key, amount from entries')
   const left = await database.rows("select key from rate_limit_durable where prefix = 'year' and count > 0")
   const granted = grants.map(({ key, at, amount }) => ({
     ...{ key: String(key), at: Number(at), amount: Number(amount) },
@@ -145,6 +156,7 @@ export async function billingYear(database: TestDatabase, db: Database, year: Ye
       return { key, start, end, used, granted: inPeriod.reduce((sum, { amount }) => sum + amount, 0) }
     }),
     grants: granted,
+    entries: entries.map(({ key, amount }) => ({ key: String(key), amount: Number(amount) })),
     keepsPeriods: (key: string) => plans.get(key)?.sort !== 'changing',
   }
 }
@@ -153,11 +165,12 @@ export async function billingYear(database: TestDatabase, db: Database, year: Ye
  * Each customer's sum, and each period's where the periods stay the same. Otherwise a year may begin when a
  * closed month began, and the calls do not tell to which of them they belong.
  */
-export function expectToBalance({ seen, lines, grants, left, keepsPeriods }: BilledYear): void {
+export function expectToBalance({ seen, lines, grants, entries, left, keepsPeriods }: BilledYear): void {
   for (const count of Object.values(seen)) expect(count).toBeGreaterThan(10)
   expect(left).toBe(0)
   const billed = lines.map(({ key, used }) => ({ key, amount: used }))
   expect(sumsOf(billed)).toEqual(sumsOf(grants))
+  expect(sumsOf(entries)).toEqual(sumsOf(grants))
   const plain = lines.filter(({ key }) => keepsPeriods(key))
   expect(new Set(plain.map(({ key, start }) => `${key} ${start}`)).size).toBe(plain.length)
   for (const line of plain) {
