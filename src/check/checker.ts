@@ -273,6 +273,11 @@ export class Checker implements Memory {
     if (addsTo(call)) this.#leases?.setAside(call.key)
   }
 
+  /** Waits for the units of leases that are on their way back. */
+  async leasesReturned(): Promise<void> {
+    await this.#leases?.returned()
+  }
+
   forgetDenials(key: string): void {
     forgetEverywhere(this.config.table.table, this.config.namespace.prefix, key, 'refund')
   }

@@ -89,9 +89,12 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   const forget = () => checker.forgetRow(call.key)
   const about = { prefix: namespace.prefix, statement: 'remove', keys: 1 } as const
   // When its time is over, the row may be removed already, or be removed later.
-  await runOn(checker, tx, { mayCharge: true, mayWait: true, isContended: true }, ({ db, isTransaction }) => {
+  const stage = { mayCharge: true, mayWait: true, isContended: true }
+  await runOn(checker, tx, stage, async ({ db, isTransaction }) => {
     const remove = () => timed(about, () => runOnce(db, statement, values))
-    return (isTransaction ? remove() : watchWait(remove)).finally(forget)
+    // Units of a lease that came back later would be taken from what the new row counts.
+    if (!isTransaction) await checker.leasesReturned()
+    await (isTransaction ? remove() : watchWait(remove)).finally(forget)
   }).finally(forget)
   // A limit that does not start full has less than the limit without a row.
   if (!isRequest(call) || call.limiter.startsFull) return

@@ -158,6 +158,11 @@ export class Leases implements Dispatcher {
     if (key.fetching) key.fetching.rest = 'give back'
   }
 
+  /** Waits for what is being given back, so that none of it reaches a row that is made anew. It never rejects. */
+  async returned(): Promise<void> {
+    await Promise.all(this.#returning)
+  }
+
   /** Gives all leases back. Calls after it take none. It never rejects. */
   close(): Promise<void> {
     this.#closed ??= this.#close()

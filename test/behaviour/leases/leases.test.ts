@@ -25,7 +25,11 @@ let prefixes = 0
 afterEach(() => void vi.useRealTimers())
 
 /** A limiter with leases, the statements that it runs, and another limiter that looks at the rows. */
-function leasing(limiter: Limiter = HOURLY, options: Partial<RatelimitConfig> = {}, before?: () => unknown) {
+function leasing(
+  limiter: Limiter = HOURLY,
+  options: Partial<RatelimitConfig> = {},
+  before?: (text: string) => unknown,
+) {
   const clock = new TestClock()
   const { db, statements } = watch(database.db, before)
   const common = { limiter, prefix: `lease ${prefixes++}`, cleanupProbability: 0, clock: clock.now }
@@ -270,6 +274,27 @@ describe('what stands in the row counts for', () => {
     expect(await ratelimit.limit('key')).not.toHaveProperty('leased')
     await ratelimit.close()
     expect(await used()).toBe(1)
+  })
+
+  test('calls after a reset, though the lease was on its way back', async () => {
+    let release = () => {}
+    const released = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    let holds = false
+    const before = (text: string) => (holds && !text.startsWith('delete') ? released : undefined)
+    const { ratelimit, asking, used } = leasing(HOURLY, { lease: { ...LEASE, maxKeys: 1 } }, before)
+    await leased(limitOf(ratelimit))
+    holds = true
+    const evicting = ratelimit.limit('another key')
+    await sleep(0)
+    const charged = ratelimit.resetUsedTokens('key').then(() => asking.limit('key', { rate: 3 }))
+    // If the reset waits for nothing, the calls after it are first.
+    await Promise.race([charged, sleep(100)])
+    release()
+    await Promise.all([evicting, charged])
+    await ratelimit.close()
+    expect(await used()).toBe(3)
   })
 
   test('a refund in a transaction, and a rollback, which lose no unit', async () => {
