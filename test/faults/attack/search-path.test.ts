@@ -114,7 +114,7 @@ async function callEverything(round: string): Promise<void> {
   }
   for (const free of ['extend', 'release'] as const) {
     const lease = await slots.acquire('one')
-    await slots.acquire('one', { timeout: 1 })
+    await slots.acquire('one', { timeout: '1s' })
     await db().transaction((tx) => slots.acquire('two', { tx }))
     if (lease.success) expect(await lease[free]()).toBe(true)
     if (lease.success) await lease.release()
