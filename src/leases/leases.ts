@@ -158,7 +158,7 @@ export class Leases implements Dispatcher {
     if (key.fetching) key.fetching.rest = 'give back'
   }
 
-  /** Waits for what is being given back, so that none of it reaches a row that is made anew. It never rejects. */
+  /** Waits for what is being given back, so that none of it reaches a new row of the key. It never rejects. */
   async returned(): Promise<void> {
     await Promise.all(this.#returning)
   }
