@@ -1,4 +1,5 @@
-import { drizzle } from 'drizzle-orm/node-postgres'
+import { randomUUID } from 'node:crypto'
+import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { Ratelimit } from '../../src/index.ts'
 import { keyNumbers } from '../measure.ts'
 import { type Call, callersOf, measureCalls } from './calls.ts'
@@ -9,7 +10,7 @@ const KEYS = 200
 
 const PLENTY = 1e9
 
-/** A check on credits with some live grants, compared with one on a balance. */
+/** The calls of credits, compared with a check on a balance. */
 export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
   name: `credits-${callers}`,
   title: `credits that end, ${callersOf(callers)}`,
@@ -23,20 +24,39 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
         { name: 'limit, balance', check: async (key) => (await balance.limit(keyIn(keys, key))).success },
       ]
       for (const grants of [1, 3, 20]) {
-        const limiter = Ratelimit.credits()
-        const credits = new Ratelimit({ db, limiter, prefix: `credits ${grants}`, durable: true })
-        for (const key of keys) {
-          for (let i = 0; i < grants; i++)
-            await credits.grant(key, PLENTY, { id: `${i}`, expires: `${i + 30}d` })
-        }
+        const credits = await creditsWith(db, grants, keys)
         calls.push({
           name: `limit, ${grants} live ${grants === 1 ? 'grant' : 'grants'}`,
           check: async (key) => (await credits.limit(keyIn(keys, key))).success,
         })
       }
+      const credits = await creditsWith(db, 4, keys)
+      calls.push(
+        {
+          name: 'grantsOf, 4 live grants',
+          check: async (key) => (await credits.grantsOf(keyIn(keys, key))).length >= 4,
+        },
+        {
+          name: 'grant and voidGrant, pairs',
+          async check(key) {
+            const id = randomUUID()
+            await credits.grant(keyIn(keys, key), 1, { id, expires: '1d', priority: 100 })
+            return (await credits.voidGrant(keyIn(keys, key), id)) === 1
+          },
+        },
+      )
       return measureCalls(bench, calls, callers)
     }),
 }))
+
+async function creditsWith(db: NodePgDatabase, grants: number, keys: readonly string[]) {
+  const limiter = Ratelimit.credits()
+  const credits = new Ratelimit({ db, limiter, prefix: `credits ${grants}`, durable: true })
+  for (const key of keys) {
+    for (let i = 0; i < grants; i++) await credits.grant(key, PLENTY, { id: `${i}`, expires: `${i + 30}d` })
+  }
+  return credits
+}
 
 /** One of the keys with grants for a key of the bench. */
 function keyIn(keys: readonly string[], key: string): string {

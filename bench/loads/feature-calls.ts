@@ -57,16 +57,25 @@ export async function turnsOn(db: NodePgDatabase): Promise<readonly Call[]> {
   ]
 }
 
-/** Denials, and the list of them. */
+/** Denials, the list of them, and blocks by hand. */
 export async function denialsOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const config = { db, limiter: Ratelimit.tokenBucket(1, '1h', 1) }
   const used = await withRows(new Ratelimit({ ...config, prefix: 'used up' }), 1)
   const counted = await withRows(new Ratelimit({ ...config, prefix: 'counted', denials: { top: 500 } }), 1)
   for (const key of keyNumbers(KEYS)) await counted.limit(key)
   await counted.close()
+  const blockable = await withRows(new Ratelimit({ ...config, prefix: 'blocked by hand', blocks: true }), 1)
   return [
     { name: 'limit, denied', check: async (key) => !(await used.limit(key)).success },
     { name: 'limit, denied and counted', check: async (key) => !(await counted.limit(key)).success },
+    {
+      name: 'block and unblock, pairs',
+      async check(key) {
+        const { remaining } = await blockable.block(key, '1h')
+        await blockable.unblock(key)
+        return remaining === 0
+      },
+    },
     {
       name: 'denied, the top 10',
       async check() {
