@@ -15,6 +15,7 @@ import type { LoadResult } from './loads/load.ts'
 import { chart } from './report/chart.ts'
 import { json, surroundings } from './report/json.ts'
 import { judge } from './report/judge.ts'
+import { page } from './report/page.ts'
 import { withProgress } from './report/progress.ts'
 import { loadTable, targetTable } from './report/table.ts'
 import { targets } from './report/targets.ts'
@@ -78,7 +79,9 @@ try {
   if (!process.env['REDIS_URL']) console.log('\nREDIS_URL is not set: the Redis store was left out.')
 
   if (values.write ?? !(values.quick || values.load)) {
-    await write('results.json', json(await surroundings(server.url, before), settings, results, judged))
+    const where = await surroundings(server.url, before)
+    await write('results.json', json(where, settings, results, judged))
+    await write('results.md', await page(where, results, judged, new URL('bench/results.md', ROOT)))
     await write('results.svg', chart(results))
   }
 } finally {

@@ -6,7 +6,7 @@ import type { Judged } from './judge.ts'
 /** The medians of a load, and how many times as fast the baseline is. */
 export function loadTable(result: LoadResult): string {
   const lines = [`\n${result.title}`]
-  if (result.measured.length > 0) lines.push(medians(result))
+  if (result.measured.length > 0) lines.push(terminal(medians(result)))
   for (const [name, value] of Object.entries(result.facts ?? {})) lines.push(`  ${name}: ${short(value)}`)
   for (const [name, values] of Object.entries(result.seconds ?? {})) {
     lines.push(`  ${name}, checks in each second: ${values.map(whole).join(', ')}`)
@@ -15,14 +15,31 @@ export function loadTable(result: LoadResult): string {
 }
 
 export function targetTable(judged: readonly Judged[]): string {
-  const table = new Table({ head: ['load', 'what', 'asked', 'measured', ''], style: PLAIN })
-  for (const { load, against, asked, measured, met } of judged) {
-    table.push([load, against, asked, measured, met ? 'met' : 'NOT MET'])
-  }
-  return `\nTargets\n${table}`
+  return `\nTargets\n${terminal(targetsOf(judged))}`
 }
 
-const PLAIN = { head: [], border: [], compact: true }
+/** A table as it is shown in the terminal, or written to a page. */
+export interface Grid {
+  readonly head: readonly string[]
+  readonly rows: readonly (readonly string[])[]
+}
+
+function terminal({ head, rows }: Grid): string {
+  const table = new Table({
+    head: [...head],
+    colAligns: head.map((_, place) => (place === 0 ? 'left' : 'right')),
+    style: { head: [], border: [], compact: true },
+  })
+  for (const row of rows) table.push([...row])
+  return table.toString()
+}
+
+export function targetsOf(judged: readonly Judged[]): Grid {
+  const rows = judged.map(({ load, against, asked, measured, met }) => {
+    return [`${load}: ${against}`, asked, measured, met ? 'met' : 'NOT MET']
+  })
+  return { head: ['load', 'asked', 'measured', ''], rows }
+}
 
 /** A column. It is shown if any participant has a value for it. */
 interface Column {
@@ -30,19 +47,16 @@ interface Column {
   cell(one: Measured): string | undefined
 }
 
-function medians({ measured, baseline, comparedBy = 'perSecond' }: LoadResult): string {
+export function medians({ measured, baseline, comparedBy = 'perSecond' }: LoadResult): Grid {
   const base = measured.find(({ name }) => name === baseline)
   const columns = [
     ...FIGURES,
     ...(base ? [{ head: aheadHead(comparedBy), cell: (one: Measured) => ahead(base, one, comparedBy) }] : []),
   ].filter(({ cell }) => measured.some((one) => cell(one) !== undefined))
-  const table = new Table({
+  return {
     head: ['', ...columns.map(({ head }) => head)],
-    colAligns: ['left', ...columns.map(() => 'right' as const)],
-    style: PLAIN,
-  })
-  for (const one of measured) table.push([one.name, ...columns.map(({ cell }) => cell(one) ?? '')])
-  return table.toString()
+    rows: measured.map((one) => [one.name, ...columns.map(({ cell }) => cell(one) ?? '')]),
+  }
 }
 
 const FIGURES: readonly Column[] = [
