@@ -29,35 +29,43 @@ export async function settleLate(
   if (start === null || !hasPeriods(limiter)) return undefined
   const look: Call = { ...settlement, rate: 0, purpose: 'look', reserved: 0, paidWindowStart: null }
   const outcome = await checker.decide(look, tx)
-  const period = periodFrom(limiter, start)
-  const { now, state } = outcome.decision
+  const { decision } = outcome
+  const { now, state, params } = decision
+  // A change of the plan may have ended the period before its limit would have.
+  const period = { start, end: Math.min(periodFrom(limiter, start).end, state.windowStart) }
   if (state.windowStart <= start || now >= period.end + graceMs) return undefined
   const { table, namespace, reporting } = checker.config
   const name = `correct ${limiter.algorithm.name}`
   const statement = kept(table.statements, name, () => correctStatement(table.table, limiter.algorithm))
   const values = { prefix: namespace.prefix, key, start, rate, reserved: settlement.reserved }
   const stage = { mayCharge: true, mayWait: true, isContended: true }
+  const { used, consume, next } = limiter.algorithm.numbers
   const correct = async ({ db }: Connection) => {
     const [row] = await runOnce(db, statement, values, limiter.params)
-    const { used } = limiter.algorithm.numbers
-    const before = row ? used(stateIn(row, limiter), start, limiter.params) : Number.POSITIVE_INFINITY
-    return { row, returned: Math.min(-rate, before) }
+    if (!row) return { isCorrected: false, returned: -rate, answer: allowanceOf(outcome, reporting) }
+    const before = stateIn(row, limiter)
+    // What is left of the period may be carried over to the running one.
+    const after = next?.(consume(before, start, rate, params, settlement.reserved), params) ?? state
+    const answer = allowanceOf({ ...outcome, decision: { ...decision, state: after } }, reporting)
+    return { isCorrected: true, returned: Math.min(-rate, used(before, start, limiter.params)), answer }
   }
   const { ledger } = namespace
-  const { row, returned } = await runOn(checker, tx, stage, async (connection) => {
+  const { isCorrected, returned, answer } = await runOn(checker, tx, stage, async (connection) => {
     if (!ledger) return correct(connection)
     const { record } = await import('../check/record.ts')
-    const { remaining } = allowanceOf(outcome, reporting)
-    const entry = { prefix: namespace.prefix, key, kind: 'settle', remaining, at: now, start } as const
+    const entry = { prefix: namespace.prefix, key, kind: 'settle', at: now, start } as const
     return record({
       ...{ connection, isBrief: false, run: correct },
-      recordedBy: (corrected) =>
-        rate === 0 ? [] : [{ onEntries: ledger.onEntries, entry: { ...entry, units: -corrected.returned } }],
+      recordedBy: (made) => {
+        const { remaining } = made.answer
+        const units = -made.returned
+        return rate === 0 ? [] : [{ onEntries: ledger.onEntries, entry: { ...entry, remaining, units } }]
+      },
     })
   })
   return {
-    ...allowanceOf(outcome, reporting),
+    ...answer,
     ...(rate < 0 ? { returned } : {}),
-    ...(row || rate === 0 ? {} : { correction: { ...period, used: rate } }),
+    ...(isCorrected || rate === 0 ? {} : { correction: { ...period, used: rate } }),
   }
 }

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { closePeriods, type Limiter, Ratelimit, type RatelimitConfig, usage } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { quotaOn, TEN, UNDO } from './ten.ts'
+import { HOUR_MS, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const [month, year] = [calendarWindow(100, 'month'), calendarWindow(1000, 'year')]
@@ -94,8 +94,23 @@ test('within the grace time a late cost corrects the first half', async () => {
   if (!reserved.success) throw new Error('denied')
   const ended = await quota.changePlan('key', { to: year })
   const { correction } = await reserved.commit(25, { limiter: year })
-  expect(correction).toMatchObject({ start: ended?.start, used: 15 })
+  expect(correction).toEqual({ start: MARCH, end: CHANGE, used: 15 })
+  expect(ended).toMatchObject({ start: MARCH, end: CHANGE })
   expect(await quota.getRemaining('key', { limiter: year })).toMatchObject({ used: 0 })
+})
+
+test.each([
+  ['a month', month],
+  ['a year', year],
+])('the grace time of the first half begins with the change, settled as %s', async (_, plan) => {
+  const { clock, config } = await used60()
+  const quota = new Ratelimit({ ...config, keepEnded: true, grace: '1h' } as typeof config)
+  const reserved = await quota.reserve('key', { rate: 10 })
+  if (!reserved.success) throw new Error('denied')
+  await quota.changePlan('key', { to: year })
+  clock.ms = CHANGE + HOUR_MS
+  expect(await reserved.commit(25, { limiter: plan })).not.toHaveProperty('correction')
+  expect(await quota.getRemaining('key', { limiter: year })).toMatchObject({ used: 15 })
 })
 
 test('a list by plan knows the row as one of the new plan, and so does a late settling without a plan', async () => {

@@ -1,7 +1,14 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
-import { closePeriods, Ratelimit, type RatelimitConfig, type Reservation } from '../../../src/index.ts'
+import {
+  closePeriods,
+  type Database,
+  type Entry,
+  Ratelimit,
+  type RatelimitConfig,
+  type Reservation,
+} from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
@@ -72,6 +79,23 @@ test('a late cost is a correction if closePeriods has handed the period out, and
   expect(await quota.settle(text, 70)).toMatchObject({ remaining: 100, correction: { end: END, used: 30 } })
   expect(await quota.settle(text, 40)).not.toHaveProperty('correction')
   expect(await rows()).toEqual([])
+})
+
+test.each([
+  { actual: 25, used: 35, limit: 150 },
+  { actual: 70, used: 80, limit: 120 },
+])('a late cost of $actual changes what is carried over, also in its answer', async (each) => {
+  const entries: Entry[] = []
+  const onEntries = async (_: Database, made: readonly Entry[]) => entries.push(...made)
+  const carrying = calendarWindow(100, 'month', { rollover: { max: 50 } })
+  const { clock, quota, reservation } = await reserved({ ...KEEPING, limiter: carrying, onEntries })
+  clock.ms = END
+  const left = { limit: each.limit, remaining: each.limit }
+  expect(await quota.getRemaining('key')).toMatchObject({ limit: 150 })
+  expect(await reservation.commit(each.actual)).toMatchObject(left)
+  expect(entries.at(-1)).toMatchObject({ units: each.actual - 40, remaining: each.limit })
+  expect(await quota.getRemaining('key')).toMatchObject(left)
+  expect(await quota.limit('key')).toMatchObject({ ended: { used: each.used, reserved: 0 } })
 })
 
 test('closePeriods waits for the grace time', async () => {
