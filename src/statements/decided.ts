@@ -127,11 +127,11 @@ export function slackOf({ tolerance }: AnyAlgorithm): SQL {
  * Whether something can be given back. If the window that paid is known, only that window gets the refund. A
  * bucket that is full again by itself gets none.
  */
-export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, sent: Sent): SQL {
+export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, sent: Sent, of: Column = name): SQL {
   const isUsed = sql`${used} > ${sql.raw(String(tolerance))}::float8`
-  if (kind === 'bucket') return sql`${isUsed} and coalesce(${name('now')} < ${sent('refundableUntil')}, true)`
+  if (kind === 'bucket') return sql`${isUsed} and coalesce(${of('now')} < ${sent('refundableUntil')}, true)`
   const paid = sent('paidWindowStart')
-  return sql`${isUsed} and coalesce(${name('window_start')} = ${paid}, ${paid} is null)`
+  return sql`${isUsed} and coalesce(${of('window_start')} = ${paid}, ${paid} is null)`
 }
 
 /** Whether a decision is written: if something is granted, or if a new row has to begin to fill. */

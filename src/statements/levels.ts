@@ -77,6 +77,19 @@ export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_
 /** The query that reads only the clock. */
 export const CLOCK: SQL = sql`select ${CLOCK_MS} as now`
 
+/** A part of a level: new columns worked out from those below, and the names of columns that nobody reads again. */
+export interface Step {
+  readonly columns: Readonly<Record<string, SQL>>
+  readonly without: readonly string[]
+}
+
+/** A level of several steps that do not need each other. */
+export function inStep(alias: string, below: Level, steps: readonly Step[]): QueryLevel {
+  const columns = steps.flatMap((step) => Object.entries(step.columns))
+  const without = steps.flatMap((step) => step.without)
+  return level(alias, below, Object.fromEntries(columns), without)
+}
+
 interface AdvancedOptions {
   readonly keepHolds?: boolean
   /** Whether to add `ended`: the period of the row, if it is over. */
@@ -88,10 +101,8 @@ interface AdvancedOptions {
 /** For rows whose numbers and time cost nothing to read again. */
 interface ReadOptions extends AdvancedOptions {
   readonly clock: SQL<number>
-  /** The name of a stored column. */
-  readonly stored: (column: string) => string
-  /** The names of columns that are read here for the last time. */
-  readonly last: readonly string[]
+  /** The name of a column of the row. */
+  readonly named: (column: string) => string
 }
 
 /** Whether the row is of another algorithm or period, and has not expired. */
@@ -116,8 +127,10 @@ export function advanced(
 ): QueryLevel {
   const numbers = Object.entries(numbersFrom(rules, name))
   const read = level('read', rows, { ...Object.fromEntries(numbers), clock })
-  const [clockMs, stored] = [name('clock'), (column: string) => column]
-  return advancedFrom(rules, read, parameters, { ...options, clock: clockMs, stored, last: ['clock'] })
+  const named = (column: string) => column
+  const steps = stepsFrom(rules, parameters, { ...options, clock: name('clock'), named })
+  const { columns, without } = steps.advanced
+  return level('advanced', inStep('dated', read, [steps.dated]), columns, ['clock', ...without])
 }
 
 /** The numbers of a row's columns, by their names in SQL. */
@@ -129,15 +142,14 @@ export function numbersFrom({ algorithm, refusesOther }: Rules, of: Column): Rec
   }
 }
 
-/** The levels from the numbers of rows to advanced states; see {@link advanced}. */
-export function advancedFrom(
+/** The steps from the numbers of a row to its advanced state; see {@link advanced}. */
+export function stepsFrom(
   { algorithm, startsFull, refusesOther = false }: Rules,
-  read: Level,
   parameters: Parameters,
-  { keepHolds = !startsFull, withEnded = false, paid, clock: clockMs, stored, last }: ReadOptions,
-): QueryLevel {
+  { keepHolds = !startsFull, withEnded = false, paid, clock: clockMs, named }: ReadOptions,
+): { readonly dated: Step; readonly advanced: Step } {
   const { columns, datedBy, sql: formulas } = algorithm
-  const of: Column = (column) => name(stored(column))
+  const of: Column = (column) => name(named(column))
   const row = stateOf(of)
   const params = paramsOf(algorithm, parameters)
   const written = of(SQL_NAMES[datedBy])
@@ -145,24 +157,24 @@ export function advancedFrom(
   const isOwn = sql`${written} is not null`
   const holds = formulas.holds ? sql`${isOwn} and (${formulas.holds(row, clockMs, params)})` : isOwn
   const reported = { ...(withEnded ? endedColumn() : {}), ...(refusesOther ? otherColumn() : {}) }
-  const dated = level(
-    'dated',
-    read,
-    { holds, ...reported },
-    refusesOther ? ['expires', 'alien'].map(stored) : [],
-  )
-  const kept = named(formulas.advance?.(row, clockMs, params) ?? row)
-  const made = named(formulas.fresh(clockMs, params))
-  const states = columns
-    .map((each) => SQL_NAMES[each])
-    .map((column) => [column, sql`case when holds then ${kept[column]} else ${made[column]} end`])
+  const kept = formulas.advance?.(row, clockMs, params) ?? row
+  const made = formulas.fresh(clockMs, params)
+  const states = columns.map((each) => [
+    SQL_NAMES[each],
+    sql`case when ${of('holds')} then ${kept[each]} else ${made[each]} end`,
+  ])
   const now =
     formulas.now?.(row, clockMs, params) ??
-    sql`case when holds then greatest(${clockMs}, ${written}) else ${clockMs} end`
-  return level('advanced', dated, { now, ...Object.fromEntries(states) }, [
-    ...last,
-    ...(keepHolds ? [] : ['holds']),
-  ])
+    sql`case when ${of('holds')} then greatest(${clockMs}, ${written}) else ${clockMs} end`
+  return {
+    dated: step({ holds, ...reported }, refusesOther ? ['expires', 'alien'] : []),
+    advanced: step({ now, ...Object.fromEntries(states) }, keepHolds ? [] : ['holds']),
+  }
+
+  function step(added: Record<string, SQL>, without: readonly string[]): Step {
+    const all = Object.entries(added).map(([column, value]) => [named(column), value])
+    return { columns: Object.fromEntries(all), without: without.map(named) }
+  }
 
   function otherColumn(): Record<string, SQL> {
     const [expires, alien] = [of('expires'), of('alien')]

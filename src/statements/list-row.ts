@@ -1,25 +1,13 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
-import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
-import { lockedColumns, SQL_NAMES, stateColumns } from './columns.ts'
-import { givesBack, nextRow, paidBy, type RowAction, sentIn, slackOf } from './decided.ts'
-import {
-  advancedFrom,
-  CLOCK_MS,
-  type Column,
-  type Level,
-  level,
-  numbersFrom,
-  OTHER,
-  paramsOf,
-  type QueryLevel,
-  stateOf,
-} from './levels.ts'
+import { lockedColumns, stateColumns } from './columns.ts'
+import { nextRow, type RowAction, sentIn } from './decided.ts'
+import { type Column, numbersFrom, OTHER } from './levels.ts'
 
-// One row of a list: how it is locked, decided and written.
+// One row of a list: how it is locked and written.
 
 /** One row of a list. The text of the list's statement depends on these. */
 export interface ListRow {
@@ -127,8 +115,8 @@ export function foundRow(
   return row.for('update', waits ? {} : { skipLocked: true }).getSQL()
 }
 
-const BEFORE = 'before_'
-const CLOCK = 'clock'
+/** Begins the names of the columns of the state from before a refund. */
+export const BEFORE = 'before_'
 
 /** A row, its place in the list, and its parameters. */
 export interface PlacedRow {
@@ -137,104 +125,10 @@ export interface PlacedRow {
   readonly own: Parameters
 }
 
-/** The levels that decide on each of the rows. All use the same time, after the last lock. */
-export function decidedRows(rows: readonly PlacedRow[], found: Level): QueryLevel {
-  const isTimed = rows.some(({ row }) => !row.injectedClock)
-  let decided = level('timed', found, isTimed ? { [CLOCK]: CLOCK_MS } : {})
-  for (const one of rows) decided = decidedRow(one, decided, one === rows.at(-1))
-  return decided
-}
-
 /** 1 if the row is written when the list is done, 0 if not. Undefined if only the statement knows. */
 export function knownGranted({ does, asks, isDry }: ListRow): number | undefined {
   if (does === 'look') return 0
   return does === 'adjust' || (isDry && asks) ? undefined : 1
-}
-
-/**
- * The levels that decide on the row. They add its state, and `fits`: whether it has enough; `lets`: whether the
- * list may be done; `granted`: whether the row is written if the list is done.
- */
-function decidedRow({ row, place, own: parameters }: PlacedRow, rows: Level, isLast: boolean): QueryLevel {
-  const { rules, injectedClock, does, asks, isDry } = row
-  const { algorithm } = rules
-  const { sql: formulas } = algorithm
-  const params = paramsOf(algorithm, parameters)
-  const sent = sentIn([], parameters)
-  const stored = (column: string) => at(place, column)
-  const states = advancedFrom(rules, rows, parameters, {
-    withEnded: true,
-    paid: paidBy(does, sent),
-    clock: injectedClock ? parameters.number('clock') : name(CLOCK),
-    stored,
-    last: [...stateColumns(algorithm).map(stored), ...(isLast ? [CLOCK] : [])],
-  })
-  const [state, now] = [stateOf(), name('now')]
-  const used = formulas.used(state, now, params)
-  const isUsed = () => givesBack(algorithm, used, sent)
-  const available = formulas.available(state, now, params)
-  const offered = level('offered', row.refunds ? refunded() : states, { available })
-
-  const applies = algorithm.applies?.(now, params) ?? sql`true`
-  const fits = asks ? sql`available${slackOf(algorithm)} >= ${parameters.number(asks)}` : sql`true`
-  const granted: SQL[] = []
-  if (does === 'adjust') granted.push(sql`${parameters.number('rate')} > 0::float8 or ${isUsed()}`)
-  if (isDry && asks) granted.push(sql`${fits} or ${parameters.number('forced')} > 0::float8`)
-  if (isDry && asks && row.refunds) granted.push(sql`refunded`)
-  const own = offered.columns.filter((column) => !rows.columns.includes(column))
-  const decided = {
-    ...Object.fromEntries(own.map((column) => [column, name(column)])),
-    ...(isDry && asks ? { fits } : {}),
-    lets: and(
-      ...(isDry || !asks ? [] : [fits]),
-      ...(does === 'adjust' || does === 'grant' ? [isCountable()] : []),
-      ...(rules.refusesOther ? [sql`not ${name(OTHER)}`] : []),
-      applies,
-    ) as SQL,
-    ...(knownGranted(row) === undefined
-      ? { granted: sql`case when ${sql.join(granted, sql` or `)} then 1::float8 else 0::float8 end` }
-      : {}),
-  }
-  const placed = Object.entries(decided).map(([column, value]) => [at(place, column), value])
-  return level('decided', offered, Object.fromEntries(placed), own)
-
-  /** A charge or a grant is refused if its count would be too large to be exact. */
-  function isCountable(): SQL {
-    const counted = does === 'grant' ? (formulas.capacity?.(state, params) ?? used) : used
-    const [rate, most] = [parameters.number('rate'), sql.raw(`${MAX_COUNT}::float8`)]
-    const amount =
-      isDry && asks ? sql`case when ${fits} then ${rate} else ${parameters.number('forced')} end` : rate
-    return sql`(${rate} <= 0::float8 or ${counted} + ${amount} <= ${most})`
-  }
-
-  /** The levels that give back, and keep the state from before. */
-  function refunded(): QueryLevel {
-    const names = algorithm.columns.map((column) => [column, SQL_NAMES[column]] as const)
-    const before = level('refunding', states, {
-      refunded: isUsed(),
-      available,
-      ...Object.fromEntries(names.map(([, column]) => [BEFORE + column, name(column)])),
-    })
-    const next = formulas.consume(
-      state,
-      now,
-      name('available'),
-      parameters.number('refund'),
-      params,
-      sql<number>`0::float8`,
-    )
-    return level(
-      'refunded',
-      before,
-      Object.fromEntries(
-        names.map(([each, column]) => [
-          column,
-          sql`case when refunded then ${next[each]} else ${name(column)} end`,
-        ]),
-      ),
-      ['available'],
-    )
-  }
 }
 
 /** The amount that is taken from the row if the list is done. */

@@ -1,16 +1,15 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
-import { type Link, link, listOf, name, Parameters } from './builder.ts'
+import { type Link, link, name, Parameters } from './builder.ts'
 import { DECIDED } from './decided.ts'
 import { type Body, type Guard, guard, guardedStatement } from './guard.ts'
-import { type Column, type Level, level } from './levels.ts'
+import { type Column, type Level, level, type QueryLevel } from './levels.ts'
 import {
   amountOf,
   answerColumns,
   at,
   type Charged,
   DONE,
-  decidedRows,
   foundColumns,
   foundRow,
   type ListRow,
@@ -18,6 +17,7 @@ import {
   THERE,
   writtenRow,
 } from './list-row.ts'
+import { foundRows, offeredRows, verdictOn } from './list-steps.ts'
 import { decidedLinks } from './made.ts'
 import { type Commit, type Settings, settingsOf } from './setting.ts'
 import { REST, SHARE, sharesOfRows } from './shares.ts'
@@ -55,23 +55,11 @@ export function listStatement(source: OneListSource): Statement {
   const guarding = guardOf(source, parameters)
 
   const all = rows.map((row, place) => ({ row, place, own: scopes[place] as Parameters }))
-  const groups = inGroups(all)
   const settings = settingsFor(source, waits)
-  const found = foundLinks(groups, guarding, waits)
-  const decided = groups.map((group, i) => decidedGroup(group, found[i] as Link, found.at(-1) as Link))
-  let joined: Level = {
-    source: sql.join(
-      decided.map((each) => each.source),
-      sql` cross join `,
-    ),
-    columns: decided.flatMap(({ columns }) => columns),
-  }
-  if (sharing) joined = sharesOfRows(rows, sharing, joined, parameters)
+  const found = foundInTurn(all, guarding, waits)
   const there = rows.flatMap((row, place) => (mustExist(row) ? [name(at(place, THERE))] : []))
-  const sizes = [...new Set(rows.map(({ table }) => table))].map((table) => guarding.fits(table))
-  const conditions = [...sizes, ...there, ...letsOf([...rows.keys()], sharing)]
-  const isDone = sql`coalesce(${sql.join(conditions.filter(Boolean), sql` and `)}, false)`
-  const done = level('decided', joined, { [DONE]: isDone })
+  const sizes = [...new Set(rows.map(({ table }) => table))].flatMap((table) => guarding.fits(table) ?? [])
+  const done = doneRows(all, found, source, [...sizes, ...there], parameters)
 
   const written = rows.flatMap((row, place) => {
     const { does } = row
@@ -84,12 +72,7 @@ export function listStatement(source: OneListSource): Statement {
     return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, sharing, conditions, own)]
   })
   return finished(settings, parameters, guarding, {
-    links: [
-      ...found,
-      ...decided.flatMap(({ links }) => links),
-      ...decidedLinks(done, all, settings.join),
-      ...written,
-    ],
+    links: [link(FOUND, found.query), ...decidedLinks(done, all, settings.join), ...written],
     columns: [
       name(DONE, DECIDED),
       ...rows.flatMap((row, place) => answerOf(row, place, DECIDED)),
@@ -111,66 +94,48 @@ export function settingsFor({ rows, commit }: ListSource, waits: boolean): Setti
   return settingsOf(commit, !waits && rows.some(({ makes }) => makes))
 }
 
-/**
- * The most rows in one chain of levels. Each level repeats the columns below it, so a long chain plans slowly.
- */
-const MAX_IN_GROUP = 4
-
-function inGroups(rows: readonly PlacedRow[]): readonly (readonly PlacedRow[])[] {
-  const starts = Array.from({ length: Math.ceil(rows.length / MAX_IN_GROUP) }, (_, i) => i * MAX_IN_GROUP)
-  return starts.map((start) => rows.slice(start, start + MAX_IN_GROUP))
-}
-
-/** The links that find the rows of each group. */
-function foundLinks(
-  groups: readonly (readonly PlacedRow[])[],
-  guarding: Guard,
-  waits: boolean,
-): readonly Link[] {
+/** The level that finds the rows, one after the other. */
+function foundInTurn(rows: readonly PlacedRow[], guarding: Guard, waits: boolean): QueryLevel {
   let inTurn: readonly SQL[] = []
-  return groups.map((group, i) => {
-    let from = sql`(select 1) as ${name('one')}`
-    for (const { row, place, own } of group) {
-      const conditions = row.does === 'look' ? [] : [...inTurn, guarding.fits(row.table)]
-      const found = foundRow(row, place, own, conditions, waits)
-      from = sql`${from} left join lateral (${found}) as ${name(`row_${place}`)} on true`
-      if (!waits || row.does === 'look') continue
-      const there = name(at(place, THERE))
-      // The condition for the next row depends on this one, so Postgres locks this one first.
-      inTurn = mustExist(row) ? [sql`${there}`] : [...inTurn, sql`coalesce(${there}, true)`]
-    }
-    const alias = i === 0 ? FOUND : `${FOUND}_${i}`
-    inTurn = inTurn.map((condition) => sql`(select ${condition} from ${name(alias)})`)
-    const columns = group.flatMap(({ row, place }) => foundColumns(row, place, false))
-    return link(alias, sql`select ${listOf(columns)} from ${from}`)
-  })
+  let from = sql`(select 1) as ${name('one')}`
+  for (const { row, place, own } of rows) {
+    const conditions = row.does === 'look' ? [] : [...inTurn, guarding.fits(row.table)]
+    const found = foundRow(row, place, own, conditions, waits)
+    from = sql`${from} left join lateral (${found}) as ${name(`row_${place}`)} on true`
+    if (!waits || row.does === 'look') continue
+    const there = name(at(place, THERE))
+    // The condition for the next row depends on this one, so Postgres locks this one first.
+    inTurn = mustExist(row) ? [sql`${there}`] : [...inTurn, sql`coalesce(${there}, true)`]
+  }
+  const columns = rows.flatMap(({ row, place }) => foundColumns(row, place, false))
+  return foundRows(FOUND, columns, from, rows)
 }
 
-/** The levels that add how much the rows of a group have. The clock is read after the last lock. */
-function decidedGroup(
-  group: readonly PlacedRow[],
-  found: Link,
-  last: Link,
-): Level & { readonly links: readonly Link[] } {
-  const isLast = found === last
-  const inTurn = isLast ? sql`` : sql` where (select count(*) from ${name(last.alias)}) >= 0`
-  const decided = decidedRows(group, {
-    source: sql`${name(found.alias)}${inTurn}`,
-    columns: group.flatMap(({ row, place }) => foundColumns(row, place, false)),
+/** The level that decides whether the list is done: if the conditions hold and each row lets it. */
+export function doneRows(
+  rows: readonly PlacedRow[],
+  found: Level,
+  { rows: all, sharing }: ListSource,
+  conditions: readonly SQL[],
+  parameters: Parameters,
+): QueryLevel {
+  const offered = offeredRows(rows, found)
+  const shared = sharing ? sharesOfRows(all, sharing, offered, parameters) : offered
+  const verdicts = rows.map(verdictOn)
+  const lets = [
+    ...conditions,
+    ...verdicts.map(({ lets }) => lets),
+    // The rows have enough together.
+    ...(sharing ? [sql`${name(REST)} = 0::float8`] : []),
+  ]
+  return level('decided', shared, {
+    ...Object.assign({}, ...verdicts.map(({ columns }) => columns)),
+    [DONE]: sql`coalesce(${sql.join(lets, sql` and `)}, false)`,
   })
-  if (isLast && found.alias === FOUND) return { ...decided, links: [] }
-  const alias = found.alias.replace(FOUND, `${DECIDED}_of`)
-  return { source: name(alias), columns: decided.columns, links: [link(alias, decided.query)] }
 }
 
 export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {
   return guard([...new Set(rows.map(({ table }) => table))], guarded, parameters)
-}
-
-/** The conditions under which the list may be done: one of each row, and that they have enough together. */
-export function letsOf(places: readonly number[], sharing: readonly number[] | undefined): SQL[] {
-  const lets = places.map((place) => name(at(place, 'lets')))
-  return sharing ? [...lets, sql`${name(REST)} = 0::float8`] : lets
 }
 
 /** The conditions for writing a row. `isThere` is for rows that may be missing. */

@@ -1,24 +1,23 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
-import { type Link, link, listOf, name, Parameters } from './builder.ts'
+import { type Link, link, name, Parameters } from './builder.ts'
 import { CALL_COLUMNS, placed } from './calls.ts'
 import { DECIDED, slackOf } from './decided.ts'
 import type { Guard } from './guard.ts'
 import { type Column, type Level, level, type QueryLevel } from './levels.ts'
 import {
   answerOf,
+  doneRows,
   FOUND,
   finished,
   guardOf,
   type ListSource,
-  letsOf,
   settingsFor,
   writtenLink,
 } from './list.ts'
 import {
   at,
   DONE,
-  decidedRows,
   foundColumns,
   foundRow,
   type ListRow,
@@ -26,8 +25,8 @@ import {
   type PlacedRow as PlacedInList,
   THERE,
 } from './list-row.ts'
+import { foundRows, offeredRows, verdictOn } from './list-steps.ts'
 import { decidedLinks } from './made.ts'
-import { sharesOfRows } from './shares.ts'
 
 export interface ListsSource extends ListSource {
   /** Whether the row at each place is the same one for all lists. The lists then ask the same of it. */
@@ -124,7 +123,7 @@ interface PlacedRow extends PlacedInList {
  */
 function ownDecisions(
   each: readonly PlacedRow[],
-  { rows, sharing }: ListsSource,
+  source: ListsSource,
   guarding: Guard,
   parameters: Parameters,
 ): Linked {
@@ -132,7 +131,7 @@ function ownDecisions(
     columns.map((column) => [`${place}.${column}`, CALL_COLUMNS[column]] as const),
   )
   // Lists without values of their own are sent as an array of ones.
-  const ofList = sharing ? 'rate' : each.length === 0 ? 'one' : undefined
+  const ofList = source.sharing ? 'rate' : each.length === 0 ? 'one' : undefined
   const all = ofList ? [...sent, [ofList, 'float8'] as const] : sent
   const names = all.map(([column]) => column)
   const lists = placed(
@@ -147,16 +146,13 @@ function ownDecisions(
   const joined = each.map(({ row, found }) =>
     mayMiss(row) ? sql` left join lateral ${found} on true` : sql` cross join lateral ${found}`,
   )
-  const found = sql`select ${listOf(columns)} from ${lists}${sql.join(joined, sql``)}`
+  const found = foundRows(FOUND, columns, sql`${lists}${sql.join(joined, sql``)}`, each)
 
-  let decided: Level = decidedRows(each, { source: name(FOUND), columns })
-  if (sharing) decided = sharesOfRows(rows, sharing, decided, new Parameters(['rate']))
-  const places = each.map(({ place }) => place)
   // A missing row does not show that the table has the size that the plan is for.
   const sizes = each.flatMap(({ row }) => (mayMiss(row) ? [guarding.fits(row.table) ?? sql`true`] : []))
-  const lets = [sql`true`, ...sizes, ...letsOf(places, sharing)]
-  const may = level('may', decided, { [DONE]: sql`(${sql.join(lets, sql` and `)})` })
-  return { ...may, links: [link(FOUND, found)] }
+  const ownRate = new Parameters(['rate'])
+  const may = doneRows(each, found, source, [sql`true`, ...sizes], ownRate)
+  return { ...may, links: [link(FOUND, found.query)] }
 }
 
 /** Whether a list can be decided without the row: if it would be inserted, or is only looked at. */
@@ -167,18 +163,17 @@ function mayMiss({ makes, does }: ListRow): boolean {
 /** The level that adds for how many lists the common rows have enough, and its links. */
 function commonDecisions(common: readonly PlacedRow[]): Linked {
   const columns = common.flatMap(({ row, place }) => foundColumns(row, place, true))
-  const found = sql.join(
-    common.map((one) => one.found),
-    sql` cross join `,
-  )
-  const room = common.map(({ row, place, own }) => {
+  const rows = common.map((one) => one.found)
+  const found = foundRows(COMMON_FOUND, columns, sql.join(rows, sql` cross join `), common)
+  const room = common.map((one) => {
+    const { row, place, own } = one
     const slack = slackOf(row.rules.algorithm)
     const enough = sql`floor((${name(at(place, 'available'))}${slack}) / ${own.number('rate')})`
-    return sql`case when ${name(at(place, 'lets'))} then ${enough} else 0 end`
+    return sql`case when ${verdictOn(one).lets} then ${enough} else 0 end`
   })
-  const decided = decidedRows(common, { source: name(COMMON_FOUND), columns })
-  const enough = level('decided', decided, { [ROOM]: sql`least(${sql.join(room, sql`, `)})` })
-  const links = [link(COMMON_FOUND, sql`select ${listOf(columns)} from ${found}`), link(COMMON, enough.query)]
+  const offered = offeredRows(common, found)
+  const enough = level('decided', offered, { [ROOM]: sql`least(${sql.join(room, sql`, `)})` })
+  const links = [link(COMMON_FOUND, found.query), link(COMMON, enough.query)]
   return { ...enough, source: name(COMMON), links }
 }
 

@@ -51,19 +51,19 @@ with
             select
               "clock" as "now",
               case
-                when holds then least(greatest("count" + 0::float8, 0), 9007199254740991)
+                when "holds" then least(greatest("count" + 0::float8, 0), 9007199254740991)
                 else 0::float8
               end as "count",
               case
-                when holds then least(greatest("prev_count" + 0::float8, 0), 9007199254740991)
+                when "holds" then least(greatest("prev_count" + 0::float8, 0), 9007199254740991)
                 else 0::float8
               end as "prev_count",
               case
-                when holds then "last_refill"
+                when "holds" then "last_refill"
                 else "clock"
               end as "last_refill",
               case
-                when holds then least(greatest("tokens" + 0::float8, 0), 9007199254740991)
+                when "holds" then least(greatest("tokens" + 0::float8, 0), 9007199254740991)
                 else 0::float8
               end as "tokens"
             from

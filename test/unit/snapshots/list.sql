@@ -4,13 +4,13 @@
 -- $4: 1.key
 -- $5: 0.periodMs
 -- $6: 0.initialTokens
--- $7: 0.limit
--- $8: 0.refillRate
--- $9: 0.intervalMs
--- $10: 0.tickMs
--- $11: 0.rate
--- $12: 1.periodMs
--- $13: 1.limit
+-- $7: 1.periodMs
+-- $8: 0.limit
+-- $9: 0.refillRate
+-- $10: 0.intervalMs
+-- $11: 0.tickMs
+-- $12: 1.limit
+-- $13: 0.rate
 -- $14: 1.rate
 -- $15: 0.expiryGridMs
 -- $16: 1.expiryGridMs
@@ -22,7 +22,8 @@ with
       "0.lastrefill",
       "1.there",
       "1.count",
-      "1.windowstart"
+      "1.windowstart",
+      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
     from
       (
         select
@@ -94,22 +95,20 @@ with
     select
       "0.there",
       "1.there",
+      "1.ended",
       "0.now",
       "0.tokens",
       "0.lastrefill",
-      "0.available",
-      "0.lets",
-      "1.ended",
       "1.now",
       "1.count",
       "1.windowstart",
+      "0.available",
       "1.available",
-      "1.lets",
       coalesce(
         "0.there"
         and "1.there"
-        and "0.lets"
-        and "1.lets",
+        and "0.available" + 1e-9::float8 >= $13::float8
+        and "1.available" >= $14::float8,
         false
       ) as "done"
     from
@@ -117,185 +116,83 @@ with
         select
           "0.there",
           "1.there",
+          "1.ended",
           "0.now",
           "0.tokens",
           "0.lastrefill",
-          "0.available",
-          "0.lets",
-          "ended" as "1.ended",
-          "now" as "1.now",
-          "count" as "1.count",
-          "window_start" as "1.windowstart",
-          "available" as "1.available",
-          (
-            available >= $14::float8
-            and true
-          ) as "1.lets"
+          "1.now",
+          "1.count",
+          "1.windowstart",
+          least(
+            "0.tokens" + floor(("0.now" - "0.lastrefill") / $11::float8) * $11::float8 * $9::float8 / $10::float8,
+            $8::float8
+          ) as "0.available",
+          $12::float8 - "1.count" as "1.available"
         from
           (
             select
               "0.there",
               "1.there",
-              "0.now",
-              "0.tokens",
-              "0.lastrefill",
-              "0.available",
-              "0.lets",
-              "ended",
-              "now",
-              "count",
-              "window_start",
-              $13::float8 - "count" as "available"
+              "1.ended",
+              case
+                when "0.holds" then greatest("clock", "0.lastrefill")
+                else "clock"
+              end as "0.now",
+              case
+                when "0.holds" then "0.tokens"
+                else $6::float8
+              end as "0.tokens",
+              case
+                when "0.holds" then "0.lastrefill"
+                else "clock"
+              end as "0.lastrefill",
+              case
+                when "1.holds" then greatest("clock", "1.windowstart")
+                else "clock"
+              end as "1.now",
+              case
+                when "1.holds" then "1.count"
+                else 0::float8
+              end as "1.count",
+              case
+                when "1.holds" then "1.windowstart"
+                else "clock"
+              end as "1.windowstart"
             from
               (
                 select
                   "0.there",
-                  "1.there",
-                  "0.now",
                   "0.tokens",
                   "0.lastrefill",
-                  "0.available",
-                  "0.lets",
-                  "ended",
+                  "1.there",
+                  "1.count",
+                  "1.windowstart",
+                  "clock",
+                  "0.lastrefill" is not null
+                  and (
+                    "0.lastrefill" - "clock" <= $5::float8
+                    and "0.lastrefill" > '-1e14'::float8
+                    and abs("0.tokens") < 1e100::float8
+                  ) as "0.holds",
+                  "1.windowstart" is not null
+                  and (
+                    "1.windowstart" - "clock" <= $7::float8
+                    and "clock" < "1.windowstart" + $7::float8
+                  ) as "1.holds",
                   case
-                    when holds then greatest("clock", "1.windowstart")
-                    else "clock"
-                  end as "now",
-                  case
-                    when holds then "1.count"
-                    else 0::float8
-                  end as "count",
-                  case
-                    when holds then "1.windowstart"
-                    else "clock"
-                  end as "window_start"
+                    when "clock" >= "1.windowstart" + $7::float8 then pg_catalog.concat_ws (' ', "1.windowstart", "1.count")
+                  end as "1.ended"
                 from
-                  (
-                    select
-                      "0.there",
-                      "1.there",
-                      "1.count",
-                      "1.windowstart",
-                      "clock",
-                      "0.now",
-                      "0.tokens",
-                      "0.lastrefill",
-                      "0.available",
-                      "0.lets",
-                      "1.windowstart" is not null
-                      and (
-                        "1.windowstart" - "clock" <= $12::float8
-                        and "clock" < "1.windowstart" + $12::float8
-                      ) as "holds",
-                      case
-                        when "clock" >= "1.windowstart" + $12::float8 then pg_catalog.concat_ws (' ', "1.windowstart", "1.count")
-                      end as "ended"
-                    from
-                      (
-                        select
-                          "0.there",
-                          "1.there",
-                          "1.count",
-                          "1.windowstart",
-                          "clock",
-                          "now" as "0.now",
-                          "tokens" as "0.tokens",
-                          "last_refill" as "0.lastrefill",
-                          "available" as "0.available",
-                          (
-                            available + 1e-9::float8 >= $11::float8
-                            and true
-                          ) as "0.lets"
-                        from
-                          (
-                            select
-                              "0.there",
-                              "1.there",
-                              "1.count",
-                              "1.windowstart",
-                              "clock",
-                              "now",
-                              "tokens",
-                              "last_refill",
-                              least(
-                                "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $8::float8 / $9::float8,
-                                $7::float8
-                              ) as "available"
-                            from
-                              (
-                                select
-                                  "0.there",
-                                  "1.there",
-                                  "1.count",
-                                  "1.windowstart",
-                                  "clock",
-                                  case
-                                    when holds then greatest("clock", "0.lastrefill")
-                                    else "clock"
-                                  end as "now",
-                                  case
-                                    when holds then "0.tokens"
-                                    else $6::float8
-                                  end as "tokens",
-                                  case
-                                    when holds then "0.lastrefill"
-                                    else "clock"
-                                  end as "last_refill"
-                                from
-                                  (
-                                    select
-                                      "0.there",
-                                      "0.tokens",
-                                      "0.lastrefill",
-                                      "1.there",
-                                      "1.count",
-                                      "1.windowstart",
-                                      "clock",
-                                      "0.lastrefill" is not null
-                                      and (
-                                        "0.lastrefill" - "clock" <= $5::float8
-                                        and "0.lastrefill" > '-1e14'::float8
-                                        and abs("0.tokens") < 1e100::float8
-                                      ) as "holds"
-                                    from
-                                      (
-                                        select
-                                          "0.there",
-                                          "0.tokens",
-                                          "0.lastrefill",
-                                          "1.there",
-                                          "1.count",
-                                          "1.windowstart",
-                                          floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
-                                        from
-                                          "ratelimit_found"
-                                        offset
-                                          0
-                                      ) as "timed"
-                                    offset
-                                      0
-                                  ) as "dated"
-                                offset
-                                  0
-                              ) as "advanced"
-                            offset
-                              0
-                          ) as "offered"
-                        offset
-                          0
-                      ) as "decided"
-                    offset
-                      0
-                  ) as "dated"
+                  "ratelimit_found"
                 offset
                   0
-              ) as "advanced"
+              ) as "dated"
             offset
               0
-          ) as "offered"
+          ) as "advanced"
         offset
           0
-      ) as "decided"
+      ) as "offered"
   ),
   "ratelimit_written_0" as (
     update "rate_limit_durable"
@@ -303,10 +200,10 @@ with
       "count" = null::bigint,
       "prev_count" = null::bigint,
       "window_start" = null::timestamptz,
-      "tokens" = least("ratelimit_decided"."0.available" - $11::float8, $7::float8),
+      "tokens" = least("ratelimit_decided"."0.available" - $13::float8, $8::float8),
       "last_refill" = to_timestamp(
         (
-          "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $10::float8) * $10::float8
+          "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $11::float8) * $11::float8
         ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
@@ -314,9 +211,9 @@ with
           least(
             ceil(
               (
-                "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $10::float8) * $10::float8 + ceil(
-                  ($7::float8 - least("ratelimit_decided"."0.available" - $11::float8, $7::float8) - 1e-9::float8) * $9::float8 / $8::float8 / $10::float8
-                ) * $10::float8
+                "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $11::float8) * $11::float8 + ceil(
+                  ($8::float8 - least("ratelimit_decided"."0.available" - $13::float8, $8::float8) - 1e-9::float8) * $10::float8 / $9::float8 / $11::float8
+                ) * $11::float8
               ) / $15::float8
             ) * $15::float8,
             8e15::float8
@@ -345,7 +242,7 @@ with
       "last_refill" = null::timestamptz,
       "expires_at" = to_timestamp(
         (
-          least(ceil(("ratelimit_decided"."1.windowstart" + $12::float8) / $16::float8) * $16::float8, 8e15::float8)
+          least(ceil(("ratelimit_decided"."1.windowstart" + $7::float8) / $16::float8) * $16::float8, 8e15::float8)
         ) / 1000::float8
       )
     from

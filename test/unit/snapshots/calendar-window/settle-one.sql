@@ -72,19 +72,19 @@ with
                 else "clock"
               end as "now",
               case
-                when holds then "count"
+                when "holds" then "count"
                 else 0::float8
               end as "count",
               case
-                when holds then "prev_count"
+                when "holds" then "prev_count"
                 else 0::float8
               end as "prev_count",
               case
-                when holds then "window_start"
+                when "holds" then "window_start"
                 else $4::float8
               end as "window_start",
               case
-                when holds then "tokens"
+                when "holds" then "tokens"
                 else 0::float8
               end as "tokens"
             from

@@ -53,15 +53,15 @@ with
           (
             select
               case
-                when holds then greatest("clock", "last_refill")
+                when "holds" then greatest("clock", "last_refill")
                 else "clock"
               end as "now",
               case
-                when holds then "tokens"
+                when "holds" then "tokens"
                 else $4::float8
               end as "tokens",
               case
-                when holds then "last_refill"
+                when "holds" then "last_refill"
                 else "clock"
               end as "last_refill"
             from
