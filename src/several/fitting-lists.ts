@@ -1,8 +1,6 @@
-/** The most lists in one statement: enough for any burst, and few enough that it stays short. */
+/** The most lists in one statement, and the most rows: enough for any burst, and few enough that it stays short. */
 const MAX_LISTS = 100
-
-/** Longer lists share no statement, because theirs is long already. */
-const MAX_ROWS = 4
+const MAX_ROWS = 400
 
 /** A list that waits for its turn. */
 export interface Queued {
@@ -38,13 +36,15 @@ export class FittingLists<List extends Queued> {
   }
 
   get isFull(): boolean {
-    return this.lists.length >= MAX_LISTS
+    const [{ rows }] = this.lists as [List]
+    const next = this.lists.length + 1
+    return next > MAX_LISTS || next * rows.length > MAX_ROWS
   }
 
   /** Adds the list if it fits. The second list decides which rows are common. */
   add(list: List): boolean {
     const [first] = this.lists as [List]
-    if (list.kind !== first.kind || this.isFull || list.rows.length > MAX_ROWS) return false
+    if (list.kind !== first.kind || this.isFull) return false
     const isSame = list.rows.map((row, place) => row === first.rows[place])
     const isCommon = this.lists.length === 1 ? isSame : this.#isCommon
     const fits = list.rows.every((row, place) => {

@@ -38,7 +38,7 @@ export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
 }
 
 /** Statements of longer lists are not kept. Such lists are rare, and each length is another statement. */
-const MAX_KEPT_ROWS = 6
+const MAX_KEPT_ROWS = 8
 
 /** How many shapes of lists connections keep for a table. Each takes a megabyte of a backend's memory. */
 const MAX_KEPT_SHAPES = 32

@@ -117,6 +117,32 @@ test('lists whose rows are there and free share statements', async () => {
   expect(statements.length).toBeLessThan(8)
 })
 
+test.each([6, 12])('lists of %i rows share statements, and a denial charges none of them', async (rows) => {
+  const { db, statements } = watch(database.db)
+  const limits = range(rows).map((i) => {
+    const limiter = [Ratelimit.tokenBucket(1, '1d', 9), Ratelimit.fixedWindow(9, '1d')][i % 2]
+    return limit(`long ${rows} ${i}`, { db, durable: i % 3 === 0, limiter: limiter as Options['limiter'] })
+  })
+  const keys = range(20).map(String)
+  for (const each of limits) await known(each, keys)
+  // The second list asks more of its last row than that has left.
+  const rates = (i: number) => range(rows).map((place) => (place === rows - 1 && i % 2 === 1 ? 9 : 2))
+  await (limits.at(-1) as Ratelimit).limit('1', { rate: 1 })
+  statements.length = 0
+  const answers = await Promise.all(
+    keys.map((key, i) =>
+      Ratelimit.limitAll(limits.map((ratelimit, place) => ({ ratelimit, key, rate: rates(i)[place] ?? 1 }))),
+    ),
+  )
+  expect(statements).toHaveLength(1)
+  expect(answers.map(({ success }) => success)).toEqual(keys.map((_, i) => i !== 1))
+  for (const [i, key] of keys.entries()) {
+    const left = await Promise.all(limits.map((each) => each.getRemaining(key)))
+    const taken = i === 1 ? range(rows).map((place) => (place === rows - 1 ? 1 : 0)) : rates(i)
+    expect(left.map(({ used }) => used)).toEqual(taken)
+  }
+})
+
 test('estimates that are settled at the same time share statements', async () => {
   const { db, statements } = watch(database.db)
   const [tokens, cents] = ['tokens', 'cents'].map((prefix) =>

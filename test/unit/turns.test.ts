@@ -139,6 +139,19 @@ test('while many are under way, the next ones wait until they are worth a statem
   expect(sent[2]?.lists).toEqual(['behind'])
 })
 
+test.each([
+  { rows: 1, lists: 100 },
+  { rows: 4, lists: 100 },
+  { rows: 6, lists: 66 },
+  { rows: 50, lists: 8 },
+])('of lists of $rows rows, at most $lists share a statement', async ({ rows, lists }) => {
+  const { turns, sent } = turnsOf()
+  const rowsOf = (name: string) => Array.from({ length: rows }, (_, i) => `${name} ${i}`)
+  for (let i = 0; i < 110; i++) turns.enter(list(String(i), rowsOf(String(i))))
+  await settled()
+  expect(sent[0]?.lists).toHaveLength(lists)
+})
+
 test('a few lists do not wait for each other', async () => {
   const { turns, sent } = turnsOf()
   for (const name of ['a', 'b', 'c']) {
