@@ -26,6 +26,9 @@ import { distinctThresholds } from './thresholds.ts'
 /** The default of `connections`. */
 const CONNECTIONS = 4
 
+const migration = /* @__PURE__ */ onFirstUse(() => import('../tables/auto-migrate.ts'))
+const recording = /* @__PURE__ */ onFirstUse(() => import('./record.ts'))
+
 /** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */
 function isWorkers(): boolean {
   return globalThis.navigator?.userAgent === 'Cloudflare-Workers'
@@ -71,9 +74,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = autoMigrate && !autoMigrateForbidden()
-  const ensureTables = migrates
-    ? async () => (await import('../tables/auto-migrate.ts')).ensureTables(db, tables)
-    : undefined
+  const ensureTables = migrates ? async () => (await migration()).ensureTables(db, tables) : undefined
   const onCitus = distributed
     ? onFirstUse(async () => (await import('../runtime/distributed-table.ts')).distributedTable(table))
     : undefined
@@ -119,7 +120,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
 function ledgerOf(onEntries: OnEntries, prefix: string): Ledger {
   return {
     onEntries,
-    record: async (...call) => (await import('./record.ts')).recordCalls({ onEntries, prefix }, ...call),
+    record: async (...call) => (await recording()).recordCalls({ onEntries, prefix }, ...call),
   }
 }
 

@@ -3,6 +3,7 @@ import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { Allowed, Denied, Granted } from '../check/results.ts'
 import { CALL_NAMES, type CallOptions, type Once as OnceOption } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
+import { onFirstUse } from '../on-first-use.ts'
 import { checkOptions } from '../options.ts'
 import type { Call } from '../runtime/call.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
@@ -64,9 +65,10 @@ function refuseRepeated(): never {
   )
 }
 
+const limitOnce = /* @__PURE__ */ onFirstUse(() => import('../several/limit-once.ts'))
+
 async function answerOnce(...call: Parameters<typeof AnswerOnce>): Promise<Answered> {
-  const once = await import('../several/limit-once.ts')
-  return once.answerOnce(...call)
+  return (await limitOnce()).answerOnce(...call)
 }
 
 /**

@@ -16,7 +16,7 @@ import { listsStatement } from '../statements/lists.ts'
 import type { RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
-import { foundIn, isRecorded, isWhole, learnPeriods, orderOf, runLists, shapesOf } from './list.ts'
+import { foundIn, isRecorded, isWhole, learnPeriods, orderOf, recording, runLists, shapesOf } from './list.ts'
 import { isLook } from './parts.ts'
 import { isDistributed, sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
@@ -30,12 +30,12 @@ export interface SharedList extends Queued {
   readonly list: List
   readonly shapes: readonly ListRow[]
   /** Awaited before the first statement. */
-  prepare(): Promise<void>
+  readonly prepare: (() => Promise<void>) | undefined
   isOver(): boolean
 }
 
 /** The list in the form in which it waits for its turn. */
-export function queued(list: List, prepare: () => Promise<void>, isOver: () => boolean): SharedList {
+export function queued(list: List, prepare: SharedList['prepare'], isOver: () => boolean): SharedList {
   const { rows, sharing, connection, commit } = list
   const shapes = shapesOf(rows, false, sharing)
   const about = rows.map(
@@ -76,7 +76,7 @@ export async function decideLists(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
 ): Promise<readonly Verdict<Found>[]> {
-  for (const { prepare } of lists) await prepare()
+  for (const { prepare } of lists) if (prepare) await prepare()
   const sent = lists.filter(({ isOver }) => !isOver())
   const [first] = sent
   let founds = new Map<SharedList, Found | undefined>()
@@ -153,8 +153,7 @@ async function askLists(
   const run = async (connection: Connection) =>
     foundInAll(await runLists({ connection, rows }, values, source), lists, isCommon, params)
   if (!isRecorded(first)) return run(first.connection)
-  const { recordLists } = await import('./record-lists.ts')
-  return recordLists(first, run, (founds) =>
+  return (await recording()).recordLists(first, run, (founds) =>
     Array.from(founds, ([{ list }, found]) => [list, found] as const),
   )
 }

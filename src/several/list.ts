@@ -5,6 +5,7 @@ import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runKept, runOnce } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
+import { onFirstUse } from '../on-first-use.ts'
 import type { Decision, Table } from '../runtime/call.ts'
 import { compareText, textArray } from '../statements/calls.ts'
 import { listStatement } from '../statements/list.ts'
@@ -77,9 +78,14 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
     return foundIn(answer, rows, shapes, params)
   }
   if (how === 'looks' || !isRecorded(list)) return run(list.connection)
-  const { recordLists } = await import('./record-lists.ts')
-  return recordLists(list, run, (found) => [[list, found]])
+  return (await recording()).recordLists(list, run, (found) => [[list, found]])
 }
+
+export const recording: () => Loaded | Promise<Loaded> = /* @__PURE__ */ onFirstUse(
+  () => import('./record-lists.ts'),
+)
+
+type Loaded = typeof import('./record-lists.ts')
 
 /** Whether somebody wants to know what the list charges. */
 export function isRecorded({ rows }: Pick<List, 'rows'>): boolean {

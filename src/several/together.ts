@@ -130,9 +130,11 @@ function chargeTogether(
     stage.isContended ||= mayWait
   }
   const own: List = { rows, sharing, connection, commit, periodsMs, hasMade: false, onSend }
-  const prepare = async () => {
-    for (const { config } of checkers) await config.ensureTables?.()
+  const ensures = checkers.flatMap(({ config }) => config.ensureTables ?? [])
+  const prepareAll = async () => {
+    for (const ensureTables of ensures) await ensureTables()
   }
+  const prepare = ensures.length === 0 ? undefined : prepareAll
   const enter = (over: () => boolean): Entry<Found | undefined> => {
     isOver = over
     if (!inTurn) return { leave: hastiest.room.enter() }
@@ -143,7 +145,7 @@ function chargeTogether(
   }
   const charge = async (found: Found | undefined) => {
     stage.mayWait = false
-    if (!turn) await prepare()
+    if (!turn) await prepare?.()
     let first = found ?? (await retrying(() => askAlone(own)))
     const charging = () => {
       const given = first

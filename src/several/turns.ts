@@ -82,7 +82,7 @@ export class Turns<List extends Queued, Found> {
   readonly #patient = new Slots(MAX_CONNECTIONS, () => this.#start())
   readonly #queues = new Map<string, RowQueue<List, Found>>()
   /** The lists that are the first for each of their rows, if these are free. */
-  readonly #ready = new Set<Waiting<List, Found>>()
+  #ready = new Set<Waiting<List, Found>>()
   readonly #readyAlone = new Set<Waiting<List, Found>>()
   /** The batches that are going to wait for rows, and what to call when they may. */
   readonly #readyToWait = new Map<Batch<List, Found>, () => void>()
@@ -209,6 +209,9 @@ export class Turns<List extends Queued, Found> {
       }
       if (fitting?.isFull) break
     }
+    // A set that lives long would keep lists in memory that it has no more: V8 links each old table of a set to
+    // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.
+    this.#ready = new Set(this.#ready)
     const lists = batch.lists.map(({ list }) => list)
     this.#decide(lists, fitting?.isCommon ?? []).then(
       (verdicts) => this.#decided(batch, verdicts),
@@ -286,6 +289,8 @@ export class Turns<List extends Queued, Found> {
   #end(batch: Batch<List, Found>): void {
     batch.slots.leave(batch)
     this.#free(batch)
+    // The sets of slots would keep them in memory in the same way.
+    batch.lists.length = 0
   }
 
   #free(batch: Batch<List, Found>): void {
