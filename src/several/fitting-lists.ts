@@ -1,4 +1,4 @@
-/** The most lists in one statement, and the most rows: enough for any burst, and few enough that it stays short. */
+/** The most lists in one statement, and the most rows: enough for a burst, and few enough to keep it short. */
 const MAX_LISTS = 100
 const MAX_ROWS = 400
 

@@ -77,7 +77,7 @@ export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_
 /** The query that reads only the clock. */
 export const CLOCK: SQL = sql`select ${CLOCK_MS} as now`
 
-/** A part of a level: new columns worked out from those below, and the names of columns that nobody reads again. */
+/** A part of a level: new columns worked out from those below, and the names of columns that nobody needs then. */
 export interface Step {
   readonly columns: Readonly<Record<string, SQL>>
   readonly without: readonly string[]
