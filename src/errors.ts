@@ -12,6 +12,7 @@ export type RatelimitErrorCode =
   | 'OVERLOADED'
   | 'TIMEOUT'
   | 'ALREADY_SETTLED'
+  | 'NOT_RESERVED'
   | 'LEASE_ENDED'
   | 'COUNT_OVERFLOW'
   | 'OTHER_PLAN'

@@ -38,10 +38,13 @@ export type {
   GrantOptions,
   LeaseTerms,
   LimitOptions,
+  NamedReserveOptions,
   Once,
   OnceOptions,
+  PlainReserveOptions,
   RatelimitConfig,
   RefundOptions,
+  ReserveOptions,
   ScheduleOptions,
   Threshold,
   TransactionOf,
@@ -54,6 +57,7 @@ export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } fro
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
 export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
+export type { ReservationName } from './reservations/named.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'
 export type { Entry } from './runtime/entry.ts'

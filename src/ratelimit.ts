@@ -47,6 +47,7 @@ import {
   type LimitOptions,
   RESERVE_NAMES,
   type RefundOptions,
+  type ReserveOptions,
   SCHEDULE_NAMES,
   type ScheduleOptions,
   TX_NAMES,
@@ -59,6 +60,7 @@ import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
 import { onFirstUse } from './on-first-use.ts'
 import { checkOptions, type NamesOf, type OptionNames } from './options.ts'
+import type { ReservationName } from './reservations/named.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
 import type { Call } from './runtime/call.ts'
@@ -194,7 +196,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   /** Charges as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
   reserve(
     key: KeyFor<K, 'rate'>,
-    options: Omit<LimitOptions, 'force'> & { readonly atLeast: number },
+    options: ReserveOptions & { readonly atLeast: number },
   ): Promise<ReservedPart>
   /**
    * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. Another process
@@ -220,17 +222,16 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * }
    * ```
    */
-  reserve(key: KeyFor<K, 'rate'>, options?: Omit<LimitOptions, 'force'>): Promise<Reserved>
+  reserve(key: KeyFor<K, 'rate'>, options?: ReserveOptions): Promise<Reserved>
   /** Takes an estimate from the grants of a key's credits. */
   reserve(key: KeyFor<K, 'credits'>, options?: CreditReserveOptions): Promise<CreditReserved>
-  async reserve(key: string, options: Omit<LimitOptions, 'force'> = {}): Promise<Reserved | CreditReserved> {
+  async reserve(key: string, options: ReserveOptions = {}): Promise<Reserved | CreditReserved> {
     Ratelimit.#check(this, options, RESERVE_NAMES)
-    if (isCredits(this.limiter)) return (await this.#account(key)).reserve(options)
+    if (isCredits(this.limiter)) return (await this.#account(key)).reserve(options as CreditReserveOptions)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
     try {
-      const { once, tx } = options
-      return await reserve(this.#checker, call, tx, once)
+      return await reserve(this.#checker, call, options)
     } catch (error) {
       throw ownError(error)
     }
@@ -267,7 +268,29 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * }
    * ```
    */
-  async settle(token: KeyFor<K, 'rate'>, actual: number, options: CallOptions = {}): Promise<Allowed> {
+  settle(token: KeyFor<K, 'rate'>, actual: number, options?: CallOptions): Promise<Allowed>
+  /**
+   * Settles a reservation by its name: from any process, and once. Again with the same cost it charges nothing,
+   * and the answer has `repeated: true`. A rollback of `tx` makes the reservation open again.
+   *
+   * @throws RatelimitError `NOT_RESERVED` if there is no such reservation; `ALREADY_SETTLED` if it was settled
+   * with another cost; `INVALID_OPTION` if it was made with a `limiter` and none is given; the errors of
+   * {@link Reservation.commit}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const tokens: Ratelimit
+   * const reserved = await tokens.reserve('org:1', { rate: 4000, id: 'job:7', expires: '10m' })
+   * if (reserved.success) {
+   *   // In any process:
+   *   await tokens.settle({ key: 'org:1', id: 'job:7' }, 3120)
+   * }
+   * ```
+   */
+  settle(name: NameFor<K>, actual: number, options?: CallOptions): Promise<Allowed>
+  async settle(token: string | NameFor<K>, actual: number, options: CallOptions = {}): Promise<Allowed> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const { settleToken } = await MODULES.reservation()
     try {
@@ -817,6 +840,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     return this.#hash ? this.#hash(key).then(callWith) : callWith(key)
   }
 }
+
+/** The name of a reservation of a limiter that has reservations with names. */
+type NameFor<K extends Kind> = K extends 'rate' ? ReservationName : never
 
 /** One of the limits of `Ratelimit.spend`. */
 export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>

@@ -15,6 +15,12 @@ export type Expression = SQL<number>
 /** The columns that a state can have. */
 export type StateColumn = 'count' | 'prevCount' | 'windowStart' | 'tokens' | 'lastRefill'
 
+/**
+ * What a row notes of the charge of another row: the units; the start of the window that paid, or the time at
+ * which the bucket that paid is full again; what was used before; and 1 if a dry run let the call pass, or 0.
+ */
+export type Noted = 'rate' | 'at' | 'usedBefore' | 'passed'
+
 /** The kind of rows that an algorithm has. */
 export interface RowKind {
   /** The columns that its rows fill. The other columns of a state are null. */
@@ -86,6 +92,10 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
   grant?(state: Expressions<Column>, now: Expression, amount: Expression): Expressions<Column>
   /** For an algorithm that can be blocked: the state of a key that is blocked from `now` on for so long. */
   block?(state: Expressions<Column>, now: Expression, lengthMs: Expression): Expressions<Column>
+  /**
+   * For rows that note what another row of their list has paid: the state of a new row.
+   */
+  note?(now: Expression, paid: Expressions<Noted>, params: Expressions<Param>): Expressions<Column>
   /** For an algorithm whose capacity depends on the row: the capacity. Default: the limit. */
   capacity?(state: Expressions<Column>, params: Expressions<Param>): Expression
   /** The earliest time at which deleting the row loosens nothing. */

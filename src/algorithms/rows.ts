@@ -33,6 +33,11 @@ export const ROWS = {
     datedBy: 'lastRefill',
     hasPeriods: false,
   },
+  estimate: {
+    columns: ['count', 'windowStart', 'tokens', 'lastRefill'],
+    datedBy: 'lastRefill',
+    hasPeriods: false,
+  },
   concurrency: { columns: ['count', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
 } as const
 

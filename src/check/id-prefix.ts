@@ -3,3 +3,6 @@
  * and no list of keys has these rows.
  */
 export const ID_PREFIX = 'drizzle-ratelimit/once/'
+
+/** The same for the names of reservations. */
+export const RESERVED_PREFIX = 'drizzle-ratelimit/reserved/'

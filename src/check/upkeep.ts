@@ -14,7 +14,7 @@ import { checkOption, isBalance } from '../validate.ts'
 import { afterCalls, usageOf } from './answer.ts'
 import { type Checker, isRequest, type LimiterCall } from './checker.ts'
 import { behind, changing, gateOf } from './gate.ts'
-import { ID_PREFIX } from './id-prefix.ts'
+import { ID_PREFIX, RESERVED_PREFIX } from './id-prefix.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
 import type { Usage } from './results.ts'
 
@@ -108,10 +108,11 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
 export function cleanUp(checker: Checker): Promise<number> {
   return runOn(checker, undefined, { mayCharge: true, mayWait: false, isContended: false }, async () => {
     const { home, table, namespace, keepEnded, blocks } = checker.config
-    const ids = { ...namespace, prefix: ID_PREFIX + namespace.prefix }
     const sweepers = [
       new Sweeper(home.db, table, namespace, keepEnded),
-      new Sweeper(home.db, table, ids, false),
+      ...[ID_PREFIX, RESERVED_PREFIX].map(
+        (before) => new Sweeper(home.db, table, { ...namespace, prefix: before + namespace.prefix }, false),
+      ),
       ...(blocks ? [new Sweeper(home.db, table, gateOf(checker).config.namespace, false)] : []),
     ]
     const clock = namespace.clock?.() ?? null

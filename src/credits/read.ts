@@ -2,6 +2,7 @@ import { balance } from '../algorithms/balance.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import { limiterOf, NEVER_MS } from '../algorithms/grant.ts'
 import type { Checker } from '../check/checker.ts'
+import { fromHex, toHex } from '../check/hex-id.ts'
 import { runOn } from '../check/upkeep.ts'
 import type { Database } from '../database/database.ts'
 import { mustHave } from '../database/rows.ts'
@@ -119,19 +120,4 @@ function inOrder(one: Grant, other: Grant): number {
 /** Whether a grant never ends. */
 export function isEndless({ look }: Grant): boolean {
   return look.state.windowStart >= NEVER_MS
-}
-
-// In hexadecimal the ids of a key are next to each other in every collation.
-
-const utf8 = new TextEncoder()
-
-function toHex(id: string): string {
-  return Array.from(utf8.encode(id), (byte) => byte.toString(16).padStart(2, '0')).join('')
-}
-
-/** Undefined if the text is no id: it then belongs to a key that begins like a grant's. */
-function fromHex(text: string): string | undefined {
-  if (!/^([0-9a-f]{2})+$/.test(text)) return undefined
-  const bytes = Uint8Array.from(text.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16))
-  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
 }

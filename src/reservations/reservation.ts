@@ -1,7 +1,7 @@
 import { type Answered, refundableUntilOf } from '../check/answer.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { Allowed, Denied, Granted } from '../check/results.ts'
-import { CALL_NAMES, type CallOptions, type Once as OnceOption } from '../config.ts'
+import { CALL_NAMES, type CallOptions, type NamedReserveOptions, type ReserveOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { onFirstUse } from '../on-first-use.ts'
 import { checkOptions } from '../options.ts'
@@ -9,7 +9,8 @@ import type { Call } from '../runtime/call.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once } from '../several/once.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
-import { checkActual, type Estimate, layoutOf, settle } from './settlement.ts'
+import type { ReservationName } from './named.ts'
+import { checkActual, checkPlan, type Estimate, layoutOf, settle } from './settlement.ts'
 import { readToken, tokenOf } from './token.ts'
 
 /** A charged estimate that waits for its cost. */
@@ -71,18 +72,14 @@ async function answerOnce(...call: Parameters<typeof AnswerOnce>): Promise<Answe
   return (await limitOnce()).answerOnce(...call)
 }
 
-/**
- * Charges the call's rate as an estimate.
- *
- * @param once The id, for a call that is charged once.
- */
-export async function reserve(
-  checker: Checker,
-  call: Call,
-  tx: CallOptions['tx'],
-  once: OnceOption | undefined,
-): Promise<Reserved> {
+const named = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
+
+/** Charges the call's rate as an estimate. */
+export async function reserve(checker: Checker, call: Call, options: ReserveOptions): Promise<Reserved> {
   checkReserved(call)
+  if (options.id !== undefined) return reserveNamed(checker, call, options)
+  checkOption(options.expires === undefined, 'expires needs an id: the reservation then has a name.')
+  const { once, tx } = options
   const estimate = estimateOf(call)
   const answered = await (once === undefined && !checker.config.blocks
     ? checker.answer(estimate, tx)
@@ -98,6 +95,18 @@ export async function reserve(
   return { ...answer, ...reservationOf({ checker, call }, answered, tx), toString: text }
 }
 
+async function reserveNamed(checker: Checker, call: Call, options: NamedReserveOptions): Promise<Reserved> {
+  const { answer, commit } = await (await named()).reserveNamed(checker, estimateOf(call), options)
+  if (!answer.success) return answer
+  const text = () => {
+    throw new RatelimitError(
+      'INVALID_OPTION',
+      'A reservation with a name has no text: settle it by its name.',
+    )
+  }
+  return { ...answer, commit, release: (given) => commit(0, given), toString: text }
+}
+
 /** The text of a reservation, if there is a secret to sign it. */
 async function tokenFor(
   { config }: Checker,
@@ -109,29 +118,22 @@ async function tokenFor(
   return tokenOf(config, reservationSecret, { estimate, hasPlan: limiter !== config.limiter })
 }
 
-/** Settles the reservation of a token, as its `commit` does. */
+/** Settles the reservation of a token or a name, as its `commit` does. */
 export async function settleToken(
   checker: Checker,
-  token: string,
+  token: string | ReservationName,
   actual: number,
   options: CallOptions,
 ): Promise<Allowed> {
   const { config } = checker
   const { limiter = config.limiter } = options
+  if (typeof token === 'object') return (await named()).settleName(checker, token, actual, options)
   checkLimiter(limiter)
   checkActual(actual, limiter)
   checkOption(config.reservationSecret !== undefined, 'settle needs the option reservationSecret.')
   const { estimate, hasPlan } = await readToken(config, config.reservationSecret, token)
-  checkOption(
-    options.limiter !== undefined || !hasPlan,
-    'The reservation has a limiter of its own. Give settle a limiter too.',
-  )
-  const isOwn = !limiter.stored || estimate.layout === '' || estimate.layout === layoutOf(limiter)
-  checkOption(
-    options.limiter !== undefined || isOwn,
-    'The reservation was charged under another algorithm. Give settle the present limiter.',
-  )
   const isPresent = options.limiter !== undefined
+  checkPlan(estimate, limiter, isPresent, hasPlan)
   return settle(checker, { estimate, actual, limiter, isPresent }, options.tx)
 }
 

@@ -15,7 +15,7 @@ import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
 import { onFirstUse } from '../on-first-use.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
-import { callOf, checkRate } from '../validate.ts'
+import { callOf, checkOption, checkRate } from '../validate.ts'
 
 /** The data of an estimate that are needed to settle it. A token contains them. */
 export interface Estimate {
@@ -38,6 +38,24 @@ export function checkActual(actual: unknown, limiter: Limiter): void {
   if (actual < 0) {
     throw new RatelimitError('INVALID_RATE', 'The cost of a reservation must be a number of 0 or more.')
   }
+}
+
+/**
+ * Refuses to settle an estimate under the limiter's own limit if another one has paid.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export function checkPlan(
+  { layout }: Estimate,
+  limiter: Limiter,
+  isPresent: boolean,
+  hasPlan: boolean,
+): void {
+  checkOption(isPresent || !hasPlan, 'The reservation has a limiter of its own. Give settle a limiter too.')
+  checkOption(
+    isPresent || !limiter.stored || layout === '' || layout === layoutOf(limiter),
+    'The reservation was charged under another algorithm. Give settle the present limiter.',
+  )
 }
 
 /** An estimate, its actual cost, and the plan under which it is settled. */
@@ -123,7 +141,7 @@ function withKept(
 }
 
 /** Whether rows of this limiter's algorithm were charged the estimate. */
-function hasPaid(limiter: Limiter, { layout }: Estimate): boolean {
+export function hasPaid(limiter: Limiter, { layout }: Estimate): boolean {
   return limiter.stored && layout === layoutOf(limiter)
 }
 

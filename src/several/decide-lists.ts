@@ -38,6 +38,8 @@ export interface SharedList extends Queued {
 export function queued(list: List, prepare: SharedList['prepare'], isOver: () => boolean): SharedList {
   const { rows, sharing, connection, commit } = list
   const shapes = shapesOf(rows, false, sharing)
+  // Each estimate notes what there was before it.
+  const isBound = sharing !== undefined || shapes.some(({ notes }) => notes !== undefined)
   const about = rows.map(
     (row, place) =>
       `${nameOfShape(row, shapes[place] as ListRow)} ${idOf(row.namespace)} ${row.limiter.signature}`,
@@ -51,7 +53,7 @@ export function queued(list: List, prepare: SharedList['prepare'], isOver: () =>
     kind: isDistributed(list)
       ? `alone ${++lastId}`
       : `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
-    asks: rows.map((row, place) => (isPlain(shapes[place] as ListRow) && !sharing ? row.rate : undefined)),
+    asks: rows.map((row, place) => (isPlain(shapes[place] as ListRow) && !isBound ? row.rate : undefined)),
   }
 }
 

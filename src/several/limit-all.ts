@@ -39,14 +39,16 @@ export async function limitAll<Request>(
  * answer has its payment.
  *
  * @param id The call that uses up an id. If it was used before, the answers show the present state.
+ * @param isSure Whether it throws during an outage, whatever `onError` says.
  * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
  */
 export function decideAll(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
   id?: LimiterCall,
+  isSure = false,
 ): Promise<Answered[]> {
-  return watchAll(calls, tx, answerTogether(calls, tx, id), (answered) =>
+  return watchAll(calls, tx, answerTogether(calls, tx, id, isSure), (answered) =>
     answered.map(({ answer }) => ({ answer, rate: wasRepeated(answer) ? 0 : undefined })),
   )
 }
@@ -59,6 +61,7 @@ async function answerTogether(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
   id: LimiterCall | undefined,
+  isSure: boolean,
 ): Promise<Answered[]> {
   const asked = askedOf(calls, tx, id)
   try {
@@ -67,7 +70,8 @@ async function answerTogether(
     return addReturned(asked, decisions, answersOf(asked, decisions))
   } catch (error) {
     // If one of the limiters throws, answers of the others would be useless.
-    if (asked.joined || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')) throw error
+    const throws = isSure || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')
+    if (asked.joined || throws) throw error
     const notified = new Set<Degrading['onDegraded']>()
     return Promise.all(
       calls.map((each) =>

@@ -28,11 +28,12 @@ import {
 
 // The statements for a list of rows: each function sends the values and reads the answer of one.
 
-/** Sorts rows in the order in which every list locks: by table, prefix and key. */
+/** Sorts rows in the order in which every list locks: by table, rows of estimates first, prefix and key. */
 export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
   return rows.toSorted(
     (one, other) =>
       compareText(tableNameOf(one), tableNameOf(other)) ||
+      Number(other.namespace.comesFirst === true) - Number(one.namespace.comesFirst === true) ||
       compareText(one.namespace.prefix, other.namespace.prefix) ||
       compareText(one.key, other.key),
   )
@@ -120,9 +121,18 @@ export function shapesOf(
 ): ListRow[] {
   const [first] = rows
   const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
-  return rows.map((row) =>
-    shapeOf(row, (tables?.get(tableNameOf(row)) ?? row.table).table, looks, sharing && paysOf(sharing, row)),
-  )
+  return rows.map((row) => {
+    const { table } = tables?.get(tableNameOf(row)) ?? row.table
+    const shape = shapeOf(row, table, looks, sharing && paysOf(sharing, row))
+    return !looks && opens(row)
+      ? { ...shape, notes: rows.findIndex((each) => !opens(each) && !isLook(each)) }
+      : shape
+  })
+}
+
+/** Whether it makes the row of an estimate, which notes what the other charged row has paid. */
+function opens({ limiter }: RowRequest): boolean {
+  return limiter.algorithm.sql.note !== undefined && limiter.limit > 0
 }
 
 /** What the row pays of the shared rate. Undefined if it pays its own rate. */

@@ -1,12 +1,13 @@
 import { freshState } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import { unlimited } from '../algorithms/unlimited.ts'
-import { ID_PREFIX } from '../check/id-prefix.ts'
+import { ID_PREFIX, RESERVED_PREFIX } from '../check/id-prefix.ts'
 import { entryOf, type Recorded, record } from '../check/record.ts'
 import type { Connection } from '../database/connection.ts'
 import { purposeOf } from '../validate.ts'
 import type { RowRequest } from './add-up.ts'
 import { found, sourceOf } from './enough.ts'
+import { nameIn } from './names.ts'
 import { afterRefund, isLook, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
 import { makes } from './shape.ts'
@@ -25,7 +26,7 @@ export function recordLists<T>(
 
 function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
   if (!isDone) return []
-  const id = list.rows.find(isId)?.key
+  const id = idIn(list.rows)
   return list.rows.flatMap((row) => {
     const { ledger, prefix } = row.namespace
     if (!ledger || isLook(row)) return []
@@ -41,8 +42,11 @@ function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
   })
 }
 
-function isId({ namespace }: RowRequest): boolean {
-  return namespace.prefix.startsWith(ID_PREFIX)
+/** The id that the list uses up, or the name of its estimate. */
+function idIn(rows: readonly RowRequest[]): string | undefined {
+  const under = (prefix: string) => rows.find(({ namespace }) => namespace.prefix.startsWith(prefix))?.key
+  const named = under(RESERVED_PREFIX)
+  return named === undefined ? under(ID_PREFIX) : nameIn(named).id
 }
 
 /** The request for what the row pays of the shared rate. */

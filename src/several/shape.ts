@@ -77,7 +77,7 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
     512 * Number(shape.makes) +
     1024 * Number(pays === 'what it owes') +
     2048 * Number(pays === 'the rest')
-  return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags}`
+  return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags} ${shape.notes ?? ''}`
 }
 
 /** The parameters of the row's limiter. `periodMs` is a time in the calendar period to send. */

@@ -6,6 +6,7 @@ import type { CallColumn } from './calls.ts'
 import { lockedColumns, stateColumns } from './columns.ts'
 import { nextRow, type RowAction, sentIn } from './decided.ts'
 import { type Column, numbersFrom, OTHER } from './levels.ts'
+import { notedRow } from './note.ts'
 
 // One row of a list: how it is locked and written.
 
@@ -33,6 +34,11 @@ export interface ListRow {
   readonly makes: boolean
   /** What the row pays of the shared rate. Undefined if it pays its own rate. */
   readonly pays?: Pays | undefined
+  /**
+   * For a new row that notes what another row has paid: the place of that row, or -1 if the limit has none.
+   * Undefined for other rows.
+   */
+  readonly notes?: number | undefined
 }
 
 /**
@@ -165,7 +171,11 @@ export function writtenRow(
     : isTheRow(table, parameters)
   return builder
     .update(table)
-    .set(nextRow(rules, does, taken, sentIn([], parameters), parameters, of))
+    .set(
+      row.notes === undefined
+        ? nextRow(rules, does, taken, sentIn([], parameters), parameters, of)
+        : notedRow(rules.algorithm, of, parameters),
+    )
     .from(name(link))
     .where(and(isRow, isThere, rules.startsFull ? isCharged : sql`((${isCharged}) or (${isNew}))`))
     .getSQL()

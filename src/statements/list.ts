@@ -19,6 +19,7 @@ import {
 } from './list-row.ts'
 import { foundRows, offeredRows, verdictOn } from './list-steps.ts'
 import { decidedLinks } from './made.ts'
+import { withNotes } from './noted.ts'
 import { type Commit, type Settings, settingsOf } from './setting.ts'
 import { REST, SHARE, sharesOfRows } from './shares.ts'
 
@@ -128,10 +129,11 @@ export function doneRows(
     // The rows have enough together.
     ...(sharing ? [sql`${name(REST)} = 0::float8`] : []),
   ]
-  return level('decided', shared, {
+  const decided = level('decided', shared, {
     ...Object.assign({}, ...verdicts.map(({ columns }) => columns)),
     [DONE]: sql`coalesce(${sql.join(lets, sql` and `)}, false)`,
   })
+  return withNotes(rows, decided)
 }
 
 export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {

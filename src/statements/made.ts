@@ -3,6 +3,7 @@ import { builder, type Link, link, name } from './builder.ts'
 import { DECIDED, nextRow } from './decided.ts'
 import { type Column, level, type QueryLevel } from './levels.ts'
 import { amountOf, at, type Charged, DONE, type PlacedRow, THERE } from './list-row.ts'
+import { notedRow } from './note.ts'
 
 // The rows of a list that are usually missing, so that the list's own statement inserts them.
 
@@ -47,7 +48,10 @@ function isThere(each: PlacedRow): SQL {
 function insertOf({ row, place, own }: MadeRow, join: SQL): SQL {
   const { table, rules, does } = row
   const of: Column = (column) => name(at(place, column), LET)
-  const next = nextRow(rules, does, amountOf(row, of, own), (what) => own.number(what), own, of)
+  const next =
+    row.notes === undefined
+      ? nextRow(rules, does, amountOf(row, of, own), (what) => own.number(what), own, of)
+      : notedRow(rules.algorithm, of, own)
   return builder
     .insert(table)
     .select(

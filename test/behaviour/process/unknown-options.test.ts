@@ -66,6 +66,9 @@ const ENTRIES: readonly Entry[] = [
   ['limit with options', (more) => ours().limit('key', { rate: 2, limiter, ...more })],
   ['limit with hashed keys', (more) => ours({ hashKeys: true }).limit('key', more)],
   ['reserve', (more) => ours().reserve('key', more)],
+  ['reserve with a name', (more) => ours().reserve('key', { id: 'job', expires: '1h', ...more })],
+  ['settle by a name', (more) => ours().settle({ key: 'key', id: 'job' }, 1, more)],
+  ['a name', (more) => ours().settle({ key: 'key', id: 'job', ...more }, 1)],
   ['getRemaining', (more) => ours().getRemaining('key', more)],
   ['getRemainingAll', (more) => ours().getRemainingAll(['key'], more)],
   ['blockUntilReady', (more) => ours().blockUntilReady('key', 0, more)],
@@ -173,7 +176,7 @@ test.each([
   [
     'reserve',
     { force: true },
-    'There is no option force. The options are: tx, limiter, once, rate, atLeast.',
+    'There is no option force. The options are: tx, limiter, once, rate, atLeast, id, expires.',
   ],
   ['blockUntilReady', { force: true }, 'There is no option force. The options are: rate, limiter, signal.'],
   ['blockUntilReady', { tx: null }, 'There is no option tx. The options are: rate, limiter, signal.'],

@@ -1,0 +1,150 @@
+import { sql } from 'drizzle-orm'
+import type { Algorithm, Limiter, Numbers, StateColumn, StoredLimiter } from './algorithm.ts'
+import { limiterOf } from './limiter.ts'
+import { type ColumnOf, ROWS } from './rows.ts'
+
+type Column = ColumnOf<'estimate'>
+type Param = 'lengthMs' | 'facts' | 'estimate'
+
+/** The latest time that a row can hold. */
+const NEVER_MS = 8e15
+const NEVER = sql<number>`8e15::float8`
+
+/** Open estimates expire so much later than they end, so that no sweep deletes them. Then by their ends. */
+export const OPEN_MS = 4e15
+
+/** How long the name of a settled estimate is remembered: a day from its end, or from the settlement. */
+const KEPT = sql.raw(`${86_400_000}::float8`)
+
+/** What `count` holds in addition to the facts: so many units of it are one that was used before. */
+const UNIT = 512
+/** More would not be exact. */
+const MAX_USED = sql.raw(`${2 ** 43}::float8`)
+
+/**
+ * The row of an estimate with a name. A limit of 1 opens it, if the name is new, and a limit of 0 settles it.
+ *
+ * `tokens` is the estimate, and -1 less the cost when it is settled. `lastRefill` is the end, and then the time
+ * until which the name is remembered. `windowStart` is the start of the window that paid, or the time at which
+ * the bucket that paid is full again. `count` is never 0 and packs the rest: see {@link Opened}.
+ *
+ * An open estimate has the rest of all time since its end left. So a settlement that asks for as much as it has
+ * seen does not settle another estimate of the same name, because that ends later.
+ */
+const algorithm: Algorithm<Column, Param> = {
+  name: 'estimate',
+  kind: 'bucket',
+  ...ROWS.estimate,
+  params: ['lengthMs', 'facts', 'estimate'],
+  integersOnly: true,
+  tolerance: 0,
+
+  sql: {
+    now: (_row, clock) => clock,
+    holds: ({ tokens, lastRefill }, clock) => sql`(${tokens} >= 0::float8 or ${lastRefill} > ${clock})`,
+    fresh: (now) => ({ count: sql`0::float8`, windowStart: now, tokens: sql`0::float8`, lastRefill: now }),
+    available: ({ count, tokens, lastRefill }, _now, { limit }) =>
+      sql`case when ${count} <= 0::float8 then ${limit}
+        when ${limit} > 0::float8 or ${tokens} < 0::float8 then 0::float8 else ${NEVER} - ${lastRefill} end`,
+    used: ({ count }) => count,
+    consume: ({ count, windowStart, lastRefill }, now, _available, amount) => ({
+      count,
+      windowStart,
+      tokens: sql`-(${amount})`,
+      lastRefill: sql`greatest(${lastRefill}, ${now}) + ${KEPT}`,
+    }),
+    note: (now, paid, { lengthMs, facts, estimate }) => ({
+      count: sql`${facts} + ${paid.passed} * 4::float8
+        + floor(least(greatest(${paid.usedBefore}, 0::float8), ${MAX_USED})) * ${sql.raw(`${UNIT}::float8`)}`,
+      windowStart: sql`least(${paid.at}, ${NEVER})`,
+      tokens: sql`${paid.rate} + ${estimate}`,
+      lastRefill: sql`${now} + ${lengthMs}`,
+    }),
+    expiresAt: ({ tokens, lastRefill }) =>
+      sql`case when ${tokens} >= 0::float8 then ${sql.raw(`${OPEN_MS}::float8`)} + ${lastRefill} else ${lastRefill} end`,
+    wholeAt: () => NEVER,
+  },
+  numbers: {
+    fresh: (now) => ({ count: 0, windowStart: now, tokens: 0, lastRefill: now }),
+    available: ({ count, tokens, lastRefill }, _time, { limit }) => {
+      if (count <= 0) return limit
+      return limit > 0 || tokens < 0 ? 0 : NEVER_MS - lastRefill
+    },
+    used: ({ count }) => count,
+    consume: (state, _now, amount) => ({ ...state, tokens: -amount }),
+    guess: () => NEVER_MS,
+  },
+}
+
+/** The grid on which such rows expire is a second. */
+export const GRID_MS = 1000
+
+/** Settles an open estimate. */
+export const CLOSING: StoredLimiter = /* @__PURE__ */ limiterOf(algorithm, {
+  limit: 0,
+  periodMs: 0,
+  ...none(),
+})
+
+function none(): Numbers<Param> {
+  return { lengthMs: 0, facts: 0, estimate: 0 }
+}
+
+/** Opens an estimate that lasts so long. */
+export function opened(lengthMs: number, limiter: Limiter, hasPlan: boolean, rate: number): StoredLimiter {
+  const estimate = limiter.stored ? 0 : rate
+  const facts =
+    1 + 2 * Number(hasPlan) + 8 * Number(limiter.algorithm.kind === 'window') + 16 * maskOf(limiter)
+  return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate })
+}
+
+/** What an estimate asks for when it is settled: see `atLeast` and `rate` of a call. */
+export function costOf({ endMs }: Opened, actual: number): { atLeast: number; rate: number } {
+  return { atLeast: NEVER_MS - endMs, rate: 1 + actual }
+}
+
+/** An estimate as its row holds it. */
+export interface Opened {
+  readonly rate: number
+  readonly endMs: number
+  /** Whether the reservation had a limiter of its own. */
+  readonly hasPlan: boolean
+  /** Whether a dry run let it pass, so that nothing was charged. */
+  readonly passed: boolean
+  readonly windowStart: number | null
+  readonly refundableUntil: number | null
+  readonly usedBefore: number
+  /** The columns of the row that was charged, sorted. Empty if there was none. */
+  readonly columns: readonly StateColumn[]
+  /** Whether it was settled with this cost. */
+  wasSettledWith(actual: number): boolean
+  readonly isOpen: boolean
+}
+
+/** Reads the state of a row. Undefined if the name is not in use. */
+export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Column>): Opened | undefined {
+  if (count <= 0) return undefined
+  const bit = (value: number) => Math.floor(count / value) % 2 === 1
+  const paidAt = windowStart < NEVER_MS ? windowStart : null
+  return {
+    rate: tokens,
+    endMs: lastRefill,
+    hasPlan: bit(2),
+    passed: bit(4),
+    windowStart: bit(8) ? paidAt : null,
+    refundableUntil: bit(8) ? null : paidAt,
+    usedBefore: Math.floor(count / UNIT),
+    columns: COLUMNS.filter((_, place) => bit(16 * 2 ** place)),
+    wasSettledWith: (actual) => tokens === -(1 + actual),
+    isOpen: tokens >= 0,
+  }
+}
+
+/** Rows hold the places of these, so their order must not change. */
+const COLUMNS: readonly StateColumn[] = ['count', 'lastRefill', 'prevCount', 'tokens', 'windowStart']
+
+function maskOf(limiter: Limiter): number {
+  if (!limiter.stored) return 0
+  const { columns } = limiter.algorithm
+  return COLUMNS.reduce((sum, column, place) => sum + (columns.includes(column) ? 2 ** place : 0), 0)
+}

@@ -1,0 +1,14 @@
+// Ids in the keys of rows. In hexadecimal the ids of a key are next to each other in every collation.
+
+const utf8 = new TextEncoder()
+
+export function toHex(id: string): string {
+  return Array.from(utf8.encode(id), (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/** Undefined if the text is no id: it then belongs to a key that begins like one with an id. */
+export function fromHex(text: string): string | undefined {
+  if (!/^([0-9a-f]{2})+$/.test(text)) return undefined
+  const bytes = Uint8Array.from(text.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16))
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
+}

@@ -1,0 +1,65 @@
+import { Checker } from '../check/checker.ts'
+import { fromHex, toHex } from '../check/hex-id.ts'
+import { RESERVED_PREFIX } from '../check/id-prefix.ts'
+import { checkOption, isStorable } from '../validate.ts'
+
+// The names of reservations. The key of a named estimate's row is the limited key, a slash, and the id in
+// hexadecimal.
+
+/** Sweeps the estimates of limiters whose own rows are not swept. */
+const CLEANUP_PROBABILITY = 0.1
+
+/** The checkers of a limiter's named estimates. */
+interface Names {
+  /** Its lists insert the rows. */
+  readonly opener: Checker
+  readonly closer: Checker
+}
+
+const checkers = new WeakMap<Checker, Names>()
+
+/** The checkers of a limiter's named estimates. Their rows have a prefix of their own, in the same table. */
+export function namesOf(owner: Checker): Names {
+  const known = checkers.get(owner)
+  if (known) return known
+  const names = { opener: checkerOfNames(owner, true), closer: checkerOfNames(owner, false) }
+  checkers.set(owner, names)
+  return names
+}
+
+function checkerOfNames({ config }: Checker, isUsuallyNew: boolean): Checker {
+  const { prefix, clock } = config.namespace
+  return new Checker({
+    ...config,
+    namespace: { prefix: RESERVED_PREFIX + prefix, clock, isUsuallyNew, comesFirst: true },
+    reporting: { thresholds: [], dryRun: false },
+    cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
+    keepEnded: false,
+    maxBlockedKeys: undefined,
+    denials: undefined,
+    leases: undefined,
+    blocks: false,
+  })
+}
+
+/**
+ * The key of the row of a named estimate.
+ *
+ * @param key As it is stored.
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export async function keyOfName({ config }: Checker, key: string, id: unknown): Promise<string> {
+  const isText = typeof id === 'string' && id !== '' && id.isWellFormed()
+  const named = isText ? `${key}/${toHex(config.hash ? await config.hash(id) : id)}` : ''
+  checkOption(
+    isText && isStorable(named, RESERVED_PREFIX + config.namespace.prefix),
+    'The id of a reservation must be a text. Prefix and key may have about 1,000 bytes together with twice the id.',
+  )
+  return named
+}
+
+/** The limited key and the id in the key of a named estimate's row. */
+export function nameIn(row: string): { readonly key: string; readonly id: string } {
+  const end = row.lastIndexOf('/')
+  return { key: row.slice(0, end), id: fromHex(row.slice(end + 1)) ?? '' }
+}

@@ -1,0 +1,37 @@
+import type { SQL } from 'drizzle-orm'
+import type { AnyAlgorithm, Expressions, Noted, StateColumn } from '../algorithms/algorithm.ts'
+import type { Parameters } from './builder.ts'
+import { forEach, onGrid, STATE_COLUMNS, toColumn } from './columns.ts'
+import { type Column, paramsOf, stateOf } from './levels.ts'
+
+// The row of an estimate with a name notes what the row of its limit has paid, in the same statement.
+
+/** The columns that a row notes. */
+export const PAID: Readonly<Record<Noted, string>> = {
+  rate: 'paid_rate',
+  at: 'paid_at',
+  usedBefore: 'paid_used_before',
+  passed: 'paid_passed',
+}
+
+/** The columns of a new row that notes. */
+export function notedRow(
+  algorithm: AnyAlgorithm,
+  of: Column,
+  parameters: Parameters,
+): Record<StateColumn | 'expiresAt', SQL> {
+  const params = paramsOf(algorithm, parameters)
+  const paid: Expressions<Noted> = {
+    rate: of(PAID.rate),
+    at: of(PAID.at),
+    usedBefore: of(PAID.usedBefore),
+    passed: of(PAID.passed),
+  }
+  const state = algorithm.sql.note?.(of('now'), paid, params) ?? stateOf(of)
+  return {
+    ...forEach(STATE_COLUMNS, (column) =>
+      toColumn(column, algorithm.columns.includes(column) ? state[column] : undefined),
+    ),
+    expiresAt: toColumn('expiresAt', onGrid(algorithm.sql.expiresAt(state, params), parameters)),
+  }
+}

@@ -1,0 +1,46 @@
+import { sql } from 'drizzle-orm'
+import type { Expressions, Noted } from '../algorithms/algorithm.ts'
+import { name } from './builder.ts'
+import { type Column, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
+import { amountOf, at, type ListRow, type PlacedRow } from './list-row.ts'
+import { PAID } from './note.ts'
+
+/** The levels that add what rows note, if one of them does. */
+export function withNotes(rows: readonly PlacedRow[], decided: QueryLevel): QueryLevel {
+  let noted = decided
+  for (const { row, place } of rows) {
+    if (row.notes === undefined) continue
+    const payer = rows.find((other) => other.place === row.notes)
+    const paid = payer ? paidBy(payer) : NOTHING
+    const columns = Object.entries(PAID).map(([each, column]) => [at(place, column), paid[each as Noted]])
+    noted = level('noted', noted, Object.fromEntries(columns))
+  }
+  return noted
+}
+
+const NONE = sql<number>`0::float8`
+const NOTHING: Expressions<Noted> = {
+  rate: NONE,
+  at: sql<number>`'Infinity'::float8`,
+  usedBefore: NONE,
+  passed: NONE,
+}
+
+function paidBy({ row, place, own }: PlacedRow): Expressions<Noted> {
+  const { algorithm } = row.rules
+  const { sql: formulas, kind, settled } = algorithm
+  const of: Column = (column) => name(at(place, column))
+  const [state, now, params] = [stateOf(of), of('now'), paramsOf(algorithm, own)]
+  const rate = amountOf(row, of, own)
+  const next = () => formulas.consume(state, now, of('available'), rate, params, settled ? rate : NONE)
+  return {
+    rate,
+    at: kind === 'window' ? state.windowStart : (formulas.wholeAt ?? formulas.expiresAt)(next(), params),
+    usedBefore: formulas.used(state, now, params),
+    passed: isDryIn(row) ? sql<number>`case when ${of('fits')} then 0::float8 else 1::float8 end` : NONE,
+  }
+}
+
+function isDryIn({ isDry, asks }: ListRow): boolean {
+  return isDry && asks !== undefined
+}

@@ -1,0 +1,30 @@
+import type { Allowed, Ratelimit, ReservedPart, ReserveOptions } from 'drizzle-ratelimit'
+
+// What does not compile of reservations with a name.
+
+declare const tokens: Ratelimit
+declare const slots: Ratelimit<'concurrency'>
+declare const credits: Ratelimit<'credits'>
+
+export const named: ReserveOptions = { rate: 4000, id: 'job', expires: '10m', atLeast: 1 }
+export const settled: Promise<Allowed> = tokens.settle({ key: 'org:1', id: 'job' }, 3120)
+export const byText: Promise<Allowed> = tokens.settle('r1.text', 3120)
+export const part: Promise<ReservedPart> = tokens.reserve('org:1', {
+  rate: 4000,
+  atLeast: 1,
+  id: 'job',
+  expires: '10m',
+})
+
+// @ts-expect-error A name needs an end.
+export const endless: ReserveOptions = { rate: 4000, id: 'job' }
+// @ts-expect-error An end needs a name.
+export const unnamed: ReserveOptions = { rate: 4000, expires: '10m' }
+// @ts-expect-error A name is charged once by itself.
+export const twice: ReserveOptions = { id: 'job', expires: '10m', once: { id: 'job', for: '1d' } }
+// @ts-expect-error A name has a key.
+export const keyless: Promise<Allowed> = tokens.settle({ id: 'job' }, 3120)
+// @ts-expect-error Leases are not settled.
+export const lease: Promise<Allowed> = slots.settle({ key: 'org:1', id: 'job' }, 1)
+// @ts-expect-error Credits that end have no names.
+export const granted: Promise<Allowed> = credits.settle({ key: 'org:1', id: 'job' }, 1)
