@@ -1,7 +1,7 @@
-import { expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
-import { useDatabase } from '../support/databases.ts'
+import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
 import { watch } from '../support/watch.ts'
@@ -15,11 +15,16 @@ function range(length: number): readonly number[] {
   return Array.from({ length }, (_, i) => i)
 }
 
-/** So many processes. The prefix is not the first or the last of a list's prefixes, by its name. */
+let dbs: readonly Db[]
+beforeAll(() => {
+  dbs = range(16).map(() => database.connect(2).db)
+})
+
+/** The limiters of so many processes. They share connections. */
 function processes(count: number, prefix: string, limiter = Ratelimit.fixedWindow(1000, '1h')) {
   const clock = new TestClock()
-  return range(count).map(() => {
-    const { db } = database.connect(2)
+  return range(count).map((i) => {
+    const db = dbs[i % dbs.length] as Db
     return { db, quota: new Ratelimit({ db, limiter, prefix, clock: clock.now, cleanupProbability: 0 }) }
   })
 }
@@ -109,7 +114,7 @@ test.each([
 })
 
 test('a settlement whose answer is lost is tried again, and settled once', async () => {
-  const { db } = database.connect(2)
+  const [db] = dbs as [Db]
   let isLost = false
   const lossy = watch(db).db
   const execute = lossy.execute.bind(lossy)

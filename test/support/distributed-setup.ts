@@ -45,10 +45,12 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/synchronous-commit.test.ts': [],
   'behaviour/drivers/unstorable.test.ts': ['keys that the encoding of the database cannot store fail alone'],
   'behaviour/drivers/waiting.test.ts': [],
-  // Distributed tables have neither: `Ratelimit.credits` and `onEntries` refuse them.
+  // Distributed tables have none of these: `Ratelimit.credits`, `onEntries` and names refuse them.
   'behaviour/quotas/credits.test.ts': [],
   'behaviour/quotas/credits-model.test.ts': [],
   'behaviour/quotas/entries.test.ts': [],
+  'behaviour/quotas/named.test.ts': [],
+  'concurrency/named.test.ts': [],
   'behaviour/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],
   'behaviour/leases/leases.test.ts': ['get back all leases that are over by one statement'],
