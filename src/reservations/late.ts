@@ -1,4 +1,4 @@
-import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
+import { hasPeriods } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../check/answer.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Allowed } from '../check/results.ts'
@@ -22,7 +22,7 @@ import { kept } from '../statements/statements.ts'
 export async function settleLate(
   checker: Checker,
   settlement: Call,
-  graceMs: number,
+  windowEnd: number | null,
   tx: CallOptions['tx'],
 ): Promise<Allowed | undefined> {
   const { key, limiter, rate, paidWindowStart: start } = settlement
@@ -31,10 +31,10 @@ export async function settleLate(
   const outcome = await checker.decide(look, tx)
   const { decision } = outcome
   const { now, state, params } = decision
+  const { table, namespace, reporting, graceMs } = checker.config
   // A change of the plan may have ended the period before its limit would have.
-  const period = { start, end: Math.min(periodFrom(limiter, start).end, state.windowStart) }
+  const period = { start, end: Math.min(windowEnd ?? state.windowStart, state.windowStart) }
   if (state.windowStart <= start || now >= period.end + graceMs) return undefined
-  const { table, namespace, reporting } = checker.config
   const name = `correct ${limiter.algorithm.name}`
   const statement = kept(table.statements, name, () => correctStatement(table.table, limiter.algorithm))
   const values = { prefix: namespace.prefix, key, start, rate, reserved: settlement.reserved }

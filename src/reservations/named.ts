@@ -25,6 +25,7 @@ import {
   settle,
   settledAnswer,
   settlementOf,
+  windowEndOf,
 } from './settlement.ts'
 
 // Reservations with a name. The open estimate is a row, which is made by the statement that charges the limit,
@@ -71,7 +72,8 @@ export async function reserveNamed(
     checkOptions(options, CALL_NAMES)
     const present = options.limiter
     const isPresent = present !== undefined
-    const settling = { key, row, actual, limiter: present ?? limiter, isPresent, hasPlan: true }
+    const plan = { limiter: present ?? limiter, isPresent, hasPlan: true, charged: limiter }
+    const settling = { key, row, actual, ...plan }
     return settleRow(checker, settling, options.tx)
   }
   return { answer: (answered as Answered).answer, commit }
@@ -108,6 +110,8 @@ interface Settling {
   readonly isPresent: boolean
   /** Whether the limiter is known to be the plan of the reservation, or the present one. */
   readonly hasPlan: boolean
+  /** The plan that was charged, if it is known. */
+  readonly charged?: Limiter
 }
 
 /**
@@ -121,7 +125,7 @@ async function settleRow(checker: Checker, settling: Settling, tx: CallOptions['
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const seen = await look(checker, settling, tx)
     if (!seen.isOpen) return repeated(checker, settling, seen, tx)
-    const estimate = estimateIn(settling, seen)
+    const estimate = estimateIn(checker, settling, seen)
     checkPlan(estimate, limiter, isPresent, seen.hasPlan && !hasPlan)
     const answer = await settleSeen(checker, settling, seen, { estimate, actual, limiter, isPresent }, tx)
     if (answer) return answer
@@ -166,12 +170,14 @@ async function repeated(
   return { ...allowanceOf(await checker.decide(call, tx), config.reporting), repeated: true }
 }
 
-function estimateIn({ key, limiter }: Settling, seen: Opened): Estimate {
+function estimateIn({ config }: Checker, { key, limiter, charged }: Settling, seen: Opened): Estimate {
   const { rate, windowStart, usedBefore, refundableUntil, passed, columns } = seen
+  const plan = charged ?? (seen.hasPlan ? undefined : config.limiter)
   return {
     key,
     paid: { rate, windowStart, usedBefore },
     refundableUntil,
+    windowEnd: plan ? windowEndOf(plan, seen) : null,
     how: passed ? 'passed' : 'charged',
     limit: limiter.limit,
     layout: columns.join(),

@@ -10,7 +10,7 @@ import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once } from '../several/once.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import type { ReservationName } from './named.ts'
-import { checkActual, checkPlan, type Estimate, layoutOf, settle } from './settlement.ts'
+import { checkActual, checkPlan, type Estimate, layoutOf, settle, windowEndOf } from './settlement.ts'
 import { readToken, tokenOf } from './token.ts'
 
 /** A charged estimate that waits for its cost. */
@@ -168,5 +168,6 @@ export function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): E
   const passed = answer.success && answer.wouldDeny
   const how = passed ? 'passed' : answer.degraded ? 'degraded' : 'charged'
   const refundableUntil = refundableUntilOf(limiter, answer)
-  return { key, paid, refundableUntil, how, limit: limiter.limit, layout: layoutOf(limiter) }
+  const windowEnd = windowEndOf(limiter, paid)
+  return { key, paid, refundableUntil, windowEnd, how, limit: limiter.limit, layout: layoutOf(limiter) }
 }

@@ -1,5 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
+import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
 import {
   allowanceOf,
   type Outcome,
@@ -24,6 +25,8 @@ export interface Estimate {
   readonly paid: Payment
   /** The time at which a bucket is full again by itself and gives nothing back. Null if there is none. */
   readonly refundableUntil: number | null
+  /** When the period that paid ends under the plan that it was charged with. Null if that is unknown. */
+  readonly windowEnd: number | null
   /** A call that a dry run lets pass is not charged. With a degraded answer, this is unknown. */
   readonly how: 'charged' | 'passed' | 'degraded'
   /** The capacity of its limiter. Thresholds are shares of it. */
@@ -72,11 +75,10 @@ const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
 /** Settles the actual cost. */
 export async function settle(checker: Checker, settled: Settled, tx: CallOptions['tx']): Promise<Allowed> {
   const settlement = settlementOf(checker, settled)
-  const { graceMs } = checker.config
   const { estimate, limiter } = settled
-  if (graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)) {
+  if (checker.config.graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)) {
     const { settleLate } = await late()
-    const corrected = await settleLate(checker, settlement, graceMs, tx)
+    const corrected = await settleLate(checker, settlement, estimate.windowEnd, tx)
     if (corrected) return corrected
   }
   const outcome = await checker.decide(settlement, tx)
@@ -138,6 +140,11 @@ function withKept(
   const kept = crossedFrom(limiter, limit, usedBefore, to, thresholds)
   const crossed = thresholds.filter((each) => kept.includes(each) || settled.crossed?.includes(each))
   return withCrossed(settled, crossed)
+}
+
+/** When the period that paid ends under the plan that it was charged with. Null if there is none. */
+export function windowEndOf(limiter: Limiter, { windowStart }: Pick<Payment, 'windowStart'>): number | null {
+  return windowStart !== null && hasPeriods(limiter) ? periodFrom(limiter, windowStart).end : null
 }
 
 /** Whether rows of this limiter's algorithm were charged the estimate. */

@@ -30,6 +30,7 @@ type Fields = readonly [
   usedBefore: number | null,
   limit: number | null,
   refundableUntil: number | null,
+  windowEnd: number | null,
 ]
 
 /** The longest prefix and key take 8,192 characters, if JSON escapes each of their bytes. */
@@ -42,7 +43,7 @@ const utf8 = new TextEncoder()
 /** The token of an estimate. Equal estimates get different tokens. */
 export async function tokenOf(owner: Owner, secret: string, content: Content): Promise<string> {
   const { estimate, hasPlan } = content
-  const { key, how, limit, paid, layout, refundableUntil } = estimate
+  const { key, how, limit, paid, layout, refundableUntil, windowEnd } = estimate
   const id = toBase64Url(crypto.getRandomValues(new Uint8Array(ID_BYTES)))
   const fields: Fields = [
     id,
@@ -57,6 +58,7 @@ export async function tokenOf(owner: Owner, secret: string, content: Content): P
     paid.usedBefore,
     limit,
     refundableUntil,
+    windowEnd,
   ]
   const signed = `r1.${toBase64Url(utf8.encode(JSON.stringify(fields)))}`
   const signature = await crypto.subtle.sign('HMAC', await hmacKey(secret), utf8.encode(signed))
@@ -74,13 +76,13 @@ export async function readToken(owner: Owner, secret: string, token: unknown): P
   checkOption(await isSignature(signature, signed, secret), NOT_SIGNED)
   // The signature proves that `tokenOf` wrote it.
   const fields = JSON.parse(new TextDecoder().decode(fromBase64Url(signed.slice('r1.'.length)))) as Fields
-  const [, prefix, table, layout, hasPlan, key, how, rate, windowStart, usedBefore, limit, refundableUntil] =
-    fields
+  const [, prefix, table, layout, hasPlan, key, how, rate, windowStart, usedBefore, ...more] = fields
+  const [limit, refundableUntil, windowEnd] = more
   checkOption(prefix === owner.namespace.prefix, 'The reservation has another prefix.')
   checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')
   const paid = { rate, windowStart, usedBefore }
-  const estimate = { key, how, paid, limit: limit ?? Number.POSITIVE_INFINITY, layout, refundableUntil }
-  return { estimate, hasPlan }
+  const capacity = limit ?? Number.POSITIVE_INFINITY
+  return { estimate: { key, how, paid, limit: capacity, layout, refundableUntil, windowEnd }, hasPlan }
 }
 
 const NOT_SIGNED = 'This is not the text of a reservation that was signed with this reservationSecret.'

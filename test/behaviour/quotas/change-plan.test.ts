@@ -6,6 +6,7 @@ import { HOUR_MS, quotaOn, TEN, UNDO } from './ten.ts'
 
 const database = useDatabase()
 const [month, year] = [calendarWindow(100, 'month'), calendarWindow(1000, 'year')]
+const day = calendarWindow(100, 'day')
 const [MARCH, CHANGE] = [Date.UTC(2026, 2, 1), Date.UTC(2026, 2, 15, 12)]
 const KEEPING = { keepEnded: true } as const
 
@@ -100,17 +101,36 @@ test('within the grace time a late cost corrects the first half', async () => {
 })
 
 test.each([
-  ['a month', month],
-  ['a year', year],
-])('the grace time of the first half begins with the change, settled as %s', async (_, plan) => {
+  { to: year, settledAs: month },
+  { to: year, settledAs: year },
+  { to: day, settledAs: day },
+])('the grace time of the first half begins with the change: $#', async ({ to, settledAs }) => {
   const { clock, config } = await used60()
-  const quota = new Ratelimit({ ...config, keepEnded: true, grace: '1h' } as typeof config)
-  const reserved = await quota.reserve('key', { rate: 10 })
-  if (!reserved.success) throw new Error('denied')
-  await quota.changePlan('key', { to: year })
+  const secret = 'sixteen or longer'
+  const keeping = { ...config, keepEnded: true, grace: '1h', reservationSecret: secret }
+  const quota = new Ratelimit(keeping as typeof config)
+  const [here, elsewhere, late] = await Promise.all([1, 2, 3].map(() => quota.reserve('key', { rate: 10 })))
+  if (!here?.success || !elsewhere?.success || !late?.success) throw new Error('denied')
+  const names = ['by name', 'its own', 'too late'] as const
+  const [, own] = await Promise.all(
+    names.map((id) => quota.reserve('key', { rate: 3, id, expires: '1d', limiter: month })),
+  )
+  if (!own?.success) throw new Error('denied')
+  await quota.changePlan('key', { to })
+  clock.ms = CHANGE + HOUR_MS - 1
+  const correction = { start: MARCH, end: CHANGE, used: 15 }
+  expect(await here.commit(25, { limiter: settledAs })).toMatchObject({ correction })
+  const settled = await quota.settle(String(elsewhere), 25, { limiter: settledAs })
+  expect(settled).toMatchObject({ correction })
+  const named = { correction: { ...correction, used: 5 } }
+  const plan = { limiter: settledAs }
+  expect(await quota.settle({ key: 'key', id: 'by name' }, 8, plan)).toMatchObject(named)
+  expect(await own.commit(8, plan)).toMatchObject(named)
   clock.ms = CHANGE + HOUR_MS
-  expect(await reserved.commit(25, { limiter: plan })).not.toHaveProperty('correction')
-  expect(await quota.getRemaining('key', { limiter: year })).toMatchObject({ used: 15 })
+  const tooLate = await quota.settle({ key: 'key', id: 'too late' }, 3, plan)
+  expect(tooLate).not.toHaveProperty('correction')
+  expect(await late.commit(25, { limiter: settledAs })).not.toHaveProperty('correction')
+  expect(await quota.getRemaining('key', { limiter: to })).toMatchObject({ used: 15 })
 })
 
 test('a list by plan knows the row as one of the new plan, and so does a late settling without a plan', async () => {
@@ -125,12 +145,12 @@ test('a list by plan knows the row as one of the new plan, and so does a late se
 
 test('fixed windows, windows that carry over, and another algorithm', async () => {
   const { clock, quota } = await used60()
-  const day = Ratelimit.fixedWindow(10, '1d')
-  expect(await quota.changePlan('key', { to: day })).toMatchObject({ used: 60 })
-  expect(await quota.limit('key', { rate: 3, limiter: day })).toMatchObject({ remaining: 7, start: CHANGE })
+  const fixed = Ratelimit.fixedWindow(10, '1d')
+  expect(await quota.changePlan('key', { to: fixed })).toMatchObject({ used: 60 })
+  expect(await quota.limit('key', { rate: 3, limiter: fixed })).toMatchObject({ remaining: 7, start: CHANGE })
   clock.advance(1000)
   const rollover = calendarWindow(100, 'month', { rollover: { max: 50 } })
-  const ended = await quota.changePlan('key', { from: day, to: rollover })
+  const ended = await quota.changePlan('key', { from: fixed, to: rollover })
   expect(ended).toEqual({ start: CHANGE, end: CHANGE + 1000, used: 3 })
   clock.ms = Date.UTC(2026, 3, 1)
   expect(await quota.getRemaining('key', { limiter: rollover })).toMatchObject({ limit: 150 })
@@ -138,17 +158,17 @@ test('fixed windows, windows that carry over, and another algorithm', async () =
 
 test('a wrong `from` loses nothing: the call is refused, so a change that is repeated is too', async () => {
   const { quota, rows } = await used60()
-  const day = Ratelimit.fixedWindow(10, '1d')
+  const fixed = Ratelimit.fixedWindow(10, '1d')
   const before = await rows()
   const refused = expect.objectContaining({ code: 'OTHER_PLAN' })
-  await expect(quota.changePlan('key', { from: day, to: year })).rejects.toEqual(refused)
+  await expect(quota.changePlan('key', { from: fixed, to: year })).rejects.toEqual(refused)
   expect((await rows()).map(({ stored }) => stored)).toEqual(before.map(({ stored }) => stored))
-  expect(await quota.changePlan('key', { to: day })).toMatchObject({ used: 60 })
+  expect(await quota.changePlan('key', { to: fixed })).toMatchObject({ used: 60 })
   // Nothing is counted yet, so nothing can be lost.
-  expect(await quota.changePlan('key', { to: day })).toBeUndefined()
-  await quota.limit('key', { rate: 3, limiter: day })
-  await expect(quota.changePlan('key', { to: day })).rejects.toEqual(refused)
-  expect(await quota.getRemaining('key', { limiter: day })).toMatchObject({ used: 3 })
+  expect(await quota.changePlan('key', { to: fixed })).toBeUndefined()
+  await quota.limit('key', { rate: 3, limiter: fixed })
+  await expect(quota.changePlan('key', { to: fixed })).rejects.toEqual(refused)
+  expect(await quota.getRemaining('key', { limiter: fixed })).toMatchObject({ used: 3 })
 })
 
 test('the row of a limit without periods is replaced', async () => {
