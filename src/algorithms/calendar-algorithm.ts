@@ -18,8 +18,8 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
   params: ['periodStart', 'periodEnd'],
   integersOnly: true,
   tolerance: 0,
-  // A plan with rollover has written other tokens, below 0.
-  settled: { now: settledNumber, most: (state) => (state.tokens < 0 ? settledNumber(state) : state.tokens) },
+  // A plan with rollover has written other tokens: 0 or less.
+  settled: { now: settledNumber, most: (state) => Math.max(settledNumber(state), state.tokens) },
 
   applies: (now, { periodStart, periodEnd }) => sql`${now} >= ${periodStart} and ${now} < ${periodEnd}`,
   sql: {

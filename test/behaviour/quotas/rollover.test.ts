@@ -81,6 +81,15 @@ test('a plan without rollover counts on the same row, and takes what was carried
   expect(await quota.getRemaining('key')).toMatchObject({ limit: 100, remaining: 34 })
 })
 
+test('a change from a plan that carries over crosses nothing again, also if nothing was carried over', async () => {
+  const { clock, quota } = quotaOn(database, limiter, { thresholds: [{ used: 25 }] })
+  clock.ms = month(0)
+  expect(await quota.limit('key', { rate: 30 })).toHaveProperty('crossed')
+  const plain = calendarWindow(100, 'month')
+  expect(await quota.limit('key', { rate: 1, limiter: plain })).not.toHaveProperty('crossed')
+  expect(await quota.limit('key', { rate: 1 })).not.toHaveProperty('crossed')
+})
+
 test('a smaller most applies at once', async () => {
   const { clock, quota } = quotaOn(database, limiter)
   clock.ms = month(0)
