@@ -1,6 +1,6 @@
 import { test } from 'vitest'
-import { billingYear, expectToBalance } from '../../support/billing-year.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
+import { expectYearToBalance } from '../../support/year/billing-year.ts'
 import { UNDO } from './ten.ts'
 
 // A small one. test/faults/history/billing-year.test.ts has a thousand customers, and kills connections.
@@ -8,9 +8,8 @@ import { UNDO } from './ten.ts'
 const database = useDatabase()
 
 test('the ledger has each period once, with the sum of what was granted in it', async () => {
-  const year = await billingYear(database, database.db, {
-    ...{ customers: 20, callsADay: 2, callers: hasServer() ? 4 : 1, seed: 7 },
+  await expectYearToBalance(database, database.db, {
+    ...{ customers: 20, callsADay: 3, callers: hasServer() ? 4 : 1, seed: 7 },
     crash: () => Promise.reject(UNDO),
   })
-  expectToBalance(year)
 })

@@ -117,6 +117,38 @@ test('a quarter of plans: upgrades, anchors, debts, mails, invoices and credits'
   expect(await pictures()).toEqual(drawn)
 })
 
+test('a month with crashes, corrections and a change of the plan is on the invoice to the cent', async () => {
+  const { stdout } = await run('node_modules/.bin/tsx', ['examples/invoice.ts'])
+  const printed = stdout
+    .trim()
+    .split('\n')
+    .map((line) => line.replaceAll(/ {2,}/g, ' '))
+  for (const shown of [
+    '09-05 10:00 event-2 has failed: all of it is undone',
+    '09-05 10:00 event-2: 300 pages, 0 of them extra',
+    '09-05 10:00 event-2 came again: nothing is charged',
+    '09-09 10:00 job-1 ends: 150 pages',
+    '09-09 10:00 job-1 was settled before: nothing is charged',
+    '09-10 10:00 a mail: 100 pages are left',
+    '09-12 10:00 payment-1 came again: nothing is granted',
+    '09-12 10:00 event-4: 160 pages, 60 of them extra',
+    '09-12 10:00 event-4 came again: nothing is charged',
+    '09-16 00:30 job-2 ends: 80 pages, a correction of -20',
+  ]) {
+    expect(printed).toContain(shown)
+  }
+  expect(printed.slice(printed.indexOf('') + 1)).toEqual([
+    'included, 2026-09-01 to 2026-09-16: 980 pages 15.00',
+    'extra, 2026-09-01 to 2026-10-01: 60 pages 3.00',
+    'credits, payment-1 10.00',
+    'a year, from 2026-09-16 300.00',
+    'total 328.00',
+    '',
+    'delivered 1670 = 1040 billed + 130 by credits + 500 of the year',
+    'the ledger has 1540, the gift has lost 20',
+  ])
+})
+
 /** Starts an example that serves, gives its address to the test, and ends it. */
 async function served(example: string, work: (url: string) => Promise<void>): Promise<void> {
   const app = spawn('node_modules/.bin/tsx', [example], { env: { ...process.env, PORT: '0' } })
