@@ -9,7 +9,7 @@ const database = useDatabase()
 
 test('the ledger has each period once, with the sum of what was granted in it', async () => {
   await expectYearToBalance(database, database.db, {
-    ...{ customers: 20, callsADay: 3, callers: hasServer() ? 4 : 1, seed: 7 },
+    ...{ customers: 20, callsADay: 2, callers: hasServer() ? 4 : 1, seed: 7 },
     crash: () => Promise.reject(UNDO),
   })
 })
