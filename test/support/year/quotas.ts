@@ -1,4 +1,5 @@
 import { sql } from 'drizzle-orm'
+import { expect } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
   type Allowed,
@@ -30,6 +31,8 @@ interface Customer {
 interface Open {
   readonly customer: Customer
   readonly reservation: Reservation
+  /** Its name, if it has one. */
+  readonly id: string | undefined
   readonly rate: number
   readonly at: number
 }
@@ -74,7 +77,16 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     return { key: `customer ${i}`, sort, plan: planOf(sort, whole) }
   })
   const plans = new Map(all.map((customer) => [customer.key, customer]))
-  const seen = { told: 0, closed: 0, denied: 0, repeated: 0, changed: 0, corrected: 0, abandoned: 0 }
+  const seen = {
+    told: 0,
+    closed: 0,
+    denied: 0,
+    repeated: 0,
+    changed: 0,
+    corrected: 0,
+    abandoned: 0,
+    settledAgain: 0,
+  }
   const [open, events]: [Open[], { readonly customer: Customer; readonly id: string }[]] = [[], []]
   let ids = 0
 
@@ -123,16 +135,18 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     })
   }
 
-  /** An estimate. One of five is never settled. */
+  /** An estimate, with a name or without one. One of five is never settled. */
   async function reserve(customer: Customer, rate: number): Promise<void> {
     const { key, plan: limiter } = customer
     const made: Open[] = []
+    const id = random() < 0.4 ? `job ${ids++}` : undefined
+    const named = id === undefined ? {} : ({ id, expires: '10d' } as const)
     const isDone = await world.commits(async (tx) => {
-      const reservation = await quota.reserve(key, { rate, limiter, tx })
+      const reservation = await quota.reserve(key, { rate, limiter, tx, ...named })
       if (!reservation.success) return
       await write(tx, customer, reservation)
       await note(tx, sql`costs`, [key, clock.ms, rate, true])
-      made.push({ customer, reservation, rate, at: clock.ms })
+      made.push({ customer, reservation, id, rate, at: clock.ms })
     })
     if (!isDone) return
     if (random() < 0.2) seen.abandoned += made.length
@@ -143,11 +157,11 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
   async function settle(): Promise<void> {
     const one = world.takeOne(open)
     if (!one) return
-    const { customer, reservation, rate, at } = one
+    const { customer, reservation, id, rate, at } = one
     const actual = whole(30)
     const isDone = await world.commits(async (tx) => {
       const plan = { limiter: customer.plan, tx }
-      const settled = await (random() < 0.5
+      const settled = await (id !== undefined || random() < 0.5
         ? reservation.commit(actual, plan)
         : quota.settle(String(reservation), actual, plan))
       await write(tx, customer, settled)
@@ -155,6 +169,12 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
       await note(tx, sql`settlements`, [customer.key, at, clock.ms, rate, actual, isCorrected])
     })
     if (!isDone) open.push(one)
+    // A name that is settled is settled once.
+    else if (id !== undefined) {
+      const settled = await quota.settle({ key: customer.key, id }, actual, { limiter: customer.plan })
+      expect(settled).toHaveProperty('repeated', true)
+      seen.settledAgain++
+    }
   }
 
   return {
