@@ -57,7 +57,17 @@ export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } fro
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
 export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
+export {
+  type ExpiredReservation,
+  type SettleExpiredOptions,
+  settleExpired,
+} from './reservations/expired.ts'
 export type { ReservationName } from './reservations/named.ts'
+export {
+  type OpenReservation,
+  type OpenReservationsOptions,
+  openReservations,
+} from './reservations/open.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'
 export type { Entry } from './runtime/entry.ts'

@@ -5,6 +5,7 @@ import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { Allowed, LimitResult } from '../check/results.ts'
 import { runOn } from '../check/upkeep.ts'
 import { CALL_NAMES, type CallOptions, type NamedReserveOptions } from '../config.ts'
+import type { Database } from '../database/database.ts'
 import { inTransaction } from '../database/transaction.ts'
 import { parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
@@ -12,7 +13,7 @@ import { checkOptions, type NamesOf } from '../options.ts'
 import type { Call } from '../runtime/call.ts'
 import { found } from '../several/enough.ts'
 import { decideAll } from '../several/limit-all.ts'
-import { keyOfName, namesOf } from '../several/names.ts'
+import { keyOfName, nameIn, namesOf } from '../several/names.ts'
 import { fits } from '../several/parts.ts'
 import { askedOf, isRepeated, takeTogether } from '../several/together.ts'
 import { callOf, checkKey, checkLimiter, checkOption } from '../validate.ts'
@@ -98,6 +99,24 @@ export async function settleName(
   const { limiter = own, tx } = options
   const isPresent = options.limiter !== undefined
   return settleRow(checker, { key, row, actual, limiter, isPresent, hasPlan: isPresent }, tx)
+}
+
+/** Ends an open estimate that is locked: keeps what it has charged, or gives it back. */
+export async function endEstimate(
+  checker: Checker,
+  row: string,
+  seen: Opened,
+  { as, limiter }: { readonly as: 'release' | 'charge'; readonly limiter: Limiter | undefined },
+  tx: Database,
+): Promise<Allowed | undefined> {
+  const actual = as === 'release' ? 0 : seen.rate
+  const isPresent = limiter !== undefined
+  const own = limiter ?? checker.config.limiter
+  const { key } = nameIn(row)
+  const settling = { key, row, actual, limiter: own, isPresent, hasPlan: isPresent }
+  const estimate = estimateIn(checker, settling, seen)
+  checkPlan(estimate, own, isPresent, seen.hasPlan && !isPresent)
+  return settleSeen(checker, settling, seen, { estimate, actual, limiter: own, isPresent }, tx)
 }
 
 /** How the estimate of a row is settled. */

@@ -28,8 +28,8 @@ export interface Namespace {
   readonly refusesOther?: boolean
   /** Whether most keys are new, as ids are, so that a list inserts their rows by its own statement. */
   readonly isUsuallyNew?: boolean
-  /** Whether a list locks its rows before those of other prefixes. */
-  readonly comesFirst?: boolean
+  /** Whether a list locks its rows after those of other prefixes. */
+  readonly comesLast?: boolean
   /** Hands out what statements charge. Undefined if nobody wants to know. */
   readonly ledger?: Ledger | undefined
 }

@@ -24,7 +24,12 @@ function checkerOfIds(owner: Checker): Checker {
   const checker = new Checker({
     ...config,
     // Citus makes no row in the statement that charges others.
-    namespace: { prefix: ID_PREFIX + prefix, clock, isUsuallyNew: !config.table.distributed },
+    namespace: {
+      prefix: ID_PREFIX + prefix,
+      clock,
+      isUsuallyNew: !config.table.distributed,
+      comesLast: true,
+    },
     reporting: { thresholds: [], dryRun: false },
     cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
     keepEnded: false,

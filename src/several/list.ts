@@ -28,12 +28,12 @@ import {
 
 // The statements for a list of rows: each function sends the values and reads the answer of one.
 
-/** Sorts rows in the order in which every list locks: by table, rows of estimates first, prefix and key. */
+/** Sorts rows in the order in which every list locks: by table, prefix and key, and rows of estimates last. */
 export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
   return rows.toSorted(
     (one, other) =>
       compareText(tableNameOf(one), tableNameOf(other)) ||
-      Number(other.namespace.comesFirst === true) - Number(one.namespace.comesFirst === true) ||
+      Number(one.namespace.comesLast === true) - Number(other.namespace.comesLast === true) ||
       compareText(one.namespace.prefix, other.namespace.prefix) ||
       compareText(one.key, other.key),
   )

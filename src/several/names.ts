@@ -31,7 +31,7 @@ function checkerOfNames({ config }: Checker, isUsuallyNew: boolean): Checker {
   const { prefix, clock } = config.namespace
   return new Checker({
     ...config,
-    namespace: { prefix: RESERVED_PREFIX + prefix, clock, isUsuallyNew, comesFirst: true },
+    namespace: { prefix: RESERVED_PREFIX + prefix, clock, isUsuallyNew, comesLast: true },
     reporting: { thresholds: [], dryRun: false },
     cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
     keepEnded: false,

@@ -1,5 +1,6 @@
+import { sql } from 'drizzle-orm'
 import { beforeAll, expect, test } from 'vitest'
-import { Ratelimit } from '../../src/index.ts'
+import { Ratelimit, settleExpired } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
@@ -62,6 +63,8 @@ test.each(['a c', 'z c'])(
           if ((i + place) % 3 === 0) {
             await db
               .transaction(async (tx) => {
+                // It holds the row of the limit before it asks for the row of the name.
+                if (i % 2 === 0) await quota.limit(name.key, { tx })
                 await quota.reserve(name.key, { rate: 10, id: name.id, expires: '1h', tx })
                 await quota.settle(name, cost, { tx })
                 throw CRASH
@@ -150,4 +153,72 @@ test('a settlement whose answer is lost is tried again, and settled once', async
   await expect(late.settle(name, 30)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
   expect(await late.settle(name, 30)).toMatchObject({ repeated: true })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 31 })
+})
+
+test('settle and settleExpired race: each estimate ends once, and nothing is lost', async () => {
+  const clock = new TestClock()
+  const limits = dbs.map(
+    (db) =>
+      new Ratelimit({
+        ...{ db, limiter: Ratelimit.balance(), prefix: 'race', durable: true, clock: clock.now },
+        cleanupProbability: 0,
+      }),
+  )
+  const [quota] = limits as [Ratelimit]
+  const names = range(60).map((i) => ({ key: `key ${i % 3}`, id: `job ${i}` }))
+  for (const key of ['key 0', 'key 1', 'key 2']) await quota.grant(key, 1000)
+  for (const { key, id } of names) await quota.reserve(key, { rate: 10, id, expires: '1m' })
+  clock.advance(60_000)
+  let [settled, late, ended] = [0, 0, 0]
+  await Promise.all(
+    limits.map(async (own, place) => {
+      if (place % 2 === 0) {
+        const db = dbs[place] as Db
+        for (;;) {
+          const some = await db.transaction(async (tx) => {
+            await own.grant('key 0', 1, { tx })
+            return settleExpired(tx, { ratelimit: own, as: 'release', limit: 7 })
+          })
+          ended += some.length
+          if (some.length === 0) break
+        }
+      } else {
+        for (const i of range(names.length)) {
+          const name = names[(i * 7 + place) % names.length] as (typeof names)[number]
+          const answer = await own.settle(name, 3).catch((error: unknown) => error)
+          if (Object(answer).code === 'ALREADY_SETTLED') late++
+          else if (!Object(answer).repeated) settled++
+          expect(Object(answer).code ?? 'ALREADY_SETTLED').toBe('ALREADY_SETTLED')
+        }
+      }
+    }),
+  )
+  expect(settled + ended).toBe(names.length)
+  expect(late).toBeGreaterThan(0)
+  const used = await Promise.all(range(3).map(async (i) => (await quota.getRemaining(`key ${i}`)).used))
+  expect(used.reduce((sum, each) => sum + each, 0)).toBe(3 * settled)
+  expect(await deadlocks(database, [...dbs])).toBe(0)
+})
+
+test('settleExpired skips what an open transaction settles, and finds it after its connection is killed', async () => {
+  const clock = new TestClock()
+  const config = { limiter: Ratelimit.fixedWindow(1000, '1h'), prefix: 'killed', clock: clock.now }
+  const quotas = dbs.map((db) => new Ratelimit({ ...config, db, cleanupProbability: 0 }))
+  const [one, two] = quotas as [Ratelimit, Ratelimit]
+  const [db, other] = dbs as [Db, Db]
+  for (const id of ['held', 'free']) await one.reserve(id, { rate: 10, id, expires: '1m' })
+  clock.advance(60_000)
+  const end = () => other.transaction((tx) => settleExpired(tx, { ratelimit: two, as: 'release' }))
+  const killed = db.transaction(async (tx) => {
+    await one.settle({ key: 'held', id: 'held' }, 4, { tx })
+    expect(await end()).toMatchObject([{ id: 'free' }])
+    const backend = sql`select pg_backend_pid()::text as pid`
+    const [{ pid } = {}] = Object(await tx.execute(backend)).rows as { pid?: string }[]
+    await database.rows(`select pg_terminate_backend(${Number(pid)})`)
+    await tx.execute(backend)
+  })
+  await expect(killed).rejects.toThrow()
+  expect(await one.getRemaining('held')).toMatchObject({ used: 10 })
+  expect(await end()).toMatchObject([{ id: 'held', returned: 10 }])
+  expect(await one.getRemaining('held')).toMatchObject({ used: 0 })
 })

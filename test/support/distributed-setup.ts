@@ -51,6 +51,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/credits-model.test.ts': [],
   'behaviour/quotas/entries.test.ts': [],
   'behaviour/quotas/named.test.ts': [],
+  'behaviour/quotas/expired.test.ts': [],
   'concurrency/named.test.ts': [],
   'behaviour/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],

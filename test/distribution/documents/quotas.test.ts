@@ -607,6 +607,31 @@ describe('the cookbook', () => {
     expect(await minutes()).toBe(300)
   })
 
+  test('a reservation with a name', async () => {
+    type Job = (org: string, job: string) => Promise<unknown>
+    const { accept, done, giveBackExpired, openJobs } = await block<{
+      accept: Job
+      done(org: string, job: string, cost: number): Promise<LimitResult>
+      giveBackExpired(): Promise<unknown[]>
+      openJobs(org: string): Promise<unknown[]>
+    }>('Reservations with a name')
+    const limiter = Ratelimit.balance()
+    const credits = new Ratelimit({ db: app.db, limiter, prefix: 'job-credits', durable: true })
+    await credits.grant('jobs', 250)
+    await Promise.all([accept('jobs', 'one'), accept('jobs', 'one'), accept('jobs', 'two')])
+    await expect(accept('jobs', 'three')).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect(await openJobs('jobs')).toHaveLength(2)
+    expect(await done('jobs', 'one', 30)).toMatchObject({ remaining: 120 })
+    expect(await done('jobs', 'one', 30)).toMatchObject({ remaining: 120, repeated: true })
+    await accept('jobs', 'one')
+    expect(await giveBackExpired()).toEqual([])
+    at('2026-03-10T12:10:00Z')
+    expect(await giveBackExpired()).toMatchObject([{ id: 'two', rate: 100, returned: 100 }])
+    await expect(done('jobs', 'two', 70)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+    expect(await credits.getRemaining('jobs')).toMatchObject({ used: 30, remaining: 220 })
+    expect(await openJobs('jobs')).toEqual([])
+  })
+
   test('a charge that is delivered twice', async () => {
     const { deliver } = await block<{
       deliver(event: { id: string; org: string; units: number }): Promise<string>

@@ -1,0 +1,125 @@
+import { sql } from 'drizzle-orm'
+import type { Limiter } from '../algorithms/algorithm.ts'
+import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
+import type { Checker } from '../check/checker.ts'
+import { handles } from '../check/handles.ts'
+import { RESERVED_PREFIX } from '../check/id-prefix.ts'
+import { type Database, isTransaction } from '../database/database.ts'
+import { distinct } from '../database/rows.ts'
+import { execute, type Row, runOnce } from '../database/run.ts'
+import { onFirstUse } from '../on-first-use.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
+import { stateIn } from '../runtime/ask.ts'
+import { nameIn } from '../several/names.ts'
+import { compareText } from '../statements/calls.ts'
+import { expiredStatement } from '../statements/estimates.ts'
+import { kept } from '../statements/statements.ts'
+import { checkLimiter, checkOption } from '../validate.ts'
+import type { OpenReservation } from './open.ts'
+
+/** Options of `settleExpired`. */
+export interface SettleExpiredOptions {
+  /** The `Ratelimit` whose reservations are ended. */
+  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter }
+  /** Whether the estimates are given back, or stay charged as costs. */
+  readonly as: 'release' | 'charge'
+  /** The most reservations to end. Default: `100`. */
+  readonly limit?: number
+  /**
+   * The present limit of a key: its customer's plan. With `hashKeys` the argument is the hash. Default: the
+   * limiter's; reservations that were made with another `limiter` are then refused.
+   */
+  readonly limiterOf?: ((key: string) => Limiter) | undefined
+}
+
+const EXPIRED_NAMES: NamesOf<SettleExpiredOptions> = {
+  ratelimit: true,
+  as: true,
+  limit: true,
+  limiterOf: true,
+}
+
+/** A reservation that `settleExpired` has ended. */
+export interface ExpiredReservation extends OpenReservation {
+  /** How much was given back: 0 if the window that paid is over. */
+  readonly returned: number
+}
+
+const named = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
+
+/**
+ * Settles reservations with a name whose end has come, because their processes may have died, in your
+ * transaction. It skips those that others are settling. Call it again until it returns fewer than `limit`.
+ *
+ * A process that is late finds the reservation settled: `settle` with another cost throws `ALREADY_SETTLED`.
+ *
+ * @returns The ended reservations, in the order of their keys.
+ * @throws RatelimitError before any SQL `INVALID_OPTION`, also outside of a transaction; then the errors of
+ * `Ratelimit.settle`.
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit, settleExpired } from 'drizzle-ratelimit'
+ * import { db } from './app.ts'
+ *
+ * declare const credits: Ratelimit
+ * await db.transaction(async (tx) => {
+ *   for (const { key, id, rate } of await settleExpired(tx, { ratelimit: credits, as: 'release' })) {
+ *     console.log(key, id, rate) // tell the customer with `tx`
+ *   }
+ * })
+ * ```
+ */
+export async function settleExpired(
+  tx: Database,
+  options: SettleExpiredOptions,
+): Promise<ExpiredReservation[]> {
+  checkOptions(options, EXPIRED_NAMES)
+  const { ratelimit, as, limit = 100, limiterOf } = options
+  checkOption(isTransaction(tx), 'settleExpired needs a transaction of Drizzle.')
+  checkOption(as === 'release' || as === 'charge', "as must be 'release' or 'charge'.")
+  checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
+  checkOption(limiterOf === undefined || typeof limiterOf === 'function', 'limiterOf must be a function.')
+  const checker = handles.get(Object(ratelimit))?.checker
+  checkOption(checker !== undefined, 'ratelimit must be a Ratelimit of the same copy of this package.')
+  checkLimiter(ratelimit.limiter)
+  checkOption(!checker.config.table.distributed, 'A distributed table has no reservations with names.')
+  const expired = (await findFree(tx, checker, limit)).map((row) => ({
+    row: String(row['key']),
+    name: nameIn(String(row['key'])),
+    seen: openedIn(stateIn(row, CLOSING)) as Opened,
+  }))
+  const { endEstimate } = await named()
+  const ended: ExpiredReservation[] = []
+  // Calls in the order of the keys lock the rows of the limit in the order of every list.
+  for (const { row, name, seen } of expired.toSorted(inOrder)) {
+    const answer = await endEstimate(checker, row, seen, { as, limiter: limiterOf?.(name.key) }, tx)
+    if (!answer) continue
+    const { returned = 0 } = answer
+    ended.push({ ...name, rate: seen.rate, expires: seen.endMs, returned })
+  }
+  return ended
+}
+
+/**
+ * Finds expired estimates that nobody else has locked, and leaves them unlocked: a settlement locks the row of
+ * the limit first, and would otherwise wait for this transaction while this one waits for the limit.
+ */
+async function findFree(tx: Database, { config }: Checker, size: number): Promise<readonly Row[]> {
+  const { table, namespace } = config
+  const clock = namespace.clock?.() ?? null
+  const statement = kept(table.statements, 'expired', () => expiredStatement(table.table))
+  await execute(tx, sql`savepoint ratelimit_expired`)
+  const rows = await runOnce(tx, statement, { prefix: RESERVED_PREFIX + namespace.prefix, clock, size })
+  await execute(tx, sql`rollback to savepoint ratelimit_expired`)
+  await execute(tx, sql`release savepoint ratelimit_expired`)
+  return distinct(rows, 'key', size)
+}
+
+interface Named {
+  readonly name: Pick<OpenReservation, 'key' | 'id'>
+}
+
+function inOrder({ name: one }: Named, { name: other }: Named): number {
+  return compareText(one.key, other.key) || compareText(one.id, other.id)
+}

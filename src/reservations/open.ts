@@ -1,0 +1,89 @@
+import type { RateLimitTables } from '../../schema/index.ts'
+import { CLOSING, openedIn } from '../algorithms/estimate.ts'
+import { RESERVED_PREFIX } from '../check/id-prefix.ts'
+import type { Database } from '../database/database.ts'
+import { checkDatabase } from '../database/given.ts'
+import { distinct } from '../database/rows.ts'
+import { runOnce } from '../database/run.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
+import { stateIn } from '../runtime/ask.ts'
+import { nameIn } from '../several/names.ts'
+import { openStatement } from '../statements/estimates.ts'
+import { kept, statementsOf } from '../statements/statements.ts'
+import { SHIPPED } from '../tables/shipped.ts'
+import { checkKey, checkOption, checkRows } from '../validate.ts'
+
+/** Options of `openReservations`. */
+export interface OpenReservationsOptions {
+  /** The prefix of the limiter whose reservations are listed. */
+  readonly prefix: string
+  /** Lists those of one key, as it is stored: with `hashKeys`, the hash. Default: those of all keys. */
+  readonly key?: string | undefined
+  /** The most reservations to list. Default: `100`. */
+  readonly limit?: number
+  /** Whether to read the durable table, which holds quotas. Default: `true`. */
+  readonly durable?: boolean
+  /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
+  readonly tables?: RateLimitTables
+}
+
+const OPEN_NAMES: NamesOf<OpenReservationsOptions> = {
+  prefix: true,
+  key: true,
+  limit: true,
+  durable: true,
+  tables: true,
+}
+
+/** A reservation with a name that is not settled. */
+export interface OpenReservation {
+  /** The key as it is stored: with `hashKeys`, the hash. */
+  readonly key: string
+  /** The name as it is stored: with `hashKeys`, the hash. */
+  readonly id: string
+  /** The charged estimate; 0 if a dry run let it pass. */
+  readonly rate: number
+  /** Unix milliseconds at which `settleExpired` may end it. */
+  readonly expires: number
+}
+
+/**
+ * Lists the reservations with a name that are not settled, those that end first before the others. It takes no
+ * lock and writes nothing.
+ *
+ * @throws RatelimitError before any SQL `INVALID_PREFIX`, `INVALID_KEY`, `INVALID_OPTION`; then the errors of
+ * `Ratelimit.getRemaining`.
+ *
+ * @example
+ * ```ts
+ * import { openReservations } from 'drizzle-ratelimit'
+ * import { db } from './app.ts'
+ *
+ * for (const { key, id, rate, expires } of await openReservations(db, { prefix: 'credits' })) {
+ *   console.log(key, id, rate, new Date(expires))
+ * }
+ * ```
+ */
+export async function openReservations(
+  db: Database,
+  options: OpenReservationsOptions,
+): Promise<OpenReservation[]> {
+  checkDatabase(db)
+  checkOptions(options, OPEN_NAMES)
+  checkRows(options)
+  const { prefix, key, limit = 100, durable = true, tables = SHIPPED } = options
+  checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
+  const isOfKey = key !== undefined
+  if (isOfKey) checkKey(key, prefix)
+  const table = durable ? tables.durable : tables.ephemeral
+  const statement = kept(statementsOf(table), `open ${isOfKey}`, () => openStatement(table, isOfKey))
+  const own = { from: `${key}/`, to: `${key}/z` }
+  const rows = await runOnce(db, statement, { prefix: RESERVED_PREFIX + prefix, size: limit, ...own })
+  return distinct(rows, 'key', limit).flatMap((row) => {
+    const name = nameIn(String(row['key']))
+    const seen = openedIn(stateIn(row, CLOSING))
+    // Another key may begin like this one.
+    if (!seen || (isOfKey && name.key !== key)) return []
+    return [{ ...name, rate: seen.rate, expires: seen.endMs }]
+  })
+}
