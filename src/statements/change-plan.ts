@@ -25,13 +25,16 @@ const [FOUND, TIMED, CHANGED, BEGUN] = [
 /**
  * The statement that ends the period of a row now, and begins one of another algorithm or length. It returns
  * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm.
- * If it is `other`, a window of another algorithm, its count would be lost, and nothing is changed.
+ * If it is `other`, a window of another algorithm, its count would be lost, and nothing is changed. `own` is null
+ * without a row. Of a distributed table it makes no row, because Citus would work it out with the clock of
+ * another server.
  */
 export function changePlanStatement(
   table: RateLimitTable,
   from: AnyAlgorithm,
   to: AnyAlgorithm,
   injectedClock: boolean,
+  isDistributed: boolean,
 ): Statement {
   const parameters = new Parameters()
   const stored = STATE_COLUMNS.map(
@@ -77,10 +80,14 @@ export function changePlanStatement(
     )
     .onConflictDoNothing({ target: [table.prefix, table.key] })
     .returning({ key: table.key })
+  const isBegun = isDistributed ? sql`` : sql`or exists (select from ${name(BEGUN)})`
   return parameters.render(
     chain(
-      [link(FOUND, found), link(TIMED, timed), link(CHANGED, changed), link(BEGUN, begun)],
-      sql`select now, exists (select from ${name(CHANGED)}) or exists (select from ${name(BEGUN)}) as done, ${name(FOUND)}.*
+      [
+        ...[link(FOUND, found), link(TIMED, timed), link(CHANGED, changed)],
+        ...(isDistributed ? [] : [link(BEGUN, begun)]),
+      ],
+      sql`select now, exists (select from ${name(CHANGED)}) ${isBegun} as done, ${name(FOUND)}.*
         from ${name(TIMED)} left join ${name(FOUND)} on true`,
     ),
   )

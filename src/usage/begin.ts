@@ -13,12 +13,14 @@ import { kept, statementsOf } from '../statements/statements.ts'
 export interface Begun {
   readonly key: string
   readonly limiter: StoredLimiter
+  /** When it begins, in Unix milliseconds. */
+  readonly time: number
   readonly state: Numbers<StateColumn>
 }
 
 /** Inserts the rows. Returns how many did not exist. */
 export async function begin(
-  { tx, table, prefix, now }: { tx: Database; table: RateLimitTable; prefix: string; now: number },
+  { tx, table, prefix }: { tx: Database; table: RateLimitTable; prefix: string },
   begun: readonly Begun[],
 ): Promise<number> {
   let inserted = 0
@@ -27,9 +29,9 @@ export async function begin(
     const statement = kept(statementsOf(table), `begin ${first.algorithm.name}`, () =>
       beginStatement(table, first),
     )
-    const rows = alike.map(({ limiter, state }) => {
+    const rows = alike.map(({ limiter, time, state }) => {
       const columns = limiter.algorithm.columns.map((column) => [SQL_NAMES[column], state[column]])
-      return { ...paramsAt(limiter, now), ...Object.fromEntries(columns) }
+      return { ...paramsAt(limiter, time), ...Object.fromEntries(columns) }
     })
     const values = begunNumbers(first).map((each) => [
       each,

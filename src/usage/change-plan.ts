@@ -33,15 +33,26 @@ export async function changePlan(
   const clock = namespace.clock?.() ?? null
   const name = `change plan ${from.algorithm.name} ${to.algorithm.name} ${clock !== null}`
   const statement = kept(table.statements, name, () =>
-    changePlanStatement(table.table, from.algorithm, to.algorithm, clock !== null),
+    changePlanStatement(
+      table.table,
+      from.algorithm,
+      to.algorithm,
+      clock !== null,
+      table.distributed !== undefined,
+    ),
   )
   let time = clock ?? Date.now()
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const values = { prefix: namespace.prefix, key, clock }
     const params = paramsAt(to, time)
     const stage = { mayCharge: true, mayWait: true, isContended: true }
-    const [row] = await runOn(checker, tx, stage, ({ db }) => runOnce(db, statement, values, params))
-    const answer = mustHave(row)
+    const answer = await runOn(checker, tx, stage, async (connection) => {
+      const row = mustHave((await runOnce(connection.db, statement, values, params))[0])
+      // The next attempt finds the row.
+      if (row['own'] === null && row['done'] !== true)
+        await (await table.distributed?.())?.insert(connection, namespace.prefix, [key])
+      return row
+    })
     time = Number(mustHave(answer['now']))
     if (answer['other'] === true) throw otherPlan()
     if (mustHave(answer['done']) === true)

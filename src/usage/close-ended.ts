@@ -42,6 +42,8 @@ interface Ended extends EndedPeriod {
 /** The same before its row is removed, and its limit. */
 interface Over extends Omit<Ended, 'used' | 'reserved'> {
   readonly limiter: StoredLimiter
+  /** The time of the row's server. */
+  readonly time: number
 }
 
 /** Removes the rows of periods that are over, and returns their counts. */
@@ -86,8 +88,8 @@ function endedIn(row: Row, { limiterOf, now, graceMs, distributed, ownClock }: C
   if (!Number.isFinite(start)) return []
   const period = periodFrom(limiter, start)
   // The server of the row may be behind this one, and still count calls in the period.
-  const time = distributed && !ownClock ? Math.min(now, Number(mustHave(row['at']))) : now
-  return period.end + graceMs <= time ? [{ key, limiter, ...period }] : []
+  const time = distributed && !ownClock ? Number(mustHave(row['at'])) : now
+  return period.end + graceMs <= Math.min(now, time) ? [{ key, limiter, time, ...period }] : []
 }
 
 /** Whether the row belongs to the limit's algorithm. */
@@ -97,20 +99,19 @@ function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
 }
 
 async function close(closing: Closing, ended: readonly Over[]): Promise<Ended[]> {
-  const { now } = closing
   const rows: Row[] = []
   for (const group of await groupsOf(closing, ended)) {
     rows.push(...(await remove(closing, group).catch((error) => forgetShards(closing, error))))
   }
   const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyIn(row), row]))
   const begun: Begun[] = []
-  const closed = ended.flatMap(({ limiter, ...each }) => {
+  const closed = ended.flatMap(({ limiter, time, ...each }) => {
     const row = rowOf.get(each.key)
     if (!row) return []
     const counted = countedIn(row, limiter, each.end)
-    const state = limiter.algorithm.numbers.next?.(stateIn(row, limiter), paramsAt(limiter, now))
+    const state = limiter.algorithm.numbers.next?.(stateIn(row, limiter), paramsAt(limiter, time))
     if (!state) return [{ ...each, ...counted }]
-    begun.push({ key: each.key, limiter, state })
+    begun.push({ key: each.key, limiter, time, state })
     // The row stays only for what is carried over.
     return counted.used > 0 ? [{ ...each, ...counted }] : []
   })
