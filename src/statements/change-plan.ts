@@ -25,9 +25,8 @@ const [FOUND, TIMED, CHANGED, BEGUN] = [
 /**
  * The statement that ends the period of a row now, and begins one of another algorithm or length. It returns
  * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm.
- * If it is `other`, a window of another algorithm, its count would be lost, and nothing is changed. `own` is null
- * without a row. Of a distributed table it makes no row, because Citus would work it out with the clock of
- * another server.
+ * If it is `other`, a window of another algorithm, its count would be lost, and nothing is changed. Without a
+ * row `own` is null. It makes no row of a distributed table: Citus would work it out by another server's clock.
  */
 export function changePlanStatement(
   table: RateLimitTable,
