@@ -46,6 +46,7 @@ export type {
   RefundOptions,
   ReserveOptions,
   ScheduleOptions,
+  SpendOptions,
   Threshold,
   TransactionOf,
   TxOptions,
@@ -70,8 +71,9 @@ export {
 } from './reservations/open.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'
+export type { SettledSpending } from './reservations/settle-spent.ts'
+export type { CommitSpentOptions, Spent } from './reservations/spend.ts'
 export type { Entry } from './runtime/entry.ts'
-export type { Spent } from './several/spend.ts'
 export { checkTables, type TableDifference } from './tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'
 export { type ClosedPeriod, type ClosePeriodsOptions, closePeriods } from './usage/close-periods.ts'

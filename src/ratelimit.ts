@@ -50,6 +50,7 @@ import {
   type ReserveOptions,
   SCHEDULE_NAMES,
   type ScheduleOptions,
+  type SpendOptions,
   TX_NAMES,
   type TxOptions,
 } from './config.ts'
@@ -63,8 +64,8 @@ import { checkOptions, type NamesOf, type OptionNames } from './options.ts'
 import type { ReservationName } from './reservations/named.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
+import type { Spent } from './reservations/spend.ts'
 import type { Call } from './runtime/call.ts'
-import type { Spent } from './several/spend.ts'
 import { callOf, checkOption, isCredits, type OptionsOfCall } from './validate.ts'
 import { checkConfig } from './validate-config.ts'
 
@@ -73,7 +74,7 @@ const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
   limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
   reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
-  spend: /* @__PURE__ */ onFirstUse(() => import('./several/spend.ts')),
+  spend: /* @__PURE__ */ onFirstUse(() => import('./reservations/spend.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
   changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
@@ -377,14 +378,14 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
 
   /**
    * Takes one cost from several limits: as much as the first has, the rest from the next, and so on; or
-   * nothing.
+   * nothing. If it is an estimate, `commit` settles the actual cost.
    *
    * It runs as {@link Ratelimit.limitAll} does, and locks the rows in the same order. If one of the limits
    * counts whole units, all of them give whole units. During an outage it always throws; `onError` does not
    * apply.
    *
-   * @throws RatelimitError `INVALID_RATE` for a rate that is not above 0; `INVALID_OPTION` for a limiter with
-   * `dryRun`, and for two requests for one row; the errors of {@link Ratelimit.limitAll}.
+   * @throws RatelimitError `INVALID_RATE` for a rate or an `atLeast` that is not above 0; `INVALID_OPTION` for a
+   * limiter with `dryRun`, and for two requests for one row; the errors of {@link Ratelimit.limitAll}.
    *
    * @example
    * ```ts
@@ -401,19 +402,15 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * )
    * if (spent.success) {
    *   const [fromMonth, fromCredits] = spent.granted
-   *   await spent.release() // the work has failed: each gets its share back
+   *   await spent.commit(620) // the actual cost; `spent.release()` if the work has failed
    * }
    * ```
    */
-  static async spend(
-    requests: readonly SpendRequest[],
-    options: AllOptions & { readonly rate: number },
-  ): Promise<Spent> {
+  static async spend(requests: readonly SpendRequest[], options: SpendOptions): Promise<Spent> {
     checkOptions(options, SPEND_NAMES)
     const { spend } = await MODULES.spend()
-    const { rate, tx, once } = options
-    const calls = await Ratelimit.#callsOf(requests, SPEND_REQUEST_NAMES, rate)
-    return spend(calls, rate, tx, once)
+    const calls = await Ratelimit.#callsOf(requests, SPEND_REQUEST_NAMES, options.rate)
+    return spend(calls, options)
   }
 
   /**
@@ -849,7 +846,7 @@ export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>
 
 const SPEND_REQUEST_NAMES: NamesOf<SpendRequest> = { ratelimit: true, key: true, limiter: true }
 
-const SPEND_NAMES: NamesOf<Parameters<typeof Ratelimit.spend>[1]> = { ...ALL_NAMES, rate: true }
+const SPEND_NAMES: NamesOf<SpendOptions> = { ...ALL_NAMES, rate: true, atLeast: true }
 
 /** One of the calls of `Ratelimit.reserveAll`. */
 export type ReserveRequest = Omit<LimitRequest, 'force'>

@@ -94,6 +94,14 @@ async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
       },
     },
     {
+      name: 'spend of two and commit of more, pairs',
+      async check(key) {
+        const spent = await Ratelimit.spend(requestsOf(tokens, spending, key), { rate: 1 })
+        if (spent.success) await spent.commit(2)
+        return spent.success
+      },
+    },
+    {
       name: 'reserve and settle by text, pairs',
       async check(key) {
         const reserved = await signed.reserve(key, { rate: 2 })

@@ -109,11 +109,16 @@ async function charge(
   const id = await idCall(once, [debt ?? calls[0] ?? taking(debtOf(account))])
   const asked = askedOf(all, tx, id)
   const order = all.map((each) => found(asked.rowOf, each))
-  const sharing: Sharing = { rate, order, debt: pays && debt && { row: found(asked.rowOf, debt), pays } }
+  const sharing: Sharing = {
+    rate,
+    least: rate,
+    order,
+    debt: pays && debt && { row: found(asked.rowOf, debt), pays },
+  }
   const decisions = await takeTogether(asked, sharing)
   const isOld = isRepeated(asked, decisions)
   const sources = order.map((row) => sourceOf(sharing, row, found(decisions.looks, row)))
-  const shares = decisions.taken.size === decisions.looks.size ? sharesOf(sources, rate) : undefined
+  const shares = decisions.taken.size === decisions.looks.size ? sharesOf(sources, rate, rate) : undefined
   if (!shares && decisions.taken.size > 0) throw notAsExpected('contradicts itself')
   const seenAt = (done: boolean): Seen => {
     const state = { now: Math.max(seen.now, ...sources.map(({ snapshot }) => snapshot.now)), debt: seen.debt }

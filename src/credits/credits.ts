@@ -13,7 +13,7 @@ import {
 } from '../config.ts'
 import { ownError, RatelimitError } from '../errors.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
-import { Once } from '../several/once.ts'
+import { Once, refuseRepeated } from '../several/once.ts'
 import { DEBT } from '../statements/grants.ts'
 import { checkKey, checkOption, checkRate, isCredits } from '../validate.ts'
 import { type Burned, burn, type Part } from './burn.ts'
@@ -136,12 +136,7 @@ function reservationOf(account: Account, { parts, isRepeated }: Burned, chargedI
     checkRate(actual, limiterOf(account.credits))
     if (actual < 0) throw new RatelimitError('INVALID_RATE', 'The cost must be a number of 0 or more.')
     const { tx } = options
-    if (isRepeated) {
-      throw new RatelimitError(
-        'ALREADY_SETTLED',
-        'The id was used before, so this call has reserved nothing. The call that was charged settles its estimate.',
-      )
-    }
+    if (isRepeated) refuseRepeated()
     return settling.run(tx, () => settle(account, parts ?? [], actual, tx))
   }
   return {

@@ -7,7 +7,7 @@ import { onFirstUse } from '../on-first-use.ts'
 import { checkOptions } from '../options.ts'
 import type { Call } from '../runtime/call.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
-import { Once } from '../several/once.ts'
+import { Once, refuseRepeated } from '../several/once.ts'
 import { checkLimiter, checkOption } from '../validate.ts'
 import type { ReservationName } from './named.ts'
 import { checkActual, checkPlan, type Estimate, layoutOf, settle, windowEndOf } from './settlement.ts'
@@ -56,14 +56,6 @@ const OF_ANOTHER_CALL: Reservation = {
   commit: async () => refuseRepeated(),
   release: async () => refuseRepeated(),
   toString: refuseRepeated,
-}
-
-/** @throws RatelimitError `ALREADY_SETTLED` */
-function refuseRepeated(): never {
-  throw new RatelimitError(
-    'ALREADY_SETTLED',
-    'The id was used before, so this call has reserved nothing. The call that was charged settles its estimate.',
-  )
 }
 
 const limitOnce = /* @__PURE__ */ onFirstUse(() => import('../several/limit-once.ts'))

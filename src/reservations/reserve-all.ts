@@ -47,7 +47,7 @@ export interface SettleAllOptions {
   readonly limiters?: readonly (Limiter | undefined)[] | undefined
 }
 
-const SETTLE_ALL_NAMES: NamesOf<SettleAllOptions> = { tx: true, limiters: true }
+export const SETTLE_ALL_NAMES: NamesOf<SettleAllOptions> = { tx: true, limiters: true }
 
 /** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
 export type ReservedAll<Request> =

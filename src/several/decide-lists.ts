@@ -16,7 +16,17 @@ import { listsStatement } from '../statements/lists.ts'
 import type { RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
-import { foundIn, isRecorded, isWhole, learnPeriods, orderOf, recording, runLists, shapesOf } from './list.ts'
+import {
+  foundIn,
+  isRecorded,
+  isWhole,
+  learnPeriods,
+  orderOf,
+  recording,
+  runLists,
+  sentOfSharing,
+  shapesOf,
+} from './list.ts'
 import { isLook } from './parts.ts'
 import { isDistributed, sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
@@ -133,10 +143,10 @@ async function askLists(
   const [{ list: first, shapes }] = lists as readonly [SharedList]
   const { rows, commit, sharing } = first
   const params = rows.map((row) => paramsFor(row, undefined))
-  const values: Record<string, Value> = {
-    rate: numberArray(lists.map(({ list }) => list.sharing?.rate ?? 0)),
-  }
-  values['one'] = numberArray(lists.map(() => 1))
+  const values: Record<string, Value> = { one: numberArray(lists.map(() => 1)) }
+  const shared = lists.flatMap(({ list }) => (list.sharing ? [sentOfSharing(list.sharing)] : []))
+  values['rate'] = numberArray(shared.map(({ rate }) => rate))
+  values['spare'] = numberArray(shared.map(({ spare }) => spare))
   for (const [place, row] of rows.entries()) {
     const shape = shapes[place] as ListRow
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))

@@ -15,7 +15,7 @@ export function isEnough({ rows, sharing }: List, lookAt: (row: RowRequest) => D
   const others = rows.filter((row) => !sharing.order.includes(row))
   if (!others.every((row) => fits(row, lookAt(row)))) return false
   const sources = sharing.order.flatMap((row) => (row ? [sourceOf(sharing, row, lookAt(row))] : []))
-  return sources.length < sharing.order.length || sharesOf(sources, sharing.rate) !== undefined
+  return sources.length < sharing.order.length || sharesOf(sources, sharing.rate, sharing.least) !== undefined
 }
 
 /** A row that shares a rate, and what it pays. */
@@ -30,7 +30,7 @@ export type SharingRow = Source & { readonly snapshot: Decision }
  * The reason why the database refused the list: a row of another plan, or a forced charge too large to count.
  */
 export function refusalBy(list: List, looks: Found['looks']): RatelimitError | undefined {
-  const isRefused = !list.sharing && isEnough(list, (row) => found(looks, row))
+  const isRefused = isEnough(list, (row) => found(looks, row))
   const refusals = list.rows.map((row) => {
     const look = found(looks, row)
     const charge = isRefused ? partsOf(row, look).find(mayOverflow) : undefined

@@ -61,7 +61,7 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
   const order = how === 'looks' ? undefined : orderOf(sharing, rows)
   const shapes = shapesOf(rows, how === 'looks', sharing)
   const params = rows.map((row) => paramsFor(row, periodsMs.get(row)))
-  const values: Record<string, Value> = { rate: sharing?.rate ?? 0 }
+  const values: Record<string, Value> = sharing ? { ...sentOfSharing(sharing) } : {}
   for (const [place, row] of rows.entries()) {
     for (const name of namesOf(shapes[place] as ListRow)) values[`${place}.${name}`] = sentOf(row, name)
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))
@@ -139,6 +139,11 @@ function opens({ limiter }: RowRequest): boolean {
 function paysOf({ order, debt }: Sharing, row: RowRequest): Pays | undefined {
   if (row === debt?.row) return debt.pays
   return order.includes(row) ? 'what it has' : undefined
+}
+
+/** The numbers that are sent of a shared rate: the rate, and how much of it need not be paid. */
+export function sentOfSharing({ rate, least }: Sharing): { readonly rate: number; readonly spare: number } {
+  return { rate, spare: rate - least }
 }
 
 /** The places of the rows that share a rate. */

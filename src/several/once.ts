@@ -61,6 +61,14 @@ export class Once {
   }
 }
 
+/** @throws RatelimitError `ALREADY_SETTLED` for a call whose id was used before, so it has charged nothing. */
+export function refuseRepeated(): never {
+  throw new RatelimitError(
+    'ALREADY_SETTLED',
+    'The id was used before, so this call has charged nothing. The call that was charged settles its estimate.',
+  )
+}
+
 function alreadySettled(): RatelimitError {
   return new RatelimitError(
     'ALREADY_SETTLED',

@@ -57,7 +57,7 @@ function shareOf({ sharing }: List, looks: Found['looks'], row: RowRequest): Row
       ? sourceOf(sharing, each, found(looks, each))
       : { call: { ...row, limiter: unlimited() }, snapshot: NO_LIMIT },
   )
-  const rate = sharesOf(sources, sharing.rate)?.[sharing.order.indexOf(row)] ?? 0
+  const rate = sharesOf(sources, sharing.rate, sharing.least)?.[sharing.order.indexOf(row)] ?? 0
   return { ...row, rate, atLeast: null, purpose: purposeOf(rate) }
 }
 

@@ -2,7 +2,7 @@ import { availableIn } from '../check/answer.ts'
 import { inTransaction } from '../database/transaction.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { isEnough, refusalBy } from './enough.ts'
+import { isEnough, refusalBy, sourceOf } from './enough.ts'
 import { askList } from './list.ts'
 import { isLook } from './parts.ts'
 import type { Found, List, Sharing } from './sending.ts'
@@ -47,7 +47,7 @@ async function charge(
   for (const row of list.rows) {
     // To take nothing from a row is to lock it and to look at it.
     if (isLook(row)) await askRow(list, row, 'looks', undefined, locked)
-    else await askRow(list, row, how, { rate: 0, order: [row] }, locked)
+    else await askRow(list, row, how, { rate: 0, least: 0, order: [row] }, locked)
     // A missing row is inserted before the rows after it are locked.
     if (!locked.has(row)) return { isDone: false, looks: locked }
   }
@@ -79,18 +79,22 @@ function chargesOf(
   looks: Looks,
 ): readonly (readonly [RowRequest, Sharing | undefined])[] {
   if (!sharing) return rows.flatMap((row) => (isLook(row) ? [] : [[row, undefined] as const]))
-  const { order, rate } = sharing
+  const { order, rate, debt } = sharing
   // An unlimited one pays all the rest.
   const end = order.indexOf(undefined)
   const paying = order.slice(0, end < 0 ? order.length : end).flatMap((row) => row ?? [])
-  const sources = paying.map((row) => ({ call: row, snapshot: looks.get(row) as Decision }))
+  const sources = paying.map((row) => {
+    const source = sourceOf(sharing, row, looks.get(row) as Decision)
+    return end < 0 ? source : { ...source, pays: undefined }
+  })
   const { shares } = takenFrom(sources, rate)
   const others = rows.filter((row) => !order.includes(row) && !isLook(row))
   return [
     ...others.map((row) => [row, undefined] as const),
     ...paying.flatMap((row, place) => {
       const share = shares[place] ?? 0
-      return share > 0 ? [[row, { rate: share, order: [row] }] as const] : []
+      const own = { rate: share, least: share, order: [row], debt }
+      return share > 0 ? [[row, own] as const] : []
     }),
   ]
 }

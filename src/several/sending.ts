@@ -10,6 +10,8 @@ import type { RowRequest } from './add-up.ts'
  */
 export interface Sharing {
   readonly rate: number
+  /** The least that they have to pay together. */
+  readonly least: number
   readonly order: readonly (RowRequest | undefined)[]
   /** A row with a debt, and what it pays. Default: none. */
   readonly debt?: { readonly row: RowRequest; readonly pays: Pays } | undefined

@@ -12,10 +12,17 @@ export interface Source {
   readonly pays?: Pays | undefined
 }
 
-/** The share of each limit in the rate. The first pays as much as it has. Undefined if they have too little. */
-export function sharesOf(sources: readonly Source[], rate: number): readonly number[] | undefined {
+/**
+ * The share of each limit in the rate. The first pays as much as it has. Undefined if together they have less
+ * than the `least`.
+ */
+export function sharesOf(
+  sources: readonly Source[],
+  rate: number,
+  least: number,
+): readonly number[] | undefined {
   const { shares, rest } = takenFrom(sources, rate)
-  return rest === 0 ? shares : undefined
+  return rest <= rate - least ? shares : undefined
 }
 
 /** The share of each limit, and the rest that they cannot pay. */
@@ -25,19 +32,23 @@ export function takenFrom(
 ): { readonly shares: readonly number[]; readonly rest: number } {
   const isWhole = givesWholes(sources)
   let rest = rate
-  const shares = sources.map(({ call, snapshot, pays }) => {
+  const last = sources.at(-1)
+  const shares = sources.map((source) => {
+    const { call, snapshot, pays } = source
     const { limiter } = call
     if (pays === 'what it owes') {
       const owed = Math.min(availableIn(limiter, snapshot), 0)
       rest -= owed
       return owed
     }
-    const isEnough = pays === 'the rest' || rest <= availableIn(limiter, snapshot)
+    const isEnough = (pays === 'the rest' && source === last) || rest <= availableIn(limiter, snapshot)
     const share = isEnough ? rest : leftIn({ call, snapshot }, isWhole)
     rest = isEnough ? 0 : rest - share
     return share
   })
-  return { shares, rest }
+  const debtor = sources.findIndex(({ pays }) => pays === 'the rest')
+  if (debtor < 0) return { shares, rest }
+  return { shares: shares.map((share, place) => (place === debtor ? share + rest : share)), rest: 0 }
 }
 
 /** Milliseconds until the limits together have the rate, if nothing else is taken. `Infinity` if never. */

@@ -77,7 +77,7 @@ export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_
 /** The query that reads only the clock. */
 export const CLOCK: SQL = sql`select ${CLOCK_MS} as now`
 
-/** A part of a level: new columns worked out from those below, and the names of columns that nobody needs then. */
+/** A part of a level: new columns worked out from those below, and the columns that it leaves out. */
 export interface Step {
   readonly columns: Readonly<Record<string, SQL>>
   readonly without: readonly string[]
@@ -179,7 +179,8 @@ export function stepsFrom(
   function otherColumn(): Record<string, SQL> {
     const [expires, alien] = [of('expires'), of('alien')]
     const isOfPeriod = formulas.isOfPeriod?.(row, expires, params, (time) => onGrid(time, parameters), paid)
-    const isOther = isOfPeriod ? sql`(${alien} or not (${isOfPeriod}))` : alien
+    // A row that was just inserted has no state yet, and is of no period.
+    const isOther = isOfPeriod ? sql`(${alien} or ${isOwn} and not (${isOfPeriod}))` : alien
     // An expired row counts as no row.
     return { [OTHER]: sql`coalesce(${expires} > ${clockMs} and ${isOther}, false)` }
   }

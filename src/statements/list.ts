@@ -127,7 +127,7 @@ export function doneRows(
     ...conditions,
     ...verdicts.map(({ lets }) => lets),
     // The rows have enough together.
-    ...(sharing ? [sql`${name(REST)} = 0::float8`] : []),
+    ...(sharing ? [sql`${name(REST)} <= ${parameters.number('spare')}`] : []),
   ]
   const decided = level('decided', shared, {
     ...Object.assign({}, ...verdicts.map(({ columns }) => columns)),

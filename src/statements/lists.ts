@@ -118,6 +118,9 @@ interface PlacedRow extends PlacedInList {
   readonly found: SQL
 }
 
+/** The numbers of a list whose rows share a rate. */
+const OF_SHARING = ['rate', 'spare']
+
 /**
  * The level that decides, for each list, whether its own rows let it be done; and the link that finds the rows.
  */
@@ -131,8 +134,8 @@ function ownDecisions(
     columns.map((column) => [`${place}.${column}`, CALL_COLUMNS[column]] as const),
   )
   // Lists without values of their own are sent as an array of ones.
-  const ofList = source.sharing ? 'rate' : each.length === 0 ? 'one' : undefined
-  const all = ofList ? [...sent, [ofList, 'float8'] as const] : sent
+  const ofList = source.sharing ? OF_SHARING : each.length === 0 ? ['one'] : []
+  const all = [...sent, ...ofList.map((column) => [column, 'float8'] as const)]
   const names = all.map(([column]) => column)
   const lists = placed(
     names,
@@ -150,8 +153,7 @@ function ownDecisions(
 
   // A missing row does not show that the table has the size that the plan is for.
   const sizes = each.flatMap(({ row }) => (mayMiss(row) ? [guarding.fits(row.table) ?? sql`true`] : []))
-  const ownRate = new Parameters(['rate'])
-  const may = doneRows(each, found, source, [sql`true`, ...sizes], ownRate)
+  const may = doneRows(each, found, source, [sql`true`, ...sizes], new Parameters(OF_SHARING))
   return { ...may, links: [link(FOUND, found.query)] }
 }
 

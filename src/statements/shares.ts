@@ -31,7 +31,7 @@ export function sharesOfRows(
     const { rules, pays } = rows[place] as ListRow
     const { tolerance } = rules.algorithm
     const available = name(at(place, 'available'))
-    if (pays === 'the rest') {
+    if (pays === 'the rest' && place === sharing.at(-1)) {
       shared = level('shared', shared, { [at(place, SHARE)]: name(REST), [REST]: sql`0::float8` })
       continue
     }
@@ -50,5 +50,8 @@ export function sharesOfRows(
     const rest = sql`case when ${name(REST)} <= ${most} then 0::float8 else ${name(REST)} - ${share} end`
     shared = level('shared', given, { [REST]: rest })
   }
-  return shared
+  const debtor = sharing.slice(0, -1).find((place) => rows[place]?.pays === 'the rest')
+  if (debtor === undefined) return shared
+  const all = sql`${name(at(debtor, SHARE))} + ${name(REST)}`
+  return level('shared', shared, { [at(debtor, SHARE)]: all, [REST]: sql`0::float8` })
 }

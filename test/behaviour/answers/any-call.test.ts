@@ -153,8 +153,14 @@ const together: readonly Entry[] = [
     async (requests, rate, given) => (await all.spend(withOurs(requests), { rate })).release(given),
   ],
   [
+    'spend and commit',
+    [anyRequests, anyNumber, anyNumber, options({ tx: usually(undefined), debt: usually('first') })],
+    async (requests, rate, actual, given) =>
+      (await all.spend(withOurs(requests), { rate })).commit?.(actual, given),
+  ],
+  [
     'spend by any options',
-    [anyRequests, options({ rate: anyNumber, tx: usually(undefined), once: anyOnce })],
+    [anyRequests, options({ rate: anyNumber, atLeast: anyNumber, tx: usually(undefined), once: anyOnce })],
     (requests, given) => all.spend(withOurs(requests), given),
   ],
 ]

@@ -99,6 +99,7 @@ const ENTRIES: readonly Entry[] = [
   ['release of all', async (more) => (await reservedAll()).release(more)],
   ['spend', (more) => all.spend([request()], { rate: 1, ...more })],
   ['a request of spend', (more) => all.spend([request(more)], { rate: 1 })],
+  ['commit of spend', async (more) => (await spent()).commit?.(1, more)],
   ['release of spend', async (more) => (await spent()).release(more)],
   ['tokenBucket', (more) => all.tokenBucket(5, '1m', 5, more)],
   ['concurrency', (more) => all.concurrency(5, { lease: '1m', ...more })],

@@ -165,6 +165,10 @@ describe('a value that the types forbid is refused', () => {
     ...eachOf('commit of all', ['tx', 'limiters'], async (options) =>
       (await reservedAll()).commit([1], options),
     ),
+    ...eachOf('commit of spent', ['tx', 'limiters', 'debt'], async (options) =>
+      (await all.spend([request()], { rate: 1 })).commit(1, options),
+    ),
+    ['commit of spent', async (value) => (await all.spend([request()], { rate: 1 })).commit(value)],
     [
       'release of spent, options',
       async (value) => (await all.spend([request()], { rate: 1 })).release(value),

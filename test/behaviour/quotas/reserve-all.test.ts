@@ -87,6 +87,15 @@ test('a fractional cost under a plan of whole units keeps no other cost from bei
   ])
 })
 
+test('a key that was reset meanwhile pays what its cost is above the estimate', async () => {
+  const { quota } = quotaOn(database, TEN['calendar month'])
+  const requests = ['a', 'b'].map((key) => ({ ratelimit: quota, key, rate: 2 }))
+  const reserved = await reserve(requests)
+  await quota.resetUsedTokens('a')
+  await reserved.commit([5, 5])
+  expect(await quota.getRemainingAll(['a', 'b'])).toMatchObject([{ used: 3 }, { used: 5 }])
+})
+
 test('a reservation of several limits is settled once', async () => {
   const { requests, used } = limitsOf()
   const reserved = await reserve(requests)

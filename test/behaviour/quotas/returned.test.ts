@@ -99,16 +99,19 @@ describe('after the window that paid', () => {
       await Ratelimit.spend(requests, { rate: 8 }),
       await Ratelimit.spend(requests, { rate: 8 }),
     ]
-    expect(await inTime.release()).toEqual([8, 0])
+    expect(await inTime.release()).toMatchObject({ results: [{ returned: 8 }, {}] })
     clock.ms = Date.UTC(2026, 1, 1)
     await quota.limit('key', { rate: 9 })
-    expect(await late.release()).toEqual([0, 6])
+    expect(await late.release()).toMatchObject({
+      granted: [2, 0],
+      results: [{ returned: 0 }, { returned: 6 }],
+    })
     expect([await quota.getRemaining('key'), await balance.getRemaining('key')]).toMatchObject([
       { used: 9 },
       { used: 0 },
     ])
     const denied = await Ratelimit.spend(requests, { rate: 1000 })
-    expect(await denied.release()).toEqual([0, 0])
+    expect(await denied.release()).toMatchObject({ granted: [0, 0] })
   })
 })
 

@@ -1,0 +1,180 @@
+import { answerOf, type Outcome, paymentOf } from '../check/answer.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import type { LimitResult } from '../check/results.ts'
+import type { Report } from '../check/watch.ts'
+import type { SpendOptions } from '../config.ts'
+import type { Database } from '../database/database.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOptions, type NamesOf } from '../options.ts'
+import type { Decision } from '../runtime/call.ts'
+import type { RowRequest } from '../several/add-up.ts'
+import type { Decisions } from '../several/all-or-nothing.ts'
+import { found } from '../several/enough.ts'
+import { idCall } from '../several/ids.ts'
+import { Once, refuseRepeated } from '../several/once.ts'
+import { msUntilEnough, type Source, sharesOf } from '../several/shares.ts'
+import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from '../several/together.ts'
+import { checkLimiter, checkOption, purposeOf } from '../validate.ts'
+import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
+import { type Expense, giveBack, type SettledSpending, sumOf, takeMore } from './settle-spent.ts'
+import { checkActual } from './settlement.ts'
+
+/** The answer of `Ratelimit.spend`. */
+export type Spent = SpentAnswer & (Paid | Unpaid)
+
+interface SpentAnswer {
+  /** How much each limit paid, in the order of the requests; 0 after a denial. */
+  readonly granted: readonly number[]
+  /** The answer of each limit for its share of the rate. After a denial, each shows the present state. */
+  readonly results: readonly LimitResult[]
+  /** Milliseconds until the limits together have enough; 0 after success, `Infinity` if never. */
+  readonly retryAfter: number
+  /** Gives everything back, as `commit(0)` does. After a denial, and after a repeated call, it does nothing. */
+  release(options?: SettleAllOptions): Promise<SettledSpending>
+}
+
+interface Paid {
+  /** The whole rate was taken; with `atLeast`, at least that. */
+  readonly success: true
+  /** With `once`: the id was used before, so this call has charged nothing. */
+  readonly repeated?: true
+  /**
+   * Settles the actual cost, in one statement if the rows exist. If less was spent, the rest is taken from the
+   * limits in their order. What none of them has becomes a debt of the one that `debt` names. If more was
+   * spent, the last limit gets its part back first, in the window that paid. It is never denied.
+   *
+   * During an outage it always throws, so that the cost is not lost; `onError` does not apply. Without
+   * `limiters` a row that now has another algorithm or period is refused with `OTHER_PLAN`.
+   *
+   * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
+   * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
+   * back. After a repeated call it throws, because this call has charged nothing.
+   *
+   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, and the errors of `Ratelimit.limitAll`.
+   */
+  commit(actual: number, options?: CommitSpentOptions): Promise<SettledSpending>
+}
+
+interface Unpaid {
+  /** The limits together had too little. Nothing was taken. */
+  readonly success: false
+}
+
+/** Options of the `commit` of `Ratelimit.spend`. */
+export interface CommitSpentOptions extends SettleAllOptions {
+  /**
+   * The request whose limit goes into debt if all of them together have too little. For a window the debt ends
+   * with its period; for a balance it stays. Default: `'last'`.
+   */
+  readonly debt?: 'first' | 'last' | undefined
+}
+
+const COMMIT_NAMES: NamesOf<CommitSpentOptions> = { ...SETTLE_ALL_NAMES, debt: true }
+
+/** Takes one rate from several limits in their order, or takes nothing. */
+export async function spend(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
+  return watchAll(calls, options.tx, spendFrom(calls, options), reportsOf)
+}
+
+/** The share of each limit. A denial is reported for all of them, because they deny only together. */
+function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
+  return results.map((answer, place) => {
+    const { limit, remaining, reset } = answer
+    return success
+      ? { answer, rate: granted[place] }
+      : { answer: { success, limit, remaining, reset, retryAfter } }
+  })
+}
+
+async function spendFrom(
+  calls: readonly LimiterCall[],
+  { rate, atLeast = rate, tx, once }: SpendOptions,
+): Promise<Spent> {
+  // Untyped callers may leave the rate out, or give something else than a number.
+  if (!Number.isFinite(rate) || rate <= 0) {
+    throw new RatelimitError('INVALID_RATE', 'The rate of spend must be a number above 0.')
+  }
+  if (!Number.isFinite(atLeast) || atLeast <= 0 || atLeast > rate) {
+    throw new RatelimitError('INVALID_RATE', 'atLeast must be a number above 0, and not above the rate.')
+  }
+  const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
+  checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
+  const asked = askedOf(calls, tx, await idCall(once, calls))
+  const order = calls.map((each) => asked.rowOf.get(each))
+  const rows = order.filter((row) => row !== undefined)
+  checkOption(new Set(rows).size === rows.length, 'Two of the requests are for one row.')
+  const decisions = await takeTogether(asked, { rate, least: atLeast, order })
+  return spentOf({ asked, rate, least: atLeast, order, tx }, decisions)
+}
+
+/** The limits to spend from, in the order of the requests. */
+interface Spending {
+  readonly asked: Asked
+  readonly rate: number
+  /** The least that is worth granting. */
+  readonly least: number
+  readonly order: readonly (RowRequest | undefined)[]
+  readonly tx: Database | undefined
+}
+
+function spentOf({ asked, rate, least, order, tx: spentIn }: Spending, decisions: Decisions): Spent {
+  const { calls, unlimited } = asked
+  const { looks, taken } = decisions
+  const sources = calls.map((each, place): Source & { readonly snapshot: Decision } => {
+    const row = order[place]
+    return { call: each.call, snapshot: row ? found(looks, row) : found(unlimited, each).decision }
+  })
+  const shares = taken.size === looks.size ? sharesOf(sources, rate, least) : undefined
+  const outcomes = sources.map(({ call, snapshot }, place): Outcome => {
+    const share = shares?.[place] ?? 0
+    const asked = { ...call, rate: share, purpose: purposeOf(share) }
+    // A denial inserts the row of a bucket that has to fill, so the bucket is not new any more.
+    return { call: asked, decision: { ...snapshot, granted: 1, isNew: false }, place: 0 }
+  })
+  const results = outcomes.map((each, place) =>
+    answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
+  )
+  const granted = calls.map((_, place) => shares?.[place] ?? 0)
+  const blocks = calls.map((each, place) => {
+    const { now } = (sources[place] as (typeof sources)[number]).snapshot
+    return (blockedUntil(asked, decisions, each) ?? now) - now
+  })
+  const nothing: Spent['release'] = async (options = {}) => {
+    checkOptions(options, SETTLE_ALL_NAMES)
+    return { granted, results }
+  }
+  if (isRepeated(asked, decisions)) {
+    const commit = async () => refuseRepeated()
+    return { success: true, granted, results, retryAfter: 0, repeated: true, commit, release: nothing }
+  }
+  if (!shares) {
+    const retryAfter = Math.max(msUntilEnough(sources, least), ...blocks)
+    return { success: false, granted, results, retryAfter, release: nothing }
+  }
+  const commit = committing({ calls, granted, paid: outcomes.map(paymentOf), results }, spentIn)
+  return { success: true, granted, results, retryAfter: 0, commit, release: (options) => commit(0, options) }
+}
+
+/** The `commit` of what was spent. */
+function committing(expense: Expense, spentIn: Database | undefined): Paid['commit'] {
+  const { calls, granted } = expense
+  const [{ checker }] = calls as readonly [LimiterCall]
+  const settling = new Once(checker, spentIn)
+  return async (actual, options = {}) => {
+    checkOptions(options, COMMIT_NAMES)
+    const { tx, limiters = [], debt = 'last' } = options
+    checkOption(Array.isArray(limiters), 'limiters must be a list.')
+    checkOption(debt === 'first' || debt === 'last', "debt must be 'first' or 'last'.")
+    for (const [place, { call }] of calls.entries()) {
+      const limiter = limiters[place] ?? call.limiter
+      checkLimiter(limiter)
+      checkActual(actual, limiter)
+    }
+    const debtor = debt === 'first' ? 0 : calls.length - 1
+    return settling.run(tx, () =>
+      actual > sumOf(granted)
+        ? takeMore(expense, actual, debtor, { limiters, tx })
+        : giveBack(expense, actual, { limiters, tx }),
+    )
+  }
+}
