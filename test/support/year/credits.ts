@@ -24,7 +24,6 @@ interface Payment {
 }
 
 export interface CreditsOfYear {
-  readonly seen: Readonly<Record<string, number>>
   /** Some call of some customer. */
   call(): Promise<void>
   /** What an ended grant has lost does not change any more. */
@@ -38,7 +37,7 @@ export interface CreditsOfYear {
  * grants that are taken back.
  */
 export async function creditsOf(world: World, customers: number): Promise<CreditsOfYear> {
-  const { database, db, clock, random, whole, note } = world
+  const { database, db, clock, random, whole, seen, note } = world
   await database.script(TABLES)
   const credits = new Ratelimit({
     ...{ db, limiter: Ratelimit.credits({ keep: '3000d' }), prefix: 'year-credits', durable: true },
@@ -46,41 +45,40 @@ export async function creditsOf(world: World, customers: number): Promise<Credit
   })
   // One customer in five buys credits, so that most of them have some when they call.
   const keys = Array.from({ length: Math.ceil(customers / 5) }, (_, i) => `customer ${i}`)
-  const seen = { granted: 0, grantedAgain: 0, voided: 0, expired: 0, owed: 0, late: 0, credited: 0 }
   const [open, payments]: [Open[], Payment[]] = [[], []]
   const lost = new Map<string, number>()
 
   async function pay(payment: Payment): Promise<void> {
     const { key, id, amount, days, priority } = payment
-    let wasThere = false
-    const isDone = await world.commits(async (tx) => {
+    await world.commits(async (tx, saw) => {
       const expires = days > 0 ? ({ expires: `${days}d` } as const) : {}
       const { repeated } = await credits.grant(key, amount, { id, priority, ...expires, tx })
-      wasThere = repeated === true
+      saw(repeated ? 'grantedAgain' : 'granted')
       if (!repeated) await note(tx, sql`credit_grants`, [key, id, amount])
     })
     payments.push(payment)
-    if (isDone && wasThere) seen.grantedAgain++
-    else if (isDone) seen.granted++
   }
 
   const newPayment = (key: string): Payment => ({
-    ...{ key, id: `payment ${seen.granted} ${whole(1e9)}`, amount: 10 + whole(90) },
+    ...{ key, id: `payment ${whole(1e9)}`, amount: 10 + whole(90) },
     ...{ days: random() < 0.8 ? 1 + whole(30) : 0, priority: whole(3) },
   })
 
   async function take(key: string, rate: number, force: boolean): Promise<void> {
-    await world.commits(async (tx) => {
+    await world.commits(async (tx, saw) => {
       const answer = await credits.limit(key, { rate, force, tx })
       if (answer.success) await note(tx, sql`credit_moves`, [key, rate])
-      if (answer.success && force && answer.remaining === 0) seen.owed++
+      if (answer.success) saw('taken')
+      if (answer.success && force && answer.remaining === 0) saw('owed')
     })
   }
 
   async function giveBack(key: string, rate: number): Promise<void> {
-    await world.commits(async (tx) => {
+    await world.commits(async (tx, saw) => {
       const answer = await credits.limit(key, { rate: -rate, tx })
-      if (answer.success) await note(tx, sql`credit_moves`, [key, 0 - (answer.returned ?? 0)])
+      if (!answer.success) return
+      await note(tx, sql`credit_moves`, [key, 0 - (answer.returned ?? 0)])
+      saw('givenBack')
     })
   }
 
@@ -101,9 +99,9 @@ export async function creditsOf(world: World, customers: number): Promise<Credit
     if (!one) return
     const { key, reservation, rate } = one
     const actual = whole(25)
-    const isDone = await world.commits(async (tx) => {
+    const isDone = await world.commits(async (tx, saw) => {
       const { returned = 0 } = await reservation.commit(actual, { tx })
-      if (actual < rate && returned < rate - actual) seen.late++
+      if (actual < rate && returned < rate - actual) saw('late')
       await note(tx, sql`credit_moves`, [key, actual > rate ? actual - rate : 0 - returned])
     })
     if (!isDone) open.push(one)
@@ -113,17 +111,15 @@ export async function creditsOf(world: World, customers: number): Promise<Credit
     const payment = world.takeOne(payments)
     if (!payment) return
     const { key, id } = payment
-    let taken = 0
-    const isDone = await world.commits(async (tx) => {
-      taken = await credits.voidGrant(key, id, { tx })
-      if (taken > 0) await note(tx, sql`credit_voids`, [key, id, taken])
+    await world.commits(async (tx, saw) => {
+      const taken = await credits.voidGrant(key, id, { tx })
+      if (taken === 0) return
+      await note(tx, sql`credit_voids`, [key, id, taken])
+      saw('voided')
     })
-    if (isDone && taken > 0) seen.voided++
   }
 
   return {
-    seen,
-
     async call() {
       const key = keys[whole(keys.length)] as string
       const [way, rate] = [random(), 1 + whole(20)]
@@ -134,7 +130,6 @@ export async function creditsOf(world: World, customers: number): Promise<Credit
       else if (way < 0.92) await reserve(key, rate)
       else if (way < 0.97) await settle()
       else await takeBack()
-      seen.credited++
     },
 
     async readLost() {

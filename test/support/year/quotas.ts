@@ -10,7 +10,7 @@ import {
   Ratelimit,
   type Reservation,
 } from '../../../src/index.ts'
-import { DAY_MS, type World } from './world.ts'
+import { DAY_MS, type What, type World } from './world.ts'
 
 /** How long an estimate can correct its period after its end. */
 export const GRACE = '3d'
@@ -44,8 +44,9 @@ const TABLES = `
   create table crossings (key text, at float8);
   create table ledger (key text, start float8, "end" float8, used float8, correction bool)`
 
+type Saw = (what: What) => void
+
 export interface Quotas {
-  readonly seen: Readonly<Record<string, number>>
   /** Whether all plans of the customer have the same periods. */
   keepsPeriods(key: string): boolean
   isFixed(key: string): boolean
@@ -62,7 +63,7 @@ export interface Quotas {
  * transaction, so that the tables have what was committed.
  */
 export async function quotasOf(world: World, customers: number): Promise<Quotas> {
-  const { database, db, clock, random, whole, note } = world
+  const { database, db, clock, random, whole, seen, note } = world
   await database.script(TABLES)
   const options = { prefix: 'year', clock: clock.now, durable: true } as const
   const quota = new Ratelimit({
@@ -77,28 +78,19 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     return { key: `customer ${i}`, sort, plan: planOf(sort, whole) }
   })
   const plans = new Map(all.map((customer) => [customer.key, customer]))
-  const seen = {
-    told: 0,
-    closed: 0,
-    denied: 0,
-    repeated: 0,
-    changed: 0,
-    corrected: 0,
-    abandoned: 0,
-    settledAgain: 0,
-  }
   const [open, events]: [Open[], { readonly customer: Customer; readonly id: string }[]] = [[], []]
   let ids = 0
 
   const writeEnded = async (tx: Database, key: string, ended: EndedPeriod | undefined) => {
     if (ended) await note(tx, sql`ledger`, [key, ended.start, ended.end, ended.used, false])
   }
-  const write = async (tx: Database, { key }: Customer, { ended, crossed, correction }: Allowed) => {
+  const write = async (tx: Database, saw: Saw, { key }: Customer, answer: Allowed) => {
+    const { ended, crossed, correction } = answer
     await writeEnded(tx, key, ended)
-    if (ended) seen.told++
+    if (ended) saw('toldByCalls')
     if (crossed) await note(tx, sql`crossings`, [key, clock.ms])
     if (!correction) return
-    seen.corrected++
+    saw('corrected')
     await note(tx, sql`ledger`, [key, correction.start, correction.end, correction.used, true])
   }
 
@@ -108,11 +100,12 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     const id = random() < 0.3 ? `event ${ids++}` : undefined
     const once = id === undefined ? {} : { once: { id, for: '800d' } as const }
     const force = random() < 0.1
-    const isDone = await world.commits(async (tx) => {
+    const isDone = await world.commits(async (tx, saw) => {
       const answer = await quota.limit(key, { rate, limiter, tx, force, ...once })
-      if (!answer.success) seen.denied++
+      if (!answer.success) saw('denied')
       else {
-        await write(tx, customer, answer)
+        saw('charged')
+        await write(tx, saw, customer, answer)
         await note(tx, sql`costs`, [key, clock.ms, rate, false])
       }
     })
@@ -125,12 +118,12 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     const event = world.takeOne(events)
     if (!event) return
     const { customer, id } = event
-    await world.commits(async (tx) => {
+    await world.commits(async (tx, saw) => {
       const once = { id, for: '800d' } as const
       const answer = await quota.limit(customer.key, { rate: 3, limiter: customer.plan, tx, once })
       if (!answer.success) return
-      await write(tx, customer, answer)
-      if (answer.repeated) seen.repeated++
+      await write(tx, saw, customer, answer)
+      if (answer.repeated) saw('repeated')
       else await note(tx, sql`costs`, [customer.key, clock.ms, 3, false])
     })
   }
@@ -141,11 +134,12 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     const made: Open[] = []
     const id = random() < 0.4 ? `job ${ids++}` : undefined
     const named = id === undefined ? {} : ({ id, expires: '10d' } as const)
-    const isDone = await world.commits(async (tx) => {
+    const isDone = await world.commits(async (tx, saw) => {
       const reservation = await quota.reserve(key, { rate, limiter, tx, ...named })
       if (!reservation.success) return
-      await write(tx, customer, reservation)
+      await write(tx, saw, customer, reservation)
       await note(tx, sql`costs`, [key, clock.ms, rate, true])
+      saw('reserved')
       made.push({ customer, reservation, id, rate, at: clock.ms })
     })
     if (!isDone) return
@@ -159,12 +153,13 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     if (!one) return
     const { customer, reservation, id, rate, at } = one
     const actual = whole(30)
-    const isDone = await world.commits(async (tx) => {
+    const isDone = await world.commits(async (tx, saw) => {
       const plan = { limiter: customer.plan, tx }
       const settled = await (id !== undefined || random() < 0.5
         ? reservation.commit(actual, plan)
         : quota.settle(String(reservation), actual, plan))
-      await write(tx, customer, settled)
+      await write(tx, saw, customer, settled)
+      saw('settled')
       const isCorrected = settled.correction !== undefined
       await note(tx, sql`settlements`, [customer.key, at, clock.ms, rate, actual, isCorrected])
     })
@@ -178,7 +173,6 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
   }
 
   return {
-    seen,
     keepsPeriods: (key) => plans.get(key)?.sort !== 'changing',
     isFixed: (key) => plans.get(key)?.sort === 'fixed',
 
@@ -199,12 +193,14 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
           const to = planOf(sort, whole)
           const isDone =
             sort !== 'changing' ||
-            (await world.commits(async (tx) => {
-              await writeEnded(tx, key, await quota.changePlan(key, { from, to, tx }))
+            (await world.commits(async (tx, saw) => {
+              const ended = await quota.changePlan(key, { from, to, tx })
+              await writeEnded(tx, key, ended)
+              saw('changed')
+              if (ended) saw('endedByChanges')
             }))
           if (!isDone) return
           customer.plan = to
-          if (sort === 'changing') seen.changed++
         }),
       )
     },
@@ -212,13 +208,13 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     async close(grace) {
       const limiterOf = (key: string) => (plans.get(key) as Customer).plan
       for (let found = 1; found > 0; ) {
-        const isDone = await world.commits(async (tx) => {
+        await world.commits(async (tx, saw) => {
           const closing = { ...options, limiterOf, limit: 40, ...(grace ? { grace } : {}) }
           const closed = await closePeriods(tx, closing)
           found = closed.length
+          saw('closed', found)
           for (const { key, ...ended } of closed) await writeEnded(tx, key, ended)
         })
-        if (isDone) seen.closed += found
       }
     },
   }

@@ -17,6 +17,32 @@ export interface Year {
   crash(tx: Database): Promise<unknown>
 }
 
+/** How often what may happen has happened. */
+const WHAT = [
+  'charged',
+  'denied',
+  'repeated',
+  'reserved',
+  'abandoned',
+  'settled',
+  'settledAgain',
+  'toldByCalls',
+  'closed',
+  'endedByChanges',
+  'changed',
+  'corrected',
+  'crashed',
+  'granted',
+  'grantedAgain',
+  'taken',
+  'owed',
+  'givenBack',
+  'voided',
+  'expired',
+  'late',
+] as const
+export type What = (typeof WHAT)[number]
+
 /** Where the year takes place. */
 export interface World {
   readonly database: TestDatabase
@@ -28,31 +54,36 @@ export interface World {
   whole(below: number): number
   /** Takes one of the list out of it. */
   takeOne<T>(list: T[]): T | undefined
-  /** Runs a transaction, which may crash before its commit. Returns whether it has committed. */
-  commits(work: (tx: Database) => Promise<void>): Promise<boolean>
+  /**
+   * Runs a transaction, which may crash before its commit. Returns whether it has committed. What it saw is
+   * counted if it has.
+   */
+  commits(work: (tx: Database, saw: (what: What, times?: number) => void) => Promise<void>): Promise<boolean>
   /** Inserts a row. */
   note(tx: Database, table: SQL, values: readonly (string | number | boolean)[]): Promise<void>
-  crashes(): number
+  readonly seen: Record<What, number>
 }
 
 export function worldOf(database: TestDatabase, db: Database, { seed, crash }: Year): World {
   const random = randomFrom(seed)
   const whole = (below: number) => Math.floor(random() * below)
-  let crashes = 0
+  const seen = Object.fromEntries(WHAT.map((what) => [what, 0])) as Record<What, number>
   return {
-    ...{ database, db, random, whole, clock: new TestClock(FIRST), crashes: () => crashes },
+    ...{ database, db, random, whole, seen, clock: new TestClock(FIRST) },
     takeOne: (list) => list.splice(whole(list.length), 1)[0],
     async commits(work) {
       const isLost = random() < 0.15
+      const saw: [What, number][] = []
       try {
         await db.transaction(async (tx) => {
-          await work(tx)
+          await work(tx, (what, times = 1) => saw.push([what, times]))
           if (isLost) await crash(tx)
         })
+        for (const [what, times] of saw) seen[what] += times
         return true
       } catch (error) {
         if (!isLost) throw error
-        crashes++
+        seen.crashed++
         return false
       }
     },
