@@ -1,5 +1,6 @@
 // `npx tsx bench/profile.ts` shows where the server's time goes in a check. It starts a server, or uses the one
-// that `DATABASE_URL` names. Each figure is the median of many executions, measured by EXPLAIN (ANALYZE).
+// that `DATABASE_URL` names. Each figure is the median of many executions, measured by EXPLAIN (ANALYZE). An
+// argument is the number of rows in the table, of which random ones are charged. Default: 1,000.
 import Table from 'cli-table3'
 import pg from 'pg'
 import { valuesInOrder } from '../src/database/run.ts'
@@ -8,11 +9,11 @@ import { Ratelimit, rateLimitEphemeral } from '../src/index.ts'
 import { numberArray, textArray } from '../src/statements/calls.ts'
 import { takeManyStatement, takeOneStatement } from '../src/statements/take.ts'
 import { startServer } from '../test/support/server.ts'
-import { keyNumber } from './measure.ts'
+import { anyOf } from './measure.ts'
 import { median } from './rounds.ts'
 import { createDatabase } from './server/database.ts'
 
-const ROWS = 1_000
+const ROWS = Number(process.argv[2] ?? 1_000)
 const EXECUTIONS = 300
 const PREFIX = 'profile'
 const limiter = Ratelimit.tokenBucket(1_000_000, '1h', 1_000_000)
@@ -26,17 +27,19 @@ const source: Parameters<typeof takeManyStatement>[0] = {
   takesLess: false,
 }
 
+const key = anyOf(ROWS)
+
 interface Subject {
   readonly text: string
   readonly keys: number
-  values(first: number): readonly unknown[]
+  values(): readonly unknown[]
 }
 
 const update = 'update rate_limit_ephemeral set tokens = tokens - 1 where prefix = $1 and key = $2'
 const lock = 'select tokens, last_refill from rate_limit_ephemeral where prefix = $1 and key = $2 for update'
 const subjects: Record<string, Subject> = {
-  'bare UPDATE': { text: update, keys: 1, values: (first) => [PREFIX, keyNumber(first)] },
-  'SELECT ... FOR UPDATE': { text: lock, keys: 1, values: (first) => [PREFIX, keyNumber(first)] },
+  'bare UPDATE': { text: update, keys: 1, values: () => [PREFIX, key()] },
+  'SELECT ... FOR UPDATE': { text: lock, keys: 1, values: () => [PREFIX, key()] },
   'check of one key': check(takeOneStatement({ ...source, waits: false }), 1),
   'check of 2 keys': check(takeManyStatement(source), 2),
   'check of 32 keys': check(takeManyStatement(source), 32),
@@ -46,8 +49,10 @@ function check(statement: Statement, keys: number): Subject {
   return {
     text: statement.sql,
     keys,
-    values(first) {
-      const names = Array.from({ length: keys }, (_, i) => keyNumber((first + i) % ROWS)).sort()
+    values() {
+      const chosen = new Set<string>()
+      while (chosen.size < keys) chosen.add(key())
+      const names = [...chosen].sort()
       const ones = names.map(() => 1)
       const own =
         keys === 1
@@ -61,22 +66,29 @@ function check(statement: Statement, keys: number): Subject {
 interface Times {
   readonly planningUs: number
   readonly executionUs: number
+  /** Blocks that were not in `shared_buffers`. */
+  readonly read: number
 }
 
 async function timesOf(client: pg.Client, { text, values }: Subject): Promise<Times> {
   const all: Times[] = []
   for (let i = 0; i < EXECUTIONS; i++) {
     const query = {
-      text: `explain (analyze, timing off, format json) ${text}`,
-      values: [...values(i % ROWS)],
+      text: `explain (analyze, buffers, timing off, format json) ${text}`,
+      values: [...values()],
     }
     const { rows } = await client.query(query)
     const [plan] = rows[0]['QUERY PLAN']
-    all.push({ planningUs: plan['Planning Time'] * 1000, executionUs: plan['Execution Time'] * 1000 })
+    all.push({
+      planningUs: plan['Planning Time'] * 1000,
+      executionUs: plan['Execution Time'] * 1000,
+      read: plan['Plan']['Shared Read Blocks'],
+    })
   }
   return {
     planningUs: median(all.map((each) => each.planningUs)),
     executionUs: median(all.map((each) => each.executionUs)),
+    read: median(all.map((each) => each.read)),
   }
 }
 
@@ -91,10 +103,12 @@ try {
     [PREFIX, ROWS],
   )
   await client.query('vacuum analyze rate_limit_ephemeral')
-  const table = new Table({ head: ['µs of the server, a key', 'planning, unprepared', 'execution'] })
+  const table = new Table({
+    head: ['µs of the server, a key', 'planning, unprepared', 'execution', 'blocks read'],
+  })
   for (const [name, subject] of Object.entries(subjects)) {
-    const { planningUs, executionUs } = await timesOf(client, subject)
-    table.push([name, ...[planningUs, executionUs].map((us) => (us / subject.keys).toFixed(1))])
+    const { planningUs, executionUs, read } = await timesOf(client, subject)
+    table.push([name, ...[planningUs, executionUs, read].map((each) => (each / subject.keys).toFixed(1))])
   }
   console.log(table.toString())
   await client.end()
