@@ -59,7 +59,7 @@ export async function reserveNamed(
 ): Promise<NamedAnswer> {
   const { config } = checker
   checkOption(once === undefined, 'A reservation has an id or once: its id is charged once.')
-  checkOption(!config.table.distributed, 'A reservation in a distributed table has no name.')
+  checkNotDistributed(checker)
   if (estimate.rate === 0) {
     throw new RatelimitError('INVALID_RATE', 'The rate of a reservation with a name must be above 0.')
   }
@@ -80,6 +80,14 @@ export async function reserveNamed(
   return { answer: (answered as Answered).answer, commit }
 }
 
+/** A name is a row of its own, which may be on another server than the limit. */
+function checkNotDistributed({ config }: Checker): void {
+  checkOption(
+    !config.table.distributed,
+    'A reservation in a distributed table has no id. Reserve without one, and settle by the text.',
+  )
+}
+
 /** Settles the reservation of a name, as its `commit` does. */
 export async function settleName(
   checker: Checker,
@@ -88,6 +96,7 @@ export async function settleName(
   options: CallOptions,
 ): Promise<Allowed> {
   checkOptions(name, NAME_NAMES, 'The name of a reservation')
+  checkNotDistributed(checker)
   checkOption(
     typeof name.key === 'string',
     'settle needs the text of a reservation, or its name: { key, id }.',

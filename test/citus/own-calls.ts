@@ -1,6 +1,6 @@
 import { calendarWindow } from '../../src/calendar.ts'
 import { Limit } from '../../src/dashboard/limit.ts'
-import { closePeriods, denied, Ratelimit, RatelimitError } from '../../src/index.ts'
+import { closePeriods, denied, Ratelimit, RatelimitError, settleExpired } from '../../src/index.ts'
 import { type Call, callOn, keys, NOW } from './calls.ts'
 
 // Calls of limiters and options that not every limiter has.
@@ -159,6 +159,24 @@ export async function takeSlots(placed: Placed): Promise<unknown[]> {
   const answers: unknown[] = []
   for (let i = 0; i < 3; i++) answers.push(await outcomeOf(async () => (await jobs.acquire('k')).success))
   return answers
+}
+
+/** Calls that refuse tables that are distributed by key. */
+export const refusedCalls: Readonly<Record<string, Run>> = {
+  'reserve with an id': async (placed) => {
+    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
+    return outcomeOf(async () => (await quota.reserve('k', { rate: 3, id: 'job', expires: '1h' })).success)
+  },
+  'settle by an id': async (placed) => {
+    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
+    return outcomeOf(() => quota.settle({ key: 'k', id: 'job' }, 2))
+  },
+  settleExpired: async (placed) => {
+    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
+    return outcomeOf(() =>
+      placed.db.transaction((tx) => settleExpired(tx, { ratelimit: quota, as: 'release' })),
+    )
+  },
 }
 
 /** The answer, or what the error says. */
