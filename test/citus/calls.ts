@@ -145,6 +145,31 @@ export const calls: Readonly<Record<string, Run>> = {
   ],
   'limitAll of eight keys': ({ a }) => Ratelimit.limitAll(keys.map((key) => ({ ratelimit: a, key }))),
   'spend over shards': async ({ a, b }) => spent(a, 'k0', b, 'k1', 14),
+  'spend over shards, settled': async ({ a, b }) => {
+    const settled = []
+    for (const [place, actual] of [9, 27, 50].entries()) {
+      const spent = await Ratelimit.spend(
+        [
+          { ratelimit: a, key: `k${2 * place}` },
+          { ratelimit: b, key: `k${2 * place + 1}` },
+        ],
+        { rate: 14 },
+      )
+      settled.push(spent.success && (await spent.commit(actual, { debt: place ? 'last' : 'first' })))
+    }
+    return [settled, await a.getRemainingAll(keys), await b.getRemainingAll(keys)]
+  },
+  'spend over shards of what there is': async ({ a, b }) => {
+    const requests = [
+      { ratelimit: a, key: 'k0' },
+      { ratelimit: b, key: 'k1' },
+    ]
+    const spent = [
+      await Ratelimit.spend(requests, { rate: 33 }),
+      await Ratelimit.spend(requests, { rate: 33, atLeast: 2 }),
+    ]
+    return spent.map(({ success, granted, results }) => [success, granted, results])
+  },
   'spend of one key': async ({ a, b }) => spent(a, 'k', b, 'k', 14),
   'in a transaction': ({ a, db }) =>
     db.transaction(async (tx) => [await a.limit('k', { tx }), await a.limit('k', { tx })]),
