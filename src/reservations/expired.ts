@@ -4,6 +4,7 @@ import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
 import type { Checker } from '../check/checker.ts'
 import { handles } from '../check/handles.ts'
 import { RESERVED_PREFIX } from '../check/id-prefix.ts'
+import type { Allowed } from '../check/results.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { distinct } from '../database/rows.ts'
 import { execute, type Row, runOnce } from '../database/run.ts'
@@ -40,8 +41,10 @@ const EXPIRED_NAMES: NamesOf<SettleExpiredOptions> = {
 }
 
 /** A reservation that `settleExpired` has ended. */
-export interface ExpiredReservation extends OpenReservation {
-  /** How much was given back: 0 if the window that paid is over. */
+export interface ExpiredReservation
+  extends OpenReservation,
+    Pick<Allowed, 'ended' | 'correction' | 'crossed'> {
+  /** How much was given back: 0 if the window that paid is over, unless its `grace` time lasts. */
   readonly returned: number
 }
 
@@ -95,8 +98,13 @@ export async function settleExpired(
   for (const { row, name, seen } of expired.toSorted(inOrder)) {
     const answer = await endEstimate(checker, row, seen, { as, limiter: limiterOf?.(name.key) }, tx)
     if (!answer) continue
-    const { returned = 0 } = answer
-    ended.push({ ...name, rate: seen.rate, expires: seen.endMs, returned })
+    const { returned = 0, ended: period, correction, crossed } = answer
+    ended.push({
+      ...{ ...name, rate: seen.rate, expires: seen.endMs, returned },
+      ...(period ? { ended: period } : {}),
+      ...(correction ? { correction } : {}),
+      ...(crossed ? { crossed } : {}),
+    })
   }
   return ended
 }

@@ -31,6 +31,22 @@ function expiring(limiter: Limiter, options: Partial<RatelimitConfig> = {}) {
   return { ...under, reserve, end, list }
 }
 
+test('it hands out corrections and thresholds, as any settlement does', async () => {
+  const limiter = calendarWindow(100, 'month')
+  const under = expiring(limiter, { keepEnded: true, grace: '1h', thresholds: [{ used: 20 }] } as never)
+  const { quota, clock, reserve, end } = under
+  await reserve('key', 'charged', 25)
+  clock.advance(10 * MINUTE_MS)
+  expect(await end('charge')).toMatchObject([{ returned: 0, crossed: [{ used: 20 }] }])
+  clock.ms = JANUARY.end - MINUTE_MS
+  await reserve('key', 'late', 40, '1m')
+  clock.ms = JANUARY.end
+  expect(await quota.limit('key')).toMatchObject({ ended: { used: 65, reserved: 40 } })
+  expect(await end('release')).toMatchObject([
+    { id: 'late', returned: 40, correction: { ...JANUARY, used: -40 } },
+  ])
+})
+
 describe.each(kinds)('$name', ({ limiter }) => {
   test('what has expired is released, once, and the others stay', async () => {
     const { quota, clock, reserve, end, list } = expiring(limiter)
