@@ -51,6 +51,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/credits-model.test.ts': [],
   'behaviour/quotas/entries.test.ts': [],
   'behaviour/quotas/named.test.ts': [],
+  'behaviour/quotas/change-plan.test.ts': ['the grace time of the first half begins with the change'],
   'behaviour/quotas/expired.test.ts': [],
   'concurrency/named.test.ts': [],
   'behaviour/quotas/denied.test.ts': ['when counts are written'],
