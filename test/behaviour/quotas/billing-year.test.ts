@@ -12,4 +12,4 @@ test('the ledger has each period once, with the sum of what was granted in it', 
     ...{ customers: 20, callsADay: 2, callers: hasServer() ? 4 : 1, seed: 7 },
     crash: () => Promise.reject(UNDO),
   })
-})
+}, 120_000)

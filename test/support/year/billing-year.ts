@@ -28,7 +28,8 @@ export async function expectYearToBalance(
         await (random() < 0.75 ? quotas : credits).call()
       }
     })
-    const closers = day % 9 === 0 ? [quotas.close(GRACE), quotas.close(), quotas.close(GRACE)] : []
+    const closers =
+      day % 9 === 0 ? [quotas.close(GRACE), quotas.close(), quotas.close(GRACE), quotas.settleExpired()] : []
     await Promise.all([...callers, ...closers])
     if (day % 60 === 0) await credits.readLost()
     // Injected clocks do not go on by themselves. A change ends its period at a time of its own.

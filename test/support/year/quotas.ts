@@ -9,6 +9,7 @@ import {
   type Limiter,
   Ratelimit,
   type Reservation,
+  settleExpired,
 } from '../../../src/index.ts'
 import { DAY_MS, type What, type World } from './world.ts'
 
@@ -45,6 +46,8 @@ const TABLES = `
   create table ledger (key text, start float8, "end" float8, used float8, correction bool)`
 
 type Saw = (what: What) => void
+/** The part of an answer that is written down. */
+type Told = Pick<Allowed, 'ended' | 'crossed' | 'correction'>
 
 export interface Quotas {
   /** Whether all plans of the customer have the same periods. */
@@ -54,6 +57,8 @@ export interface Quotas {
   call(): Promise<void>
   /** Changes some plans. Where the periods change too, it ends the present one. */
   changePlans(): Promise<void>
+  /** Settles the estimates with a name that nobody has settled. */
+  settleExpired(): Promise<void>
   /** Closes all periods that are over, or that have been over for the grace time. */
   close(grace?: typeof GRACE): Promise<void>
 }
@@ -79,12 +84,14 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
   })
   const plans = new Map(all.map((customer) => [customer.key, customer]))
   const [open, events]: [Open[], { readonly customer: Customer; readonly id: string }[]] = [[], []]
+  const abandoned = new Map<string, Open>()
+  const limiterOf = (key: string) => (plans.get(key) as Customer).plan
   let ids = 0
 
   const writeEnded = async (tx: Database, key: string, ended: EndedPeriod | undefined) => {
     if (ended) await note(tx, sql`ledger`, [key, ended.start, ended.end, ended.used, false])
   }
-  const write = async (tx: Database, saw: Saw, { key }: Customer, answer: Allowed) => {
+  const write = async (tx: Database, saw: Saw, { key }: Pick<Customer, 'key'>, answer: Told) => {
     const { ended, crossed, correction } = answer
     await writeEnded(tx, key, ended)
     if (ended) saw('toldByCalls')
@@ -128,12 +135,13 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     })
   }
 
-  /** An estimate, with a name or without one. One of five is never settled. */
+  /** An estimate, with a name or without one. One of five is never settled by its process. */
   async function reserve(customer: Customer, rate: number): Promise<void> {
     const { key, plan: limiter } = customer
     const made: Open[] = []
     const id = random() < 0.4 ? `job ${ids++}` : undefined
-    const named = id === undefined ? {} : ({ id, expires: '10d' } as const)
+    const isAbandoned = random() < 0.2
+    const named = id === undefined ? {} : ({ id, expires: isAbandoned ? '5d' : '900d' } as const)
     const isDone = await world.commits(async (tx, saw) => {
       const reservation = await quota.reserve(key, { rate, limiter, tx, ...named })
       if (!reservation.success) return
@@ -143,8 +151,9 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
       made.push({ customer, reservation, id, rate, at: clock.ms })
     })
     if (!isDone) return
-    if (random() < 0.2) seen.abandoned += made.length
-    else open.push(...made)
+    if (!isAbandoned) open.push(...made)
+    else seen.abandoned += made.length
+    if (isAbandoned && id !== undefined) for (const one of made) abandoned.set(id, one)
   }
 
   /** Settles an estimate, here or as another process would. If that crashes, it is settled some other day. */
@@ -205,8 +214,22 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
       )
     },
 
+    async settleExpired() {
+      for (let found = 1; found > 0; ) {
+        await world.commits(async (tx, saw) => {
+          const ended = await settleExpired(tx, { ratelimit: quota, as: 'charge', limit: 20, limiterOf })
+          found = ended.length
+          for (const { id, key, rate, ...answer } of ended) {
+            const { at } = abandoned.get(id) as Open
+            await write(tx, saw, { key }, answer)
+            await note(tx, sql`settlements`, [key, at, clock.ms, rate, rate, false])
+            saw('endedByTime')
+          }
+        })
+      }
+    },
+
     async close(grace) {
-      const limiterOf = (key: string) => (plans.get(key) as Customer).plan
       for (let found = 1; found > 0; ) {
         await world.commits(async (tx, saw) => {
           const closing = { ...options, limiterOf, limit: 40, ...(grace ? { grace } : {}) }

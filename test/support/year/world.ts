@@ -26,6 +26,7 @@ const WHAT = [
   'abandoned',
   'settled',
   'settledAgain',
+  'endedByTime',
   'toldByCalls',
   'closed',
   'endedByChanges',
