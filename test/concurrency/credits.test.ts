@@ -100,6 +100,41 @@ test('takes, refunds, settlements, grants and voids at once add up', async () =>
   expect(await deadlocks(database, pools)).toBe(0)
 })
 
+test('with rollbacks in between, one committed call says that little is left, once after each grant', async () => {
+  const [undo, LOW] = [new Error('undo'), { left: 40 }]
+  const pools = range(12).map(() => database.connect(1).db)
+  const options = { limiter: Ratelimit.credits(), prefix: 'low', durable: true, thresholds: [LOW] } as const
+  const own = new Ratelimit({ db: database.db, ...options })
+  for (const round of range(3)) {
+    // Two grants that both pay for some calls.
+    for (const part of [1, 2]) await own.grant('org', 60, { id: `${round} ${part}`, priority: part })
+    const told = await Promise.all(
+      pools.map(async (db, process) => {
+        const credits = new Ratelimit({ db, ...options })
+        let times = 0
+        for (const turn of range(8)) {
+          const isLost = (process + turn) % 3 === 0
+          const committed = await db
+            .transaction(async (tx) => {
+              const answer = await credits.limit('org', { rate: 2 + (turn % 3), tx })
+              if (isLost) throw undo
+              return answer.success && answer.crossed?.includes(LOW)
+            })
+            .catch((error) => {
+              if (error !== undo) throw error
+              return false
+            })
+          if (committed) times++
+        }
+        return times
+      }),
+    )
+    expect(told.reduce((sum, times) => sum + times, 0)).toBe(1)
+    const { remaining } = await own.getRemaining('org')
+    expect(remaining).toBeLessThan(40)
+  }
+})
+
 test('a grant that commits while calls wait is not missed', async () => {
   const { own, others } = creditsOn('waits', 8)
   await own.grant('org', 8, { id: 'a' })
