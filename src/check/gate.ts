@@ -4,9 +4,11 @@ import { whenAvailable } from '../algorithms/search.ts'
 import type { Database } from '../database/database.ts'
 import { MAX_MS } from '../duration.ts'
 import type { Call, Request } from '../runtime/call.ts'
+import { lookAt } from '../runtime/look-at.ts'
 import { BLOCKED } from '../statements/blocked.ts'
+import { checkerBeside, forEachChecker } from './beside.ts'
 import type { Bounds } from './bounds.ts'
-import { Checker } from './checker.ts'
+import type { Checker } from './checker.ts'
 import type { Denied, Usage } from './results.ts'
 
 // The gate of a limiter whose keys can be blocked: a lockout that no failure starts, with a row for each key
@@ -15,29 +17,10 @@ import type { Denied, Usage } from './results.ts'
 /** No count reaches it, and unlike Infinity it is a limit, so a block leaves nothing of it. */
 const LIMIT: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1, { block: 1, max: MAX_MS })
 
-const CLEANUP_PROBABILITY = 0.1
-
-const gates = new WeakMap<Checker, Checker>()
-
 /** The checker of the gate's rows, which have a prefix of their own in the limiter's table. */
-export function gateOf(owner: Checker): Checker {
-  const known = gates.get(owner)
-  if (known) return known
-  const { config } = owner
-  const { prefix, clock } = config.namespace
-  const gate = new Checker({
-    ...config,
-    limiter: LIMIT,
-    namespace: { prefix: prefix + BLOCKED, clock },
-    reporting: { thresholds: [], dryRun: false },
-    cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
-    keepEnded: false,
-    denials: undefined,
-    blocks: false,
-  })
-  gates.set(owner, gate)
-  return gate
-}
+export const gateOf: (owner: Checker) => Checker = /* @__PURE__ */ forEachChecker((owner) =>
+  checkerBeside(owner, { prefix: owner.config.namespace.prefix + BLOCKED, limiter: LIMIT }),
+)
 
 /** Looks whether the key may pass. In a list it denies the whole list if not. It writes nothing. */
 export function passing(key: string): Request {
@@ -46,17 +29,7 @@ export function passing(key: string): Request {
 
 /** A call of the gate that is to change its row. */
 export function changing(key: string): Request {
-  return {
-    key,
-    rate: 0,
-    limiter: LIMIT,
-    purpose: 'look',
-    paidWindowStart: null,
-    refundableUntil: null,
-    atLeast: null,
-    reserved: 0,
-    refusesOther: false,
-  }
+  return lookAt(key, LIMIT)
 }
 
 /** The denial of a call whose key is blocked. Undefined if it is not. */

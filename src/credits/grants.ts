@@ -4,8 +4,9 @@ import { type CreditGrantOptions, TX_NAMES, type TxOptions } from '../config.ts'
 import { parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOptions, type NamesOf } from '../options.ts'
+import { lookAt } from '../runtime/look-at.ts'
 import { checkOption, checkRate, isStorable } from '../validate.ts'
-import { type Account, isEndless, keyOfGrant, leftOf, lookAt, read } from './read.ts'
+import { type Account, isEndless, keyOfGrant, leftOf, read } from './read.ts'
 import { usageOf } from './usage.ts'
 
 /** A grant of `Ratelimit.credits`. */

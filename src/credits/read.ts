@@ -10,6 +10,7 @@ import { type Row, run } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
 import { columnIn, stateIn } from '../runtime/ask.ts'
 import type { Decision, Request } from '../runtime/call.ts'
+import { lookAt } from '../runtime/look-at.ts'
 import { compareText } from '../statements/calls.ts'
 import { DEBT, GRANT, grantsStatement } from '../statements/grants.ts'
 import { kept } from '../statements/statements.ts'
@@ -46,21 +47,6 @@ export function leftOf({ request, look }: Pick<Grant, 'request' | 'look'>): numb
 /** The key of a grant's row. */
 export function keyOfGrant(key: string, id: string): string {
   return `${key}${GRANT}${toHex(id)}`
-}
-
-/** A call on a row of the credits that only looks. */
-export function lookAt(key: string, limiter: Request['limiter']): Request {
-  return {
-    key,
-    limiter,
-    rate: 0,
-    purpose: 'look',
-    paidWindowStart: null,
-    refundableUntil: null,
-    atLeast: null,
-    reserved: 0,
-    refusesOther: false,
-  }
 }
 
 /** A look at the row with the debt: a balance without grants. */

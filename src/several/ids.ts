@@ -1,5 +1,6 @@
 import { fixedWindow } from '../algorithms/fixed-window.ts'
-import { Checker, type LimiterCall } from '../check/checker.ts'
+import { checkerBeside, forEachChecker } from '../check/beside.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import { ID_PREFIX } from '../check/id-prefix.ts'
 import type { Once } from '../config.ts'
 import { parseDuration } from '../duration.ts'
@@ -10,34 +11,12 @@ import { callOf, checkOption, isStorable } from '../validate.ts'
 
 const ONCE_NAMES: NamesOf<Once> = { id: true, for: true }
 
-/** Sweeps the ids of limiters whose own rows are not swept. */
-const CLEANUP_PROBABILITY = 0.1
-
-const checkers = new WeakMap<Checker, Checker>()
-
 /** The checker of a limiter's ids. Their rows have a prefix of their own, in the same table. */
-function checkerOfIds(owner: Checker): Checker {
-  const known = checkers.get(owner)
-  if (known) return known
-  const { config } = owner
-  const { prefix, clock } = config.namespace
-  const checker = new Checker({
-    ...config,
-    // Citus makes no row in the statement that charges others.
-    namespace: {
-      prefix: ID_PREFIX + prefix,
-      clock,
-      isUsuallyNew: !config.table.distributed,
-      comesLast: true,
-    },
-    reporting: { thresholds: [], dryRun: false },
-    cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
-    keepEnded: false,
-    maxBlockedKeys: undefined,
-  })
-  checkers.set(owner, checker)
-  return checker
-}
+const checkerOfIds = forEachChecker((owner) => {
+  const { namespace, table } = owner.config
+  // Citus makes no row in the statement that charges others.
+  return checkerBeside(owner, { prefix: ID_PREFIX + namespace.prefix, isUsuallyNew: !table.distributed })
+})
 
 /**
  * The call that uses up the id of calls: an id of the first one's limiter. Undefined if they have none.

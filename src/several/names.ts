@@ -1,13 +1,11 @@
-import { Checker } from '../check/checker.ts'
+import { checkerBeside, forEachChecker } from '../check/beside.ts'
+import type { Checker } from '../check/checker.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
 import { RESERVED_PREFIX } from '../check/id-prefix.ts'
 import { checkOption, isStorable } from '../validate.ts'
 
 // The names of reservations. The key of a named estimate's row is the limited key, a slash, and the id in
 // hexadecimal.
-
-/** Sweeps the estimates of limiters whose own rows are not swept. */
-const CLEANUP_PROBABILITY = 0.1
 
 /** The checkers of a limiter's named estimates. */
 interface Names {
@@ -16,31 +14,14 @@ interface Names {
   readonly closer: Checker
 }
 
-const checkers = new WeakMap<Checker, Names>()
-
 /** The checkers of a limiter's named estimates. Their rows have a prefix of their own, in the same table. */
-export function namesOf(owner: Checker): Names {
-  const known = checkers.get(owner)
-  if (known) return known
-  const names = { opener: checkerOfNames(owner, true), closer: checkerOfNames(owner, false) }
-  checkers.set(owner, names)
-  return names
-}
-
-function checkerOfNames({ config }: Checker, isUsuallyNew: boolean): Checker {
-  const { prefix, clock } = config.namespace
-  return new Checker({
-    ...config,
-    namespace: { prefix: RESERVED_PREFIX + prefix, clock, isUsuallyNew, comesLast: true },
-    reporting: { thresholds: [], dryRun: false },
-    cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
-    keepEnded: false,
-    maxBlockedKeys: undefined,
-    denials: undefined,
-    leases: undefined,
-    blocks: false,
-  })
-}
+export const namesOf: (owner: Checker) => Names = forEachChecker((owner) => {
+  const beside = { prefix: RESERVED_PREFIX + owner.config.namespace.prefix, comesLast: true }
+  return {
+    opener: checkerBeside(owner, { ...beside, isUsuallyNew: true }),
+    closer: checkerBeside(owner, beside),
+  }
+})
 
 /**
  * The key of the row of a named estimate.

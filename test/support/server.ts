@@ -47,7 +47,7 @@ export async function startServer(
     initdbFlags: ['--encoding=UTF8', '--locale=C'],
     postgresFlags: [
       ...['-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories='],
-      ...['-c', 'max_connections=200', '-c', 'log_min_messages=log'],
+      ...['-c', 'max_connections=400', '-c', 'log_min_messages=log'],
       ...settings.flatMap((setting) => ['-c', setting]),
     ],
     onLog: () => {},

@@ -1,0 +1,40 @@
+import { Checker } from './checker.ts'
+import type { CheckerConfig } from './checker-config.ts'
+
+// Rows that stand beside a limiter's own: in the same table, under a prefix of their own.
+
+/** Sweeps the rows beside those of a limiter whose own rows are not swept. */
+const CLEANUP_PROBABILITY = 0.1
+
+/** What is special about the rows. Default: the limiter of the owner. */
+interface Beside extends Partial<Pick<CheckerConfig, 'limiter'>> {
+  readonly prefix: string
+  readonly isUsuallyNew?: boolean
+  readonly comesLast?: boolean
+}
+
+/** The checker of the rows beside those of the owner. They are swept, and nobody is told of them. */
+export function checkerBeside({ config }: Checker, { limiter = config.limiter, ...beside }: Beside): Checker {
+  return new Checker({
+    ...config,
+    limiter,
+    namespace: { ...beside, clock: config.namespace.clock },
+    reporting: { thresholds: [], dryRun: false },
+    cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
+    keepEnded: false,
+    maxBlockedKeys: undefined,
+    denials: undefined,
+    leases: undefined,
+    blocks: false,
+  })
+}
+
+/** Makes something once for each checker. */
+export function forEachChecker<T>(make: (owner: Checker) => T): (owner: Checker) => T {
+  const made = new WeakMap<Checker, T>()
+  return (owner) => {
+    const known = made.get(owner) ?? make(owner)
+    made.set(owner, known)
+    return known
+  }
+}
