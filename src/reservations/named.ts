@@ -48,6 +48,8 @@ const MAX_ATTEMPTS = 50
 /** The answer to a call that reserves with a name, and how its estimate is settled. */
 interface NamedAnswer {
   readonly answer: LimitResult
+  /** The key of its row. */
+  readonly row: string
   commit(actual: number, options?: CallOptions): Promise<Allowed>
 }
 
@@ -77,7 +79,7 @@ export async function reserveNamed(
     const settling = { key, row, actual, ...plan }
     return settleRow(checker, settling, options.tx)
   }
-  return { answer: (answered as Answered).answer, commit }
+  return { answer: (answered as Answered).answer, commit, row }
 }
 
 /** A name is a row of its own, which may be on another server than the limit. */
@@ -101,11 +103,21 @@ export async function settleName(
     typeof name.key === 'string',
     'settle needs the text of a reservation, or its name: { key, id }.',
   )
-  const { hash, namespace, limiter: own } = checker.config
+  const { hash, namespace } = checker.config
   const key = hash ? await hash(name.key) : name.key
   checkKey(key, namespace.prefix)
-  const row = await keyOfName(checker, key, name.id)
-  const { limiter = own, tx } = options
+  return settleText(checker, await keyOfName(checker, key, name.id), actual, options)
+}
+
+/** The same by the key of its row, which a text has. */
+export function settleText(
+  checker: Checker,
+  row: string,
+  actual: number,
+  options: CallOptions,
+): Promise<Allowed> {
+  const { key } = nameIn(row)
+  const { limiter = checker.config.limiter, tx } = options
   const isPresent = options.limiter !== undefined
   return settleRow(checker, { key, row, actual, limiter, isPresent, hasPlan: isPresent }, tx)
 }

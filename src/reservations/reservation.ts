@@ -8,10 +8,10 @@ import { checkOptions } from '../options.ts'
 import type { Call } from '../runtime/call.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
-import { checkLimiter, checkOption } from '../validate.ts'
+import { checkLimiter, checkOption, isBalance } from '../validate.ts'
 import type { ReservationName } from './named.ts'
 import { checkActual, checkPlan, type Estimate, layoutOf, settle, windowEndOf } from './settlement.ts'
-import { readToken, tokenOf } from './token.ts'
+import { nameTokenOf, readToken, tokenOf } from './token.ts'
 
 /** A charged estimate that waits for its cost. */
 export interface Reservation {
@@ -35,10 +35,11 @@ export interface Reservation {
   release(options?: CallOptions): Promise<Allowed>
   /**
    * A text that another process can settle with `settle`, signed with `reservationSecret`. It contains the key
-   * as it is stored: with `hashKeys`, the hash. No two reservations have the same text. The text does not know
-   * whether `commit` or `release` was called: use either the text or these.
+   * as it is stored: with `hashKeys`, the hash. No two reservations have the same text. The text of a
+   * reservation with a name is settled once. Another one does not know whether it was settled: use either the
+   * text or `commit` and `release`.
    *
-   * @throws RatelimitError `INVALID_OPTION` without `reservationSecret`.
+   * @throws RatelimitError `INVALID_OPTION` without `reservationSecret`, and on a balance without a name.
    */
   toString(): string
 }
@@ -81,22 +82,29 @@ export async function reserve(checker: Checker, call: Call, options: ReserveOpti
   if (answer.repeated) return { ...answer, ...OF_ANOTHER_CALL }
   const token = await tokenFor(checker, call, chargedBy(call, answered))
   const text = () => {
-    checkOption(token !== undefined, 'The text of a reservation needs the option reservationSecret.')
-    return token
+    checkOption(!isBalance(call.limiter), NEEDS_NAME)
+    return textOf(token)
   }
   return { ...answer, ...reservationOf({ checker, call }, answered, tx), toString: text }
 }
 
+/** A balance never forgets. Each release of such a text would grant the estimate again. */
+const NEEDS_NAME =
+  'The text of a reservation on a balance needs a name, so that it is settled once: reserve with id and expires.'
+
+/** @throws RatelimitError `INVALID_OPTION` */
+function textOf(token: string | undefined): string {
+  checkOption(token !== undefined, 'The text of a reservation needs the option reservationSecret.')
+  return token
+}
+
 async function reserveNamed(checker: Checker, call: Call, options: NamedReserveOptions): Promise<Reserved> {
-  const { answer, commit } = await (await named()).reserveNamed(checker, estimateOf(call), options)
+  const { answer, commit, row } = await (await named()).reserveNamed(checker, estimateOf(call), options)
   if (!answer.success) return answer
-  const text = () => {
-    throw new RatelimitError(
-      'INVALID_OPTION',
-      'A reservation with a name has no text: settle it by its name.',
-    )
-  }
-  return { ...answer, commit, release: (given) => commit(0, given), toString: text }
+  const { config } = checker
+  const secret = config.reservationSecret
+  const token = secret === undefined ? undefined : await nameTokenOf(config, secret, row)
+  return { ...answer, commit, release: (given) => commit(0, given), toString: () => textOf(token) }
 }
 
 /** The text of a reservation, if there is a secret to sign it. */
@@ -123,7 +131,10 @@ export async function settleToken(
   checkLimiter(limiter)
   checkActual(actual, limiter)
   checkOption(config.reservationSecret !== undefined, 'settle needs the option reservationSecret.')
-  const { estimate, hasPlan } = await readToken(config, config.reservationSecret, token)
+  const content = await readToken(config, config.reservationSecret, token)
+  if (typeof content === 'string') return (await named()).settleText(checker, content, actual, options)
+  const { estimate, hasPlan } = content
+  checkOption(!isBalance(config.limiter) || estimate.layout === '', NEEDS_NAME)
   const isPresent = options.limiter !== undefined
   checkPlan(estimate, limiter, isPresent, hasPlan)
   return settle(checker, { estimate, actual, limiter, isPresent }, options.tx)

@@ -4,7 +4,9 @@ import { quotedName } from '../tables/table-name.ts'
 import { checkOption } from '../validate.ts'
 import type { Estimate } from './settlement.ts'
 
-// A token is `r1.<JSON>.<HMAC-SHA-256>`, both in base64url. The signature covers everything before it.
+// A token is `r1.<JSON>.<HMAC-SHA-256>`, both in base64url. The signature covers everything before it. The
+// token of a reservation with a name begins with `r2.`, and its JSON is the prefix, the table and the key of
+// its row.
 
 /** The content of a token. */
 export interface Content {
@@ -35,7 +37,7 @@ type Fields = readonly [
 
 /** The longest prefix and key take 8,192 characters, if JSON escapes each of their bytes. */
 const MAX_LENGTH = 10_000
-const PATTERN = /^(r1\.[\w-]+)\.([\w-]{43})$/
+const PATTERN = /^(r[12]\.[\w-]+)\.([\w-]{43})$/
 const ID_BYTES = 12
 
 const utf8 = new TextEncoder()
@@ -60,29 +62,48 @@ export async function tokenOf(owner: Owner, secret: string, content: Content): P
     refundableUntil,
     windowEnd,
   ]
-  const signed = `r1.${toBase64Url(utf8.encode(JSON.stringify(fields)))}`
+  return signedText('r1', fields, secret)
+}
+
+/** The token of a reservation with a name. It has one token, because it is settled once. */
+export function nameTokenOf(owner: Owner, secret: string, row: string): Promise<string> {
+  return signedText('r2', [owner.namespace.prefix, quotedName(owner.table.table), row], secret)
+}
+
+async function signedText(version: string, fields: readonly unknown[], secret: string): Promise<string> {
+  const signed = `${version}.${toBase64Url(utf8.encode(JSON.stringify(fields)))}`
   const signature = await crypto.subtle.sign('HMAC', await hmacKey(secret), utf8.encode(signed))
   return `${signed}.${toBase64Url(new Uint8Array(signature))}`
 }
 
 /**
- * Reads a token of this limiter.
+ * Reads a token of this limiter. If the reservation has a name, returns the key of its row.
  *
  * @throws RatelimitError `INVALID_OPTION` for a token that was signed with another secret or is for other rows.
  */
-export async function readToken(owner: Owner, secret: string, token: unknown): Promise<Content> {
+export async function readToken(owner: Owner, secret: string, token: unknown): Promise<Content | string> {
   checkOption(typeof token === 'string' && token.length <= MAX_LENGTH, NOT_SIGNED)
   const [, signed = '', signature = ''] = PATTERN.exec(token) ?? []
   checkOption(await isSignature(signature, signed, secret), NOT_SIGNED)
-  // The signature proves that `tokenOf` wrote it.
-  const fields = JSON.parse(new TextDecoder().decode(fromBase64Url(signed.slice('r1.'.length)))) as Fields
+  // The signature proves that this file wrote it.
+  const json = new TextDecoder().decode(fromBase64Url(signed.slice('r1.'.length)))
+  if (signed.startsWith('r2.')) {
+    const [prefix, table, row] = JSON.parse(json) as [string, string, string]
+    checkRowsOf(owner, prefix, table)
+    return row
+  }
+  const fields = JSON.parse(json) as Fields
   const [, prefix, table, layout, hasPlan, key, how, rate, windowStart, usedBefore, ...more] = fields
   const [limit, refundableUntil, windowEnd] = more
-  checkOption(prefix === owner.namespace.prefix, 'The reservation has another prefix.')
-  checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')
+  checkRowsOf(owner, prefix, table)
   const paid = { rate, windowStart, usedBefore }
   const capacity = limit ?? Number.POSITIVE_INFINITY
   return { estimate: { key, how, paid, limit: capacity, layout, refundableUntil, windowEnd }, hasPlan }
+}
+
+function checkRowsOf(owner: Owner, prefix: string, table: string): void {
+  checkOption(prefix === owner.namespace.prefix, 'The reservation has another prefix.')
+  checkOption(table === quotedName(owner.table.table), 'The reservation is in another table.')
 }
 
 const NOT_SIGNED = 'This is not the text of a reservation that was signed with this reservationSecret.'

@@ -72,6 +72,11 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'a reservation in a transaction is charged and settled with it',
     'is refused, and it stays open',
   ],
+  'behaviour/quotas/settle.test.ts': [
+    'the text of a balance needs a name',
+    'the text of a name is signed',
+    'a name without a secret',
+  ],
   'behaviour/quotas/thresholds.test.ts': ['one of equal calls at once crosses it'],
   'behaviour/statements/count.test.ts': [],
   'behaviour/tables/auto-migrate.test.ts': ['without autoMigrate, not even that'],

@@ -96,10 +96,12 @@ const CALLS: Readonly<Record<string, Call>> = {
     checkNumbers(await reserved.commit(Math.min(rate, 1)))
     return taken(rate, Math.min(rate, 1))
   },
-  'reserve and settle': async ({ quota, key }, rate) => {
+  'reserve and settle': async ({ quota, key, limiter }, rate) => {
     const reserved = await quota.reserve(key, { rate })
     if (!reserved.success) return NOTHING
-    checkNumbers(await quota.settle(String(reserved), rate))
+    // The text of a balance needs a name, which distributed tables do not have.
+    const isBalance = limiter.algorithm.name === 'balance'
+    checkNumbers(await (isBalance ? reserved.commit(rate) : quota.settle(String(reserved), rate)))
     return taken(rate)
   },
   limitAll: async ({ quota, other, key }, rate) => {

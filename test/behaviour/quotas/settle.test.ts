@@ -11,8 +11,10 @@ import {
   type RatelimitConfig,
   type Reservation,
   type Reserved,
+  rateLimitEphemeral,
   rateLimitTables,
 } from '../../../src/index.ts'
+import { tokenOf } from '../../../src/reservations/token.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
 import { uncounted } from '../../support/limits.ts'
@@ -339,11 +341,9 @@ test.each([
   { limiter: Ratelimit.slidingWindow(10, '1h'), layout: 'count,prevCount,windowStart' },
   { limiter: LARGE, layout: 'count,prevCount,windowStart' },
   { limiter: calendarWindow(10, 'month'), layout: 'count,prevCount,tokens,windowStart' },
-  { limiter: Ratelimit.balance(), layout: 'count,lastRefill,prevCount,tokens' },
   { limiter: Ratelimit.unlimited(), layout: '' },
 ])('the text of $limiter.algorithm.name names the layout of its rows', async ({ limiter, layout }) => {
   const { quota } = processes(limiter)
-  if (limiter === Ratelimit.balance()) await quota.grant('key', 10)
   const [, , , named] = JSON.parse(insideOf(textOf(await quota.reserve('key')))) as unknown[]
   expect(named).toBe(layout)
 })
@@ -611,4 +611,61 @@ test('a settling ends the remembered denial', async () => {
   expect(await quota.limit('key')).toMatchObject({ success: false })
   await quota.settle(text, 0)
   expect(await quota.limit('key')).toMatchObject({ success: true, remaining: 9 })
+})
+
+test('the text of a balance needs a name, and is then settled once', async () => {
+  const { db, statements } = watch(database.db)
+  const { quota, other, config } = processes(Ratelimit.balance(), { db })
+  await quota.grant('key', 500)
+  const unnamed = allowed(await quota.reserve('key', { rate: 100 }))
+  expect(() => String(unnamed)).toThrow(expect.objectContaining(REFUSED))
+  await unnamed.release()
+  // As it was signed before it was refused.
+  const old = await tokenOf(
+    { namespace: { prefix: config.prefix }, table: { table: rateLimitEphemeral } } as never,
+    SECRET,
+    {
+      estimate: {
+        key: 'key',
+        paid: { rate: 100, windowStart: null, usedBefore: 0 },
+        ...{ refundableUntil: null, windowEnd: null, how: 'charged', limit: Number.POSITIVE_INFINITY },
+        layout: 'count,lastRefill,prevCount,tokens',
+      },
+      hasPlan: false,
+    },
+  )
+  statements.length = 0
+  await expect(other.settle(old, 0)).rejects.toMatchObject(REFUSED)
+  expect(statements).toEqual([])
+
+  const text = textOf(await quota.reserve('key', { rate: 100, id: 'job', expires: '1h' }))
+  expect(textOf(await quota.reserve('key', { rate: 100, id: 'job', expires: '1h' }))).toBe(text)
+  for (const each of [other, quota, other]) await each.settle(text, 0)
+  await other.settle({ key: 'key', id: 'job' }, 0)
+  expect(await quota.getRemaining('key')).toMatchObject({ remaining: 500 })
+})
+
+test('the text of a name is signed, and belongs to its rows', async () => {
+  const { quota, other, config } = processes(TEN['fixed window'], { hashKeys: true })
+  const text = textOf(await quota.reserve('ada', { rate: 4, id: 'ada', expires: '1h' }))
+  expect(encodeURIComponent(text)).toBe(text)
+  expect(insideOf(text)).not.toContain('ada')
+  const [version, inside, signature] = text.split('.')
+  const forged = Buffer.from(insideOf(text).replace('quota', 'Quota')).toString('base64url')
+  for (const wrong of [`r1.${inside}.${signature}`, `${version}.${forged}.${signature}`, `${text}A`]) {
+    await expect(other.settle(wrong, 0)).rejects.toMatchObject(REFUSED)
+  }
+  const elsewhere = new Ratelimit({ ...config, prefix: `${config.prefix} other` })
+  await expect(elsewhere.settle(text, 0)).rejects.toMatchObject(REFUSED)
+  const durable = new Ratelimit({ ...config, durable: true } as RatelimitConfig)
+  await expect(durable.settle(text, 0)).rejects.toMatchObject(REFUSED)
+  expect(await other.settle(text, 1)).toMatchObject({ remaining: 9 })
+  expect(await other.settle(text, 1)).toMatchObject({ repeated: true })
+  await expect(other.settle(text, 2)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+})
+
+test('a name without a secret has no text', async () => {
+  const { quota } = quotaOn(database, TEN['fixed window'])
+  const reserved = allowed(await quota.reserve('key', { id: 'job', expires: '1h' }))
+  expect(() => String(reserved)).toThrow(expect.objectContaining(REFUSED))
 })
