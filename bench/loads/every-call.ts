@@ -108,6 +108,14 @@ async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
         return reserved.success && (await signed.settle(String(reserved), 1)).success
       },
     },
+    {
+      name: 'reserve with a name and settle, pairs',
+      async check(key) {
+        const name = { key, id: crypto.randomUUID() }
+        const reserved = await tokens.reserve(key, { rate: 2, id: name.id, expires: '10m' })
+        return reserved.success && (await tokens.settle(name, 1)).success
+      },
+    },
     { name: 'grant', check: grant },
   ]
 }

@@ -1,3 +1,4 @@
+import { Ratelimit } from '../../../src/index.ts'
 import {
   below,
   type Call,
@@ -37,7 +38,9 @@ export async function reserve(): Promise<void> {
   if (estimate === 0) return
   const reserved = await reserving
   if (!reserved.success) return
-  if (random() < 0.3) return handOver(call, estimate, String(reserved))
+  // The text of a balance needs a name.
+  const hasText = tested(call.limit).limiter !== Ratelimit.balance()
+  if (hasText && random() < 0.3) return handOver(call, estimate, String(reserved))
   const actual = below(estimate + 1)
   const settling = actual === 0 ? reserved.release() : reserved.commit(actual)
   await record({ ...call, rate: actual - estimate }, settling)
