@@ -1,4 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
+import { TOLERANCE } from '../algorithms/bucket.ts'
 import { allowanceOf, type Payment, refundableUntilOf } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
@@ -92,7 +93,12 @@ export async function takeMore(
   debtor: number,
   { limiters, tx }: Settling,
 ): Promise<SettledSpending> {
-  const rate = actual - sumOf(granted)
+  const missing = actual - sumOf(granted)
+  // A bucket may have paid a fraction, and a present plan may count whole units.
+  const isWhole = calls.some(
+    ({ call }, place) => presentOf(call, limiters[place]).limiter.algorithm.integersOnly,
+  )
+  const rate = isWhole ? Math.ceil(missing - TOLERANCE) : missing
   const charges = calls.map(({ checker, call }, place): LimiterCall => {
     // Like a settlement it is never denied, not even if the key is blocked.
     return { checker, call: { ...presentOf(call, limiters[place]), rate, purpose: 'adjust' } }

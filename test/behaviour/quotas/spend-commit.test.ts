@@ -164,6 +164,18 @@ test('a row of another plan is refused, unless the present plan is given', async
   expect(await monthly.getRemaining('key', { limiter: bucket })).toMatchObject({ used: 7 })
 })
 
+test('a plan of whole units charges the rest of a fraction as a whole', async () => {
+  const bucket = Ratelimit.tokenBucket(1, '1h', 10, { refill: 'continuous' })
+  const { quota } = quotaOn(database, bucket)
+  const spent = await Ratelimit.spend([{ ratelimit: quota, key: 'key' }], { rate: 2.5 })
+  const window = Ratelimit.fixedWindow(10, '10h')
+  if (spent.success) {
+    expect(await spent.commit(5, { limiters: [window] })).toMatchObject({ granted: [5.5] })
+  }
+  expect(await quota.getRemaining('key', { limiter: window })).toMatchObject({ used: 3 })
+  expect.assertions(2)
+})
+
 // Numbers of plain JavaScript have the same answers.
 test('random estimates and costs, as a model has them', async () => {
   const amount = fc.integer({ min: 1, max: 30 })
