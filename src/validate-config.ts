@@ -66,7 +66,7 @@ export function checkConfig(given: RatelimitConfig | ConcurrencyConfig | Credits
   if (!leases && !credits) checkLimiter(limiter)
   for (const name of SWITCHES) checkSwitch(name, config[name])
   checkOption(
-    Array.isArray(thresholds) && thresholds.every(isThreshold),
+    Array.isArray(thresholds) && Array.from(thresholds).every(isThreshold),
     'thresholds must be a list of shares above 0, { used } above 0, and { left } of 0 or more.',
   )
   checkOption(

@@ -89,7 +89,9 @@ export async function settle(checker: Checker, settled: Settled, tx: CallOptions
 export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Reporting): Allowed {
   const { estimate, actual } = settled
   const left = allowanceOf(outcome, reporting)
-  const answer = actual < estimate.paid.rate ? { ...left, returned: returnedBy(outcome) } : left
+  // A call that a dry run lets pass was not charged, so nothing is given back.
+  const isBelow = estimate.how !== 'passed' && actual < estimate.paid.rate
+  const answer = isBelow ? { ...left, returned: returnedBy(outcome) } : left
   return settled.estimate.how === 'charged' ? withKept(answer, outcome, settled, reporting) : answer
 }
 

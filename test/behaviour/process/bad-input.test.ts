@@ -247,6 +247,7 @@ test.each(['throwIfAborted', 'addEventListener'])('a signal that has %s only is 
 test.each<readonly [string, object]>([
   ['cleanupProbability above 1', { cleanupProbability: 1.1 }],
   ['cleanupProbability below 0', { cleanupProbability: -0.1 }],
+  ['thresholds with a hole', { thresholds: new Array(1) }],
   ['cleanupProbability NaN', { cleanupProbability: Number.NaN }],
   ...[
     ...['durable', 'synchronousCommit', 'inMemoryBlock', 'keepEnded', 'coalesce'],
