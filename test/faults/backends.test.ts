@@ -35,7 +35,7 @@ const VICTIMS = `pg_stat_activity where application_name = 'victim' and datname 
 /** Ends one connection that waits for a lock, as soon as one does. */
 async function killWaiting(): Promise<void> {
   const waiting = `${VICTIMS} and wait_event_type = 'Lock' limit 1`
-  await expect.poll(() => endBackends(database, waiting)).toBe(1)
+  await expect.poll(() => endBackends(database, waiting), { timeout: 20_000 }).toBe(1)
 }
 
 /** A transaction that holds a key's row until it is let go. */

@@ -151,7 +151,9 @@ async function callMethods(ratelimit: Ratelimit, balance: boolean): Promise<void
   await ratelimit.limit('new and forced', { rate: 1, force: true })
   for (const key of ['one', 'new and reserved']) {
     const reserved = await ratelimit.reserve(key, { rate: 1 })
-    if (reserved.success) await ratelimit.settle(String(reserved), 2)
+    if (reserved.success) await (balance ? reserved.commit(2) : ratelimit.settle(String(reserved), 2))
+    const named = await ratelimit.reserve(key, { rate: 1, id: 'job', expires: '1h' })
+    if (named.success) await ratelimit.settle({ key, id: 'job' }, 2)
     const less = await ratelimit.reserve(key, { rate: 2, atLeast: 1 })
     if (less.success) await less.commit(1)
   }
