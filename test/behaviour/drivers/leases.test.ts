@@ -1,7 +1,6 @@
 import diagnostics from 'node:diagnostics_channel'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { type Lease, type NoLease, Ratelimit, usage } from '../../../src/index.ts'
+import { type Lease, type NoLease, Ratelimit, usage, type WaitMessage } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -17,6 +16,18 @@ function slots(prefix: string, limit = 2): Ratelimit<'concurrency'> {
 function held(answer: Lease | NoLease): Lease {
   if (!answer.success) throw new Error('no lease')
   return answer
+}
+
+/** Resolves when a call of the limiter begins to wait. */
+function waitBegins(prefix: string): Promise<void> {
+  return new Promise((resolve) => {
+    const listen = (message: unknown) => {
+      if ((message as WaitMessage).prefix !== prefix) return
+      diagnostics.unsubscribe('drizzle-ratelimit:wait', listen)
+      resolve()
+    }
+    diagnostics.subscribe('drizzle-ratelimit:wait', listen)
+  })
 }
 
 test('at most so many leases at once, and the next one after a release', async () => {
@@ -172,8 +183,10 @@ test('calls of a process wait in a line, and an aborted one leaves it', async ()
   const controller = new AbortController()
   const waiting = []
   for (const name of ['one', 'aborted', 'two', 'three']) {
+    const joined = waitBegins('line')
     waiting.push(wait(name, name === 'aborted' ? controller.signal : undefined).catch((error) => error))
-    await sleep(20)
+    // A call joins the line when its first look has found no slot.
+    await joined
   }
   controller.abort(new Error('the request is gone'))
   expect(await waiting[1]).toMatchObject({ message: 'the request is gone' })
@@ -268,8 +281,9 @@ describe('a database that does not answer', () => {
     const limiter = Ratelimit.concurrency(1, { lease: '1h' })
     const exports = new Ratelimit({ db, limiter, prefix: 'stuck later', cleanupProbability: 0 })
     await exports.acquire('org')
-    const waiting = exports.acquire('org', { timeout: 300 })
-    await sleep(150)
+    const waits = waitBegins('stuck later')
+    const waiting = exports.acquire('org', { timeout: '1s' })
+    await waits
     isStuck = true
     expect(await waiting).toMatchObject({ success: false })
   })
