@@ -2,25 +2,25 @@ import { freshState } from '../algorithms/limiter.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
-import type { RatelimitError } from '../errors.ts'
 import type { Leases } from '../leases/leases.ts'
 import { onFirstUse } from '../on-first-use.ts'
-import { addsTo, type Call, type Dispatcher, type Pending, type Request } from '../runtime/call.ts'
+import { addsTo, type Call, type Dispatcher, type Request } from '../runtime/call.ts'
+import { Circuit } from '../runtime/circuit.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider, decideOne } from '../runtime/decide.ts'
 import { Direct } from '../runtime/direct.ts'
-import { Outage } from '../runtime/outage.ts'
 import { Room } from '../runtime/room.ts'
 import { quotedName } from '../tables/table-name.ts'
 import { checkOption } from '../validate.ts'
 
 import { type Answered, answeredBy, type Outcome } from './answer.ts'
 
-import { type Bounds, timedOut, watchBounds } from './bounds.ts'
+import type { Bounds } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'
 import type { Degrading } from './degrading.ts'
 import { type Denials, forgetEverywhere, type Memory, register, type Sent } from './denials.ts'
 import { refusalOf } from './refusal.ts'
+import { type Sender, SentCall } from './sent-call.ts'
 import { Sweeps } from './sweeps.ts'
 import type { Watched } from './watch.ts'
 
@@ -35,10 +35,10 @@ export interface LimiterCall {
 /** Decides valid calls: in a caller's transaction, or alone, where calls may share statements. */
 export class Checker implements Memory {
   readonly config: CheckerConfig
+  readonly circuit: Circuit = new Circuit()
   /** For calls outside of the key queues. */
-  readonly room: Room
-  /** Set while the database fails, until its next answer. */
-  outage: Outage | undefined
+  readonly #room: Room
+  readonly #sender: Sender
   #dispatcher: Dispatcher
   /** Loaded before the first call that could use it. */
   #denials: Denials | undefined
@@ -49,10 +49,21 @@ export class Checker implements Memory {
   constructor(config: CheckerConfig) {
     const { home, table, namespace, commit, connections } = config
     this.config = config
-    this.room = new Room(connections === undefined)
+    this.#room = new Room(connections === undefined)
     this.#sweeps = new Sweeps(config)
     const decider = new AloneDecider({ connection: home, table, namespace, commit }, config.ensureTables)
-    this.#dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, this.room)
+    const forgetAfter = (request: Request) => {
+      if (addsTo(request)) this.forgetDenials(request.key)
+    }
+    this.#sender = {
+      ...{ circuit: this.circuit, goOn: config.goOn, dispatcher: () => this.#dispatcher },
+      decided: (request, decision, place, sent) => {
+        this.#denials?.learn(request, decision, place, sent)
+        forgetAfter(request)
+      },
+      failed: forgetAfter,
+    }
+    this.#dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, this.#room)
   }
 
   /**
@@ -157,6 +168,11 @@ export class Checker implements Memory {
     if (denials) await (await import('./denial-counts.ts')).writeDenials(this.config)
   }
 
+  /** Lets a call outside of the key queues in. Call the returned function at its end. Throws `OVERLOADED`. */
+  enter(key?: string): () => void {
+    return this.#room.enter(key)
+  }
+
   /**
    * The transaction that a call joins: the given one, or the one that the limiter was created with. Undefined
    * if the call runs alone.
@@ -186,81 +202,15 @@ export class Checker implements Memory {
   }
 
   #decideAlone(call: Request, bounds: Bounds | undefined): Promise<Outcome> {
-    const refusal = this.outage?.refusal()
+    const refusal = this.circuit.refusal()
     if (refusal) return Promise.reject(refusal)
     const sent: Sent = {
       at: this.#denials ? performance.now() : 0,
       clock: this.config.namespace.clock?.() ?? null,
     }
-    const decided = new Promise<Outcome>((resolve, reject) => {
-      let stopWatching: (() => void) | undefined
-      let whenSettled = () => {}
-      const pending: Pending = {
-        request: call,
-        isOver: false,
-        batch: undefined,
-        isContended: false,
-        hold: () => {
-          pending.isContended = true
-          this.outage = undefined
-        },
-        fulfil: (decision, place) => {
-          stopWatching?.()
-          this.outage = undefined
-          const refusal = refusalOf(call, decision, place)
-          if (refusal) return pending.fail(refusal)
-          this.#denials?.learn(call, decision, place, sent)
-          if (addsTo(call)) this.forgetDenials(call.key)
-          const outcome = { call, decision, place }
-          if (pending.isOver && bounds?.giveBack) bounds.giveBack(outcome).then(whenSettled)
-          resolve(outcome)
-        },
-        fail: (error) => {
-          stopWatching?.()
-          this.learnOf(error, pending.batch)
-          if (addsTo(call)) this.forgetDenials(call.key)
-          whenSettled()
-          reject(error)
-        },
-      }
-      if (bounds) {
-        stopWatching = watchBounds(bounds, (why) => {
-          const wasSent = this.#dispatcher.cancel(pending)
-          if (wasSent && bounds.giveBack) {
-            const settled = new Promise<void>((resolve) => {
-              whenSettled = resolve
-            })
-            this.config.goOn(settled)
-          }
-          if (why !== 'timeout') return reject(why.aborted)
-          const error = timedOut(wasSent && call.purpose !== 'look', pending.isContended)
-          const { batch } = pending
-          if (bounds.onWaitOver) bounds.onWaitOver()
-          // A wait for a held row, or for other calls of the key, says nothing about the database.
-          else if (batch && !batch.mayWait) this.addFailure(error, batch)
-          reject(error)
-        })
-      }
-      // Last, because it may fail the call at once.
-      this.#dispatcher.add(pending)
-    })
+    const decided = new SentCall(this.#sender, call, sent, bounds).outcome
     this.sweepAfter(decided, sent.clock)
     return decided
-  }
-
-  /** Notes the error of a statement. */
-  learnOf(error: RatelimitError, statement: object = error): void {
-    if (Outage.isOne(error)) this.addFailure(error, statement)
-    else if (error.sqlState !== undefined) {
-      // The database has refused the call, so it can be reached.
-      this.outage = undefined
-    }
-  }
-
-  /** Notes that the statement has failed, or had no answer in time. */
-  addFailure(error: RatelimitError, statement: object = error): void {
-    this.outage ??= new Outage()
-    this.outage.add(error, statement)
   }
 
   /**

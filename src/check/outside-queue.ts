@@ -35,10 +35,10 @@ export function outsideQueue<T, Found = undefined>(
   checker: Checker,
   stage: Readonly<Stage>,
   work: (isOver: () => boolean, found: Found | undefined) => T | Promise<T>,
-  enter: (isOver: () => boolean) => Entry<Found> = () => ({ leave: checker.room.enter() }),
+  enter: (isOver: () => boolean) => Entry<Found> = () => ({ leave: checker.enter() }),
 ): Promise<T> {
   const { bounds } = checker.config
-  const refusal = checker.outage?.refusal()
+  const refusal = checker.circuit.refusal()
   if (refusal) throw refusal
   let isOver = false
   const entry = enter(() => isOver)
@@ -46,7 +46,7 @@ export function outsideQueue<T, Found = undefined>(
   const running = (entry.comes ?? Promise.resolve(undefined)).then(begin).then(
     (result) => {
       entry.leave()
-      checker.outage = undefined
+      checker.circuit.answered()
       return result
     },
     (reason) => {
@@ -60,7 +60,7 @@ export function outsideQueue<T, Found = undefined>(
       isOver = true
       entry.giveUp?.()
       const error = timedOut(stage.mayCharge, stage.isContended)
-      if (!stage.mayWait) checker.addFailure(error, stage.statement)
+      if (!stage.mayWait) checker.circuit.failed(error, stage.statement)
       reject(error)
     })
     running.then(resolve, reject).finally(stopWatching)
@@ -72,7 +72,7 @@ function learned(checker: Checker, stage: Readonly<Stage>, reason: unknown): unk
   if (!(reason instanceof RatelimitError)) return reason
   const error = stage.mayWait ? afterWait(reason) : reason
   // Work that stops because its time is over had an answer from the database before.
-  if (error.code === 'TIMEOUT') checker.outage = undefined
-  else checker.learnOf(error, stage.statement)
+  if (error.code === 'TIMEOUT') checker.circuit.answered()
+  else checker.circuit.learn(error, stage.statement)
   return error
 }

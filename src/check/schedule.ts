@@ -158,6 +158,6 @@ function decide(
       await decideOne({ ...config, connection: config.home, schedule: { startsAt } }, given)
       return decision
     },
-    () => ({ leave: checker.room.enter(request.key) }),
+    () => ({ leave: checker.enter(request.key) }),
   )
 }

@@ -103,7 +103,7 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
   const first = await lookPastHeld(() => lookOnce(false), signal)
   if (!first) throw timedOut(true, false)
   if (first.slot || timeoutMs === 0) return first
-  const leave = checker.room.enter(key)
+  const leave = checker.enter(key)
   const place = lineOf(checker)?.join(key)
   try {
     channels.wait?.publish({

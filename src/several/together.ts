@@ -137,7 +137,7 @@ function chargeTogether(
   const prepare = ensures.length === 0 ? undefined : prepareAll
   const enter = (over: () => boolean): Entry<Found | undefined> => {
     isOver = over
-    if (!inTurn) return { leave: hastiest.room.enter() }
+    if (!inTurn) return { leave: hastiest.enter() }
     turn = turnsOn(connection.db).enter(queued(own, prepare, over))
     stage.mayWait = true
     stage.isContended = turn.isBehind

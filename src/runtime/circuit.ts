@@ -9,20 +9,15 @@ const TRIAL_MS = 1_000
 /**
  * A circuit breaker: it counts the failures in a row of a database that may be unreachable.
  *
- * After some failures, one call at a time tries the database, and the others are answered at once. The limiter
- * creates an outage at the first failure and drops it at the first answer.
+ * After some failures, one call at a time tries the database, and the others are answered at once. The first
+ * answer of the database ends the outage.
  */
-export class Outage {
+export class Circuit {
   #failures = 0
   #triedAt = Number.NEGATIVE_INFINITY
   #last: RatelimitError | undefined
   /** The statements whose failures were counted. */
-  readonly #counted = new WeakSet<object>()
-
-  /** Whether the database may be unreachable after this error. */
-  static isOne({ code, contended }: RatelimitError): boolean {
-    return !contended && (code === 'UNREACHABLE' || code === 'OUTCOME_UNKNOWN' || code === 'TIMEOUT')
-  }
+  #counted = new WeakSet<object>()
 
   /** The error with which a call fails at once. Undefined if the call may try the database. */
   refusal(): RatelimitError | undefined {
@@ -33,14 +28,33 @@ export class Outage {
     return undefined
   }
 
+  /** Notes that the database has answered. */
+  answered(): void {
+    if (this.#failures === 0) return
+    this.#failures = 0
+    this.#last = undefined
+    this.#counted = new WeakSet()
+  }
+
+  /** Notes the error of a statement. If the database has refused it, the database can be reached. */
+  learn(error: RatelimitError, statement: object = error): void {
+    if (isOutage(error)) this.failed(error, statement)
+    else if (error.sqlState !== undefined) this.answered()
+  }
+
   /** Counts the failure of a statement once, although its calls may fail at different times. */
-  add(error: RatelimitError, statement: object): void {
+  failed(error: RatelimitError, statement: object = error): void {
     if (this.#counted.has(statement)) return
     this.#counted.add(statement)
     this.#last = error
     this.#failures++
     this.#triedAt = Number.NEGATIVE_INFINITY
   }
+}
+
+/** Whether the database may be unreachable after this error. */
+function isOutage({ code, contended }: RatelimitError): boolean {
+  return !contended && (code === 'UNREACHABLE' || code === 'OUTCOME_UNKNOWN' || code === 'TIMEOUT')
 }
 
 function refusal(cause: RatelimitError | undefined): RatelimitError {

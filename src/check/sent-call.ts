@@ -1,0 +1,100 @@
+import type { RatelimitError } from '../errors.ts'
+import type { Batch, Decision, Dispatcher, Pending, Request } from '../runtime/call.ts'
+import type { Circuit } from '../runtime/circuit.ts'
+import type { Outcome } from './answer.ts'
+import { type Bounds, timedOut, watchBounds } from './bounds.ts'
+import type { Sent } from './denials.ts'
+import { refusalOf } from './refusal.ts'
+
+/** What a call on its way needs of its limiter. */
+export interface Sender {
+  readonly circuit: Circuit
+  readonly dispatcher: () => Dispatcher
+  /** Hands work that continues after an answer to the runtime. */
+  readonly goOn: (work: Promise<unknown>) => void
+  /** Called when a request is decided. */
+  readonly decided: (request: Request, decision: Decision, place: number, sent: Sent) => void
+  /** Called when a request has failed. It may have been charged all the same. */
+  readonly failed: (request: Request) => void
+}
+
+/** A call on its way to the database. */
+export class SentCall implements Pending {
+  readonly request: Request
+  isOver = false
+  batch: Batch | undefined = undefined
+  isContended = false
+  readonly outcome: Promise<Outcome>
+  readonly #sender: Sender
+  readonly #sent: Sent
+  readonly #bounds: Bounds | undefined
+  #resolve: (outcome: Outcome) => void = () => {}
+  #reject: (reason: unknown) => void = () => {}
+  #stopWatching: (() => void) | undefined
+  /** Called at the end of a call whose caller has given up. */
+  #whenSettled: (() => void) | undefined
+
+  constructor(sender: Sender, request: Request, sent: Sent, bounds: Bounds | undefined) {
+    this.request = request
+    this.#sender = sender
+    this.#sent = sent
+    this.#bounds = bounds
+    this.outcome = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    if (bounds) this.#stopWatching = watchBounds(bounds, (why) => this.#giveUp(bounds, why))
+    // Last, because it may fail the call at once.
+    sender.dispatcher().add(this)
+  }
+
+  hold(): void {
+    this.isContended = true
+    this.#sender.circuit.answered()
+  }
+
+  fulfil(decision: Decision, place: number): void {
+    const { request } = this
+    this.#stopWatching?.()
+    this.#sender.circuit.answered()
+    const refusal = refusalOf(request, decision, place)
+    if (refusal) {
+      this.fail(refusal)
+      return
+    }
+    this.#sender.decided(request, decision, place, this.#sent)
+    const outcome = { call: request, decision, place }
+    const giveBack = this.isOver ? this.#bounds?.giveBack : undefined
+    giveBack?.(outcome).then(this.#whenSettled)
+    this.#resolve(outcome)
+  }
+
+  fail(error: RatelimitError): void {
+    this.#stopWatching?.()
+    this.#sender.circuit.learn(error, this.batch)
+    this.#sender.failed(this.request)
+    this.#whenSettled?.()
+    this.#reject(error)
+  }
+
+  #giveUp(bounds: Bounds, why: { readonly aborted: unknown } | 'timeout'): void {
+    const { dispatcher, goOn, circuit } = this.#sender
+    const wasSent = dispatcher().cancel(this)
+    if (wasSent && bounds.giveBack) {
+      const settled = new Promise<void>((resolve) => {
+        this.#whenSettled = resolve
+      })
+      goOn(settled)
+    }
+    if (why !== 'timeout') {
+      this.#reject(why.aborted)
+      return
+    }
+    const error = timedOut(wasSent && this.request.purpose !== 'look', this.isContended)
+    const { batch } = this
+    if (bounds.onWaitOver) bounds.onWaitOver()
+    // A wait for a held row, or for other calls of the key, says nothing about the database.
+    else if (batch && !batch.mayWait) circuit.failed(error, batch)
+    this.#reject(error)
+  }
+}
