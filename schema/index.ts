@@ -1,6 +1,6 @@
 import type { PgSchema } from 'drizzle-orm/pg-core'
+import { checkOptions, type NamesOf } from '../src/base/check-options.ts'
 import { RatelimitError } from '../src/errors.ts'
-import { checkOptions, type NamesOf } from '../src/options.ts'
 import { type RateLimitTable, rateLimitTable } from './table.ts'
 
 export type { RateLimitTable } from './table.ts'

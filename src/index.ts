@@ -23,40 +23,37 @@ export type {
 } from './check/results.ts'
 export type { NotScheduled, Scheduled } from './check/schedule.ts'
 export type { Lease, LeaseOptions, NoLease } from './concurrency/lease.ts'
-export type {
-  AcquireOptions,
-  AllOptions,
-  BlockOptions,
-  CallOptions,
-  ChangePlanOptions,
-  ConcurrencyConfig,
-  CreditGrantOptions,
-  CreditLimitOptions,
-  CreditReserveOptions,
-  CreditsConfig,
-  DenialOptions,
-  GrantOptions,
-  LeaseTerms,
-  LimitOptions,
-  NamedReserveOptions,
-  Once,
-  OnceOptions,
-  PlainReserveOptions,
-  RatelimitConfig,
-  RefundOptions,
-  ReserveOptions,
-  ScheduleOptions,
-  SpendOptions,
-  Threshold,
-  TransactionOf,
-  TxOptions,
-} from './config.ts'
 export type { CreditReservation, CreditReserved } from './credits/credits.ts'
 export type { CreditGrant } from './credits/grants.ts'
 export type { Database } from './database/database.ts'
 export type { DecisionMessage, ErrorMessage, StatementMessage, WaitMessage } from './diagnostics.ts'
 export type { Duration } from './duration.ts'
 export { RatelimitError, type RatelimitErrorCode, type RatelimitErrorDetails } from './errors.ts'
+export type {
+  AcquireOptions,
+  AllOptions,
+  BlockOptions,
+  CallOptions,
+  ChangePlanOptions,
+  LimitOptions,
+  Once,
+  OnceOptions,
+  RefundOptions,
+  ScheduleOptions,
+  SpendOptions,
+  TxOptions,
+} from './options/calls.ts'
+export type { LeaseTerms, Threshold, TransactionOf } from './options/choices.ts'
+export type { DenialOptions } from './options/common.ts'
+export type { RatelimitConfig } from './options/config.ts'
+export type {
+  CreditGrantOptions,
+  CreditLimitOptions,
+  CreditReserveOptions,
+  GrantOptions,
+} from './options/grants.ts'
+export type { ConcurrencyConfig, CreditsConfig } from './options/kinds.ts'
+export type { NamedReserveOptions, PlainReserveOptions, ReserveOptions } from './options/reserve.ts'
 export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
 export {
   type ExpiredReservation,

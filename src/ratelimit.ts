@@ -8,6 +8,8 @@ import { lockout } from './algorithms/lockout.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
 import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
+import { checkOptions, type NamesOf, type OptionNames } from './base/check-options.ts'
+import { onFirstUse } from './base/on-first-use.ts'
 import { usageOf } from './check/answer.ts'
 import type { Checker, LimiterCall } from './check/checker.ts'
 import { handles } from './check/handles.ts'
@@ -23,6 +25,11 @@ import type {
 import type { NotScheduled, Scheduled } from './check/schedule.ts'
 import { checkerOf } from './check/setup.ts'
 import type { Lease, NoLease } from './concurrency/lease.ts'
+import type { CreditCalls, CreditReserved } from './credits/credits.ts'
+import type { CreditGrant } from './credits/grants.ts'
+import type { Database } from './database/database.ts'
+import type { Duration } from './duration.ts'
+import { ownError } from './errors.ts'
 import {
   ACQUIRE_NAMES,
   type AcquireOptions,
@@ -34,40 +41,31 @@ import {
   type CallOptions,
   CHANGE_NAMES,
   type ChangePlanOptions,
-  type ConfigOf,
-  type CreditGrantOptions,
-  type CreditLimitOptions,
-  type CreditReserveOptions,
-  GRANT_NAMES,
-  type GrantOptions,
-  type KeyFor,
-  type Kind,
   LIMIT_NAMES,
-  type LimiterOf,
   type LimitOptions,
-  RESERVE_NAMES,
   type RefundOptions,
-  type ReserveOptions,
   SCHEDULE_NAMES,
   type ScheduleOptions,
   type SpendOptions,
   TX_NAMES,
   type TxOptions,
-} from './config.ts'
-import type { CreditCalls, CreditReserved } from './credits/credits.ts'
-import type { CreditGrant } from './credits/grants.ts'
-import type { Database } from './database/database.ts'
-import type { Duration } from './duration.ts'
-import { ownError } from './errors.ts'
-import { onFirstUse } from './on-first-use.ts'
-import { checkOptions, type NamesOf, type OptionNames } from './options.ts'
+} from './options/calls.ts'
+import {
+  type CreditGrantOptions,
+  type CreditLimitOptions,
+  type CreditReserveOptions,
+  GRANT_NAMES,
+  type GrantOptions,
+} from './options/grants.ts'
+import type { ConfigOf, KeyFor, Kind, LimiterOf } from './options/kinds.ts'
+import { RESERVE_NAMES, type ReserveOptions } from './options/reserve.ts'
+import { callOf, checkOption, isCredits, type OptionsOfCall } from './options/validate.ts'
+import { checkConfig } from './options/validate-config.ts'
 import type { ReservationName } from './reservations/named.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
 import type { Spent } from './reservations/spend.ts'
 import type { Call } from './runtime/call.ts'
-import { callOf, checkOption, isCredits, type OptionsOfCall } from './validate.ts'
-import { checkConfig } from './validate-config.ts'
 
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {

@@ -1,6 +1,6 @@
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
 import { ROWS } from './rows.ts'
 
 /** A limit on how many leases a key has at once, as `Ratelimit.concurrency` makes it. */

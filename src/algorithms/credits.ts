@@ -1,5 +1,5 @@
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
 
 /** Credits in grants of their own, as `Ratelimit.credits` makes them. */
 export interface Credits {

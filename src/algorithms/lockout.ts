@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
 import { limiterOf, MAX_COUNT } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'

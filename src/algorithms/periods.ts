@@ -1,8 +1,8 @@
 import { Temporal } from 'temporal-polyfill'
 import { lru } from 'tiny-lru'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { MAX_MS } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
 import type { Period, PeriodAt } from './algorithm.ts'
 
 /** The periods of the calendar. Weeks begin on Monday. */

@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
+import { checkOptions } from '../base/check-options.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions } from '../options.ts'
 import type { Algorithm, Expressions, Numbers } from './algorithm.ts'
 import { calendarAlgorithm, settledNumber } from './calendar-algorithm.ts'
 import type { Rollover } from './periods.ts'

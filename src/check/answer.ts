@@ -1,7 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { isEndless } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
-import type { Threshold } from '../config.ts'
+import type { Threshold } from '../options/choices.ts'
 import { type Call, type Decision, neededBy, reservedIn } from '../runtime/call.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
 import { crossedFrom } from './thresholds.ts'

@@ -1,7 +1,7 @@
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
+import { checkOption } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
-import { checkOption } from '../validate.ts'
 import { answerOf, type Outcome, paymentOf } from './answer.ts'
 import { MAX_TIMER_MS } from './bounds.ts'
 import type { Checker } from './checker.ts'

@@ -1,5 +1,5 @@
 import type { EndedPeriod } from '../algorithms/algorithm.ts'
-import type { Threshold } from '../config.ts'
+import type { Threshold } from '../options/choices.ts'
 
 /** The state of a limit. */
 export interface Remaining {

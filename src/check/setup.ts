@@ -1,23 +1,19 @@
 import { unlimited } from '../algorithms/unlimited.ts'
-import {
-  type ConcurrencyConfig,
-  type CreditsConfig,
-  type DenialOptions,
-  LEASE_NAMES,
-  type LeaseTerms,
-  type RatelimitConfig,
-} from '../config.ts'
+import { checkOptions } from '../base/check-options.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
 import { connectionTo } from '../database/connection.ts'
 import { ANY_SIZE, TableSize } from '../database/table-size.ts'
 import { parseDuration } from '../duration.ts'
 import type { Terms } from '../leases/leases.ts'
-import { onFirstUse } from '../on-first-use.ts'
-import { checkOptions } from '../options.ts'
+import { LEASE_NAMES, type LeaseTerms } from '../options/choices.ts'
+import type { DenialOptions } from '../options/common.ts'
+import type { RatelimitConfig } from '../options/config.ts'
+import type { ConcurrencyConfig, CreditsConfig } from '../options/kinds.ts'
+import { checkOption, hashOf, isBalance, readClock } from '../options/validate.ts'
 import type { Ledger } from '../runtime/call.ts'
 import type { OnEntries } from '../runtime/entry.ts'
 import { statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { checkOption, hashOf, isBalance, readClock } from '../validate.ts'
 import { Checker } from './checker.ts'
 import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'

@@ -1,5 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Threshold } from '../config.ts'
+import type { Threshold } from '../options/choices.ts'
 
 /**
  * The thresholds that are not reached with `from` used units, and are reached with `to`.

@@ -1,7 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
+
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
 
 /** Options of `release`. */
 export interface LeaseOptions {

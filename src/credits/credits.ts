@@ -1,21 +1,15 @@
 import { limiterOf } from '../algorithms/grant.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../check/results.ts'
 import { crossedFrom } from '../check/thresholds.ts'
 import { watch } from '../check/watch.ts'
-import {
-  ALL_NAMES,
-  type CreditGrantOptions,
-  type CreditLimitOptions,
-  type CreditReserveOptions,
-  TX_NAMES,
-  type TxOptions,
-} from '../config.ts'
 import { ownError, RatelimitError } from '../errors.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
+import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'
+import type { CreditGrantOptions, CreditLimitOptions, CreditReserveOptions } from '../options/grants.ts'
+import { checkKey, checkOption, checkRate, isCredits } from '../options/validate.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
 import { DEBT } from '../statements/grants.ts'
-import { checkKey, checkOption, checkRate, isCredits } from '../validate.ts'
 import { type Burned, burn, type Part } from './burn.ts'
 import { giveBack, giveBackTo } from './give-back.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'

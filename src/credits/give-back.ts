@@ -1,5 +1,5 @@
-import type { Once } from '../config.ts'
 import type { Database } from '../database/database.ts'
+import type { Once } from '../options/calls.ts'
 import type { Request } from '../runtime/call.ts'
 import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'

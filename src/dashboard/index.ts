@@ -1,7 +1,7 @@
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
+import { checkOption } from '../options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { checkOption } from '../validate.ts'
 import { Limit, type PlannedLimit } from './limit.ts'
 import {
   type DashboardWrite,

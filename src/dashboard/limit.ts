@@ -1,15 +1,15 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Handle, handles } from '../check/handles.ts'
 import { lookAll } from '../check/look-all.ts'
 import type { Usage } from '../check/results.ts'
 import { block, grant, reset, unblock } from '../check/upkeep.ts'
 import type { Duration } from '../duration.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
+import { callOf, checkOption, isBalance } from '../options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { Call } from '../runtime/call.ts'
 import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../usage/denied.ts'
 import { type KeyUsage, type OtherUsage, usage } from '../usage/usage.ts'
-import { callOf, checkOption, isBalance } from '../validate.ts'
 
 /** A limit of the page whose keys have plans. */
 export interface PlannedLimit {

@@ -1,8 +1,8 @@
 import ipaddr from 'ipaddr.js'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { warnOnce } from '../base/warn.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
-import { checkOption } from '../validate.ts'
-import { warnOnce } from '../warn.ts'
+import { checkOption } from '../options/validate.ts'
 
 /** The parts of a request that are needed, for requests of Node's servers and of Fetch. */
 export interface AddressedRequest {

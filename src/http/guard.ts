@@ -1,7 +1,7 @@
+import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import { RatelimitError } from '../errors.ts'
-import { checkOptions, type OptionNames } from '../options.ts'
+import { checkOption } from '../options/validate.ts'
 import type { LimitRequest } from '../ratelimit.ts'
-import { checkOption } from '../validate.ts'
 import { type Charged, charge, reserve } from './charge.ts'
 import { type Check, headersOfAll, retryAfter } from './headers.ts'
 import {

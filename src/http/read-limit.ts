@@ -1,6 +1,6 @@
 import { RatelimitError } from '../errors.ts'
+import { checkOption, checkRate } from '../options/validate.ts'
 import type { LimitRequest } from '../ratelimit.ts'
-import { checkOption, checkRate } from '../validate.ts'
 import type { RouteLimit } from './options.ts'
 import { type Route, ratesOf } from './routes.ts'
 

@@ -1,9 +1,9 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
-import { CONFIG_NAMES, type RatelimitConfig } from '../config.ts'
+import { checkOptions } from '../base/check-options.ts'
 import { sha256 } from '../database/digest.ts'
-import { checkOptions } from '../options.ts'
+import { CONFIG_NAMES, type RatelimitConfig } from '../options/config.ts'
+import { isStorable } from '../options/validate.ts'
 import { Ratelimit } from '../ratelimit.ts'
-import { isStorable } from '../validate.ts'
 
 type WithoutLimiter<Config> = Config extends unknown ? Omit<Config, 'limiter'> : never
 

@@ -1,17 +1,17 @@
 import type { RateLimitTables } from '../../schema/index.ts'
 import { CLOSING, openedIn } from '../algorithms/estimate.ts'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { RESERVED_PREFIX } from '../check/id-prefix.ts'
 import type { Database } from '../database/database.ts'
 import { checkDatabase } from '../database/given.ts'
 import { distinct } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
+import { checkKey, checkOption, checkRows } from '../options/validate.ts'
 import { stateIn } from '../runtime/ask.ts'
 import { nameIn } from '../several/names.ts'
 import { openStatement } from '../statements/estimates.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { checkKey, checkOption, checkRows } from '../validate.ts'
 
 /** Options of `openReservations`. */
 export interface OpenReservationsOptions {

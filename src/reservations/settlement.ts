@@ -1,6 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
 import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
 import {
   allowanceOf,
   type Outcome,
@@ -12,11 +13,10 @@ import {
 import type { Checker } from '../check/checker.ts'
 import type { Allowed } from '../check/results.ts'
 import { crossedFrom } from '../check/thresholds.ts'
-import type { CallOptions } from '../config.ts'
 import { RatelimitError } from '../errors.ts'
-import { onFirstUse } from '../on-first-use.ts'
+import type { CallOptions } from '../options/calls.ts'
+import { callOf, checkOption, checkRate } from '../options/validate.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
-import { callOf, checkOption, checkRate } from '../validate.ts'
 
 /** The data of an estimate that are needed to settle it. A token contains them. */
 export interface Estimate {

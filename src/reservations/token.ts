@@ -1,7 +1,7 @@
 import type { CheckerConfig } from '../check/checker-config.ts'
 import { hmacKey } from '../database/digest.ts'
+import { checkOption } from '../options/validate.ts'
 import { quotedName } from '../tables/table-name.ts'
-import { checkOption } from '../validate.ts'
 import type { Estimate } from './settlement.ts'
 
 // A token is `r1.<JSON>.<HMAC-SHA-256>`, both in base64url. The signature covers everything before it. The

@@ -1,4 +1,4 @@
-import { warnOnce } from '../warn.ts'
+import { warnOnce } from '../base/warn.ts'
 
 /** Far longer than a statement takes on a busy database. */
 const LONG_MS = 3_000

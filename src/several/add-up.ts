@@ -1,9 +1,10 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
+import { groupBy } from '../base/group-by.ts'
 import type { Reporting } from '../check/answer.ts'
 import { isRequest, type LimiterCall } from '../check/checker.ts'
 import { distinctThresholds } from '../check/thresholds.ts'
 import { RatelimitError } from '../errors.ts'
-import { groupBy } from '../group-by.ts'
+import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
 import {
   type Call,
   isForced,
@@ -14,7 +15,6 @@ import {
   type Table,
 } from '../runtime/call.ts'
 import { shapeOf } from '../tables/ddl.ts'
-import { checkOption, checkRate, purposeOf } from '../validate.ts'
 
 /** The request for one row: of one call, or the sum of several. */
 export interface RowRequest extends Request {

@@ -1,11 +1,11 @@
 import { fixedWindow } from '../algorithms/fixed-window.ts'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { checkerBeside, forEachChecker } from '../check/beside.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { ID_PREFIX } from '../check/id-prefix.ts'
-import type { Once } from '../config.ts'
 import { parseDuration } from '../duration.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
-import { callOf, checkOption, isStorable } from '../validate.ts'
+import type { Once } from '../options/calls.ts'
+import { callOf, checkOption, isStorable } from '../options/validate.ts'
 
 // The ids of `once`. An id is a row: a fixed window of one token, which is charged together with the others.
 

@@ -1,7 +1,7 @@
 import type { Snapshot } from '../algorithms/search.ts'
 import { afterCalls, availableIn, usedLess } from '../check/answer.ts'
+import { purposeOf } from '../options/validate.ts'
 import type { Decision } from '../runtime/call.ts'
-import { purposeOf } from '../validate.ts'
 import type { RowRequest } from './add-up.ts'
 
 // The parts of a request for a row: first the refunds, then the charge.

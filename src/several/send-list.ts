@@ -1,4 +1,4 @@
-import { onFirstUse } from '../on-first-use.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
 import { askList, makeRows as makeAll, removeEmpty as removeAllEmpty } from './list.ts'
 import { isLook } from './parts.ts'
 import type { Found, List } from './sending.ts'

@@ -1,7 +1,7 @@
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { warnOnce } from '../base/warn.ts'
 import type { Database } from '../database/database.ts'
 import { checkDatabase, checkTablesGiven } from '../database/given.ts'
-import { warnOnce } from '../warn.ts'
 import { type Found, type FoundIndex, readCatalogs } from './catalogs.ts'
 import {
   checkStorageOptions,

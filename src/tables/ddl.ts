@@ -1,7 +1,7 @@
 import { getTableConfig } from 'drizzle-orm/pg-core'
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import { checkTablesGiven } from '../database/given.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
 import { SHIPPED } from './shipped.ts'
 import { literal, quote, quotedName } from './table-name.ts'
 

@@ -3,14 +3,14 @@ import { hasPeriods, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Checker } from '../check/checker.ts'
 import { otherPlan } from '../check/refusal.ts'
 import { runOn } from '../check/upkeep.ts'
-import type { ChangePlanOptions } from '../config.ts'
 import { mustHave } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
+import type { ChangePlanOptions } from '../options/calls.ts'
+import { checkLimiter, checkOption } from '../options/validate.ts'
 import { stateIn } from '../runtime/ask.ts'
 import { changePlanStatement } from '../statements/change-plan.ts'
 import { kept } from '../statements/statements.ts'
-import { checkLimiter, checkOption } from '../validate.ts'
 
 /** Each attempt can lose a race for a new row, or begin in a calendar period that ends meanwhile. */
 const MAX_ATTEMPTS = 50

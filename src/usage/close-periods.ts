@@ -1,11 +1,11 @@
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, latestEndedStart } from '../algorithms/limiter.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
+import { checkLimiter, checkOption, checkRows } from '../options/validate.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { checkLimiter, checkOption, checkRows } from '../validate.ts'
 import { timeOf } from './clock.ts'
 import { closeEnded } from './close-ended.ts'
 

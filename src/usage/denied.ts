@@ -1,13 +1,13 @@
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
 import { checkDatabase } from '../database/given.ts'
 import { distinct, mustHave } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
-import { checkOptions, type NamesOf } from '../options.ts'
+import { checkOption, checkRows } from '../options/validate.ts'
 import { deniedByHourStatement, deniedPrefix, deniedStatement, hourOf } from '../statements/denied.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { SHIPPED } from '../tables/shipped.ts'
-import { checkOption, checkRows } from '../validate.ts'
 import { timeOf } from './clock.ts'
 
 /** Options of `denied`. */

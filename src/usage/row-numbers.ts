@@ -1,9 +1,9 @@
 import type { SQL } from 'drizzle-orm'
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../options.ts'
+import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
+import { checkClock, checkLimiter, checkOption, readClock } from '../options/validate.ts'
 import type { RowColumns } from '../statements/columns.ts'
 import { type RowNumber, rowNumber } from '../statements/row.ts'
-import { checkClock, checkLimiter, checkOption, readClock } from '../validate.ts'
 
 export type { RowColumns }
 

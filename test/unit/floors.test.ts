@@ -5,23 +5,13 @@ import { sourceImports } from '../support/source-imports.ts'
  * The folders and files of the package from the ground up: each imports from its own floor or from one below.
  */
 const FLOORS: readonly (readonly string[])[] = [
-  [
-    'schema',
-    'src/errors.ts',
-    'src/warn.ts',
-    'src/options.ts',
-    'src/on-first-use.ts',
-    'src/duration.ts',
-    'src/diagnostics.ts',
-    'src/group-by.ts',
-    'src/readable.ts',
-  ],
+  ['schema', 'src/base', 'src/errors.ts', 'src/duration.ts', 'src/diagnostics.ts'],
   ['src/database'],
   ['src/tables'],
   ['src/algorithms'],
   ['src/statements'],
   ['src/runtime'],
-  ['src/config.ts', 'src/validate.ts', 'src/validate-config.ts'],
+  ['src/options'],
   ['src/check', 'src/leases'],
   ['src/several', 'src/usage', 'src/concurrency'],
   ['src/reservations', 'src/credits'],

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
 import { calendarWindow, prorate } from '../../../src/calendar.ts'
-import { CONFIG_NAMES, LIMIT_NAMES } from '../../../src/config.ts'
 import { dashboard } from '../../../src/dashboard/index.ts'
 import * as express from '../../../src/http/express.ts'
 import * as hono from '../../../src/http/hono.ts'
@@ -21,6 +20,8 @@ import {
   usedOf,
 } from '../../../src/index.ts'
 import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../../src/kysely.ts'
+import { LIMIT_NAMES } from '../../../src/options/calls.ts'
+import { CONFIG_NAMES } from '../../../src/options/config.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
 

@@ -1,4 +1,4 @@
-import { RatelimitError } from './errors.ts'
+import { RatelimitError } from '../errors.ts'
 
 /**
  * The names of an interface's options. The compiler refuses a list with a missing or an unknown name, so that a

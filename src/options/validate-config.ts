@@ -1,17 +1,15 @@
+import { checkOptions, checkSwitch } from '../base/check-options.ts'
+import { isTransaction } from '../database/database.ts'
+import { checkDatabase } from '../database/given.ts'
+import { parseDuration } from '../duration.ts'
+import { DENIAL_NAMES, type DenialOptions } from './common.ts'
+import { CONFIG_NAMES, type RatelimitConfig } from './config.ts'
 import {
   CONCURRENCY_CONFIG_NAMES,
-  CONFIG_NAMES,
   type ConcurrencyConfig,
   CREDITS_CONFIG_NAMES,
   type CreditsConfig,
-  DENIAL_NAMES,
-  type DenialOptions,
-  type RatelimitConfig,
-} from './config.ts'
-import { isTransaction } from './database/database.ts'
-import { checkDatabase } from './database/given.ts'
-import { parseDuration } from './duration.ts'
-import { checkOptions, checkSwitch } from './options.ts'
+} from './kinds.ts'
 import { checkLimiter, checkOption, checkRows, isConcurrency, isCredits } from './validate.ts'
 
 /** As many connections as a server has by default. */

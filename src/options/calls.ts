@@ -1,0 +1,148 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Concurrency } from '../algorithms/concurrency.ts'
+import type { NamesOf } from '../base/check-options.ts'
+import type { Database } from '../database/database.ts'
+import type { Duration } from '../duration.ts'
+
+/** Options of a look or a check. */
+export interface CallOptions {
+  /** Your transaction, to commit or roll back the call with it. Default: the limiter's `db`. */
+  readonly tx?: Database | undefined
+  /**
+   * Another limit for this call, such as a customer's plan. A balance accepts no other algorithm. Default: the
+   * limiter's.
+   */
+  readonly limiter?: Limiter | undefined
+}
+
+/** The option of calls that join your transaction. */
+export type TxOptions = Pick<CallOptions, 'tx'>
+
+export const TX_NAMES: NamesOf<TxOptions> = { tx: true }
+
+export const CALL_NAMES: NamesOf<CallOptions> = { ...TX_NAMES, limiter: true }
+
+/** An event that is charged once, however often its call is repeated. */
+export interface Once {
+  /**
+   * The unique id of the event, such as a webhook's. All keys of the limiter share the ids, so put the customer
+   * into an id that the customer chooses. Id and prefix may have about 1,000 bytes together.
+   */
+  readonly id: string
+  /** How long the id is remembered, from the call that was charged. Its row is swept afterwards. */
+  readonly for: Duration
+}
+
+/** The option of calls that can be repeated safely. */
+export interface OnceOptions {
+  /**
+   * Charges an event once. If its id was used before, nothing is charged, and the answer has `repeated: true`.
+   * A denial, a failure and a rollback do not use up the id. Default: each call is charged.
+   */
+  readonly once?: Once | undefined
+}
+
+/** Options of calls for several limits. */
+export interface AllOptions extends Pick<CallOptions, 'tx'>, OnceOptions {}
+
+export const ALL_NAMES: NamesOf<AllOptions> = { ...TX_NAMES, once: true }
+
+/** Options of `Ratelimit.spend`. */
+export interface SpendOptions extends AllOptions {
+  /** The units to take from the limits together. Whole if one of them counts whole units. */
+  readonly rate: number
+  /**
+   * The least that is worth granting. If they have less than `rate` together, but at least this, the call takes
+   * all that they have, and `granted` says how much that is. Default: `rate`.
+   */
+  readonly atLeast?: number | undefined
+}
+
+/** Options of a check. */
+export interface LimitOptions extends CallOptions, OnceOptions {
+  /** The cost of the call. 0 looks, a negative rate gives back. Whole for windows. Default: `1`. */
+  readonly rate?: number | undefined
+  /**
+   * Consumes even if too little is left, for a cost that is known only afterwards. Refills or the window's end
+   * pay back the debt. Default: `false`.
+   */
+  readonly force?: boolean | undefined
+  /**
+   * The least that is worth granting. If less than `rate` is left, but at least this, the call takes all that
+   * is left; the answer has it in `granted`. Between 0.000001 and `rate`; whole for windows. Default: the whole
+   * rate or nothing.
+   */
+  readonly atLeast?: number | undefined
+}
+
+/** Options of a refund to the window that paid. */
+export interface RefundOptions extends CallOptions, OnceOptions {
+  /** The amount to give back, as a number below 0. */
+  readonly rate: number
+  /**
+   * The `start` of the charge's answer, in Unix milliseconds. Only the window that began then gets the refund;
+   * after its end, nothing is given back, and nothing under a limit without windows. Undefined for a charge of
+   * a bucket.
+   */
+  readonly start: number | undefined
+}
+
+export const LIMIT_NAMES: NamesOf<LimitOptions | RefundOptions> = {
+  ...CALL_NAMES,
+  once: true,
+  rate: true,
+  atLeast: true,
+  force: true,
+  start: true,
+}
+
+/** Options of `blockUntilReady`. */
+export interface BlockOptions {
+  /** The cost of the call. Default: `1`. */
+  readonly rate?: number | undefined
+  /** Another limit for this call, such as a customer's plan. Default: the limiter's. */
+  readonly limiter?: Limiter | undefined
+  /** Ends the wait: the call then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+}
+
+export const BLOCK_NAMES: NamesOf<BlockOptions> = { rate: true, limiter: true, signal: true }
+
+/** Options of `schedule`. */
+export interface ScheduleOptions extends CallOptions {
+  /** How long the call may have to wait for its start. */
+  readonly within: Duration
+  /** The cost of the call, above 0. Default: `1`. */
+  readonly rate?: number | undefined
+}
+
+export const SCHEDULE_NAMES: NamesOf<ScheduleOptions> = { ...CALL_NAMES, within: true, rate: true }
+
+/** Options of `acquire`. */
+export interface AcquireOptions {
+  /** How long to wait for a slot. Default: `0`, not at all. */
+  readonly timeout?: Duration | undefined
+  /** Ends the wait: the call then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+  /** Another limit for this call, such as a customer's plan. Default: the limiter's. */
+  readonly limiter?: Concurrency | undefined
+  /**
+   * Your transaction. The lock of the slot's row is then the lease: it ends with the transaction, however that
+   * ends. Default: none.
+   */
+  readonly tx?: Database | undefined
+}
+
+export const ACQUIRE_NAMES: NamesOf<AcquireOptions> = { timeout: true, signal: true, limiter: true, tx: true }
+
+/** Options of `changePlan`. */
+export interface ChangePlanOptions {
+  /** The plan until now: a fixed or calendar window. Default: the limiter's. */
+  readonly from?: Limiter | undefined
+  /** The plan from now on: a fixed or calendar window. */
+  readonly to: Limiter
+  /** The transaction that changes the plan in your own tables. Default: one of its own. */
+  readonly tx?: Database | undefined
+}
+
+export const CHANGE_NAMES: NamesOf<ChangePlanOptions> = { ...TX_NAMES, from: true, to: true }

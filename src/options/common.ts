@@ -1,0 +1,96 @@
+import type { RateLimitTables } from '../../schema/index.ts'
+import type { Limiter } from '../algorithms/algorithm.ts'
+import type { NamesOf } from '../base/check-options.ts'
+import type { Database } from '../database/database.ts'
+import type { Duration } from '../duration.ts'
+
+/** Options of every limiter. */
+export interface CommonConfig<D extends Database = Database> {
+  /** Any Drizzle Postgres database, or a transaction, which every call then joins. */
+  readonly db: D
+  /** The limit, from a function such as `Ratelimit.tokenBucket` or `calendarWindow`. */
+  readonly limiter: Limiter
+  /** The limiter's namespace. The same key under two prefixes is two rows. */
+  readonly prefix: string
+  /**
+   * The time, for tests. Two clocks that differ by more than a period break the limit: each finds the other's
+   * row too far from its own time, and starts it again. Default: the database's clock, which all processes
+   * share.
+   */
+  readonly clock?: () => Date
+  /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
+  readonly tables?: RateLimitTables
+  /**
+   * Whether Citus has distributed the table by `key`, over the shards of several servers. Statements are then
+   * such that Citus can send each to one server. Default: `false`.
+   */
+  readonly distributed?: boolean
+  /**
+   * Creates missing tables on first use outside a transaction. The environment variable
+   * `PG_RATELIMIT_DISABLE_AUTO_MIGRATE=true` forbids it. Default: `false`.
+   */
+  readonly autoMigrate?: boolean
+  /**
+   * Gets the promise of work that continues after an answer: a sweep, or the refund of a grant that came after
+   * the end of `blockUntilReady`. For runtimes that stop a request's work at its response: `waitUntil` of
+   * Workers or Vercel, `after` of Next. Default: none; a sweep that is cut off does no harm.
+   */
+  readonly waitUntil?: (promise: Promise<unknown>) => void
+  /**
+   * Whether each connection keeps prepared statements, so that they are planned once, with node-postgres,
+   * postgres.js, neon-serverless and vercel-postgres. `true` keeps them in transactions too, `false` keeps
+   * none. If a pooler refuses one, the limiter stops preparing; inside a transaction, the refusal breaks that
+   * transaction. Default: outside transactions.
+   */
+  readonly preparedStatements?: boolean
+  /**
+   * Tries out a limit. Calls that it would deny pass and are not charged, and their answers have the denial in
+   * `wouldDeny`. Default: `false`.
+   */
+  readonly dryRun?: boolean
+  /**
+   * The reaction to a row of another algorithm, or of a window of another length. `'begin anew'` replaces the
+   * row's state. `'throw'` refuses the call with `OTHER_PLAN` and does not change the row. Default:
+   * `'begin anew'`, with a warning if two limiters of one prefix would replace each other's rows.
+   */
+  readonly onOtherPlan?: 'begin anew' | 'throw'
+  /**
+   * How long a call outside a transaction may take. After that, a call that waits for its turn fails with
+   * `TIMEOUT` and is not charged; a call that was sent fails with `OUTCOME_UNKNOWN`. Default: only the limits
+   * of the driver and the server.
+   */
+  readonly timeout?: Duration
+  /**
+   * Stores hashes in place of keys. Keys may then have any length, and lists such as `usage` show the hashes.
+   * `true` stores the SHA-256: a reader of the table can find the rows of addresses by guessing. A secret of at
+   * least 16 characters stores the HMAC-SHA-256, which cannot be guessed without the secret. After a change of
+   * the secret, every key starts again. Default: `false`.
+   */
+  readonly hashKeys?: boolean | string
+  /**
+   * Counts the denials of each key, for `denied`. Counts are kept in memory and added to hourly rows in the
+   * background, never in your transaction. Rows are kept for a week. Default: none are counted.
+   */
+  readonly denials?: DenialOptions
+  /**
+   * The secret that signs the texts of reservations, `String(reservation)`, which `settle` accepts in another
+   * process. At least 16 random characters. Default: none; reservations then have no text.
+   */
+  readonly reservationSecret?: string
+}
+
+/** How denials are counted. */
+export interface DenialOptions {
+  /**
+   * How often the counts are written: at most an hour. A process that ends loses the counts since the last
+   * write. Default: `'10s'`.
+   */
+  readonly every?: Duration
+  /**
+   * How many keys are counted at a time, from 1 to 500. If more keys are denied between two writes, the count
+   * of a key may be too low: by at most a share of all denials, `1 / (top + 1)`. Default: `100`.
+   */
+  readonly top?: number
+}
+
+export const DENIAL_NAMES: NamesOf<DenialOptions> = { every: true, top: true }

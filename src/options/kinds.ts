@@ -1,0 +1,94 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Concurrency } from '../algorithms/concurrency.ts'
+import type { Credits } from '../algorithms/credits.ts'
+import type { NamesOf } from '../base/check-options.ts'
+import type { Database } from '../database/database.ts'
+import type { Asking, DurableTable, EitherTable, EitherWay, Sweeping } from './choices.ts'
+import type { CommonConfig } from './common.ts'
+import type { RatelimitConfig } from './config.ts'
+
+/**
+ * What a {@link Ratelimit} limits: the rate of calls, how many leases there are at once, or what is taken from
+ * grants of credits.
+ */
+export type Kind = 'rate' | 'concurrency' | 'credits'
+
+/** A limiter of the kind. */
+export type LimiterOf<K extends Kind> = (Limiter | Concurrency | Credits) & { readonly kind: K }
+
+/** The key of a call that needs a limiter of one kind. With another kind, no key compiles. */
+export type KeyFor<K extends Kind, Needed extends Kind> = K extends Needed ? string : never
+
+/** The options for a limiter of the kind. */
+export type ConfigOf<K extends Kind, D extends Database = Database> = (
+  | RatelimitConfig<D>
+  | ConcurrencyConfig
+  | CreditsConfig
+) & {
+  readonly limiter: LimiterOf<K>
+}
+
+/** The options that mean something for a limit on leases at once. */
+type LeaseConfig = Pick<
+  CommonConfig,
+  'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
+> &
+  Pick<Sweeping, 'cleanupProbability'> &
+  Pick<EitherWay, 'coalesce'> &
+  (EitherTable | DurableTable) & {
+    /** The limit, from `Ratelimit.concurrency`. */
+    readonly limiter: Concurrency
+  }
+
+/** Options of the constructor of {@link Ratelimit} for a limit on leases at once. */
+export type ConcurrencyConfig = LeaseConfig & {
+  readonly [Name in Exclude<keyof RatelimitConfig, keyof LeaseConfig>]?: never
+}
+
+export const CONCURRENCY_CONFIG_NAMES: NamesOf<ConcurrencyConfig> = {
+  db: true,
+  limiter: true,
+  prefix: true,
+  clock: true,
+  tables: true,
+  autoMigrate: true,
+  waitUntil: true,
+  timeout: true,
+  hashKeys: true,
+  cleanupProbability: true,
+  coalesce: true,
+  durable: true,
+  synchronousCommit: true,
+}
+
+/** The options that mean something for credits in grants. */
+type GrantedConfig = Pick<
+  CommonConfig,
+  | 'db'
+  | 'prefix'
+  | 'clock'
+  | 'tables'
+  | 'autoMigrate'
+  | 'waitUntil'
+  | 'timeout'
+  | 'hashKeys'
+  | 'preparedStatements'
+> &
+  Pick<Sweeping, 'cleanupProbability'> &
+  Pick<EitherWay, 'coalesce'> &
+  Pick<Asking, 'thresholds'> &
+  (EitherTable | DurableTable) & {
+    /** The credits, from `Ratelimit.credits`. */
+    readonly limiter: Credits
+  }
+
+/** Options of the constructor of {@link Ratelimit} for credits in grants. */
+export type CreditsConfig = GrantedConfig & {
+  readonly [Name in Exclude<keyof RatelimitConfig, keyof GrantedConfig>]?: never
+}
+
+export const CREDITS_CONFIG_NAMES: NamesOf<CreditsConfig> = {
+  ...CONCURRENCY_CONFIG_NAMES,
+  preparedStatements: true,
+  thresholds: true,
+}
