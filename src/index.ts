@@ -54,7 +54,13 @@ export type {
 } from './options/grants.ts'
 export type { ConcurrencyConfig, CreditsConfig } from './options/kinds.ts'
 export type { NamedReserveOptions, PlainReserveOptions, ReserveOptions } from './options/reserve.ts'
-export { type LimitRequest, Ratelimit, type ReserveRequest, type SpendRequest } from './ratelimit.ts'
+export {
+  type CreditSpendRequest,
+  type LimitRequest,
+  Ratelimit,
+  type ReserveRequest,
+  type SpendRequest,
+} from './ratelimit.ts'
 export {
   type ExpiredReservation,
   type SettleExpiredOptions,

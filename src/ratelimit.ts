@@ -11,7 +11,7 @@ import { unlimited } from './algorithms/unlimited.ts'
 import { checkOptions, type NamesOf, type OptionNames } from './base/check-options.ts'
 import { onFirstUse } from './base/on-first-use.ts'
 import { usageOf } from './check/answer.ts'
-import type { Checker, LimiterCall } from './check/checker.ts'
+import type { Checker } from './check/checker.ts'
 import { handles } from './check/handles.ts'
 import type {
   Allowed,
@@ -80,6 +80,8 @@ const MODULES = {
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
   acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
   credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
+  creditsInLists: /* @__PURE__ */ onFirstUse(() => import('./credits/spend.ts')),
+  calls: /* @__PURE__ */ onFirstUse(() => import('./several/calls-of.ts')),
 }
 
 /**
@@ -327,7 +329,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   ): Promise<LimitAllResult<LimitRequest>> {
     checkOptions(options, ALL_NAMES)
     const { limitAll } = await MODULES.limitAll()
-    const calls = await Ratelimit.#callsOf(requests, LIMIT_REQUEST_NAMES)
+    const { ratesOf } = await MODULES.calls()
+    const calls = await ratesOf(requests, LIMIT_REQUEST_NAMES)
     return limitAll(requests, calls, options.tx, options.once)
   }
 
@@ -371,12 +374,15 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   ): Promise<ReservedAll<ReserveRequest>> {
     checkOptions(options, TX_NAMES)
     const { reserveAll } = await MODULES.reserveAll()
-    return reserveAll(requests, await Ratelimit.#callsOf(requests, RESERVE_REQUEST_NAMES), options.tx)
+    const { ratesOf } = await MODULES.calls()
+    return reserveAll(requests, await ratesOf(requests, RESERVE_REQUEST_NAMES), options.tx)
   }
 
   /**
    * Takes one cost from several limits: as much as the first has, the rest from the next, and so on; or
    * nothing. If it is an estimate, `commit` settles the actual cost.
+   *
+   * One of the limits can be the credits of a key, of `Ratelimit.credits`, which is then two statements.
    *
    * It runs as {@link Ratelimit.limitAll} does, and locks the rows in the same order. If one of the limits
    * counts whole units, all of them give whole units. During an outage it always throws; `onError` does not
@@ -404,11 +410,16 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * }
    * ```
    */
-  static async spend(requests: readonly SpendRequest[], options: SpendOptions): Promise<Spent> {
+  static async spend(
+    requests: readonly (SpendRequest | CreditSpendRequest)[],
+    options: SpendOptions,
+  ): Promise<Spent> {
     checkOptions(options, SPEND_NAMES)
-    const { spend } = await MODULES.spend()
-    const calls = await Ratelimit.#callsOf(requests, SPEND_REQUEST_NAMES, options.rate)
-    return spend(calls, options)
+    const { areRates, callsOf } = await MODULES.calls()
+    const calls = await callsOf(requests, SPEND_REQUEST_NAMES, options.rate)
+    return areRates(calls)
+      ? (await MODULES.spend()).spend(calls, options)
+      : (await MODULES.creditsInLists()).spend(calls, options)
   }
 
   /**
@@ -802,28 +813,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     checkOptions(options, names)
   }
 
-  /** @param rateOfEach Default: each request's own. */
-  static async #callsOf(
-    requests: readonly LimitRequest[],
-    names: OptionNames,
-    rateOfEach?: number,
-  ): Promise<LimiterCall[]> {
-    checkOption(Array.isArray(requests), 'The requests must be a list.')
-    const calls = Array.from(requests, (request: LimitRequest) => {
-      checkOptions(request, names, 'Each request')
-      const { ratelimit, key, limiter, force } = request
-      const rate = rateOfEach ?? request.rate
-      checkOption(
-        #checker in Object(ratelimit),
-        'Each ratelimit must be a Ratelimit, and all must come from the same copy of this package.',
-      )
-      const checker = ratelimit.#checker
-      const call = ratelimit.#call(key, { rate, limiter, force })
-      return call instanceof Promise ? call.then((hashed) => ({ checker, call: hashed })) : { checker, call }
-    })
-    return Promise.all(calls)
-  }
-
   /** The credits of a key. */
   async #account(key: string): Promise<CreditCalls> {
     const { callsOn } = await MODULES.credits()
@@ -841,6 +830,16 @@ type NameFor<K extends Kind> = K extends 'rate' ? ReservationName : never
 
 /** One of the limits of `Ratelimit.spend`. */
 export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>
+
+/** The credits of a key, as one of the limits of `Ratelimit.spend`. */
+export interface CreditSpendRequest {
+  /** The credits, of `Ratelimit.credits`. One call takes the credits of one key. */
+  readonly ratelimit: Ratelimit<'credits'>
+  /** The key of the credits. */
+  readonly key: string
+  /** Credits have no plans: each grant has terms of its own. */
+  readonly limiter?: never
+}
 
 const SPEND_REQUEST_NAMES: NamesOf<SpendRequest> = { ratelimit: true, key: true, limiter: true }
 

@@ -1,15 +1,25 @@
-import { afterCalls } from '../check/answer.ts'
 import type { Database } from '../database/database.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Once } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
-import { found, sourceOf } from '../several/enough.ts'
+import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
 import type { Sharing } from '../several/sending.ts'
 import { sharesOf } from '../several/shares.ts'
 import { askedOf, isRepeated, takeTogether } from '../several/together.ts'
-import { type Account, debtOf, type Grant, leftOf, read, type Seen } from './read.ts'
+import {
+  debtCall,
+  firstOf,
+  type Part,
+  type Payers,
+  partsOf,
+  payersOf,
+  paysIn,
+  seenAfter,
+  sourcesIn,
+} from './charge.ts'
+import { type Account, leftOf, read, type Seen } from './read.ts'
 
 /** What to take from the credits of a key. */
 export interface Cost {
@@ -19,12 +29,6 @@ export interface Cost {
   /** Whether what nobody has becomes a debt. */
   readonly force: boolean
   readonly once: Once | undefined
-}
-
-/** A part of a cost, and the grant that paid it; undefined for the debt. */
-export interface Part {
-  readonly grant: Grant | undefined
-  readonly amount: number
 }
 
 /** What was taken. */
@@ -40,7 +44,7 @@ export interface Burned {
 }
 
 /** Each attempt can find that others were faster. After this many, something else is wrong. */
-const MAX_ATTEMPTS = 50
+export const MAX_ATTEMPTS = 50
 
 /** With thresholds, so many grants are locked at least, so that what is left in all is exact. */
 const MIN_LOCKED = 40
@@ -69,10 +73,17 @@ export async function burn(
     if (!isEnough && !cost.force && cost.once === undefined) return denied(seen)
     const paying = isEnough ? firstOf(left, rate + seen.debt) : cost.force ? left : left.slice(0, 1)
     const locked = thresholds.length > 0 ? left.slice(0, Math.max(paying.length, MIN_LOCKED)) : paying
-    const burned = await charge(account, { ...cost, rate }, seen, isEnough, locked, tx)
+    const debt = cost.force ? (isEnough ? 'left' : 'takes the rest') : seen.debt > 0 ? 'paid' : 'left'
+    const payers = payersOf(account, seen, locked, rate, debt)
+    const burned = await charge({ ...cost, rate }, payers, tx)
     if (burned.parts || burned.isRepeated || !isEnough) return burned
   }
-  throw new RatelimitError(
+  throw outrun()
+}
+
+/** The error of a call that has lost every race. */
+export function outrun(): RatelimitError {
+  return new RatelimitError(
     'CONTENTION',
     `Others took from the credits ${MAX_ATTEMPTS} times during the check. Nothing was charged.`,
     { contended: true },
@@ -83,61 +94,20 @@ function denied(seen: Seen): Burned {
   return { parts: undefined, before: seen, after: seen, isRepeated: false }
 }
 
-/** The first grants that have the amount together. */
-function firstOf(grants: readonly Grant[], amount: number): readonly Grant[] {
-  let [rest, length] = [amount, 0]
-  while (rest > 0 && length < grants.length) rest -= leftOf(grants[length++] as Grant)
-  return grants.slice(0, length)
-}
-
-async function charge(
-  account: Account,
-  { rate, force, once }: Cost,
-  seen: Seen,
-  isEnough: boolean,
-  grants: readonly Grant[],
-  tx: Database | undefined,
-): Promise<Burned> {
-  const { checker } = account
-  const taking = (request: Grant['request']) => ({
-    checker,
-    call: { ...request, rate, purpose: 'take' as const },
-  })
-  const calls = grants.map(({ request }) => taking(request))
-  const pays = force && !isEnough ? 'the rest' : !force && seen.debt > 0 ? 'what it owes' : undefined
-  const debt = pays && taking(debtOf(account))
-  const all = debt ? (pays === 'the rest' ? [...calls, debt] : [debt, ...calls]) : calls
-  const id = await idCall(once, [debt ?? calls[0] ?? taking(debtOf(account))])
-  const asked = askedOf(all, tx, id)
-  const order = all.map((each) => found(asked.rowOf, each))
-  const sharing: Sharing = {
-    rate,
-    least: rate,
-    order,
-    debt: pays && debt && { row: found(asked.rowOf, debt), pays },
-  }
+async function charge({ rate, once }: Cost, payers: Payers, tx: Database | undefined): Promise<Burned> {
+  const { account, rows } = payers
+  const id = await idCall(once, [rows[0] ?? debtCall(account, rate)])
+  const asked = askedOf(rows, tx, id)
+  const order = rows.map((each) => found(asked.rowOf, each))
+  const sharing: Sharing = { rate, least: rate, order, pays: paysIn(asked, payers) }
   const decisions = await takeTogether(asked, sharing)
-  const isOld = isRepeated(asked, decisions)
-  const sources = order.map((row) => sourceOf(sharing, row, found(decisions.looks, row)))
+  const sources = sourcesIn(asked, sharing, decisions, payers)
   const shares = decisions.taken.size === decisions.looks.size ? sharesOf(sources, rate, rate) : undefined
   if (!shares && decisions.taken.size > 0) throw notAsExpected('contradicts itself')
-  const seenAt = (done: boolean): Seen => {
-    const state = { now: Math.max(seen.now, ...sources.map(({ snapshot }) => snapshot.now)), debt: seen.debt }
-    const looks = new Map<Grant, Grant>()
-    for (const [place, each] of all.entries()) {
-      const { call, snapshot } = sources[place] as (typeof sources)[number]
-      const share = done ? (shares?.[place] ?? 0) : 0
-      const look =
-        share === 0 ? snapshot : afterCalls({ call: { ...each.call, rate: share }, decision: snapshot }, 1)
-      const grant = grants[calls.indexOf(each)]
-      if (grant) looks.set(grant, { ...grant, look: { ...snapshot, ...look } })
-      else state.debt = call.limiter.algorithm.numbers.used(look.state, look.now, look.params)
-    }
-    return { ...state, grants: seen.grants.map((grant) => looks.get(grant) ?? grant) }
+  return {
+    parts: shares && partsOf(payers, shares),
+    before: seenAfter(payers, sources),
+    after: seenAfter(payers, sources, shares),
+    isRepeated: isRepeated(asked, decisions),
   }
-  const parts = shares?.flatMap((amount, place): Part[] => {
-    const each = all[place] as (typeof all)[number]
-    return amount === 0 ? [] : [{ grant: grants[calls.indexOf(each)], amount }]
-  })
-  return { parts, before: seenAt(false), after: seenAt(true), isRepeated: isOld }
 }

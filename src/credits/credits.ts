@@ -2,19 +2,18 @@ import { limiterOf } from '../algorithms/grant.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../check/results.ts'
-import { crossedFrom } from '../check/thresholds.ts'
 import { watch } from '../check/watch.ts'
 import { ownError, RatelimitError } from '../errors.ts'
 import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions, CreditReserveOptions } from '../options/grants.ts'
-import { checkKey, checkOption, checkRate, isCredits } from '../options/validate.ts'
+import { checkOption, checkRate, isCredits } from '../options/validate.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
-import { DEBT } from '../statements/grants.ts'
-import { type Burned, burn, type Part } from './burn.ts'
+import { type Burned, burn } from './burn.ts'
+import type { Part } from './charge.ts'
 import { giveBack, giveBackTo } from './give-back.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
-import { type Account, debtOf, read, type Seen } from './read.ts'
-import { usageOf } from './usage.ts'
+import { type Account, accountOf, debtOf, read } from './read.ts'
+import { allowed, charged, denied, usageOf } from './usage.ts'
 
 // The calls of a `Ratelimit` whose limiter is made by `Ratelimit.credits`.
 
@@ -73,10 +72,7 @@ export interface CreditCalls {
  */
 export function callsOn(checker: Checker, limiter: unknown, key: string): CreditCalls {
   checkOption(isCredits(limiter), 'This call needs a limiter made by Ratelimit.credits.')
-  const { prefix } = checker.config.namespace
-  checkKey(key, prefix)
-  checkKey(key + DEBT, prefix)
-  const account: Account = { checker, credits: limiter, key }
+  const account = accountOf({ checker, credits: limiter, key })
   return {
     limit: (options) => own(limit(account, options)),
     reserve: (options) => own(reserve(account, options)),
@@ -185,26 +181,13 @@ async function take(
 }
 
 function answerOf(
-  { checker, credits }: Account,
+  account: Account,
   { parts, before, after, isRepeated }: Burned,
   { atLeast }: CreditLimitOptions,
 ): LimitResult {
   const granted = atLeast === undefined ? {} : { granted: paidBy(parts ?? []) }
   if (isRepeated) return { ...allowed(after), ...granted, repeated: true }
-  if (!parts) {
-    const { limit, remaining } = usageOf(after)
-    const never = Number.POSITIVE_INFINITY
-    return { success: false, limit, remaining, reset: never, retryAfter: never }
-  }
-  const [{ used: from }, { used: to, limit }] = [usageOf(before), usageOf(after)]
-  const { thresholds } = checker.config.reporting
-  const crossed = crossedFrom(limiterOf(credits), limit, from, to, thresholds)
-  return { ...allowed(after), ...granted, ...(crossed.length > 0 ? { crossed } : {}) }
-}
-
-function allowed(seen: Seen): Allowed {
-  const { limit, remaining, reset } = usageOf(seen)
-  return { success: true, limit, remaining, reset, retryAfter: 0 }
+  return parts ? { ...charged(account, before, after), ...granted } : denied(after)
 }
 
 /** Publishes how a call was decided. */

@@ -1,15 +1,17 @@
+import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
 import type { Once } from '../options/calls.ts'
 import type { Request } from '../runtime/call.ts'
+import type { Decisions } from '../several/all-or-nothing.ts'
 import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
 import { afterRefund, returnedTo } from '../several/parts.ts'
-import { askedOf, isRepeated, takeTogether } from '../several/together.ts'
-import type { Part } from './burn.ts'
+import { type Asked, askedOf, isRepeated, takeTogether } from '../several/together.ts'
+import type { Part } from './charge.ts'
 import { type Account, debtOf, read, type Seen } from './read.ts'
 
 /** A row and the amount that it gets back. */
-interface Refund {
+export interface Refund {
   readonly request: Request
   readonly amount: number
 }
@@ -29,13 +31,18 @@ export async function giveBackTo(
   amount: number,
   tx: Database | undefined,
 ): Promise<GivenBack> {
+  // It is read before, because an error after the refund would say that nothing was given back.
+  const seen = await read(account, tx)
+  return refund(account, seen, refundsTo(account, parts, amount), undefined, tx)
+}
+
+/** What the rows that paid these parts get back of an amount. */
+export function refundsTo(account: Account, parts: readonly Part[], amount: number): readonly Refund[] {
   const paid = parts.toReversed().map((part) => ({
     request: part.grant?.request ?? debtOf(account),
     amount: part.amount,
   }))
-  // It is read before, because an error after the refund would say that nothing was given back.
-  const seen = await read(account, tx)
-  return refund(account, seen, atMost(paid, amount), undefined, tx)
+  return atMost(paid, amount)
 }
 
 /**
@@ -93,16 +100,32 @@ async function refund(
   once: Once | undefined,
   tx: Database | undefined,
 ): Promise<GivenBack> {
-  const calls = refunds.map(({ request, amount }) => ({
-    checker,
-    call: { ...request, rate: -amount, purpose: 'adjust' as const },
-  }))
+  const calls = refundCalls(checker, refunds)
   const [call = { checker, call: { ...debtOf({ key }), rate: -1 } }] = calls
   const id = await idCall(once, [call])
   if (calls.length === 0 && id === undefined) return { returned: 0, after: seen, isRepeated: false }
   const asked = askedOf(calls, tx, id)
   const decisions = await takeTogether(asked)
   if (isRepeated(asked, decisions)) return { returned: 0, after: seen, isRepeated: true }
+  return { ...givenBack(key, seen, calls, asked, decisions), isRepeated: false }
+}
+
+/** The calls that give back. */
+export function refundCalls(checker: Checker, refunds: readonly Refund[]): LimiterCall[] {
+  return refunds.map(({ request, amount }) => ({
+    checker,
+    call: { ...request, rate: -amount, purpose: 'adjust' },
+  }))
+}
+
+/** What such calls gave back, and what there is after them. */
+export function givenBack(
+  key: string,
+  seen: Seen,
+  calls: readonly LimiterCall[],
+  asked: Asked,
+  decisions: Decisions,
+): Omit<GivenBack, 'isRepeated'> {
   const looks = new Map(
     calls.map((each) => {
       const row = found(asked.rowOf, each)
@@ -120,5 +143,5 @@ async function refund(
     })),
   }
   const returned = [...looks.values()].reduce((sum, each) => sum + each.returned, 0)
-  return { returned, after, isRepeated: false }
+  return { returned, after }
 }

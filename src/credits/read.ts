@@ -8,6 +8,7 @@ import type { Database } from '../database/database.ts'
 import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
+import { checkKey } from '../options/validate.ts'
 import { columnIn, stateIn } from '../runtime/ask.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 import { lookAt } from '../runtime/look-at.ts'
@@ -20,6 +21,14 @@ export interface Account {
   readonly checker: Checker
   readonly credits: Credits
   readonly key: string
+}
+
+/** @throws RatelimitError `INVALID_KEY` */
+export function accountOf({ checker, credits, key }: Account): Account {
+  const { prefix } = checker.config.namespace
+  checkKey(key, prefix)
+  checkKey(key + DEBT, prefix)
+  return { checker, credits, key }
 }
 
 /** A grant's row as it was read. */

@@ -1,5 +1,7 @@
-import type { Usage } from '../check/results.ts'
-import { leftOf, type Seen } from './read.ts'
+import { limiterOf } from '../algorithms/grant.ts'
+import type { Allowed, Denied, Usage } from '../check/results.ts'
+import { crossedFrom } from '../check/thresholds.ts'
+import { type Account, leftOf, type Seen } from './read.ts'
 
 /** What a key has: the sums over the grants that have not ended. What is owed counts as used. */
 export function usageOf({ now, grants, debt }: Seen): Usage {
@@ -12,4 +14,25 @@ export function usageOf({ now, grants, debt }: Seen): Usage {
     left += leftOf(grant)
   }
   return { limit, remaining: Math.max(left, 0), reset: used > 0 ? Number.POSITIVE_INFINITY : now, used }
+}
+
+/** The answer of a call that has changed nothing. */
+export function allowed(seen: Seen): Allowed {
+  const { limit, remaining, reset } = usageOf(seen)
+  return { success: true, limit, remaining, reset, retryAfter: 0 }
+}
+
+/** The answer of a call that has taken something, with the thresholds that it has crossed. */
+export function charged({ checker, credits }: Account, before: Seen, after: Seen): Allowed {
+  const [{ used: from }, { used: to, limit }] = [usageOf(before), usageOf(after)]
+  const { thresholds } = checker.config.reporting
+  const crossed = crossedFrom(limiterOf(credits), limit, from, to, thresholds)
+  return { ...allowed(after), ...(crossed.length > 0 ? { crossed } : {}) }
+}
+
+/** The answer of a call that was denied. Nothing refills, so it would stay denied. */
+export function denied(seen: Seen): Denied {
+  const { limit, remaining } = usageOf(seen)
+  const never = Number.POSITIVE_INFINITY
+  return { success: false, limit, remaining, reset: never, retryAfter: never }
 }

@@ -2,10 +2,10 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
 import { allowanceOf, type Payment, refundableUntilOf } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import type { LimitResult } from '../check/results.ts'
+import type { Allowed, LimitResult } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
 import { notAsExpected } from '../database/rows.ts'
-import type { Call } from '../runtime/call.ts'
+import type { Call, Decision } from '../runtime/call.ts'
 import { adjustAll } from '../several/adjust-all.ts'
 import { found, sourceOf } from '../several/enough.ts'
 import type { Sharing } from '../several/sending.ts'
@@ -42,23 +42,13 @@ export interface SettledSpending {
 
 /** Gives back what was spent above the actual cost: the last limit gets its part first. */
 export async function giveBack(
-  { calls, granted, paid, results }: Expense,
+  expense: Expense,
   actual: number,
   { limiters, tx }: Settling,
 ): Promise<SettledSpending> {
+  const { calls, granted } = expense
   const parts = partsToReturn(granted, sumOf(granted) - actual)
-  const refunds = calls.map(({ checker, call }, place): LimiterCall => {
-    const present = presentOf(call, limiters[place])
-    // Rows of another algorithm have not paid.
-    const part = layoutOf(present.limiter) === layoutOf(call.limiter) ? (parts[place] ?? 0) : 0
-    if (part === 0) return { checker, call: { ...present, rate: 0, purpose: 'look' } }
-    const { windowStart } = paid[place] as Payment
-    const refundableUntil = refundableUntilOf(call.limiter, results[place] as LimitResult)
-    return {
-      checker,
-      call: { ...present, rate: -part, paidWindowStart: windowStart, refundableUntil, purpose: 'adjust' },
-    }
-  })
+  const refunds = calls.map((_, place) => refundOf(expense, place, parts[place] ?? 0, limiters[place]))
   const adjusted = await adjustAll(refunds, tx)
   const returned = adjusted.map((each, place) =>
     calls[place]?.call.limiter.stored ? each.returned : (parts[place] ?? 0),
@@ -72,8 +62,28 @@ export async function giveBack(
   }
 }
 
+/** The call that gives back a part of what the limit at that place has paid. */
+export function refundOf(
+  { calls, paid, results }: Expense,
+  place: number,
+  part: number,
+  limiter: Limiter | undefined,
+): LimiterCall {
+  const { checker, call } = calls[place] as LimiterCall
+  const present = presentOf(call, limiter)
+  // Rows of another algorithm have not paid.
+  if (part === 0 || layoutOf(present.limiter) !== layoutOf(call.limiter))
+    return { checker, call: { ...present, rate: 0, purpose: 'look' } }
+  const { windowStart } = paid[place] as Payment
+  const refundableUntil = refundableUntilOf(call.limiter, results[place] as LimitResult)
+  return {
+    checker,
+    call: { ...present, rate: -part, paidWindowStart: windowStart, refundableUntil, purpose: 'adjust' },
+  }
+}
+
 /** The part of the amount that each gives back, beginning with the last one. */
-function partsToReturn(granted: readonly number[], amount: number): readonly number[] {
+export function partsToReturn(granted: readonly number[], amount: number): readonly number[] {
   let rest = amount
   const parts = granted.toReversed().map((each) => {
     const part = Math.min(each, rest)
@@ -93,20 +103,12 @@ export async function takeMore(
   debtor: number,
   { limiters, tx }: Settling,
 ): Promise<SettledSpending> {
-  const missing = actual - sumOf(granted)
-  // A bucket may have paid a fraction, and a present plan may count whole units.
-  const isWhole = calls.some(
-    ({ call }, place) => presentOf(call, limiters[place]).limiter.algorithm.integersOnly,
-  )
-  const rate = isWhole ? Math.ceil(missing - TOLERANCE) : missing
-  const charges = calls.map(({ checker, call }, place): LimiterCall => {
-    // Like a settlement it is never denied, not even if the key is blocked.
-    return { checker, call: { ...presentOf(call, limiters[place]), rate, purpose: 'adjust' } }
-  })
+  const rate = missingOf({ calls, granted }, actual, limiters)
+  const charges = calls.map((each, place) => chargeOf(each, rate, limiters[place]))
   const asked = askedOf(charges, tx)
   const order = charges.map((each) => asked.rowOf.get(each))
   const row = order[debtor]
-  const sharing: Sharing = { rate, least: rate, order, debt: row && { row, pays: 'the rest' } }
+  const sharing: Sharing = { rate, least: rate, order, pays: row && new Map([[row, 'the rest']]) }
   const { looks, taken } = await takeTogether(asked, sharing)
   const sources = charges.map((each, place) => {
     const own = order[place]
@@ -117,14 +119,41 @@ export async function takeMore(
   if (!shares) throw notAsExpected('contradicts itself')
   return {
     granted: granted.map((each, place) => each + (shares[place] ?? 0)),
-    results: charges.map(({ checker, call }, place) => {
-      const share = shares[place] ?? 0
+    results: charges.map((each, place) => {
       const { snapshot } = sources[place] as (typeof sources)[number]
-      const decision = { ...snapshot, granted: 1, isNew: false }
-      const charged: Call = { ...call, rate: share, purpose: share > 0 ? 'adjust' : 'look' }
-      return allowanceOf({ call: charged, decision, place: 0 }, checker.config.reporting)
+      return answerToCharge(each, snapshot, shares[place] ?? 0)
     }),
   }
+}
+
+/** How much more than what was spent has to be taken. */
+export function missingOf(
+  { calls, granted }: Pick<Expense, 'calls' | 'granted'>,
+  actual: number,
+  limiters: Settling['limiters'],
+): number {
+  const missing = actual - sumOf(granted)
+  // A bucket may have paid a fraction, and a present plan may count whole units.
+  const isWhole = calls.some(
+    ({ call }, place) => presentOf(call, limiters[place]).limiter.algorithm.integersOnly,
+  )
+  return isWhole ? Math.ceil(missing - TOLERANCE) : missing
+}
+
+/** The call that takes more. Like a settlement it is never denied, not even if the key is blocked. */
+export function chargeOf(
+  { checker, call }: LimiterCall,
+  rate: number,
+  limiter: Limiter | undefined,
+): LimiterCall {
+  return { checker, call: { ...presentOf(call, limiter), rate, purpose: 'adjust' } }
+}
+
+/** The answer to the call that has taken a share of it. */
+export function answerToCharge({ checker, call }: LimiterCall, snapshot: Decision, share: number): Allowed {
+  const decision = { ...snapshot, granted: 1, isNew: false }
+  const charged: Call = { ...call, rate: share, purpose: share > 0 ? 'adjust' : 'look' }
+  return allowanceOf({ call: charged, decision, place: 0 }, checker.config.reporting)
 }
 
 /** The call under the present plan. For an old plan no row of another algorithm or period begins again. */

@@ -7,7 +7,7 @@ import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import type { SpendOptions } from '../options/calls.ts'
 import { checkLimiter, checkOption, purposeOf } from '../options/validate.ts'
-import type { Decision } from '../runtime/call.ts'
+import type { Call, Decision } from '../runtime/call.ts'
 import type { RowRequest } from '../several/add-up.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { found } from '../several/enough.ts'
@@ -16,7 +16,14 @@ import { Once, refuseRepeated } from '../several/once.ts'
 import { msUntilEnough, type Source, sharesOf } from '../several/shares.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from '../several/together.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
-import { type Expense, giveBack, type SettledSpending, sumOf, takeMore } from './settle-spent.ts'
+import {
+  type Expense,
+  giveBack,
+  type SettledSpending,
+  type Settling,
+  sumOf,
+  takeMore,
+} from './settle-spent.ts'
 import { checkActual } from './settlement.ts'
 
 /** The answer of `Ratelimit.spend`. */
@@ -77,7 +84,7 @@ export async function spend(calls: readonly LimiterCall[], options: SpendOptions
 }
 
 /** The share of each limit. A denial is reported for all of them, because they deny only together. */
-function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
+export function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
   return results.map((answer, place) => {
     const { limit, remaining, reset } = answer
     return success
@@ -86,10 +93,9 @@ function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
   })
 }
 
-async function spendFrom(
-  calls: readonly LimiterCall[],
-  { rate, atLeast = rate, tx, once }: SpendOptions,
-): Promise<Spent> {
+/** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
+export function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: SpendOptions): void {
+  const { rate, atLeast = rate } = options
   // Untyped callers may leave the rate out, or give something else than a number.
   if (!Number.isFinite(rate) || rate <= 0) {
     throw new RatelimitError('INVALID_RATE', 'The rate of spend must be a number above 0.')
@@ -99,12 +105,27 @@ async function spendFrom(
   }
   const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
   checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
+}
+
+async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
+  checkSpending(calls, options)
+  const { rate, atLeast = rate, tx, once } = options
   const asked = askedOf(calls, tx, await idCall(once, calls))
-  const order = calls.map((each) => asked.rowOf.get(each))
-  const rows = order.filter((row) => row !== undefined)
-  checkOption(new Set(rows).size === rows.length, 'Two of the requests are for one row.')
+  const order = orderIn(asked, calls)
   const decisions = await takeTogether(asked, { rate, least: atLeast, order })
   return spentOf({ asked, rate, least: atLeast, order, tx }, decisions)
+}
+
+/**
+ * The rows in the order in which they pay.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export function orderIn({ rowOf }: Asked, calls: readonly LimiterCall[]): (RowRequest | undefined)[] {
+  const order = calls.map((each) => rowOf.get(each))
+  const rows = order.filter((row) => row !== undefined)
+  checkOption(new Set(rows).size === rows.length, 'Two of the requests are for one row.')
+  return order
 }
 
 /** The limits to spend from, in the order of the requests. */
@@ -125,39 +146,81 @@ function spentOf({ asked, rate, least, order, tx: spentIn }: Spending, decisions
     return { call: each.call, snapshot: row ? found(looks, row) : found(unlimited, each).decision }
   })
   const shares = taken.size === looks.size ? sharesOf(sources, rate, least) : undefined
-  const outcomes = sources.map(({ call, snapshot }, place): Outcome => {
-    const share = shares?.[place] ?? 0
-    const asked = { ...call, rate: share, purpose: purposeOf(share) }
-    // A denial inserts the row of a bucket that has to fill, so the bucket is not new any more.
-    return { call: asked, decision: { ...snapshot, granted: 1, isNew: false }, place: 0 }
-  })
+  const outcomes = sources.map(({ call, snapshot }, place) => outcomeOf(call, snapshot, shares?.[place] ?? 0))
   const results = outcomes.map((each, place) =>
     answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
   )
   const granted = calls.map((_, place) => shares?.[place] ?? 0)
-  const blocks = calls.map((each, place) => {
-    const { now } = (sources[place] as (typeof sources)[number]).snapshot
-    return (blockedUntil(asked, decisions, each) ?? now) - now
+  const expense = { calls, granted, paid: outcomes.map(paymentOf), results }
+  const commit = committing({ calls, granted }, spentIn, {
+    takeMore: (...settling) => takeMore(expense, ...settling),
+    giveBack: (...settling) => giveBack(expense, ...settling),
   })
-  const nothing: Spent['release'] = async (options = {}) => {
+  return spentWith(
+    { granted, results },
+    {
+      isRepeated: isRepeated(asked, decisions),
+      commit: shares && commit,
+      wait: () => Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions)),
+    },
+  )
+}
+
+/** Milliseconds until none of the keys is blocked. 0 if none is. */
+export function msBlocked(asked: Asked, decisions: Decisions): number {
+  const blocks = asked.calls.map((each) => {
+    const until = blockedUntil(asked, decisions, each)
+    return until === undefined ? 0 : until - found(decisions.looks, found(asked.gateOf, each)).now
+  })
+  return Math.max(0, ...blocks)
+}
+
+/** How a call was decided. */
+interface Decided {
+  readonly isRepeated: boolean
+  /** Undefined if it was denied. */
+  readonly commit: Paid['commit'] | undefined
+  /** Returns the milliseconds until there is enough. */
+  readonly wait: () => number
+}
+
+/** The answer with what each limit has paid. */
+export function spentWith(
+  answer: Pick<SpentAnswer, 'granted' | 'results'>,
+  { isRepeated, commit, wait }: Decided,
+): Spent {
+  const release: Spent['release'] = async (options = {}) => {
     checkOptions(options, SETTLE_ALL_NAMES)
-    return { granted, results }
+    return answer
   }
-  if (isRepeated(asked, decisions)) {
-    const commit = async () => refuseRepeated()
-    return { success: true, granted, results, retryAfter: 0, repeated: true, commit, release: nothing }
+  if (isRepeated) {
+    const refused = async () => refuseRepeated()
+    return { ...answer, success: true, retryAfter: 0, repeated: true, commit: refused, release }
   }
-  if (!shares) {
-    const retryAfter = Math.max(msUntilEnough(sources, least), ...blocks)
-    return { success: false, granted, results, retryAfter, release: nothing }
-  }
-  const commit = committing({ calls, granted, paid: outcomes.map(paymentOf), results }, spentIn)
-  return { success: true, granted, results, retryAfter: 0, commit, release: (options) => commit(0, options) }
+  if (!commit) return { ...answer, success: false, retryAfter: wait(), release }
+  return { ...answer, success: true, retryAfter: 0, commit, release: (options) => commit(0, options) }
+}
+
+/** The outcome of the call that has paid the share. */
+export function outcomeOf(call: Call, snapshot: Decision, share: number): Outcome {
+  const asked = { ...call, rate: share, purpose: purposeOf(share) }
+  // A denial inserts the row of a bucket that has to fill, so the bucket is not new any more.
+  return { call: asked, decision: { ...snapshot, granted: 1, isNew: false }, place: 0 }
+}
+
+/** How what was spent is settled, by the actual cost. */
+interface Settles {
+  /** `debtor` is the place of the request that goes into debt. */
+  takeMore(actual: number, debtor: number, settling: Settling): Promise<SettledSpending>
+  giveBack(actual: number, settling: Settling): Promise<SettledSpending>
 }
 
 /** The `commit` of what was spent. */
-function committing(expense: Expense, spentIn: Database | undefined): Paid['commit'] {
-  const { calls, granted } = expense
+export function committing(
+  { calls, granted }: Pick<Expense, 'calls' | 'granted'>,
+  spentIn: Database | undefined,
+  settles: Settles,
+): Paid['commit'] {
   const [{ checker }] = calls as readonly [LimiterCall]
   const settling = new Once(checker, spentIn)
   return async (actual, options = {}) => {
@@ -173,8 +236,8 @@ function committing(expense: Expense, spentIn: Database | undefined): Paid['comm
     const debtor = debt === 'first' ? 0 : calls.length - 1
     return settling.run(tx, () =>
       actual > sumOf(granted)
-        ? takeMore(expense, actual, debtor, { limiters, tx })
-        : giveBack(expense, actual, { limiters, tx }),
+        ? settles.takeMore(actual, debtor, { limiters, tx })
+        : settles.giveBack(actual, { limiters, tx }),
     )
   }
 }

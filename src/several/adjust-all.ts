@@ -2,9 +2,10 @@ import type { Outcome, Reporting } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
 import type { RowRequest } from './add-up.ts'
+import type { Decisions } from './all-or-nothing.ts'
 import { found } from './enough.ts'
-import { returnedTo } from './parts.ts'
-import { askedOf, takeTogether } from './together.ts'
+import { partsOf, returnedTo } from './parts.ts'
+import { type Asked, askedOf, takeTogether } from './together.ts'
 
 /** The result of calls that are never denied. All calls of a row have the same. */
 export interface Adjusted {
@@ -23,16 +24,28 @@ export async function adjustAll(
   tx: Database | undefined,
 ): Promise<Adjusted[]> {
   const asked = askedOf(calls, tx)
-  const { looks, taken } = await takeTogether(asked)
+  return adjustedIn(asked, await takeTogether(asked), calls)
+}
+
+/** The results of such calls in a list. */
+export function adjustedIn(
+  asked: Asked,
+  { looks, taken }: Decisions,
+  calls: readonly LimiterCall[],
+): Adjusted[] {
   const adjusted = new Map(
-    [...taken].map(([row, decision]): [RowRequest, Adjusted] => [
-      row,
-      {
-        outcome: { call: row, decision, place: 0 },
-        reporting: row.reporting,
-        returned: returnedTo(row, found(looks, row)),
-      },
-    ]),
+    [...taken].map(([row, decision]): [RowRequest, Adjusted] => {
+      const look = found(looks, row)
+      const call = partsOf(row, look).at(-1) ?? row
+      return [
+        row,
+        {
+          outcome: { call, decision, place: 0 },
+          reporting: row.reporting,
+          returned: returnedTo(row, look),
+        },
+      ]
+    }),
   )
   return calls.map((each) => {
     const row = asked.rowOf.get(each)

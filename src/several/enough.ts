@@ -19,8 +19,8 @@ export function isEnough({ rows, sharing }: List, lookAt: (row: RowRequest) => D
 }
 
 /** A row that shares a rate, and what it pays. */
-export function sourceOf({ debt }: Sharing, row: RowRequest, snapshot: Decision): SharingRow {
-  return { call: row, snapshot, pays: row === debt?.row ? debt.pays : undefined }
+export function sourceOf({ pays }: Sharing, row: RowRequest, snapshot: Decision): SharingRow {
+  return { call: row, snapshot, pays: pays?.get(row) }
 }
 
 /** A row that shares a rate. */

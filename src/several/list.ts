@@ -136,9 +136,8 @@ function opens({ limiter }: RowRequest): boolean {
 }
 
 /** What the row pays of the shared rate. Undefined if it pays its own rate. */
-function paysOf({ order, debt }: Sharing, row: RowRequest): Pays | undefined {
-  if (row === debt?.row) return debt.pays
-  return order.includes(row) ? 'what it has' : undefined
+function paysOf({ order, pays }: Sharing, row: RowRequest): Pays | undefined {
+  return order.includes(row) ? (pays?.get(row) ?? 'what it has') : undefined
 }
 
 /** The numbers that are sent of a shared rate: the rate, and how much of it need not be paid. */

@@ -79,7 +79,7 @@ function chargesOf(
   looks: Looks,
 ): readonly (readonly [RowRequest, Sharing | undefined])[] {
   if (!sharing) return rows.flatMap((row) => (isLook(row) ? [] : [[row, undefined] as const]))
-  const { order, rate, debt } = sharing
+  const { order, rate, pays } = sharing
   // An unlimited one pays all the rest.
   const end = order.indexOf(undefined)
   const paying = order.slice(0, end < 0 ? order.length : end).flatMap((row) => row ?? [])
@@ -93,7 +93,7 @@ function chargesOf(
     ...others.map((row) => [row, undefined] as const),
     ...paying.flatMap((row, place) => {
       const share = shares[place] ?? 0
-      const own = { rate: share, least: share, order: [row], debt }
+      const own = { rate: share, least: share, order: [row], pays }
       return share > 0 ? [[row, own] as const] : []
     }),
   ]

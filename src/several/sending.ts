@@ -13,8 +13,8 @@ export interface Sharing {
   /** The least that they have to pay together. */
   readonly least: number
   readonly order: readonly (RowRequest | undefined)[]
-  /** A row with a debt, and what it pays. Default: none. */
-  readonly debt?: { readonly row: RowRequest; readonly pays: Pays } | undefined
+  /** What rows pay. Default: what they have. */
+  readonly pays?: ReadonlyMap<RowRequest, Pays> | undefined
 }
 
 /** A list and how it is sent. */

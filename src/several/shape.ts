@@ -76,7 +76,8 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
     256 * Number(shape.takesLess) +
     512 * Number(shape.makes) +
     1024 * Number(pays === 'what it owes') +
-    2048 * Number(pays === 'the rest')
+    2048 * Number(pays === 'the rest') +
+    4096 * Number(pays === 'what is not owed')
   return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags} ${shape.notes ?? ''}`
 }
 

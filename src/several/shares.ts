@@ -10,6 +10,8 @@ export interface Source {
   readonly snapshot: Snapshot
   /** Default: what it has. */
   readonly pays?: Pays | undefined
+  /** Unix milliseconds from which it has nothing. Default: never. */
+  readonly endsAt?: number | undefined
 }
 
 /**
@@ -32,15 +34,18 @@ export function takenFrom(
 ): { readonly shares: readonly number[]; readonly rest: number } {
   const isWhole = givesWholes(sources)
   let rest = rate
+  let paysDebt = false
   const last = sources.at(-1)
   const shares = sources.map((source) => {
     const { call, snapshot, pays } = source
     const { limiter } = call
     if (pays === 'what it owes') {
-      const owed = Math.min(availableIn(limiter, snapshot), 0)
+      paysDebt = rest > 0 && leftBeyondDebt(sources) > 0
+      const owed = paysDebt ? Math.min(availableIn(limiter, snapshot), 0) : 0
       rest -= owed
       return owed
     }
+    if (pays === 'what is not owed' && !paysDebt) return 0
     const isEnough = (pays === 'the rest' && source === last) || rest <= availableIn(limiter, snapshot)
     const share = isEnough ? rest : leftIn({ call, snapshot }, isWhole)
     rest = isEnough ? 0 : rest - share
@@ -55,24 +60,37 @@ export function takenFrom(
 export function msUntilEnough(sources: readonly Source[], rate: number): number {
   const isWhole = givesWholes(sources)
   const has = (time: number) => {
-    const left = sources.map((source) =>
-      leftIn({ ...source, snapshot: { ...source.snapshot, now: time } }, isWhole),
-    )
-    return left.reduce((sum, each) => sum + each, TOLERANCE) >= rate
+    const then = sources.map((source) => ({ ...source, snapshot: { ...source.snapshot, now: time } }))
+    const left = then.map((source) => (paysForDebt(source) ? 0 : leftIn(source, isWhole)))
+    return left.reduce((sum, each) => sum + each, TOLERANCE + Math.max(leftBeyondDebt(then), 0)) >= rate
   }
   const now = Math.max(...sources.map(({ snapshot }) => snapshot.now))
   const wholeAt = sources.map(({ call: { limiter }, snapshot }) =>
     whenAvailable(limiter, snapshot, mostIn(limiter, snapshot)),
   )
-  let high = Math.max(now, ...wholeAt.filter(Number.isFinite))
-  if (!has(high)) return Number.POSITIVE_INFINITY
-  let low = now
+  const last = Math.max(now, ...wholeAt.filter(Number.isFinite))
+  const ends = sources.flatMap(({ endsAt }) => (endsAt !== undefined && endsAt < last ? [endsAt] : []))
+  // What they have together grows, except where one of them ends.
+  const highs = [...ends.toSorted((one, other) => one - other).map((end) => end - 1), last]
+  const first = highs.find((time) => time >= now && has(time))
+  if (first === undefined) return Number.POSITIVE_INFINITY
+  let [low, high] = [Math.max(now, ...highs.filter((time) => time < first)), first]
   while (high - low > 1) {
     const middle = low + Math.floor((high - low) / 2)
     if (has(middle)) high = middle
     else low = middle
   }
   return high - now
+}
+
+/** What the sources with a debt have together, less the debt. Below 0 if they owe more. 0 without a debt. */
+function leftBeyondDebt(sources: readonly Source[]): number {
+  const owing = sources.filter(paysForDebt)
+  return owing.reduce((sum, { call, snapshot }) => sum + availableIn(call.limiter, snapshot), 0)
+}
+
+function paysForDebt({ pays }: Source): boolean {
+  return pays === 'what it owes' || pays === 'what is not owed'
 }
 
 /**

@@ -42,10 +42,10 @@ export interface ListRow {
 }
 
 /**
- * What a row pays of a rate that rows share: what it has; what it owes, so that the others pay its debt too; or
- * the rest, as a debt.
+ * What a row pays of a rate that rows share: what it has; the rest, as a debt; or what it owes, so that others
+ * pay its debt too. These pay what they have, but nothing if all of it is owed.
  */
-export type Pays = 'what it has' | 'what it owes' | 'the rest'
+export type Pays = 'what it has' | 'what it owes' | 'what is not owed' | 'the rest'
 
 /** A row that is not only looked at. */
 export type Charged = ListRow & { readonly does: RowAction }

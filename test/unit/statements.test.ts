@@ -90,7 +90,10 @@ function lists(): [string, Statement][] {
   const debt = { ...row, asks: undefined, table, rules: Ratelimit.balance() }
   const owed = {
     ...source,
-    rows: [{ ...debt, pays: 'what it owes' as const }, ...sharing],
+    rows: [
+      { ...debt, pays: 'what it owes' as const },
+      ...sharing.map((each) => ({ ...each, pays: 'what is not owed' as const })),
+    ],
     sharing: [0, 1, 2],
   }
   const rest = { ...source, rows: [...sharing, { ...debt, pays: 'the rest' as const }], sharing: [0, 1, 2] }

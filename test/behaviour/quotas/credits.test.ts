@@ -362,7 +362,6 @@ test('what does not go together is refused before any SQL, also without types', 
   for (const call of [
     () => all.limitAll(requests),
     () => all.reserveAll(requests),
-    () => all.spend(requests, { rate: 1 }),
     () => untyped.limit('org', { limiter: Ratelimit.balance() }),
     () => untyped.resetUsedTokens('org'),
     () => untyped.blockUntilReady('org', 0),

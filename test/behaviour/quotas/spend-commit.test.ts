@@ -40,7 +40,8 @@ test('a cost above the estimate is taken from the limits in their order', async 
 test('a cost below the estimate gives back the last part first', async () => {
   const { spend, used } = await sources(20)
   const spent = await spend(15)
-  expect(await spent.commit(12)).toMatchObject({ granted: [10, 2], results: [{}, { returned: 3 }] })
+  const results = [{ remaining: 0 }, { returned: 3, remaining: 18 }]
+  expect(await spent.commit(12)).toMatchObject({ granted: [10, 2], results })
   const other = await spend(8)
   expect(await other.commit(0)).toMatchObject({ granted: [0, 0] })
   expect(await used()).toEqual([10, 2])

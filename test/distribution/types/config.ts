@@ -382,8 +382,16 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   await credits.schedule('org', { within: '1s' })
   // @ts-expect-error a call for several limits takes from one row of each
   await Ratelimit.limitAll([{ ratelimit: credits, key: 'org' }])
-  // @ts-expect-error
   await Ratelimit.spend([{ ratelimit: credits, key: 'org' }], { rate: 1 })
+  await Ratelimit.spend(
+    [
+      { ratelimit: api, key: 'org', limiter },
+      { ratelimit: credits, key: 'org' },
+    ],
+    { rate: 1, atLeast: 1, once: { id: 'event', for: '1d' }, tx: db },
+  )
+  // @ts-expect-error credits have no plans
+  await Ratelimit.spend([{ ratelimit: credits, key: 'org', limiter }], { rate: 1 })
   // @ts-expect-error
   await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org' }])
   // @ts-expect-error

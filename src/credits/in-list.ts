@@ -1,0 +1,142 @@
+import { limiterOf } from '../algorithms/grant.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOption, checkRate } from '../options/validate.ts'
+import type { Decision } from '../runtime/call.ts'
+import { lookAt } from '../runtime/look-at.ts'
+import type { Decisions } from '../several/all-or-nothing.ts'
+import { type AnyCall, isCreditCall } from '../several/calls-of.ts'
+import { found, sourceOf } from '../several/enough.ts'
+import type { Sharing } from '../several/sending.ts'
+import { type Source, sharesOf } from '../several/shares.ts'
+import type { Asked } from '../several/together.ts'
+import { firstOf, type Payers, payersOf, sourcesIn } from './charge.ts'
+import { type Account, accountOf, leftOf, type Seen } from './read.ts'
+
+// The credits of a key beside other limits. In the list of a call, they are as many rows as grants are to pay.
+
+/** Calls on limits, and on the credits of one key. */
+export interface Mixed {
+  /** In the order of the requests. In place of the credits stands a call that no row decides. */
+  readonly calls: readonly LimiterCall[]
+  readonly account: Account
+  /** The place of the credits. */
+  readonly place: number
+  readonly force: boolean
+}
+
+/** With more grants than that, a call would have too many rows. */
+export const MAX_GRANTS = 40
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_KEY`, `INVALID_RATE` */
+export function mixedOf(calls: readonly AnyCall[]): Mixed {
+  const place = calls.findIndex(isCreditCall)
+  const own = calls[place]
+  checkOption(
+    own !== undefined && isCreditCall(own) && calls.filter(isCreditCall).length === 1,
+    'One call takes the credits of one key only.',
+  )
+  const { rate, force } = own
+  const account = accountOf(own)
+  const limiter = limiterOf(account.credits)
+  checkRate(rate, limiter)
+  if (rate <= 0)
+    throw new RatelimitError(
+      'INVALID_RATE',
+      'Beside other limits, the rate of credits must be a whole number above 0.',
+    )
+  checkOption(
+    calls.every(({ checker }) => !checker.config.table.distributed && !checker.config.reporting.dryRun),
+    'Credits go together with limiters that have neither distributed: true nor dryRun: true.',
+  )
+  const standIn: LimiterCall = {
+    checker: account.checker,
+    call: { ...lookAt(account.key, limiter), rate, purpose: 'take' },
+  }
+  return { calls: calls.map((each) => (isCreditCall(each) ? standIn : each)), account, place, force }
+}
+
+/** What each call is in the list: itself, or the rows of the credits. */
+export function spread<T>(each: readonly T[], place: number, own: readonly T[]): T[] {
+  return each.flatMap((one, at) => (at === place ? own : [one]))
+}
+
+/**
+ * The grants that are to pay the rate, and the debt if there is one. If they have too little, all that have
+ * something.
+ */
+export function payersFor({ account, calls }: Mixed, seen: Seen, rate: number): Payers {
+  const left = seen.grants.filter((grant) => leftOf(grant) > 0)
+  const paying = firstOf(left, rate + seen.debt)
+  const { thresholds } = account.checker.config.reporting
+  // With thresholds, what is left in all has to be exact.
+  const locked = thresholds.length > 0 ? left : paying
+  // A list needs a row.
+  const isEmpty = locked.length === 0 && calls.length === 1
+  return payersOf(
+    account,
+    seen,
+    locked.slice(0, MAX_GRANTS),
+    rate,
+    seen.debt > 0 || isEmpty ? 'paid' : 'left',
+  )
+}
+
+/** What each call has found: one row, no row, or the rows of the credits. */
+export function sourcesOf(
+  { calls, place }: Pick<Mixed, 'calls' | 'place'>,
+  asked: Asked,
+  sharing: Sharing,
+  decisions: Decisions,
+  payers: Payers,
+): (Source & { readonly snapshot: Decision })[][] {
+  return calls.map((each, at) => {
+    if (at === place) return sourcesIn(asked, sharing, decisions, payers)
+    const row = asked.rowOf.get(each)
+    if (!row) return [{ call: each.call, snapshot: found(asked.unlimited, each).decision }]
+    return [{ ...sourceOf(sharing, row, found(decisions.looks, row)), call: each.call }]
+  })
+}
+
+/** What a list has charged. */
+interface Charged {
+  /** The share of each call. Undefined if nothing was charged. */
+  readonly granted: readonly number[] | undefined
+  /** The shares of the rows of the credits. */
+  readonly own: readonly number[]
+}
+
+/** The shares of the calls in a rate that they share. */
+export function chargedIn(
+  sources: ReturnType<typeof sourcesOf>,
+  place: number,
+  { taken, looks }: Decisions,
+  { rate, least }: Pick<Sharing, 'rate' | 'least'>,
+): Charged {
+  const shares = taken.size === looks.size ? sharesOf(sources.flat(), rate, least) : undefined
+  const ofEach = sources.map((each, at) => {
+    const start = sources.slice(0, at).flat().length
+    return shares?.slice(start, start + each.length) ?? []
+  })
+  const granted = ofEach.map((each) => each.reduce((sum, share) => sum + share, 0))
+  return { granted: shares && granted, own: ofEach[place] ?? [] }
+}
+
+/**
+ * Whether a later read shows more than the rows had, so that the call may be allowed after all.
+ *
+ * @throws RatelimitError `INVALID_OPTION` if there are more grants than a call can take from.
+ */
+export function hasMore(seen: Seen, { rows }: Payers, before: Seen): boolean {
+  const locked = before.grants.filter((grant) => rows.some((row) => row.grant?.id === grant.id))
+  const isMore = netOf(seen.grants, seen.debt) > netOf(locked, before.debt)
+  checkOption(!isMore || locked.length < MAX_GRANTS, `A call takes from at most ${MAX_GRANTS} grants.`)
+  return isMore
+}
+
+function netOf(grants: Seen['grants'], debt: number): number {
+  return Math.max(
+    grants.reduce((sum, grant) => sum + leftOf(grant), -debt),
+    0,
+  )
+}
