@@ -17,7 +17,7 @@ const config: KnipConfig = {
     ...[
       'test/**/*.{ts,mjs,cjs,js,jsx}',
       'bench/**/*.ts',
-      'mutants/{run,host}.ts',
+      'mutants/{run,host,setup,vitest.config}.ts',
       'tools/*.ts',
       'examples/*.ts',
     ],

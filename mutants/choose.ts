@@ -39,7 +39,7 @@ export function choose({ paths, since, sample, seed }: Choice): Chosen {
   return { mutants, among: left.length, equivalent: wanted.length - left.length, stale: staleIn(all) }
 }
 
-function sources(): readonly string[] {
+export function sources(): readonly string[] {
   return readdirSync('src', { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts'))
     .map((file) => `src/${file}`)

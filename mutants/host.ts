@@ -2,7 +2,6 @@
 // than most tests. The workers in which the tests run are new each time.
 import { relative, resolve } from 'node:path'
 import { createVitest, type Reporter, type TestModule, type TestSpecification } from 'vitest/node'
-import { type Executed, executedIn } from './executed.ts'
 import type { Ask, Failed, Message, Told } from './messages.ts'
 
 /** A mutant that makes a test wait must not hold up the others. */
@@ -22,20 +21,20 @@ const COPIES = /\/unit\/statements\./
 
 class Run {
   failed: Failed | undefined
-  executed: Executed | undefined
+  readonly allFailed = new Set<string>()
   readonly ended: string[] = []
-  readonly #startedAt = performance.now()
 
   fail(test: string, name: string, message = ''): void {
     this.failed ??= { test, name, isTimeout: /^(Test|Hook) timed out/.test(message) }
+    this.allFailed.add(test)
+    if (covers) return
     // Vitest ends by itself after a failed test, and not after a failed hook.
     void vitest.cancelCurrentRun('test-failure')
   }
 
   told(): Told {
-    const { failed, ended, executed } = this
-    const ms = performance.now() - this.#startedAt
-    return { ended, ms, ...(failed ? { failed } : {}), ...(executed ? { executed } : {}) }
+    const { failed, ended } = this
+    return { ended, ...(failed ? { failed } : {}) }
   }
 }
 
@@ -59,25 +58,23 @@ const reporter: Reporter = {
         run.fail(nameOf(module), part.type === 'module' ? 'loading it' : part.fullName, message)
       }
     }
-    run.ended.push(nameOf(module))
-  },
-  onCoverage(coverage) {
-    run.executed = executedIn(JSON.parse(JSON.stringify(coverage)))
+    const test = nameOf(module)
+    run.ended.push(test)
+    const { entered } = module.meta()
+    if (covers && entered && !run.allFailed.has(test)) send({ covered: { test, entered, ms: msOf(module) } })
   },
 }
 
 const vitest = await createVitest('test', {
-  ...{ watch: false, maxWorkers: 1, bail: 1, isolate: false, cache: false, testTimeout: TEST_TIMEOUT_MS },
-  ...{ reporters: [reporter], silent: true },
+  ...{ config: 'mutants/vitest.config.ts', watch: false, maxWorkers: 1, bail: covers ? 0 : 1, cache: false },
+  ...{ testTimeout: TEST_TIMEOUT_MS, reporters: [reporter], silent: true },
   sequence: {
     sequencer: class {
       sort = asGiven
       shard = asGiven
     },
   },
-  coverage: { enabled: covers, include: ['src/**'], reporter: [] },
 })
-if (covers) await vitest.enableCoverage()
 const specifications = new Map(
   chosen(await vitest.globTestSpecifications()).map((each) => [nameOf(each), each]),
 )
@@ -114,6 +111,11 @@ function chosen(all: readonly TestSpecification[]): readonly TestSpecification[]
 function isAlive(): void {
   clearTimeout(stalled)
   stalled = setTimeout(() => process.exit(), STALL_MS)
+}
+
+function msOf(module: TestModule): number {
+  const { collectDuration, setupDuration, duration } = module.diagnostic()
+  return collectDuration + setupDuration + duration
 }
 
 function nameOf({ project, moduleId }: Pick<TestModule | TestSpecification, 'project' | 'moduleId'>): string {

@@ -1,5 +1,5 @@
 // What a workshop and its process that runs the tests say to each other.
-import type { Executed } from './executed.ts'
+import type { Entered } from './entered.ts'
 
 /** To run tests, in this order, after these files have changed. */
 export interface Ask {
@@ -18,14 +18,20 @@ export interface Failed {
 export interface Told {
   readonly failed?: Failed
   readonly ended: readonly string[]
-  readonly ms: number
-  /** If the process was started to find out. */
-  readonly executed?: Executed
 }
 
-/** What tests there are, once; then which test starts, and at the end how it went. */
+/** What a file of tests has entered, and how long it took. */
+export interface Covered {
+  readonly test: string
+  readonly entered: readonly Entered[]
+  readonly ms: number
+}
+
+/** What tests there are, once; then which test starts and what it has entered; and at the end how it went. */
 export interface Message {
   readonly tests?: readonly string[]
   readonly started?: string
+  /** If the process was started to find out. */
+  readonly covered?: Covered
   readonly told?: Told
 }

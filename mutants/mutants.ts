@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Change } from './change.ts'
+import { type Entered, functionAround, functionsIn } from './entered.ts'
 import { changesAt } from './rules.ts'
 import { placesIn } from './walk.ts'
 
@@ -9,6 +10,8 @@ export interface Mutant extends Change {
   readonly file: string
   /** The names of the functions, variables and properties around it, such as `algorithm.sql.fresh`. */
   readonly where: string
+  /** The function around it. */
+  readonly within: Entered | undefined
   /** From 1. */
   readonly line: number
   readonly lastLine: number
@@ -20,17 +23,21 @@ export interface Mutant extends Change {
 export function mutantsOf(file: string): readonly Mutant[] {
   const source = readFileSync(file, 'utf8')
   const times = new Map<string, number>()
-  return placesIn(file, source).flatMap((place) =>
-    changesAt(place, source).map((change) => {
+  const places = placesIn(file, source)
+  const functions = functionsIn(file, places)
+  return places.flatMap((place) => {
+    const within = functionAround(place, functions)
+    return changesAt(place, source).map((change) => {
       const { start, end, kind } = change
       const { where } = place
       const nth = (times.get(`${where} ${kind}`) ?? 0) + 1
       times.set(`${where} ${kind}`, nth)
       const [line, lastLine] = [lineOf(source, start), lineOf(source, end)]
       const before = source.slice(start, end)
-      return { ...change, kind: nth > 1 ? `${kind} #${nth}` : kind, file, where, line, lastLine, before }
-    }),
-  )
+      const numbered = nth > 1 ? `${kind} #${nth}` : kind
+      return { ...change, kind: numbered, file, where, within, line, lastLine, before }
+    })
+  })
 }
 
 function lineOf(source: string, at: number): number {

@@ -2,9 +2,10 @@
 // source and runs the tests, which must fail. CONTRIBUTING.md has the options.
 import { randomInt } from 'node:crypto'
 import { availableParallelism } from 'node:os'
+import { dirname } from 'node:path'
 import { parseArgs } from 'node:util'
 import { FLEETING, startServer } from '../test/support/server.ts'
-import { choose } from './choose.ts'
+import { choose, sources } from './choose.ts'
 import { Coverage } from './coverage.ts'
 import { describe, type Mutant } from './mutants.ts'
 import { type Fate, fateOf } from './trial.ts'
@@ -54,7 +55,7 @@ async function fatesOf(mutants: readonly Mutant[]): Promise<ReadonlyMap<Mutant, 
   }
   try {
     const workshops = await open(false)
-    const coverage = new Coverage()
+    const coverage = new Coverage(sources())
     await coverage.measure(workshops[0]?.tests ?? [], () => open(true))
     await shareOut(workshops, mutants, async (workshop, mutant) => {
       const fate = await fateOf(mutant, workshop, coverage, maxMs)
@@ -82,10 +83,20 @@ async function checkWithout(workshops: readonly Workshop[], fates: ReadonlyMap<M
 
 /** Whether none survived. */
 function report(fates: ReadonlyMap<Mutant, Fate>): boolean {
-  const survivors = [...fates].filter(([, { kind }]) => kind === 'survived')
-  const counts = new Map<string, number>()
-  for (const { kind } of fates.values()) counts.set(kind, (counts.get(kind) ?? 0) + 1)
-  for (const [mutant, { by }] of survivors) console.log(`survived: ${describe(mutant)}, ${by}`)
-  console.log([...counts].map(([kind, count]) => `${count} ${kind}`).join(', '))
+  const survivors = [...fates].filter(([, { kind }]) => kind === 'survived' || kind === 'not entered')
+  for (const [mutant, { kind, by }] of survivors) console.log(`${kind}: ${describe(mutant)}, ${by}`)
+  const folders = new Set([...fates.keys()].map(({ file }) => dirname(file)))
+  for (const folder of folders) {
+    const some = [...fates].filter(([{ file }]) => dirname(file) === folder)
+    console.log(`${folder}: ${countsOf(some.map(([, fate]) => fate))}`)
+  }
+  console.log(`all: ${countsOf([...fates.values()])}`)
   return survivors.length === 0
+}
+
+function countsOf(fates: readonly Fate[]): string {
+  const counts = new Map<string, number>()
+  for (const { kind } of fates) counts.set(kind, (counts.get(kind) ?? 0) + 1)
+  const parts = [...counts].map(([kind, count]) => `${count} ${kind}`)
+  return [`${fates.length} tried`, ...parts.toSorted()].join(', ')
 }

@@ -3,9 +3,12 @@ import type { Failed } from './messages.ts'
 import type { Mutant } from './mutants.ts'
 import type { Workshop } from './workshop.ts'
 
-/** How a mutant ends: by a test, by a test that it makes wait for ever, by the types alone, or not at all. */
+/**
+ * How a mutant ends: by a test, by a test that it makes wait for ever, by the types alone, or not at all. No test
+ * of the projects that run here may enter its function, such as what `distributed` alone takes.
+ */
 export interface Fate {
-  readonly kind: 'killed' | 'killed by time' | 'killed by types' | 'survived'
+  readonly kind: 'killed' | 'killed by time' | 'killed by types' | 'survived' | 'not entered'
   /** What it failed. */
   readonly by: string
   readonly test?: string
@@ -30,7 +33,7 @@ export async function fateOf(
     return { kind: isTimeout ? 'killed by time' : 'killed', by: `by ${test}: ${name}`, test }
   }
   if (!(await workshop.compiles(mutant))) return { kind: 'killed by types', by: 'by the type checker' }
-  return { kind: 'survived', by: `${tests.length} tests` }
+  return { kind: tests.length > 0 ? 'survived' : 'not entered', by: `${tests.length} tests` }
 }
 
 /** The first test that the mutant fails twice: once may be by chance. */

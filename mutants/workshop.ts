@@ -3,7 +3,7 @@ import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
-import type { Ask, Message, Told } from './messages.ts'
+import type { Ask, Covered, Message, Told } from './messages.ts'
 import { type Mutant, mutated } from './mutants.ts'
 
 const NOT_COPIED = ['node_modules', '.git', 'dist']
@@ -46,6 +46,14 @@ export class Workshop {
     return this.#with(mutant, () => this.#ask({ changed: mutant ? [mutant.file] : [], tests }))
   }
 
+  /** Runs tests once, and hands on what each of them enters. Those that fail or do not end are left out. */
+  async cover(tests: readonly string[], hear: (covered: Covered) => void): Promise<void> {
+    for (let left = tests; left.length > 0; ) {
+      const { failed, ended } = await this.#ask({ changed: [], tests: left }, hear)
+      left = left.filter((test) => test !== failed?.test && !ended.includes(test))
+    }
+  }
+
   /** Whether the type checker finds no error. */
   compiles(mutant?: Mutant): Promise<boolean> {
     return this.#with(mutant, async () => {
@@ -71,22 +79,25 @@ export class Workshop {
   }
 
   /** If the process ends before the tests do, the test that was running has failed. */
-  async #ask(ask: Ask): Promise<Told> {
+  async #ask(ask: Ask, hear: (covered: Covered) => void = () => {}): Promise<Told> {
     const host = this.#host ?? (await this.#start())
-    const startedAt = performance.now()
+    const ended: string[] = []
     let test = ask.tests[0] ?? ''
     const timer = setTimeout(() => endGroup(host), RUN_TIMEOUT_MS)
     // If it cannot be sent, the process has ended.
     host.send(ask, () => {})
-    const told = await heard(host, ({ started, told }) => {
-      test = started ?? test
+    const told = await heard(host, ({ started, covered, told }) => {
+      if (started !== undefined && started !== test) {
+        ended.push(test)
+        test = started
+      }
+      if (covered) hear(covered)
       return told
     })
     clearTimeout(timer)
     if (told) return told
     this.#endHost()
-    const failed = { test, name: 'it does not end', isTimeout: true }
-    return { failed, ended: [], ms: performance.now() - startedAt }
+    return { failed: { test, name: 'it does not end', isTimeout: true }, ended }
   }
 
   async #start(): Promise<ChildProcess> {
