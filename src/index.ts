@@ -55,6 +55,7 @@ export type {
 export type { ConcurrencyConfig, CreditsConfig } from './options/kinds.ts'
 export type { NamedReserveOptions, PlainReserveOptions, ReserveOptions } from './options/reserve.ts'
 export {
+  type CreditRequest,
   type CreditSpendRequest,
   type LimitRequest,
   Ratelimit,

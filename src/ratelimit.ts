@@ -80,7 +80,7 @@ const MODULES = {
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
   acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
   credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
-  creditsInLists: /* @__PURE__ */ onFirstUse(() => import('./credits/spend.ts')),
+  creditsInLists: /* @__PURE__ */ onFirstUse(() => import('./credits/limit-all.ts')),
   calls: /* @__PURE__ */ onFirstUse(() => import('./several/calls-of.ts')),
 }
 
@@ -323,15 +323,26 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ])
    * ```
    */
-  static async limitAll(
+  static limitAll(
     requests: readonly LimitRequest[],
+    options?: AllOptions,
+  ): Promise<LimitAllResult<LimitRequest>>
+  /** Checks several limits, one of which is the credits of a key. */
+  static limitAll(
+    requests: readonly (LimitRequest | CreditRequest)[],
+    options?: AllOptions,
+  ): Promise<LimitAllResult<LimitRequest | CreditRequest>>
+  static async limitAll(
+    requests: readonly (LimitRequest | CreditRequest)[],
     options: AllOptions = {},
-  ): Promise<LimitAllResult<LimitRequest>> {
+  ): Promise<LimitAllResult<LimitRequest | CreditRequest>> {
     checkOptions(options, ALL_NAMES)
-    const { limitAll } = await MODULES.limitAll()
-    const { ratesOf } = await MODULES.calls()
-    const calls = await ratesOf(requests, LIMIT_REQUEST_NAMES)
-    return limitAll(requests, calls, options.tx, options.once)
+    const { tx, once } = options
+    const { areRates, callsOf } = await MODULES.calls()
+    const calls = await callsOf(requests, LIMIT_REQUEST_NAMES)
+    return areRates(calls)
+      ? (await MODULES.limitAll()).limitAll(requests, calls, tx, once)
+      : (await MODULES.creditsInLists()).limitAll(requests, calls, tx, once)
   }
 
   /**
@@ -868,3 +879,11 @@ export interface LimitRequest {
 }
 
 const LIMIT_REQUEST_NAMES: NamesOf<LimitRequest> = { ...RESERVE_REQUEST_NAMES, force: true }
+
+/** The credits of a key, as one of the calls of `Ratelimit.limitAll`. */
+export interface CreditRequest extends CreditSpendRequest {
+  /** The cost of the call, a whole number above 0. Default: `1`. */
+  readonly rate?: number | undefined
+  /** Takes what the grants do not have as a debt. Default: `false`. */
+  readonly force?: boolean | undefined
+}

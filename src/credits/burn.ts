@@ -8,6 +8,7 @@ import { idCall } from '../several/ids.ts'
 import type { Sharing } from '../several/sending.ts'
 import { sharesOf } from '../several/shares.ts'
 import { askedOf, isRepeated, takeTogether } from '../several/together.ts'
+import { attempt } from './attempt.ts'
 import {
   debtCall,
   firstOf,
@@ -75,7 +76,12 @@ export async function burn(
     const locked = thresholds.length > 0 ? left.slice(0, Math.max(paying.length, MIN_LOCKED)) : paying
     const debt = cost.force ? (isEnough ? 'left' : 'takes the rest') : seen.debt > 0 ? 'paid' : 'left'
     const payers = payersOf(account, seen, locked, rate, debt)
-    const burned = await charge({ ...cost, rate }, payers, tx)
+    const burned = await attempt(
+      account.checker,
+      tx,
+      (own) => charge({ ...cost, rate }, payers, own),
+      ({ parts, isRepeated }) => parts !== undefined || isRepeated,
+    )
     if (burned.parts || burned.isRepeated || !isEnough) return burned
   }
   throw outrun()

@@ -22,6 +22,7 @@ export interface Mixed {
   readonly account: Account
   /** The place of the credits. */
   readonly place: number
+  readonly rate: number
   readonly force: boolean
 }
 
@@ -53,7 +54,7 @@ export function mixedOf(calls: readonly AnyCall[]): Mixed {
     checker: account.checker,
     call: { ...lookAt(account.key, limiter), rate, purpose: 'take' },
   }
-  return { calls: calls.map((each) => (isCreditCall(each) ? standIn : each)), account, place, force }
+  return { calls: calls.map((each) => (isCreditCall(each) ? standIn : each)), account, place, rate, force }
 }
 
 /** What each call is in the list: itself, or the rows of the credits. */
@@ -80,6 +81,14 @@ export function payersFor({ account, calls }: Mixed, seen: Seen, rate: number): 
     rate,
     seen.debt > 0 || isEmpty ? 'paid' : 'left',
   )
+}
+
+/** The same for a call that is never denied: the debt takes what they do not have. */
+export function forcedPayers(account: Account, seen: Seen, rate: number): Payers {
+  const left = seen.grants.filter((grant) => leftOf(grant) > 0)
+  const paying = firstOf(left, rate + seen.debt)
+  const isEnough = netOf(seen) >= rate
+  return payersOf(account, seen, paying.slice(0, MAX_GRANTS), rate, isEnough ? 'left' : 'takes the rest')
 }
 
 /** What each call has found: one row, no row, or the rows of the credits. */
@@ -129,14 +138,18 @@ export function chargedIn(
  */
 export function hasMore(seen: Seen, { rows }: Payers, before: Seen): boolean {
   const locked = before.grants.filter((grant) => rows.some((row) => row.grant?.id === grant.id))
-  const isMore = netOf(seen.grants, seen.debt) > netOf(locked, before.debt)
+  const isMore = netOf(seen) > netOf({ ...before, grants: locked })
   checkOption(!isMore || locked.length < MAX_GRANTS, `A call takes from at most ${MAX_GRANTS} grants.`)
   return isMore
 }
 
-function netOf(grants: Seen['grants'], debt: number): number {
+/** What there is beyond the debt, at a time. */
+export function netOf({ grants, debt }: Pick<Seen, 'grants' | 'debt'>, now?: number): number {
+  const left = grants.map((grant) =>
+    leftOf(now === undefined ? grant : { ...grant, look: { ...grant.look, now } }),
+  )
   return Math.max(
-    grants.reduce((sum, grant) => sum + leftOf(grant), -debt),
+    left.reduce((sum, each) => sum + each, -debt),
     0,
   )
 }

@@ -129,7 +129,7 @@ function takenBy({ rows, sharing }: List, looks: Found['looks']): ReadonlyMap<Ro
   const taken = new Map<RowRequest, Decision>()
   for (const row of rows) {
     const look = found(looks, row)
-    const parts = sharing ? [row] : partsOf(row, look)
+    const parts = sharing?.order.includes(row) ? [row] : partsOf(row, look)
     // The charge finds the row as the refund left it.
     const { state }: Snapshot = parts.length > 1 ? afterRefund(row, look) : look
     if (parts.length > 0) taken.set(row, { ...look, state, isNew: look.isNew === true && isLook(row) })

@@ -14,6 +14,7 @@ import type { LimiterCall } from '../check/checker.ts'
 import type { Degrading } from '../check/degrading.ts'
 import type { Allowed, Denied, LimitAllResult, LimitResult } from '../check/results.ts'
 import { crossedFrom } from '../check/thresholds.ts'
+import type { Report } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import type { Once } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
@@ -49,9 +50,12 @@ export function decideAll(
   id?: LimiterCall,
   isSure = false,
 ): Promise<Answered[]> {
-  return watchAll(calls, tx, answerTogether(calls, tx, id, isSure), (answered) =>
-    answered.map(({ answer }) => ({ answer, rate: wasRepeated(answer) ? 0 : undefined })),
-  )
+  return watchAll(calls, tx, answerTogether(calls, tx, id, isSure), reportsOf)
+}
+
+/** A repeated call has charged nothing. */
+export function reportsOf(answered: readonly Answered[]): Report[] {
+  return answered.map(({ answer }) => ({ answer, rate: wasRepeated(answer) ? 0 : undefined }))
 }
 
 function wasRepeated(answer: LimitResult): boolean {
@@ -66,9 +70,7 @@ async function answerTogether(
 ): Promise<Answered[]> {
   const asked = askedOf(calls, tx, id)
   try {
-    const decisions = await takeTogether(asked)
-    if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
-    return addReturned(asked, decisions, answersOf(asked, decisions))
+    return answersIn(asked, await takeTogether(asked))
   } catch (error) {
     // If one of the limiters throws, answers of the others would be useless.
     const throws = isSure || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')
@@ -82,6 +84,12 @@ async function answerTogether(
       ),
     )
   }
+}
+
+/** The answers in the order of the calls. */
+export function answersIn(asked: Asked, decisions: Decisions): Answered[] {
+  if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
+  return addReturned(asked, decisions, answersOf(asked, decisions))
 }
 
 function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
@@ -100,7 +108,7 @@ function answersToRepeated(asked: Asked, { looks }: Decisions): Answered[] {
   })
 }
 
-/** The answers in the order of the calls. */
+/** The answers to calls that were decided now. */
 function answersOf(asked: Asked, { looks, taken }: Decisions): Answered[] {
   // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
   const reported = new Set<RowRequest>()

@@ -69,7 +69,7 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
   }
   onSend(how !== 'looks', how === 'waits')
   const source = {
-    name: `${how} ${commit} ${order?.join() ?? ''} ${shapes.map((shape, place) => nameOfShape(rows[place] as RowRequest, shape)).join()}`,
+    name: `${how} ${commit} ${order ? `sharing ${order.join()}` : ''} ${shapes.map((shape, place) => nameOfShape(rows[place] as RowRequest, shape)).join()}`,
     build: (guarded: boolean) =>
       listStatement({ rows: shapes, sharing: order, commit, guarded, waits: how === 'waits' }),
   }

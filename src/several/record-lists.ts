@@ -31,7 +31,7 @@ function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
     const { ledger, prefix } = row.namespace
     if (!ledger || isLook(row)) return []
     const look = found(looks, row)
-    const parts = list.sharing ? [shareOf(list, looks, row)] : partsOf(row, look)
+    const parts = list.sharing?.order.includes(row) ? [shareOf(list, looks, row)] : partsOf(row, look)
     return parts.flatMap((call, place): Recorded[] => {
       // The charge finds the row as the refund left it.
       const { state } = place > 0 ? afterRefund(row, look) : look

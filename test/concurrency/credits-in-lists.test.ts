@@ -68,8 +68,8 @@ test('spends, costs, releases, single calls, grants and transactions at once add
         used.month += month
         used.credits += credits
       }
-      for (const turn of range(12)) {
-        const what = (process + turn) % 7
+      for (const turn of range(18)) {
+        const what = (process + turn) % 9
         if (what === 0) await limiters.credits.grant('org', 20, { id: `${process} ${turn}`, priority: turn })
         else if (what === 1) count([0, (await limiters.credits.limit('org', { rate: 3 })).success ? 3 : 0])
         else if (what === 2) count([(await limiters.monthly.limit('org', { rate: 3 })).success ? 3 : 0])
@@ -80,6 +80,17 @@ test('spends, costs, releases, single calls, grants and transactions at once add
         } else if (what === 5) {
           const spent = await Ratelimit.spend(sources, { rate: 9 })
           if (spent.success) count((await spent.commit(turn * 2)).granted)
+        } else if (what === 6) {
+          const [monthly, credits] = sources
+          const requests = [
+            { ...credits, rate: 4 },
+            { ...monthly, rate: 2 },
+          ] as Parameters<typeof Ratelimit.limitAll>[0]
+          if ((await Ratelimit.limitAll(requests)).success) count([2, 4])
+        } else if (what === 7) {
+          const db = pools[process] as (typeof pools)[number]
+          const { success } = await db.transaction((tx) => limiters.credits.limit('org', { rate: 5, tx }))
+          if (success) count([0, 5])
         } else {
           const db = pools[process] as (typeof pools)[number]
           const { granted } = await db.transaction((tx) => Ratelimit.spend(sources, { rate: 2, tx }))

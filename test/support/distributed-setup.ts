@@ -49,6 +49,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/billing-year.test.ts': [],
   'behaviour/quotas/credits.test.ts': [],
   'behaviour/quotas/credits-model.test.ts': [],
+  'behaviour/quotas/limit-all-credits.test.ts': [],
   'behaviour/quotas/spend-credits.test.ts': [],
   'behaviour/quotas/entries.test.ts': [],
   'behaviour/quotas/named.test.ts': [],

@@ -360,7 +360,6 @@ test('what does not go together is refused before any SQL, also without types', 
   const requests = [{ ratelimit: untyped, key: 'org' }]
   const api = new Ratelimit({ db: watched.db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix: 'windows' })
   for (const call of [
-    () => all.limitAll(requests),
     () => all.reserveAll(requests),
     () => untyped.limit('org', { limiter: Ratelimit.balance() }),
     () => untyped.resetUsedTokens('org'),

@@ -380,8 +380,12 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   await credits.blockUntilReady('org', '1s')
   // @ts-expect-error
   await credits.schedule('org', { within: '1s' })
-  // @ts-expect-error a call for several limits takes from one row of each
-  await Ratelimit.limitAll([{ ratelimit: credits, key: 'org' }])
+  const { denied } = await Ratelimit.limitAll([
+    { ratelimit: api, key: 'org', rate: 2 },
+    { ratelimit: credits, key: 'org', rate: 2, force: true },
+  ])
+  // @ts-expect-error credits have no plans
+  await Ratelimit.limitAll([{ ratelimit: credits, key: 'org', limiter }])
   await Ratelimit.spend([{ ratelimit: credits, key: 'org' }], { rate: 1 })
   await Ratelimit.spend(
     [
@@ -396,5 +400,5 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org' }])
   // @ts-expect-error
   await api.limit('org', { limiter: Ratelimit.credits() })
-  void [left, voided]
+  void [left, voided, denied]
 }

@@ -1,0 +1,202 @@
+import { describe, expect, test } from 'vitest'
+import { type Limiter, Ratelimit } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
+import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
+
+// `Ratelimit.limitAll` with credits that end: the other limits and the grants, or nothing.
+
+const database = useDatabase()
+
+let prefixes = 0
+
+function speedAndCredits(limiter: Limiter = Ratelimit.fixedWindow(2, '1h'), options = {}) {
+  const { quota: speed, clock } = quotaOn(database, limiter)
+  const credits = new Ratelimit({
+    ...{ db: database.db, limiter: Ratelimit.credits(), prefix: `all ${++prefixes}`, durable: true },
+    ...{ clock: clock.now, cleanupProbability: 0, ...options },
+  })
+  const limit = (rate: number, more = {}, options = {}) =>
+    Ratelimit.limitAll(
+      [
+        { ratelimit: speed, key: 'key' },
+        { ratelimit: credits, key: 'key', rate, ...more },
+      ],
+      options,
+    )
+  /** What the window has used, and what the grants have left. */
+  const books = async () => {
+    const left = (await credits.grantsOf('key')).map(({ id, left }) => [id, left] as const)
+    return { used: (await speed.getRemaining('key')).used, ...Object.fromEntries(left) }
+  }
+  return { speed, credits, clock, limit, books }
+}
+
+test('all are consumed, each at its own rate, or none', async () => {
+  const { credits, limit, books } = speedAndCredits()
+  await credits.grant('key', 5, { id: 'a', expires: '1d' })
+  await credits.grant('key', 5, { id: 'b' })
+  expect(await limit(7)).toMatchObject({
+    ...{ success: true, denied: [], retryAfter: 0 },
+    results: [
+      { success: true, remaining: 1 },
+      { success: true, limit: 10, remaining: 3, reset: Infinity },
+    ],
+  })
+  const tooFew = await limit(4)
+  expect(tooFew).toMatchObject({
+    ...{ success: false, retryAfter: Infinity, denied: [{ ratelimit: credits }] },
+    results: [
+      { success: true, remaining: 1 },
+      { success: false, remaining: 3 },
+    ],
+  })
+  expect(await books()).toEqual({ used: 1, a: 0, b: 3 })
+  expect(await limit(1)).toMatchObject({ success: true })
+  expect(await limit(1)).toMatchObject({ success: false, results: [{ success: false }, { success: true }] })
+  expect(await books()).toEqual({ used: 2, a: 0, b: 2 })
+})
+
+describe('retryAfter', () => {
+  test('is that of the other limit if the grants last until then', async () => {
+    const { credits, clock, limit } = speedAndCredits()
+    await credits.grant('key', 9, { id: 'a', expires: new Date(clock.ms + HOUR_MS + 1) })
+    await limit(1)
+    await limit(1)
+    expect(await limit(7)).toMatchObject({ success: false, retryAfter: HOUR_MS })
+    clock.advance(HOUR_MS - 1)
+    expect(await limit(7)).toMatchObject({ success: false, retryAfter: 1 })
+    clock.advance(1)
+    expect(await limit(7)).toMatchObject({ success: true })
+  })
+
+  test('is Infinity if the grants have ended by then', async () => {
+    const { credits, clock, limit } = speedAndCredits()
+    await credits.grant('key', 9, { id: 'a', expires: new Date(clock.ms + HOUR_MS) })
+    await limit(1)
+    await limit(1)
+    expect(await limit(7)).toMatchObject({
+      ...{ success: false, retryAfter: Infinity },
+      results: [{ success: false, retryAfter: HOUR_MS }, { success: true }],
+    })
+    expect(await limit(1, { force: true })).toMatchObject({ success: false, retryAfter: HOUR_MS })
+    await credits.grant('key', 7, { id: 'b' })
+    expect(await limit(7)).toMatchObject({ success: false, retryAfter: HOUR_MS })
+  })
+})
+
+test('a denial writes nothing, also for a key without grants', async () => {
+  const { speed, credits, limit } = speedAndCredits()
+  const written = () =>
+    database.rows(
+      `select xmin::text, stored.* from rate_limit_durable stored where prefix like $1
+        union all select xmin::text, stored.* from rate_limit_ephemeral stored where prefix = $2
+        order by prefix, key`,
+      [`%${credits.prefix}`, speed.prefix],
+    )
+  const once = { id: 'event', for: '1d' } as const
+  const never = { success: false, limit: 0, remaining: 0, reset: Infinity, retryAfter: Infinity }
+  expect((await limit(1, {}, { once })).results[1]).toEqual(never)
+  const [own] = (await Ratelimit.limitAll([{ ratelimit: credits, key: 'key' }])).results
+  expect(own).toEqual(never)
+  expect(await written()).toEqual([])
+  await credits.grant('key', 3, { id: 'a' })
+  await limit(1)
+  const before = await written()
+  expect(await limit(3, {}, { once })).toMatchObject({ success: false })
+  expect(await written()).toEqual(before)
+})
+
+test('a debt is made by force, if nothing else is denied, and paid by the next call', async () => {
+  const { credits, limit, books } = speedAndCredits()
+  await credits.grant('key', 5, { id: 'a' })
+  expect(await limit(8, { force: true })).toMatchObject({ success: true, results: [{}, { remaining: 0 }] })
+  expect(await credits.getRemaining('key')).toMatchObject({ used: 8 })
+  await credits.grant('key', 10, { id: 'b' })
+  expect(await limit(8)).toMatchObject({ success: false })
+  expect(await limit(2)).toMatchObject({ success: true, results: [{}, { remaining: 5 }] })
+  expect(await books()).toEqual({ used: 2, a: 0, b: 5 })
+  expect(await limit(9, { force: true })).toMatchObject({ success: false })
+  expect(await books()).toEqual({ used: 2, a: 0, b: 5 })
+})
+
+test('an id is charged once', async () => {
+  const { credits, limit, books } = speedAndCredits()
+  await credits.grant('key', 5, { id: 'a' })
+  const once = { id: 'event', for: '1d' } as const
+  expect(await limit(2, {}, { once })).toMatchObject({ success: true })
+  expect(await limit(2, {}, { once })).toMatchObject({
+    ...{ success: true, repeated: true },
+    results: [
+      { repeated: true, remaining: 1 },
+      { repeated: true, remaining: 3 },
+    ],
+  })
+  expect(await books()).toEqual({ used: 1, a: 3 })
+})
+
+test('a refund of another limit and a threshold of the credits are in the answers', async () => {
+  const { speed, credits, clock } = speedAndCredits(undefined, { thresholds: [{ left: 4 }] })
+  await credits.grant('key', 9, { id: 'a' })
+  await speed.limit('key', { rate: 2 })
+  const answer = await Ratelimit.limitAll([
+    { ratelimit: credits, key: 'key', rate: 6 },
+    { ratelimit: speed, key: 'key', rate: -2 },
+    { ratelimit: speed, key: 'other' },
+    { ratelimit: speed, key: 'key', rate: 1 },
+  ])
+  expect(answer).toMatchObject({
+    success: true,
+    results: [
+      { crossed: [{ left: 4 }], remaining: 3 },
+      { returned: 2, remaining: 1 },
+      { remaining: 1 },
+      { remaining: 1, start: clock.ms },
+    ],
+  })
+  const pure = [
+    { ratelimit: speed, key: 'key', rate: -1 },
+    { ratelimit: credits, key: 'key', rate: 1 },
+  ]
+  expect(await Ratelimit.limitAll(pure)).toMatchObject({
+    success: true,
+    results: [{ remaining: 2, returned: 1 }, {}],
+  })
+})
+
+test('a rollback undoes all of it', async () => {
+  const { credits, limit, books } = speedAndCredits()
+  await credits.grant('key', 5, { id: 'a' })
+  const undone = database.db.transaction(async (tx) => {
+    expect(await limit(9, {}, { tx })).toMatchObject({ success: false })
+    expect(await limit(3, {}, { tx })).toMatchObject({ success: true })
+    throw UNDO
+  })
+  await expect(undone).rejects.toBe(UNDO)
+  expect(await books()).toEqual({ used: 0, a: 5 })
+})
+
+test('a call is one read and one list, and bad input is refused before any SQL', async () => {
+  const watched = watch(database.db)
+  const options = { db: watched.db, cleanupProbability: 0 }
+  const speed = new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(99, '1h'), prefix: 'counted all' })
+  const credits = new Ratelimit({
+    ...{ ...options, limiter: Ratelimit.credits(), prefix: 'counted in all', durable: true },
+  })
+  for (const rate of [0, -1, 0.5]) {
+    const refused = Ratelimit.limitAll([{ ratelimit: credits, key: 'key', rate }])
+    await expect(refused).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  }
+  const two = ['key', 'other'].map((key) => ({ ratelimit: credits, key }))
+  await expect(Ratelimit.limitAll(two)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  expect(watched.statements).toEqual([])
+  await credits.grant('key', 50, { id: 'a' })
+  const both = [
+    { ratelimit: speed, key: 'key' },
+    { ratelimit: credits, key: 'key' },
+  ]
+  await Ratelimit.limitAll(both)
+  const before = watched.statements.length
+  expect(await Ratelimit.limitAll(both)).toMatchObject({ success: true })
+  expect(watched.statements.length - before).toBe(2)
+})
