@@ -17,6 +17,12 @@ const EQUIVALENT: readonly Equivalent[] = [
     reason: 'If it goes back one period too many, the next line goes forward again.',
   },
   {
+    file: 'src/algorithms/periods.ts',
+    where: 'isTimeZone',
+    kinds: ['number'],
+    reason: 'A zone has a local time at any moment.',
+  },
+  {
     file: 'src/algorithms/sliding-window.ts',
     where: 'algorithm.numbers.guess.ends',
     kinds: ['>= to >'],

@@ -6,6 +6,9 @@ import { notes } from './entered.ts'
 
 const PROJECTS = ['node-postgres 1.0', 'pglite 0.45', 'isolated']
 
+/** A statement that is rendered once for a process would be noted for one test only, so each test has its own. */
+const COVERING = { isolate: true, setupFiles: ['mutants/setup.ts'] }
+
 const root = resolve()
 const covers = process.env['MUTANTS_COVER'] === '1'
 
@@ -20,7 +23,7 @@ const mutants: ViteUserConfig = defineConfig({
     projects: projects.map((each) => ({
       ...each,
       root,
-      ...(covers ? { plugins: [notes], test: { ...each.test, setupFiles: ['mutants/setup.ts'] } } : {}),
+      ...(covers ? { plugins: [notes], test: { ...each.test, ...COVERING } } : {}),
     })),
   },
 })
