@@ -21,7 +21,7 @@ export function afterRefund(row: RowRequest, look: Decision): Snapshot {
 }
 
 /** Whether the refund comes too late: the window that paid is over, or the bucket that paid is full again. */
-function isLate({ limiter, paidWindowStart, refundableUntil }: RowRequest, look: Decision): boolean {
+export function isLate({ limiter, paidWindowStart, refundableUntil }: RowRequest, look: Decision): boolean {
   const { windowStart } = look.state
   return limiter.algorithm.kind === 'window'
     ? (paidWindowStart ?? windowStart) !== windowStart

@@ -8,7 +8,7 @@ import { purposeOf } from '../options/validate.ts'
 import type { RowRequest } from './add-up.ts'
 import { found, sourceOf } from './enough.ts'
 import { nameIn } from './names.ts'
-import { afterRefund, isLook, partsOf } from './parts.ts'
+import { afterRefund, isLate, isLook, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
 import { makes } from './shape.ts'
 import { sharesOf } from './shares.ts'
@@ -33,6 +33,8 @@ function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
     const look = found(looks, row)
     const parts = list.sharing?.order.includes(row) ? [shareOf(list, looks, row)] : partsOf(row, look)
     return parts.flatMap((call, place): Recorded[] => {
+      // A refund that comes too late changes nothing.
+      if (call.rate < 0 && isLate(row, look)) return []
       // The charge finds the row as the refund left it.
       const { state } = place > 0 ? afterRefund(row, look) : look
       const decision = { ...look, state, granted: 1 }

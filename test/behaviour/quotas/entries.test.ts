@@ -41,6 +41,11 @@ function beside(
   return new Ratelimit({ db: database.db, limiter, prefix, clock: clock.now, onEntries })
 }
 
+type Asked = readonly [{ readonly ratelimit: Ratelimit; readonly key: string; readonly rate: number }]
+type Reserving = (
+  requests: Asked,
+) => Promise<{ readonly success: false } | { readonly success: true; release(): Promise<unknown> }>
+
 const FAILS = { onEntries: () => Promise.reject(UNDO) } as Partial<RatelimitConfig>
 
 test('each charge, refund, reservation and settlement has an entry, and a denial and a look have none', async () => {
@@ -77,6 +82,24 @@ test('each charge, refund, reservation and settlement has an entry, and a denial
   expect(await written()).toEqual(entries)
   expect(batches).toEqual(entries.map((entry) => [{ prefix: quota.prefix, ...entry }]))
 })
+
+test.each([
+  ['spend', ([{ ratelimit, key }]) => Ratelimit.spend([{ ratelimit, key }], { rate: 6 })],
+  ['reserveAll', (requests) => Ratelimit.reserveAll(requests)],
+  ['a name', ([{ ratelimit, key, rate }]) => ratelimit.reserve(key, { rate, id: 'job', expires: '1d' })],
+] satisfies [string, Reserving][])(
+  'what comes back too late by %s has no entry, because nothing comes back',
+  async (_, reserving) => {
+    const { quota, clock, written } = recording()
+    const reserved = await reserving([{ ratelimit: quota, key: 'key', rate: 6 }])
+    if (!reserved.success) throw new Error('denied')
+    clock.ms = Date.UTC(2026, 1, 1)
+    await quota.limit('key', { rate: 2 })
+    const before = await written()
+    await reserved.release()
+    expect(await written()).toEqual(before)
+  },
+)
 
 test('a list hands out its entries together, to the callback of each limiter', async () => {
   const first = recording()
