@@ -17,9 +17,10 @@ export type StateColumn = 'count' | 'prevCount' | 'windowStart' | 'tokens' | 'la
 
 /**
  * What a row notes of the charge of another row: the units; the start of the window that paid, or the time at
- * which the bucket that paid is full again; what was used before; and 1 if a dry run let the call pass, or 0.
+ * which the bucket that paid is full again; what was used before, or what the algorithm has in its place; and 1
+ * if a dry run let the call pass, or 0.
  */
-export type Noted = 'rate' | 'at' | 'usedBefore' | 'passed'
+export type Noted = 'rate' | 'at' | 'before' | 'passed'
 
 /** The kind of rows that an algorithm has. */
 export interface RowKind {
@@ -96,6 +97,10 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
    * For rows that note what another row of their list has paid: the state of a new row.
    */
   note?(now: Expression, paid: Expressions<Noted>, params: Expressions<Param>): Expressions<Column>
+  /**
+   * What such a row notes in place of what was used before, of an advanced state. Default: what was used.
+   */
+  before?(state: Expressions<Column>, params: Expressions<Param>): Expression
   /** For an algorithm whose capacity depends on the row: the capacity. Default: the limit. */
   capacity?(state: Expressions<Column>, params: Expressions<Param>): Expression
   /** The earliest time at which deleting the row loosens nothing. */

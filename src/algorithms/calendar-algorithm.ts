@@ -52,6 +52,8 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
         tokens: sql`greatest(${tokens}, ${next} - ${nextReserved})`,
       }
     },
+    // A row knows what was settled. How long its period lasts, only its plan knows.
+    before: ({ windowStart }, { periodEnd }) => sql`${periodEnd} - ${windowStart}`,
     expiresAt: (_state, { periodEnd }) => periodEnd,
     // The last period ended where this one begins, and its row may still exist. If this plan has charged a row
     // that another plan began, `paid` is the start of that row.

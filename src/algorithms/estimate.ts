@@ -16,10 +16,10 @@ export const OPEN_MS = 4e15
 /** How long the name of a settled estimate is remembered: a day from its end, or from the settlement. */
 const KEPT = sql.raw(`${86_400_000}::float8`)
 
-/** What `count` holds in addition to the facts: so many units of it are one that was used before. */
+/** What `count` holds in addition to the facts: so many units of it are one that was noted of the time before. */
 const UNIT = 512
 /** More would not be exact. */
-const MAX_USED = sql.raw(`${2 ** 43}::float8`)
+const MAX_BEFORE = sql.raw(`${2 ** 43}::float8`)
 
 /**
  * The row of an estimate with a name. A limit of 1 opens it, if the name is new, and a limit of 0 settles it.
@@ -55,7 +55,7 @@ const algorithm: Algorithm<Column, Param> = {
     }),
     note: (now, paid, { lengthMs, facts, estimate }) => ({
       count: sql`${facts} + ${paid.passed} * 4::float8
-        + floor(least(greatest(${paid.usedBefore}, 0::float8), ${MAX_USED})) * ${sql.raw(`${UNIT}::float8`)}`,
+        + floor(least(greatest(${paid.before}, 0::float8), ${MAX_BEFORE})) * ${sql.raw(`${UNIT}::float8`)}`,
       windowStart: sql`least(${paid.at}, ${NEVER})`,
       tokens: sql`${paid.rate} + ${estimate}`,
       lastRefill: sql`${now} + ${lengthMs}`,
@@ -113,6 +113,9 @@ export interface Opened {
   readonly passed: boolean
   readonly windowStart: number | null
   readonly refundableUntil: number | null
+  /** When the period that paid ends, for a calendar window. Null for other limits. */
+  readonly windowEnd: number | null
+  /** What was used before. 0 for a calendar window, which does not need it. */
   readonly usedBefore: number
   /** The columns of the row that was charged, sorted. Empty if there was none. */
   readonly columns: readonly StateColumn[]
@@ -126,6 +129,9 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
   if (count <= 0) return undefined
   const bit = (value: number) => Math.floor(count / value) % 2 === 1
   const paidAt = windowStart < NEVER_MS ? windowStart : null
+  const columns = COLUMNS.filter((_, place) => bit(16 * 2 ** place))
+  const before = Math.floor(count / UNIT)
+  const isCalendar = columns.join() === CALENDAR
   return {
     rate: tokens,
     endMs: lastRefill,
@@ -133,8 +139,9 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
     passed: bit(4),
     windowStart: bit(8) ? paidAt : null,
     refundableUntil: bit(8) ? null : paidAt,
-    usedBefore: Math.floor(count / UNIT),
-    columns: COLUMNS.filter((_, place) => bit(16 * 2 ** place)),
+    windowEnd: isCalendar ? windowStart + before : null,
+    usedBefore: isCalendar ? 0 : before,
+    columns,
     wasSettledWith: (actual) => tokens === -(1 + actual),
     isOpen: tokens >= 0,
   }
@@ -142,6 +149,8 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
 
 /** Rows hold the places of these, so their order must not change. */
 const COLUMNS: readonly StateColumn[] = ['count', 'lastRefill', 'prevCount', 'tokens', 'windowStart']
+
+const CALENDAR = ROWS.calendarWindow.columns.toSorted().join()
 
 function maskOf(limiter: Limiter): number {
   if (!limiter.stored) return 0

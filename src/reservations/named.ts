@@ -136,7 +136,7 @@ export async function endEstimate(
   const own = limiter ?? checker.config.limiter
   const { key } = nameIn(row)
   const settling = { key, row, actual, limiter: own, isPresent, hasPlan: isPresent }
-  const estimate = estimateIn(checker, settling, seen)
+  const estimate = estimateIn(settling, seen)
   checkPlan(estimate, own, isPresent, seen.hasPlan && !isPresent)
   return settleSeen(checker, settling, seen, { estimate, actual, limiter: own, isPresent }, tx)
 }
@@ -166,7 +166,7 @@ async function settleRow(checker: Checker, settling: Settling, tx: CallOptions['
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const seen = await look(checker, settling, tx)
     if (!seen.isOpen) return repeated(checker, settling, seen, tx)
-    const estimate = estimateIn(checker, settling, seen)
+    const estimate = estimateIn(settling, seen)
     checkPlan(estimate, limiter, isPresent, seen.hasPlan && !hasPlan)
     const answer = await settleSeen(checker, settling, seen, { estimate, actual, limiter, isPresent }, tx)
     if (answer) return answer
@@ -211,14 +211,13 @@ async function repeated(
   return { ...allowanceOf(await checker.decide(call, tx), config.reporting), repeated: true }
 }
 
-function estimateIn({ config }: Checker, { key, limiter, charged }: Settling, seen: Opened): Estimate {
+function estimateIn({ key, limiter, charged }: Settling, seen: Opened): Estimate {
   const { rate, windowStart, usedBefore, refundableUntil, passed, columns } = seen
-  const plan = charged ?? (seen.hasPlan ? undefined : config.limiter)
   return {
     key,
     paid: { rate, windowStart, usedBefore },
     refundableUntil,
-    windowEnd: plan ? windowEndOf(plan, seen) : null,
+    windowEnd: seen.windowEnd ?? windowEndOf(charged ?? limiter, seen),
     how: passed ? 'passed' : 'charged',
     limit: limiter.limit,
     layout: columns.join(),

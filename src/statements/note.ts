@@ -10,7 +10,7 @@ import { type Column, paramsOf, stateOf } from './levels.ts'
 export const PAID: Readonly<Record<Noted, string>> = {
   rate: 'paid_rate',
   at: 'paid_at',
-  usedBefore: 'paid_used_before',
+  before: 'paid_before',
   passed: 'paid_passed',
 }
 
@@ -24,7 +24,7 @@ export function notedRow(
   const paid: Expressions<Noted> = {
     rate: of(PAID.rate),
     at: of(PAID.at),
-    usedBefore: of(PAID.usedBefore),
+    before: of(PAID.before),
     passed: of(PAID.passed),
   }
   const state = algorithm.sql.note?.(of('now'), paid, params) ?? stateOf(of)

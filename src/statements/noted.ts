@@ -22,7 +22,7 @@ const NONE = sql<number>`0::float8`
 const NOTHING: Expressions<Noted> = {
   rate: NONE,
   at: sql<number>`'Infinity'::float8`,
-  usedBefore: NONE,
+  before: NONE,
   passed: NONE,
 }
 
@@ -36,7 +36,7 @@ function paidBy({ row, place, own }: PlacedRow): Expressions<Noted> {
   return {
     rate,
     at: kind === 'window' ? state.windowStart : (formulas.wholeAt ?? formulas.expiresAt)(next(), params),
-    usedBefore: formulas.used(state, now, params),
+    before: formulas.before?.(state, params) ?? formulas.used(state, now, params),
     passed: isDryIn(row) ? sql<number>`case when ${of('fits')} then 0::float8 else 1::float8 end` : NONE,
   }
 }

@@ -10,6 +10,7 @@ import {
   type Reservation,
   type Reserved,
   rateLimitTables,
+  settleExpired,
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
@@ -318,6 +319,50 @@ test('within the grace time it corrects the period that has ended, once', async 
   expect(await other.settle({ key: 'key', id: 'second' }, 6)).toMatchObject({ repeated: true })
   clock.advance(2 * HOUR_MS)
   expect(await quota.getRemaining('key')).toMatchObject({ used: 0 })
+})
+
+const DAY_MS = 24 * HOUR_MS
+const [FIXED, SMALL_DAY] = [Ratelimit.fixedWindow(10, '1d'), calendarWindow(10, 'day')]
+
+// The grace time may be longer than the period: then the period is not the one before the running one.
+test.each<[string, Limiter, Limiter, Limiter, number]>([
+  ['a day', TEN['calendar month'], SMALL_DAY, SMALL_DAY, DAY_MS],
+  ['a larger day', TEN['calendar month'], SMALL_DAY, calendarWindow(1000, 'day'), DAY_MS],
+  [
+    'a day that carries over',
+    SMALL_DAY,
+    calendarWindow(10, 'day', { rollover: { max: 5 } }),
+    SMALL_DAY,
+    DAY_MS,
+  ],
+  ['a fixed window', Ratelimit.fixedWindow(10, '1h'), FIXED, FIXED, DAY_MS],
+])('with a limiter of its own it corrects its own period while the grace lasts: %s', async (...each) => {
+  const [, own, charged, present, lengthMs] = each
+  const grace = { keepEnded: true, grace: '3d', durable: true, cleanupProbability: 0 } as const
+  const { clock, quota, other, prefix } = processes(own, grace)
+  const start = Date.UTC(2026, 0, 5)
+  const end = start + lengthMs
+  clock.ms = start
+  for (const id of ['in time', 'too late', 'by time']) {
+    allowed(await quota.reserve('key', { rate: 3, id, expires: '1h', limiter: charged }))
+  }
+  clock.ms = end
+  const closing = { prefix, limiter: charged, clock: clock.now }
+  const closed = await database.db.transaction((tx) => closePeriods(tx, closing))
+  expect(closed).toMatchObject([{ key: 'key', start, end, used: 9 }])
+  clock.ms = end + 3 * DAY_MS - 1
+  const plan = { limiter: present }
+  const settled = await other.settle({ key: 'key', id: 'in time' }, 1, plan)
+  expect(settled).toMatchObject({ correction: { start, end, used: -2 } })
+  clock.ms = end + 3 * DAY_MS
+  const late = await other.settle({ key: 'key', id: 'too late' }, 1, plan)
+  expect(late).not.toHaveProperty('correction')
+  expect(late).toMatchObject({ returned: 0 })
+  const ended = await database.db.transaction((tx) =>
+    settleExpired(tx, { ratelimit: other, as: 'release', limiterOf: () => present }),
+  )
+  expect(ended).toMatchObject([{ id: 'by time', returned: 0 }])
+  expect(ended[0]).not.toHaveProperty('correction')
 })
 
 test('a refused settlement in a transaction leaves it open, with grace too', async () => {
