@@ -4,6 +4,7 @@ import type { TestDatabase } from '../databases.ts'
 import { creditsOf } from './credits.ts'
 import { expectLedgerToBalance } from './ledger.ts'
 import { GRACE, quotasOf } from './quotas.ts'
+import { spendingOf } from './spending.ts'
 import { DAY_MS, FIRST, worldOf, type Year } from './world.ts'
 
 /**
@@ -19,17 +20,21 @@ export async function expectYearToBalance(
   year: Year,
 ): Promise<Readonly<Record<string, number>>> {
   const world = worldOf(database, db, year)
-  const { clock, random, whole } = world
+  const { clock, whole } = world
   const quotas = await quotasOf(world, year.customers)
   const credits = await creditsOf(world, year.customers)
+  const spending = await spendingOf(world, year.customers)
+  const kinds = [quotas, quotas, credits, spending]
   for (let day = 0; day < 365; day++) {
     const callers = Array.from({ length: year.callers }, async (_, caller) => {
       for (let i = caller; i < year.callsADay; i += year.callers) {
-        await (random() < 0.75 ? quotas : credits).call()
+        await kinds[whole(kinds.length)]?.call()
       }
     })
     const closers =
-      day % 9 === 0 ? [quotas.close(GRACE), quotas.close(), quotas.close(GRACE), quotas.settleExpired()] : []
+      day % 9 === 0
+        ? [quotas.close(GRACE), quotas.close(), quotas.close(GRACE), quotas.settleExpired(), spending.close()]
+        : []
     await Promise.all([...callers, ...closers])
     if (day % 60 === 0) await credits.readLost()
     // Injected clocks do not go on by themselves. A change ends its period at a time of its own.
@@ -40,10 +45,14 @@ export async function expectYearToBalance(
   clock.advance(2 * 366 * DAY_MS)
   await quotas.close()
   await quotas.close()
-  const left = await database.rows("select key from rate_limit_durable where prefix = 'year' and count > 0")
+  await spending.close()
+  const left = await database.rows(
+    "select key from rate_limit_durable where prefix in ('year', 'year-month', 'year-team') and count > 0",
+  )
   expect(left).toEqual([])
   const { lines, units } = await expectLedgerToBalance(database, quotas)
   await credits.readLost()
   await credits.expectToBalance()
+  await spending.expectToBalance()
   return { ...world.seen, lines, units }
 }

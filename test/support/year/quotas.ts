@@ -20,6 +20,9 @@ export const GRACE_MS: number = 3 * DAY_MS
 /** What crosses the threshold. */
 export const WARN_AT = 25
 
+/** The time after which an estimate that nobody settles may be ended: before its period, and long after it. */
+const LEFT_FOR = ['1d', '5d', '45d'] as const
+
 /** Customers whose periods stay the same, and one of each four whose periods change. */
 const SORTS = ['month', 'anchored', 'fixed', 'changing'] as const
 
@@ -141,7 +144,8 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     const made: Open[] = []
     const id = random() < 0.4 ? `job ${ids++}` : undefined
     const isAbandoned = random() < 0.2
-    const named = id === undefined ? {} : ({ id, expires: isAbandoned ? '5d' : '900d' } as const)
+    const named =
+      id === undefined ? {} : ({ id, expires: isAbandoned ? (LEFT_FOR[whole(3)] ?? '5d') : '900d' } as const)
     const isDone = await world.commits(async (tx, saw) => {
       const reservation = await quota.reserve(key, { rate, limiter, tx, ...named })
       if (!reservation.success) return
@@ -216,14 +220,16 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
 
     async settleExpired() {
       for (let found = 1; found > 0; ) {
+        const as = random() < 0.5 ? 'release' : 'charge'
         await world.commits(async (tx, saw) => {
-          const ended = await settleExpired(tx, { ratelimit: quota, as: 'charge', limit: 20, limiterOf })
+          const ended = await settleExpired(tx, { ratelimit: quota, as, limit: 20, limiterOf })
           found = ended.length
           for (const { id, key, rate, ...answer } of ended) {
             const { at } = abandoned.get(id) as Open
             await write(tx, saw, { key }, answer)
-            await note(tx, sql`settlements`, [key, at, clock.ms, rate, rate, false])
-            saw('endedByTime')
+            const [actual, isCorrected] = [as === 'charge' ? rate : 0, answer.correction !== undefined]
+            await note(tx, sql`settlements`, [key, at, clock.ms, rate, actual, isCorrected])
+            saw(as === 'charge' ? 'endedByTime' : 'releasedByTime')
           }
         })
       }

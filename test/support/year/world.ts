@@ -27,6 +27,7 @@ const WHAT = [
   'settled',
   'settledAgain',
   'endedByTime',
+  'releasedByTime',
   'toldByCalls',
   'closed',
   'endedByChanges',
@@ -41,6 +42,15 @@ const WHAT = [
   'voided',
   'expired',
   'late',
+  'bought',
+  'spent',
+  'spentTooMuch',
+  'spentAgain',
+  'spentMore',
+  'owedByMonth',
+  'owedByBought',
+  'returned',
+  'returnedLate',
 ] as const
 export type What = (typeof WHAT)[number]
 
