@@ -56,12 +56,12 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
   }
   const options = { db, durable: true, clock: clock.now, onEntries } as const
   const keeping = { ...options, keepEnded: true } as const
-  const week = calendarWindow(60, 'week')
+  const week = calendarWindow(15, 'week')
   const month = new Ratelimit({ ...keeping, prefix: MONTH, limiter: calendarWindow(0, 'month') })
   const team = new Ratelimit({ ...keeping, prefix: TEAM, limiter: week })
   const bought = new Ratelimit({ ...options, prefix: BOUGHT, limiter: Ratelimit.balance() })
-  const all = Array.from({ length: Math.ceil(customers / 5) }, (_, i): Customer => {
-    return { key: `customer ${i}`, team: `team ${Math.floor(i / 4)}`, tokens: 20 }
+  const all = Array.from({ length: Math.ceil(customers / 25) }, (_, i): Customer => {
+    return { key: `customer ${i}`, team: `team ${Math.floor(i / 4)}`, tokens: 10 }
   })
   const [open, events]: [Open[], { readonly customer: Customer; readonly id: string }[]] = [[], []]
   let ids = 0
@@ -96,7 +96,7 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
 
   async function buy({ key }: Customer): Promise<void> {
     await world.commits(async (tx, saw) => {
-      const units = 5 + whole(25)
+      const units = 5 + whole(15)
       await bought.grant(key, units, { tx })
       await note(tx, sql`bought`, [key, units])
       saw('bought')
@@ -105,7 +105,7 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
 
   async function spend(customer: Customer, event: string | undefined): Promise<void> {
     const made: Open[] = []
-    const rate = 1 + whole(15)
+    const rate = 1 + whole(25)
     const atLeast = random() < 0.3 ? 1 + whole(rate) : rate
     const once = event === undefined ? {} : { once: { id: event, for: '800d' } as const }
     const isDone = await world.commits(async (tx, saw) => {
@@ -158,7 +158,7 @@ export async function spendingOf(world: World, customers: number): Promise<Spend
       const customer = all[whole(all.length)] as Customer
       const way = random()
       if (way < 0.15) await buy(customer)
-      else if (way < 0.2) customer.tokens = [10, 20, 40][whole(3)] as number
+      else if (way < 0.2) customer.tokens = [5, 10, 20][whole(3)] as number
       else if (way < 0.6) await spend(customer, random() < 0.3 ? `event ${ids++}` : undefined)
       else if (way < 0.95) await settle()
       else {
