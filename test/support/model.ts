@@ -149,6 +149,11 @@ export class Model {
     return { ...remaining, reset: fills ? remaining.reset : Number.POSITIVE_INFINITY }
   }
 
+  /** When the window began that a call would be counted in, for windows. */
+  startAt(plan: ModelPlan, clockMs: number): number | undefined {
+    return plan.rules.startOf?.(this.#view(plan, clockMs).state)
+  }
+
   resetUsedTokens(plan: ModelPlan, clockMs: number): void {
     const { rules } = plan
     this.#row = undefined
