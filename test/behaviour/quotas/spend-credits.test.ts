@@ -332,3 +332,60 @@ test('what does not go together is refused before any SQL', async () => {
   }
   expect(watched.statements).toEqual([])
 })
+
+describe('a connection that breaks', () => {
+  /** The same sources on a database that breaks at the statements that `breaks` names. */
+  async function onBreaking() {
+    const fault = { breaks: (_text: string) => false }
+    const watched = watch(database.db, (text) => {
+      if (fault.breaks(text)) throw new Error('The connection broke.')
+    })
+    const { monthly, credits, books, clock, spend: before } = monthAndCredits()
+    await credits.grant('key', 5, { id: 'a' })
+    // So that the row of the month exists.
+    await before(1)
+    const options = { db: watched.db, clock: clock.now, cleanupProbability: 0 }
+    const broken = [
+      {
+        ratelimit: new Ratelimit({ ...options, limiter: monthly.limiter, prefix: monthly.prefix }),
+        key: 'key',
+      },
+      {
+        ratelimit: new Ratelimit({
+          ...{ ...options, limiter: Ratelimit.credits(), prefix: credits.prefix, durable: true },
+        }),
+        key: 'key',
+      },
+    ]
+    const spend = (rate: number) => Ratelimit.spend(broken, { rate })
+    return { fault, books, spend }
+  }
+
+  const isList = (text: string) => text.includes('for update')
+
+  test('before the list has charged nothing', async () => {
+    const { fault, books, spend } = await onBreaking()
+    for (const breaks of [(text: string) => !isList(text), isList]) {
+      fault.breaks = breaks
+      await expect(spend(12)).rejects.toMatchObject({ name: 'RatelimitError' })
+    }
+    fault.breaks = () => false
+    expect(await books()).toEqual({ month: 1, a: 5 })
+    expect(await spend(12)).toMatchObject({ success: true, granted: [9, 3] })
+  })
+
+  test('after the list changes no answer, because nothing is asked after it', async () => {
+    const { fault, books, spend } = await onBreaking()
+    let lists = 0
+    fault.breaks = (text) => {
+      if (isList(text)) lists++
+      return lists > 0 && !isList(text)
+    }
+    const spent = await spend(12)
+    if (!spent.success) throw new Error('denied')
+    lists = 0
+    expect(await spent.commit(11)).toMatchObject({ granted: [9, 2] })
+    fault.breaks = () => false
+    expect(await books()).toEqual({ month: 10, a: 3 })
+  })
+})
