@@ -16,7 +16,7 @@ export const OPEN_MS = 4e15
 /** How long the name of a settled estimate is remembered: a day from its end, or from the settlement. */
 const KEPT = sql.raw(`${86_400_000}::float8`)
 
-/** What `count` holds in addition to the facts: so many units of it are one that was noted of the time before. */
+/** What `count` holds in addition to the facts: so many units of it are one of what was noted of before. */
 const UNIT = 512
 /** More would not be exact. */
 const MAX_BEFORE = sql.raw(`${2 ** 43}::float8`)

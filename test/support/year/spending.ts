@@ -45,7 +45,7 @@ export interface SpendingOfYear {
   expectToBalance(): Promise<void>
 }
 
-/** The costs of the year that several limits share: estimates, settled below and above, into debt if need be. */
+/** The costs of the year that several limits share: estimates, settled below and above, into debt too. */
 export async function spendingOf(world: World, customers: number): Promise<SpendingOfYear> {
   const { database, db, clock, random, whole, note } = world
   await database.script(TABLES)
