@@ -4,8 +4,8 @@ import type { Mutant } from './mutants.ts'
 import type { Workshop } from './workshop.ts'
 
 /**
- * How a mutant ends: by a test, by a test that it makes wait for ever, by the types alone, or not at all. No test
- * of the projects that run here may enter its function, such as what `distributed` alone takes.
+ * How a mutant ends: by a test, by a test that it makes wait for ever, by the types alone, or not at all. If no
+ * test that runs here enters its function, as for what only `distributed` takes, nothing is known of it.
  */
 export interface Fate {
   readonly kind: 'killed' | 'killed by time' | 'killed by types' | 'survived' | 'not entered'

@@ -6,7 +6,7 @@ import { notes } from './entered.ts'
 
 const PROJECTS = ['node-postgres 1.0', 'pglite 0.45', 'isolated']
 
-/** A statement that is rendered once for a process would be noted for one test only, so each test has its own. */
+/** A statement is rendered once for a process. Only one test would enter that, if tests shared a process. */
 const COVERING = { isolate: true, setupFiles: ['mutants/setup.ts'] }
 
 const root = resolve()
