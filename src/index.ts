@@ -40,7 +40,6 @@ export type {
   OnceOptions,
   RefundOptions,
   ScheduleOptions,
-  SpendOptions,
   TxOptions,
 } from './options/calls.ts'
 export type { LeaseTerms, Threshold, TransactionOf } from './options/choices.ts'
@@ -53,7 +52,15 @@ export type {
   GrantOptions,
 } from './options/grants.ts'
 export type { ConcurrencyConfig, CreditsConfig } from './options/kinds.ts'
-export type { NamedReserveOptions, PlainReserveOptions, ReserveOptions } from './options/reserve.ts'
+export type {
+  NamedReserveOptions,
+  NamedSpendOptions,
+  PlainReserveOptions,
+  PlainSpendOptions,
+  ReserveAllOptions,
+  ReserveOptions,
+  SpendOptions,
+} from './options/reserve.ts'
 export {
   type CreditRequest,
   type CreditSpendRequest,
@@ -75,8 +82,8 @@ export {
 } from './reservations/open.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
 export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'
-export type { SettledSpending } from './reservations/settle-spent.ts'
-export type { CommitSpentOptions, Spent } from './reservations/spend.ts'
+export type { CommitSpentOptions, SettledSpending, SettleSpentOptions } from './reservations/settle-spent.ts'
+export type { Spent } from './reservations/spend.ts'
 export type { Entry } from './runtime/entry.ts'
 export { checkTables, type TableDifference } from './tables/check-tables.ts'
 export { type StorageOptions, storageSql, tableSql } from './tables/ddl.ts'

@@ -46,7 +46,6 @@ import {
   type RefundOptions,
   SCHEDULE_NAMES,
   type ScheduleOptions,
-  type SpendOptions,
   TX_NAMES,
   type TxOptions,
 } from './options/calls.ts'
@@ -58,12 +57,20 @@ import {
   type GrantOptions,
 } from './options/grants.ts'
 import type { ConfigOf, KeyFor, Kind, LimiterOf } from './options/kinds.ts'
-import { RESERVE_NAMES, type ReserveOptions } from './options/reserve.ts'
+import {
+  RESERVE_ALL_NAMES,
+  RESERVE_NAMES,
+  type ReserveAllOptions,
+  type ReserveOptions,
+  SPEND_NAMES,
+  type SpendOptions,
+} from './options/reserve.ts'
 import { callOf, checkOption, isCredits, type OptionsOfCall } from './options/validate.ts'
 import { checkConfig } from './options/validate-config.ts'
 import type { ReservationName } from './reservations/named.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
+import type { SettledSpending, SettleSpentOptions } from './reservations/settle-spent.ts'
 import type { Spent } from './reservations/spend.ts'
 import type { Call } from './runtime/call.ts'
 
@@ -73,6 +80,7 @@ const MODULES = {
   limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
   reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
   spend: /* @__PURE__ */ onFirstUse(() => import('./reservations/spend.ts')),
+  spendings: /* @__PURE__ */ onFirstUse(() => import('./reservations/named-spending.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
   changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
@@ -381,12 +389,48 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    */
   static async reserveAll(
     requests: readonly ReserveRequest[],
-    options: Pick<CallOptions, 'tx'> = {},
+    options: ReserveAllOptions = {},
   ): Promise<ReservedAll<ReserveRequest>> {
-    checkOptions(options, TX_NAMES)
+    checkOptions(options, RESERVE_ALL_NAMES)
     const { reserveAll } = await MODULES.reserveAll()
     const { ratesOf } = await MODULES.calls()
-    return reserveAll(requests, await ratesOf(requests, RESERVE_REQUEST_NAMES), options.tx)
+    return reserveAll(requests, await ratesOf(requests, RESERVE_REQUEST_NAMES), options)
+  }
+
+  /**
+   * Settles the reservations of {@link Ratelimit.reserveAll} by their name, all or none: from any process, and
+   * once. Again with the same costs it charges nothing, and the answers have `repeated: true`.
+   *
+   * @param requests The limits and keys that were reserved from. If a reservation was made with a `limiter`,
+   * give one here too: the customer's present plan.
+   * @param actuals The actual costs, in the order of the requests.
+   * @throws RatelimitError `NOT_RESERVED`, `ALREADY_SETTLED`, also if some were settled alone; the errors of
+   * {@link Ratelimit.limitAll}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const tokens: Ratelimit
+   * declare const images: Ratelimit
+   * const sources = [
+   *   { ratelimit: tokens, key: 'org:1' },
+   *   { ratelimit: images, key: 'org:1' },
+   * ]
+   * await Ratelimit.settleAll(sources, 'job:7', [3120, 2])
+   * ```
+   */
+  static async settleAll(
+    requests: readonly SpendRequest[],
+    id: string,
+    actuals: readonly number[],
+    options: TxOptions = {},
+  ): Promise<readonly Allowed[]> {
+    checkOptions(options, TX_NAMES)
+    const { settleAllByName } = await MODULES.reserveAll()
+    const { ratesOf } = await MODULES.calls()
+    const calls = await ratesOf(requests, SPEND_REQUEST_NAMES, 0)
+    return settleAllByName(requests, calls, id, actuals, options)
   }
 
   /**
@@ -431,6 +475,43 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     return areRates(calls)
       ? (await MODULES.spend()).spend(calls, options)
       : (await MODULES.creditsInLists()).spend(calls, options)
+  }
+
+  /**
+   * Settles what {@link Ratelimit.spend} has taken under a name, as its `commit` does: from any process, and
+   * once. Again with the same cost it charges nothing, and the answer has `repeated: true`.
+   *
+   * @param requests The limits and keys of `spend`, in the same order. If one had a `limiter`, give one here
+   * too: the customer's present plan.
+   * @param actual The actual cost; 0 gives everything back.
+   * @throws RatelimitError `NOT_RESERVED`, `ALREADY_SETTLED`, also if `settleExpired` has ended a part of it;
+   * the errors of {@link Ratelimit.limitAll}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const monthly: Ratelimit
+   * declare const credits: Ratelimit
+   * const sources = [
+   *   { ratelimit: monthly, key: 'org:1' },
+   *   { ratelimit: credits, key: 'org:1' },
+   * ]
+   * const spent = await Ratelimit.spend(sources, { rate: 500, id: 'job:7', expires: '10m' })
+   * // In any process:
+   * if (spent.success) await Ratelimit.settleSpent(sources, 'job:7', 620)
+   * ```
+   */
+  static async settleSpent(
+    requests: readonly SpendRequest[],
+    id: string,
+    actual: number,
+    options: SettleSpentOptions = {},
+  ): Promise<SettledSpending> {
+    const { settleByName } = await MODULES.spendings()
+    const { ratesOf } = await MODULES.calls()
+    const calls = await ratesOf(requests, SPEND_REQUEST_NAMES, 0)
+    return settleByName(requests, calls, id, actual, options)
   }
 
   /**
@@ -853,8 +934,6 @@ export interface CreditSpendRequest {
 }
 
 const SPEND_REQUEST_NAMES: NamesOf<SpendRequest> = { ratelimit: true, key: true, limiter: true }
-
-const SPEND_NAMES: NamesOf<SpendOptions> = { ...ALL_NAMES, rate: true, atLeast: true }
 
 /** One of the calls of `Ratelimit.reserveAll`. */
 export type ReserveRequest = Omit<LimitRequest, 'force'>

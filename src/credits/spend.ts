@@ -1,7 +1,8 @@
 import { type Answered, answeredBy, type Payment } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
-import type { SpendOptions } from '../options/calls.ts'
+import type { SpendOptions } from '../options/reserve.ts'
+import { checkOption } from '../options/validate.ts'
 import {
   checkSpending,
   committing,
@@ -29,6 +30,7 @@ import { allowed, charged } from './usage.ts'
 export async function spend(calls: readonly AnyCall[], options: SpendOptions): Promise<Spent> {
   const mixed = mixedOf(calls)
   checkSpending(mixed.calls, options)
+  checkOption(options.id === undefined && options.expires === undefined, 'Credits that end have no names.')
   return watchAll(mixed.calls, options.tx, spendFrom(mixed, options), reportsOf)
 }
 

@@ -47,17 +47,6 @@ export interface AllOptions extends Pick<CallOptions, 'tx'>, OnceOptions {}
 
 export const ALL_NAMES: NamesOf<AllOptions> = { ...TX_NAMES, once: true }
 
-/** Options of `Ratelimit.spend`. */
-export interface SpendOptions extends AllOptions {
-  /** The units to take from the limits together. Whole if one of them counts whole units. */
-  readonly rate: number
-  /**
-   * The least that is worth granting. If they have less than `rate` together, but at least this, the call takes
-   * all that they have, and `granted` says how much that is. Default: `rate`.
-   */
-  readonly atLeast?: number | undefined
-}
-
 /** Options of a check. */
 export interface LimitOptions extends CallOptions, OnceOptions {
   /** The cost of the call. 0 looks, a negative rate gives back. Whole for windows. Default: `1`. */

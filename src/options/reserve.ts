@@ -1,18 +1,18 @@
 import type { NamesOf } from '../base/check-options.ts'
 import type { Duration } from '../duration.ts'
-import type { LimitOptions } from './calls.ts'
+import { type LimitOptions, type OnceOptions, TX_NAMES, type TxOptions } from './calls.ts'
 import { GRANT_NAMES } from './grants.ts'
 
-/** Options of an estimate without a name. */
-export interface PlainReserveOptions extends Omit<LimitOptions, 'force'> {
+/** The options of an estimate without a name. */
+export interface Unnamed {
   /** Makes it a reservation with a name. */
   readonly id?: never
   /** Not without `id`. */
   readonly expires?: never
 }
 
-/** Options of an estimate with a name. */
-export interface NamedReserveOptions extends Omit<LimitOptions, 'force' | 'once'> {
+/** The options that make an estimate a reservation with a name. */
+export interface Naming {
   /**
    * The name of the reservation. A key's reservations have different names: the same name again charges
    * nothing, and the answer has `repeated: true`. Prefix and key may have about 1,000 bytes together with twice
@@ -24,8 +24,49 @@ export interface NamedReserveOptions extends Omit<LimitOptions, 'force' | 'once'
    * stays open, and its name is remembered for a day from its end, or from the settlement if that is later.
    */
   readonly expires: Duration
+}
+
+/** Options of an estimate without a name. */
+export interface PlainReserveOptions extends Omit<LimitOptions, 'force'>, Unnamed {}
+
+/** Options of an estimate with a name. */
+export interface NamedReserveOptions extends Omit<LimitOptions, 'force' | 'once'>, Naming {
   /** The name is charged once by itself. */
   readonly once?: never
+}
+
+/** Options of `Ratelimit.reserveAll`. */
+export type ReserveAllOptions = TxOptions & (Unnamed | Naming)
+
+export const RESERVE_ALL_NAMES: NamesOf<ReserveAllOptions> = { ...TX_NAMES, id: true, expires: true }
+
+/** Options of `Ratelimit.spend` for a cost that is known. */
+export interface PlainSpendOptions extends Shared, OnceOptions, Unnamed {}
+
+/** Options of `Ratelimit.spend` for an estimate with a name. */
+export interface NamedSpendOptions extends Shared, Naming {
+  /** The name is charged once by itself. */
+  readonly once?: never
+}
+
+/** Options of `Ratelimit.spend`. */
+export type SpendOptions = PlainSpendOptions | NamedSpendOptions
+
+interface Shared extends TxOptions {
+  /** The units to take from the limits together. Whole if one of them counts whole units. */
+  readonly rate: number
+  /**
+   * The least that is worth granting. If they have less than `rate` together, but at least this, the call takes
+   * all that they have, and `granted` says how much that is. Default: `rate`.
+   */
+  readonly atLeast?: number | undefined
+}
+
+export const SPEND_NAMES: NamesOf<SpendOptions> = {
+  ...RESERVE_ALL_NAMES,
+  once: true,
+  rate: true,
+  atLeast: true,
 }
 
 /** Options of `reserve`. */

@@ -48,7 +48,9 @@ export interface ExpiredReservation
   readonly returned: number
 }
 
-const named = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
+const settling = /* @__PURE__ */ onFirstUse(() =>
+  Promise.all([import('./named.ts'), import('./settle-named.ts')]),
+)
 
 /**
  * Settles reservations with a name whose end has come, because their processes may have died, in your
@@ -92,11 +94,11 @@ export async function settleExpired(
     name: nameIn(String(row['key'])),
     seen: openedIn(stateIn(row, CLOSING)) as Opened,
   }))
-  const { endEstimate } = await named()
+  const [{ partOf }, { endEstimate }] = await settling()
   const ended: ExpiredReservation[] = []
   // Calls in the order of the keys lock the rows of the limit in the order of every list.
   for (const { row, name, seen } of expired.toSorted(inOrder)) {
-    const answer = await endEstimate(checker, row, seen, { as, limiter: limiterOf?.(name.key) }, tx)
+    const answer = await endEstimate(partOf(checker, row, limiterOf?.(name.key)), seen, as, tx)
     if (!answer) continue
     const { returned = 0, ended: period, correction, crossed } = answer
     ended.push({

@@ -4,12 +4,16 @@ import { type Answered, allowanceOf } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Allowed, LimitAllResult } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
-import type { CallOptions } from '../options/calls.ts'
+import { RatelimitError } from '../errors.ts'
+import type { CallOptions, TxOptions } from '../options/calls.ts'
+import type { Naming, ReserveAllOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { type Adjusted, adjustAll } from '../several/adjust-all.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
+import { inPlan, NEEDS_ID, type Opening, opening, partsNamed } from './named.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
+import { type Part, settleParts } from './settle-named.ts'
 import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
 
 /** Estimates that are charged together and wait for their costs. */
@@ -58,13 +62,73 @@ export type ReservedAll<Request> =
 export async function reserveAll<Request>(
   requests: readonly Request[],
   calls: readonly LimiterCall[],
-  tx: CallOptions['tx'],
+  options: ReserveAllOptions,
 ): Promise<ReservedAll<Request>> {
   for (const { call } of calls) checkReserved(call)
   const estimates = calls.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
-  const answered = await decideAll(estimates, tx)
+  const { tx } = options
+  const named = options.id === undefined ? undefined : await openAll(estimates, options)
+  checkOption(named !== undefined || options.expires === undefined, NEEDS_ID)
+  const answered = await decideAll(estimates, tx, named?.openings, named !== undefined)
   const { success, ...answer } = combined(requests, answered)
-  return success ? { ...answer, success, ...reservationsOf(calls, answered, tx) } : { ...answer, success }
+  if (!success) return { ...answer, success }
+  const reservations = named ? namedReservations(named.parts) : reservationsOf(calls, answered, tx)
+  return { ...answer, success, ...reservations }
+}
+
+/** @throws RatelimitError `INVALID_RATE` for an estimate of 0, which charges nothing. */
+async function openAll(estimates: readonly LimiterCall[], naming: Naming): Promise<Opening> {
+  if (estimates.some(({ call }) => call.rate === 0)) {
+    throw new RatelimitError('INVALID_RATE', 'The rates of reservations with a name must be above 0.')
+  }
+  return opening(estimates, naming)
+}
+
+function namedReservations(parts: readonly Part[]): Reservations {
+  const commit: Reservations['commit'] = async (actuals, options = {}) => {
+    checkOptions(options, SETTLE_ALL_NAMES)
+    const { tx, limiters = [] } = options
+    checkOption(Array.isArray(limiters), 'limiters must be a list.')
+    return settleAllNamed(
+      parts.map((part, place) => inPlan(part, limiters[place])),
+      actuals,
+      tx,
+    )
+  }
+  return { commit, release: (options) => commit(new Array(parts.length).fill(0), options) }
+}
+
+/** Settles the reservations of a name, as their `commit` does. */
+export async function settleAllByName(
+  requests: readonly { readonly limiter?: Limiter | undefined }[],
+  calls: readonly LimiterCall[],
+  id: string,
+  actuals: readonly number[],
+  { tx }: TxOptions,
+): Promise<readonly Allowed[]> {
+  return settleAllNamed(await partsNamed(requests, calls, id), actuals, tx)
+}
+
+/** Settles the estimates of a name, each with its cost, all or none. */
+async function settleAllNamed(
+  parts: readonly Part[],
+  actuals: readonly number[],
+  tx: Database | undefined,
+): Promise<readonly Allowed[]> {
+  checkCosts(actuals, parts.length)
+  for (const [place, { limiter }] of parts.entries()) {
+    checkLimiter(limiter)
+    checkActual(actuals[place], limiter)
+  }
+  return (await settleParts(parts, { remembered: actuals }, tx)).answers
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+function checkCosts(actuals: readonly number[], length: number): void {
+  checkOption(
+    Array.isArray(actuals) && actuals.length === length,
+    'commit needs one cost for each request, in the order of the requests.',
+  )
 }
 
 function reservationsOf(
@@ -92,10 +156,7 @@ function costsOf(
   actuals: readonly number[],
   limiters: readonly (Limiter | undefined)[],
 ): Settled[] {
-  checkOption(
-    Array.isArray(actuals) && actuals.length === calls.length,
-    'commit needs one cost for each request, in the order of the requests.',
-  )
+  checkCosts(actuals, calls.length)
   return calls.map(({ call }, place) => {
     const limiter = limiters[place] ?? call.limiter
     const actual = actuals[place] as number

@@ -1,16 +1,19 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
+import type { NamesOf } from '../base/check-options.ts'
 import { allowanceOf, type Payment, refundableUntilOf } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Allowed, LimitResult } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
 import { notAsExpected } from '../database/rows.ts'
+import { TX_NAMES } from '../options/calls.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import { adjustAll } from '../several/adjust-all.ts'
 import { found, sourceOf } from '../several/enough.ts'
 import type { Sharing } from '../several/sending.ts'
 import { sharesOf } from '../several/shares.ts'
 import { askedOf, takeTogether } from '../several/together.ts'
+import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import { layoutOf } from './settlement.ts'
 
 /** What was spent from several limits, in the order of the requests. */
@@ -29,6 +32,22 @@ export interface Settling {
   readonly tx: Database | undefined
 }
 
+/** Options of the `commit` of `Ratelimit.spend`. */
+export interface CommitSpentOptions extends SettleAllOptions {
+  /**
+   * The request whose limit goes into debt if all of them together have too little. For a window the debt ends
+   * with its period; for a balance it stays. Default: `'last'`.
+   */
+  readonly debt?: 'first' | 'last' | undefined
+}
+
+/** Options of `Ratelimit.settleSpent`. */
+export type SettleSpentOptions = Pick<CommitSpentOptions, 'debt' | 'tx'>
+
+export const SETTLE_SPENT_NAMES: NamesOf<SettleSpentOptions> = { ...TX_NAMES, debt: true }
+
+export const COMMIT_NAMES: NamesOf<CommitSpentOptions> = { ...SETTLE_ALL_NAMES, debt: true }
+
 /** The answer of the `commit` and the `release` of `Ratelimit.spend`. */
 export interface SettledSpending {
   /**
@@ -38,6 +57,11 @@ export interface SettledSpending {
   readonly granted: readonly number[]
   /** The answer of each limit. `returned` is how much it got back. */
   readonly results: readonly LimitResult[]
+  /**
+   * With a name: it was settled before with the same cost. Then nothing has changed, and `granted` has only
+   * zeros.
+   */
+  readonly repeated?: true
 }
 
 /** Gives back what was spent above the actual cost: the last limit gets its part first. */
@@ -98,7 +122,7 @@ export function partsToReturn(granted: readonly number[], amount: number): reado
  * as a debt of the one at the place `debtor`.
  */
 export async function takeMore(
-  { calls, granted }: Expense,
+  { calls, granted }: Pick<Expense, 'calls' | 'granted'>,
   actual: number,
   debtor: number,
   { limiters, tx }: Settling,

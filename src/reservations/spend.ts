@@ -1,11 +1,11 @@
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { checkOptions } from '../base/check-options.ts'
 import { answerOf, type Outcome, paymentOf } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { LimitResult } from '../check/results.ts'
 import type { Report } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
-import type { SpendOptions } from '../options/calls.ts'
+import type { SpendOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption, purposeOf } from '../options/validate.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import type { RowRequest } from '../several/add-up.ts'
@@ -15,8 +15,11 @@ import { idCall } from '../several/ids.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
 import { msUntilEnough, type Source, sharesOf } from '../several/shares.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from '../several/together.ts'
+import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import {
+  COMMIT_NAMES,
+  type CommitSpentOptions,
   type Expense,
   giveBack,
   type SettledSpending,
@@ -67,17 +70,6 @@ interface Unpaid {
   readonly success: false
 }
 
-/** Options of the `commit` of `Ratelimit.spend`. */
-export interface CommitSpentOptions extends SettleAllOptions {
-  /**
-   * The request whose limit goes into debt if all of them together have too little. For a window the debt ends
-   * with its period; for a balance it stays. Default: `'last'`.
-   */
-  readonly debt?: 'first' | 'last' | undefined
-}
-
-const COMMIT_NAMES: NamesOf<CommitSpentOptions> = { ...SETTLE_ALL_NAMES, debt: true }
-
 /** Takes one rate from several limits in their order, or takes nothing. */
 export async function spend(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
   return watchAll(calls, options.tx, spendFrom(calls, options), reportsOf)
@@ -110,10 +102,11 @@ export function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], op
 async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
   checkSpending(calls, options)
   const { rate, atLeast = rate, tx, once } = options
-  const asked = askedOf(calls, tx, await idCall(once, calls))
-  const order = orderIn(asked, calls)
+  const named = await openSpending(calls, options)
+  const asked = askedOf(named?.calls ?? calls, tx, await idCall(once, calls), ...(named?.openings ?? []))
+  const order = orderIn(asked, asked.calls)
   const decisions = await takeTogether(asked, { rate, least: atLeast, order })
-  return spentOf({ asked, rate, least: atLeast, order, tx }, decisions)
+  return spentOf({ asked, rate, least: atLeast, order, named, tx }, decisions)
 }
 
 /**
@@ -135,10 +128,11 @@ interface Spending {
   /** The least that is worth granting. */
   readonly least: number
   readonly order: readonly (RowRequest | undefined)[]
+  readonly named: NamedSpending | undefined
   readonly tx: Database | undefined
 }
 
-function spentOf({ asked, rate, least, order, tx: spentIn }: Spending, decisions: Decisions): Spent {
+function spentOf({ asked, rate, least, order, named, tx: spentIn }: Spending, decisions: Decisions): Spent {
   const { calls, unlimited } = asked
   const { looks, taken } = decisions
   const sources = calls.map((each, place): Source & { readonly snapshot: Decision } => {
@@ -146,12 +140,15 @@ function spentOf({ asked, rate, least, order, tx: spentIn }: Spending, decisions
     return { call: each.call, snapshot: row ? found(looks, row) : found(unlimited, each).decision }
   })
   const shares = taken.size === looks.size ? sharesOf(sources, rate, least) : undefined
-  const outcomes = sources.map(({ call, snapshot }, place) => outcomeOf(call, snapshot, shares?.[place] ?? 0))
+  const outcomes = sources.map(({ call, snapshot }, place) =>
+    outcomeOf(call, snapshot, shares?.[place] ?? 0, named !== undefined),
+  )
   const results = outcomes.map((each, place) =>
     answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
   )
   const granted = calls.map((_, place) => shares?.[place] ?? 0)
   const expense = { calls, granted, paid: outcomes.map(paymentOf), results }
+  const byName = named && settlingByName(named)
   const commit = committing({ calls, granted }, spentIn, {
     takeMore: (...settling) => takeMore(expense, ...settling),
     giveBack: (...settling) => giveBack(expense, ...settling),
@@ -160,7 +157,8 @@ function spentOf({ asked, rate, least, order, tx: spentIn }: Spending, decisions
     { granted, results },
     {
       isRepeated: isRepeated(asked, decisions),
-      commit: shares && commit,
+      commit: shares && (byName?.commit ?? commit),
+      byName,
       wait: () => Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions)),
     },
   )
@@ -180,6 +178,8 @@ interface Decided {
   readonly isRepeated: boolean
   /** Undefined if it was denied. */
   readonly commit: Paid['commit'] | undefined
+  /** How the estimate of the name is settled, if it has one. */
+  readonly byName?: (Pick<Spent, 'release'> & Pick<Paid, 'commit'>) | undefined
   /** Returns the milliseconds until there is enough. */
   readonly wait: () => number
 }
@@ -187,12 +187,13 @@ interface Decided {
 /** The answer with what each limit has paid. */
 export function spentWith(
   answer: Pick<SpentAnswer, 'granted' | 'results'>,
-  { isRepeated, commit, wait }: Decided,
+  { isRepeated, commit, byName, wait }: Decided,
 ): Spent {
   const release: Spent['release'] = async (options = {}) => {
     checkOptions(options, SETTLE_ALL_NAMES)
     return answer
   }
+  if (isRepeated && byName) return { ...answer, success: true, retryAfter: 0, repeated: true, ...byName }
   if (isRepeated) {
     const refused = async () => refuseRepeated()
     return { ...answer, success: true, retryAfter: 0, repeated: true, commit: refused, release }
@@ -201,9 +202,9 @@ export function spentWith(
   return { ...answer, success: true, retryAfter: 0, commit, release: (options) => commit(0, options) }
 }
 
-/** The outcome of the call that has paid the share. */
-export function outcomeOf(call: Call, snapshot: Decision, share: number): Outcome {
-  const asked = { ...call, rate: share, purpose: purposeOf(share) }
+/** The outcome of the call that has paid the share, or was charged it as an estimate. */
+export function outcomeOf(call: Call, snapshot: Decision, share: number, isEstimate = false): Outcome {
+  const asked = { ...call, rate: share, reserved: isEstimate ? share : 0, purpose: purposeOf(share) }
   // A denial inserts the row of a bucket that has to fill, so the bucket is not new any more.
   return { call: asked, decision: { ...snapshot, granted: 1, isNew: false }, place: 0 }
 }

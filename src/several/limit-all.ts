@@ -33,24 +33,24 @@ export async function limitAll<Request>(
   tx: Database | undefined,
   once?: Once,
 ): Promise<LimitAllResult<Request>> {
-  return combined(requests, await decideAll(calls, tx, await idCall(once, calls)))
+  return combined(requests, await decideAll(calls, tx, [await idCall(once, calls)]))
 }
 
 /**
  * The answers to calls of which all are consumed, or none, in the order of the calls. If all are allowed, each
  * answer has its payment.
  *
- * @param id The call that uses up an id. If it was used before, the answers show the present state.
+ * @param ids The calls that use up ids. If they were used before, the answers show the present state.
  * @param isSure Whether it throws during an outage, whatever `onError` says.
  * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
  */
 export function decideAll(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
-  id?: LimiterCall,
+  ids: readonly (LimiterCall | undefined)[] = [],
   isSure = false,
 ): Promise<Answered[]> {
-  return watchAll(calls, tx, answerTogether(calls, tx, id, isSure), reportsOf)
+  return watchAll(calls, tx, answerTogether(calls, tx, ids, isSure), reportsOf)
 }
 
 /** A repeated call has charged nothing. */
@@ -65,10 +65,10 @@ function wasRepeated(answer: LimitResult): boolean {
 async function answerTogether(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
-  id: LimiterCall | undefined,
+  ids: readonly (LimiterCall | undefined)[],
   isSure: boolean,
 ): Promise<Answered[]> {
-  const asked = askedOf(calls, tx, id)
+  const asked = askedOf(calls, tx, ...ids)
   try {
     return answersIn(asked, await takeTogether(asked))
   } catch (error) {

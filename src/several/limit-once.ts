@@ -23,7 +23,7 @@ export async function answerOnce(
   tx: Database | undefined,
 ): Promise<Answered> {
   const calls = [{ checker, call }]
-  const [answered] = await decideAll(calls, tx, await idCall(once, calls))
+  const [answered] = await decideAll(calls, tx, [await idCall(once, calls)])
   return answered as Answered
 }
 

@@ -1,6 +1,7 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { appliesAt } from '../algorithms/limiter.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
+import { RESERVED_PREFIX } from '../check/id-prefix.ts'
 import type { Connection } from '../database/connection.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runKept, runOnce } from '../database/run.ts'
@@ -13,6 +14,7 @@ import type { ListRow, Pays } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
+import { nameIn } from './names.ts'
 import { isLook } from './parts.ts'
 import type { Found, List, Sharing } from './sending.ts'
 import {
@@ -124,13 +126,21 @@ export function shapesOf(
   return rows.map((row) => {
     const { table } = tables?.get(tableNameOf(row)) ?? row.table
     const shape = shapeOf(row, table, looks, sharing && paysOf(sharing, row))
-    return !looks && opens(row)
-      ? { ...shape, notes: rows.findIndex((each) => !opens(each) && !isLook(each)) }
-      : shape
+    return !looks && opens(row) ? { ...shape, notes: rows.findIndex((each) => isNotedBy(row, each)) } : shape
   })
 }
 
-/** Whether it makes the row of an estimate, which notes what the other charged row has paid. */
+/** Whether the row of an estimate has the name of one that was charged to the other row. */
+function isNotedBy(estimate: RowRequest, row: RowRequest): boolean {
+  const { namespace, key } = estimate
+  return (
+    namespace.prefix === RESERVED_PREFIX + row.namespace.prefix &&
+    nameIn(key).key === row.key &&
+    tableNameOf(estimate) === tableNameOf(row)
+  )
+}
+
+/** Whether it makes the row of an estimate, which notes what the charged row has paid. */
 function opens({ limiter }: RowRequest): boolean {
   return limiter.algorithm.sql.note !== undefined && limiter.limit > 0
 }

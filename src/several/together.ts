@@ -33,17 +33,22 @@ export interface Asked {
    * The outcomes of calls without a limit. Their clocks may fail, so they are read before anything is charged.
    */
   readonly unlimited: ReadonlyMap<LimiterCall, Outcome>
-  /** The row of the id, for calls that are charged once. */
-  readonly id: RowRequest | undefined
+  /** The rows of ids, for calls that are charged once. */
+  readonly ids: readonly RowRequest[]
   /** The rows of gates that deny the call while its key is blocked. */
   readonly gateOf: ReadonlyMap<LimiterCall, RowRequest>
 }
 
-/** @param id The call that uses up the id, for calls that are charged once. */
-export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined, id?: LimiterCall): Asked {
+/** @param used The calls that use up ids, for calls that are charged once. */
+export function askedOf(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+  ...used: readonly (LimiterCall | undefined)[]
+): Asked {
+  const ids = used.filter((id) => id !== undefined)
   const gated = calls.filter(({ checker, call }) => checker.config.blocks && call.purpose === 'take')
   const gates = gated.map(({ checker, call }) => ({ checker: gateOf(checker), call: passing(call.key) }))
-  const all = [...calls, ...(id ? [id] : []), ...gates]
+  const all = [...calls, ...ids, ...gates]
   const checkers = [...new Set(all.map(({ checker }) => checker))]
   const [first] = checkers
   checkOption(first !== undefined, 'At least one request is needed.')
@@ -63,14 +68,23 @@ export function askedOf(calls: readonly LimiterCall[], tx: Database | undefined,
     joined,
     rowOf,
     unlimited: new Map(unlimited.map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())])),
-    id: id && found(rowOf, id),
+    ids: ids.map((id) => found(rowOf, id)),
     gateOf: new Map(gated.map((each, place) => [each, found(rowOf, gates[place] as LimiterCall)])),
   }
 }
 
-/** Whether the id was used before, so that nothing was charged. */
-export function isRepeated({ id }: Asked, { looks }: Decisions): boolean {
-  return id !== undefined && !fits(id, found(looks, id))
+/**
+ * Whether the ids were used before, so that nothing was charged.
+ *
+ * @throws RatelimitError `INVALID_OPTION` if some of them were, and others were not.
+ */
+export function isRepeated({ ids }: Asked, { looks }: Decisions): boolean {
+  const used = ids.filter((id) => !fits(id, found(looks, id)))
+  checkOption(
+    used.length === 0 || used.length === ids.length,
+    'Some of the limits have a reservation with this id, and others have none. Nothing was charged.',
+  )
+  return used.length > 0
 }
 
 /** When the call's key is not blocked any more. Undefined if it is not blocked now. */

@@ -133,7 +133,7 @@ export function doneRows(
     ...Object.assign({}, ...verdicts.map(({ columns }) => columns)),
     [DONE]: sql`coalesce(${sql.join(lets, sql` and `)}, false)`,
   })
-  return withNotes(rows, decided)
+  return withNotes(rows, sharing, decided, parameters)
 }
 
 export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {

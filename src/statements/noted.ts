@@ -1,17 +1,27 @@
 import { sql } from 'drizzle-orm'
 import type { Expressions, Noted } from '../algorithms/algorithm.ts'
-import { name } from './builder.ts'
+import { name, type Parameters } from './builder.ts'
 import { type Column, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 import { amountOf, at, type ListRow, type PlacedRow } from './list-row.ts'
 import { PAID } from './note.ts'
+import { SHARE } from './shares.ts'
 
-/** The levels that add what rows note, if one of them does. */
-export function withNotes(rows: readonly PlacedRow[], decided: QueryLevel): QueryLevel {
+/**
+ * The levels that add what rows note, if one of them does.
+ *
+ * @param sharing The places of the rows that share a rate; below 0 for a limit without a row.
+ */
+export function withNotes(
+  rows: readonly PlacedRow[],
+  sharing: readonly number[] | undefined,
+  decided: QueryLevel,
+  parameters: Parameters,
+): QueryLevel {
   let noted = decided
   for (const { row, place } of rows) {
     if (row.notes === undefined) continue
     const payer = rows.find((other) => other.place === row.notes)
-    const paid = payer ? paidBy(payer) : NOTHING
+    const paid = payer ? paidBy(payer) : sharing ? restOf(sharing, parameters) : NOTHING
     const columns = Object.entries(PAID).map(([each, column]) => [at(place, column), paid[each as Noted]])
     noted = level('noted', noted, Object.fromEntries(columns))
   }
@@ -26,12 +36,18 @@ const NOTHING: Expressions<Noted> = {
   passed: NONE,
 }
 
+/** What a limit without a row pays of a shared rate: what the others do not. */
+function restOf(sharing: readonly number[], parameters: Parameters): Expressions<Noted> {
+  const shares = sharing.filter((place) => place >= 0).map((place) => name(at(place, SHARE)))
+  return { ...NOTHING, rate: sql<number>`${sql.join([parameters.number('rate'), ...shares], sql` - `)}` }
+}
+
 function paidBy({ row, place, own }: PlacedRow): Expressions<Noted> {
   const { algorithm } = row.rules
   const { sql: formulas, kind, settled } = algorithm
   const of: Column = (column) => name(at(place, column))
   const [state, now, params] = [stateOf(of), of('now'), paramsOf(algorithm, own)]
-  const rate = amountOf(row, of, own)
+  const rate = row.pays ? of(SHARE) : amountOf(row, of, own)
   const next = () => formulas.consume(state, now, of('available'), rate, params, settled ? rate : NONE)
   return {
     rate,

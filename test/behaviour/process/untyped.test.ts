@@ -96,7 +96,22 @@ describe('a value that the types forbid is refused', () => {
     ...eachOf(name, ['ratelimit', 'key', 'rate', 'limiter', 'force'], (options) =>
       all[name]([{ ...request(), ...options }], { rate: 1 }),
     ),
-    ...eachOf(name, ['rate', 'tx'], (options) => all[name]([request()], { rate: 1, ...options })),
+    ...eachOf(name, ['rate', 'tx', 'id', 'expires'], (options) =>
+      all[name]([request()], {
+        rate: 1,
+        ...(name === 'limitAll' ? {} : { id: 'a', expires: '1m' }),
+        ...options,
+      }),
+    ),
+  ])
+  const byName = ['settleAll', 'settleSpent'].flatMap((name): Entry[] => [
+    [`${name} requests`, (value) => all[name](value, 'id', [1])],
+    [`${name} a request`, (value) => all[name]([value], 'id', [1])],
+    [`${name} id`, (value) => all[name]([request()], value, [1])],
+    [`${name} costs`, (value) => all[name]([request()], 'id', value)],
+    [`${name} a cost`, (value) => all[name]([request()], 'id', [value])],
+    [`${name} options`, (value) => all[name]([request()], 'id', 1, value)],
+    ...eachOf(name, ['tx', 'debt'], (options) => all[name]([request()], 'id', 1, options)),
   ])
   const limiters = [...ALGORITHMS].flatMap((name): Entry[] => [
     [`${name} tokens`, (value) => all[name](value, '1m', 5)],
@@ -161,6 +176,7 @@ describe('a value that the types forbid is refused', () => {
     ['commit options', async (value) => (await reserved()).commit(1, value)],
     ['release options', async (value) => (await reserved()).release(value)],
     ...together,
+    ...byName,
     ['commit of all', async (value) => (await reservedAll()).commit(value)],
     ['commit of all, options', async (value) => (await reservedAll()).commit([1], value)],
     ...eachOf('commit of all', ['tx', 'limiters'], async (options) =>
@@ -254,7 +270,7 @@ describe('a value that the types forbid is refused', () => {
         continue
       }
       expect(error, name).toBeInstanceOf(RatelimitError)
-      expect((error as RatelimitError).code, name).toMatch(/^INVALID_|^ALREADY_SETTLED$/)
+      expect((error as RatelimitError).code, name).toMatch(/^INVALID_|^ALREADY_SETTLED$|^NOT_RESERVED$/)
     }
   })
 })

@@ -13,6 +13,7 @@ import {
   type RatelimitConfig,
   rateLimitDurable,
   rateLimitEphemeral,
+  type SettledSpending,
   type Usage,
   type UsageOptions,
 } from 'drizzle-ratelimit'
@@ -630,6 +631,24 @@ describe('the cookbook', () => {
     await expect(done('jobs', 'two', 70)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
     expect(await credits.getRemaining('jobs')).toMatchObject({ used: 30, remaining: 220 })
     expect(await openJobs('jobs')).toEqual([])
+  })
+
+  test('several limits under one name', async () => {
+    const { begin, end } = await block<{
+      begin(org: string, job: string): Promise<void>
+      end(org: string, job: string, cost: number): Promise<SettledSpending>
+    }>('Several limits under one name')
+    const limiter = Ratelimit.balance()
+    const paid = new Ratelimit({ db: app.db, limiter, prefix: 'job-paid', durable: true })
+    await paid.grant('both', 50)
+    for (let job = 0; job < 9; job++) await begin('both', `job ${job}`)
+    await Promise.all([begin('both', 'last but one'), begin('both', 'last but one'), begin('both', 'job 0')])
+    await expect(begin('both', 'last')).rejects.toBeInstanceOf(app.QuotaExceeded)
+    expect(await end('both', 'job 0', 130)).toMatchObject({ granted: [100, 30] })
+    expect(await end('both', 'job 0', 130)).toMatchObject({ repeated: true })
+    expect(await end('both', 'job 1', 0)).toMatchObject({ granted: [0, 0] })
+    await begin('both', 'last')
+    expect(await paid.getRemaining('both')).toMatchObject({ used: 30 })
   })
 
   test('a charge that is delivered twice', async () => {

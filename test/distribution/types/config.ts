@@ -398,6 +398,19 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   await Ratelimit.spend([{ ratelimit: credits, key: 'org', limiter }], { rate: 1 })
   // @ts-expect-error
   await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org' }])
+  const several = [{ ratelimit: api, key: 'org' }]
+  const spent = await Ratelimit.spend(several, { rate: 1, id: 'job', expires: '1h' })
+  if (spent.success) await spent.commit(3, { debt: 'first' })
+  await Ratelimit.settleSpent(several, 'job', 3, { debt: 'first' })
+  await Ratelimit.settleAll(several, 'job', [3])
+  // @ts-expect-error a name has an end
+  await Ratelimit.spend(several, { rate: 1, id: 'job' })
+  // @ts-expect-error a name is charged once by itself
+  await Ratelimit.spend(several, { rate: 1, id: 'job', expires: '1h', once: { id: 'a', for: '1d' } })
+  // @ts-expect-error
+  await Ratelimit.reserveAll(several, { expires: '1h' })
+  // @ts-expect-error each limit has a cost
+  await Ratelimit.settleAll(several, 'job', 3)
   // @ts-expect-error
   await api.limit('org', { limiter: Ratelimit.credits() })
   void [left, voided, denied]

@@ -1,0 +1,123 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import { checkOptions } from '../base/check-options.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import type { SpendOptions } from '../options/reserve.ts'
+import { checkLimiter, checkOption } from '../options/validate.ts'
+import { inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
+import { estimateOf } from './reservation.ts'
+import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
+import { type Part, settleParts } from './settle-named.ts'
+import {
+  COMMIT_NAMES,
+  type CommitSpentOptions,
+  partsToReturn,
+  SETTLE_SPENT_NAMES,
+  type SettledSpending,
+  type SettleSpentOptions,
+  type Settling,
+  sumOf,
+  takeMore,
+} from './settle-spent.ts'
+import { checkActual } from './settlement.ts'
+
+/** An estimate over several limits with a name: each has the estimate of its share. */
+interface NamedExpense {
+  readonly calls: readonly LimiterCall[]
+  readonly parts: readonly Part[]
+}
+
+/** An estimate with a name, and the calls that make its rows. */
+export interface NamedSpending extends NamedExpense {
+  readonly openings: readonly LimiterCall[]
+}
+
+/** The estimates of a call with a name. Undefined if it has none. */
+export async function openSpending(
+  given: readonly LimiterCall[],
+  options: SpendOptions,
+): Promise<NamedSpending | undefined> {
+  const { id, expires, once } = options
+  checkOption(id !== undefined || expires === undefined, NEEDS_ID)
+  if (id === undefined) return undefined
+  checkOption(once === undefined, 'A reservation has an id or once: its id is charged once.')
+  const unlimited = given.filter(({ call }) => !call.limiter.stored)
+  checkOption(unlimited.length < 2, 'With an id, one of the limits at most can be unlimited.')
+  const calls = given.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
+  return { calls, ...(await opening(calls, options, 0)) }
+}
+
+/** Settles what was spent under a name, as its `commit` does. */
+export async function settleByName(
+  requests: readonly { readonly limiter?: Limiter | undefined }[],
+  calls: readonly LimiterCall[],
+  id: string,
+  actual: number,
+  options: SettleSpentOptions,
+): Promise<SettledSpending> {
+  checkOptions(options, SETTLE_SPENT_NAMES)
+  const { tx, debt = 'last' } = options
+  const parts = await partsNamed(requests, calls, id)
+  const limiters = requests.map(({ limiter }) => limiter)
+  return settleSpending({ calls, parts }, actual, debt, { limiters, tx })
+}
+
+/** The `commit` and the `release` of a name. After a repeated call they settle the first call's estimate. */
+export function settlingByName(expense: NamedExpense): {
+  commit(actual: number, options?: CommitSpentOptions): Promise<SettledSpending>
+  release(options?: SettleAllOptions): Promise<SettledSpending>
+} {
+  const settleWith = (actual: number, { tx, limiters = [], debt = 'last' }: CommitSpentOptions) => {
+    checkOption(Array.isArray(limiters), 'limiters must be a list.')
+    return settleSpending(expense, actual, debt, { limiters, tx })
+  }
+  return {
+    commit: async (actual, options = {}) => {
+      checkOptions(options, COMMIT_NAMES)
+      return settleWith(actual, options)
+    },
+    release: async (options = {}) => {
+      checkOptions(options, SETTLE_ALL_NAMES)
+      return settleWith(0, options)
+    },
+  }
+}
+
+/** Settles what one cost has taken from several limits, once. */
+async function settleSpending(
+  { calls, parts }: NamedExpense,
+  actual: number,
+  debt: 'first' | 'last',
+  { limiters, tx }: Settling,
+): Promise<SettledSpending> {
+  checkOption(debt === 'first' || debt === 'last', "debt must be 'first' or 'last'.")
+  const present = parts.map((part, place) => inPlan(part, limiters[place]))
+  for (const { limiter } of present) {
+    checkLimiter(limiter)
+    checkActual(actual, limiter)
+  }
+  const debtor = debt === 'first' ? 0 : parts.length - 1
+  let more: SettledSpending | undefined
+  const returnedOf = (rates: readonly number[]) => partsToReturn(rates, Math.max(sumOf(rates) - actual, 0))
+  const { answers, rates } = await settleParts(
+    present,
+    {
+      // Each row remembers the whole cost, because its share depends on what the others had.
+      remembered: parts.map(() => actual),
+      of: (rates) => rates.map((rate, place) => rate - (returnedOf(rates)[place] ?? 0)),
+      after: (rates) =>
+        actual > sumOf(rates)
+          ? async (own) => {
+              more = await takeMore({ calls, granted: rates }, actual, debtor, { limiters, tx: own })
+            }
+          : undefined,
+    },
+    tx,
+  )
+  if (more) return more
+  const parted = returnedOf(rates ?? [])
+  const granted = answers.map((answer, place) => {
+    const returned = parts[place]?.limiter.stored ? answer.returned : parted[place]
+    return (rates?.[place] ?? 0) - (returned ?? 0)
+  })
+  return rates ? { granted, results: answers } : { granted, results: answers, repeated: true }
+}
