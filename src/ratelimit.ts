@@ -80,7 +80,6 @@ const MODULES = {
   limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
   reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
   spend: /* @__PURE__ */ onFirstUse(() => import('./reservations/spend.ts')),
-  spendings: /* @__PURE__ */ onFirstUse(() => import('./reservations/named-spending.ts')),
   lookAll: /* @__PURE__ */ onFirstUse(() => import('./check/look-all.ts')),
   block: /* @__PURE__ */ onFirstUse(() => import('./check/block.ts')),
   changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
@@ -426,7 +425,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     actuals: readonly number[],
     options: TxOptions = {},
   ): Promise<readonly Allowed[]> {
-    checkOptions(options, TX_NAMES)
     const { settleAllByName } = await MODULES.reserveAll()
     const { ratesOf } = await MODULES.calls()
     const calls = await ratesOf(requests, SPEND_REQUEST_NAMES, 0)
@@ -508,7 +506,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     actual: number,
     options: SettleSpentOptions = {},
   ): Promise<SettledSpending> {
-    const { settleByName } = await MODULES.spendings()
+    const { settleByName } = await MODULES.spend()
     const { ratesOf } = await MODULES.calls()
     const calls = await ratesOf(requests, SPEND_REQUEST_NAMES, 0)
     return settleByName(requests, calls, id, actual, options)

@@ -5,7 +5,7 @@ import type { LimiterCall } from '../check/checker.ts'
 import type { Allowed, LimitAllResult } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
-import type { CallOptions, TxOptions } from '../options/calls.ts'
+import { type CallOptions, TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { Naming, ReserveAllOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { type Adjusted, adjustAll } from '../several/adjust-all.ts'
@@ -104,9 +104,10 @@ export async function settleAllByName(
   calls: readonly LimiterCall[],
   id: string,
   actuals: readonly number[],
-  { tx }: TxOptions,
+  options: TxOptions,
 ): Promise<readonly Allowed[]> {
-  return settleAllNamed(await partsNamed(requests, calls, id), actuals, tx)
+  checkOptions(options, TX_NAMES)
+  return settleAllNamed(await partsNamed(requests, calls, id), actuals, options.tx)
 }
 
 /** Settles the estimates of a name, each with its cost, all or none. */

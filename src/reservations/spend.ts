@@ -29,6 +29,8 @@ import {
 } from './settle-spent.ts'
 import { checkActual } from './settlement.ts'
 
+export { settleByName } from './named-spending.ts'
+
 /** The answer of `Ratelimit.spend`. */
 export type Spent = SpentAnswer & (Paid | Unpaid)
 
