@@ -61,6 +61,9 @@ export interface SettledParts {
   readonly rates: readonly number[] | undefined
 }
 
+/** Rolls a settlement back if another one was faster. */
+const OUTRUN = Symbol('outrun')
+
 /** A settlement may find that another one was faster. After so many, something else is wrong. */
 const MAX_ATTEMPTS = 50
 
@@ -212,12 +215,21 @@ function settleSeen(
   const stage = { mayCharge: true, mayWait: true, isContended: true }
   return runOn(checker, tx, stage, (connection) =>
     inTransaction(connection, async ({ db }) => {
-      const how = mayBeLate ? settleInGrace : settleTogether
-      const answers = await how(parts, settled, closings, db)
-      if (answers) await more?.(db)
+      if (mayBeLate) {
+        const answers = await settleInGrace(parts, settled, closings, db)
+        if (answers) await more?.(db)
+        return answers
+      }
+      // It locks the limits, which every list locks before the rows of estimates.
+      await more?.(db)
+      const answers = await settleTogether(parts, settled, closings, db)
+      if (!answers) throw OUTRUN
       return answers
     }),
-  )
+  ).catch((reason) => {
+    if (reason === OUTRUN) return undefined
+    throw reason
+  })
 }
 
 /** Settles by one list, which closes the rows and corrects the limits. */
