@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { Ratelimit } from '../../src/index.ts'
+import { defaultLimiter } from '../contenders/this-package.ts'
 import { keyNumbers } from '../measure.ts'
 import { type Call, callersOf, measureCalls } from './calls.ts'
+import { withRows } from './known-rows.ts'
 import { type Bench, type Load, withDatabase } from './load.ts'
 
 /** How many keys have grants. All of the bench's keys would take many minutes to grant to. */
@@ -31,7 +33,20 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
         })
       }
       const credits = await creditsWith(db, 4, keys)
+      const month = await withRows(defaultLimiter(db, 'month'), 1)
+      const requestsFor = (key: string) => [
+        { ratelimit: month, key: keyIn(keys, key) },
+        { ratelimit: credits, key: keyIn(keys, key) },
+      ]
       calls.push(
+        {
+          name: 'spend of a bucket and 4 live grants',
+          check: async (key) => (await Ratelimit.spend(requestsFor(key), { rate: 1 })).success,
+        },
+        {
+          name: 'limitAll of a bucket and 4 live grants',
+          check: async (key) => (await Ratelimit.limitAll(requestsFor(key))).success,
+        },
         {
           name: 'grantsOf, 4 live grants',
           check: async (key) => (await credits.grantsOf(keyIn(keys, key))).length >= 4,

@@ -31,6 +31,33 @@ export async function onceOn(db: NodePgDatabase): Promise<readonly Call[]> {
   ]
 }
 
+/** Estimates over two limits with a name, settled by the name. */
+export async function namesOn(db: NodePgDatabase): Promise<readonly Call[]> {
+  const first = await withRows(defaultLimiter(db, 'named first'))
+  const second = await withRows(defaultLimiter(db, 'named second'))
+  const name = () => ({ id: randomUUID(), expires: '1h' }) as const
+  return [
+    {
+      name: 'spend of two with a name and settleSpent, pairs',
+      async check(key) {
+        const [requests, named] = [requestsOf(first, second, key), name()]
+        const { success } = await Ratelimit.spend(requests, { rate: 2, ...named })
+        if (success) await Ratelimit.settleSpent(requests, named.id, 1)
+        return success
+      },
+    },
+    {
+      name: 'reserveAll of two with a name and settleAll, pairs',
+      async check(key) {
+        const [requests, named] = [requestsOf(first, second, key), name()]
+        const { success } = await Ratelimit.reserveAll(requests, named)
+        if (success) await Ratelimit.settleAll(requests, named.id, [1, 0])
+        return success
+      },
+    },
+  ]
+}
+
 /** Slots, lockouts and places in line. */
 export async function turnsOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const slots = Ratelimit.concurrency(20, { lease: '30s' })
