@@ -1,15 +1,6 @@
 import type { Checker } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
-import { inTransaction } from '../database/transaction.ts'
-
-/** Thrown to undo an attempt that has charged nothing. */
-class Undone<T> {
-  readonly found: T
-
-  constructor(found: T) {
-    this.found = found
-  }
-}
+import { inTransactionIf } from '../database/transaction.ts'
 
 /**
  * Sends a list that may have to be sent again with other rows. In a caller's transaction it runs in a
@@ -23,15 +14,5 @@ export async function attempt<T>(
   isDone: (found: T) => boolean,
 ): Promise<T> {
   const joined = checker.joined(tx)
-  if (!joined) return work(tx)
-  try {
-    return await inTransaction(joined, async ({ db }) => {
-      const found = await work(db)
-      if (!isDone(found)) throw new Undone(found)
-      return found
-    })
-  } catch (reason) {
-    if (reason instanceof Undone) return reason.found
-    throw reason
-  }
+  return joined ? inTransactionIf(joined, ({ db }) => work(db), isDone) : work(tx)
 }

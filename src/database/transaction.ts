@@ -28,6 +28,33 @@ export async function inTransaction<T>(
   }
 }
 
+/** Thrown to roll work back that has done nothing. */
+class Undone<T> {
+  readonly found: T
+
+  constructor(found: T) {
+    this.found = found
+  }
+}
+
+/** Runs work as {@link inTransaction} does, and rolls it back unless it `isDone`, so that it keeps no lock. */
+export async function inTransactionIf<T>(
+  connection: Connection,
+  work: (connection: Connection) => Promise<T>,
+  isDone: (found: T) => boolean,
+): Promise<T> {
+  try {
+    return await inTransaction(connection, async (own) => {
+      const found = await work(own)
+      if (!isDone(found)) throw new Undone(found)
+      return found
+    })
+  } catch (reason) {
+    if (reason instanceof Undone) return reason.found
+    throw reason
+  }
+}
+
 /** What Drizzle's drivers without interactive transactions throw. */
 const NO_TRANSACTIONS = /^(No transactions support|Transactions are not supported)/
 
@@ -35,8 +62,9 @@ const NO_TRANSACTIONS = /^(No transactions support|Transactions are not supporte
 function notBegun(cause: Error): RatelimitError {
   if (NO_TRANSACTIONS.test(cause.message)) {
     const message =
-      'onEntries needs transactions, and so does distributed: true for new keys and for calls with rows on several ' +
-      'shards. The driver has none: use one with interactive transactions.'
+      'This call needs a transaction, as calls with onEntries do, settlements with grace, costs above an estimate ' +
+      'with a name, and with distributed: true new keys and rows on several shards. The driver has none: use one ' +
+      'with interactive transactions.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }
   const error = toRatelimitError(cause)

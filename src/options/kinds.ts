@@ -28,17 +28,20 @@ export type ConfigOf<K extends Kind, D extends Database = Database> = (
   readonly limiter: LimiterOf<K>
 }
 
-/** The options that mean something for a limit on leases at once. */
-type LeaseConfig = Pick<
+/** The options that mean something for every kind of limiter. */
+type EveryKind = Pick<
   CommonConfig,
   'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
 > &
   Pick<Sweeping, 'cleanupProbability'> &
   Pick<EitherWay, 'coalesce'> &
-  (EitherTable | DurableTable) & {
-    /** The limit, from `Ratelimit.concurrency`. */
-    readonly limiter: Concurrency
-  }
+  (EitherTable | DurableTable)
+
+/** The options that mean something for a limit on leases at once. */
+type LeaseConfig = EveryKind & {
+  /** The limit, from `Ratelimit.concurrency`. */
+  readonly limiter: Concurrency
+}
 
 /** Options of the constructor of {@link Ratelimit} for a limit on leases at once. */
 export type ConcurrencyConfig = LeaseConfig & {
@@ -62,22 +65,9 @@ export const CONCURRENCY_CONFIG_NAMES: NamesOf<ConcurrencyConfig> = {
 }
 
 /** The options that mean something for credits in grants. */
-type GrantedConfig = Pick<
-  CommonConfig,
-  | 'db'
-  | 'prefix'
-  | 'clock'
-  | 'tables'
-  | 'autoMigrate'
-  | 'waitUntil'
-  | 'timeout'
-  | 'hashKeys'
-  | 'preparedStatements'
-> &
-  Pick<Sweeping, 'cleanupProbability'> &
-  Pick<EitherWay, 'coalesce'> &
-  Pick<Asking, 'thresholds'> &
-  (EitherTable | DurableTable) & {
+type GrantedConfig = EveryKind &
+  Pick<CommonConfig, 'preparedStatements'> &
+  Pick<Asking, 'thresholds'> & {
     /** The credits, from `Ratelimit.credits`. */
     readonly limiter: Credits
   }

@@ -4,9 +4,10 @@ import type { LimiterCall } from '../check/checker.ts'
 import type { SpendOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
+import type { Part } from './part.ts'
 import { estimateOf } from './reservation.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
-import { type Part, settleParts } from './settle-named.ts'
+import { settleParts } from './settle-named.ts'
 import {
   COMMIT_NAMES,
   type CommitSpentOptions,

@@ -13,7 +13,8 @@ import type { Call } from '../runtime/call.ts'
 import { addUp } from '../several/add-up.ts'
 import { decideAll } from '../several/limit-all.ts'
 import { keyOfName, nameIn, namesOf } from '../several/names.ts'
-import { type Part, settleOne } from './settle-named.ts'
+import type { Part } from './part.ts'
+import { settleOne } from './settle-named.ts'
 
 // Reservations with a name. The open estimate is a row, which is made by the statement that charges the limit,
 // and settled by the statement that corrects it.

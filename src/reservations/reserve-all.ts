@@ -12,8 +12,9 @@ import { type Adjusted, adjustAll } from '../several/adjust-all.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
 import { inPlan, NEEDS_ID, type Opening, opening, partsNamed } from './named.ts'
+import type { Part } from './part.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
-import { type Part, settleParts } from './settle-named.ts'
+import { settleParts } from './settle-named.ts'
 import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
 
 /** Estimates that are charged together and wait for their costs. */

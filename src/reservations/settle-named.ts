@@ -1,48 +1,29 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
-import { CLOSING, costOf, type Opened, openedIn } from '../algorithms/estimate.ts'
+import { CLOSING, costOf, type Opened } from '../algorithms/estimate.ts'
 import { allowanceOf } from '../check/answer.ts'
-import type { Checker, LimiterCall } from '../check/checker.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import type { Allowed } from '../check/results.ts'
 import { runOn } from '../check/upkeep.ts'
 import type { Database } from '../database/database.ts'
-import { inTransaction } from '../database/transaction.ts'
+import { inTransactionIf } from '../database/transaction.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf, checkLimiter } from '../options/validate.ts'
-import type { Decision } from '../runtime/call.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { found } from '../several/enough.ts'
 import { namesOf } from '../several/names.ts'
 import { fits } from '../several/parts.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
+import { estimateIn, look, type Part } from './part.ts'
 import {
   checkActual,
   checkPlan,
-  type Estimate,
   hasPaid,
   type Settled,
   settle,
   settledAnswer,
   settlementOf,
-  windowEndOf,
 } from './settlement.ts'
 
 // How reservations with a name are settled: those of one name together, all or none.
-
-/** The estimate of one limit under a name. */
-export interface Part {
-  readonly checker: Checker
-  readonly key: string
-  /** The key of its row. */
-  readonly row: string
-  /** The limit under which it is settled. */
-  readonly limiter: Limiter
-  /** Whether the caller gave the limit. Otherwise it may be outdated, and must not replace the row's state. */
-  readonly isPresent: boolean
-  /** Whether the limiter is known to be the plan of the reservation, or the present one. */
-  readonly hasPlan: boolean
-  /** The plan that was charged, if it is known. */
-  readonly charged?: Limiter
-}
 
 /** What parts are settled with. */
 export interface Costs {
@@ -60,9 +41,6 @@ export interface SettledParts {
   /** The estimates. Undefined if they were settled before with the same costs. */
   readonly rates: readonly number[] | undefined
 }
-
-/** Rolls a settlement back if another one was faster. */
-const OUTRUN = Symbol('outrun')
 
 /** A settlement may find that another one was faster. After so many, something else is wrong. */
 const MAX_ATTEMPTS = 50
@@ -125,36 +103,6 @@ function settledWith(parts: readonly Part[], seen: readonly Opened[], costs: Cos
   })
 }
 
-/**
- * Looks at the estimates. One statement sees those of a name as they were at one time.
- *
- * @throws RatelimitError `NOT_RESERVED`
- */
-async function look(parts: readonly Part[], tx: Database | undefined): Promise<Opened[]> {
-  const calls = parts.map(({ checker, row }): LimiterCall => {
-    const { closer } = namesOf(checker)
-    return { checker: closer, call: callOf(closer.config.namespace.prefix, CLOSING, row, { rate: 0 }) }
-  })
-  const [only, ...more] = calls
-  const states =
-    only && more.length === 0
-      ? [(await only.checker.decide(only.call, tx)).decision]
-      : await looksAt(askedOf(calls, tx), calls)
-  return states.map(({ state }) => {
-    const seen = openedIn(state)
-    if (seen) return seen
-    throw new RatelimitError(
-      'NOT_RESERVED',
-      'There is no reservation with this key and id: it was denied or rolled back, or it was settled long ago.',
-    )
-  })
-}
-
-async function looksAt(asked: Asked, calls: readonly LimiterCall[]): Promise<Decision[]> {
-  const { looks } = await takeTogether(asked)
-  return calls.map((call) => found(looks, found(asked.rowOf, call)))
-}
-
 /** The answers if the estimates were settled before. */
 function repeated(
   parts: readonly Part[],
@@ -174,19 +122,6 @@ function repeated(
     return { ...allowanceOf(await checker.decide(call, tx), config.reporting), repeated: true }
   }
   return Promise.all(parts.map(present))
-}
-
-function estimateIn({ key, limiter, charged }: Part, seen: Opened): Estimate {
-  const { rate, windowStart, usedBefore, refundableUntil, passed, columns } = seen
-  return {
-    key,
-    paid: { rate, windowStart, usedBefore },
-    refundableUntil,
-    windowEnd: seen.windowEnd ?? windowEndOf(charged ?? limiter, seen),
-    how: passed ? 'passed' : 'charged',
-    limit: limiter.limit,
-    layout: columns.join(),
-  }
 }
 
 /** Settles the estimates if they are still those that were seen. Undefined if they are not. */
@@ -213,23 +148,23 @@ function settleSeen(
   if (!mayBeLate && !more) return settleTogether(parts, settled, closings, tx)
   const [{ checker }] = parts as readonly [Part]
   const stage = { mayCharge: true, mayWait: true, isContended: true }
-  return runOn(checker, tx, stage, (connection) =>
-    inTransaction(connection, async ({ db }) => {
-      if (mayBeLate) {
-        const answers = await settleInGrace(parts, settled, closings, db)
-        if (answers) await more?.(db)
-        return answers
-      }
+  const settleIn = async (own: Database) => {
+    if (!mayBeLate) {
       // It locks the limits, which every list locks before the rows of estimates.
-      await more?.(db)
-      const answers = await settleTogether(parts, settled, closings, db)
-      if (!answers) throw OUTRUN
-      return answers
-    }),
-  ).catch((reason) => {
-    if (reason === OUTRUN) return undefined
-    throw reason
-  })
+      await more?.(own)
+      return settleTogether(parts, settled, closings, own)
+    }
+    const answers = await settleInGrace(parts, settled, closings, own)
+    if (answers) await more?.(own)
+    return answers
+  }
+  return runOn(checker, tx, stage, (connection) =>
+    inTransactionIf(
+      connection,
+      ({ db }) => settleIn(db),
+      (answers) => answers !== undefined,
+    ),
+  )
 }
 
 /** Settles by one list, which closes the rows and corrects the limits. */

@@ -41,14 +41,17 @@ interface SpentAnswer {
   readonly results: readonly LimitResult[]
   /** Milliseconds until the limits together have enough; 0 after success, `Infinity` if never. */
   readonly retryAfter: number
-  /** Gives everything back, as `commit(0)` does. After a denial, and after a repeated call, it does nothing. */
+  /**
+   * Gives everything back, as `commit(0)` does. After a denial, and after a call that was repeated with `once`,
+   * it does nothing.
+   */
   release(options?: SettleAllOptions): Promise<SettledSpending>
 }
 
 interface Paid {
   /** The whole rate was taken; with `atLeast`, at least that. */
   readonly success: true
-  /** With `once`: the id was used before, so this call has charged nothing. */
+  /** The id, of `once` or of the name, was used before, so this call has charged nothing. */
   readonly repeated?: true
   /**
    * Settles the actual cost, in one statement if the rows exist. If less was spent, the rest is taken from the
@@ -60,7 +63,9 @@ interface Paid {
    *
    * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
    * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
-   * back. After a repeated call it throws, because this call has charged nothing.
+   * back. After a call that was repeated with `once` it throws, because this call has charged nothing. With a
+   * name it settles the estimate of the first call, and a cost above the estimate needs a driver with
+   * interactive transactions.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, and the errors of `Ratelimit.limitAll`.
    */
