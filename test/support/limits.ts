@@ -240,6 +240,8 @@ function lockoutPlan(own: LockoutNumbers): Plan {
       }
       if (before.count < most || count >= most) return { ...before, count }
       const previous = before.previous <= block ? 0 : Math.floor(before.previous / factor)
+      // Without the block the window may be over.
+      if (t >= before.at + stepMs) return { ...before, count: 0, previous, at: t, tokens: t }
       return { ...before, count, previous, tokens: before.at }
     },
     isTooLong: ({ tokens: until }, clockMs) => until - clockMs > 2 * max,
