@@ -25,10 +25,12 @@ const ROUTES = ['behaviour/http']
 /** What is the same on every database. */
 const ONCE = ['unit', 'behaviour/process', 'distribution/documents']
 /**
- * What needs a process that no other file has been in. A PGlite that another file leaves may go on setting a
+ * What needs a process that no other file has been in. What another file has left there may go on setting a
  * timer each millisecond, and fake timers that advance by themselves would then stop at each.
  */
-const ISOLATED = ['behaviour/isolated', 'distribution/isolated']
+const ISOLATED = ['behaviour/isolated', 'distribution/isolated', 'behaviour/waiting']
+/** Those of them that need several connections. */
+const WAITING = ['behaviour/waiting']
 
 function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[][]): ProjectConfig {
   const hasServer = driver !== 'pglite'
@@ -47,7 +49,8 @@ function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[]
 }
 
 function isolated(settings: ProjectConfig): ProjectConfig {
-  return { ...settings, test: { ...settings.test, name: 'isolated', isolate: true } }
+  const { test } = settings
+  return { ...settings, test: { ...test, name: `${test?.name} isolated`, isolate: true } }
 }
 
 /**
@@ -90,6 +93,7 @@ const config: ViteUserConfig = defineConfig({
     projects: [
       project('pglite', '0.45', CONTRACT, ARITHMETIC, ROUTES, ONCE),
       isolated(project('pglite', '0.45', ISOLATED)),
+      isolated(project('node-postgres', '1.0', WAITING)),
       project('pglite', '1.0', CONTRACT),
       project('node-postgres', '0.45', CONTRACT),
       project('node-postgres', '1.0', CONTRACT, ARITHMETIC, SECRETS, CONCURRENCY, ROUTES, COMMANDS),

@@ -4,7 +4,7 @@ import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig 
 import config from '../vitest.config.ts'
 import { notes } from './entered.ts'
 
-const PROJECTS = ['node-postgres 1.0', 'pglite 0.45', 'isolated']
+const PROJECTS = ['node-postgres 1.0', 'pglite 0.45', 'pglite 0.45 isolated']
 
 /** A statement is rendered once for a process. Only one test would enter that, if tests shared a process. */
 const COVERING = { isolate: true, setupFiles: ['mutants/setup.ts'] }

@@ -44,7 +44,6 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/renaming.test.ts': ['a cleanup that cannot read how many rows it deleted ends'],
   'behaviour/drivers/synchronous-commit.test.ts': [],
   'behaviour/drivers/unstorable.test.ts': ['keys that the encoding of the database cannot store fail alone'],
-  'behaviour/drivers/waiting.test.ts': [],
   // Distributed tables have none of these: `Ratelimit.credits`, `onEntries` and names refuse them.
   'behaviour/quotas/billing-year.test.ts': [],
   'behaviour/quotas/credits.test.ts': [],
