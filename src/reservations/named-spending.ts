@@ -1,6 +1,8 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { checkOptions } from '../base/check-options.ts'
+import { withCrossed } from '../check/answer.ts'
 import type { LimiterCall } from '../check/checker.ts'
+import type { Allowed, LimitResult } from '../check/results.ts'
 import type { SpendOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
@@ -114,11 +116,19 @@ async function settleSpending(
     },
     tx,
   )
-  if (more) return more
+  if (more) return { ...more, results: more.results.map((each, place) => joined(answers[place], each)) }
   const parted = returnedOf(rates ?? [])
   const granted = answers.map((answer, place) => {
     const returned = parts[place]?.limiter.stored ? answer.returned : parted[place]
     return (rates?.[place] ?? 0) - (returned ?? 0)
   })
   return rates ? { granted, results: answers } : { granted, results: answers, repeated: true }
+}
+
+/** The answer of a limit that took more than its estimate, with what settling the estimate has reported. */
+function joined(settled: Allowed | undefined, more: LimitResult): LimitResult {
+  if (!settled || !more.success) return more
+  const { ended, correction } = settled
+  const own = { ...(ended ? { ended } : {}), ...(correction ? { correction } : {}), ...more }
+  return withCrossed(own, [...(settled.crossed ?? []), ...(more.crossed ?? [])])
 }

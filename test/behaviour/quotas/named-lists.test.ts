@@ -42,6 +42,26 @@ async function monthAndCredits(options: Partial<RatelimitConfig> = {}) {
 }
 
 describe('spend', () => {
+  test('settled above its estimate crosses the thresholds of the estimate and of the rest, once', async () => {
+    const thresholds = [0.5, { used: 10 }, { used: 12 }]
+    const { mine, theirs } = await monthAndCredits({ thresholds })
+    const spent = await Ratelimit.spend(mine, { rate: 14, ...NAMED })
+    expect(spent.results.map((each) => 'crossed' in each)).toEqual([false, false])
+    const settled = await Ratelimit.settleSpent(theirs, 'job', 30)
+    expect(settled.results).toMatchObject([{ crossed: [0.5, { used: 10 }] }, { remaining: 80 }])
+    const again = await Ratelimit.settleSpent(theirs, 'job', 30)
+    expect(again.results.map((each) => 'crossed' in each)).toEqual([false, false])
+  })
+
+  test('settled above its estimate in the next period hands out the period that has ended', async () => {
+    const { mine, theirs, clock } = await monthAndCredits({ keepEnded: true })
+    await Ratelimit.spend(mine, { rate: 8, ...NAMED })
+    clock.advance(40 * 24 * HOUR_MS)
+    const settled = await Ratelimit.settleSpent(theirs, 'job', 30)
+    expect(settled).toMatchObject({ granted: [18, 12] })
+    expect(settled.results[0]).toMatchObject({ ended: { used: 8 } })
+  })
+
   test.each([
     [0, [0, 0], [0, 0]],
     [3, [3, 0], [3, 0]],

@@ -1048,8 +1048,15 @@ describe('the recipes for billing', () => {
     expect(await run(upgraded, 2000)).toMatchObject({ limit: 3000, remaining: 100 })
     await expect(run(upgraded, 101)).rejects.toBeInstanceOf(app.QuotaExceeded)
     expect(priceOf(upgraded)).toBe(4000)
+    at('2026-04-30T23:59:59.999Z')
+    await expect(run(upgraded, 101)).rejects.toBeInstanceOf(app.QuotaExceeded)
+    // The clock of this process goes fast or slow: that of the database decides.
+    const ofProcess = vi.spyOn(Date, 'now').mockReturnValue(ms('2026-05-01T00:00:01Z'))
+    await expect(run(upgraded, 101)).rejects.toBeInstanceOf(app.QuotaExceeded)
     at('2026-05-01T00:00:00Z')
+    ofProcess.mockReturnValue(ms('2026-04-30T23:59:59Z'))
     expect(await run(upgraded, 1)).toMatchObject({ limit: 4000, remaining: 3999 })
+    ofProcess.mockRestore()
     expect(priceOf({ id: 'org', plan: 'team' })).toBe(0)
   })
 
@@ -1082,6 +1089,10 @@ describe('the recipes for billing', () => {
     await ask('tiny', 'small', 'x', 100)
     expect(await units.getRemaining('tiny')).toMatchObject({ used: 1 })
     await expect(ask('org', 'large', prompt, 120_000)).rejects.toBeInstanceOf(app.QuotaExceeded)
+    const failing = vi.spyOn(app.llm, 'complete').mockRejectedValueOnce(new app.Refused('overloaded'))
+    await expect(ask('tiny', 'large', prompt, 3000)).rejects.toThrow('overloaded')
+    expect(await units.getRemaining('tiny')).toMatchObject({ used: 1 })
+    failing.mockRestore()
   })
 
   test('overage after the included units', async () => {
