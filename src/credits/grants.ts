@@ -65,7 +65,16 @@ export async function grant(
   const call = { ...lookAt(key, limiter), rate: amount, purpose: 'grant' as const }
   const { decision } = await checker.decide(call, tx)
   const isRepeated = (decision.state.prevCount ?? 0) > 0
-  return { ...usageOf(await read(account, tx)), ...(isRepeated ? { repeated: true } : {}) }
+  const seen = await read(account, tx).catch((error: unknown) => {
+    throw checker.joined(tx) ? error : granted(error)
+  })
+  return { ...usageOf(seen), ...(isRepeated ? { repeated: true } : {}) }
+}
+
+/** The error of a grant that was made, although its answer could not be read. */
+function granted(cause: unknown): RatelimitError {
+  const message = 'The grant was made, but not answered. The same call again grants nothing more.'
+  return new RatelimitError('OUTCOME_UNKNOWN', message, { cause })
 }
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */

@@ -8,6 +8,7 @@ import type { Database } from '../database/database.ts'
 import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
+import { RatelimitError } from '../errors.ts'
 import { checkKey } from '../options/validate.ts'
 import { columnIn, stateIn } from '../runtime/ask.ts'
 import type { Decision, Request } from '../runtime/call.ts'
@@ -75,12 +76,22 @@ export async function read(account: Account, tx: Database | undefined, ended = f
       grantsStatement({ table: table.table, injectedClock, guarded }),
     )
   const stage = { mayCharge: false, mayWait: false, isContended: false }
-  const rows = await runOn(checker, tx, stage, (connection) =>
+  const reading = runOn(checker, tx, stage, (connection) =>
     timed({ prefix, statement: 'look', keys: 1 }, () =>
       run(connection, [table.size], statementFor, { prefix, key, clock, ended: Number(ended) }, {}),
     ),
   )
-  return seenIn(account, rows)
+  return seenIn(account, await reading.catch(throwUnread))
+}
+
+/** A read has charged nothing, even if its answer is lost. */
+function throwUnread(error: unknown): never {
+  if (!(error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN')) throw error
+  const { cause, sqlState } = error
+  throw new RatelimitError('UNREACHABLE', 'The credits could not be read. Nothing was charged.', {
+    cause,
+    sqlState,
+  })
 }
 
 function seenIn({ credits, key }: Account, rows: readonly Row[]): Seen {

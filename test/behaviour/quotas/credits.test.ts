@@ -383,3 +383,43 @@ test('what does not go together is refused before any SQL, also without types', 
     await expect(call(), String(call)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   expect(watched.statements).toEqual([])
 })
+
+describe('when the connection breaks', () => {
+  /** Credits whose statements of one kind fail from now on, as if their answer were lost. */
+  async function breaking(isLost: (text: string) => boolean) {
+    let isBreaking = false
+    const { db } = watch(database.db, (text) => {
+      if (isBreaking && isLost(text)) throw Object.assign(new Error('lost'), { code: 'ECONNRESET' })
+    })
+    const { credits } = creditsOn({ db })
+    await credits.grant('org', 10, { id: 'grant' })
+    const reserved = await credits.reserve('org', { rate: 6 })
+    if (!reserved.success) throw new Error('denied')
+    const during = async <T>(work: () => Promise<T>) => {
+      isBreaking = true
+      return work().finally(() => {
+        isBreaking = false
+      })
+    }
+    return { credits, reserved, during }
+  }
+  const isRead = (text: string) => !/for update|insert into/.test(text)
+
+  test.each([2, 6, 9])(
+    'while a cost of %d reads, nothing was charged, and it is settled again',
+    async (cost) => {
+      const { credits, reserved, during } = await breaking(isRead)
+      await expect(during(() => reserved.commit(cost))).rejects.toMatchObject({ code: 'UNREACHABLE' })
+      expect(await credits.getRemaining('org')).toMatchObject({ used: 6 })
+      await reserved.commit(cost)
+      expect(await credits.getRemaining('org')).toMatchObject({ used: cost })
+    },
+  )
+
+  test('after a grant, its outcome is unknown, and the same grant again says that it was made', async () => {
+    const { credits, during } = await breaking(isRead)
+    const granting = () => credits.grant('org', 5, { id: 'second' })
+    await expect(during(granting)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    expect(await granting()).toMatchObject({ remaining: 9, repeated: true })
+  })
+})

@@ -51,8 +51,8 @@ function window(prefix: string, length: number): Ratelimit {
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 /**
- * Lets time pass for waiting calls, in one step to the end of each wait. Stepping from timer to timer would stop
- * at those that earlier files have left in the process, and one of them may be set again each millisecond.
+ * Lets time pass for waiting calls, in one step to the end of each wait. Steps from timer to timer would stop
+ * at those of other code, and one of them may be set again each millisecond.
  */
 async function letWait<T>(call: Promise<T>): Promise<T> {
   let done = false
