@@ -1,5 +1,5 @@
 import type { RatelimitError } from '../errors.ts'
-import type { Batch, Decision, Pending, Request } from '../runtime/call.ts'
+import { type Batch, type Decision, neededBy, type Pending, type Request } from '../runtime/call.ts'
 import type { Lease } from './lease.ts'
 import type { Moment } from './moment.ts'
 
@@ -48,6 +48,13 @@ export class Asking implements Pending {
     return true
   }
 
+  /** Ends the waiting of the other calls. */
+  takeWaiting(): Pending[] {
+    const taken = [...this.waiting]
+    this.waiting.clear()
+    return taken
+  }
+
   get request(): Request {
     return this.plan.request
   }
@@ -92,3 +99,19 @@ export class Asking implements Pending {
 
 /** As many as may wait in the queue of a key. */
 const MAX_WAITING = 1_000
+
+/** The call for what is needed besides `inHand`, and for up to `extra` more. */
+export function requestFor(request: Request, inHand: number, extra: number): Request {
+  if (inHand === 0 && extra === 0) return request
+  const { rate, limiter } = request
+  const least = limiter.algorithm.integersOnly ? 1 : MIN_UNITS
+  return {
+    ...request,
+    // If the units in hand should not count any more, this is still enough.
+    rate: rate + Math.max(0, extra - inHand),
+    atLeast: Math.max(neededBy(request) - inHand, Math.min(least, rate)),
+  }
+}
+
+/** Far above the tolerance of buckets, so that something is taken. */
+const MIN_UNITS = 1e-6

@@ -2,8 +2,9 @@ import { type LRU, lru } from 'tiny-lru'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { afterCalls, allowanceOf, paymentOf, remainingOf } from '../check/answer.ts'
 import { type Decision, type Dispatcher, neededBy, type Pending, type Request } from '../runtime/call.ts'
-import { Asking } from './asking.ts'
-import { carriedInto, decisionBy, isOver, type Lease, lastingMs, refundOf } from './lease.ts'
+import { Asking, requestFor } from './asking.ts'
+import { HeldLeases, type Key, type Returning } from './held-leases.ts'
+import { carriedInto, decisionBy, isOver, type Lease, lastingMs } from './lease.ts'
 import { type Moment, momentBy } from './moment.ts'
 
 /** The terms of leases. */
@@ -16,15 +17,10 @@ export interface Terms {
 }
 
 /** What the leases of a limiter need of it. */
-export interface Lessor {
+export interface Lessor extends Returning {
   readonly terms: Terms
-  readonly clock: (() => number) | undefined
   /** Decides calls that no lease answers. */
   readonly dispatcher: Dispatcher
-  /** Sends a refund. It never rejects. */
-  readonly giveBack: (refund: Request) => Promise<void>
-  /** Hands work that continues after an answer to the runtime. */
-  readonly goOn: (work: Promise<unknown>) => void
 }
 
 /** A call asks for this share of what was left, as far as this process knows. */
@@ -32,23 +28,6 @@ const ASKED_SHARE = 1 / 10
 
 /** If others took more meanwhile, a process gives back at once what exceeds this share of what is left. */
 const KEPT_SHARE = 1 / 5
-
-/** How much larger the next lease is if one was used up before its end. */
-const GROWTH = 4
-
-/** A key that was asked lately. */
-interface Key {
-  readonly key: string
-  lease: Lease | undefined
-  /** The call that fetches the next lease. */
-  fetching: Asking | undefined
-  /** By the monotonic clock. */
-  askedAtMs: number
-  /** The units of the next lease. */
-  size: number
-  /** What the row had left after the last decision. */
-  remaining: number
-}
 
 /**
  * Answers calls from units that the database has charged before, and brings the others to the database.
@@ -59,11 +38,8 @@ interface Key {
 export class Leases implements Dispatcher {
   readonly #lessor: Lessor
   readonly #keys: LRU<Key>
-  /** The keys with a lease that has something left. The oldest lease comes first. */
-  readonly #live = new Set<Key>()
+  readonly #held: HeldLeases
   readonly #fetching = new Set<Asking>()
-  readonly #returning = new Set<Promise<void>>()
-  #sweep: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined
   /** Called when a fetch or a refund has ended, while the leases are being closed. */
   #onEnd: (() => void) | undefined
   #closed: Promise<void> | undefined
@@ -71,6 +47,7 @@ export class Leases implements Dispatcher {
   constructor(lessor: Lessor) {
     this.#lessor = lessor
     this.#keys = lru(lessor.terms.maxKeys)
+    this.#held = new HeldLeases(lessor, lessor.terms.forMs, () => this.#onEnd?.())
   }
 
   /** The decision on a call from memory. Undefined if the database has to decide. */
@@ -141,8 +118,7 @@ export class Leases implements Dispatcher {
   forget(name: string): void {
     const key = this.#keys.peek(name)
     if (!key) return
-    key.lease = undefined
-    this.#live.delete(key)
+    this.#held.drop(key)
     if (key.fetching) key.fetching.rest = 'drop'
   }
 
@@ -153,14 +129,13 @@ export class Leases implements Dispatcher {
   setAside(name: string): void {
     const key = this.#keys.peek(name)
     if (!key) return
-    if (this.#live.delete(key)) this.#live.add({ ...key })
-    key.lease = undefined
+    this.#held.setAside(key)
     if (key.fetching) key.fetching.rest = 'give back'
   }
 
   /** Waits for what is being given back, so that none of it reaches a new row of the key. It never rejects. */
-  async returned(): Promise<void> {
-    await Promise.all(this.#returning)
+  returned(): Promise<void> {
+    return this.#held.returned()
   }
 
   /** Gives all leases back. Calls after it take none. It never rejects. */
@@ -171,9 +146,8 @@ export class Leases implements Dispatcher {
 
   async #close(): Promise<void> {
     for (const asking of this.#fetching) asking.rest = 'give back'
-    this.#endAll(() => true)
-    this.#stopSweeping()
-    while (this.#fetching.size > 0 || this.#returning.size > 0) {
+    this.#held.close()
+    while (this.#fetching.size > 0 || this.#held.isReturning) {
       await new Promise<void>((resolve) => {
         this.#onEnd = resolve
       })
@@ -190,7 +164,7 @@ export class Leases implements Dispatcher {
       ...{ size: 0, remaining: Number.POSITIVE_INFINITY },
     }
     const evicted = this.#keys.setWithEvicted(name, key)
-    if (evicted?.value.lease) this.#end(evicted.value, now)
+    if (evicted?.value.lease) this.#held.end(evicted.value, now)
     return key
   }
 
@@ -208,18 +182,11 @@ export class Leases implements Dispatcher {
     const { lease } = key
     if (!lease) return undefined
     if (!sameLimiter(lease.limiter, limiter)) {
-      this.#end(key, now)
+      this.#held.end(key, now)
       return undefined
     }
-    this.#outgrow(key, lease, now)
+    this.#held.takeOut(key, lease, now)
     return lease.left > limiter.algorithm.tolerance ? lease : undefined
-  }
-
-  /** Ends the lease. The next one is larger if this was used up early, or else as large as what was used. */
-  #outgrow(key: Key, lease: Lease, now: Moment): void {
-    key.size = isOver(lease, now) ? lease.amount - lease.left : GROWTH * lease.amount
-    key.lease = undefined
-    this.#live.delete(key)
   }
 
   #extraFor(key: Key, { rate }: Request, inHand: number): number {
@@ -249,7 +216,7 @@ export class Leases implements Dispatcher {
   #onError(key: Key, asking: Asking): void {
     this.#fetched(key, asking)
     this.#keepHand(key, asking)
-    for (const caller of takeWaiting(asking)) {
+    for (const caller of asking.takeWaiting()) {
       if (this.#fulfil(caller)) continue
       // If the database is away, they fail together, and not one after the other.
       const { request } = caller
@@ -261,8 +228,8 @@ export class Leases implements Dispatcher {
 
   /** Keeps the units in hand. They were charged before, whatever became of the call. */
   #keepHand(key: Key, { plan: { hand }, rest }: Asking): void {
-    if (hand && rest === 'lease') this.#keep(key, hand)
-    if (hand && rest === 'give back') this.#giveBack(key, hand, this.#now())
+    if (hand && rest === 'lease') this.#held.keep(key, hand)
+    if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#now())
   }
 
   /** Notes that a fetch has ended. */
@@ -312,27 +279,14 @@ export class Leases implements Dispatcher {
     const fair = Math.floor((lease.facts.remaining + lease.left) * KEPT_SHARE)
     const kept = asking.rest === 'lease' ? Math.min(lease.left, fair) : 0
     const excess = lease.left - kept
-    if (excess > 0 && asking.rest !== 'drop') this.#giveBack(key, { ...lease, left: excess }, this.#now())
-    this.#keep(key, { ...lease, amount: kept, left: kept })
-  }
-
-  /** Keeps a lease for calls that follow. */
-  #keep(key: Key, lease: Lease): void {
-    if (key.lease) this.#end(key, this.#now())
-    if (this.#closed) {
-      this.#giveBack(key, lease, this.#now())
-      return
-    }
-    key.lease = lease
-    if (lease.left <= lease.limiter.algorithm.tolerance) return
-    this.#live.delete(key)
-    this.#live.add(key)
-    this.#sweepLater()
+    if (excess > 0 && asking.rest !== 'drop')
+      this.#held.giveBack(key, { ...lease, left: excess }, this.#now())
+    this.#held.keep(key, { ...lease, amount: kept, left: kept })
   }
 
   /** Answers the calls that have waited, or lets them ask. */
   #release(asking: Asking): void {
-    for (const caller of takeWaiting(asking)) if (!this.#fulfil(caller)) this.add(caller)
+    for (const caller of asking.takeWaiting()) if (!this.#fulfil(caller)) this.add(caller)
   }
 
   /** Answers the call from memory, if that is possible. */
@@ -344,71 +298,9 @@ export class Leases implements Dispatcher {
 
   /** Gives the key's lease back before a call that has to find it in the row. */
   #giveUp(key: Key): void {
-    if (key.lease) this.#end(key, this.#now())
+    if (key.lease) this.#held.end(key, this.#now())
     if (key.fetching) key.fetching.rest = 'give back'
   }
-
-  #end(key: Key, now: Moment): void {
-    const { lease } = key
-    if (!lease) return
-    this.#outgrow(key, lease, now)
-    this.#giveBack(key, lease, now)
-  }
-
-  #giveBack({ key }: Key, lease: Lease, now: Moment): void {
-    const refund = refundOf(lease, key, now)
-    if (!refund) return
-    const returned = this.#lessor.giveBack(refund).then(() => {
-      this.#returning.delete(returned)
-      this.#onEnd?.()
-    })
-    this.#returning.add(returned)
-    this.#lessor.goOn(returned)
-  }
-
-  /** Gives back the leases that are over. Those of about the same time share a statement. */
-  #sweepLater(): void {
-    if (this.#sweep) return
-    const timer = setTimeout(() => {
-      this.#endAll(isOver)
-      this.#stopSweeping()
-      if (this.#live.size > 0) this.#sweepLater()
-    }, this.#lessor.terms.forMs)
-    // It must not keep the process from ending.
-    timer.unref?.()
-    let done = () => {}
-    this.#lessor.goOn(
-      new Promise<void>((resolve) => {
-        done = resolve
-      }),
-    )
-    this.#sweep = { timer, done }
-  }
-
-  /** Ends the leases up to the first one that `ends` does not concern. */
-  #endAll(ends: (lease: Lease, now: Moment) => boolean): void {
-    try {
-      const now = this.#now()
-      for (const key of this.#live) {
-        if (key.lease && !ends(key.lease, now)) break
-        this.#end(key, now)
-      }
-    } catch {
-      // An injected clock that fails must not end the process.
-    }
-  }
-
-  #stopSweeping(): void {
-    clearTimeout(this.#sweep?.timer)
-    Promise.all(this.#returning).then(this.#sweep?.done)
-    this.#sweep = undefined
-  }
-}
-
-function takeWaiting({ waiting }: Asking): Pending[] {
-  const taken = [...waiting]
-  waiting.clear()
-  return taken
 }
 
 /** Whether a lease may answer the call. Others must find in the row what is leased. */
@@ -416,19 +308,3 @@ function isLeasable({ purpose, reserved, limiter }: Request): boolean {
   // A lockout starts its block when the limit is reached, even by units that are not used yet.
   return purpose === 'take' && reserved === 0 && limiter.algorithm.numbers.block === undefined
 }
-
-/** The call for what is needed besides `inHand`, and for up to `extra` more. */
-function requestFor(request: Request, inHand: number, extra: number): Request {
-  if (inHand === 0 && extra === 0) return request
-  const { rate, limiter } = request
-  const least = limiter.algorithm.integersOnly ? 1 : MIN_UNITS
-  return {
-    ...request,
-    // If the units in hand should not count any more, this is still enough.
-    rate: rate + Math.max(0, extra - inHand),
-    atLeast: Math.max(neededBy(request) - inHand, Math.min(least, rate)),
-  }
-}
-
-/** Far above the tolerance of buckets, so that something is taken. */
-const MIN_UNITS = 1e-6

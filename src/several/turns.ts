@@ -2,6 +2,7 @@ import { isWorthOne } from '../runtime/batch-size.ts'
 import { overload } from '../runtime/room.ts'
 import { Slots } from '../runtime/slots.ts'
 import { FittingLists, type Queued } from './fitting-lists.ts'
+import { RowQueues, type Waiter } from './row-queues.ts'
 
 /**
  * How many statements of each kind may use a connection of the pool: shared ones, and those of single lists.
@@ -41,18 +42,15 @@ export interface Turn<Found> {
 }
 
 /** A list that waits or is under way. */
-interface Waiting<List, Found> extends Queued {
+interface Waiting<List, Found> extends Queued, Waiter<Batch<List, Found>> {
+  readonly rows: readonly string[]
   readonly list: List
   readonly come: (found: Found | undefined) => void
   readonly fail: (error: unknown) => void
-  /** In how many of its rows' queues it is the first. */
-  first: number
   /** Whether a statement left it undecided. */
   hasTried: boolean
   /** The verdict of the statement that left it undecided. The list goes on alone. */
   undecided: Verdict<Found> | undefined
-  /** The batch that it is under way in. */
-  batch: Batch<List, Found> | undefined
   /** Its caller has given up. */
   isOver: boolean
 }
@@ -61,12 +59,6 @@ interface Waiting<List, Found> extends Queued {
 interface Batch<List, Found> {
   readonly lists: Waiting<List, Found>[]
   slots: Slots
-}
-
-/** The lists that wait for a row, in order, and the batch that is under way with the row. */
-interface RowQueue<List, Found> {
-  waiting: Set<Waiting<List, Found>>
-  batch: Batch<List, Found> | undefined
 }
 
 /**
@@ -80,7 +72,7 @@ export class Turns<List extends Queued, Found> {
   readonly #alone = new Slots(MAX_CONNECTIONS, () => this.#start())
   /** For lists alone that may wait for rows that others hold. */
   readonly #patient = new Slots(MAX_CONNECTIONS, () => this.#start())
-  readonly #queues = new Map<string, RowQueue<List, Found>>()
+  readonly #queues = new RowQueues<Waiting<List, Found>, Batch<List, Found>>()
   /** The lists that are the first for each of their rows, if these are free. */
   #ready = new Set<Waiting<List, Found>>()
   readonly #readyAlone = new Set<Waiting<List, Found>>()
@@ -97,8 +89,7 @@ export class Turns<List extends Queued, Found> {
 
   /** @throws RatelimitError `OVERLOADED` */
   enter(list: List): Turn<Found> {
-    const most = Math.max(...list.rows.map((row) => this.#queues.get(row)?.waiting.size ?? 0))
-    const refusal = overload(most, this.#waiting)
+    const refusal = overload(this.#queues.longest(list.rows), this.#waiting)
     if (refusal) throw refusal
     const { rows, kind, asks } = list
     const { promise: comes, come, fail } = promised<Found | undefined>()
@@ -115,11 +106,7 @@ export class Turns<List extends Queued, Found> {
       batch: undefined,
       isOver: false,
     }
-    for (const row of rows) {
-      const queue = this.#queueOf(row)
-      queue.waiting.add(one)
-      if (queue.waiting.size === 1) one.first++
-    }
+    this.#queues.enter(one)
     this.#waiting++
     const isBehind = !this.#getReady(one)
     this.#startSoon()
@@ -132,28 +119,11 @@ export class Turns<List extends Queued, Found> {
     }
   }
 
-  #queueOf(row: string): RowQueue<List, Found> {
-    const known = this.#queues.get(row)
-    if (known) return known
-    const queue: RowQueue<List, Found> = { waiting: new Set(), batch: undefined }
-    this.#queues.set(row, queue)
-    return queue
-  }
-
   #getReady(one: Waiting<List, Found>): boolean {
-    if (!this.#isFirst(one, undefined)) return false
+    if (!this.#queues.isFirst(one, undefined)) return false
     const ready = one.undecided ? this.#readyAlone : this.#ready
     ready.add(one)
     return true
-  }
-
-  /** Whether it is the first for each of its rows, and each row is free or under way with the batch. */
-  #isFirst({ first, rows }: Waiting<List, Found>, batch: Batch<List, Found> | undefined): boolean {
-    if (first < rows.length) return false
-    return rows.every((row) => {
-      const under = this.#queueOf(row).batch
-      return under === undefined || under === batch
-    })
   }
 
   /** Starts at the end of this turn of the event loop, so that its calls share a statement. */
@@ -205,7 +175,7 @@ export class Turns<List extends Queued, Found> {
         if (fitting && !fitting.add(one)) continue
         fitting ??= new FittingLists(one)
         const next = this.#addTo(one, batch)
-        candidates.push(...next.filter((each) => !each.undecided && this.#isFirst(each, batch)))
+        candidates.push(...next.filter((each) => !each.undecided && this.#queues.isFirst(each, batch)))
       }
       if (fitting?.isFull) break
     }
@@ -224,28 +194,15 @@ export class Turns<List extends Queued, Found> {
 
   /** Moves it from the queues of its rows into the batch. Returns the lists that are next. */
   #addTo(one: Waiting<List, Found>, batch: Batch<List, Found>): readonly Waiting<List, Found>[] {
-    this.#waiting--
-    one.batch = batch
+    this.#notReady(one)
     batch.lists.push(one)
-    for (const row of one.rows) this.#queueOf(row).batch = batch
-    return this.#dequeue(one)
+    return this.#queues.start(one, batch)
   }
 
-  /** Removes it from the queues of its rows. Returns the lists that are now the first of one of them. */
-  #dequeue(one: Waiting<List, Found>): readonly Waiting<List, Found>[] {
+  #notReady(one: Waiting<List, Found>): void {
+    this.#waiting--
     this.#ready.delete(one)
     this.#readyAlone.delete(one)
-    const found = new Set<Waiting<List, Found>>()
-    for (const row of one.rows) {
-      const { waiting } = this.#queueOf(row)
-      const [first] = waiting
-      waiting.delete(one)
-      const [next] = waiting
-      if (first !== one || !next) continue
-      next.first++
-      found.add(next)
-    }
-    return [...found]
   }
 
   /**
@@ -268,21 +225,9 @@ export class Turns<List extends Queued, Found> {
       for (const row of one.rows) waitedFor.add(row)
       back.unshift(one)
     }
-    for (const one of back) this.#putBack(one)
+    for (const one of back) this.#queues.putBack(one)
+    this.#waiting += back.length
     this.#end(batch)
-  }
-
-  /** Puts it back, before all others of its rows. */
-  #putBack(one: Waiting<List, Found>): void {
-    one.batch = undefined
-    one.first = one.rows.length
-    for (const row of one.rows) {
-      const queue = this.#queueOf(row)
-      const [first] = queue.waiting
-      if (first) first.first--
-      queue.waiting = new Set([one, ...queue.waiting])
-    }
-    this.#waiting++
   }
 
   /** The batch has ended, and the lists behind it go on. */
@@ -296,20 +241,16 @@ export class Turns<List extends Queued, Found> {
   #free(batch: Batch<List, Found>): void {
     this.#underWay.delete(batch)
     const rows = batch.lists.flatMap((list) => list.rows)
-    for (const row of rows) {
-      const queue = this.#queues.get(row)
-      if (queue?.batch === batch) queue.batch = undefined
-    }
-    for (const row of rows) this.#goOn(row)
+    this.#queues.end(rows, batch)
+    this.#goOn(rows)
     this.#startSoon()
   }
 
-  #goOn(row: string): void {
-    const queue = this.#queues.get(row)
-    if (!queue || queue.batch) return
-    const [next] = queue.waiting
-    if (next) this.#getReady(next)
-    else this.#queues.delete(row)
+  #goOn(rows: readonly string[]): void {
+    for (const row of rows) {
+      const next = this.#queues.next(row)
+      if (next) this.#getReady(next)
+    }
   }
 
   #mayWait({ batch }: Waiting<List, Found>): Promise<void> {
@@ -338,9 +279,9 @@ export class Turns<List extends Queued, Found> {
       this.#free(batch)
       return
     }
-    this.#waiting--
-    this.#dequeue(one)
-    for (const row of one.rows) this.#goOn(row)
+    this.#notReady(one)
+    this.#queues.dequeue(one)
+    this.#goOn(one.rows)
     if (this.#ready.size === 0) this.#shared.stopWaiting()
     if (this.#readyAlone.size === 0) this.#alone.stopWaiting()
     if (this.#readyToWait.size === 0) this.#patient.stopWaiting()

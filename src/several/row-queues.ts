@@ -1,0 +1,101 @@
+/** What waits for its turn with rows. */
+export interface Waiter<Batch> {
+  /** The unique names of its rows. */
+  readonly rows: readonly string[]
+  /** In how many of its rows' queues it is the first. */
+  first: number
+  /** What it is under way in. */
+  batch: Batch | undefined
+}
+
+/** Those that wait for a row, in order, and the batch that is under way with the row. */
+interface RowQueue<One, Batch> {
+  waiting: Set<One>
+  batch: Batch | undefined
+}
+
+/** A queue for each row. Who waits for several rows goes on when all of them are free. */
+export class RowQueues<One extends Waiter<Batch>, Batch> {
+  readonly #queues = new Map<string, RowQueue<One, Batch>>()
+
+  /** How many wait for the row that most wait for. */
+  longest(rows: readonly string[]): number {
+    return Math.max(...rows.map((row) => this.#queues.get(row)?.waiting.size ?? 0))
+  }
+
+  enter(one: One): void {
+    for (const row of one.rows) {
+      const { waiting } = this.#queueOf(row)
+      waiting.add(one)
+      if (waiting.size === 1) one.first++
+    }
+  }
+
+  /** Puts it back, before all others of its rows. */
+  putBack(one: One): void {
+    one.batch = undefined
+    one.first = one.rows.length
+    for (const row of one.rows) {
+      const queue = this.#queueOf(row)
+      const [first] = queue.waiting
+      if (first) first.first--
+      queue.waiting = new Set([one, ...queue.waiting])
+    }
+  }
+
+  /** Whether it is the first for each of its rows, and each row is free or under way with the batch. */
+  isFirst({ first, rows }: One, batch: Batch | undefined): boolean {
+    if (first < rows.length) return false
+    return rows.every((row) => {
+      const under = this.#queueOf(row).batch
+      return under === undefined || under === batch
+    })
+  }
+
+  /** Moves it from the queues of its rows into the batch. Returns those that are next. */
+  start(one: One, batch: Batch): readonly One[] {
+    one.batch = batch
+    for (const row of one.rows) this.#queueOf(row).batch = batch
+    return this.dequeue(one)
+  }
+
+  /** Removes it from the queues of its rows. Returns those that are now the first of one of them. */
+  dequeue(one: One): readonly One[] {
+    const found = new Set<One>()
+    for (const row of one.rows) {
+      const { waiting } = this.#queueOf(row)
+      const [first] = waiting
+      waiting.delete(one)
+      const [next] = waiting
+      if (first !== one || !next) continue
+      next.first++
+      found.add(next)
+    }
+    return [...found]
+  }
+
+  /** The batch is not under way with these rows any more. */
+  end(rows: readonly string[], batch: Batch): void {
+    for (const row of rows) {
+      const queue = this.#queues.get(row)
+      if (queue?.batch === batch) queue.batch = undefined
+    }
+  }
+
+  /** Who is first for a free row. */
+  next(row: string): One | undefined {
+    const queue = this.#queues.get(row)
+    if (!queue || queue.batch) return undefined
+    const [next] = queue.waiting
+    if (!next) this.#queues.delete(row)
+    return next
+  }
+
+  #queueOf(row: string): RowQueue<One, Batch> {
+    const known = this.#queues.get(row)
+    if (known) return known
+    const queue: RowQueue<One, Batch> = { waiting: new Set(), batch: undefined }
+    this.#queues.set(row, queue)
+    return queue
+  }
+}
