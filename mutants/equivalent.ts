@@ -41,7 +41,7 @@ const EQUIVALENT: readonly Equivalent[] = [
     reason: 'The search finds the time from another guess too.',
   },
   {
-    file: 'src/check/answer.ts',
+    file: 'src/answers/outcome.ts',
     where: 'paymentOf.before',
     kinds: ['> to >='],
     reason: 'What was used before a call that reserves nothing is worked out, and never asked for.',

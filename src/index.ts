@@ -20,7 +20,7 @@ export type {
   LimitResult,
   Remaining,
   Usage,
-} from './check/results.ts'
+} from './answers/results.ts'
 export type { NotScheduled, Scheduled } from './check/schedule.ts'
 export type { Lease, LeaseOptions, NoLease } from './concurrency/lease.ts'
 export type { CreditReservation, CreditReserved } from './credits/credits.ts'

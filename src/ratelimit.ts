@@ -8,11 +8,7 @@ import { lockout } from './algorithms/lockout.ts'
 import { slidingWindow } from './algorithms/sliding-window.ts'
 import { tokenBucket } from './algorithms/token-bucket.ts'
 import { unlimited } from './algorithms/unlimited.ts'
-import { checkOptions, type NamesOf, type OptionNames } from './base/check-options.ts'
-import { onFirstUse } from './base/on-first-use.ts'
-import { usageOf } from './check/answer.ts'
-import type { Checker } from './check/checker.ts'
-import { handles } from './check/handles.ts'
+import { usageOf } from './answers/answer.ts'
 import type {
   Allowed,
   Denied,
@@ -21,7 +17,11 @@ import type {
   LimitAllResult,
   LimitResult,
   Usage,
-} from './check/results.ts'
+} from './answers/results.ts'
+import { checkOptions, type NamesOf, type OptionNames } from './base/check-options.ts'
+import { onFirstUse } from './base/on-first-use.ts'
+import type { Checker } from './check/checker.ts'
+import { handles } from './check/handles.ts'
 import type { NotScheduled, Scheduled } from './check/schedule.ts'
 import { checkerOf } from './check/setup.ts'
 import type { Lease, NoLease } from './concurrency/lease.ts'

@@ -1,12 +1,13 @@
+import { answerOf } from '../answers/answer.ts'
+import { type Outcome, paymentOf } from '../answers/outcome.ts'
+import type { LimitResult } from '../answers/results.ts'
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
-import { answerOf, type Outcome, paymentOf } from './answer.ts'
 import { MAX_TIMER_MS } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { blockOn } from './gate.ts'
-import type { LimitResult } from './results.ts'
 
 /**
  * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks

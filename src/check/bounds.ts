@@ -1,5 +1,5 @@
+import type { Outcome } from '../answers/outcome.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Outcome } from './answer.ts'
 
 /**
  * The longest timer. A longer one fires at once.

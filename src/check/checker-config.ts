@@ -1,9 +1,9 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Reporting } from '../answers/answer.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Terms } from '../leases/leases.ts'
 import type { Namespace, Table } from '../runtime/call.ts'
 import type { Commit } from '../statements/setting.ts'
-import type { Reporting } from './answer.ts'
 import type { Bounds } from './bounds.ts'
 import type { Degrading } from './degrading.ts'
 

@@ -1,4 +1,6 @@
 import { freshState } from '../algorithms/limiter.ts'
+import { type Answered, answeredBy } from '../answers/answer.ts'
+import type { Outcome } from '../answers/outcome.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
@@ -12,8 +14,6 @@ import { AloneDecider, decideOne } from '../runtime/decide.ts'
 import { Direct } from '../runtime/direct.ts'
 import { Room } from '../runtime/room.ts'
 import { quotedName } from '../tables/table-name.ts'
-
-import { type Answered, answeredBy, type Outcome } from './answer.ts'
 
 import type { Bounds } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'

@@ -1,8 +1,8 @@
+import { type Answered, grantedIn, letPass, type Reporting } from '../answers/answer.ts'
+import type { Denied } from '../answers/results.ts'
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
-import { type Answered, grantedIn, letPass, type Reporting } from './answer.ts'
 import { publishError } from './publish-error.ts'
-import type { Denied } from './results.ts'
 
 /** How calls are answered during an outage. */
 export interface Degrading {

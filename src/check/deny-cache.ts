@@ -3,10 +3,11 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
+import { remainingOf } from '../answers/capacity.ts'
+import { afterCalls } from '../answers/outcome.ts'
 import { isBalance } from '../options/validate.ts'
 import { type Decision, isSure, type Namespace, neededBy, type Request } from '../runtime/call.ts'
 import { shapeOf } from '../tables/ddl.ts'
-import { afterCalls, remainingOf } from './answer.ts'
 import { type Denials, register, type Sent } from './denials.ts'
 
 /** A denial by the database. `decidedAt` is the latest time at which the database may have decided it. */

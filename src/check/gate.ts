@@ -1,6 +1,7 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { lockout } from '../algorithms/lockout.ts'
 import { whenAvailable } from '../algorithms/search.ts'
+import type { Denied, Usage } from '../answers/results.ts'
 import type { Database } from '../database/database.ts'
 import { MAX_MS } from '../duration.ts'
 import type { Call, Request } from '../runtime/call.ts'
@@ -9,7 +10,6 @@ import { BLOCKED } from '../statements/blocked.ts'
 import { checkerBeside, forEachChecker } from './beside.ts'
 import type { Bounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import type { Denied, Usage } from './results.ts'
 
 // The gate of a limiter whose keys can be blocked: a lockout that no failure starts, with a row for each key
 // that was blocked.

@@ -1,3 +1,5 @@
+import { usageOf } from '../answers/answer.ts'
+import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
@@ -5,12 +7,10 @@ import { checkOption } from '../options/validate.ts'
 import { applies, askToLook } from '../runtime/ask.ts'
 import type { Call, Decision, Request } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide.ts'
-import { usageOf } from './answer.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 import { behind, changing, gateOf } from './gate.ts'
 import { outsideQueue } from './outside-queue.ts'
 import { refusalOf } from './refusal.ts'
-import type { Usage } from './results.ts'
 
 const ONCE = { length: 1 }
 

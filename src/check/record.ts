@@ -1,4 +1,6 @@
 import { sql } from 'drizzle-orm'
+import { remainingOf } from '../answers/capacity.ts'
+import { afterCalls, type Outcome, paymentOf, returnedBy } from '../answers/outcome.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { isRefusal, toRatelimitError } from '../database/database-error.ts'
@@ -9,7 +11,6 @@ import { RatelimitError } from '../errors.ts'
 import { applies } from '../runtime/ask.ts'
 import type { Answers, Asked, Call, Ledger } from '../runtime/call.ts'
 import type { Entry, OnEntries } from '../runtime/entry.ts'
-import { afterCalls, type Outcome, paymentOf, remainingOf, returnedBy } from './answer.ts'
 
 /** An entry and who gets it. */
 export interface Recorded {

@@ -1,7 +1,7 @@
+import type { Outcome } from '../answers/outcome.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Batch, Decision, Dispatcher, Pending, Request } from '../runtime/call.ts'
 import type { Circuit } from '../runtime/circuit.ts'
-import type { Outcome } from './answer.ts'
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 import type { Sent } from './denials.ts'
 import { refusalOf } from './refusal.ts'

@@ -1,4 +1,5 @@
 import { unlimited } from '../algorithms/unlimited.ts'
+import { distinctThresholds } from '../answers/thresholds.ts'
 import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { connectionTo } from '../database/connection.ts'
@@ -17,7 +18,6 @@ import { SHIPPED } from '../tables/shipped.ts'
 import { Checker } from './checker.ts'
 import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'
-import { distinctThresholds } from './thresholds.ts'
 
 /** The default of `connections`. */
 const CONNECTIONS = 4

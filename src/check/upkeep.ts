@@ -1,3 +1,6 @@
+import { usageOf } from '../answers/answer.ts'
+import { afterCalls } from '../answers/outcome.ts'
+import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
@@ -11,12 +14,10 @@ import { watchWait } from '../runtime/long-waits.ts'
 import { Sweeper } from '../runtime/sweep.ts'
 import { MAX_SWEPT, removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
-import { afterCalls, usageOf } from './answer.ts'
 import { type Checker, isRequest, type LimiterCall } from './checker.ts'
 import { behind, changing, gateOf } from './gate.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from './id-prefix.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
-import type { Usage } from './results.ts'
 
 /** Adds the call's rate to a balance. During an outage it always throws; `onError` does not apply. */
 export async function grant(checker: Checker, call: Call, tx: Database | undefined): Promise<Usage> {

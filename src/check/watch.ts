@@ -1,9 +1,9 @@
+import type { LimitResult } from '../answers/results.ts'
 import { channels } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
 import type { CheckerConfig } from './checker-config.ts'
 import { countDenial } from './denial-counts.ts'
 import { publishError } from './publish-error.ts'
-import type { LimitResult } from './results.ts'
 
 /** A call whose decision is published, and counted if it is a denial. */
 export interface Watched {

@@ -1,4 +1,4 @@
-import { afterCalls } from '../check/answer.ts'
+import { afterCalls } from '../answers/outcome.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'

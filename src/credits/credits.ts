@@ -1,7 +1,7 @@
 import { limiterOf } from '../algorithms/grant.ts'
+import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../answers/results.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import type { Checker } from '../check/checker.ts'
-import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../check/results.ts'
 import { watch } from '../check/watch.ts'
 import { ownError, RatelimitError } from '../errors.ts'
 import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'

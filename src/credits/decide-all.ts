@@ -1,6 +1,6 @@
-import type { Answered } from '../check/answer.ts'
+import type { Answered } from '../answers/answer.ts'
+import type { LimitResult } from '../answers/results.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import type { LimitResult } from '../check/results.ts'
 import type { Database } from '../database/database.ts'
 import { found } from '../several/enough.ts'
 import { answersIn, reportsOf } from '../several/limit-all.ts'

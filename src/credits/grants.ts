@@ -1,6 +1,6 @@
 import { limiterOf, NEVER_MS, newGrant, type Terms } from '../algorithms/grant.ts'
+import type { GrantResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
-import type { GrantResult } from '../check/results.ts'
 import { parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import { TX_NAMES, type TxOptions } from '../options/calls.ts'

@@ -1,4 +1,4 @@
-import type { LimitAllResult } from '../check/results.ts'
+import type { LimitAllResult } from '../answers/results.ts'
 import type { Database } from '../database/database.ts'
 import type { Once } from '../options/calls.ts'
 import type { AnyCall } from '../several/calls-of.ts'

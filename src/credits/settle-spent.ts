@@ -1,4 +1,4 @@
-import { allowanceOf } from '../check/answer.ts'
+import { allowanceOf } from '../answers/answer.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { checkOption } from '../options/validate.ts'
 import {

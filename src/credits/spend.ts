@@ -1,4 +1,5 @@
-import { type Answered, answeredBy, type Payment } from '../check/answer.ts'
+import { type Answered, answeredBy } from '../answers/answer.ts'
+import type { Payment } from '../answers/outcome.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
 import type { SpendOptions } from '../options/reserve.ts'

@@ -1,6 +1,6 @@
 import { limiterOf } from '../algorithms/grant.ts'
-import type { Allowed, Denied, Usage } from '../check/results.ts'
-import { crossedFrom } from '../check/thresholds.ts'
+import type { Allowed, Denied, Usage } from '../answers/results.ts'
+import { crossedFrom } from '../answers/thresholds.ts'
 import { type Account, leftOf, type Seen } from './read.ts'
 
 /** What a key has: the sums over the grants that have not ended. What is owed counts as used. */

@@ -1,5 +1,5 @@
+import type { Usage } from '../answers/results.ts'
 import { inDigits, inTime } from '../base/readable.ts'
-import type { Usage } from '../check/results.ts'
 import type { DeniedHour, DeniedKey } from '../usage/denied.ts'
 import type { KeyUsage, OtherUsage } from '../usage/usage.ts'
 import { chart } from './chart.ts'

@@ -1,4 +1,4 @@
-import type { LimitResult } from '../check/results.ts'
+import type { LimitResult } from '../answers/results.ts'
 import { type LimitRequest, Ratelimit } from '../ratelimit.ts'
 import type { CostingRequest } from './read-limit.ts'
 

@@ -1,4 +1,4 @@
-import type { Denied } from '../check/results.ts'
+import type { Denied } from '../answers/results.ts'
 import { RatelimitError } from '../errors.ts'
 import { Ratelimit } from '../ratelimit.ts'
 import { ratelimitOf, type StoreConfig, storable } from './store.ts'

@@ -1,6 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Denied, LimitResult } from '../answers/results.ts'
 import type { NamesOf } from '../base/check-options.ts'
-import type { Denied, LimitResult } from '../check/results.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { RateTable } from './routes.ts'
 import type { HeaderStandards } from './standards.ts'

@@ -1,5 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import type { LimitResult } from '../check/results.ts'
+import type { LimitResult } from '../answers/results.ts'
 
 /** The limit of an answer: a `Ratelimit`, or its prefix with the `limiter` of the call. */
 export interface Policy {

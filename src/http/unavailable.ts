@@ -1,5 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Denied } from '../check/results.ts'
+import type { Denied } from '../answers/results.ts'
 import { RatelimitError } from '../errors.ts'
 
 /** `retryAfter` of a denial that the database did not make. */

@@ -1,7 +1,7 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
-import type { Allowed } from '../check/results.ts'
+import type { Allowed } from '../answers/results.ts'
 import type { Decision, Leased, Request } from '../runtime/call.ts'
 import { type Moment, passedMs } from './moment.ts'
 

@@ -1,18 +1,12 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
 import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
+import { allowanceOf, type Reporting, withCrossed } from '../answers/answer.ts'
+import { type Outcome, type Payment, returnedBy } from '../answers/outcome.ts'
+import type { Allowed } from '../answers/results.ts'
+import { crossedFrom } from '../answers/thresholds.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
-import {
-  allowanceOf,
-  type Outcome,
-  type Payment,
-  type Reporting,
-  returnedBy,
-  withCrossed,
-} from '../check/answer.ts'
 import type { Checker } from '../check/checker.ts'
-import type { Allowed } from '../check/results.ts'
-import { crossedFrom } from '../check/thresholds.ts'
 import { RatelimitError } from '../errors.ts'
 import type { CallOptions } from '../options/calls.ts'
 import { callOf, checkOption, checkRate } from '../options/validate.ts'

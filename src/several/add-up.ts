@@ -1,8 +1,8 @@
 import { sameLimiter } from '../algorithms/limiter.ts'
+import type { Reporting } from '../answers/answer.ts'
+import { distinctThresholds } from '../answers/thresholds.ts'
 import { groupBy } from '../base/group-by.ts'
-import type { Reporting } from '../check/answer.ts'
 import { isRequest, type LimiterCall } from '../check/checker.ts'
-import { distinctThresholds } from '../check/thresholds.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
 import {

@@ -1,4 +1,5 @@
-import type { Outcome, Reporting } from '../check/answer.ts'
+import type { Reporting } from '../answers/answer.ts'
+import type { Outcome } from '../answers/outcome.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
 import type { RowRequest } from './add-up.ts'

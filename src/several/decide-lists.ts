@@ -1,5 +1,5 @@
 import type { Params } from '../algorithms/algorithm.ts'
-import { afterCalls } from '../check/answer.ts'
+import { afterCalls } from '../answers/outcome.ts'
 import type { Connection } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { isTransient } from '../database/retry.ts'

@@ -3,17 +3,17 @@ import {
   type Answered,
   answeredBy,
   answerOf,
-  capacityOf,
   denialUntil,
   grantedIn,
   letPass,
-  paymentOf,
   reachedIn,
-} from '../check/answer.ts'
+} from '../answers/answer.ts'
+import { capacityOf } from '../answers/capacity.ts'
+import { paymentOf } from '../answers/outcome.ts'
+import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'
+import { crossedFrom } from '../answers/thresholds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Degrading } from '../check/degrading.ts'
-import type { Allowed, Denied, LimitAllResult, LimitResult } from '../check/results.ts'
-import { crossedFrom } from '../check/thresholds.ts'
 import type { Report } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import type { Once } from '../options/calls.ts'

@@ -1,5 +1,6 @@
 import type { Snapshot } from '../algorithms/search.ts'
-import { afterCalls, availableIn, usedLess } from '../check/answer.ts'
+import { availableIn } from '../answers/capacity.ts'
+import { afterCalls, usedLess } from '../answers/outcome.ts'
 import { purposeOf } from '../options/validate.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'

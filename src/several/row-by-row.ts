@@ -1,4 +1,4 @@
-import { availableIn } from '../check/answer.ts'
+import { availableIn } from '../answers/capacity.ts'
 import { inTransaction } from '../database/transaction.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'

@@ -1,6 +1,6 @@
 import { TOLERANCE } from '../algorithms/bucket.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
-import { availableIn, mostIn, unitsIn } from '../check/answer.ts'
+import { availableIn, mostIn, unitsIn } from '../answers/capacity.ts'
 import type { Call } from '../runtime/call.ts'
 import type { Pays } from '../statements/list-row.ts'
 

@@ -1,5 +1,5 @@
 import { whenAvailable } from '../algorithms/search.ts'
-import type { Outcome } from '../check/answer.ts'
+import type { Outcome } from '../answers/outcome.ts'
 import { timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import { gateOf, passing } from '../check/gate.ts'

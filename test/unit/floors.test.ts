@@ -12,6 +12,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['src/statements'],
   ['src/runtime'],
   ['src/options'],
+  ['src/answers'],
   ['src/check', 'src/leases'],
   ['src/several', 'src/usage', 'src/concurrency'],
   ['src/reservations', 'src/credits'],

@@ -3,25 +3,10 @@ import { isEndless } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import type { Threshold } from '../options/choices.ts'
 import { type Call, type Decision, neededBy, reservedIn } from '../runtime/call.ts'
+import { availableIn, capacityOf, remainingOf, unitsIn } from './capacity.ts'
+import { afterCalls, grantedTo, type Outcome, type Payment, paymentOf, returnedBy } from './outcome.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
 import { crossedFrom } from './thresholds.ts'
-
-/** A call and its decision. */
-export interface Outcome {
-  readonly call: Call
-  readonly decision: Decision
-  /** The call's position among the equal calls that were decided together. The first is 0. */
-  readonly place: number
-}
-
-/** The payment for a call. */
-export interface Payment {
-  readonly rate: number
-  /** The start of the window that paid. Null if no window paid. */
-  readonly windowStart: number | null
-  /** The usage before an estimate was charged. Null for other calls. */
-  readonly usedBefore: number | null
-}
 
 /** An answer and its payment. */
 export interface Answered {
@@ -32,19 +17,6 @@ export interface Answered {
 /** The answer of a check and its payment. */
 export function answeredBy(outcome: Outcome, reporting: Reporting): Answered {
   return { answer: withReturned(answerOf(outcome, reporting), outcome), paid: paymentOf(outcome) }
-}
-
-/** The payment of an allowed call. */
-export function paymentOf(outcome: Outcome): Payment {
-  const { call, decision, place } = outcome
-  const { kind, numbers } = call.limiter.algorithm
-  // This runs for each check, and only estimates need it.
-  const before = call.reserved > 0 ? afterCalls(outcome, place) : undefined
-  return {
-    rate: grantedTo(outcome),
-    windowStart: kind === 'window' ? decision.state.windowStart : null,
-    usedBefore: before ? numbers.used(before.state, before.now, before.params) : null,
-  }
 }
 
 /**
@@ -121,22 +93,6 @@ function withReturned<Answer extends LimitResult>(answer: Answer, outcome: Outco
   return givesBack ? { ...answer, returned: returnedBy(outcome) } : answer
 }
 
-/** How much a call gave back: no more than was used, and nothing to another window. */
-export function returnedBy(outcome: Outcome): number {
-  const { call, decision, place } = outcome
-  if (call.rate >= 0 || place >= decision.granted) return 0
-  return usedLess(call, afterCalls(outcome, place), afterCalls(outcome, place + 1))
-}
-
-/** How much less is used after a refund. */
-export function usedLess({ limiter, rate }: Call, before: Snapshot, after: Snapshot): number {
-  const { numbers, tolerance } = limiter.algorithm
-  const [from, to] = [before, after].map(({ state, now, params }) => numbers.used(state, now, params))
-  const returned = (from as number) - (to as number)
-  // Rounding errors of doubles count as given back.
-  return returned + tolerance >= -rate ? -rate : returned
-}
-
 /** Whether the call can cross a threshold. Only settled amounts cross one, so estimates do not. */
 function mayCross(call: Call): boolean {
   return call.reserved > 0 ? false : call.rate > 0 || reservedIn(call) < 0
@@ -144,41 +100,6 @@ function mayCross(call: Call): boolean {
 
 export function withCrossed(allowed: Allowed, crossed: readonly Threshold[]): Allowed {
   return crossed.length > 0 ? { ...allowed, crossed } : allowed
-}
-
-/** The snapshot after the first `calls` of the equal calls that were decided together. */
-export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: number): Snapshot {
-  const { call, decision } = outcome
-  const { limiter, purpose, paidWindowStart } = call
-  const amount = amountOf(outcome, calls)
-  const { grant, block } = limiter.algorithm.numbers
-  if (purpose === 'grant' && grant) {
-    const { state, now, params } = decision
-    return { now, params, state: grant(state, now, amount) }
-  }
-  if (purpose === 'block' && block && calls > 0) {
-    const { state, now, params } = decision
-    return { now, params, state: block(state, now, call.rate) }
-  }
-  if (purpose !== 'adjust') return after(limiter, decision, amount, reservedIn(call) > 0 ? amount : 0)
-  const isPayer = limiter.algorithm.kind === 'bucket' || decision.state.windowStart === paidWindowStart
-  return after(limiter, decision, amount, isPayer ? calls * reservedIn(call) : 0)
-}
-
-/** The amount that the first `calls` of the equal calls take together, by the rule of the statement. */
-function amountOf({ call, decision }: Pick<Outcome, 'call' | 'decision'>, calls: number): number {
-  const { rate, atLeast, limiter } = call
-  // In debt, less than nothing is available.
-  if (atLeast === null || calls === 0) return calls * rate
-  const { state, now, params } = decision
-  return Math.min(calls * rate, limiter.algorithm.numbers.available(state, now, params))
-}
-
-/** The amount that an allowed call takes. */
-function grantedTo(outcome: Outcome): number {
-  const { call, place } = outcome
-  if (call.atLeast === null) return call.rate
-  return amountOf(outcome, place + 1) - amountOf(outcome, place)
 }
 
 function denialOf(call: Call, snapshot: Snapshot): Denied {
@@ -239,36 +160,4 @@ function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefi
   if (!numbers.wholeAt) return whenAvailable(limiter, snapshot, capacity)
   const { state, now, params } = snapshot
   return availableIn(limiter, snapshot) >= capacity ? now : numbers.wholeAt(state, params)
-}
-
-/** The snapshot after an amount is taken and the reserved amount changes by `reserved`. */
-function after({ algorithm }: Limiter, snapshot: Snapshot, amount: number, reserved = 0): Snapshot {
-  if (amount === 0 && reserved === 0) return snapshot
-  const { state, now, params } = snapshot
-  return { now, params, state: algorithm.numbers.consume(state, now, amount, params, reserved) }
-}
-
-/** The capacity: the limit, or the row's own. */
-export function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
-  return isEndless(limiter) ? limiter.limit : mostIn(limiter, snapshot)
-}
-
-/** The most that can be available. For a window without a limit, this is the most that it can count. */
-export function mostIn({ algorithm }: Limiter, { state, params }: Snapshot): number {
-  return algorithm.numbers.capacity?.(state, params) ?? params.limit
-}
-
-/** The amount that a call may take, by the rule of the statement. */
-export function availableIn({ algorithm }: Limiter, { state, now, params }: Snapshot): number {
-  return algorithm.numbers.available(state, now, params) + algorithm.tolerance
-}
-
-/** Whole units that can be taken. */
-export function remainingOf(limiter: Limiter, snapshot: Snapshot): number {
-  return isEndless(limiter) ? limiter.limit : unitsIn(limiter, snapshot)
-}
-
-/** The same. For a window without a limit, these are the units that it can still count. */
-export function unitsIn(limiter: Limiter, snapshot: Snapshot): number {
-  return Math.max(Math.floor(availableIn(limiter, snapshot)), 0)
 }

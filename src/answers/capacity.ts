@@ -1,0 +1,30 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import { isEndless } from '../algorithms/limiter.ts'
+import type { Snapshot } from '../algorithms/search.ts'
+
+// What a row has.
+
+/** The capacity: the limit, or the row's own. */
+export function capacityOf(limiter: Limiter, snapshot: Snapshot): number {
+  return isEndless(limiter) ? limiter.limit : mostIn(limiter, snapshot)
+}
+
+/** The most that can be available. For a window without a limit, this is the most that it can count. */
+export function mostIn({ algorithm }: Limiter, { state, params }: Snapshot): number {
+  return algorithm.numbers.capacity?.(state, params) ?? params.limit
+}
+
+/** The amount that a call may take, by the rule of the statement. */
+export function availableIn({ algorithm }: Limiter, { state, now, params }: Snapshot): number {
+  return algorithm.numbers.available(state, now, params) + algorithm.tolerance
+}
+
+/** Whole units that can be taken. */
+export function remainingOf(limiter: Limiter, snapshot: Snapshot): number {
+  return isEndless(limiter) ? limiter.limit : unitsIn(limiter, snapshot)
+}
+
+/** The same. For a window without a limit, these are the units that it can still count. */
+export function unitsIn(limiter: Limiter, snapshot: Snapshot): number {
+  return Math.max(Math.floor(availableIn(limiter, snapshot)), 0)
+}
