@@ -1,12 +1,19 @@
-// September of one customer who renders pages, with a rollback, events that come twice, a process that dies, a
-// free gift that ends, a plan that changes, and a cost that is known too late. At the end every page is on the
-// invoice once.
+// September of one customer who renders pages, with a rollback, events that come twice, processes that die, a
+// free gift that ends, a payment that is taken back, a plan that changes, and a cost that is known too late. At
+// the end every page is on the invoice once.
 
 import { PGlite } from '@electric-sql/pglite'
 import { eq, sum } from 'drizzle-orm'
 import { integer, pgTable, text, timestamp } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pglite'
-import { closePeriods, type Entry, Ratelimit, tableSql } from 'drizzle-ratelimit'
+import {
+  closePeriods,
+  type Duration,
+  type Entry,
+  Ratelimit,
+  settleExpired,
+  tableSql,
+} from 'drizzle-ratelimit'
 import { calendarWindow } from 'drizzle-ratelimit/calendar'
 
 const [TEAM, BUSINESS] = [calendarWindow(1000, 'month'), calendarWindow(12_000, 'year')]
@@ -14,10 +21,8 @@ const CENTS = { month: 3000, year: 30_000, page: 5, credit: 10 }
 const NO_LIMIT = calendarWindow(Number.POSITIVE_INFINITY, 'month')
 const ORG = 'elder'
 
-/** What was done for the customer. The id is that of the event: one that comes twice is done once. */
-const deliveries = pgTable('deliveries', { id: text().primaryKey(), pages: integer().notNull() })
-/** Work that has begun: its estimate is reserved, and `reservation` settles it, in any process. */
-const jobs = pgTable('jobs', { id: text().primaryKey(), reservation: text().notNull() })
+/** What was done for the customer. */
+const deliveries = pgTable('deliveries', { id: text().notNull(), pages: integer().notNull() })
 /** What was charged, as the limiters tell it. */
 const entries = pgTable('entries', { prefix: text().notNull(), pages: integer().notNull() })
 /** What is billed: a period of a quota, and the corrections to it. */
@@ -34,8 +39,7 @@ class Failed extends Error {}
 const client = await PGlite.create()
 for (const statement of tableSql()) await client.exec(statement)
 await client.exec(`
-  create table deliveries (id text primary key, pages integer not null);
-  create table jobs (id text primary key, reservation text not null);
+  create table deliveries (id text not null, pages integer not null);
   create table entries (prefix text not null, pages integer not null);
   create table lines (quota text not null, start timestamptz not null, "end" timestamptz not null,
     pages integer not null);
@@ -58,30 +62,33 @@ const included = new Ratelimit({
   ...billed,
   limiter: TEAM,
   prefix: 'included',
-  reservationSecret: 'a secret of the application',
   thresholds: [{ left: 100 }],
 })
 const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits({ keep: '400d' }), prefix: 'credits' })
 const extra = new Ratelimit({ ...billed, limiter: NO_LIMIT, prefix: 'extra' })
 
-/** Renders pages, and charges what the plan has, then the credits, then extra pages: all of it, or nothing. */
+/**
+ * Renders pages, and charges what the plan has, then the credits, then extra pages: all of it, or nothing. An
+ * event that comes twice is charged once.
+ */
 async function render(event: string, pages: number, fails = false): Promise<void> {
+  const sources = [
+    { ratelimit: included, key: ORG, limiter: plan },
+    { ratelimit: credits, key: ORG },
+    { ratelimit: extra, key: ORG },
+  ] as const
   await db
     .transaction(async (tx) => {
-      const made = await tx.insert(deliveries).values({ id: event, pages }).onConflictDoNothing().returning()
-      if (made.length === 0) return say(`${event} came again: nothing is charged`)
-      const month = await included.limit(ORG, { rate: pages, atLeast: 1, limiter: plan, tx })
-      await bill(tx, 'included', month.success ? month.ended : undefined)
-      let rest = pages - (month.success ? (month.granted ?? 0) : 0)
-      const paid = rest > 0 ? await credits.limit(ORG, { rate: rest, atLeast: 1, tx }) : undefined
-      rest -= paid?.success ? (paid.granted ?? 0) : 0
-      if (rest > 0) {
-        const more = await extra.limit(ORG, { rate: rest, tx })
-        if (more.success) await bill(tx, 'extra', more.ended)
-      }
+      const spent = await Ratelimit.spend(sources, { rate: pages, once: { id: event, for: '35d' }, tx })
+      if (!spent.success) throw new Error('there are always extra pages')
+      if (spent.repeated) return say(`${event} came again: nothing is charged`)
+      const [month, , more] = spent.results
+      if (month?.success) await bill(tx, 'included', month.ended)
+      if (more?.success) await bill(tx, 'extra', more.ended)
+      await tx.insert(deliveries).values({ id: event, pages })
       if (fails) throw new Failed(`${event} has failed: all of it is undone`)
-      if (month.success && month.crossed) say('a mail: 100 pages are left')
-      say(`${event}: ${pages} pages, ${rest} of them extra`)
+      if (month?.success && month.crossed) say('a mail: 100 pages are left')
+      say(`${event}: ${pages} pages, ${spent.granted[2]} of them extra`)
     })
     .catch((error) => {
       if (!(error instanceof Failed)) throw error
@@ -89,28 +96,34 @@ async function render(event: string, pages: number, fails = false): Promise<void
     })
 }
 
-/** Work of which the cost is known at its end. Its row and its estimate are there together, or not at all. */
-async function begin(id: string, estimate: number): Promise<void> {
+/** Work of which the cost is known at its end. Any process can settle the estimate by its name. */
+async function begin(id: string, estimate: number, expires: Duration = '8d'): Promise<void> {
   await db.transaction(async (tx) => {
-    const reserved = await included.reserve(ORG, { rate: estimate, limiter: plan, tx })
+    const reserved = await included.reserve(ORG, { rate: estimate, id, expires, limiter: plan, tx })
     if (!reserved.success) throw new Error('too few pages')
     await bill(tx, 'included', reserved.ended)
-    await tx.insert(jobs).values({ id, reservation: String(reserved) })
   })
   say(`${id} begins: an estimate of ${estimate} pages`)
 }
 
-/** The row is deleted in the transaction that settles, so each estimate is settled once, whoever does it. */
+/** Settles the estimate once, however often it is called. */
 async function finish(id: string, pages: number): Promise<void> {
   await db.transaction(async (tx) => {
-    const [job] = await tx.delete(jobs).where(eq(jobs.id, id)).returning()
-    if (!job) return say(`${id} was settled before: nothing is charged`)
-    const settled = await included.settle(job.reservation, pages, { limiter: plan, tx })
+    const settled = await included.settle({ key: ORG, id }, pages, { limiter: plan, tx })
+    if (settled.repeated) return say(`${id} was settled before: nothing is charged`)
     await bill(tx, 'included', settled.ended)
     await bill(tx, 'included', settled.correction)
     await tx.insert(deliveries).values({ id, pages })
     const late = settled.correction ? `, a correction of ${settled.correction.used}` : ''
     say(`${id} ends: ${pages} pages${late}`)
+  })
+}
+
+/** A timer calls it: estimates of work that nobody has ended in time are given back. */
+async function giveBackExpired(): Promise<void> {
+  await db.transaction(async (tx) => {
+    const expired = await settleExpired(tx, { ratelimit: included, as: 'release', limiterOf: () => plan })
+    for (const { id, returned } of expired) say(`${id} has died: ${returned} pages come back`)
   })
 }
 
@@ -121,6 +134,15 @@ async function paid(id: string, bought: number): Promise<void> {
     if (repeated) return say(`${id} came again: nothing is granted`)
     await tx.insert(payments).values({ id, cents: bought * CENTS.credit })
     say(`${id}: ${bought} credits`)
+  })
+}
+
+/** The customer's bank takes the money back, and the credits that are left of it go too. */
+async function chargedBack(id: string): Promise<void> {
+  await db.transaction(async (tx) => {
+    const left = await credits.voidGrant(ORG, id, { tx })
+    await tx.delete(payments).where(eq(payments.id, id))
+    say(`${id} is taken back, with ${left} credits`)
   })
 }
 
@@ -152,12 +174,15 @@ function on(day: number, hour = 10, minute = 0): void {
 
 on(1)
 await credits.grant(ORG, 50, { id: 'welcome', expires: '10d', priority: 10 })
+await begin('job-0', 40, '4d') // and the process dies, with the work
 on(2)
 await render('event-1', 400)
 on(5)
 await render('event-2', 300, true)
 await render('event-2', 300)
 await render('event-2', 300)
+on(5, 12)
+await giveBackExpired()
 on(8)
 await begin('job-1', 200) // and the process dies
 await begin('job-2', 100)
@@ -171,6 +196,9 @@ await paid('payment-1', 100)
 await paid('payment-1', 100)
 await render('event-4', 160)
 await render('event-4', 160)
+on(14)
+await paid('payment-2', 30)
+await chargedBack('payment-2')
 on(16, 0)
 await upgrade()
 on(16, 0, 30)

@@ -13,7 +13,7 @@ interface Beside extends Partial<Pick<CheckerConfig, 'limiter'>> {
   readonly comesLast?: boolean
 }
 
-/** The checker of the rows beside those of the owner. They are swept, and nobody is told of them. */
+/** The checker of the rows beside those of the owner. They are swept, and nothing is published of them. */
 export function checkerBeside({ config }: Checker, { limiter = config.limiter, ...beside }: Beside): Checker {
   return new Checker({
     ...config,

@@ -47,7 +47,7 @@ export interface Burned {
 /** Each attempt can find that others were faster. After this many, something else is wrong. */
 export const MAX_ATTEMPTS = 50
 
-/** With thresholds, so many grants are locked at least, so that what is left in all is exact. */
+/** With thresholds, at least this many grants are locked, so that what is left in all is exact. */
 const MIN_LOCKED = 40
 
 /**

@@ -42,7 +42,7 @@ export interface SettledParts {
   readonly rates: readonly number[] | undefined
 }
 
-/** A settlement may find that another one was faster. After so many, something else is wrong. */
+/** A settlement may find that another one was faster. After this many, something else is wrong. */
 const MAX_ATTEMPTS = 50
 
 /** Settles the estimate of one limit. */

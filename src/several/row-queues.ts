@@ -1,4 +1,4 @@
-/** What waits for its turn with rows. */
+/** A waiter for rows. */
 export interface Waiter<Batch> {
   /** The unique names of its rows. */
   readonly rows: readonly string[]
@@ -14,7 +14,7 @@ interface RowQueue<One, Batch> {
   batch: Batch | undefined
 }
 
-/** A queue for each row. Who waits for several rows goes on when all of them are free. */
+/** A queue for each row. A waiter with several rows goes on when all of them are free. */
 export class RowQueues<One extends Waiter<Batch>, Batch> {
   readonly #queues = new Map<string, RowQueue<One, Batch>>()
 
@@ -82,7 +82,7 @@ export class RowQueues<One extends Waiter<Batch>, Batch> {
     }
   }
 
-  /** Who is first for a free row. */
+  /** The first waiter for the row, if the row is free. */
   next(row: string): One | undefined {
     const queue = this.#queues.get(row)
     if (!queue || queue.batch) return undefined

@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
@@ -22,12 +22,19 @@ import {
 } from './kit.ts'
 
 const database = useDatabase()
+beforeAll(() => createLedger(database))
 afterEach(endPools)
 
 async function open(max = 4): Promise<Pool> {
   const url = new URL(await urlOf(database))
   url.searchParams.set('application_name', 'victim')
   return openPool(url.href, { max })
+}
+
+let prefixes = 0
+/** A prefix without rows, also if the test is tried again. */
+function newPrefix(): string {
+  return `ended ${++prefixes}`
 }
 
 const VICTIMS = `pg_stat_activity where application_name = 'victim' and datname = current_database()`
@@ -51,7 +58,8 @@ async function hold(prefix: string, key: string): Promise<() => Promise<unknown>
 
 test('backends are ended in a burst: granted <= used <= granted + unknown, for each key', async () => {
   const opened = await open()
-  const ratelimit = limiterOn(opened, 'burst')
+  const prefix = newPrefix()
+  const ratelimit = limiterOn(opened, prefix)
   const outcomes = new Map(Array.from({ length: 200 }, (_, i) => [`key ${i}`, [] as Outcome[]]))
   let kills = 0
   const uncaught = await uncaughtBy(async () => {
@@ -63,7 +71,7 @@ test('backends are ended in a burst: granted <= used <= granted + unknown, for e
   })
   expect(uncaught).toEqual([])
   expect(kills).toBeGreaterThan(10)
-  for (const [key, told] of outcomes) expectExact(told, await usedOf(database, 'burst', key))
+  for (const [key, told] of outcomes) expectExact(told, await usedOf(database, prefix, key))
   const all = new Set([...outcomes.values()].flat())
   expect(['granted', 'OUTCOME_UNKNOWN', 'UNREACHABLE']).toEqual(expect.arrayContaining([...all]))
   await recovers(() => ratelimit.limit('key 0'))
@@ -72,9 +80,10 @@ test('backends are ended in a burst: granted <= used <= granted + unknown, for e
 
 test('a backend is ended while a check waits for a row: nothing is charged, and the next call goes on', async () => {
   const opened = await open()
-  const ratelimit = limiterOn(opened, 'waiting')
+  const prefix = newPrefix()
+  const ratelimit = limiterOn(opened, prefix)
   await ratelimit.limit(SECRET)
-  const letGo = await hold('waiting', SECRET)
+  const letGo = await hold(prefix, SECRET)
   const call = outcomeOf(ratelimit.limit(SECRET))
   await killWaiting()
   expect(await call).toBe('OUTCOME_UNKNOWN')
@@ -85,9 +94,10 @@ test('a backend is ended while a check waits for a row: nothing is charged, and 
 
 test('a backend is ended in limitAll: nothing is charged, and the process goes on', async () => {
   const opened = await open()
-  const ratelimit = limiterOn(opened, 'all')
+  const prefix = newPrefix()
+  const ratelimit = limiterOn(opened, prefix)
   for (const key of ['a', 'b']) await ratelimit.limit(key)
-  const letGo = await hold('all', 'b')
+  const letGo = await hold(prefix, 'b')
   let outcome: Outcome | undefined
   const uncaught = await uncaughtBy(async () => {
     const call = outcomeOf(Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
@@ -96,7 +106,7 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
     await letGo()
   })
   expect(outcome).toBe('OUTCOME_UNKNOWN')
-  for (const key of ['a', 'b']) expect(await usedOf(database, 'all', key)).toBe(1)
+  for (const key of ['a', 'b']) expect(await usedOf(database, prefix, key)).toBe(1)
   await recovers(() => Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key }))))
   await expectQuiet(opened)
   expect(uncaught).toEqual([])
@@ -104,7 +114,8 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
 
 test('an idle connection is ended: the next call takes another, and charges once', async () => {
   const opened = await open(1)
-  const ratelimit = limiterOn(opened, 'idle')
+  const prefix = newPrefix()
+  const ratelimit = limiterOn(opened, prefix)
   await ratelimit.limit(SECRET)
   const uncaught = await uncaughtBy(async () => {
     await endBackends(database, VICTIMS)
@@ -117,7 +128,8 @@ test('an idle connection is ended: the next call takes another, and charges once
 
 test('more callers than the limit, while backends are ended: never over it', async () => {
   const opened = await open()
-  const ratelimit = limiterOn(opened, 'limit')
+  const prefix = newPrefix()
+  const ratelimit = limiterOn(opened, prefix)
   const outcomes: Outcome[] = []
   // What is unknown may not have been charged.
   for (let round = 0; round < 20 || count(outcomes, 'denied') === 0; round++) {
@@ -125,18 +137,18 @@ test('more callers than the limit, while backends are ended: never over it', asy
     await endBackends(database, `${VICTIMS} limit 1`)
     outcomes.push(...(await Promise.all(calls)))
   }
-  expectExact(outcomes, await usedOf(database, 'limit', SECRET))
+  expectExact(outcomes, await usedOf(database, prefix, SECRET))
   expect(count(outcomes, 'denied')).toBeGreaterThan(0)
 })
 
 test('connections break while entries are written: the application has those of the charges, to the unit', async () => {
-  await createLedger(database)
   const opened = await open()
   // drizzle-orm 0.45 does not listen to the connection of a transaction, so the application has to.
   opened.pool.on('connect', (client) => client.on('error', () => {}))
   let batches = 0
+  const prefix = newPrefix()
   const ratelimit = new Ratelimit({
-    ...{ db: opened.db, prefix: 'recorded', limiter: Ratelimit.fixedWindow(1_000_000, '1d') },
+    ...{ db: opened.db, prefix, limiter: Ratelimit.fixedWindow(1_000_000, '1d') },
     onEntries: async (tx, entries) => {
       const when = batches++ % 7
       if (when === 1) await tx.execute(END_OWN)
@@ -160,7 +172,8 @@ test('connections break while entries are written: the application has those of 
   const rows = await database.rows(
     `select key, count::float8 as used, (select sum(units) from app_ledger entry
       where entry.prefix = stored.prefix and entry.key = stored.key) as recorded
-    from rate_limit_ephemeral stored where prefix = 'recorded'`,
+    from rate_limit_ephemeral stored where prefix = $1`,
+    [prefix],
   )
   expect(rows).toHaveLength(7)
   for (const { used, recorded } of rows) expect(recorded).toBe(used)

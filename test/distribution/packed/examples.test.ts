@@ -129,10 +129,12 @@ test('a month with crashes, corrections and a change of the plan is on the invoi
     '09-05 10:00 event-2 came again: nothing is charged',
     '09-09 10:00 job-1 ends: 150 pages',
     '09-09 10:00 job-1 was settled before: nothing is charged',
+    '09-05 12:00 job-0 has died: 40 pages come back',
     '09-10 10:00 a mail: 100 pages are left',
     '09-12 10:00 payment-1 came again: nothing is granted',
     '09-12 10:00 event-4: 160 pages, 60 of them extra',
     '09-12 10:00 event-4 came again: nothing is charged',
+    '09-14 10:00 payment-2 is taken back, with 30 credits',
     '09-16 00:30 job-2 ends: 80 pages, a correction of -20',
   ]) {
     expect(printed).toContain(shown)
