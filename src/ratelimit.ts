@@ -195,7 +195,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
       const answered = isAlone
         ? this.#checker.answer(call, tx)
         : (await MODULES.limitAll()).answerOnce(this.#checker, call, once, tx)
-      return ('paid' in answered ? answered : await answered).answer
+      return ('answer' in answered ? answered : await answered).answer
     } catch (error) {
       throw ownError(error)
     }

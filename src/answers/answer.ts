@@ -16,7 +16,22 @@ export interface Answered {
 
 /** The answer of a check and its payment. */
 export function answeredBy(outcome: Outcome, reporting: Reporting): Answered {
-  return { answer: withReturned(answerOf(outcome, reporting), outcome), paid: paymentOf(outcome) }
+  return new AnswerTo(outcome, reporting)
+}
+
+/** Only reservations need the payment, so it is worked out when they ask for it. */
+class AnswerTo implements Answered {
+  readonly answer: LimitResult
+  readonly #outcome: Outcome
+
+  constructor(outcome: Outcome, reporting: Reporting) {
+    this.answer = withReturned(answerOf(outcome, reporting), outcome)
+    this.#outcome = outcome
+  }
+
+  get paid(): Payment {
+    return paymentOf(this.#outcome)
+  }
 }
 
 /**

@@ -18,7 +18,7 @@ import { quotedName } from '../tables/table-name.ts'
 import type { Bounds } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'
 import type { Degrading } from './degrading.ts'
-import { type Denials, forgetEverywhere, type Memory, register, type Sent } from './denials.ts'
+import { type Denials, forgetEverywhere, type Memory, register } from './denials.ts'
 import { refusalOf } from './refusal.ts'
 import { type Sender, SentCall } from './sent-call.ts'
 import { Sweeps } from './sweeps.ts'
@@ -39,6 +39,7 @@ export class Checker implements Memory {
   /** For calls outside of the key queues. */
   readonly #room: Room
   readonly #sender: Sender
+  readonly #answered: (outcome: Outcome) => Answered
   #dispatcher: Dispatcher
   /** Loaded before the first call that could use it. */
   #denials: Denials | undefined
@@ -47,8 +48,9 @@ export class Checker implements Memory {
   readonly #sweeps: Sweeps
 
   constructor(config: CheckerConfig) {
-    const { home, table, namespace, commit, connections } = config
+    const { home, table, namespace, commit, connections, reporting } = config
     this.config = config
+    this.#answered = (outcome) => answeredBy(outcome, reporting)
     this.#room = new Room(connections === undefined)
     this.#sweeps = new Sweeps(config)
     const decider = new AloneDecider({ connection: home, table, namespace, commit }, config.ensureTables)
@@ -58,7 +60,7 @@ export class Checker implements Memory {
     this.#sender = {
       ...{ circuit: this.circuit, goOn: config.goOn, dispatcher: () => this.#dispatcher },
       decided: (request, decision, place, sent) => {
-        this.#denials?.learn(request, decision, place, sent)
+        if (sent) this.#denials?.learn(request, decision, place, sent)
         forgetAfter(request)
       },
       failed: forgetAfter,
@@ -94,11 +96,9 @@ export class Checker implements Memory {
   }
 
   #answer(call: Call, tx: Database | undefined): Answered | Promise<Answered> {
-    const { reporting, degrading } = this.config
-    const decided = this.#decide(call, tx, this.config.bounds)
-    if ('place' in decided) return answeredBy(decided, reporting)
-    const answered = decided.then((outcome) => answeredBy(outcome, reporting))
-    if (degrading.onError === 'throw' || this.joined(tx)) return answered
+    const { bounds, degrading } = this.config
+    const answered = this.#decide(call, tx, bounds, this.#answered)
+    if (degrading.onError === 'throw' || 'answer' in answered || this.joined(tx)) return answered
     return answered.catch((error) => this.degrade(error, call))
   }
 
@@ -121,22 +121,27 @@ export class Checker implements Memory {
     tx: Database | undefined,
     bounds: Bounds | undefined = this.config.bounds,
   ): Promise<Outcome> {
-    return Promise.resolve(this.#decide(call, tx, bounds))
+    return Promise.resolve(this.#decide(call, tx, bounds, (outcome) => outcome))
   }
 
-  #decide(call: Call, tx: Database | undefined, bounds: Bounds | undefined): Outcome | Promise<Outcome> {
+  #decide<T>(
+    call: Call,
+    tx: Database | undefined,
+    bounds: Bounds | undefined,
+    resultOf: (outcome: Outcome) => T,
+  ): T | Promise<T> {
     const joined = this.joined(tx)
-    if (!isRequest(call)) return unlimitedOutcome(call, this.clockMs())
-    if (joined) return this.#decideIn(joined, call)
+    if (!isRequest(call)) return resultOf(unlimitedOutcome(call, this.clockMs()))
+    if (joined) return this.#decideIn(joined, call).then(resultOf)
     const { maxBlockedKeys, leases } = this.config
     if ((maxBlockedKeys && !this.#denials) || (leases && !this.#leases)) {
       return this.#load(maxBlockedKeys, leases).then(() => {
         bounds?.signal?.throwIfAborted()
-        return this.decide(call, tx, bounds)
+        return this.#decide(call, tx, bounds, resultOf)
       })
     }
     const known = this.#leases?.decide(call) ?? this.#denials?.decide(call)
-    return known ? { call, decision: known, place: 0 } : this.#decideAlone(call, bounds)
+    return known ? resultOf({ call, decision: known, place: 0 }) : this.#decideAlone(call, bounds, resultOf)
   }
 
   /** Each call loads them itself, because in Workers a call cannot wait for the promise of another. */
@@ -153,7 +158,7 @@ export class Checker implements Memory {
       ...{ terms, goOn, clock: namespace.clock, dispatcher: this.#dispatcher },
       giveBack: async (refund) => {
         try {
-          await this.#decideAlone(refund, this.config.bounds)
+          await this.#decideAlone(refund, this.config.bounds, () => {})
         } catch {}
       },
     })
@@ -201,16 +206,14 @@ export class Checker implements Memory {
     }
   }
 
-  #decideAlone(call: Request, bounds: Bounds | undefined): Promise<Outcome> {
+  #decideAlone<T>(call: Request, bounds: Bounds | undefined, resultOf: (outcome: Outcome) => T): Promise<T> {
     const refusal = this.circuit.refusal()
     if (refusal) return Promise.reject(refusal)
-    const sent: Sent = {
-      at: this.#denials ? performance.now() : 0,
-      clock: this.config.namespace.clock?.() ?? null,
-    }
-    const decided = new SentCall(this.#sender, call, sent, bounds).outcome
-    this.sweepAfter(decided, sent.clock)
-    return decided
+    const clock = this.config.namespace.clock?.() ?? null
+    const sent = this.#denials && { at: performance.now(), clock }
+    const { result } = new SentCall(this.#sender, call, sent, bounds, resultOf)
+    this.sweepAfter(result, clock)
+    return result
   }
 
   /**

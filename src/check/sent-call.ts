@@ -13,33 +13,42 @@ export interface Sender {
   /** Hands work that continues after an answer to the runtime. */
   readonly goOn: (work: Promise<unknown>) => void
   /** Called when a request is decided. */
-  readonly decided: (request: Request, decision: Decision, place: number, sent: Sent) => void
+  readonly decided: (request: Request, decision: Decision, place: number, sent: Sent | undefined) => void
   /** Called when a request has failed. It may have been charged all the same. */
   readonly failed: (request: Request) => void
 }
 
-/** A call on its way to the database. */
-export class SentCall implements Pending {
+/** A call on its way to the database. There is one for each check, so it has one promise. */
+export class SentCall<T> implements Pending {
   readonly request: Request
   isOver = false
   batch: Batch | undefined = undefined
   isContended = false
-  readonly outcome: Promise<Outcome>
+  readonly result: Promise<T>
   readonly #sender: Sender
-  readonly #sent: Sent
+  readonly #sent: Sent | undefined
   readonly #bounds: Bounds | undefined
-  #resolve: (outcome: Outcome) => void = () => {}
-  #reject: (reason: unknown) => void = () => {}
+  readonly #resultOf: (outcome: Outcome) => T
+  #resolve!: (result: T) => void
+  #reject!: (reason: unknown) => void
   #stopWatching: (() => void) | undefined
   /** Called at the end of a call whose caller has given up. */
   #whenSettled: (() => void) | undefined
 
-  constructor(sender: Sender, request: Request, sent: Sent, bounds: Bounds | undefined) {
+  /** @param sent What the cache of denials needs to know, if there is one. */
+  constructor(
+    sender: Sender,
+    request: Request,
+    sent: Sent | undefined,
+    bounds: Bounds | undefined,
+    resultOf: (outcome: Outcome) => T,
+  ) {
     this.request = request
     this.#sender = sender
     this.#sent = sent
     this.#bounds = bounds
-    this.outcome = new Promise((resolve, reject) => {
+    this.#resultOf = resultOf
+    this.result = new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
     })
@@ -66,7 +75,7 @@ export class SentCall implements Pending {
     const outcome = { call: request, decision, place }
     const giveBack = this.isOver ? this.#bounds?.giveBack : undefined
     giveBack?.(outcome).then(this.#whenSettled)
-    this.#resolve(outcome)
+    this.#resolve(this.#resultOf(outcome))
   }
 
   fail(error: RatelimitError): void {

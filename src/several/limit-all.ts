@@ -168,7 +168,7 @@ function addReturned({ calls, rowOf }: Asked, { looks, taken }: Decisions, answe
     const rest = unreported.get(row) ?? 0
     const returned = Math.min(-rate, rest)
     unreported.set(row, rest - returned)
-    return { ...answered, answer: { ...answered.answer, returned } }
+    return { answer: { ...answered.answer, returned }, paid: answered.paid }
   })
 }
 
