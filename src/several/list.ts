@@ -14,6 +14,7 @@ import type { ListRow, Pays } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
+import { KeptLists } from './kept-lists.ts'
 import { nameIn } from './names.ts'
 import { isLook } from './parts.ts'
 import type { Found, List, Sharing } from './sending.ts'
@@ -41,20 +42,13 @@ export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
   )
 }
 
-/** Statements of longer lists are not kept. Such lists are rare, and each length is another statement. */
-const MAX_KEPT_ROWS = 8
+/** The lists that were sent to tables. */
+const keptLists = new WeakMap<Statements, KeptLists>()
 
-/** How many shapes of lists connections keep for a table. Each takes a megabyte of a backend's memory. */
-const MAX_KEPT_SHAPES = 32
-
-/** The shapes of lists that connections keep. */
-const keptShapes = new WeakMap<Statements, Set<string>>()
-
-function isKept(statements: Statements, shape: string, rows: number): boolean {
-  if (rows > MAX_KEPT_ROWS) return false
-  const shapes = keptShapes.get(statements) ?? new Set()
-  keptShapes.set(statements, shapes)
-  return shapes.has(shape) || (shapes.size < MAX_KEPT_SHAPES && shapes.add(shape).size > 0)
+function listsOf(statements: Statements): KeptLists {
+  const known = keptLists.get(statements) ?? new KeptLists()
+  keptLists.set(statements, known)
+  return known
 }
 
 /** Charges the list, or only looks at its rows. */
@@ -160,7 +154,12 @@ export function orderOf(sharing: Sharing | undefined, rows: readonly RowRequest[
   return sharing?.order.map((row) => (row ? rows.indexOf(row) : -1))
 }
 
-/** Runs the statement of one list or of many. Connections keep it, unless they keep too many. */
+/**
+ * Runs the statement of one list or of many. Connections keep it if it is sent often.
+ *
+ * A kept statement always has its guard. Without it, it would be another statement, which takes as long to plan
+ * and as much memory.
+ */
 export function runLists(
   { connection, rows }: Pick<List, 'connection' | 'rows'>,
   values: Record<string, Value>,
@@ -168,17 +167,12 @@ export function runLists(
 ): Promise<readonly Row[]> {
   const tables = [...tablesOf(rows).values()]
   const [{ statements }] = tables as [Table]
+  const { texts, isKept } = listsOf(statements).send(name, rows.length)
+  const text = (guarded: boolean) => kept(texts, String(guarded), () => build(guarded))
+  const sizes = tables.map(({ size }) => size)
   const about = { prefix: undefined, statement: 'list', keys: rows.length } as const
   return timed(about, () =>
-    !isKept(statements, name, rows.length)
-      ? runOnce(connection.db, build(false), values)
-      : run(
-          connection,
-          tables.map(({ size }) => size),
-          (guarded) => kept(statements, `list ${name} ${guarded}`, () => build(guarded)),
-          values,
-          {},
-        ),
+    isKept ? run(connection, sizes, text, values, {}, 'always') : runOnce(connection.db, text(false), values),
   )
 }
 
