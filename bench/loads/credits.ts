@@ -8,7 +8,7 @@ import { withRows } from './known-rows.ts'
 import { type Bench, type Load, withDatabase } from './load.ts'
 
 /** How many keys have grants. All of the bench's keys would take many minutes to grant to. */
-const KEYS = 200
+const KEYS = 1_000
 
 const PLENTY = 1e9
 
@@ -21,7 +21,7 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
       const db = drizzle({ client: pool })
       const keys = keyNumbers(KEYS)
       const balance = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'balance', durable: true })
-      for (const key of keys) await balance.grant(key, PLENTY)
+      await Promise.all(keys.map((key) => balance.grant(key, PLENTY)))
       const calls: Call[] = [
         { name: 'limit, balance', check: async (key) => (await balance.limit(keyIn(keys, key))).success },
       ]
@@ -67,9 +67,8 @@ export const CREDITS: readonly Load[] = [1, 64].map((callers) => ({
 async function creditsWith(db: NodePgDatabase, grants: number, keys: readonly string[]) {
   const limiter = Ratelimit.credits()
   const credits = new Ratelimit({ db, limiter, prefix: `credits ${grants}`, durable: true })
-  for (const key of keys) {
-    for (let i = 0; i < grants; i++) await credits.grant(key, PLENTY, { id: `${i}`, expires: `${i + 30}d` })
-  }
+  for (let i = 0; i < grants; i++)
+    await Promise.all(keys.map((key) => credits.grant(key, PLENTY, { id: `${i}`, expires: `${i + 30}d` })))
   return credits
 }
 

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { Algorithm, StoredLimiter } from './algorithm.ts'
+import { balance } from './balance.ts'
 import type { Credits } from './credits.ts'
 import { limiterOf as makeLimiter } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
@@ -103,4 +104,11 @@ export function newGrant(credits: Credits, terms: Terms): StoredLimiter {
 
 function limiterWith({ keepMs }: Credits, terms: Terms, name = ''): StoredLimiter {
   return makeLimiter(algorithm, { limit: 0, periodMs: PERIOD_MS, keepMs, ...terms }, { name })
+}
+
+/** The limit of all grants of a key together. Its state is their sum, and as such it is a balance. */
+export const ALL_GRANTS: StoredLimiter = {
+  ...balance(),
+  algorithm: { ...balance().algorithm, name: 'all grants' },
+  signature: 'all grants',
 }

@@ -7,17 +7,21 @@ import type { CheckerConfig } from './checker-config.ts'
 const CLEANUP_PROBABILITY = 0.1
 
 /** What is special about the rows. Default: the limiter of the owner. */
-interface Beside extends Partial<Pick<CheckerConfig, 'limiter'>> {
+interface Beside extends Partial<Pick<CheckerConfig, 'limiter' | 'takeStatement'>> {
   readonly prefix: string
   readonly isUsuallyNew?: boolean
   readonly comesLast?: boolean
 }
 
 /** The checker of the rows beside those of the owner. They are swept, and nothing is published of them. */
-export function checkerBeside({ config }: Checker, { limiter = config.limiter, ...beside }: Beside): Checker {
+export function checkerBeside(
+  { config }: Checker,
+  { limiter = config.limiter, takeStatement, ...beside }: Beside,
+): Checker {
   return new Checker({
     ...config,
     limiter,
+    takeStatement,
     namespace: { ...beside, clock: config.namespace.clock },
     reporting: { thresholds: [], dryRun: false },
     cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,

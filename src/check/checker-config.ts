@@ -2,6 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Reporting } from '../answers/answer.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Terms } from '../leases/leases.ts'
+import type { TakeStatement } from '../runtime/ask.ts'
 import type { Namespace, Table } from '../runtime/call.ts'
 import type { Commit } from '../statements/setting.ts'
 import type { Bounds } from './bounds.ts'
@@ -21,6 +22,8 @@ export interface CheckerConfig {
   readonly table: Table
   readonly namespace: Namespace
   readonly limiter: Limiter
+  /** The statement that takes, if keys have other rows than one each. */
+  readonly takeStatement?: TakeStatement | undefined
   readonly reporting: Reporting
   readonly degrading: Degrading
   /** The limits on the time of a call outside a transaction. */

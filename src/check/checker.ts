@@ -48,12 +48,15 @@ export class Checker implements Memory {
   readonly #sweeps: Sweeps
 
   constructor(config: CheckerConfig) {
-    const { home, table, namespace, commit, connections, reporting } = config
+    const { home, table, namespace, commit, connections, reporting, takeStatement } = config
     this.config = config
     this.#answered = (outcome) => answeredBy(outcome, reporting)
     this.#room = new Room(connections === undefined)
     this.#sweeps = new Sweeps(config)
-    const decider = new AloneDecider({ connection: home, table, namespace, commit }, config.ensureTables)
+    const decider = new AloneDecider(
+      { connection: home, table, namespace, commit, takeStatement },
+      config.ensureTables,
+    )
     const forgetAfter = (request: Request) => {
       if (addsTo(request)) this.forgetDenials(request.key)
     }

@@ -13,6 +13,7 @@ import type { Part } from './charge.ts'
 import { giveBack, giveBackTo } from './give-back.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
 import { type Account, accountOf, debtOf, read } from './read.ts'
+import { takeShared } from './take.ts'
 import { allowed, charged, denied, usageOf } from './usage.ts'
 
 // The calls of a `Ratelimit` whose limiter is made by `Ratelimit.credits`.
@@ -97,7 +98,8 @@ async function limit(account: Account, options: CreditLimitOptions): Promise<Lim
   checkOptions(options, LIMIT_NAMES)
   const { rate = 1, once, tx } = options
   checkRate(rate, limiterOf(account.credits))
-  if (rate > 0) return (await take(account, options)).answer
+  if (rate > 0)
+    return isShared(account, options) ? takeShared(account, rate) : (await take(account, options)).answer
   checkOption(rate !== 0 || once === undefined, 'once has no meaning with a rate of 0.')
   const refunding = async (): Promise<LimitResult> => {
     if (rate === 0) return allowed(await read(account, tx))
@@ -106,6 +108,12 @@ async function limit(account: Account, options: CreditLimitOptions): Promise<Lim
     return isRepeated ? { ...answer, repeated: true } : answer
   }
   return published(account, rate, tx, refunding(), (answer) => answer)
+}
+
+/** Whether a call can share its statement: it needs no other row, no transaction, and not the parts. */
+function isShared({ checker }: Account, { once, tx, atLeast, force }: CreditLimitOptions): boolean {
+  const isPlain = once === undefined && atLeast === undefined && (force === undefined || force === false)
+  return isPlain && !checker.joined(tx) && checker.config.reporting.thresholds.length === 0
 }
 
 /** Charges an estimate. */

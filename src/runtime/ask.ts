@@ -13,7 +13,12 @@ import { lookStatement } from '../statements/look.ts'
 import { makeStatement } from '../statements/make.ts'
 import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
-import { type TakeSource, takeManyStatement, takeOneStatement } from '../statements/take.ts'
+import {
+  type PatientSource,
+  type TakeSource,
+  takeManyStatement,
+  takeOneStatement,
+} from '../statements/take.ts'
 import {
   type Answers,
   type Asked,
@@ -39,7 +44,12 @@ export interface Asking {
   readonly periodMs?: number
   /** For a call that is scheduled or cancelled: how long it may wait, or when it starts. */
   readonly schedule?: { readonly within: number } | { readonly startsAt: number }
+  /** The statement that takes, if keys have other rows than one each. No call makes such rows. */
+  readonly takeStatement?: TakeStatement | undefined
 }
+
+/** Makes the statement that takes from the rows of one key or of many. */
+export type TakeStatement = (source: PatientSource & { readonly isMany: boolean }) => Statement
 
 /** Takes from the rows of many keys that have one limiter. */
 export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
@@ -49,7 +59,9 @@ export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answ
   return ask(asking, asked, {
     name: form.name,
     does: 'take',
-    build: (source, distributed) => (distributed?.takeMany ?? takeManyStatement)({ ...source, ...form }),
+    build: (source, distributed) =>
+      asking.takeStatement?.({ ...source, ...form, waits: false, isMany: true }) ??
+      (distributed?.takeMany ?? takeManyStatement)({ ...source, ...form }),
     valuesOf: manyValues,
   })
 }
@@ -60,14 +72,17 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
   return ask(asking, [one], {
     name: `${form.name} one ${waits}`,
     does: isSure(one.request.purpose) ? 'adjust' : 'take',
-    build: (source) => takeOneStatement({ ...source, ...form, waits }),
+    build: (source) =>
+      asking.takeStatement?.({ ...source, ...form, waits, isMany: false }) ??
+      takeOneStatement({ ...source, ...form, waits }),
     valuesOf: oneValues,
   })
 }
 
 /** Makes the missing rows of many keys that have one limiter. */
 export async function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-  const { connection, namespace } = asking
+  const { connection, namespace, takeStatement } = asking
+  if (takeStatement) return []
   const distributed = await asking.table.distributed?.()
   if (distributed) {
     const take = () => (waits ? askOne(asking, asked[0] as Asked, true) : askToTake(asking, asked))

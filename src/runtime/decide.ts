@@ -201,7 +201,7 @@ export async function decideOne(asking: Asking, one: Asked): Promise<Decision> {
   }
   throw new RatelimitError(
     'CONTENTION',
-    `Others inserted and removed the row of a new key ${MAX_ATTEMPTS} times during the check. Nothing was charged for the key.`,
+    `Others were faster ${MAX_ATTEMPTS} times during the check: they inserted and removed the row of a new key, or took from its grants. Nothing was charged for the key.`,
     { contended: true },
   )
 }

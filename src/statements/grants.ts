@@ -1,4 +1,4 @@
-import { and, sql } from 'drizzle-orm'
+import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
@@ -32,7 +32,6 @@ export function grantsStatement({ table, injectedClock, guarded }: GrantsSource)
   const parameters = new Parameters()
   const guarding = guard([table], guarded, parameters)
   const [prefix, key] = [parameters.text('prefix'), parameters.text('key')]
-  const [debt, grant] = [sql.raw(`'${DEBT}'`), sql.raw(`'${GRANT}'`)]
   const state = Object.fromEntries(
     STATE_COLUMNS.map((column) => [
       SQL_NAMES[column],
@@ -45,12 +44,13 @@ export function grantsStatement({ table, injectedClock, guarded }: GrantsSource)
     .from(table)
     .where(
       and(
-        // The range is for the index. In some collations it has other keys too.
-        sql`${table.prefix} = ${prefix} and ${table.key} between ${key} || ${debt} and ${key} || ${grant} || 'z'`,
-        sql`((${table.key} = ${key} || ${debt} and ${isOfKind(ROWS.balance, table)})
-          or (starts_with(${table.key}, ${key} || ${grant}) and ${isOfKind(ROWS.credits, table)}
-            and (${parameters.number('ended')} > 0::float8
-              or ${fromColumn('windowStart', table.windowStart)} > ${name('now', 'timed')})))`,
+        grantsOf(
+          table,
+          prefix,
+          key,
+          sql`(${parameters.number('ended')} > 0::float8
+            or ${fromColumn('windowStart', table.windowStart)} > ${name('now', 'timed')})`,
+        ),
         guarding.fits(table),
       ),
     )
@@ -63,4 +63,13 @@ export function grantsStatement({ table, injectedClock, guarded }: GrantsSource)
       from (select ${clock} as now offset 0) as timed
       left join lateral (${rows.getSQL()} ${BY_ITSELF}) as stored on true) as seen`,
   })
+}
+
+/** Whether a row of the table is the key's debt, or one of its grants that meet the condition. */
+export function grantsOf(table: RateLimitTable, prefix: SQL, key: SQL, isShown: SQL): SQL {
+  const [debt, grant] = [sql.raw(`'${DEBT}'`), sql.raw(`'${GRANT}'`)]
+  // The range is for the index. In some collations it has other keys too.
+  return sql`${table.prefix} = ${prefix} and ${table.key} between ${key} || ${debt} and ${key} || ${grant} || 'z'
+    and ((${table.key} = ${key} || ${debt} and ${isOfKind(ROWS.balance, table)})
+      or (starts_with(${table.key}, ${key} || ${grant}) and ${isOfKind(ROWS.credits, table)} and ${isShown}))`
 }

@@ -15,6 +15,7 @@ import { lookStatement } from '../../src/statements/look.ts'
 import { makeStatement } from '../../src/statements/make.ts'
 import { removeStatement, sweepStatement } from '../../src/statements/remove.ts'
 import { takeManyStatement, takeOneStatement } from '../../src/statements/take.ts'
+import { takeGrantsStatement } from '../../src/statements/take-grants.ts'
 import { usageStatement } from '../../src/statements/usage.ts'
 import { allExamples } from '../support/limits.ts'
 
@@ -126,6 +127,8 @@ const ofTable: [string, Statement][] = [
   ...lists(),
   ['grants', grantsStatement({ table, injectedClock: false, guarded: false })],
   ['grants-guarded', grantsStatement({ table, injectedClock: true, guarded: true })],
+  ['take-grants', takeGrantsStatement({ ...plain, waits: false, isMany: true })],
+  ['take-grants-waiting', takeGrantsStatement({ ...plain, guarded: true, waits: true, isMany: false })],
   ['balance', takeOneStatement({ ...plain, ...take, rules: Ratelimit.balance() })],
   ['remove', removeStatement(table)],
   ['lock', lockStatement([table], 'as the session', true)],
@@ -163,6 +166,7 @@ const REVIEWED = [
     'acquire',
     'extend',
     'grants',
+    'take-grants',
     'balance',
   ],
 ]

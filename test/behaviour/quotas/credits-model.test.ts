@@ -93,6 +93,10 @@ const action = fc.oneof(
     hours: fc.option(fc.integer({ min: 1, max: 6 })),
   }),
   fc.record({ do: fc.constant('take' as const), rate: amounts, force: fc.boolean() }),
+  fc.record({
+    do: fc.constant('at once' as const),
+    rates: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 2, maxLength: 9 }),
+  }),
   fc.record({ do: fc.constant('part' as const), rate: amounts }),
   fc.record({ do: fc.constant('give back' as const), amount: amounts }),
   fc.record({ do: fc.constant('reserve' as const), rate: amounts, actual: fc.integer({ min: 0, max: 30 }) }),
@@ -128,6 +132,14 @@ test('random calls answer as a list of grants does', { timeout: 60_000 }, async 
           const { rate, force } = each
           const { success } = await credits.limit(key, { rate, force })
           expect(success).toBe(model.take(now, rate, force) !== undefined)
+        } else if (each.do === 'at once') {
+          // Those with equal rates that follow each other are decided together.
+          const answers = await Promise.all(each.rates.map((rate) => credits.limit(key, { rate })))
+          for (const [place, rate] of each.rates.entries()) {
+            expect(answers[place]?.success).toBe(model.take(now, rate, false) !== undefined)
+            const left = Math.max(model.left(now), 0)
+            if (answers[place]?.success) expect(answers[place]?.remaining).toBe(left)
+          }
         } else if (each.do === 'part') {
           const part = Math.min(model.left(now), each.rate)
           const answer = await credits.limit(key, { rate: each.rate, atLeast: 1 })

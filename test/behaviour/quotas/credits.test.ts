@@ -289,7 +289,7 @@ test('a hashed key finds its grants', async () => {
   expect(keys.filter(({ key }) => key.includes('ada'))).toEqual([])
 })
 
-test('a call on live grants is one read and one charge, and a denial one read', async () => {
+test('a call on live grants is one statement, and so is a denial', async () => {
   const watched = watch(database.db)
   const { credits } = creditsOn({ db: watched.db })
   for (const id of ['a', 'b', 'c']) await credits.grant('org', 10, { id })
@@ -298,7 +298,19 @@ test('a call on live grants is one read and one charge, and a denial one read', 
     await credits.limit('org', { rate })
     return watched.statements.length - before
   }
-  expect([await statements(5), await statements(20), await statements(50)]).toEqual([2, 2, 1])
+  expect([await statements(5), await statements(20), await statements(50)]).toEqual([1, 1, 1])
+})
+
+test('one call takes from more grants than a list has rows, and pays a debt before', async () => {
+  const { credits } = creditsOn()
+  await credits.grant('org', 1, { id: 'first', priority: 0 })
+  await credits.limit('org', { rate: 8, force: true })
+  await Promise.all(Array.from({ length: 120 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
+  expect(await credits.limit('org', { rate: 114 })).toMatchObject({ success: false, remaining: 113 })
+  expect(await credits.limit('org', { rate: 112 })).toMatchObject({ success: true, remaining: 1 })
+  const rows = await credits.grantsOf('org')
+  expect(rows.map(({ used }) => used)).toEqual([...new Array(120).fill(1), 0])
+  expect(await credits.limit('org', { rate: 1 })).toMatchObject({ success: true, limit: 121, remaining: 0 })
 })
 
 test('bad input is refused before any SQL', async () => {

@@ -47,33 +47,31 @@ from
         from
           "rate_limit_ephemeral"
         where
-          (
-            "rate_limit_ephemeral"."prefix" = $1::text
-            and "rate_limit_ephemeral"."key" between $2::text || '/debt' and $2::text || '/grant/' || 'z'
-            and (
-              (
-                "rate_limit_ephemeral"."key" = $2::text || '/debt'
-                and (
-                  "rate_limit_ephemeral"."count" is not null
-                  and "rate_limit_ephemeral"."prev_count" is not null
-                  and "rate_limit_ephemeral"."window_start" is null
-                  and "rate_limit_ephemeral"."tokens" is not null
-                  and "rate_limit_ephemeral"."last_refill" is not null
-                )
+          "rate_limit_ephemeral"."prefix" = $1::text
+          and "rate_limit_ephemeral"."key" between $2::text || '/debt' and $2::text || '/grant/' || 'z'
+          and (
+            (
+              "rate_limit_ephemeral"."key" = $2::text || '/debt'
+              and (
+                "rate_limit_ephemeral"."count" is not null
+                and "rate_limit_ephemeral"."prev_count" is not null
+                and "rate_limit_ephemeral"."window_start" is null
+                and "rate_limit_ephemeral"."tokens" is not null
+                and "rate_limit_ephemeral"."last_refill" is not null
               )
-              or (
-                starts_with("rate_limit_ephemeral"."key", $2::text || '/grant/')
-                and (
-                  "rate_limit_ephemeral"."count" is not null
-                  and "rate_limit_ephemeral"."prev_count" is not null
-                  and "rate_limit_ephemeral"."window_start" is not null
-                  and "rate_limit_ephemeral"."tokens" is not null
-                  and "rate_limit_ephemeral"."last_refill" is not null
-                )
-                and (
-                  $3::float8 > 0::float8
-                  or round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) > "timed"."now"
-                )
+            )
+            or (
+              starts_with("rate_limit_ephemeral"."key", $2::text || '/grant/')
+              and (
+                "rate_limit_ephemeral"."count" is not null
+                and "rate_limit_ephemeral"."prev_count" is not null
+                and "rate_limit_ephemeral"."window_start" is not null
+                and "rate_limit_ephemeral"."tokens" is not null
+                and "rate_limit_ephemeral"."last_refill" is not null
+              )
+              and (
+                $3::float8 > 0::float8
+                or round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) > "timed"."now"
               )
             )
           )

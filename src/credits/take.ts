@@ -1,0 +1,22 @@
+import { ALL_GRANTS } from '../algorithms/grant.ts'
+import type { LimitResult } from '../answers/results.ts'
+import { checkerBeside, forEachChecker } from '../check/beside.ts'
+import { lookAt } from '../runtime/look-at.ts'
+import { takeGrantsStatement } from '../statements/take-grants.ts'
+import type { Account } from './read.ts'
+
+/** The checker of calls that take from all grants of a key. They share statements as other calls do. */
+const takerOf = forEachChecker((owner) =>
+  checkerBeside(owner, {
+    prefix: owner.config.namespace.prefix,
+    limiter: ALL_GRANTS,
+    takeStatement: takeGrantsStatement,
+  }),
+)
+
+/** Takes a rate from the grants in their order, or takes nothing. */
+export async function takeShared({ checker, key }: Account, rate: number): Promise<LimitResult> {
+  const call = { ...lookAt(key, ALL_GRANTS), rate, purpose: 'take' } as const
+  const { answer } = await takerOf(checker).answer(call, undefined)
+  return answer
+}

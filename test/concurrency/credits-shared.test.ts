@@ -1,0 +1,121 @@
+import { expect, test } from 'vitest'
+import type { Database } from '../../src/database/database.ts'
+import { Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { untilWaiting } from '../support/locks.ts'
+import { deadlocks } from '../support/statistics.ts'
+import { watch } from '../support/watch.ts'
+
+// Calls on credits that arrive together share a statement, which reads, locks and decides.
+
+const database = useDatabase()
+
+function range(length: number): readonly number[] {
+  return Array.from({ length }, (_, i) => i)
+}
+
+function creditsOn(prefix: string, db: Database = database.db) {
+  const options = { limiter: Ratelimit.credits(), prefix, durable: true } as const
+  return new Ratelimit({ db, ...options, cleanupProbability: 0 })
+}
+
+test('equal calls of a key at once are decided together, and the first ones get what there is', async () => {
+  const watched = watch(database.db)
+  const credits = creditsOn('equal', watched.db)
+  for (const id of ['a', 'b', 'c']) await credits.grant('org', 19, { id })
+  const before = watched.statements.length
+  const answers = await Promise.all(range(50).map(() => credits.limit('org', { rate: 2 })))
+  expect(answers.map(({ success }) => success)).toEqual(range(50).map((i) => i < 28))
+  expect(answers.slice(0, 28).map(({ remaining }) => remaining)).toEqual(range(28).map((i) => 55 - 2 * i))
+  expect(answers.slice(28).map(({ remaining }) => remaining)).toEqual(new Array(22).fill(1))
+  expect((await credits.grantsOf('org')).map(({ left }) => left)).toEqual([0, 0, 1])
+  // The calls, and the list.
+  expect(watched.statements.length - before).toBe(2)
+})
+
+test('calls of six processes on twelve keys use up all grants, in their order, without a deadlock', async () => {
+  const pools = range(6).map(() => database.connect(3).db)
+  const others = pools.map((db) => creditsOn('many', db))
+  const keys = range(12).map((i) => `org ${i}`)
+  const own = creditsOn('many')
+  const ids = ['c', 'a', 'e', 'b', 'd']
+  await Promise.all(
+    keys.flatMap((key) =>
+      ids.map((id, priority) => own.grant(key, 7 + priority, { id, priority, expires: '1d' })),
+    ),
+  )
+  const taken = new Map(keys.map((key) => [key, 0]))
+  await Promise.all(
+    others.flatMap((credits, process) =>
+      range(60).map(async (turn) => {
+        const key = keys[(process * 5 + turn) % keys.length] as string
+        const rate = 1 + (turn % 3)
+        if ((await credits.limit(key, { rate })).success) taken.set(key, (taken.get(key) ?? 0) + rate)
+        if (turn % 10 > 0) return
+        const grants = await own.grantsOf(key)
+        const last = grants.findLastIndex(({ used }) => used > 0)
+        expect(grants.slice(0, last).map(({ left }) => left)).toEqual(range(Math.max(last, 0)).map(() => 0))
+      }),
+    ),
+  )
+  for (const key of keys) {
+    const grants = await own.grantsOf(key)
+    expect(grants.map(({ id }) => id)).toEqual(ids)
+    expect(grants.reduce((sum, { used }) => sum + used, 0)).toBe(taken.get(key))
+    // 30 calls asked for 60 units, and there were 45.
+    const left = 45 - (taken.get(key) ?? 0)
+    expect(left).toBeLessThan(3)
+    while ((await own.limit(key)).success) taken.set(key, (taken.get(key) ?? 0) + 1)
+    expect(taken.get(key)).toBe(45)
+  }
+  expect(await deadlocks(database, pools)).toBe(0)
+})
+
+test('a held grant delays the calls of its own key only, and these are decided by what the holder left', async () => {
+  const credits = creditsOn('held')
+  for (const key of ['held', 'free']) {
+    for (const id of ['a', 'b']) await credits.grant(key, 10, { id })
+  }
+  const answered: string[] = []
+  const call = async (key: string, rate: number) => {
+    const answer = await credits.limit(key, { rate })
+    answered.push(key)
+    return answer
+  }
+  const waiting = await database.db.transaction(async (tx) => {
+    await credits.limit('held', { rate: 4, tx })
+    const calls = [call('held', 8), call('held', 9), call('free', 3)]
+    await untilWaiting(database)
+    await calls[2]
+    for (const _ of range(5)) await call('free', 1)
+    expect(answered).toEqual(new Array(6).fill('free'))
+    return { calls: Promise.all(calls.slice(0, 2)) }
+  })
+  const answers = await waiting.calls
+  expect(answers.map(({ success, remaining }) => [success, remaining])).toEqual([
+    [true, 8],
+    [false, 8],
+  ])
+})
+
+test('a denial waits for nobody', async () => {
+  const credits = creditsOn('denied')
+  await credits.grant('org', 10, { id: 'a' })
+  await database.db.transaction(async (tx) => {
+    await credits.limit('org', { rate: 1, tx })
+    expect(await credits.limit('org', { rate: 11 })).toMatchObject({ success: false, remaining: 10 })
+  })
+})
+
+test('a grant that another process has made comes first at once', async () => {
+  const [one, other] = [creditsOn('first'), creditsOn('first', database.connect(2).db)]
+  await one.grant('org', 100, { id: 'late', priority: 90 })
+  for (const round of range(10)) {
+    await one.limit('org')
+    await other.grant('org', 2, { id: `early ${round}`, priority: 80 - round })
+    await Promise.all([one.limit('org'), other.limit('org')])
+    const grants = await one.grantsOf('org')
+    expect(grants[0]).toMatchObject({ id: `early ${round}`, used: 2 })
+    expect(grants.at(-1)).toMatchObject({ id: 'late', used: round + 1 })
+  }
+})
