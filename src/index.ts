@@ -63,6 +63,7 @@ export type {
 } from './options/reserve.ts'
 export {
   type CreditRequest,
+  type CreditReserveRequest,
   type CreditSpendRequest,
   type LimitRequest,
   Ratelimit,

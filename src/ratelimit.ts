@@ -386,14 +386,25 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * }
    * ```
    */
-  static async reserveAll(
+  static reserveAll(
     requests: readonly ReserveRequest[],
+    options?: ReserveAllOptions,
+  ): Promise<ReservedAll<ReserveRequest>>
+  /** Charges estimates to several limits, one of which is the credits of a key. They have no name. */
+  static reserveAll(
+    requests: readonly (ReserveRequest | CreditReserveRequest)[],
+    options?: TxOptions,
+  ): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>>
+  static async reserveAll(
+    requests: readonly (ReserveRequest | CreditReserveRequest)[],
     options: ReserveAllOptions = {},
-  ): Promise<ReservedAll<ReserveRequest>> {
+  ): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>> {
     checkOptions(options, RESERVE_ALL_NAMES)
-    const { reserveAll } = await MODULES.reserveAll()
-    const { ratesOf } = await MODULES.calls()
-    return reserveAll(requests, await ratesOf(requests, RESERVE_REQUEST_NAMES), options)
+    const { areRates, callsOf } = await MODULES.calls()
+    const calls = await callsOf(requests, RESERVE_REQUEST_NAMES)
+    return areRates(calls)
+      ? (await MODULES.reserveAll()).reserveAll(requests, calls, options)
+      : (await MODULES.creditsInLists()).reserveAll(requests, calls, options)
   }
 
   /**
@@ -956,6 +967,9 @@ export interface LimitRequest {
 }
 
 const LIMIT_REQUEST_NAMES: NamesOf<LimitRequest> = { ...RESERVE_REQUEST_NAMES, force: true }
+
+/** The credits of a key, as one of the calls of `Ratelimit.reserveAll`. */
+export type CreditReserveRequest = Omit<CreditRequest, 'force'>
 
 /** The credits of a key, as one of the calls of `Ratelimit.limitAll`. */
 export interface CreditRequest extends CreditSpendRequest {

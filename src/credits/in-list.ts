@@ -83,11 +83,11 @@ export function payersFor({ account, calls }: Mixed, seen: Seen, rate: number): 
   )
 }
 
-/** The same for a call that is never denied: the debt takes what they do not have. */
+/** The same for a call that is never denied: the debt takes what they do not have, or what others have. */
 export function forcedPayers(account: Account, seen: Seen, rate: number): Payers {
   const left = seen.grants.filter((grant) => leftOf(grant) > 0)
   const paying = firstOf(left, rate + seen.debt)
-  const isEnough = netOf(seen) >= rate
+  const isEnough = netOf(seen) >= rate && paying.length <= MAX_GRANTS
   return payersOf(account, seen, paying.slice(0, MAX_GRANTS), rate, isEnough ? 'left' : 'takes the rest')
 }
 

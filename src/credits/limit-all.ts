@@ -7,6 +7,7 @@ import { combined } from '../several/limit-all.ts'
 import { decideAll } from './decide-all.ts'
 import { mixedOf } from './in-list.ts'
 
+export { reserveAll } from './reserve-all.ts'
 export { spend } from './spend.ts'
 
 /** Checks several limits, one of which is the credits of a key: all are consumed, or none. */

@@ -126,7 +126,7 @@ async function settleAllNamed(
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-function checkCosts(actuals: readonly number[], length: number): void {
+export function checkCosts(actuals: readonly number[], length: number): void {
   checkOption(
     Array.isArray(actuals) && actuals.length === length,
     'commit needs one cost for each request, in the order of the requests.',
@@ -146,13 +146,13 @@ function reservationsOf(
     const { tx, limiters = [] } = options
     checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)
-    return settling.run(tx, () => settleAll(calls, costs, tx))
+    return settling.run(tx, () => settleAll(calls, costs, (settlements) => adjustAll(settlements, tx)))
   }
   return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
 }
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE` */
-function costsOf(
+export function costsOf(
   calls: readonly LimiterCall[],
   answered: readonly Answered[],
   actuals: readonly number[],
@@ -169,16 +169,17 @@ function costsOf(
   })
 }
 
-async function settleAll(
+/** Settles the costs of the calls. `adjust` runs the settlements. */
+export async function settleAll(
   calls: readonly LimiterCall[],
   costs: readonly Settled[],
-  tx: Database | undefined,
+  adjust: (settlements: readonly LimiterCall[]) => Promise<readonly Adjusted[]>,
 ): Promise<Allowed[]> {
   const settlements = calls.map(({ checker }, place) => ({
     checker,
     call: settlementOf(checker, costs[place] as Settled),
   }))
-  const adjusted = await adjustAll(settlements, tx)
+  const adjusted = await adjust(settlements)
   return costs.map((cost, place) => {
     const own = adjusted[place] as Adjusted
     const ofRow = costs.filter((_, other) => adjusted[other] === own)

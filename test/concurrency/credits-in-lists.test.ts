@@ -57,7 +57,7 @@ test('32 callers spend a month and three grants exactly, whatever is first', asy
   expect(await deadlocks(database, pools)).toBe(0)
 })
 
-test('spends, costs, releases, single calls, grants and transactions at once add up', async () => {
+test('spends, estimates, costs, releases, single calls, grants and transactions at once add up', async () => {
   const { own, pools, others } = limitersOn('all', 400, 24)
   for (const i of range(4)) await own.credits.grant('org', 60, { id: `start ${i}`, priority: i })
   const used = { month: 0, credits: 0 }
@@ -69,7 +69,7 @@ test('spends, costs, releases, single calls, grants and transactions at once add
         used.credits += credits
       }
       for (const turn of range(18)) {
-        const what = (process + turn) % 9
+        const what = (process + turn) % 10
         if (what === 0) await limiters.credits.grant('org', 20, { id: `${process} ${turn}`, priority: turn })
         else if (what === 1) count([0, (await limiters.credits.limit('org', { rate: 3 })).success ? 3 : 0])
         else if (what === 2) count([(await limiters.monthly.limit('org', { rate: 3 })).success ? 3 : 0])
@@ -91,10 +91,17 @@ test('spends, costs, releases, single calls, grants and transactions at once add
           const db = pools[process] as (typeof pools)[number]
           const { success } = await db.transaction((tx) => limiters.credits.limit('org', { rate: 5, tx }))
           if (success) count([0, 5])
-        } else {
+        } else if (what === 8) {
           const db = pools[process] as (typeof pools)[number]
           const { granted } = await db.transaction((tx) => Ratelimit.spend(sources, { rate: 2, tx }))
           count(granted)
+        } else {
+          const requests = sources.map((source, place) => ({ ...source, rate: 5 + place }))
+          const reserved = await Ratelimit.reserveAll(requests as Parameters<typeof Ratelimit.reserveAll>[0])
+          if (!reserved.success) continue
+          const costs = [turn, 15 - turn].map((cost) => Math.max(cost, 0))
+          await reserved.commit(costs)
+          count(costs)
         }
       }
     }),

@@ -396,8 +396,15 @@ export async function prepaid(api: Ratelimit): Promise<void> {
   )
   // @ts-expect-error credits have no plans
   await Ratelimit.spend([{ ratelimit: credits, key: 'org', limiter }], { rate: 1 })
-  // @ts-expect-error
-  await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org' }])
+  const estimates = await Ratelimit.reserveAll([
+    { ratelimit: api, key: 'org', limiter },
+    { ratelimit: credits, key: 'org', rate: 5 },
+  ])
+  if (estimates.success) await estimates.commit([1, 4], { limiters: [limiter] })
+  // @ts-expect-error credits have no names
+  await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org' }], { id: 'job', expires: '1h' })
+  // @ts-expect-error an estimate is not forced
+  await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org', force: true }])
   const several = [{ ratelimit: api, key: 'org' }]
   const spent = await Ratelimit.spend(several, { rate: 1, id: 'job', expires: '1h' })
   if (spent.success) await spent.commit(3, { debt: 'first' })
