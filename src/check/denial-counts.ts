@@ -132,6 +132,7 @@ function addition(key: string, times: number, keep: () => void): CallGroup {
     atLeast: null,
     paidWindowStart: null,
     refundableUntil: null,
+    within: null,
     reserved: 0,
     refusesOther: false,
   }

@@ -55,14 +55,14 @@ export class DenyCache implements Denials {
   }
 
   learn(call: Request, decision: Decision, place: number, sent: Sent): void {
-    const { key, limiter, purpose } = call
+    const { key, limiter, purpose, rate } = call
     // A look changes nothing.
     if (purpose === 'look') return
     this.#denials.delete(key)
     // Only a grant ends such a denial, and another process may make it at any time.
     if (isBalance(limiter)) return
-    const granted = isSure(purpose) || place < decision.granted
-    if (granted || sent.at <= this.#forgotAt) return
+    const isDenied = !isSure(purpose) && rate > 0 && place >= decision.granted
+    if (!isDenied || sent.at <= this.#forgotAt) return
     const snapshot = afterCalls({ call, decision }, decision.granted)
     const needed = neededBy(call)
     const oneMore = remainingOf(limiter, snapshot) + 1

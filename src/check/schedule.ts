@@ -1,24 +1,18 @@
 import { whenAvailable } from '../algorithms/search.ts'
 import { remainingOf } from '../answers/capacity.ts'
-import { afterCalls } from '../answers/outcome.ts'
+import { afterCalls, type Outcome } from '../answers/outcome.ts'
 import { checkOptions } from '../base/check-options.ts'
-import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
-import { retrying } from '../database/retry.ts'
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import { TX_NAMES } from '../options/calls.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
-import type { Asking } from '../runtime/ask.ts'
-import type { Call, Decision, Request } from '../runtime/call.ts'
-import { decideOne } from '../runtime/decide.ts'
-import { watchWait } from '../runtime/long-waits.ts'
+import type { Call, Request } from '../runtime/call.ts'
 import { type Checker, isRequest } from './checker.ts'
 import { countDenial } from './denial-counts.ts'
 import { blockOn } from './gate.ts'
 import { mayHaveCharged } from './may-have-charged.ts'
-import { outsideQueue } from './outside-queue.ts'
 import { publishError } from './publish-error.ts'
 
 /** A call with a start time. It is charged. */
@@ -47,8 +41,6 @@ export interface NotScheduled {
   /** Milliseconds until the same call would get a start time. `Infinity` if its rate exceeds the capacity. */
   readonly retryAfter: number
 }
-
-const ONE = { length: 1 }
 
 /** Charges a call that may start within a time, and says when. */
 export async function schedule(
@@ -79,14 +71,14 @@ export async function schedule(
   const beganAt = performance.now()
   try {
     const blocked = checker.config.blocks ? await blockOn(checker, call, tx) : undefined
-    const decision = blocked
+    const outcome = blocked
       ? undefined
-      : await decide(checker, { ...call, purpose: 'schedule' }, { within: withinMs }, tx)
-    const answer = decision
-      ? answerOf(checker, call, decision, withinMs)
+      : await decide(checker, { ...call, purpose: 'schedule', within: withinMs }, tx)
+    const answer = outcome
+      ? answerOf(checker, call, outcome, withinMs)
       : ({ success: false, retryAfter: blocked?.retryAfter ?? 0 } as const)
-    const remaining = decision
-      ? remainingOf(call.limiter, afterCalls({ call, decision }, decision.granted))
+    const remaining = outcome
+      ? remainingOf(call.limiter, afterCalls(outcome, Math.min(outcome.place + 1, outcome.decision.granted)))
       : 0
     if (!answer.success) countDenial(checker.config, call.key)
     channels.decision?.publish({
@@ -103,15 +95,41 @@ export async function schedule(
   }
 }
 
+/** A start time that is given after its caller has given up is cancelled. */
+function decide(checker: Checker, call: Request, tx: Database | undefined): Promise<Outcome> {
+  const { bounds } = checker.config
+  const giveBack = async (outcome: Outcome) => {
+    const { startsAt, isGiven } = startOf(outcome)
+    if (!isGiven) return
+    try {
+      await checker.decide(cancelOf(call, startsAt), undefined)
+    } catch {}
+  }
+  return checker.decide(call, tx, bounds && { ...bounds, giveBack })
+}
+
+/** When a call starts, or could start if it had a place. */
+function startOf({ call, decision, place }: Outcome): {
+  readonly startsAt: number
+  readonly isGiven: boolean
+} {
+  const before = afterCalls({ call, decision }, Math.min(place, decision.granted))
+  return { startsAt: whenAvailable(call.limiter, before, call.rate), isGiven: place < decision.granted }
+}
+
+function cancelOf(call: Request, startsAt: number): Request {
+  return { ...call, purpose: 'cancel', rate: -call.rate, within: null, refundableUntil: startsAt }
+}
+
 function answerOf(
   checker: Checker,
   call: Request,
-  decision: Decision,
+  outcome: Outcome,
   withinMs: number,
 ): Scheduled | NotScheduled {
-  const startsAt = whenAvailable(call.limiter, decision, call.rate)
-  const delay = startsAt - decision.now
-  if (decision.granted === 0) return { success: false, retryAfter: Math.max(delay - withinMs, 0) }
+  const { startsAt, isGiven } = startOf(outcome)
+  const delay = startsAt - outcome.decision.now
+  if (!isGiven) return { success: false, retryAfter: Math.max(delay - withinMs, 0) }
   // The row does not know who was cancelled: another call may have this place by now.
   let isCancelled = false
   const cancel: Scheduled['cancel'] = async (options = {}) => {
@@ -119,9 +137,8 @@ function answerOf(
     if (isCancelled) return false
     isCancelled = true
     try {
-      const { granted } = await decide(checker, { ...call, purpose: 'cancel' }, { startsAt }, options.tx)
-      checker.forgetDenials(call.key)
-      isCancelled = granted > 0
+      const { decision } = await checker.decide(cancelOf(call, startsAt), options.tx)
+      isCancelled = decision.granted > 0
       return isCancelled
     } catch (error) {
       isCancelled = mayHaveCharged(error)
@@ -129,36 +146,4 @@ function answerOf(
     }
   }
   return { success: true, delay, startsAt, cancel }
-}
-
-/** Decides by a statement of its own, which waits for the row: calls are served in the order of its lock. */
-function decide(
-  checker: Checker,
-  request: Request,
-  times: Asking['schedule'] & object,
-  tx: Database | undefined,
-): Promise<Decision> {
-  const { config } = checker
-  const ask = (connection: Connection) => {
-    const commit = connection.isTransaction ? 'as the session' : config.commit
-    return decideOne({ ...config, connection, commit, schedule: times }, { request, calls: ONE })
-  }
-  const joined = checker.joined(tx)
-  if (joined) return ask(joined)
-  const stage = { mayCharge: true, mayWait: true, isContended: true }
-  return outsideQueue(
-    checker,
-    stage,
-    async (isOver) => {
-      await config.ensureTables?.()
-      const decision = await watchWait(() => retrying(() => ask(config.home)))
-      if (!isOver() || request.purpose === 'cancel' || decision.granted === 0) return decision
-      // Its caller has given up.
-      const startsAt = whenAvailable(request.limiter, decision, request.rate)
-      const given = { request: { ...request, purpose: 'cancel' as const }, calls: ONE }
-      await decideOne({ ...config, connection: config.home, schedule: { startsAt } }, given)
-      return decision
-    },
-    () => ({ leave: checker.enter(request.key) }),
-  )
 }

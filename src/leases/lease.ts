@@ -103,6 +103,7 @@ export function refundOf(lease: Lease, key: string, now: Moment): Request | unde
     purpose: 'adjust',
     paidWindowStart: isWindow ? charged.state.windowStart : null,
     refundableUntil: isWindow ? null : latestMs,
+    within: null,
     atLeast: null,
     reserved: 0,
     // A lease is of an older plan than the row may be by now.

@@ -77,6 +77,7 @@ export function callOf(
     atLeast: atLeast ?? null,
     paidWindowStart: start ?? null,
     refundableUntil: null,
+    within: null,
     reserved: 0,
     refusesOther: false,
   }

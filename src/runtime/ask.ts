@@ -25,6 +25,7 @@ import {
   type Decision,
   isSure,
   type Namespace,
+  type Purpose,
   reservedIn,
   type Table,
 } from './call.ts'
@@ -42,8 +43,6 @@ export interface Asking {
   readonly clockMs?: number
   /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
   readonly periodMs?: number
-  /** For a call that is scheduled or cancelled: how long it may wait, or when it starts. */
-  readonly schedule?: { readonly within: number } | { readonly startsAt: number }
   /** The statement that takes, if keys have other rows than one each. No call makes such rows. */
   readonly takeStatement?: TakeStatement | undefined
 }
@@ -128,10 +127,7 @@ const FORMS = {
 
 function formOf([first]: readonly Asked[]): NamedForm {
   const { request } = first as Asked
-  if (request.purpose === 'adjust') return FORMS.adjust
-  if (request.purpose === 'grant') return FORMS.grant
-  if (request.purpose === 'block' || request.purpose === 'schedule' || request.purpose === 'cancel')
-    return FORMS[request.purpose]
+  if (request.purpose !== 'take' && request.purpose !== 'look') return FORMS[request.purpose]
   if (reservedIn(request) > 0) return request.atLeast === null ? FORMS.reserve : FORMS.reserveLess
   return request.atLeast === null ? FORMS.take : FORMS.takeLess
 }
@@ -147,7 +143,7 @@ interface Kind {
 }
 
 async function ask(
-  { connection, table, namespace, commit, clockMs, periodMs, schedule }: Asking,
+  { connection, table, namespace, commit, clockMs, periodMs }: Asking,
   asked: readonly Asked[],
   { name, does, build, valuesOf, answersAll = false }: Kind,
 ): Promise<Answers> {
@@ -158,7 +154,6 @@ async function ask(
   const values = valuesOf(asked)
   values['prefix'] = namespace.prefix
   values['clock'] = clock
-  if (schedule) Object.assign(values, schedule)
 
   const distributed = table.distributed && (await table.distributed())
   const injectedClock = clock !== null
@@ -194,8 +189,18 @@ function oneValues([one]: readonly Asked[]): Record<string, Value> {
     atLeast: request.atLeast,
     paidWindowStart: request.paidWindowStart,
     refundableUntil: request.refundableUntil,
+    within: request.within,
     reserved: request.reserved,
   }
+}
+
+/** The values that calls of some purposes have in addition. */
+const MORE_VALUES: {
+  readonly [purpose in Purpose]?: readonly ('paidWindowStart' | 'refundableUntil' | 'reserved' | 'within')[]
+} = {
+  adjust: ['paidWindowStart', 'refundableUntil', 'reserved'],
+  schedule: ['within'],
+  cancel: ['refundableUntil'],
 }
 
 function manyValues(asked: readonly Asked[]): Record<string, Value> {
@@ -215,8 +220,7 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
   const { purpose, atLeast } = (asked[0] as Asked).request
   // This runs for each check, and only some need these values.
   if (atLeast !== null) values['atLeast'] = numberArray(asked.map(({ request }) => request.atLeast))
-  if (purpose !== 'adjust') return values
-  for (const name of ['paidWindowStart', 'refundableUntil', 'reserved'] as const) {
+  for (const name of MORE_VALUES[purpose] ?? []) {
     values[name] = numberArray(asked.map(({ request }) => request[name]))
   }
   return values

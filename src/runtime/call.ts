@@ -49,10 +49,12 @@ export interface Call<L extends Limiter = Limiter> {
   /** For a refund: the start of the window that paid. Only that window gives back. Null means any window. */
   readonly paidWindowStart: number | null
   /**
-   * For a refund: the time at which the bucket is full again by itself. From then on a refund gives nothing
-   * back. Null if there is no such time.
+   * For a refund: the time at which the bucket is full again by itself. For a cancel: the start of the call.
+   * From then on nothing is given back. Null if there is no such time.
    */
   readonly refundableUntil: number | null
+  /** For a call that is scheduled: how many milliseconds it may have to wait. Null for others. */
+  readonly within: number | null
   /** The least that is worth granting. Null if the call needs the whole rate. */
   readonly atLeast: number | null
   /** The change of the reserved amount: above 0 for an estimate, below 0 to settle one. */
@@ -228,6 +230,7 @@ export const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'gro
   rate: 'group',
   paidWindowStart: 'group',
   refundableUntil: 'group',
+  within: 'group',
   // Of the calls in a statement, either all have it or none does.
   atLeast: 'group',
   reserved: 'group',
@@ -244,13 +247,18 @@ export function canShare(one: Request, other: Request): boolean {
   )
 }
 
-/** Whether two requests for one key are equal, so that they can be decided together. */
+/**
+ * Whether two requests for one key are equal, so that they can be decided together. A cancel changes how much
+ * the next one gives back, so each is decided by itself.
+ */
 export function sameRequest(one: Request, other: Request): boolean {
   return (
+    one.purpose !== 'cancel' &&
     one.rate === other.rate &&
     one.atLeast === other.atLeast &&
     one.paidWindowStart === other.paidWindowStart &&
     one.refundableUntil === other.refundableUntil &&
+    one.within === other.within &&
     reservedIn(one) === reservedIn(other) &&
     canShare(one, other)
   )

@@ -10,6 +10,7 @@ export function lookAt(key: string, limiter: StoredLimiter): Request {
     purpose: 'look',
     paidWindowStart: null,
     refundableUntil: null,
+    within: null,
     atLeast: null,
     reserved: 0,
     refusesOther: false,

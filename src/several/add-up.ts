@@ -85,6 +85,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
     limiter,
     paidWindowStart,
     refundableUntil,
+    within: null,
     atLeast,
     refusesOther,
     row: nameOfRow(first),

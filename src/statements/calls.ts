@@ -16,7 +16,6 @@ export const CALL_COLUMNS = {
   forced: 'float8',
   refund: 'float8',
   within: 'float8',
-  startsAt: 'float8',
 } as const
 
 export type CallColumn = keyof typeof CALL_COLUMNS

@@ -31,6 +31,8 @@ export function sentColumns(
     ...(['key', 'rate', 'calls'] as const),
     ...(takesLess ? (['atLeast'] as const) : []),
     ...(action === 'adjust' ? ([charge, ...(settled ? (['reserved'] as const) : [])] as const) : []),
+    ...(action === 'schedule' ? (['within'] as const) : []),
+    ...(action === 'cancel' ? (['refundableUntil'] as const) : []),
   ]
 }
 
@@ -61,13 +63,14 @@ export function decided(
   const [rate, calls, slack] = [sent('rate'), sent('calls'), slackOf(algorithm)]
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
   if (action === 'schedule') {
-    const later = formulas.available(state, sql`${now} + ${sent('within')}`, params)
+    const { later, isPossible } = availableLater(algorithm, sent, parameters)
     const fits = sql`least(floor((${later}${slack}) / ${rate}), ${calls})`
-    return level('decided', offered, { granted: onlyWhereItApplies(fits) })
+    const granted = sql`case when ${isPossible} then ${fits} else 0::float8 end`
+    return level('decided', offered, { granted: onlyWhereItApplies(granted) })
   }
   if (action === 'cancel') {
     const promised = level('promised', offered, { unpromised: unpromised(formulas, sent, state, params) })
-    const isLeft = sql`${now} < ${sent('startsAt')} and ${name('unpromised')} > ${sql.raw(String(algorithm.tolerance))}::float8`
+    const isLeft = sql`${now} < ${sent('refundableUntil')} and ${name('unpromised')} > ${sql.raw(String(algorithm.tolerance))}::float8`
     const granted = sql`case when ${isLeft} and ${formulas.used(state, now, params)} > 0::float8 then ${calls} else 0::float8 end`
     return level('decided', promised, { granted: onlyWhereItApplies(granted) })
   }
@@ -106,8 +109,27 @@ export function decided(
 }
 
 /**
- * How much of the rate of a scheduled call no later call counts on. If less than nothing is available when it
- * starts, later calls were promised the units that come until they start.
+ * What equal calls can be promised that may have to wait. Each call takes its rate out of a bucket that is not
+ * full then, so the bucket's size limits the rate of each, and not their sum.
+ */
+function availableLater(
+  algorithm: AnyAlgorithm,
+  sent: Sent,
+  parameters: Parameters,
+): { readonly later: SQL; readonly isPossible: SQL } {
+  const [now, none, params] = [name('now'), sql<number>`0::float8`, paramsOf(algorithm, parameters)]
+  const taken = algorithm.sql.consume(stateOf(), now, name('available'), none, params, none)
+  const state = forEach(algorithm.columns, (column) => sql<number>`(${taken[column]})`)
+  const endless = paramsOf(algorithm, parameters, sql.raw("'Infinity'::float8") as SQL<number>)
+  return {
+    later: algorithm.sql.available({ ...stateOf(), ...state }, sql`${now} + ${sent('within')}`, endless),
+    isPossible: sql`${sent('rate')} <= ${params['limit']}${slackOf(algorithm)}`,
+  }
+}
+
+/**
+ * How much of the negative rate of a cancel no later call counts on. If less than nothing is available at the
+ * start of the cancelled call, later calls were promised the units that come until they start.
  */
 function unpromised(
   formulas: AnyAlgorithm['sql'],
@@ -115,7 +137,7 @@ function unpromised(
   state: ReturnType<typeof stateOf>,
   params: ReturnType<typeof paramsOf>,
 ): SQL<number> {
-  return sql`${sent('rate')} + least(${formulas.available(state, sent('startsAt'), params)}, 0::float8)`
+  return sql`least(${formulas.available(state, sent('refundableUntil'), params)}, 0::float8) - ${sent('rate')}`
 }
 
 /** The tolerance of the algorithm, to add to what is available. */

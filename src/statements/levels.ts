@@ -58,12 +58,19 @@ function named(state: Expressions<StateColumn>): Record<string, SQL> {
   )
 }
 
-/** The parameters of the algorithm. Each is sent once. */
-export function paramsOf({ params }: AnyAlgorithm, parameters: Parameters): Record<string, SQL<number>> {
+/** The parameters of the algorithm. Each is sent once, unless `limit` stands in its place. */
+export function paramsOf(
+  { params }: AnyAlgorithm,
+  parameters: Parameters,
+  limit?: SQL<number>,
+): Record<string, SQL<number>> {
   const found = {}
   for (const each of ['limit', 'periodMs', 'expiryGridMs', ...params]) {
     // A parameter that no formula uses is not sent.
-    Object.defineProperty(found, each, { get: () => parameters.number(each), enumerable: true })
+    Object.defineProperty(found, each, {
+      get: () => (each === 'limit' && limit) || parameters.number(each),
+      enumerable: true,
+    })
   }
   return found
 }

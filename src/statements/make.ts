@@ -23,7 +23,7 @@ export function makeStatement(source: PatientSource): Statement {
   // It meets no existing row.
   const rules = { ...source.rules, refusesOther: false }
   // For a new row, no window has paid, and no estimate waits to be settled.
-  const columns = sentColumns(rules.algorithm, { action: 'take', takesLess })
+  const columns = sentColumns(rules.algorithm, { action: action === 'schedule' ? action : 'take', takesLess })
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded && !waits, parameters)
   const settings = settingsOf(source.commit, !waits)

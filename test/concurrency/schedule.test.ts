@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { watch } from '../support/watch.ts'
 
 const database = useDatabase()
 
@@ -27,6 +28,27 @@ test('start times of 12 processes are spaced exactly, in the order of their answ
   expect(starts).toHaveLength(240)
   const gaps = starts.slice(1).map((start, i) => start - (starts[i] as number))
   expect(Math.min(...gaps)).toBe(10)
+})
+
+test('a held row delays its own callers only, and a start that comes too late is cancelled', async () => {
+  const { db } = database.connect(8)
+  const limiter = Ratelimit.gcra(1, '1h', { burst: 1 })
+  const config = { limiter, prefix: 'held starts', cleanupProbability: 0 }
+  const ratelimit = new Ratelimit({ ...config, db })
+  const watched = watch(db)
+  const hasty = new Ratelimit({ ...config, db: watched.db, timeout: 2_000 })
+  const schedule = (by: Ratelimit, key: string) => by.schedule(key, { within: '10h' })
+  await Promise.all(['held', 'free'].map((key) => schedule(ratelimit, key)))
+  await db.transaction(async (tx) => {
+    await ratelimit.schedule('held', { within: '10h', tx })
+    const late = expect(schedule(hasty, 'held')).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    expect(await schedule(hasty, 'free')).toMatchObject({ success: true })
+    await late
+  })
+  // The next call of the key comes after the cancel.
+  await expect.poll(() => watched.statements.at(-1)).toContain('unpromised')
+  const next = await schedule(hasty, 'held')
+  expect(next.success && Math.round(next.delay / 3_600_000)).toBe(2)
 })
 
 test('cancels at the same time as calls let no two calls start together', async () => {

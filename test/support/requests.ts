@@ -8,6 +8,7 @@ export function requestOf(own: Partial<Request> & Pick<Request, 'key' | 'limiter
     atLeast: null,
     paidWindowStart: null,
     refundableUntil: null,
+    within: null,
     reserved: 0,
     refusesOther: false,
     ...own,

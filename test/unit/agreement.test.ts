@@ -16,6 +16,7 @@ const OTHER: Request = {
   rate: 2,
   paidWindowStart: 1,
   refundableUntil: 1,
+  within: 1,
   atLeast: 2,
   reserved: 2,
 }

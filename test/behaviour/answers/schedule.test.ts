@@ -81,6 +81,96 @@ test('calls at once get each start once', async () => {
   expect(delays.toSorted((a, b) => a - b)).toEqual([0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000])
 })
 
+test.each([
+  ['whole refills', Ratelimit.tokenBucket(2, '1s', 3)],
+  ['a continuous bucket', Ratelimit.tokenBucket(10, '1s', 2, { refill: 'continuous' })],
+  ['a bucket that begins empty', Ratelimit.tokenBucket(3, '1s', 3, { initialTokens: 0 })],
+  ['gcra', Ratelimit.gcra(10, '1s', { burst: 2 })],
+])(
+  '%s: calls at once share a statement, and get the starts of calls one after the other',
+  async (_, limiter) => {
+    const { db, statements } = watch(database.db)
+    const ratelimit = partner(limiter, { db })
+    const answersOf = ({ success, ...more }: Scheduled | NotScheduled) => JSON.stringify({ success, ...more })
+    for (const [rate, within, advance] of [
+      [1, 2_500, 0],
+      [0.7, 4_000, 1_234],
+      [2, 100, 3_210],
+      [3, 9_000, 777],
+      [0.1, 0, 60_000],
+      [4, 9_000, 1],
+    ] as const) {
+      clock.advance(advance)
+      const oneByOne: string[] = []
+      for (let i = 0; i < 30; i++) oneByOne.push(answersOf(await ratelimit.schedule('one', { rate, within })))
+      const sent = statements.length
+      const calls = Array.from({ length: 30 }, () => ratelimit.schedule('together', { rate, within }))
+      expect((await Promise.all(calls)).map(answersOf)).toEqual(oneByOne)
+      expect(statements.length - sent).toBeLessThanOrEqual(2)
+    }
+  },
+)
+
+test('calls of many keys and times to wait share a statement', async () => {
+  const { db, statements } = watch(database.db)
+  const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }), { db })
+  const keys = ['a', 'b', 'c', 'd']
+  const all = (within: number) =>
+    Promise.all(keys.map((key, i) => ratelimit.schedule(key, { within: within * i })))
+  await all(0)
+  const before = statements.length
+  const turns = await all(50)
+  expect(statements.length - before).toBe(1)
+  expect(turns.map(({ success }) => success)).toEqual([false, false, true, true])
+  const given = turns.filter(({ success }) => success).map(scheduled)
+  expect(await Promise.all(given.map((turn) => turn.cancel()))).toEqual([true, true])
+  expect(statements.length - before).toBe(2)
+})
+
+test('equal calls that are cancelled at once give back as if one after the other', async () => {
+  const ratelimit = partner(Ratelimit.tokenBucket(4, '1s', 4))
+  const turns = await Promise.all(
+    Array.from({ length: 6 }, () => ratelimit.schedule('key', { rate: 2, within: '5s' })),
+  )
+  const [third, fourth] = turns.slice(2).map(scheduled)
+  expect([third?.delay, fourth?.delay]).toEqual([1000, 1000])
+  // The last two count on what the first of them would give back.
+  expect(await Promise.all([third?.cancel(), fourth?.cancel()])).toEqual([false, false])
+  const [fifth, sixth] = turns.slice(4).map(scheduled)
+  expect(await Promise.all([fifth?.cancel(), sixth?.cancel()])).toEqual([true, true])
+  expect(scheduled(await ratelimit.schedule('key', { rate: 4, within: '5s' })).delay).toBe(2000)
+})
+
+test('a row of another plan is refused', async () => {
+  const options = { prefix: 'schedule another plan' }
+  await partner(Ratelimit.tokenBucket(1, '1s', 1), options).limit('key')
+  const ratelimit = partner(Ratelimit.gcra(1, '1s'), { ...options, onOtherPlan: 'throw' })
+  await expect(ratelimit.schedule('key', { within: '1h' })).rejects.toMatchObject({ code: 'OTHER_PLAN' })
+})
+
+test('an expired row is swept after a call', async () => {
+  const ratelimit = partner(Ratelimit.gcra(1, '1s'), { cleanupProbability: 1 })
+  const { prefix } = ratelimit
+  await partner(Ratelimit.gcra(1, '1s'), { prefix }).schedule('old', { within: 0 })
+  clock.advance(3_600_000)
+  await ratelimit.schedule('new', { within: 0 })
+  await expect
+    .poll(() => database.rows('select key from rate_limit_ephemeral where prefix = $1', [prefix]))
+    .toEqual([{ key: 'new' }])
+})
+
+test('a denial is remembered, and a cancel ends it', async () => {
+  const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }), { inMemoryBlock: true })
+  await ratelimit.schedule('key', { within: 0 })
+  const turn = scheduled(await ratelimit.schedule('key', { within: 100 }))
+  expect(await ratelimit.limit('key')).toMatchObject({ success: false, retryAfter: 200 })
+  expect(await turn.cancel()).toBe(true)
+  expect(await ratelimit.limit('key')).toMatchObject({ success: false, retryAfter: 100 })
+  expect(await turn.cancel()).toBe(false)
+  clock.advance(100)
+  expect(await ratelimit.limit('key')).toMatchObject({ success: true })
+})
+
 test('a rollback takes the start back', async () => {
   const ratelimit = partner(Ratelimit.gcra(10, '1s', { burst: 1 }))
   await database.db
