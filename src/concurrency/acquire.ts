@@ -11,9 +11,10 @@ import { channels } from '../diagnostics.ts'
 import { parseDuration } from '../duration.ts'
 import type { AcquireOptions } from '../options/calls.ts'
 import { checkKey, checkOption, isConcurrency } from '../options/validate.ts'
+import type { Slot } from './ask.ts'
 import { type Lease, leaseOf, type NoLease } from './lease.ts'
 import { Line, type Place } from './line.ts'
-import { change, type Look, look, type Slot } from './slots.ts'
+import { change, type Look, look } from './slots.ts'
 
 /** A wanted lease. */
 export interface Wanted {
@@ -97,7 +98,7 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
   const lookOnce = (waited: boolean) => {
     const lookFor = (hasGivenUp: () => boolean) => look(checker, { ...sought, waited }, joined, hasGivenUp)
     // Only the caller can end what runs in its transaction, and without a timeout nothing ends a single look.
-    if (joined) return lookFor(() => false)
+    if (joined || (timeoutMs === 0 && !signal)) return lookFor(() => false)
     return within(timeoutMs > 0 ? endsAt - performance.now() : undefined, signal, lookFor)
   }
   const first = await lookPastHeld(() => lookOnce(false), signal)

@@ -1,14 +1,14 @@
 import { isWorthOne, shareOf } from './batch-size.ts'
-import {
-  type Batch,
-  type CallGroup,
-  canShare,
-  type Decider,
-  type Dispatcher,
-  type KeyQueue,
-  type Pending,
-  type Request,
-  sameRequest,
+import type {
+  Batch,
+  CallGroup,
+  Decider,
+  Decision,
+  Dispatcher,
+  KeyQueue,
+  Pending,
+  Queued,
+  Request,
 } from './call.ts'
 import { HeldQueues } from './held-queues.ts'
 import { overload } from './room.ts'
@@ -25,25 +25,25 @@ const MAX_KEYS = 500
  * other, so a key is in one batch at a time. If all callers of a batch have given up, its keys go on without
  * it.
  */
-export class Coalescer implements Dispatcher {
-  readonly #decider: Decider
+export class Coalescer<R extends Queued = Request, D = Decision> implements Dispatcher<R, D> {
+  readonly #decider: Decider<R, D>
   readonly #slots: Slots
-  readonly #queues = new Map<string, KeyQueue>()
-  readonly #ready = new Set<KeyQueue>()
+  readonly #queues = new Map<string, KeyQueue<R, D>>()
+  readonly #ready = new Set<KeyQueue<R, D>>()
   /** The batches that still have callers. */
-  readonly #underWay = new Set<Batch>()
+  readonly #underWay = new Set<Batch<R, D>>()
   /** Created when a row is found held for the first time. */
-  #held: HeldQueues | undefined
+  #held: HeldQueues<KeyQueue<R, D>> | undefined
   #waiting = 0
   #starting = false
 
-  constructor(decider: Decider, connections: number) {
+  constructor(decider: Decider<R, D>, connections: number) {
     this.#decider = decider
     this.#slots = new Slots(connections, () => this.#start())
   }
 
   /** Adds the call to its key's queue, and so to the next batch that has room. */
-  add(call: Pending): void {
+  add(call: Pending<R, D>): void {
     const { request } = call
     const known = this.#queues.get(queueIdOf(request))
     const refusal = overload(known?.waiting ?? 0, this.#waiting)
@@ -56,13 +56,13 @@ export class Coalescer implements Dispatcher {
     queue.waiting++
     const last = queue.groups.at(-1)
     const isOpen = last !== undefined && !(queue.batch && queue.groups.length === 1)
-    if (isOpen && sameRequest(last.request, request)) last.calls.push(call)
+    if (isOpen && this.#decider.sameRequest(last.request, request)) last.calls.push(call)
     else queue.groups.push({ request, calls: [call] })
     if (known || queue.isHeld) call.isContended = true
     this.#startSoon()
   }
 
-  cancel(call: Pending): boolean {
+  cancel(call: Pending<R, D>): boolean {
     call.isOver = true
     const queue = this.#queues.get(queueIdOf(call.request))
     if (!queue || call.batch) {
@@ -78,7 +78,7 @@ export class Coalescer implements Dispatcher {
     return false
   }
 
-  #remove(queue: KeyQueue): void {
+  #remove(queue: KeyQueue<R, D>): void {
     this.#queues.delete(queue.id)
     this.#ready.delete(queue)
     if (this.#ready.size === 0) this.#slots.stopWaiting()
@@ -95,8 +95,8 @@ export class Coalescer implements Dispatcher {
     })
   }
 
-  #newQueue(request: Request): KeyQueue {
-    const queue: KeyQueue = {
+  #newQueue(request: R): KeyQueue<R, D> {
+    const queue: KeyQueue<R, D> = {
       id: queueIdOf(request),
       key: request.key,
       groups: [],
@@ -111,7 +111,7 @@ export class Coalescer implements Dispatcher {
     return queue
   }
 
-  #enqueue(queue: KeyQueue, { purpose }: Request): void {
+  #enqueue(queue: KeyQueue<R, D>, { purpose }: R): void {
     if (purpose !== 'look' && this.#held?.addIfHeldLately(queue)) return
     this.#ready.add(queue)
   }
@@ -130,19 +130,19 @@ export class Coalescer implements Dispatcher {
   #keysUnderWay(): number {
     const [next] = this.#ready
     let keys = 0
-    for (const { queues } of this.#underWay) if (areAlike(next, queues[0])) keys += queues.length
+    for (const { queues } of this.#underWay) if (this.#areAlike(next, queues[0])) keys += queues.length
     return keys
   }
 
   /** Queues whose first groups one statement can decide. */
-  #nextQueues(): KeyQueue[] {
+  #nextQueues(): KeyQueue<R, D>[] {
     const most = Math.min(shareOf(this.#ready.size, this.#keysUnderWay(), this.#slots.free), MAX_KEYS)
-    const queues: KeyQueue[] = []
-    let first: KeyQueue | undefined
+    const queues: KeyQueue<R, D>[] = []
+    let first: KeyQueue<R, D> | undefined
     for (const queue of this.#ready) {
       removeCancelled(queue)
       const [group] = queue.groups
-      if (!group || (first && !areAlike(first, queue))) continue
+      if (!group || (first && !this.#areAlike(first, queue))) continue
       first ??= queue
       this.#ready.delete(queue)
       queues.push(queue)
@@ -151,11 +151,17 @@ export class Coalescer implements Dispatcher {
     return queues
   }
 
-  #decide(queues: readonly KeyQueue[]): void {
+  #areAlike(one: KeyQueue<R, D> | undefined, other: KeyQueue<R, D> | undefined): boolean {
+    const [first, second] = [one?.groups[0], other?.groups[0]]
+    if (first === undefined || second === undefined || one?.shard !== other?.shard) return false
+    return this.#decider.canShare(first.request, second.request)
+  }
+
+  #decide(queues: readonly KeyQueue<R, D>[]): void {
     const batch = this.#send(queues, false)
     this.#slots.take(batch)
     this.#underWay.add(batch)
-    const groups = queues.map(({ groups: [first] }) => first as CallGroup)
+    const groups = queues.map(({ groups: [first] }) => first as CallGroup<R, D>)
     this.#decider
       .decideTogether(groups, (group) => this.#done(batch, group))
       .then((held) => {
@@ -169,8 +175,8 @@ export class Coalescer implements Dispatcher {
       })
   }
 
-  #send(queues: readonly KeyQueue[], mayWait: boolean): Batch {
-    const batch: Batch = { queues, mayWait, waiting: 0 }
+  #send(queues: readonly KeyQueue<R, D>[], mayWait: boolean): Batch<R, D> {
+    const batch: Batch<R, D> = { queues, mayWait, waiting: 0 }
     for (const queue of queues) {
       const calls = queue.groups[0]?.calls ?? []
       for (const call of calls) call.batch = batch
@@ -183,12 +189,12 @@ export class Coalescer implements Dispatcher {
   }
 
   /** The queue of a group in the batch. Undefined if the queue has gone on without the batch. */
-  #queueIn(batch: Batch, { request }: CallGroup): KeyQueue | undefined {
+  #queueIn(batch: Batch<R, D>, { request }: CallGroup<R, D>): KeyQueue<R, D> | undefined {
     const queue = this.#queues.get(queueIdOf(request))
     return queue?.batch === batch ? queue : undefined
   }
 
-  #hold(batch: Batch, group: CallGroup): void {
+  #hold(batch: Batch<R, D>, group: CallGroup<R, D>): void {
     const queue = this.#queueIn(batch, group)
     if (!queue) return
     const calls = group.calls.filter(({ isOver }) => !isOver)
@@ -214,15 +220,15 @@ export class Coalescer implements Dispatcher {
     this.#held.add(queue)
   }
 
-  async #decideAlone(queue: KeyQueue): Promise<void> {
+  async #decideAlone(queue: KeyQueue<R, D>): Promise<void> {
     removeCancelled(queue)
     const batch = this.#send([queue], true)
-    const group = queue.groups[0] as CallGroup
+    const group = queue.groups[0] as CallGroup<R, D>
     await this.#decider.decideAlone(group)
     this.#done(batch, group)
   }
 
-  #done(batch: Batch, group: CallGroup): void {
+  #done(batch: Batch<R, D>, group: CallGroup<R, D>): void {
     const queue = this.#queueIn(batch, group)
     if (!queue) return
     this.#goOn(queue)
@@ -235,7 +241,7 @@ export class Coalescer implements Dispatcher {
    * batch's queues go on, because its statement may never end. If that statement still runs, the locks of the
    * database keep it apart from later ones.
    */
-  #giveUp(batch: Batch, calls: number): void {
+  #giveUp(batch: Batch<R, D>, calls: number): void {
     batch.waiting -= calls
     if (batch.waiting > 0) return
     const stuck = batch.queues.filter((queue) => queue.batch === batch)
@@ -247,7 +253,7 @@ export class Coalescer implements Dispatcher {
   }
 
   /** Removes the first group and goes on with the next one. */
-  #goOn(queue: KeyQueue): void {
+  #goOn(queue: KeyQueue<R, D>): void {
     queue.groups.shift()
     queue.batch = undefined
     queue.isHeld = false
@@ -258,7 +264,7 @@ export class Coalescer implements Dispatcher {
 }
 
 /** Removes the cancelled calls from the groups that were not sent. */
-function removeCancelled(queue: KeyQueue): void {
+function removeCancelled<R extends Queued, D>(queue: KeyQueue<R, D>): void {
   if (queue.cancelled === 0) return
   const sent = queue.batch ? 1 : 0
   const groups = queue.groups.splice(sent).flatMap(({ request, calls }) => {
@@ -269,12 +275,6 @@ function removeCancelled(queue: KeyQueue): void {
   queue.cancelled = 0
 }
 
-function queueIdOf({ key, purpose }: Request): string {
+function queueIdOf({ key, purpose }: Queued): string {
   return purpose === 'look' ? `look ${key}` : `call ${key}`
-}
-
-function areAlike(one: KeyQueue | undefined, other: KeyQueue | undefined): boolean {
-  const [first, second] = [one?.groups[0], other?.groups[0]]
-  if (first === undefined || second === undefined || one?.shard !== other?.shard) return false
-  return canShare(first.request, second.request)
 }

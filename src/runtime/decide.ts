@@ -4,12 +4,24 @@ import { RatelimitError } from '../errors.ts'
 import { compareText } from '../statements/calls.ts'
 import { type Asking, applies, askOne, askToLook, askToMake, askToTake } from './ask.ts'
 import { afterWait, Blame } from './blame.ts'
-import type { Answers, Asked, CallGroup, Decider, Decision, Pending } from './call.ts'
+import {
+  type Answers,
+  type Asked,
+  type CallGroup,
+  canShare,
+  type Decider,
+  type Decision,
+  type Pending,
+  type Queued,
+  sameRequest,
+} from './call.ts'
 import type { DistributedTable } from './distributed-table.ts'
 import { watchWait } from './long-waits.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
 export class AloneDecider implements Decider {
+  readonly canShare: typeof canShare = canShare
+  readonly sameRequest: typeof sameRequest = sameRequest
   readonly #alone: Asking
   /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
@@ -158,9 +170,9 @@ function halvesOf({ groups, periodMs }: Part): Part[] {
 }
 
 /** If a call throws, only that call fails. Otherwise the error would leave the others waiting for ever. */
-function fulfil({ calls }: CallGroup, decision: Decision): void {
+export function fulfil<R extends Queued, D>({ calls }: CallGroup<R, D>, decision: D): void {
   for (let place = 0; place < calls.length; place++) {
-    const call = calls[place] as Pending
+    const call = calls[place] as Pending<R, D>
     try {
       call.fulfil(decision, place)
     } catch (error) {
@@ -169,10 +181,10 @@ function fulfil({ calls }: CallGroup, decision: Decision): void {
   }
 }
 
-function failAll(
-  groups: readonly CallGroup[],
+export function failAll<R extends Queued, D>(
+  groups: readonly CallGroup<R, D>[],
   error: RatelimitError,
-  done: (group: CallGroup) => void,
+  done: (group: CallGroup<R, D>) => void,
 ): void {
   for (const group of groups) {
     for (const call of group.calls) call.fail(error)
@@ -184,7 +196,7 @@ function askToMakeAtOnce(asking: Asking, asked: readonly Asked[]): Promise<Answe
   return askToMake(asking, asked, false)
 }
 
-function inLockOrder(groups: readonly CallGroup[]): CallGroup[] {
+export function inLockOrder<Group extends { readonly request: Queued }>(groups: readonly Group[]): Group[] {
   return groups.toSorted((one, other) => compareText(one.request.key, other.request.key))
 }
 

@@ -1,5 +1,5 @@
 import { toRatelimitError } from '../database/database-error.ts'
-import type { Decider, Dispatcher, Pending } from './call.ts'
+import type { Decider, Decision, Dispatcher, Pending, Queued, Request } from './call.ts'
 import type { Room } from './room.ts'
 
 /**
@@ -7,16 +7,16 @@ import type { Room } from './room.ts'
  *
  * In Workers, a promise hangs if the I/O of another request resolves it. So these calls share only plain data.
  */
-export class Direct implements Dispatcher {
-  readonly #decider: Decider
+export class Direct<R extends Queued = Request, D = Decision> implements Dispatcher<R, D> {
+  readonly #decider: Decider<R, D>
   readonly #room: Room
 
-  constructor(decider: Decider, room: Room) {
+  constructor(decider: Decider<R, D>, room: Room) {
     this.#decider = decider
     this.#room = room
   }
 
-  add(call: Pending): void {
+  add(call: Pending<R, D>): void {
     try {
       const leave = this.#room.enter(call.request.key)
       this.#decide(call).then(leave)
@@ -26,7 +26,7 @@ export class Direct implements Dispatcher {
   }
 
   /** The first try does not wait for the row. It shows whether others hold the row. */
-  async #decide(call: Pending): Promise<void> {
+  async #decide(call: Pending<R, D>): Promise<void> {
     const group = { request: call.request, calls: [call] }
     call.batch = { queues: [], mayWait: false, waiting: 1 }
     const held = await this.#decider.decideTogether([group], () => {})
@@ -36,7 +36,7 @@ export class Direct implements Dispatcher {
     await this.#decider.decideAlone(group)
   }
 
-  cancel(call: Pending): boolean {
+  cancel(call: Pending<R, D>): boolean {
     call.isOver = true
     return true
   }

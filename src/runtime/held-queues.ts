@@ -1,5 +1,3 @@
-import type { KeyQueue } from './call.ts'
-
 /** How many statements may wait at once for rows that others hold. */
 const MAX_PATIENT = 4
 
@@ -12,18 +10,24 @@ const MEMORY_MS = 100
 /** How many keys are remembered as held. */
 const MAX_KEYS = 1_000
 
+/** A queue of calls. */
+interface Queue {
+  readonly key: string
+  isHeld: boolean
+}
+
 /** How the queues go on. */
-export interface HeldQueuesOptions {
+export interface HeldQueuesOptions<Q extends Queue> {
   /** Decides the first group of a queue by a statement that may wait for the row. */
-  decideAlone(queue: KeyQueue): Promise<void>
+  decideAlone(queue: Q): Promise<void>
   /** Tries queues again by statements that do not wait. */
-  tryAgain(queues: Iterable<KeyQueue>): void
+  tryAgain(queues: Iterable<Q>): void
 }
 
 /** Queues whose rows others hold. Each gets a statement of its own, which may wait and delays no other key. */
-export class HeldQueues {
-  readonly #options: HeldQueuesOptions
-  readonly #queues = new Set<KeyQueue>()
+export class HeldQueues<Q extends Queue> {
+  readonly #options: HeldQueuesOptions<Q>
+  readonly #queues = new Set<Q>()
   readonly #heldUntil = new Map<string, number>()
   /**
    * The keys whose statements may wait. A statement counts until it ends, even if its callers have given up.
@@ -31,19 +35,19 @@ export class HeldQueues {
   readonly #patient = new Set<string>()
   #retrying = false
 
-  constructor(options: HeldQueuesOptions) {
+  constructor(options: HeldQueuesOptions<Q>) {
     this.#options = options
   }
 
   /** Adds a queue whose row was found held. */
-  add(queue: KeyQueue): void {
+  add(queue: Q): void {
     if (this.#heldUntil.size >= MAX_KEYS) this.#heldUntil.clear()
     this.#heldUntil.set(queue.key, performance.now() + MEMORY_MS)
     this.#add(queue)
   }
 
   /** Adds a queue if its row was held lately, because a statement that does not wait would usually fail. */
-  addIfHeldLately(queue: KeyQueue): boolean {
+  addIfHeldLately(queue: Q): boolean {
     const until = this.#heldUntil.get(queue.key)
     if (until === undefined) return false
     if (performance.now() < until) this.#add(queue)
@@ -51,12 +55,12 @@ export class HeldQueues {
     return this.#queues.has(queue)
   }
 
-  #add(queue: KeyQueue): void {
+  #add(queue: Q): void {
     queue.isHeld = true
     this.#queues.add(queue)
   }
 
-  remove(queue: KeyQueue): void {
+  remove(queue: Q): void {
     this.#queues.delete(queue)
   }
 

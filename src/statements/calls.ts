@@ -16,6 +16,7 @@ export const CALL_COLUMNS = {
   forced: 'float8',
   refund: 'float8',
   within: 'float8',
+  fence: 'float8',
 } as const
 
 export type CallColumn = keyof typeof CALL_COLUMNS

@@ -54,10 +54,7 @@ export type Charged = ListRow & { readonly does: RowAction }
 export const DONE = 'done'
 
 /** A number that a list sends for a row. */
-type SentNumber = Exclude<
-  CallColumn,
-  'prefix' | 'key' | 'calls' | 'atLeast' | 'start' | 'within' | 'startsAt'
->
+type SentNumber = Exclude<CallColumn, 'prefix' | 'key' | 'calls' | 'atLeast' | 'start' | 'within' | 'fence'>
 
 /** The numbers that a list sends for a row. */
 export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {

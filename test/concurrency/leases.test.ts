@@ -128,3 +128,27 @@ test('a statement that holds the row of a slot for a moment is no denial', async
   await client.query('commit')
   expect(await asked).toMatchObject({ success: true })
 })
+
+test('a release that waits for another transaction delays no other, and a slot is freed once', async () => {
+  const { db } = database.connect(8)
+  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
+  const jobs = new Ratelimit({ db, limiter, prefix: 'held releases', cleanupProbability: 0 })
+  const keys = ['a', 'b', 'c', 'd']
+  const leases = (await Promise.all(keys.map((key) => jobs.acquire(key)))).flatMap((job) =>
+    job.success ? [job] : [],
+  )
+  const [held, ...others] = leases as [Lease, ...Lease[]]
+  let again: Promise<boolean> | undefined
+  await db.transaction(async (tx) => {
+    expect(await held.release({ tx })).toBe(true)
+    again = held.release()
+    expect(await Promise.all(others.map((job) => job.release()))).toEqual([true, true, true])
+    expect(await Promise.all(keys.slice(1).map((key) => jobs.acquire(key)))).toMatchObject([
+      { success: true },
+      { success: true },
+      { success: true },
+    ])
+  })
+  expect(await again).toBe(false)
+  expect(await jobs.acquire('a')).toMatchObject({ success: true })
+})

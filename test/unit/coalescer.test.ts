@@ -2,7 +2,15 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import type { RatelimitError } from '../../src/errors.ts'
 import { Ratelimit } from '../../src/index.ts'
-import type { CallGroup, Decider, Decision, Pending, Request } from '../../src/runtime/call.ts'
+import {
+  type CallGroup,
+  canShare,
+  type Decider,
+  type Decision,
+  type Pending,
+  type Request,
+  sameRequest,
+} from '../../src/runtime/call.ts'
 import { Coalescer } from '../../src/runtime/coalescer.ts'
 import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
@@ -29,6 +37,8 @@ interface Sent {
 
 /** A decider whose statements are answered when the test says so. */
 class ManualDecider implements Decider {
+  readonly canShare = canShare
+  readonly sameRequest = sameRequest
   readonly sent: Sent[] = []
 
   decideTogether(

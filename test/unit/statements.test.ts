@@ -4,9 +4,10 @@ import { rateLimitDurable, rateLimitEphemeral } from '../../schema/index.ts'
 import type { Rules } from '../../src/algorithms/algorithm.ts'
 import type { Statement } from '../../src/database/statement.ts'
 import { Ratelimit } from '../../src/index.ts'
+import { acquireStatement } from '../../src/statements/acquire.ts'
 import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
 import { grantsStatement } from '../../src/statements/grants.ts'
-import { acquireStatement, leaseStatement } from '../../src/statements/lease.ts'
+import { leaseStatement } from '../../src/statements/lease.ts'
 import { listStatement } from '../../src/statements/list.ts'
 import type { ListRow } from '../../src/statements/list-row.ts'
 import { listsStatement } from '../../src/statements/lists.ts'
@@ -117,8 +118,8 @@ function leases(): [string, Statement][] {
     ['acquire', acquireStatement({ ...source, joined: false })],
     ['acquire-joined', acquireStatement({ ...source, joined: true })],
     ['acquire-durable', acquireStatement({ ...durable, joined: false })],
-    ['extend', leaseStatement(source, 'extend')],
-    ['release-durable', leaseStatement(durable, 'release')],
+    ['extend', leaseStatement({ ...source, action: 'extend', waits: false })],
+    ['release-durable', leaseStatement({ ...durable, action: 'release', waits: true })],
   ]
 }
 

@@ -1,130 +1,88 @@
 -- $1: prefix
--- $2: key
--- $3: limit
--- $4: waited
--- $5: leaseMs
--- $6: expiryGridMs
--- $7: waits
+-- $2: limit
+-- $3: waited
+-- $4: key
+-- $5: calls
+-- $6: leaseMs
+-- $7: expiryGridMs
+-- $8: waits
 with
   "ratelimit_clock" as (
     select
       floor(date_part('epoch', clock_timestamp()) * 1000::float8) as now
   ),
-  "ratelimit_slots" as (
+  "ratelimit_keys" as (
     select
+      place,
+      key,
+      calls::bigint as calls,
+      now,
+      ends,
+      waited_until,
+      leased,
+      free,
       case
-        when right("key", 4) ~ '^[0-9]+$' then right("key", 4)::integer
-      end as "number",
-      case
-        when (
-          "rate_limit_ephemeral"."count" is not null
-          and "rate_limit_ephemeral"."prev_count" is null
-          and "rate_limit_ephemeral"."window_start" is null
-          and "rate_limit_ephemeral"."tokens" is null
-          and "rate_limit_ephemeral"."last_refill" is not null
-        ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
-        else 0::float8
-      end as "ends"
+        when $3::integer = 1
+        or coalesce(waited_until <= now, true) then greatest($2::integer - pg_catalog.cardinality (leased), 0)
+        else 0
+      end as open
     from
-      "rate_limit_ephemeral"
-    where
-      "rate_limit_ephemeral"."prefix" = $1::text
-      and "rate_limit_ephemeral"."key" between $2::text || '#0000' and $2::text || '#9999'
-      and starts_with("rate_limit_ephemeral"."key", $2::text || '#')
-      and length("rate_limit_ephemeral"."key") = length($2::text) + 5
-  ),
-  "ratelimit_open" as (
-    select
-      number,
-      is_old
+      rows
     from
       (
-        select
-          series.number,
-          slots.ends is not null as is_old,
-          coalesce(slots.ends > clock.now, false) as is_leased,
-          count(*) filter (
-            where
-              slots.ends > clock.now
-          ) over (
-            order by
-              series.number desc
-          ) as above
-        from
-          "ratelimit_clock" as clock
-          cross join generate_series(
-            1,
-            greatest(
-              $3::integer,
-              (
-                select
-                  max(number)
-                from
-                  "ratelimit_slots"
-              )
-            )
-          ) as series (number)
-          left join "ratelimit_slots" as slots on slots.number = series.number
-      ) as numbered
-    where
-      number <= $3::integer
-      and not is_leased
-      and number::bigint + above <= $3::integer::bigint
-      and (
-        $4::integer = 1
-        or not exists (
-          select
-          from
-            "ratelimit_slots"
+        pg_catalog.unnest (
+          (
+            select
+              $4::text::text[]
+          )
+        ),
+        pg_catalog.unnest (
+          (
+            select
+              $5::text::float8[]
+          )
+        )
+      ) with ordinality as
+    call ("key", "calls", "place")
+    cross join "ratelimit_clock"
+    cross join lateral (
+      select
+        min(ends) filter (
+          where
+            number > 0
+            and ends > now
+        ) as ends,
+        max(ends) filter (
           where
             number = 0
-            and ends > (
-              select
-                now
-              from
-                "ratelimit_clock"
-            )
-        )
-      )
-      and true
-  ),
-  "ratelimit_locked" as (
-    select
-      slot.key,
-      slot.count
-    from
-      (
-        select
-          number
-        from
-          "ratelimit_open"
-        where
-          is_old
-        order by
-          number
-        offset
-          0
-      ) as old
-      cross join lateral (
-        select
-          "key",
-          (
+        ) as waited_until,
+        coalesce(
+          pg_catalog.array_agg (number) filter (
+            where
+              number > 0
+              and ends > now
+          ),
+          '{}'
+        ) as leased,
+        coalesce(
+          pg_catalog.array_agg (
+            number
+            order by
+              number
+          ) filter (
+            where
+              number > 0
+              and ends <= now
+          ),
+          '{}'
+        ) as free
+      from
+        (
+          select
             case
-              when "count" < 0 then 0
-              else "count"
-            end
-          )::float8 as "count"
-        from
-          "rate_limit_ephemeral"
-        where
-          (
-            (
-              "rate_limit_ephemeral"."prefix" = case
-                when $2::text || '#' || lpad("old"."number"::text, 4, '0') is not null then $1::text
-              end
-              and "rate_limit_ephemeral"."key" = $2::text || '#' || lpad("old"."number"::text, 4, '0')
-            )
-            and case
+              when right("rate_limit_ephemeral"."key", 4) ~ '^[0-9]+$' then right("rate_limit_ephemeral"."key", 4)::integer
+            end as number,
+            case
               when (
                 "rate_limit_ephemeral"."count" is not null
                 and "rate_limit_ephemeral"."prev_count" is null
@@ -133,52 +91,149 @@ with
                 and "rate_limit_ephemeral"."last_refill" is not null
               ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
               else 0::float8
-            end <= (
-              select
-                now
-              from
-                "ratelimit_clock"
-            )
-          )
-        for update
-          skip locked
+            end as ends
+          from
+            "rate_limit_ephemeral"
+          where
+            "rate_limit_ephemeral"."prefix" = $1::text
+            and "rate_limit_ephemeral"."key" between call.key || '#0000' and call.key || '#9999'
+            and starts_with("rate_limit_ephemeral"."key", call.key || '#')
+            and length("rate_limit_ephemeral"."key") = length(call.key) + 5
+          offset
+            0
+        ) as slot
+    ) as numbers
+  ),
+  "ratelimit_locked" as (
+    select
+      place,
+      slot.key,
+      slot.count
+    from
+      "ratelimit_keys" as of_key
+      cross join lateral (
+        select
+          stored.key,
+          stored.count
+        from
+          (
+            select
+              pg_catalog.unnest (of_key.free) as number
+            offset
+              0
+          ) as old
+          cross join lateral (
+            select
+              "key",
+              (
+                case
+                  when "count" < 0 then 0
+                  else "count"
+                end
+              )::float8 as "count"
+            from
+              "rate_limit_ephemeral"
+            where
+              (
+                (
+                  "rate_limit_ephemeral"."prefix" = case
+                    when of_key.key || '#' || lpad("number"::text, 4, '0') is not null then $1::text
+                  end
+                  and "rate_limit_ephemeral"."key" = of_key.key || '#' || lpad("number"::text, 4, '0')
+                )
+                and case
+                  when (
+                    "rate_limit_ephemeral"."count" is not null
+                    and "rate_limit_ephemeral"."prev_count" is null
+                    and "rate_limit_ephemeral"."window_start" is null
+                    and "rate_limit_ephemeral"."tokens" is null
+                    and "rate_limit_ephemeral"."last_refill" is not null
+                  ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
+                  else 0::float8
+                end <= (
+                  select
+                    now
+                  from
+                    "ratelimit_clock"
+                )
+              )
+            for update
+              skip locked
+          ) as stored
+        where
+          number::bigint + (
+            select
+              count(*)
+            from
+              pg_catalog.unnest (of_key.leased) as lease (other)
+            where
+              other > number
+          ) <= $2::integer::bigint
+        limit
+          of_key.calls
       ) as slot
-    limit
-      1
+    where
+      open > 0
   ),
   "ratelimit_missing" as (
     select
-      $2::text || '#' || lpad("number"::text, 4, '0') as key
+      place,
+      slot.key
     from
-      (
+      "ratelimit_keys" as of_key
+      cross join lateral (
         select
-          number
-        from
-          "ratelimit_open"
-        where
-          not is_old
-          and not exists (
+          (
             select
+              count(*)
             from
-              "ratelimit_locked"
-          )
-        order by
-          number
+              "ratelimit_locked" as found
+            where
+              found.place = of_key.place
+          ) as found
         offset
           0
-      ) as numbered
+      ) as counted
+      cross join lateral (
+        select
+          numbered.key
+        from
+          (
+            select
+              of_key.key || '#' || lpad("number"::text, 4, '0') as key
+            from
+              (
+                select
+                  generate_series(1, $2::integer) as number
+                offset
+                  0
+              ) as series
+            where
+              number <> all (of_key.leased)
+              and number <> all (of_key.free)
+              and number::bigint + (
+                select
+                  count(*)
+                from
+                  pg_catalog.unnest (of_key.leased) as lease (other)
+                where
+                  other > number
+              ) <= $2::integer::bigint
+            offset
+              0
+          ) as numbered
+        where
+          pg_try_advisory_xact_lock(hashtextextended ('"rate_limit_ephemeral"' || $1::text || ' ' || numbered.key, 0::bigint))
+        limit
+          of_key.calls - counted.found
+      ) as slot
     where
-      pg_try_advisory_xact_lock(
-        hashtextextended (
-          '"rate_limit_ephemeral"' || $1::text || ' ' || $2::text || '#' || lpad("number"::text, 4, '0'),
-          0::bigint
-        )
-      )
-    limit
-      1
+      open > 0
+      and found < calls
   ),
   "ratelimit_taken" as (
     select
+      place,
       key,
       is_old,
       now,
@@ -186,6 +241,7 @@ with
     from
       (
         select
+          place,
           key,
           is_old,
           count,
@@ -193,6 +249,7 @@ with
         from
           (
             select
+              place,
               key,
               true as is_old,
               count
@@ -200,6 +257,7 @@ with
               "ratelimit_locked"
             union all
             select
+              place,
               key,
               false,
               0::float8
@@ -217,10 +275,10 @@ with
       "prev_count" = null::bigint,
       "window_start" = null::timestamptz,
       "tokens" = null::float8,
-      "last_refill" = to_timestamp((now + $5::float8) / 1000::float8),
+      "last_refill" = to_timestamp((now + $6::float8) / 1000::float8),
       "expires_at" = greatest(
         "rate_limit_ephemeral"."expires_at",
-        to_timestamp((least(ceil((now + $5::float8) / $6::float8) * $6::float8, 8e15::float8)) / 1000::float8)
+        to_timestamp((least(ceil((now + $6::float8) / $7::float8) * $7::float8, 8e15::float8)) / 1000::float8)
       )
     from
       "ratelimit_taken" as slot
@@ -233,6 +291,7 @@ with
           and "rate_limit_ephemeral"."key" = slot.key
         )
         and slot.is_old
+        and slot.fence between 0::float8 and 9007199254740991::float8
       )
     returning
       "rate_limit_ephemeral"."key"
@@ -247,8 +306,8 @@ with
       null::bigint,
       null::timestamptz,
       null::float8,
-      to_timestamp((now + $5::float8) / 1000::float8),
-      to_timestamp((least(ceil((now + $5::float8) / $6::float8) * $6::float8, 8e15::float8)) / 1000::float8)
+      to_timestamp((now + $6::float8) / 1000::float8),
+      to_timestamp((least(ceil((now + $6::float8) / $7::float8) * $7::float8, 8e15::float8)) / 1000::float8)
     from
       "ratelimit_taken" as slot
     where
@@ -262,31 +321,28 @@ with
       "rate_limit_ephemeral" ("prefix", "key", "count", "prev_count", "window_start", "tokens", "last_refill", "expires_at")
     select
       $1::text,
-      $2::text || '#0000',
+      key || '#0000',
       0::bigint,
       null::bigint,
       null::timestamptz,
       null::float8,
       to_timestamp((now + 250::float8) / 1000::float8),
-      to_timestamp((least(ceil((now + 250::float8) / $6::float8) * $6::float8, 8e15::float8)) / 1000::float8)
+      to_timestamp((least(ceil((now + 250::float8) / $7::float8) * $7::float8, 8e15::float8)) / 1000::float8)
     from
-      "ratelimit_clock"
+      "ratelimit_keys" as of_key
     where
-      $7::integer = 1
-      and not exists (
+      $8::integer = 1
+      and coalesce(waited_until <= now + 125::float8, true)
+      and (
         select
+          count(*)
         from
-          "ratelimit_taken"
-      )
-      and not exists (
-        select
-        from
-          "ratelimit_slots"
+          "ratelimit_taken" as slot
         where
-          number = 0
-          and ends > now + 125::float8
-      )
-      and true
+          slot.place = of_key.place
+      ) < calls
+    order by
+      place
     on conflict ("prefix", "key") do update
     set
       "count" = excluded.count,
@@ -297,44 +353,39 @@ with
       "expires_at" = greatest("rate_limit_ephemeral"."expires_at", excluded.expires_at)
   )
 select
-  "now",
+  "place",
+  "open",
+  "left",
   "slot",
-  "fence",
-  (
-    select
-      count(*)
-    from
-      "ratelimit_open"
-  ) as open,
-  (
-    select
-      min(ends)
-    from
-      "ratelimit_slots"
-    where
-      number > 0
-      and ends > now
-  ) as ends
+  "fence"
 from
   (
-    "ratelimit_clock"
-    left join (
-      select
-        key as slot,
-        fence
-      from
-        "ratelimit_taken"
-      where
-        key in (
-          select
-            key
-          from
-            ratelimit_updated
-          union all
-          select
-            key
-          from
-            ratelimit_inserted
-        )
-    ) as written on true
-  )
+    select
+      of_key.place,
+      open,
+      ends - now as left,
+      slot,
+      fence
+    from
+      "ratelimit_keys" as of_key
+      left join (
+        select
+          place,
+          key as slot,
+          fence
+        from
+          "ratelimit_taken"
+        where
+          key in (
+            select
+              key
+            from
+              ratelimit_updated
+            union all
+            select
+              key
+            from
+              ratelimit_inserted
+          )
+      ) as written on written.place = of_key.place
+  ) as answered

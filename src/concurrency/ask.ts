@@ -1,0 +1,152 @@
+import type { Checker } from '../check/checker.ts'
+import type { Connection } from '../database/connection.ts'
+import { mustHave } from '../database/rows.ts'
+import { type Row, run } from '../database/run.ts'
+import type { Statement, Value } from '../database/statement.ts'
+import { timed } from '../diagnostics.ts'
+import { acquireStatement } from '../statements/acquire.ts'
+import { numberArray, textArray } from '../statements/calls.ts'
+import { type LeaseAction, type LeaseSource, leaseStatement } from '../statements/lease.ts'
+import { kept } from '../statements/statements.ts'
+
+/** What a look for a slot needs to know. */
+export interface Sought {
+  readonly key: string
+  readonly limit: number
+  readonly leaseMs: number
+  /** Whether it has waited, and so may take a slot for which others wait. */
+  readonly waited: boolean
+  /** Whether it goes on waiting if it finds none. */
+  readonly waits: boolean
+}
+
+/** A slot of a key, under a lease. */
+export interface Slot {
+  /** The key of its row. */
+  readonly key: string
+  readonly fence: number
+}
+
+/** Asks for a slot of a key. */
+export interface Acquire extends Sought {
+  readonly purpose: 'acquire'
+}
+
+/** Asks to end or extend the lease of a slot. */
+export interface Change extends Slot {
+  readonly purpose: LeaseAction
+  readonly leaseMs: number
+}
+
+export type SlotRequest = Acquire | Change
+
+/** The answer to equal requests. */
+export interface SlotAnswer {
+  /** The slots that were leased, or whose lease was ended or extended. */
+  readonly slots: readonly Slot[]
+  /** How many slots could have been leased, or are held by others for a moment. */
+  readonly open: number
+  /** Milliseconds until the first lease ends. Undefined if there is none. */
+  readonly endsInMs: number | undefined
+  /** When the statement was sent, by the monotonic clock. */
+  readonly sentAt: number
+}
+
+/** The answer if the row of the slot is gone. */
+export const NOTHING: SlotAnswer = { slots: [], open: 0, endsInMs: undefined, sentAt: 0 }
+
+/** A request and the number of calls that make it. */
+interface AskedSlots {
+  readonly request: SlotRequest
+  readonly calls: { readonly length: number }
+}
+
+/** The answer to each request; undefined if the row of its slot could not be locked. */
+export type SlotAnswers = readonly (SlotAnswer | undefined)[]
+
+/** Whether one statement can decide both requests. */
+export function canShare(one: SlotRequest, other: SlotRequest): boolean {
+  if (one.purpose === 'acquire' && other.purpose === 'acquire') return sameRequest(one, other)
+  return one.purpose === other.purpose && one.leaseMs === other.leaseMs
+}
+
+/** Whether requests of one key can be decided together. A lease is changed by one call after the other. */
+export function sameRequest(one: SlotRequest, other: SlotRequest): boolean {
+  return (
+    one.purpose === 'acquire' &&
+    other.purpose === 'acquire' &&
+    one.limit === other.limit &&
+    one.leaseMs === other.leaseMs &&
+    one.waited === other.waited &&
+    one.waits === other.waits
+  )
+}
+
+/** Rows expire on a grid of an hour or more, so that most updates leave the indexed column as it is (HOT). */
+const MIN_GRID_MS = 3_600_000
+
+/** Sends requests that can share a statement. With `mayWait` it waits for rows that other transactions hold. */
+export async function askForSlots(
+  { config }: Checker,
+  connection: Connection,
+  asked: readonly AskedSlots[],
+  mayWait: boolean,
+): Promise<SlotAnswers> {
+  const { table, namespace } = config
+  const { request } = mustHave(asked[0])
+  const { purpose, leaseMs } = request
+  const clock = namespace.clock?.() ?? null
+  const commit = connection.isTransaction ? 'as the session' : config.commit
+  const injectedClock = clock !== null
+  const joined = connection.isTransaction
+  const build = (source: LeaseSource): Statement =>
+    purpose === 'acquire'
+      ? acquireStatement({ ...source, joined })
+      : leaseStatement({ ...source, action: purpose, waits: mayWait })
+  const variant = `${purpose} ${purpose === 'acquire' ? joined : mayWait} ${injectedClock} ${commit}`
+  const statementFor = (guarded: boolean) =>
+    kept(table.statements, `${variant} ${guarded}`, () =>
+      build({ table: table.table, injectedClock, commit, guarded }),
+    )
+  const { prefix } = namespace
+  const values: Record<string, Value> = {
+    ...{ prefix, clock, leaseMs, expiryGridMs: Math.max(MIN_GRID_MS, leaseMs) },
+    key: textArray(asked.map((each) => each.request.key)),
+    ...(request.purpose === 'acquire' ? wantedBy(request, asked) : { fence: fencesOf(asked) }),
+  }
+  const sentAt = performance.now()
+  const rows = await timed({ prefix, statement: 'lease', keys: asked.length }, () =>
+    run(connection, [table.size], statementFor, values, {}),
+  )
+  return answersOf(rows, asked, sentAt)
+}
+
+function wantedBy({ limit, waited, waits }: Acquire, asked: readonly AskedSlots[]): Record<string, Value> {
+  const calls = numberArray(asked.map((each) => each.calls.length))
+  return { limit, waited: Number(waited), waits: Number(waits), calls }
+}
+
+function fencesOf(asked: readonly AskedSlots[]): string {
+  return numberArray(asked.map(({ request }) => (request.purpose === 'acquire' ? null : request.fence)))
+}
+
+function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: number): SlotAnswers {
+  const answers: (SlotAnswer | undefined)[] = new Array(asked.length)
+  for (const row of rows) {
+    if (mustHave(row['place']) === null) continue
+    const place = Number(row['place']) - 1
+    const { request } = mustHave(asked[place])
+    const slots = [...(answers[place]?.slots ?? []), ...slotIn(row, request)]
+    const left = row['left']
+    const endsInMs = left === null || left === undefined ? undefined : Number(left)
+    answers[place] = { slots, open: Number(row['open'] ?? 0), endsInMs, sentAt }
+  }
+  return answers
+}
+
+/** The slot that the row reports, if there is one. */
+function slotIn(row: Row, request: SlotRequest): Slot[] {
+  if (request.purpose !== 'acquire') return mustHave(row['changed']) === true ? [request] : []
+  const slot = mustHave(row['slot'])
+  return slot === null ? [] : [{ key: String(slot), fence: Number(mustHave(row['fence'])) }]
+}

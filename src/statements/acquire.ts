@@ -1,0 +1,176 @@
+import { and, type SQL, sql } from 'drizzle-orm'
+import { ROWS } from '../algorithms/rows.ts'
+import type { Statement } from '../database/statement.ts'
+import { literal, quotedName } from '../tables/table-name.ts'
+import { builder, isDecidedRow, type Link, link, name, Parameters } from './builder.ts'
+import { callsFrom } from './calls.ts'
+import { fromColumn, isOfKind, onGrid, toColumn } from './columns.ts'
+import { guard, guardedStatement } from './guard.ts'
+import { IS_RARE, type LeaseSource } from './lease.ts'
+import { BY_ITSELF, CLOCK_MS } from './levels.ts'
+import { settingsOf } from './setting.ts'
+
+// A slot is a row. Its key is the limited key and the slot's number, `last_refill` is the end of its lease, and
+// `count` is the fence of its last lease. The row with the number 0 says until when somebody waits for a slot.
+
+export interface AcquireSource extends LeaseSource {
+  /** Whether the lock of the row is the lease, so that it ends with the caller's transaction. */
+  readonly joined: boolean
+}
+
+const CLOCK = name('ratelimit_clock')
+const KEYS = name('ratelimit_keys')
+const LOCKED = name('ratelimit_locked')
+const MISSING = name('ratelimit_missing')
+const TAKEN = name('ratelimit_taken')
+
+/** How long a sign of somebody who waits counts. It is longer than the pause between two looks. */
+const SIGN_MS = sql.raw('250::float8')
+
+/** When a sign is renewed, so that few looks write. */
+const RENEWED_MS = sql.raw('125::float8')
+
+/** No lease has ended before. */
+const LONG_AGO = sql.raw('0::float8')
+
+/**
+ * The statement that leases slots of keys, for each of `calls` one: the free ones with the lowest numbers. It
+ * waits for no slot.
+ *
+ * A number may be leased if its lease has ended, and it and the leases of higher numbers are at most as many as
+ * the limit. The higher ones may be left from a larger limit. So `open` numbers may be leased.
+ *
+ * `locked` skips the rows that others hold. `missing` makes rows for what could not be locked. Its advisory lock
+ * keeps two statements from inserting one row: the second would wait for the transaction of the first.
+ */
+export function acquireStatement(source: AcquireSource): Statement {
+  const { table, joined } = source
+  const parameters = new Parameters()
+  const guarding = guard([table], source.guarded, parameters)
+  const prefix = parameters.text('prefix')
+  const limit = parameters.integer('limit')
+  const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
+  const now = sql`(select now from ${CLOCK})`
+  const keyOf = (number: SQL) => sql`of_key.key || '#' || lpad(${number}::text, 4, '0')`
+  const ends = sql`case when ${isOfKind(ROWS.concurrency, table)} then ${fromColumn('lastRefill', table.lastRefill)} else ${LONG_AGO} end`
+
+  // The range is for the index. In some collations it has other keys too.
+  const slots = sql`select case when right(${table.key}, 4) ~ '^[0-9]+$' then right(${table.key}, 4)::integer end as number, ${ends} as ends
+    from ${table}
+    where ${table.prefix} = ${prefix} and ${table.key} between call.key || '#0000' and call.key || '#9999'
+      and starts_with(${table.key}, call.key || '#') and length(${table.key}) = length(call.key) + 5 ${BY_ITSELF}`
+  const numbers = sql`select min(ends) filter (where number > 0 and ends > now) as ends,
+      max(ends) filter (where number = 0) as waited_until,
+      coalesce(pg_catalog.array_agg(number) filter (where number > 0 and ends > now), '{}') as leased,
+      coalesce(pg_catalog.array_agg(number order by number) filter (where number > 0 and ends <= now), '{}') as free
+    from (${slots}) as slot`
+  const isOpen = sql`${parameters.integer('waited')} = 1 or coalesce(waited_until <= now, true)`
+  const keys = sql`select place, key, calls::bigint as calls, now, ends, waited_until, leased, free,
+      case when ${isOpen} then greatest(${limit} - pg_catalog.cardinality(leased), 0) else 0 end as open
+    from ${callsFrom(parameters, ['key', 'calls'])} cross join ${CLOCK} cross join lateral (${numbers}) as numbers
+    ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
+
+  const isBelow = sql`number::bigint + (select count(*) from pg_catalog.unnest(of_key.leased) as lease (other) where other > number)
+    <= ${limit}::bigint`
+  const row = builder
+    .select({ key: table.key, count: fromColumn('count', table.count).as('count') })
+    .from(table)
+    .where(and(isDecidedRow(table, parameters, keyOf(name('number'))), sql`${ends} <= ${now}`))
+    .for('update', { skipLocked: true })
+  const locked = sql`select place, slot.key, slot.count from ${KEYS} as of_key cross join lateral (
+      select stored.key, stored.count
+      from (select pg_catalog.unnest(of_key.free) as number offset 0) as old cross join lateral (${row.getSQL()}) as stored
+      where ${isBelow} limit of_key.calls
+    ) as slot where open > 0`
+
+  const place = sql.raw(literal(quotedName(table)))
+  const missing = sql`select place, slot.key from ${KEYS} as of_key cross join lateral (
+      select (select count(*) from ${LOCKED} as found where found.place = of_key.place) as found offset 0
+    ) as counted cross join lateral (
+      select numbered.key from (
+        select ${keyOf(name('number'))} as key from (select generate_series(1, ${limit}) as number offset 0) as series
+        where number <> all(of_key.leased) and number <> all(of_key.free) and ${isBelow} offset 0
+      ) as numbered
+      where pg_try_advisory_xact_lock(hashtextextended(${place} || ${prefix} || ' ' || numbered.key, 0::bigint))
+      limit of_key.calls - counted.found
+    ) as slot where open > 0 and found < calls`
+
+  const taken = sql`select place, key, is_old, now, greatest(coalesce(count, 0::float8) + 1::float8, now * 1000::float8) as fence
+    from (
+      select place, key, is_old, count, ${clock} as now from (
+        select place, key, true as is_old, count from ${LOCKED} union all select place, key, false, 0::float8 from ${MISSING}
+      ) as slot offset 0
+    ) as timed`
+
+  const until = sql<number>`now + ${parameters.number('leaseMs')}`
+  const expires = toColumn('expiresAt', onGrid(until, parameters))
+  const next = {
+    count: toColumn('count', name('fence', 'slot')),
+    prevCount: toColumn('prevCount', undefined),
+    windowStart: toColumn('windowStart', undefined),
+    tokens: toColumn('tokens', undefined),
+    lastRefill: toColumn('lastRefill', joined ? name('now', 'slot') : until),
+  }
+  const updated = builder
+    .update(table)
+    .set({ ...next, expiresAt: sql`greatest(${table.expiresAt}, ${expires})` })
+    .from(sql`${TAKEN} as slot`)
+    .where(and(isDecidedRow(table, parameters, sql`slot.key`), sql`slot.is_old and ${IS_RARE}`))
+    .returning({ key: table.key })
+  const made = sql`select ${prefix}, slot.key, ${next.count}, ${next.prevCount}, ${next.windowStart}, ${next.tokens},
+      ${next.lastRefill}, ${expires} from ${TAKEN} as slot where not slot.is_old`
+  const inserted = builder
+    .insert(table)
+    .select(made)
+    .onConflictDoNothing({ target: [table.prefix, table.key] })
+    .returning({ key: table.key })
+
+  const links: Link[] = [
+    link('ratelimit_clock', sql`select ${clock} as now`),
+    link('ratelimit_keys', keys),
+    link('ratelimit_locked', locked),
+    link('ratelimit_missing', missing),
+    link('ratelimit_taken', taken),
+    link('ratelimit_updated', updated),
+    link('ratelimit_inserted', inserted),
+    // In a transaction, the row would stay locked.
+    ...(joined ? [] : [link('ratelimit_sign', sign(source, parameters))]),
+  ]
+  return guardedStatement(parameters, guarding, settingsOf(source.commit), {
+    links,
+    columns: ['place', 'open', 'left', 'slot', 'fence'].map((column) => name(column)),
+    from: sql`(select of_key.place, open, ends - now as left, slot, fence from ${KEYS} as of_key left join (
+      select place, key as slot, fence from ${TAKEN}
+      where key in (select key from ratelimit_updated union all select key from ratelimit_inserted)
+    ) as written on written.place = of_key.place) as answered`,
+  })
+}
+
+/**
+ * Says of keys that somebody waits, so that those who come later do not take the slots that become free. It may
+ * wait for another statement that says so, and all of them write in the order of the keys.
+ */
+function sign({ table }: AcquireSource, parameters: Parameters): SQL {
+  const until = sql<number>`now + ${SIGN_MS}`
+  const row = sql`select ${parameters.text('prefix')}, key || '#0000', 0::bigint, null::bigint,
+      null::timestamptz, null::float8, ${toColumn('lastRefill', until)}, ${toColumn('expiresAt', onGrid(until, parameters))}
+    from ${KEYS} as of_key
+    where ${parameters.integer('waits')} = 1 and coalesce(waited_until <= now + ${RENEWED_MS}, true)
+      and (select count(*) from ${TAKEN} as slot where slot.place = of_key.place) < calls
+    order by place`
+  return builder
+    .insert(table)
+    .select(row)
+    .onConflictDoUpdate({
+      target: [table.prefix, table.key],
+      set: {
+        count: sql`excluded.count`,
+        prevCount: sql`excluded.prev_count`,
+        windowStart: sql`excluded.window_start`,
+        tokens: sql`excluded.tokens`,
+        lastRefill: sql`excluded.last_refill`,
+        expiresAt: sql`greatest(${table.expiresAt}, excluded.expires_at)`,
+      },
+    })
+    .getSQL()
+}
