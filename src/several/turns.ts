@@ -169,13 +169,15 @@ export class Turns<List extends Queued, Found> {
     const batch = this.#openBatch(this.#shared)
     this.#underWay.add(batch)
     let fitting: FittingLists<Waiting<List, Found>> | undefined
+    const mayBeCommon = this.#mayBeCommon()
     for (const ready of this.#ready) {
       const candidates = [ready]
       for (const one of candidates) {
         if (fitting && !fitting.add(one)) continue
         fitting ??= new FittingLists(one)
         const next = this.#addTo(one, batch)
-        candidates.push(...next.filter((each) => !each.undecided && this.#queues.isFirst(each, batch)))
+        if (mayBeCommon)
+          candidates.push(...next.filter((each) => !each.undecided && this.#queues.isFirst(each, batch)))
       }
       if (fitting?.isFull) break
     }
@@ -190,6 +192,16 @@ export class Turns<List extends Queued, Found> {
         this.#end(batch)
       },
     )
+  }
+
+  /**
+   * Whether more lists wait for a row of the first ready list than could share its statement without that row.
+   * If few do, the row would leave out all others.
+   */
+  #mayBeCommon(): boolean {
+    const [first, ...others] = this.#ready
+    if (!first) return false
+    return this.#queues.longest(first.rows) > others.filter(({ kind }) => kind === first.kind).length
   }
 
   /** Moves it from the queues of its rows into the batch. Returns the lists that are next. */

@@ -92,6 +92,29 @@ test('lists share a statement if all ask the same of their common row', async ()
   expect(sent.slice(2)).toMatchObject([{ lists: ['d'] }])
 })
 
+test('a row that few lists have in common keeps no other list out of a statement', async () => {
+  const { turns, sent } = turnsOf()
+  const asking = (name: string, rows: readonly string[]) => list(name, rows, [1, 1])
+  for (const one of [asking('a', ['x', 'a']), asking('b', ['x', 'b']), asking('c', ['y', 'c'])])
+    turns.enter(one)
+  for (const name of ['d', 'e']) turns.enter(asking(name, [name, `own ${name}`]))
+  turns.enter({ ...asking('another', ['z', 'f']), kind: 'another' })
+  await settled()
+  expect(only(sent)).toMatchObject({ lists: ['a', 'c', 'd', 'e'], isCommon: [false, false] })
+  await only(sent).end()
+  for (let i = 1; i < 3; i++) await sent[i]?.end()
+  expect(sent.map(({ lists }) => lists).slice(1)).toEqual([['another'], ['b']])
+})
+
+test('lists of another kind do not keep those with a common row apart', async () => {
+  const { turns, sent } = turnsOf()
+  for (const name of ['a', 'b']) turns.enter(list(name, ['everybody', name], [1, undefined]))
+  for (const name of ['c', 'd', 'e']) turns.enter({ ...list(name, [name, `own ${name}`]), kind: 'another' })
+  await settled()
+  expect(sent[0]).toMatchObject({ lists: ['a', 'b'], isCommon: [true, false] })
+  expect(sent[1]).toMatchObject({ lists: ['c', 'd', 'e'], isCommon: [false, false] })
+})
+
 test('equal lists share a statement, and all of their rows are common', async () => {
   const { turns, sent } = turnsOf()
   for (const name of ['a', 'b', 'c']) turns.enter(list(name, ['x', 'y'], [1, 1]))
