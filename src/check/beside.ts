@@ -11,20 +11,23 @@ interface Beside extends Partial<Pick<CheckerConfig, 'limiter' | 'takeStatement'
   readonly prefix: string
   readonly isUsuallyNew?: boolean
   readonly comesLast?: boolean
+  /** Default: `true`. */
+  readonly isSwept?: boolean
 }
 
-/** The checker of the rows beside those of the owner. They are swept, and nothing is published of them. */
+/** The checker of the rows beside those of the owner. Nothing is published of them. */
 export function checkerBeside(
   { config }: Checker,
-  { limiter = config.limiter, takeStatement, ...beside }: Beside,
+  { limiter = config.limiter, takeStatement, isSwept = true, ...beside }: Beside,
 ): Checker {
+  const probability = config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability
   return new Checker({
     ...config,
     limiter,
     takeStatement,
     namespace: { ...beside, clock: config.namespace.clock },
     reporting: { thresholds: [], dryRun: false },
-    cleanupProbability: config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability,
+    cleanupProbability: isSwept ? probability : 0,
     keepEnded: false,
     maxBlockedKeys: undefined,
     denials: undefined,

@@ -2,8 +2,13 @@
 
 const utf8 = new TextEncoder()
 
+/** The two digits of each byte. */
+const DIGITS = /* @__PURE__ */ Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
+
 export function toHex(id: string): string {
-  return Array.from(utf8.encode(id), (byte) => byte.toString(16).padStart(2, '0')).join('')
+  let text = ''
+  for (const byte of utf8.encode(id)) text += DIGITS[byte]
+  return text
 }
 
 /** Undefined if the text is no id: it then belongs to a key that begins like one with an id. */

@@ -15,7 +15,7 @@ import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { KeptLists } from './kept-lists.ts'
-import { nameIn } from './names.ts'
+import { keyIn } from './names.ts'
 import { isLook } from './parts.ts'
 import type { Found, List, Sharing } from './sending.ts'
 import {
@@ -129,7 +129,7 @@ function isNotedBy(estimate: RowRequest, row: RowRequest): boolean {
   const { namespace, key } = estimate
   return (
     namespace.prefix === RESERVED_PREFIX + row.namespace.prefix &&
-    nameIn(key).key === row.key &&
+    keyIn(key) === row.key &&
     tableNameOf(estimate) === tableNameOf(row)
   )
 }

@@ -19,7 +19,8 @@ export const namesOf: (owner: Checker) => Names = forEachChecker((owner) => {
   const beside = { prefix: RESERVED_PREFIX + owner.config.namespace.prefix, comesLast: true }
   return {
     opener: checkerBeside(owner, { ...beside, isUsuallyNew: true }),
-    closer: checkerBeside(owner, beside),
+    // The calls that open estimates sweep the rows.
+    closer: checkerBeside(owner, { ...beside, isSwept: false }),
   }
 })
 
@@ -39,8 +40,13 @@ export async function keyOfName({ config }: Checker, key: string, id: unknown): 
   return named
 }
 
+/** The limited key in the key of a named estimate's row. */
+export function keyIn(row: string): string {
+  return row.slice(0, row.lastIndexOf('/'))
+}
+
 /** The limited key and the id in the key of a named estimate's row. */
 export function nameIn(row: string): { readonly key: string; readonly id: string } {
-  const end = row.lastIndexOf('/')
-  return { key: row.slice(0, end), id: fromHex(row.slice(end + 1)) ?? '' }
+  const key = keyIn(row)
+  return { key, id: fromHex(row.slice(key.length + 1)) ?? '' }
 }
