@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import type { Algorithm, Limiter, Numbers, StateColumn, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Limiter, Noted, Numbers, StateColumn, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 
@@ -19,7 +19,7 @@ const KEPT = sql.raw(`${86_400_000}::float8`)
 /** What `count` holds in addition to the facts: so many units of it are one of what was noted of before. */
 const UNIT = 512
 /** More would not be exact. */
-const MAX_BEFORE = sql.raw(`${2 ** 43}::float8`)
+const MAX_BEFORE = 2 ** 43
 
 /**
  * The row of an estimate with a name. A limit of 1 opens it, if the name is new, and a limit of 0 settles it.
@@ -55,7 +55,7 @@ const algorithm: Algorithm<Column, Param> = {
     }),
     note: (now, paid, { lengthMs, facts, estimate }) => ({
       count: sql`${facts} + ${paid.passed} * 4::float8
-        + floor(least(greatest(${paid.before}, 0::float8), ${MAX_BEFORE})) * ${sql.raw(`${UNIT}::float8`)}`,
+        + floor(least(greatest(${paid.before}, 0::float8), ${sql.raw(`${MAX_BEFORE}::float8`)})) * ${sql.raw(`${UNIT}::float8`)}`,
       windowStart: sql`least(${paid.at}, ${NEVER})`,
       tokens: sql`${paid.rate} + ${estimate}`,
       lastRefill: sql`${now} + ${lengthMs}`,
@@ -96,6 +96,20 @@ export function opened(lengthMs: number, limiter: Limiter, hasPlan: boolean, rat
   const facts =
     1 + 2 * Number(hasPlan) + 8 * Number(limiter.algorithm.kind === 'window') + 16 * maskOf(limiter)
   return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate })
+}
+
+/** What was paid when an estimate was opened. */
+export type Paid = Numbers<Noted>
+
+/** The row of an estimate that was opened at that time, by the rule of `note`. */
+export function openedAt(now: number, { params }: StoredLimiter, paid: Paid): Numbers<Column> {
+  const { lengthMs = 0, facts = 0, estimate = 0 } = params
+  return {
+    count: facts + paid.passed * 4 + Math.floor(Math.min(Math.max(paid.before, 0), MAX_BEFORE)) * UNIT,
+    windowStart: Math.min(paid.at, NEVER_MS),
+    tokens: paid.rate + estimate,
+    lastRefill: now + lengthMs,
+  }
 }
 
 /** What an estimate asks for when it is settled: see `atLeast` and `rate` of a call. */

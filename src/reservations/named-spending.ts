@@ -6,7 +6,7 @@ import type { LimiterCall } from '../check/checker.ts'
 import type { SpendOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
-import type { Part } from './part.ts'
+import type { Opening, Part } from './part.ts'
 import { estimateOf } from './reservation.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import { settleParts } from './settle-named.ts'
@@ -30,9 +30,7 @@ interface NamedExpense {
 }
 
 /** An estimate with a name, and the calls that make its rows. */
-export interface NamedSpending extends NamedExpense {
-  readonly openings: readonly LimiterCall[]
-}
+export interface NamedSpending extends NamedExpense, Opening {}
 
 /** The estimates of a call with a name. Undefined if it has none. */
 export async function openSpending(
@@ -107,16 +105,19 @@ async function settleSpending(
       // Each row remembers the whole cost, because its share depends on what the others had.
       remembered: parts.map(() => actual),
       of: (rates) => rates.map((rate, place) => rate - (returnedOf(rates)[place] ?? 0)),
-      after: (rates) =>
-        actual > sumOf(rates)
-          ? async (own) => {
-              more = await takeMore({ calls, granted: rates }, actual, debtor, { limiters, tx: own })
-            }
-          : undefined,
+      after: (rates) => {
+        // A settlement that came too late has taken more, and was rolled back.
+        more = undefined
+        if (actual <= sumOf(rates)) return undefined
+        return async (own) => {
+          more = await takeMore({ calls, granted: rates }, actual, debtor, { limiters, tx: own })
+        }
+      },
     },
     tx,
   )
-  if (more) return { ...more, results: more.results.map((each, place) => joined(answers[place], each)) }
+  if (more && rates)
+    return { ...more, results: more.results.map((each, place) => joined(answers[place], each)) }
   const parted = returnedOf(rates ?? [])
   const granted = answers.map((answer, place) => {
     const returned = parts[place]?.limiter.stored ? answer.returned : parted[place]

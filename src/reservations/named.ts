@@ -4,6 +4,7 @@ import type { Answered } from '../answers/answer.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
+import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import { CALL_NAMES, type CallOptions } from '../options/calls.ts'
@@ -11,9 +12,11 @@ import type { NamedReserveOptions, Naming } from '../options/reserve.ts'
 import { callOf, checkKey, checkOption } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
 import { addUp } from '../several/add-up.ts'
-import { decideAll } from '../several/limit-all.ts'
-import { keyOfName, nameIn, namesOf } from '../several/names.ts'
-import type { Part } from './part.ts'
+import { answersIn, reportsOf } from '../several/limit-all.ts'
+import { keyIn, keyOfName, namesOf } from '../several/names.ts'
+import { askedOf, takeTogether, watchAll } from '../several/together.ts'
+import { remember } from './charged.ts'
+import type { Opening, Part } from './part.ts'
 import { settleOne } from './settle-named.ts'
 
 // Reservations with a name. The open estimate is a row, which is made by the statement that charges the limit,
@@ -48,9 +51,9 @@ export async function reserveNamed(
     throw new RatelimitError('INVALID_RATE', 'The rate of a reservation with a name must be above 0.')
   }
   const calls = [{ checker, call: estimate }]
-  const { parts, openings } = await opening(calls, { id, expires })
-  const [answered] = await decideAll(calls, tx, openings, true)
-  const [part] = parts as readonly [Part]
+  const named = await opening(calls, { id, expires })
+  const [answered] = await chargeNamed(calls, named, tx)
+  const [part] = named.parts as readonly [Part]
   const commit: NamedAnswer['commit'] = async (actual, options = {}) => {
     checkOptions(options, CALL_NAMES)
     return settleOne(inPlan(part, options.limiter), actual, options.tx)
@@ -58,13 +61,26 @@ export async function reserveNamed(
   return { answer: (answered as Answered).answer, commit, row: part.row }
 }
 
-export const NEEDS_ID = 'expires needs an id: the reservation then has a name.'
-
-/** The estimates of calls under a name, and the calls that make their rows. */
-export interface Opening {
-  readonly parts: readonly Part[]
-  readonly openings: readonly LimiterCall[]
+/**
+ * Charges the estimates and opens their rows, all or none. During an outage it always throws, because without
+ * its row an estimate would not be settled.
+ */
+export function chargeNamed(
+  calls: readonly LimiterCall[],
+  named: Opening,
+  tx: Database | undefined,
+): Promise<Answered[]> {
+  const charge = async () => {
+    const asked = askedOf(calls, tx, ...named.openings)
+    const decisions = await takeTogether(asked)
+    const answered = answersIn(asked, decisions)
+    remember(named, answered, asked, decisions)
+    return answered
+  }
+  return watchAll(calls, tx, charge(), reportsOf)
 }
+
+export const NEEDS_ID = 'expires needs an id: the reservation then has a name.'
 
 /**
  * @param rate What a limit without a row notes as its estimate. Default: the rate of its call.
@@ -161,5 +177,5 @@ export function settleText(
 export function partOf(checker: Checker, row: string, limiter: Limiter | undefined): Part {
   const isPresent = limiter !== undefined
   const own = limiter ?? checker.config.limiter
-  return { checker, key: nameIn(row).key, row, limiter: own, isPresent, hasPlan: isPresent }
+  return { checker, key: keyIn(row), row, limiter: own, isPresent, hasPlan: isPresent }
 }

@@ -26,6 +26,12 @@ export interface Part {
   readonly charged?: Limiter
 }
 
+/** The estimates of calls under a name, and the calls that make their rows. */
+export interface Opening {
+  readonly parts: readonly Part[]
+  readonly openings: readonly LimiterCall[]
+}
+
 /**
  * Looks at the estimates. One statement sees those of a name as they were at one time.
  *

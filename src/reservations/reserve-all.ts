@@ -11,8 +11,8 @@ import { checkLimiter, checkOption } from '../options/validate.ts'
 import { type Adjusted, adjustAll } from '../several/adjust-all.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
-import { inPlan, NEEDS_ID, type Opening, opening, partsNamed } from './named.ts'
-import type { Part } from './part.ts'
+import { chargeNamed, inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
+import type { Opening, Part } from './part.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
 import { settleParts } from './settle-named.ts'
 import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
@@ -70,7 +70,7 @@ export async function reserveAll<Request>(
   const { tx } = options
   const named = options.id === undefined ? undefined : await openAll(estimates, options)
   checkOption(named !== undefined || options.expires === undefined, NEEDS_ID)
-  const answered = await decideAll(estimates, tx, named?.openings, named !== undefined)
+  const answered = await (named ? chargeNamed(estimates, named, tx) : decideAll(estimates, tx))
   const { success, ...answer } = combined(requests, answered)
   if (!success) return { ...answer, success }
   const reservations = named ? namedReservations(named.parts) : reservationsOf(calls, answered, tx)

@@ -12,6 +12,7 @@ import { found } from '../several/enough.ts'
 import { namesOf } from '../several/names.ts'
 import { fits } from '../several/parts.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
+import { recall } from './charged.ts'
 import { estimateIn, look, type Part } from './part.ts'
 import {
   checkActual,
@@ -54,16 +55,18 @@ export async function settleOne(part: Part, actual: number, tx: Database | undef
 }
 
 /**
- * Settles open estimates. It reads the rows without a lock, and then settles what it has seen. If another
- * settlement was faster, it reads again.
+ * Settles open estimates. If this process has not charged them, it reads the rows without a lock. Then it
+ * settles what it knows. If another settlement was faster, it reads again.
  */
 export async function settleParts(
   parts: readonly Part[],
   costs: Costs,
   tx: Database | undefined,
 ): Promise<SettledParts> {
+  let known = recall(parts)
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
-    const seen = await look(parts, tx)
+    const seen = known ?? (await look(parts, tx))
+    known = undefined
     if (seen.some(({ isOpen }) => !isOpen)) {
       return { answers: await repeated(parts, seen, costs.remembered, tx), rates: undefined }
     }

@@ -1,5 +1,5 @@
 import { answerOf } from '../answers/answer.ts'
-import { type Outcome, paymentOf } from '../answers/outcome.ts'
+import { type Outcome, type Payment, paymentOf } from '../answers/outcome.ts'
 import type { LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
@@ -16,6 +16,7 @@ import { idCall } from '../several/ids.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
 import { msUntilEnough, type Source, sharesOf } from '../several/shares.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from '../several/together.ts'
+import { remember } from './charged.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import {
@@ -155,7 +156,12 @@ function spentOf({ asked, rate, least, order, named, tx: spentIn }: Spending, de
     answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
   )
   const granted = calls.map((_, place) => shares?.[place] ?? 0)
-  const expense = { calls, granted, paid: outcomes.map(paymentOf), results }
+  const paid = outcomes.map(paymentOf)
+  if (named && shares && !isRepeated(asked, decisions)) {
+    const answered = results.map((answer, place) => ({ answer, paid: paid[place] as Payment }))
+    remember(named, answered, asked, decisions)
+  }
+  const expense = { calls, granted, paid, results }
   const byName = named && settlingByName(named)
   const commit = committing({ calls, granted }, spentIn, {
     takeMore: (...settling) => takeMore(expense, ...settling),

@@ -41,16 +41,14 @@ export async function limitAll<Request>(
  * answer has its payment.
  *
  * @param ids The calls that use up ids. If they were used before, the answers show the present state.
- * @param isSure Whether it throws during an outage, whatever `onError` says.
  * @throws RatelimitError `INVALID_OPTION` for no calls, and for limiters of different databases.
  */
 export function decideAll(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
   ids: readonly (LimiterCall | undefined)[] = [],
-  isSure = false,
 ): Promise<Answered[]> {
-  return watchAll(calls, tx, answerTogether(calls, tx, ids, isSure), reportsOf)
+  return watchAll(calls, tx, answerTogether(calls, tx, ids), reportsOf)
 }
 
 /** A repeated call has charged nothing. */
@@ -66,14 +64,13 @@ async function answerTogether(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
   ids: readonly (LimiterCall | undefined)[],
-  isSure: boolean,
 ): Promise<Answered[]> {
   const asked = askedOf(calls, tx, ...ids)
   try {
     return answersIn(asked, await takeTogether(asked))
   } catch (error) {
     // If one of the limiters throws, answers of the others would be useless.
-    const throws = isSure || calls.some(({ checker }) => checker.config.degrading.onError === 'throw')
+    const throws = calls.some(({ checker }) => checker.config.degrading.onError === 'throw')
     if (asked.joined || throws) throw error
     const notified = new Set<Degrading['onDegraded']>()
     return Promise.all(

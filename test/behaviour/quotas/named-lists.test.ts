@@ -225,7 +225,7 @@ describe('spend', () => {
     expect(await Ratelimit.settleSpent(sources.theirs, 'job', 3)).toMatchObject({ granted: [3, 0] })
   })
 
-  test('it is one statement, and a settling is two', async () => {
+  test('it is one statement, to settle is another one, and a look first in another process', async () => {
     const { db, statements } = watch(database.db)
     const sources = await monthAndCredits({ db, preparedStatements: false })
     await sources.quotas[0].limit('org', { rate: 1 })
@@ -234,6 +234,10 @@ describe('spend', () => {
     expect(statements).toHaveLength(1)
     statements.length = 0
     await Ratelimit.settleSpent(sources.mine, 'job', 3)
+    expect(statements).toHaveLength(1)
+    await Ratelimit.spend(sources.mine, { rate: 4, id: 'other', expires: '1h' })
+    statements.length = 0
+    await Ratelimit.settleSpent(sources.theirs, 'other', 3)
     expect(statements).toHaveLength(2)
   })
 
@@ -245,7 +249,8 @@ describe('spend', () => {
         fc.integer({ min: 0, max: 30 }),
         fc.constantFrom('first' as const, 'last' as const),
         fc.constantFrom(0, HOUR_MS / 2, 20 * HOUR_MS),
-        async (rate, actual, debt, later) => {
+        fc.constantFrom('mine' as const, 'theirs' as const),
+        async (rate, actual, debt, later, whose) => {
           const named = sourcesOf(TEN['interval bucket'], last)
           const plain = sourcesOf(TEN['interval bucket'], last)
           const [one, other] = await Promise.all([
@@ -255,7 +260,7 @@ describe('spend', () => {
           expect(one.granted).toEqual(other.granted)
           if (!one.success || !other.success) throw new Error('denied')
           for (const { clock } of [named, plain]) clock.advance(later)
-          const byName = await Ratelimit.settleSpent(named.theirs, 'job', actual, { debt })
+          const byName = await Ratelimit.settleSpent(named[whose], 'job', actual, { debt })
           const byCommit = await other.commit(actual, { debt })
           expect(byName.granted).toEqual(byCommit.granted)
           expect(await named.used()).toEqual(await plain.used())

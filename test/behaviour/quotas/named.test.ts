@@ -209,9 +209,11 @@ describe.each(kinds)('$name', ({ limiter, of, takesFractions }) => {
           if (!settled) continue
           const by = { limiter: settled.hasPlan ? (limiter ?? named.config.limiter) : limiter }
           const committed = await settled.reservation.commit(step.actual, by)
-          const { id } = settled
-          expect(await named.other.settle({ key: 'key', id }, step.actual, by)).toEqual(committed)
-          const again = await named.other.settle({ key: 'key', id }, step.actual, by)
+          const name = { key: 'key', id: settled.id }
+          // The process that has charged it knows the estimate, and the other one looks.
+          const settler = step.which % 2 === 0 ? named.quota : named.other
+          expect(await settler.settle(name, step.actual, by)).toEqual(committed)
+          const again = await named.quota.settle(name, step.actual, by)
           expect(again).toMatchObject({ repeated: true })
         }
         const look = await plain.quota.getRemaining('key')
@@ -379,9 +381,9 @@ test('a refused settlement in a transaction leaves it open, with grace too', asy
   )
 })
 
-test('a reservation of a known key is one statement, alone and joined, and a settling two', async () => {
+test('to reserve is one statement, to settle another one, and a look first in another process', async () => {
   const { db, statements } = watch(database.db)
-  const { quota } = processes(TEN['fixed window'], { db })
+  const { quota, other } = processes(TEN['fixed window'], { db })
   await quota.limit('key')
   const counted = async (work: () => Promise<unknown>) => {
     statements.length = 0
@@ -390,12 +392,36 @@ test('a reservation of a known key is one statement, alone and joined, and a set
   }
   expect(await counted(() => quota.reserve('key', NAMED))).toBe(1)
   expect(await counted(() => quota.reserve('key', NAMED))).toBe(1)
+  expect(await counted(() => quota.settle(NAME, 1))).toBe(1)
+  // A look at the estimate, and one at the limit.
   expect(await counted(() => quota.settle(NAME, 1))).toBe(2)
-  expect(await counted(() => quota.settle(NAME, 1))).toBe(2)
+  await quota.reserve('key', { id: 'another', expires: '1h' })
+  expect(await counted(() => other.settle({ key: 'key', id: 'another' }, 1))).toBe(2)
   const joined = await counted(() =>
     db.transaction((tx) => quota.reserve('key', { id: 'other', expires: '1h', tx })),
   )
   expect(joined).toBe(1)
+  // It may have been rolled back, so it is looked at.
+  expect(await counted(() => quota.settle({ key: 'key', id: 'other' }, 1))).toBe(2)
+})
+
+test('a reservation that another process has settled is looked at', async () => {
+  const { quota, other } = processes(TEN['fixed window'])
+  for (const id of ['same', 'another']) await quota.reserve('key', { rate: 4, id, expires: '1h' })
+  for (const id of ['same', 'another']) await other.settle({ key: 'key', id }, 1)
+  expect(await quota.settle({ key: 'key', id: 'same' }, 1)).toMatchObject({ repeated: true, remaining: 8 })
+  const another = quota.settle({ key: 'key', id: 'another' }, 2)
+  await expect(another).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  expect(await quota.getRemaining('key')).toMatchObject({ used: 2 })
+})
+
+test('a reservation whose rows are lost is looked at, and makes no row', async () => {
+  const { quota, prefix } = processes(TEN['fixed window'])
+  await quota.reserve('key', { rate: 4, ...NAMED })
+  await database.script(`delete from rate_limit_ephemeral where strpos(prefix, '${prefix}') > 0`)
+  await expect(quota.settle(NAME, 1)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
+  const left = `select * from rate_limit_ephemeral where strpos(prefix, $1) > 0`
+  expect(await database.rows(left, [prefix])).toEqual([])
 })
 
 test('keys and ids are hashed with hashKeys', async () => {

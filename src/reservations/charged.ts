@@ -1,0 +1,61 @@
+import { type Opened, openedAt, openedIn, type Paid } from '../algorithms/estimate.ts'
+import { type Answered, refundableUntilOf } from '../answers/answer.ts'
+import { Recent } from '../base/recent.ts'
+import { forEachChecker } from '../check/beside.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import type { Decisions } from '../several/all-or-nothing.ts'
+import { found } from '../several/enough.ts'
+import type { Asked } from '../several/together.ts'
+import type { Opening, Part } from './part.ts'
+import { windowEndOf } from './settlement.ts'
+
+// The open estimates that this process has charged. It knows their rows, so it settles them without a look. If
+// one is not open any more, the settlement does nothing.
+
+/** The most estimates of a limiter that are remembered. */
+const MAX_REMEMBERED = 10_000
+
+/** The estimates of a limiter by the keys of their rows. */
+const charged = forEachChecker(() => new Recent<string, Opened>(MAX_REMEMBERED))
+
+/**
+ * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another
+ * process may then open an estimate of the same name that ends sooner. So it remembers none of those.
+ */
+export function remember(
+  { parts, openings }: Opening,
+  answered: readonly Answered[],
+  { joined, rowOf }: Asked,
+  { looks }: Decisions,
+): void {
+  if (joined) return
+  for (const [place, part] of parts.entries()) {
+    const row = found(rowOf, openings[place] as LimiterCall)
+    const paid = paidBy(part, answered[place] as Answered)
+    if (!paid) continue
+    // The row of a limit without a row notes its estimate by itself.
+    const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
+    const opened = openedIn(openedAt(found(looks, row).now, row.limiter, { ...paid, rate }))
+    if (opened) charged(part.checker).add(part.row, opened)
+  }
+}
+
+/** What a limit has paid. Undefined if it has paid nothing, or if the call was repeated. */
+function paidBy({ limiter }: Part, { answer, paid }: Answered): Paid | undefined {
+  if (!answer.success || answer.repeated || answer.wouldDeny) return undefined
+  const { rate, windowStart, usedBefore } = paid
+  const notesEnd = limiter.stored && limiter.algorithm.sql.before !== undefined
+  const end = notesEnd ? windowEndOf(limiter, paid) : null
+  return {
+    rate,
+    at: windowStart ?? refundableUntilOf(limiter, answer) ?? Number.POSITIVE_INFINITY,
+    before: end !== null && windowStart !== null ? end - windowStart : (usedBefore ?? 0),
+    passed: 0,
+  }
+}
+
+/** Takes the estimates of parts out of the memory. Undefined if one of them is not there. */
+export function recall(parts: readonly Part[]): Opened[] | undefined {
+  const known = parts.map(({ checker, row }) => charged(checker).take(row))
+  return known.every((each) => each !== undefined) ? known : undefined
+}
