@@ -1,7 +1,7 @@
 import type { Statements } from '../statements/statements.ts'
 
 /**
- * How many rows the lists may have together whose statements connections keep. Each row takes up to a quarter
+ * How many rows the lists may have together whose statements connections keep. Each row takes about a quarter
  * of a megabyte of a backend's memory.
  */
 const MAX_KEPT_ROWS = 256
