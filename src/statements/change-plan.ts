@@ -2,7 +2,7 @@ import { and, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, chain, isTheRow, link, name, Parameters } from './builder.ts'
+import { builder, isTheRow, link, name, Parameters } from './builder.ts'
 import {
   forEach,
   fromColumn,
@@ -13,7 +13,9 @@ import {
   STATE_COLUMNS,
   toColumn,
 } from './columns.ts'
+import { guard, guardedStatement } from './guard.ts'
 import { CLOCK_MS, paramsOf, stateOf } from './levels.ts'
+import { settingsOf } from './setting.ts'
 
 const [FOUND, TIMED, CHANGED, BEGUN] = [
   'ratelimit_found',
@@ -22,20 +24,31 @@ const [FOUND, TIMED, CHANGED, BEGUN] = [
   'ratelimit_begun',
 ]
 
+export interface ChangePlanSource {
+  readonly table: RateLimitTable
+  readonly from: AnyAlgorithm
+  readonly to: AnyAlgorithm
+  readonly injectedClock: boolean
+  readonly isDistributed: boolean
+  readonly guarded: boolean
+}
+
 /**
  * The statement that ends the period of a row now, and begins one of another algorithm or length. It returns
  * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm.
  * If it is `other`, a window of another algorithm, its count would be lost, and nothing is changed. Without a
  * row `own` is null. It makes no row of a distributed table: Citus would work it out by another server's clock.
  */
-export function changePlanStatement(
-  table: RateLimitTable,
-  from: AnyAlgorithm,
-  to: AnyAlgorithm,
-  injectedClock: boolean,
-  isDistributed: boolean,
-): Statement {
+export function changePlanStatement({
+  table,
+  from,
+  to,
+  injectedClock,
+  isDistributed,
+  guarded,
+}: ChangePlanSource): Statement {
   const parameters = new Parameters()
+  const guarding = guard([table], guarded, parameters)
   const stored = STATE_COLUMNS.map(
     (column) => [column, fromColumn(column, table[column]).as(SQL_NAMES[column])] as const,
   )
@@ -44,7 +57,7 @@ export function changePlanStatement(
   const found = builder
     .select({ own: own.as('own'), other: other.as('other'), ...Object.fromEntries(stored) })
     .from(table)
-    .where(isTheRow(table, parameters))
+    .where(and(isTheRow(table, parameters), guarding.fits(table)))
     .for('update')
   // The count is in front of the clock, so that the clock is read after the row is locked.
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
@@ -70,24 +83,27 @@ export function changePlanStatement(
       ),
     )
     .returning({ key: table.key })
+  const fits = guarding.fits(table)
   const begun = builder
     .insert(table)
     .select(
       sql`select ${parameters.text('prefix')}, ${parameters.text('key')}, ${columns.count}, ${columns.prevCount},
         ${columns.windowStart}, ${columns.tokens}, ${columns.lastRefill}, ${expiresAt} from ${name(TIMED)}
-        where ${name('rows', TIMED)} = 0 and ${applies}`,
+        where ${name('rows', TIMED)} = 0 and ${applies} ${fits ? sql`and ${fits}` : sql``}`,
     )
     .onConflictDoNothing({ target: [table.prefix, table.key] })
     .returning({ key: table.key })
   const isBegun = isDistributed ? sql`` : sql`or exists (select from ${name(BEGUN)})`
-  return parameters.render(
-    chain(
-      [
-        ...[link(FOUND, found), link(TIMED, timed), link(CHANGED, changed)],
-        ...(isDistributed ? [] : [link(BEGUN, begun)]),
-      ],
-      sql`select now, exists (select from ${name(CHANGED)}) ${isBegun} as done, ${name(FOUND)}.*
-        from ${name(TIMED)} left join ${name(FOUND)} on true`,
-    ),
-  )
+  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+    links: [
+      ...[link(FOUND, found), link(TIMED, timed), link(CHANGED, changed)],
+      ...(isDistributed ? [] : [link(BEGUN, begun)]),
+    ],
+    columns: [
+      name('now', TIMED),
+      sql`exists (select from ${name(CHANGED)}) ${isBegun} as done`,
+      sql`${name(FOUND)}.*`,
+    ],
+    from: sql`(${name(TIMED)} left join ${name(FOUND)} on true)`,
+  })
 }

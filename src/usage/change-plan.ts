@@ -4,7 +4,7 @@ import type { Checker } from '../check/checker.ts'
 import { otherPlan } from '../check/refusal.ts'
 import { runOn } from '../check/upkeep.ts'
 import { mustHave } from '../database/rows.ts'
-import { type Row, runOnce } from '../database/run.ts'
+import { type Row, run } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import type { ChangePlanOptions } from '../options/calls.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
@@ -32,22 +32,19 @@ export async function changePlan(
   )
   const clock = namespace.clock?.() ?? null
   const name = `change plan ${from.algorithm.name} ${to.algorithm.name} ${clock !== null}`
-  const statement = kept(table.statements, name, () =>
-    changePlanStatement(
-      table.table,
-      from.algorithm,
-      to.algorithm,
-      clock !== null,
-      table.distributed !== undefined,
-    ),
-  )
+  const source = {
+    ...{ table: table.table, from: from.algorithm, to: to.algorithm },
+    ...{ injectedClock: clock !== null, isDistributed: table.distributed !== undefined },
+  }
+  const statementFor = (guarded: boolean) =>
+    kept(table.statements, `${name} ${guarded}`, () => changePlanStatement({ ...source, guarded }))
   let time = clock ?? Date.now()
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const values = { prefix: namespace.prefix, key, clock }
     const params = paramsAt(to, time)
     const stage = { mayCharge: true, mayWait: true, isContended: true }
     const answer = await runOn(checker, tx, stage, async (connection) => {
-      const row = mustHave((await runOnce(connection.db, statement, values, params))[0])
+      const row = mustHave((await run(connection, [table.size], statementFor, values, params))[0])
       // The next attempt finds the row.
       if (row['own'] === null && row['done'] !== true)
         await (await table.distributed?.())?.insert(connection, namespace.prefix, [key])
