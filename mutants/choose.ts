@@ -10,7 +10,7 @@ export interface Choice {
   readonly paths: readonly string[]
   /** A commit: only files that have changed since then. */
   readonly since?: string | undefined
-  /** How many of them. */
+  /** How many of them, at each path. */
   readonly sample?: number | undefined
   /** The same seed chooses the same ones. */
   readonly seed: string
@@ -18,10 +18,10 @@ export interface Choice {
 
 export interface Chosen {
   readonly mutants: readonly Mutant[]
-  /** How many there were to choose from. */
-  readonly among: number
-  /** How many more are listed as equivalent. */
-  readonly equivalent: number
+  /** Those that there were to choose from. */
+  readonly among: readonly Mutant[]
+  /** More that are listed as equivalent. */
+  readonly equivalent: readonly Mutant[]
   /** What is listed as equivalent and is made no more. */
   readonly stale: readonly string[]
 }
@@ -34,9 +34,11 @@ export function choose({ paths, since, sample, seed }: Choice): Chosen {
       (paths.length === 0 || paths.some((path) => isAt(mutant, path))) &&
       changed?.includes(mutant.file) !== false,
   )
-  const left = wanted.filter((mutant) => !isEquivalent(mutant))
-  const mutants = sample === undefined ? left : shuffled(left, seed).slice(0, sample)
-  return { mutants, among: left.length, equivalent: wanted.length - left.length, stale: staleIn(all) }
+  const among = wanted.filter((mutant) => !isEquivalent(mutant))
+  const equivalent = wanted.filter(isEquivalent)
+  const groups = paths.length > 0 ? paths.map((path) => among.filter((each) => isAt(each, path))) : [among]
+  const some = groups.flatMap((group) => shuffled(group, seed).slice(0, sample))
+  return { mutants: [...new Set(some)], among, equivalent, stale: staleIn(all) }
 }
 
 export function sources(): readonly string[] {

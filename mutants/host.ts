@@ -5,16 +5,16 @@ import { createVitest, type Reporter, type TestModule, type TestSpecification } 
 import type { Ask, Failed, Message, Told } from './messages.ts'
 
 /** A mutant that makes a test wait must not hold up the others. */
-const TEST_TIMEOUT_MS = 20_000
-
-/** A worker that gives no sign of life for so long runs in a circle, where no timeout of Vitest ends it. */
-const STALL_MS = 45_000
+const TEST_TIMEOUT_MS = 30_000
 
 /** Each file of tests runs once: on a server, where it can. */
-const [SERVER, IN_PROCESS] = ['node-postgres 1.0', 'pglite 0.45']
+const [SERVER, IN_PROCESS, DISTRIBUTED] = ['node-postgres 1.0', 'pglite 0.45', 'pglite 0.45 distributed']
 
 /** PGlite takes another way through the code. */
 const ON_BOTH = /\/drivers\//
+
+/** These enter nearly all of what only distributed tables need. */
+const FOR_DISTRIBUTED = /\/behaviour\/(drivers|transactions)\//
 
 /** What a copy of a statement shows is that it has changed, and not whether that matters. */
 const COPIES = /\/unit\/statements\./
@@ -41,6 +41,7 @@ class Run {
 const covers = process.env['MUTANTS_COVER'] === '1'
 let run = new Run()
 let stalled: NodeJS.Timeout | undefined
+let stallMs = 0
 const reporter: Reporter = {
   onTestModuleStart(module) {
     isAlive()
@@ -67,7 +68,8 @@ const reporter: Reporter = {
 
 const vitest = await createVitest('test', {
   ...{ config: 'mutants/vitest.config.ts', watch: false, maxWorkers: 1, bail: covers ? 0 : 1, cache: false },
-  ...{ testTimeout: TEST_TIMEOUT_MS, reporters: [reporter], silent: true },
+  ...(covers ? {} : { testTimeout: TEST_TIMEOUT_MS }),
+  ...{ reporters: [reporter], silent: true },
   sequence: {
     sequencer: class {
       sort = asGiven
@@ -81,8 +83,9 @@ const specifications = new Map(
 /** Files that were changed the time before, and are as they were. */
 let changedBefore: readonly string[] = []
 
-process.on('message', async ({ changed, tests }: Ask) => {
+process.on('message', async ({ changed, tests, ...ask }: Ask) => {
   run = new Run()
+  stallMs = ask.stallMs
   for (const file of [...changed, ...changedBefore]) vitest.invalidateFile(resolve(file))
   changedBefore = changed
   isAlive()
@@ -102,15 +105,17 @@ function chosen(all: readonly TestSpecification[]): readonly TestSpecification[]
     const { name } = each.project
     if (COPIES.test(each.moduleId)) return false
     if (name === SERVER) return true
+    if (name === DISTRIBUTED) return FOR_DISTRIBUTED.test(each.moduleId)
     return name === IN_PROCESS
       ? ON_BOTH.test(each.moduleId) || !has(SERVER, each)
       : !has(IN_PROCESS, each) && !has(SERVER, each)
   })
 }
 
+/** A worker that runs in a circle is ended with this process: no timeout of Vitest does it. */
 function isAlive(): void {
   clearTimeout(stalled)
-  stalled = setTimeout(() => process.exit(), STALL_MS)
+  stalled = setTimeout(() => process.exit(), stallMs)
 }
 
 function msOf(module: TestModule): number {

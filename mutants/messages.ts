@@ -5,6 +5,8 @@ import type { Entered } from './entered.ts'
 export interface Ask {
   readonly changed: readonly string[]
   readonly tests: readonly string[]
+  /** A worker that gives no sign of life for so long is ended. */
+  readonly stallMs: number
 }
 
 export interface Failed {

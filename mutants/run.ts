@@ -2,13 +2,14 @@
 // source and runs the tests, which must fail. CONTRIBUTING.md has the options.
 import { randomInt } from 'node:crypto'
 import { availableParallelism } from 'node:os'
-import { dirname } from 'node:path'
 import { parseArgs } from 'node:util'
 import { FLEETING, startServer } from '../test/support/server.ts'
 import { choose, sources } from './choose.ts'
 import { Coverage } from './coverage.ts'
 import { describe, type Mutant } from './mutants.ts'
-import { type Fate, fateOf } from './trial.ts'
+import { report } from './report.ts'
+import { Results } from './results.ts'
+import { type Fate, fateOf, stallMsOf } from './trial.ts'
 import { shareOut, Workshop } from './workshop.ts'
 
 const { positionals: paths, values } = parseArgs({
@@ -19,6 +20,7 @@ const { positionals: paths, values } = parseArgs({
     seed: { type: 'string', default: String(randomInt(2 ** 31)) },
     seconds: { type: 'string' },
     list: { type: 'boolean', default: false },
+    known: { type: 'boolean', default: false },
     workers: { type: 'string', default: String(Math.min(availableParallelism(), 8)) },
   },
 })
@@ -28,75 +30,98 @@ const maxMs =
   values.seconds === undefined ? Number.POSITIVE_INFINITY : 1000 * wholeNumber('seconds', values.seconds)
 const workers = wholeNumber('workers', values.workers)
 
-const { mutants, among, equivalent, stale } = choose({ paths, since, sample, seed })
-for (const each of stale) console.error(`equivalent.ts lists what is made no more: ${each}`)
-const isSample = mutants.length < among
+const chosen = choose({ paths, since, sample, seed })
+const { mutants, among, equivalent } = chosen
+for (const each of chosen.stale) console.error(`equivalent.ts lists what is made no more: ${each}`)
+const isSample = mutants.length < among.length
 console.log(
-  `${mutants.length} mutants${isSample ? ` of ${among}, with --seed ${seed}` : ''}; ${equivalent} more are equivalent`,
+  `${mutants.length} mutants${isSample ? ` of ${among.length}, with --seed ${seed}` : ''}; ${equivalent.length} more are equivalent`,
 )
 if (values.list) for (const mutant of mutants) console.log(describe(mutant))
-else if (mutants.length > 0) process.exitCode = report(await fatesOf(mutants)) ? 0 : 1
+else process.exitCode = report(chosen, await fatesOf(mutants)) ? 0 : 1
 
 function wholeNumber(name: string, value: string): number {
   if (!/^[1-9]\d*$/.test(value)) throw new Error(`--${name} needs a whole number from 1.`)
   return Number(value)
 }
 
-async function fatesOf(mutants: readonly Mutant[]): Promise<ReadonlyMap<Mutant, Fate>> {
-  const fates = new Map<Mutant, Fate>()
+async function fatesOf(mutants: readonly Mutant[]): Promise<Map<Mutant, Fate>> {
+  const coverage = new Coverage(sources())
+  const results = new Results(coverage)
+  const known = () =>
+    new Map(
+      mutants.flatMap((mutant) => {
+        const fate = results.get(mutant, maxMs)
+        return fate ? [[mutant, fate]] : []
+      }),
+    )
+  if (!values.known) await tryAll(mutants, coverage, results)
+  return known()
+}
+
+/** Tries those of which no earlier run says how they end. */
+async function tryAll(mutants: readonly Mutant[], coverage: Coverage, results: Results): Promise<void> {
   const server = await startServer(FLEETING)
   const opened: Workshop[] = []
   const open = async (covers: boolean) => {
-    const workshops = await Promise.all(
-      Array.from({ length: workers }, () => Workshop.open(server.url, covers)),
-    )
-    opened.push(...workshops)
-    return workshops
+    const opening = Array.from({ length: workers }, async () => {
+      const workshop = await Workshop.open(server.url, covers)
+      opened.push(workshop)
+      return workshop
+    })
+    return Promise.all(opening)
+  }
+  const close = async () => {
+    await Promise.all(opened.splice(0).map((workshop) => workshop.close()))
+    await server.stop()
+  }
+  // Ctrl-C ends the server too. What fails because of that is not written down.
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => {
+      results.close()
+      void close().finally(() => process.exit(1))
+    })
   }
   try {
     const workshops = await open(false)
-    const coverage = new Coverage(sources())
     await coverage.measure(workshops[0]?.tests ?? [], () => open(true))
-    await shareOut(workshops, mutants, async (workshop, mutant) => {
+    const left: Mutant[] = []
+    for (const mutant of mutants) {
+      const fate = results.get(mutant, maxMs)
+      if (fate?.test !== undefined) coverage.learn(fate.test, mutant)
+      if (!fate) left.push(mutant)
+    }
+    if (left.length < mutants.length) console.log(`${mutants.length - left.length} are known from before`)
+    const killers = new Map<string, Mutant[]>()
+    let done = 0
+    await shareOut(workshops, left, async (workshop, mutant) => {
       const fate = await fateOf(mutant, workshop, coverage, maxMs)
-      fates.set(mutant, fate)
-      console.log(`${fates.size}/${mutants.length} ${fate.kind}: ${describe(mutant)}`)
+      results.set(mutant, fate, maxMs)
+      const { test } = fate
+      if (test !== undefined) {
+        coverage.learn(test, mutant)
+        killers.set(test, [...(killers.get(test) ?? []), mutant])
+      }
+      console.log(`${++done}/${left.length} ${fate.kind}: ${describe(mutant)}`)
       if (fate.by) console.log(`    ${fate.by}`)
     })
-    await checkWithout(workshops, fates)
-    return fates
+    await checkWithout(workshops, killers, coverage, results)
   } finally {
-    await Promise.all(opened.map((workshop) => workshop.close()))
-    await server.stop()
+    await close()
   }
 }
 
-/** Fails if what killed mutants now fails without one, as it does when the server has gone away. */
-async function checkWithout(workshops: readonly Workshop[], fates: ReadonlyMap<Mutant, Fate>): Promise<void> {
-  const tests = new Set([...fates.values()].flatMap(({ test }) => test ?? []))
-  await shareOut(workshops, [...tests], async (workshop, test) => {
-    const fails = async () => (await workshop.run([test])).failed !== undefined
-    if ((await fails()) && (await fails()))
-      throw new Error(`${test} now fails without a mutant: nothing is shown.`)
+/** Takes back what tests have killed that now fail without a mutant, as when the server has gone away. */
+async function checkWithout(
+  workshops: readonly Workshop[],
+  killers: ReadonlyMap<string, readonly Mutant[]>,
+  coverage: Coverage,
+  results: Results,
+): Promise<void> {
+  await shareOut(workshops, [...killers], async (workshop, [test, mutants]) => {
+    const fails = async () => (await workshop.run([test], stallMsOf([test], coverage))).failed !== undefined
+    if (!(await fails()) || !(await fails())) return
+    console.error(`${test} now fails without a mutant. It counts as not having run.`)
+    for (const mutant of mutants) results.delete(mutant)
   })
-}
-
-/** Whether none survived. */
-function report(fates: ReadonlyMap<Mutant, Fate>): boolean {
-  const survivors = [...fates].filter(([, { kind }]) => kind === 'survived' || kind === 'not entered')
-  for (const [mutant, { kind, by }] of survivors) console.log(`${kind}: ${describe(mutant)}, ${by}`)
-  const folders = new Set([...fates.keys()].map(({ file }) => dirname(file)))
-  for (const folder of folders) {
-    const some = [...fates].filter(([{ file }]) => dirname(file) === folder)
-    console.log(`${folder}: ${countsOf(some.map(([, fate]) => fate))}`)
-  }
-  console.log(`all: ${countsOf([...fates.values()])}`)
-  return survivors.length === 0
-}
-
-function countsOf(fates: readonly Fate[]): string {
-  const counts = new Map<string, number>()
-  for (const { kind } of fates) counts.set(kind, (counts.get(kind) ?? 0) + 1)
-  const parts = [...counts].map(([kind, count]) => `${count} ${kind}`)
-  return [`${fates.length} tried`, ...parts.toSorted()].join(', ')
 }

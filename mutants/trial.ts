@@ -5,7 +5,7 @@ import type { Workshop } from './workshop.ts'
 
 /**
  * How a mutant ends: by a test, by a test that it makes wait for ever, by the types alone, or not at all. If no
- * test that runs here enters its function, as for what only `distributed` takes, nothing is known of it.
+ * test that runs here enters its function, nothing is known of it.
  */
 export interface Fate {
   readonly kind: 'killed' | 'killed by time' | 'killed by types' | 'survived' | 'not entered'
@@ -17,7 +17,10 @@ export interface Fate {
 /** So many of the best tests run before the others: Vitest runs one project after the other. */
 const FIRST = 5
 
-/** Tries a mutant on the tests that execute it, as far as the time allows, and then on the type checker. */
+/** A test of arithmetic fails by its mutant, and not because the machine is busy. */
+const WITHOUT_CHANCE = /\/(unit|answers|quotas|statements)\//
+
+/** Tries a mutant on the best tests that execute it, on the type checker, and on others as time allows. */
 export async function fateOf(
   mutant: Mutant,
   workshop: Workshop,
@@ -25,29 +28,40 @@ export async function fateOf(
   maxMs: number,
 ): Promise<Fate> {
   const tests = coverage.testsOf(mutant, maxMs)
-  for (const some of [tests.slice(0, FIRST), tests.slice(FIRST)]) {
-    const failed = await failedBy(mutant, some, workshop)
-    if (!failed) continue
-    const { test, name, isTimeout } = failed
-    coverage.learn(test, mutant)
-    return { kind: isTimeout ? 'killed by time' : 'killed', by: `by ${test}: ${name}`, test }
-  }
+  const best = await killedBy(mutant, tests.slice(0, FIRST), workshop, coverage)
+  if (best) return best
   if (!(await workshop.compiles(mutant))) return { kind: 'killed by types', by: 'by the type checker' }
-  return { kind: tests.length > 0 ? 'survived' : 'not entered', by: `${tests.length} tests` }
+  const other = await killedBy(mutant, tests.slice(FIRST), workshop, coverage)
+  if (other) return other
+  const all = coverage.testsOf(mutant).length
+  return { kind: all > 0 ? 'survived' : 'not entered', by: `${tests.length} of ${all} files of tests` }
 }
 
-/** The first test that the mutant fails twice: once may be by chance. */
+async function killedBy(...[mutant, ...on]: Parameters<typeof failedBy>): Promise<Fate | undefined> {
+  const failed = await failedBy(mutant, ...on)
+  if (!failed) return undefined
+  const { test, name, isTimeout } = failed
+  return { kind: isTimeout ? 'killed by time' : 'killed', by: `by ${test}: ${name}`, test }
+}
+
+/** The first test that the mutant fails; twice, if once may be by chance. */
 async function failedBy(
   mutant: Mutant,
   tests: readonly string[],
   workshop: Workshop,
+  coverage: Coverage,
 ): Promise<Failed | undefined> {
   for (let left = tests; left.length > 0; ) {
-    const { failed, ended } = await workshop.run(left, mutant)
-    if (!failed) return undefined
-    const again = await workshop.run([failed.test], mutant)
+    const { failed, ended } = await workshop.run(left, stallMsOf(left, coverage), mutant)
+    if (!failed || (!failed.isTimeout && WITHOUT_CHANCE.test(failed.test))) return failed
+    const again = await workshop.run([failed.test], stallMsOf([failed.test], coverage), mutant)
     if (again.failed) return again.failed
     left = left.filter((test) => test !== failed.test && !ended.includes(test))
   }
   return undefined
+}
+
+/** A machine with other work may give the tests little time. */
+export function stallMsOf(tests: readonly string[], coverage: Coverage): number {
+  return 20_000 + 4 * Math.max(...tests.map((test) => coverage.msOf(test)))
 }

@@ -8,8 +8,18 @@ import { type Mutant, mutated } from './mutants.ts'
 
 const NOT_COPIED = ['node_modules', '.git', 'dist']
 
-/** For one run of tests. */
-const RUN_TIMEOUT_MS = 600_000
+/** Only the mutant and what imports it are checked anew. */
+const CHECKING = [
+  '--noEmit',
+  '-p',
+  'tsconfig.build.json',
+  '--incremental',
+  '--tsBuildInfoFile',
+  'checked.json',
+]
+
+/** How long a test that passes may give no sign of life, on a machine with other work. */
+const COVER_STALL_MS = 180_000
 
 /** A copy of the repository, in which tests run on mutants. */
 export class Workshop {
@@ -42,14 +52,14 @@ export class Workshop {
   }
 
   /** Runs tests, on a mutant if there is one. */
-  run(tests: readonly string[], mutant?: Mutant): Promise<Told> {
-    return this.#with(mutant, () => this.#ask({ changed: mutant ? [mutant.file] : [], tests }))
+  run(tests: readonly string[], stallMs: number, mutant?: Mutant): Promise<Told> {
+    return this.#with(mutant, () => this.#ask({ changed: mutant ? [mutant.file] : [], tests, stallMs }))
   }
 
   /** Runs tests once, and hands on what each of them enters. Those that fail or do not end are left out. */
   async cover(tests: readonly string[], hear: (covered: Covered) => void): Promise<void> {
     for (let left = tests; left.length > 0; ) {
-      const { failed, ended } = await this.#ask({ changed: [], tests: left }, hear)
+      const { failed, ended } = await this.#ask({ changed: [], tests: left, stallMs: COVER_STALL_MS }, hear)
       left = left.filter((test) => test !== failed?.test && !ended.includes(test))
     }
   }
@@ -57,11 +67,10 @@ export class Workshop {
   /** Whether the type checker finds no error. */
   compiles(mutant?: Mutant): Promise<boolean> {
     return this.#with(mutant, async () => {
-      const compiler = spawn(
-        process.execPath,
-        [resolve('node_modules/typescript/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json'],
-        { cwd: this.#folder, stdio: ['ignore', 'pipe', 'inherit'] },
-      )
+      const compiler = spawn(process.execPath, [resolve('node_modules/typescript/bin/tsc'), ...CHECKING], {
+        cwd: this.#folder,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      })
       return !/error TS\d/.test(await text(compiler.stdout))
     })
   }
@@ -83,7 +92,6 @@ export class Workshop {
     const host = this.#host ?? (await this.#start())
     const ended: string[] = []
     let test = ask.tests[0] ?? ''
-    const timer = setTimeout(() => endGroup(host), RUN_TIMEOUT_MS)
     // If it cannot be sent, the process has ended.
     host.send(ask, () => {})
     const told = await heard(host, ({ started, covered, told }) => {
@@ -94,7 +102,6 @@ export class Workshop {
       if (covered) hear(covered)
       return told
     })
-    clearTimeout(timer)
     if (told) return told
     this.#endHost()
     return { failed: { test, name: 'it does not end', isTimeout: true }, ended }
