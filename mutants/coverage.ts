@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import { type Entered, fileOf, functionsIn } from './entered.ts'
 import { Kept } from './kept.ts'
 import type { Covered } from './messages.ts'
@@ -53,14 +54,16 @@ export class Coverage {
       })
     })
     for (const test of changed) {
-      if (!this.#measured.values.has(test))
-        console.error(`${test} fails without a mutant, and counts for nothing.`)
+      if (this.#measured.values.has(test)) continue
+      console.error(`${test} fails without a mutant. It counts for nothing until it changes.`)
+      const covered = { test, entered: [], ms: 0 }
+      this.#measured.set(test, { ...covered, on: this.#hashOf(covered) })
     }
   }
 
   /**
-   * The tests that enter the function of a mutant. First come those that have killed others of the file, that
-   * enter most of it and little else, and that are quick. The last are left out if all would take longer than
+   * The tests that enter the function of a mutant. First come those that have the name of the file, that have
+   * killed others of it, that enter most of it and little else, and that are quick. The last are left out if all would take longer than
    * `maxMs`. Those for distributed tables come after the others, which take the same way in most functions.
    */
   testsOf(mutant: Mutant, maxMs: number = Number.POSITIVE_INFINITY): readonly string[] {
@@ -69,7 +72,8 @@ export class Coverage {
     const worth = ({ test, entered, ms }: Measured) => {
       const kills = this.#kills.get(`${test} ${mutant.file}`) ?? 0
       const here = entered.filter((each) => fileOf(each) === mutant.file).length
-      const rank = test.includes('distributed: ') ? 0.01 : 1
+      const isNamedAlike = basename(test, '.test.ts') === basename(mutant.file, '.ts')
+      const rank = test.includes('distributed: ') ? 0.01 : isNamedAlike ? 10 : 1
       return (rank * (1 + kills) * (1 + here)) / Math.sqrt(entered.length * ms)
     }
     return [...this.#measured.values.values()]

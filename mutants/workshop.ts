@@ -18,6 +18,8 @@ const CHECKING = [
   'checked.json',
 ]
 
+const NEVER = new Promise<never>(() => {})
+
 /** How long a test that passes may give no sign of life, on a machine with other work. */
 const COVER_STALL_MS = 180_000
 
@@ -26,6 +28,7 @@ export class Workshop {
   readonly #folder: string
   readonly #env: NodeJS.ProcessEnv
   #host: ChildProcess | undefined
+  #isClosed = false
   /** Every test that there is. */
   tests: readonly string[] = []
 
@@ -46,7 +49,9 @@ export class Workshop {
     return workshop
   }
 
+  /** Work that is under way has no end then. */
   async close(): Promise<void> {
+    this.#isClosed = true
     this.#endHost()
     await rm(this.#folder, { recursive: true, force: true })
   }
@@ -80,11 +85,10 @@ export class Workshop {
     const place = join(this.#folder, mutant.file)
     const source = await readFile(place, 'utf8')
     await writeFile(place, mutated(mutant, source))
-    try {
-      return await work()
-    } finally {
-      await writeFile(place, source)
-    }
+    const result = await work()
+    if (this.#isClosed) return NEVER
+    await writeFile(place, source)
+    return result
   }
 
   /** If the process ends before the tests do, the test that was running has failed. */
@@ -103,6 +107,7 @@ export class Workshop {
       return told
     })
     if (told) return told
+    if (this.#isClosed) return NEVER
     this.#endHost()
     return { failed: { test, name: 'it does not end', isTimeout: true }, ended }
   }
