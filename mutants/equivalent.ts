@@ -11,6 +11,13 @@ interface Equivalent {
 
 const EQUIVALENT: readonly Equivalent[] = [
   {
+    file: 'src/algorithms/limiter.ts',
+    where: 'latestEndedStart',
+    kinds: ['- to +'],
+    reason:
+      'Rows of windows that have not ended are read too, and left out afterwards. It is work for nothing.',
+  },
+  {
     file: 'src/algorithms/periods.ts',
     where: 'readPeriods',
     kinds: ['> to >='],
@@ -43,8 +50,14 @@ const EQUIVALENT: readonly Equivalent[] = [
   {
     file: 'src/answers/outcome.ts',
     where: 'paymentOf.before',
-    kinds: ['> to >='],
+    kinds: ['? first only', '> to >='],
     reason: 'What was used before a call that reserves nothing is worked out, and never asked for.',
+  },
+  {
+    file: 'src/check/checker.ts',
+    where: 'unlimitedOutcome.decision.granted',
+    kinds: ['number'],
+    reason: 'Without a limit nothing is counted, whatever was granted.',
   },
   {
     file: 'src/http/client-key.ts',

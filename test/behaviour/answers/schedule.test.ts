@@ -331,6 +331,14 @@ test.each([
     () => partner(Ratelimit.gcra(5, '1m'), { dryRun: true }).schedule('key', { within: 0 }),
     'INVALID_OPTION',
   ],
+  [
+    'onEntries',
+    () =>
+      partner(Ratelimit.gcra(5, '1m'), { durable: true, onEntries: async () => {} }).schedule('key', {
+        within: 0,
+      }),
+    'INVALID_OPTION',
+  ],
   ['no rate', () => partner(Ratelimit.gcra(5, '1m')).schedule('key', { rate: 0, within: 0 }), 'INVALID_RATE'],
   [
     'a refund',

@@ -52,6 +52,26 @@ describe.each(examples)('$name', ({ name, of }) => {
   )
 })
 
+test.each([
+  [{ durable: true }, 'off'],
+  [{ durable: true, synchronousCommit: true }, 'on'],
+] as const)(
+  'with %o lists commit with synchronous_commit = %s, alone and many at once',
+  async (options, setting) => {
+    await writeDownSettings()
+    const prefix = `lists ${setting}`
+    const { db } = database
+    const ratelimit = new Ratelimit({ db, limiter: fixedWindow, prefix, cleanupProbability: 0, ...options })
+    const list = (...keys: string[]) => Ratelimit.limitAll(keys.map((key) => ({ ratelimit, key })))
+    const all = () => Promise.all([list('a', 'b'), list('c', 'd'), list('e', 'f'), list('g', 'h')])
+    await list('a', 'b')
+    await all()
+    await all()
+    // New rows may be written twice.
+  expect([...new Set(await writtenUnder(prefix))]).toEqual([setting])
+  },
+)
+
 test('synchronousCommit waits even where the session does not by itself', async () => {
   await writeDownSettings()
   const options = { limiter: fixedWindow, prefix: 'session', cleanupProbability: 0 }

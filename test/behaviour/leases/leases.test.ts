@@ -324,6 +324,14 @@ describe('what stands in the row counts for', () => {
     expect(await ratelimit.limit('another key')).toHaveProperty('leased')
   })
 
+  test('no call after a reset of the same key with another prefix', async () => {
+    const { ratelimit, common } = leasing()
+    const other = new Ratelimit({ ...common, prefix: `${common.prefix} too`, db: database.db })
+    await leased(limitOf(ratelimit))
+    await other.resetUsedTokens('key')
+    expect(await ratelimit.limit('key')).toHaveProperty('leased')
+  })
+
   test('limitAll and calls in a transaction, which always ask the database', async () => {
     const { ratelimit, used, common } = leasing()
     await leased(limitOf(ratelimit))
