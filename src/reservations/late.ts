@@ -11,6 +11,14 @@ import type { Call } from '../runtime/call.ts'
 import { correctStatement } from '../statements/correct.ts'
 import { kept } from '../statements/statements.ts'
 
+/** What a settlement has to know of a late estimate. */
+interface Late {
+  /** When the period that paid ends under the plan that it was charged with. Null if that is unknown. */
+  readonly windowEnd: number | null
+  /** The name of the estimate, if it has one. */
+  readonly id: string | undefined
+}
+
 /**
  * Settles an estimate whose period has ended, within the grace time: in the key's row if it still counts that
  * period, or as a correction in the answer if the period was handed out. Undefined if the period is running, or
@@ -22,7 +30,7 @@ import { kept } from '../statements/statements.ts'
 export async function settleLate(
   checker: Checker,
   settlement: Call,
-  windowEnd: number | null,
+  { windowEnd, id }: Late,
   tx: CallOptions['tx'],
 ): Promise<Allowed | undefined> {
   const { key, limiter, rate, paidWindowStart: start } = settlement
@@ -53,7 +61,8 @@ export async function settleLate(
   const { isCorrected, returned, answer } = await runOn(checker, tx, stage, async (connection) => {
     if (!ledger) return correct(connection)
     const { record } = await import('../check/record.ts')
-    const entry = { prefix: namespace.prefix, key, kind: 'settle', at: now, start } as const
+    const name = id === undefined ? {} : { id }
+    const entry = { prefix: namespace.prefix, key, kind: 'settle', at: now, start, ...name } as const
     return record({
       ...{ connection, isBrief: false, run: correct },
       recordedBy: (made) => {

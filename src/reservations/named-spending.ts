@@ -6,7 +6,7 @@ import type { LimiterCall } from '../check/checker.ts'
 import type { SpendOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
-import type { Opening, Part } from './part.ts'
+import { lookingAt, type Opening, type Part } from './part.ts'
 import { estimateOf } from './reservation.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import { settleParts } from './settle-named.ts'
@@ -110,7 +110,8 @@ async function settleSpending(
         more = undefined
         if (actual <= sumOf(rates)) return undefined
         return async (own) => {
-          more = await takeMore({ calls, granted: rates }, actual, debtor, { limiters, tx: own })
+          const settling = { limiters, tx: own }
+          more = await takeMore({ calls, granted: rates }, actual, debtor, settling, lookingAt(parts))
         }
       },
     },

@@ -38,10 +38,7 @@ export interface Opening {
  * @throws RatelimitError `NOT_RESERVED`
  */
 export async function look(parts: readonly Part[], tx: Database | undefined): Promise<Opened[]> {
-  const calls = parts.map(({ checker, row }): LimiterCall => {
-    const { closer } = namesOf(checker)
-    return { checker: closer, call: callOf(closer.config.namespace.prefix, CLOSING, row, { rate: 0 }) }
-  })
+  const calls = lookingAt(parts)
   const [only, ...more] = calls
   const states =
     only && more.length === 0
@@ -54,6 +51,14 @@ export async function look(parts: readonly Part[], tx: Database | undefined): Pr
       'NOT_RESERVED',
       'There is no reservation with this key and id: it was denied or rolled back, or it was settled long ago.',
     )
+  })
+}
+
+/** The calls that look at the estimates. In a list, they give its entries the id. */
+export function lookingAt(parts: readonly Part[]): LimiterCall[] {
+  return parts.map(({ checker, row }) => {
+    const { closer } = namesOf(checker)
+    return { checker: closer, call: callOf(closer.config.namespace.prefix, CLOSING, row, { rate: 0 }) }
   })
 }
 

@@ -7,20 +7,22 @@ import type { Database } from '../database/database.ts'
 import { inTransactionIf } from '../database/transaction.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf, checkLimiter } from '../options/validate.ts'
+import { addUp } from '../several/add-up.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { found } from '../several/enough.ts'
-import { namesOf } from '../several/names.ts'
+import { inLockOrder } from '../several/list.ts'
+import { nameIn, namesOf } from '../several/names.ts'
 import { fits } from '../several/parts.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
 import { recall } from './charged.ts'
-import { estimateIn, look, type Part } from './part.ts'
+import { estimateIn, look, lookingAt, type Part } from './part.ts'
 import {
   checkActual,
   checkPlan,
-  hasPaid,
+  mayBeLate,
   type Settled,
-  settle,
   settledAnswer,
+  settleIfLate,
   settlementOf,
 } from './settlement.ts'
 
@@ -143,23 +145,16 @@ function settleSeen(
       call: { ...call, ...costOf(seen[place] as Opened, remembered[place] as number) },
     }
   })
-  const mayBeLate = parts.some(({ checker }, place) => {
-    const { estimate, limiter } = settled[place] as Settled
-    return checker.config.graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)
-  })
+  const isInGrace = parts.some(({ checker }, place) => mayBeLate(checker, settled[place] as Settled))
   const more = after?.(seen.map(({ rate }) => rate))
-  if (!mayBeLate && !more) return settleTogether(parts, settled, closings, tx)
+  if (!isInGrace && !more) return settleTogether(parts, settled, closings, tx)
   const [{ checker }] = parts as readonly [Part]
   const stage = { mayCharge: true, mayWait: true, isContended: true }
   const settleIn = async (own: Database) => {
-    if (!mayBeLate) {
-      // It locks the limits, which every list locks before the rows of estimates.
-      await more?.(own)
-      return settleTogether(parts, settled, closings, own)
-    }
-    const answers = await settleInGrace(parts, settled, closings, own)
-    if (answers) await more?.(own)
-    return answers
+    if (isInGrace) return settleInGrace(parts, settled, closings, more, own)
+    // It locks the limits, which every list locks before the rows of estimates.
+    await more?.(own)
+    return settleTogether(parts, settled, closings, own)
   }
   return runOn(checker, tx, stage, (connection) =>
     inTransactionIf(
@@ -193,20 +188,44 @@ async function settleTogether(
   })
 }
 
-/** The same where a period that paid may be over: its correction takes statements of its own. */
+/**
+ * The same where a period that paid may be over: its correction takes statements of its own. They lock the rows
+ * in the order of every list: the limits, and then the estimates.
+ */
 async function settleInGrace(
   parts: readonly Part[],
   settled: readonly Settled[],
   closings: readonly LimiterCall[],
-  tx: Database | undefined,
+  more: ((tx: Database) => Promise<void>) | undefined,
+  tx: Database,
 ): Promise<Allowed[] | undefined> {
+  const answers = new Map<Part, Allowed>()
+  for (const part of limitsInLockOrder(parts)) {
+    const { checker, row } = part
+    const own = settled[parts.indexOf(part)] as Settled
+    const late = await settleIfLate(checker, own, tx, nameIn(row).id)
+    const [answer] = late ? [late] : ((await settleTogether([part], [own], lookingAt([part]), tx)) ?? [])
+    answers.set(part, answer as Allowed)
+  }
+  await more?.(tx)
   const asked = askedOf(closings, tx)
   if (!areOpen(closings, asked, await takeTogether(asked))) return undefined
-  const answers: Allowed[] = []
-  for (const [place, { checker }] of parts.entries()) {
-    answers.push(await settle(checker, settled[place] as Settled, tx))
+  return parts.map((part) => found(answers, part))
+}
+
+/** The parts in the order in which every list locks their limits. */
+function limitsInLockOrder(parts: readonly Part[]): readonly Part[] {
+  const calls = parts.map(({ checker, key, limiter }) => {
+    const { config } = checker
+    return { checker, call: callOf(config.namespace.prefix, config.limiter, key, { limiter, rate: 0 }) }
+  })
+  const rowOf = addUp(calls)
+  const order = inLockOrder([...new Set(rowOf.values())])
+  const placeOf = (part: Part) => {
+    const row = rowOf.get(calls[parts.indexOf(part)] as LimiterCall)
+    return row ? order.indexOf(row) : -1
   }
-  return answers
+  return parts.toSorted((one, other) => placeOf(one) - placeOf(other))
 }
 
 /** Whether the estimates were open, and as they were seen. */

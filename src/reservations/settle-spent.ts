@@ -121,16 +121,19 @@ export function partsToReturn(granted: readonly number[], amount: number): reado
 /**
  * Takes what the actual cost is above what was spent: from the limits in their order, and what they do not have
  * as a debt of the one at the place `debtor`.
+ *
+ * @param names Calls that look at the estimates of a name.
  */
 export async function takeMore(
   { calls, granted }: Pick<Expense, 'calls' | 'granted'>,
   actual: number,
   debtor: number,
   { limiters, tx }: Settling,
+  names: readonly LimiterCall[] = [],
 ): Promise<SettledSpending> {
   const rate = missingOf({ calls, granted }, actual, limiters)
   const charges = calls.map((each, place) => chargeOf(each, rate, limiters[place]))
-  const asked = askedOf(charges, tx)
+  const asked = askedOf(charges, tx, ...names)
   const order = charges.map((each) => asked.rowOf.get(each))
   const row = order[debtor]
   const sharing: Sharing = { rate, least: rate, order, pays: row && new Map([[row, 'the rest']]) }

@@ -68,15 +68,32 @@ const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
 
 /** Settles the actual cost. */
 export async function settle(checker: Checker, settled: Settled, tx: CallOptions['tx']): Promise<Allowed> {
-  const settlement = settlementOf(checker, settled)
-  const { estimate, limiter } = settled
-  if (checker.config.graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)) {
-    const { settleLate } = await late()
-    const corrected = await settleLate(checker, settlement, estimate.windowEnd, tx)
-    if (corrected) return corrected
-  }
-  const outcome = await checker.decide(settlement, tx)
+  const corrected = await settleIfLate(checker, settled, tx)
+  if (corrected) return corrected
+  const outcome = await checker.decide(settlementOf(checker, settled), tx)
   return settledAnswer(outcome, settled, checker.config.reporting)
+}
+
+/** Whether the period that paid may be over, and still be corrected. */
+export function mayBeLate({ config }: Checker, { estimate, limiter }: Settled): boolean {
+  return config.graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)
+}
+
+/**
+ * Settles the actual cost in a period that has ended, within the grace time. Undefined if it does not have to.
+ *
+ * @param id The name of the estimate, for its entry.
+ */
+export async function settleIfLate(
+  checker: Checker,
+  settled: Settled,
+  tx: CallOptions['tx'],
+  id?: string,
+): Promise<Allowed | undefined> {
+  if (!mayBeLate(checker, settled)) return undefined
+  const { settleLate } = await late()
+  const paid = { windowEnd: settled.estimate.windowEnd, id }
+  return settleLate(checker, settlementOf(checker, settled), paid, tx)
 }
 
 /** The answer of the call that settles an estimate. */

@@ -16,7 +16,7 @@ export interface Entry {
   readonly at: number
   /** Windows: the Unix milliseconds at which the window began that has counted the units. */
   readonly start?: number
-  /** With `once`: the id as it is stored. */
+  /** With `once` or a name: the id as it is stored. */
   readonly id?: string
 }
 

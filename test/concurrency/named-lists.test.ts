@@ -1,7 +1,9 @@
 import { beforeAll, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
 import { Ratelimit, RatelimitError, type SettledSpending, settleExpired } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
+import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
 
 // Estimates over several limits with a name, by many connections at once.
@@ -94,6 +96,38 @@ test('spend, settle and settleExpired race: each estimate ends once, nothing is 
   const kept = [...costs.values()].reduce((sum, each) => sum + each, 0)
   expect(costs.size).toBeGreaterThan(0)
   expect((await used('org 1')) + (await used('org 2'))).toBe(kept)
+  expect(await deadlocks(database, [...dbs])).toBe(0)
+})
+
+test('with grace, a settlement locks the limits in the order of every list, and then the estimates', async () => {
+  const limiter = calendarWindow(100, 'month')
+  const processOn = (db: Db) => {
+    const limitOf = (prefix: string) =>
+      new Ratelimit({ db, limiter, prefix, keepEnded: true, grace: '1h', durable: true })
+    return { db, first: limitOf('a in grace'), last: limitOf('b in grace') }
+  }
+  const [one, other] = (dbs as [Db, Db]).map(processOn) as [
+    ReturnType<typeof processOn>,
+    ReturnType<typeof processOn>,
+  ]
+  const requestsOf = ({ first, last }: typeof one) => [
+    { ratelimit: first, key: 'org' },
+    { ratelimit: last, key: 'org' },
+  ]
+  const named = { id: 'job', expires: '1h' } as const
+  await Ratelimit.reserveAll(requestsOf(one), named)
+  let settling: Promise<unknown> | undefined
+  await one.db.transaction(async (tx) => {
+    await one.first.limit('org', { tx })
+    settling = Ratelimit.settleAll(requestsOf(other).toReversed(), 'job', [3, 3])
+    await untilWaiting(database)
+    // If the settlement held the other limit or an estimate, the two would wait for each other.
+    await one.last.limit('org', { tx })
+    expect(await Ratelimit.reserveAll(requestsOf(one), { ...named, tx })).toMatchObject({
+      success: true,
+    })
+  })
+  expect(await settling).toMatchObject([{ remaining: 96 }, { remaining: 96 }])
   expect(await deadlocks(database, [...dbs])).toBe(0)
 })
 

@@ -101,6 +101,29 @@ test.each([
   },
 )
 
+test('the entries of a name have its id: of the estimate, and of the cost, late, in time or above it', async () => {
+  const of = { keepEnded: true, grace: '1h' } as const
+  const { quota, clock, written } = recording(MONTH, of)
+  for (const id of ['in time', 'late']) await quota.reserve('key', { rate: 4, id, expires: '1d' })
+  await quota.settle({ key: 'key', id: 'in time' }, 1)
+  clock.ms = Date.UTC(2026, 1, 1)
+  await quota.settle({ key: 'key', id: 'late' }, 2)
+  expect((await written()).map(({ kind, units, id }) => [kind, units, id])).toEqual([
+    ['reserve', 4, 'in time'],
+    ['reserve', 4, 'late'],
+    ['settle', -3, 'in time'],
+    ['settle', -2, 'late'],
+  ])
+  const above = recording()
+  const requests = [{ ratelimit: above.quota, key: 'key' }]
+  await Ratelimit.spend(requests, { rate: 4, id: 'job', expires: '1d' })
+  await Ratelimit.settleSpent(requests, 'job', 6)
+  expect(await above.written()).toMatchObject([
+    { kind: 'reserve', units: 4, id: 'job' },
+    { kind: 'charge', units: 2, id: 'job' },
+  ])
+})
+
 test('a list hands out its entries together, to the callback of each limiter', async () => {
   const first = recording()
   const credits = recording(Ratelimit.balance(), { clock: first.clock.now })
