@@ -82,8 +82,6 @@ export async function openReservations(
   return distinct(rows, 'key', limit).flatMap((row) => {
     const name = nameIn(String(row['key']))
     const seen = openedIn(stateIn(row, CLOSING))
-    // Another key may begin like this one.
-    if (!seen || (isOfKey && name.key !== key)) return []
-    return [{ ...name, rate: seen.rate, expires: seen.endMs }]
+    return seen ? [{ ...name, rate: seen.rate, expires: seen.endMs }] : []
   })
 }

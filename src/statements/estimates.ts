@@ -39,9 +39,13 @@ export function openStatement(table: RateLimitTable, isOfKey: boolean): Statemen
   return parameters.render(sql`${rows.getSQL()} limit ${parameters.number('size')}::bigint`)
 }
 
-/** The range is for the index. In some collations it has other keys too. */
+/**
+ * Whether the key is the limited key, a slash and an id. The range is for the index. In some collations it has
+ * other keys too, and another limited key may begin like this one, with a slash after it.
+ */
 function isNamedOf({ key }: RateLimitTable, from: SQL, to: SQL): SQL {
-  return sql`${key} between ${from} and ${to} and starts_with(${key}, ${from})`
+  const id = sql`substr(${key}, char_length(${from}) + 1)`
+  return sql`${key} between ${from} and ${to} and starts_with(${key}, ${from}) and strpos(${id}, '/') = 0`
 }
 
 /**

@@ -154,6 +154,16 @@ describe('spend', () => {
     expect(await Ratelimit.settleSpent(sources.theirs, 'job', 0)).toMatchObject({ repeated: true })
   })
 
+  test('those of a key are listed without those of longer keys that begin like it', async () => {
+    const { quota, prefix } = quotaOn(database, Ratelimit.fixedWindow(10, '1h'))
+    for (const key of ['org/team', 'org/', 'organisation']) {
+      await quota.reserve(key, { id: 'theirs', expires: '1m' })
+    }
+    await quota.reserve('org', { id: 'own/one', expires: '10m' })
+    const open = await openReservations(database.db, { prefix, key: 'org', limit: 1, durable: false })
+    expect(open).toMatchObject([{ key: 'org', id: 'own/one' }])
+  })
+
   test('a limit that has paid nothing has a reservation of 0, which ends with the others', async () => {
     const sources = await monthAndCredits()
     await Ratelimit.spend(sources.mine, { rate: 6, ...NAMED })
