@@ -4,7 +4,7 @@ import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 
 type Column = ColumnOf<'estimate'>
-type Param = 'lengthMs' | 'facts' | 'estimate'
+type Param = 'lengthMs' | 'facts' | 'estimate' | 'scale'
 
 /** The latest time that a row can hold. */
 const NEVER_MS = 8e15
@@ -18,6 +18,8 @@ const KEPT = sql.raw(`${86_400_000}::float8`)
 
 /** What `count` holds in addition to the facts: so many units of it are one of what was noted of before. */
 const UNIT = 512
+/** What was used of a bucket is a fraction, and is noted in thousandths. */
+const THOUSANDTHS = 1000
 /** More would not be exact. */
 const MAX_BEFORE = 2 ** 43
 
@@ -35,7 +37,7 @@ const algorithm: Algorithm<Column, Param> = {
   name: 'estimate',
   kind: 'bucket',
   ...ROWS.estimate,
-  params: ['lengthMs', 'facts', 'estimate'],
+  params: ['lengthMs', 'facts', 'estimate', 'scale'],
   integersOnly: true,
   tolerance: 0,
 
@@ -53,9 +55,10 @@ const algorithm: Algorithm<Column, Param> = {
       tokens: sql`-(${amount})`,
       lastRefill: sql`greatest(${lastRefill}, ${now}) + ${KEPT}`,
     }),
-    note: (now, paid, { lengthMs, facts, estimate }) => ({
+    note: (now, paid, { lengthMs, facts, estimate, scale }) => ({
       count: sql`${facts} + ${paid.passed} * 4::float8
-        + floor(least(greatest(${paid.before}, 0::float8), ${sql.raw(`${MAX_BEFORE}::float8`)})) * ${sql.raw(`${UNIT}::float8`)}`,
+        + least(greatest(floor(${paid.before} * ${scale} + 0.5::float8), 0::float8), ${sql.raw(`${MAX_BEFORE}::float8`)})
+          * ${sql.raw(`${UNIT}::float8`)}`,
       windowStart: sql`least(${paid.at}, ${NEVER})`,
       tokens: sql`${paid.rate} + ${estimate}`,
       lastRefill: sql`${now} + ${lengthMs}`,
@@ -87,15 +90,16 @@ export const CLOSING: StoredLimiter = /* @__PURE__ */ limiterOf(algorithm, {
 })
 
 function none(): Numbers<Param> {
-  return { lengthMs: 0, facts: 0, estimate: 0 }
+  return { lengthMs: 0, facts: 0, estimate: 0, scale: 1 }
 }
 
 /** Opens an estimate that lasts so long. */
 export function opened(lengthMs: number, limiter: Limiter, hasPlan: boolean, rate: number): StoredLimiter {
   const estimate = limiter.stored ? 0 : rate
-  const facts =
-    1 + 2 * Number(hasPlan) + 8 * Number(limiter.algorithm.kind === 'window') + 16 * maskOf(limiter)
-  return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate })
+  const isWindow = limiter.algorithm.kind === 'window'
+  const facts = 1 + 2 * Number(hasPlan) + 8 * Number(isWindow) + 16 * maskOf(limiter)
+  const scale = isWindow ? 1 : THOUSANDTHS
+  return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate, scale })
 }
 
 /** What was paid when an estimate was opened. */
@@ -103,9 +107,10 @@ export type Paid = Numbers<Noted>
 
 /** The row of an estimate that was opened at that time, by the rule of `note`. */
 export function openedAt(now: number, { params }: StoredLimiter, paid: Paid): Numbers<Column> {
-  const { lengthMs = 0, facts = 0, estimate = 0 } = params
+  const { lengthMs = 0, facts = 0, estimate = 0, scale = 1 } = params
+  const before = Math.min(Math.max(Math.floor(paid.before * scale + 0.5), 0), MAX_BEFORE)
   return {
-    count: facts + paid.passed * 4 + Math.floor(Math.min(Math.max(paid.before, 0), MAX_BEFORE)) * UNIT,
+    count: facts + paid.passed * 4 + before * UNIT,
     windowStart: Math.min(paid.at, NEVER_MS),
     tokens: paid.rate + estimate,
     lastRefill: now + lengthMs,
@@ -129,7 +134,7 @@ export interface Opened {
   readonly refundableUntil: number | null
   /** When the period that paid ends, for a calendar window. Null for other limits. */
   readonly windowEnd: number | null
-  /** What was used before. 0 for a calendar window, which does not need it. */
+  /** What was used before; of a bucket to the nearest thousandth. 0 for a calendar window, which does not need it. */
   readonly usedBefore: number
   /** The columns of the row that was charged, sorted. Empty if there was none. */
   readonly columns: readonly StateColumn[]
@@ -154,7 +159,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
     windowStart: bit(8) ? paidAt : null,
     refundableUntil: bit(8) ? null : paidAt,
     windowEnd: isCalendar ? windowStart + before : null,
-    usedBefore: isCalendar ? 0 : before,
+    usedBefore: isCalendar ? 0 : bit(8) ? before : before / THOUSANDTHS,
     columns,
     wasSettledWith: (actual) => tokens === -(1 + actual),
     isOpen: tokens >= 0,

@@ -40,6 +40,14 @@ function allowed(reserved: Reserved): Allowed & Reservation {
   return reserved
 }
 
+test('what was used of a bucket before is remembered with its fraction, for thresholds', async () => {
+  const reaching = { used: 8 }
+  const { quota, other } = processes(TEN['interval bucket'], { thresholds: [{ used: 7.5 }, reaching] })
+  expect(await quota.limit('key', { rate: 7.9 })).toMatchObject({ crossed: [{ used: 7.5 }] })
+  await quota.reserve('key', { rate: 2, ...NAMED })
+  expect(await other.settle(NAME, 0.1)).toMatchObject({ crossed: [reaching] })
+})
+
 describe.each(kinds)('$name', ({ limiter, of, takesFractions }) => {
   test.each([0, 1, 4, 9, 13])('another process settles it once, with %d', async (actual) => {
     const { quota, other } = processes(limiter)
