@@ -16,7 +16,7 @@ import { answersIn, reportsOf } from '../several/limit-all.ts'
 import { keyIn, keyOfName, namesOf } from '../several/names.ts'
 import { askedOf, takeTogether, watchAll } from '../several/together.ts'
 import { remember } from './charged.ts'
-import type { Opening, Part } from './part.ts'
+import { lookingAt, type Opening, type Part } from './part.ts'
 import { settleOne } from './settle-named.ts'
 
 // Reservations with a name. The open estimate is a row, which is made by the statement that charges the limit,
@@ -104,9 +104,14 @@ export async function opening(
   })
   const made = await Promise.all(each)
   const openings = made.map(({ opening }) => opening)
-  const rows = new Set(addUp(openings).values())
-  checkOption(rows.size === openings.length, 'Two of the requests are for one row, which has the id once.')
+  checkDifferent(openings)
   return { parts: made.map(({ part }) => part), openings }
+}
+
+/** @throws RatelimitError `INVALID_OPTION` if two of the calls are for the same estimate. */
+function checkDifferent(calls: readonly LimiterCall[]): void {
+  const rows = new Set(addUp(calls).values())
+  checkOption(rows.size === calls.length, 'Two of the requests are for one row, which has the id once.')
 }
 
 /** The part under the customer's present plan, if one is given. */
@@ -141,16 +146,22 @@ export async function settleName(
   return settleOne(part, actual, options.tx)
 }
 
-/** The estimates of a name, in the order of the calls. */
+/**
+ * The estimates of a name, in the order of the calls.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
 export async function partsNamed(
   requests: readonly { readonly limiter?: Limiter | undefined }[],
   calls: readonly LimiterCall[],
   id: string,
 ): Promise<Part[]> {
   checkOption(calls.length > 0, 'At least one request is needed.')
-  return Promise.all(
+  const parts = await Promise.all(
     calls.map(({ checker, call }, place) => partNamed(checker, call.key, id, requests[place]?.limiter)),
   )
+  checkDifferent(lookingAt(parts))
+  return parts
 }
 
 async function partNamed(

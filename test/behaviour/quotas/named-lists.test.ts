@@ -382,6 +382,12 @@ describe('reserveAll', () => {
     await expect(twice).rejects.toMatchObject({ code: 'INVALID_OPTION' })
     const nothing = Ratelimit.reserveAll([{ ...month, rate: 0 }], NAMED)
     await expect(nothing).rejects.toMatchObject({ code: 'INVALID_RATE' })
+    for (const settling of [
+      Ratelimit.settleAll([month, month], 'job', [1, 1]),
+      Ratelimit.settleSpent([month, month], 'job', 1),
+    ]) {
+      await expect(settling).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    }
     const wrong = Ratelimit.settleAll(sources.theirs, 'job', [1])
     await expect(wrong).rejects.toMatchObject({ code: 'INVALID_OPTION' })
     expect(await sources.used()).toEqual([0, 0])
