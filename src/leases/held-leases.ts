@@ -1,7 +1,7 @@
 import type { Request } from '../runtime/call.ts'
 import type { Asking } from './asking.ts'
 import { isOver, type Lease, refundOf } from './lease.ts'
-import { type Moment, momentBy } from './moment.ts'
+import { type Moment, momentBy, momentSince } from './moment.ts'
 
 /** A key that was asked lately. */
 export interface Key {
@@ -53,9 +53,9 @@ export class HeldLeases {
 
   /** Keeps a lease for calls that follow. */
   keep(key: Key, lease: Lease): void {
-    if (key.lease) this.end(key, this.#now())
+    if (key.lease) this.end(key, this.#nowSince(key.lease))
     if (this.#isClosed) {
-      this.giveBack(key, lease, this.#now())
+      this.giveBack(key, lease, this.#nowSince(lease))
       return
     }
     key.lease = lease
@@ -115,6 +115,10 @@ export class HeldLeases {
 
   #now(): Moment {
     return momentBy(this.#lessor.clock)
+  }
+
+  #nowSince({ sentAt }: Lease): Moment {
+    return momentSince(sentAt, this.#lessor.clock)
   }
 
   /** Gives back the leases that are over. Those of about the same time share a statement. */

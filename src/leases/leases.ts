@@ -3,11 +3,12 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import { remainingOf } from '../answers/capacity.ts'
 import { afterCalls, paymentOf } from '../answers/outcome.ts'
+import { toRatelimitError } from '../database/database-error.ts'
 import { type Decision, type Dispatcher, neededBy, type Pending, type Request } from '../runtime/call.ts'
 import { Asking, requestFor } from './asking.ts'
 import { HeldLeases, type Key, type Returning } from './held-leases.ts'
 import { carriedInto, decisionBy, isOver, type Lease, lastingMs } from './lease.ts'
-import { type Moment, momentBy } from './moment.ts'
+import { type Moment, momentBy, momentSince } from './moment.ts'
 
 /** The terms of leases. */
 export interface Terms {
@@ -69,6 +70,10 @@ export class Leases implements Dispatcher {
   }
 
   add(caller: Pending): void {
+    this.#orFail(caller, () => this.#add(caller))
+  }
+
+  #add(caller: Pending): void {
     const { request } = caller
     const { dispatcher } = this.#lessor
     if (!isLeasable(request) || this.#closed) {
@@ -160,6 +165,19 @@ export class Leases implements Dispatcher {
     return momentBy(this.#lessor.clock)
   }
 
+  #nowSince({ plan }: Asking): Moment {
+    return momentSince(plan.sentAt, this.#lessor.clock)
+  }
+
+  /** Works for a caller. An injected clock that fails then fails only this call, and leaves none waiting. */
+  #orFail(caller: Pending, work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      caller.fail(toRatelimitError(error))
+    }
+  }
+
   #remember(name: string, now: Moment): Key {
     const key: Key = {
       ...{ key: name, lease: undefined, fetching: undefined, askedAtMs: now.steadyMs },
@@ -219,19 +237,23 @@ export class Leases implements Dispatcher {
     this.#fetched(key, asking)
     this.#keepHand(key, asking)
     for (const caller of asking.takeWaiting()) {
-      if (this.#fulfil(caller)) continue
-      // If the database is away, they fail together, and not one after the other.
-      const { request } = caller
-      this.#lessor.dispatcher.add(
-        this.#asking(key, caller, { request, hand: undefined, extra: 0, sentAt: asking.plan.sentAt }),
-      )
+      this.#orFail(caller, () => {
+        if (this.#fulfil(caller)) return
+        // If the database is away, they fail together, and not one after the other.
+        const { request } = caller
+        this.#lessor.dispatcher.add(
+          this.#asking(key, caller, { request, hand: undefined, extra: 0, sentAt: asking.plan.sentAt }),
+        )
+      })
     }
   }
 
   /** Keeps the units in hand. They were charged before, whatever became of the call. */
-  #keepHand(key: Key, { plan: { hand }, rest }: Asking): void {
+  #keepHand(key: Key, asking: Asking): void {
+    const { plan, rest } = asking
+    const { hand } = plan
     if (hand && rest === 'lease') this.#held.keep(key, hand)
-    if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#now())
+    if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#nowSince(asking))
   }
 
   /** Notes that a fetch has ended. */
@@ -250,7 +272,7 @@ export class Leases implements Dispatcher {
     const isGranted = place < decision.granted
     const before = afterCalls(outcome, Math.min(place, decision.granted))
     const after = afterCalls(outcome, Math.min(place + 1, decision.granted))
-    const carried = hand && asking.rest !== 'drop' ? carriedInto(hand, before, this.#now()) : 0
+    const carried = hand && asking.rest !== 'drop' ? carriedInto(hand, before, this.#nowSince(asking)) : 0
     const has = carried + (isGranted ? paymentOf(outcome).rate : 0)
     const { rate } = caller.request
     const isEnough = has + algorithm.tolerance >= neededBy(caller.request) && !decision.isOther
@@ -282,13 +304,17 @@ export class Leases implements Dispatcher {
     const kept = asking.rest === 'lease' ? Math.min(lease.left, fair) : 0
     const excess = lease.left - kept
     if (excess > 0 && asking.rest !== 'drop')
-      this.#held.giveBack(key, { ...lease, left: excess }, this.#now())
+      this.#held.giveBack(key, { ...lease, left: excess }, this.#nowSince(asking))
     this.#held.keep(key, { ...lease, amount: kept, left: kept })
   }
 
   /** Answers the calls that have waited, or lets them ask. */
   #release(asking: Asking): void {
-    for (const caller of asking.takeWaiting()) if (!this.#fulfil(caller)) this.add(caller)
+    for (const caller of asking.takeWaiting()) {
+      this.#orFail(caller, () => {
+        if (!this.#fulfil(caller)) this.#add(caller)
+      })
+    }
   }
 
   /** Answers the call from memory, if that is possible. */

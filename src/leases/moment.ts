@@ -13,6 +13,18 @@ export function momentBy(clock: (() => number) | undefined): Moment {
   return { steadyMs: ms, wallMs: ms }
 }
 
+/**
+ * The moment, or `earlier` if the injected clock fails. For what follows an answer of the database: such a clock
+ * must not hide the answer.
+ */
+export function momentSince(earlier: Moment, clock: (() => number) | undefined): Moment {
+  try {
+    return momentBy(clock)
+  } catch {
+    return earlier
+  }
+}
+
 /** The time between two moments. If the clocks differ, the longer one: a wrong clock only ends leases early. */
 export function passedMs(since: Moment, now: Moment): number {
   return Math.max(now.steadyMs - since.steadyMs, now.wallMs - since.wallMs)

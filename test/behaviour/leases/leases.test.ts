@@ -504,6 +504,60 @@ describe('the clocks of a process', () => {
   })
 })
 
+describe('a clock that fails', () => {
+  /** A limiter with a lease of 50, whose clock fails from the next statement on if `fails` says so. */
+  async function failing(options: Partial<RatelimitConfig> = {}) {
+    const when = { fails: false, armed: false }
+    const time = new TestClock()
+    const now = () => {
+      if (when.fails) throw new Error('no time')
+      return time.now()
+    }
+    const own = leasing(HOURLY, { clock: now, ...options }, () => {
+      when.fails = when.armed
+    })
+    await leased(limitOf(own.ratelimit))
+    return { ...own, when }
+  }
+
+  test('while a lease is fetched leaves no call without an answer', async () => {
+    const { ratelimit, when } = await failing()
+    when.armed = true
+    const calls = await Promise.allSettled([
+      ratelimit.limit('key', { rate: LEFT + 1 }),
+      ...Array.from({ length: 3 }, () => ratelimit.limit('key')),
+    ])
+    // The first one was charged. The others cannot tell whether the lease still lasts.
+    expect(calls[0]).toMatchObject({ status: 'fulfilled', value: { success: true } })
+    for (const call of calls.slice(1)) expect(call).toMatchObject({ reason: { code: 'INVALID_CLOCK' } })
+    Object.assign(when, { fails: false, armed: false })
+    expect(await ratelimit.limit('key')).toMatchObject({ success: true })
+  })
+
+  test('before a call is sent leaves no timer and no rejection behind', async () => {
+    const unhandled: unknown[] = []
+    const note = (reason: unknown) => void unhandled.push(reason)
+    process.on('unhandledRejection', note)
+    try {
+      const time = new TestClock()
+      for (let failing = 0; failing < 8; failing++) {
+        let reads = 0
+        const now = () => {
+          if (reads++ === failing) throw new Error('no time')
+          return time.now()
+        }
+        const { ratelimit } = leasing(HOURLY, { clock: now, timeout: 5 })
+        await Promise.allSettled([ratelimit.limit('key'), ratelimit.limit('key')])
+      }
+      // The timeouts of the calls are over.
+      await sleep(20)
+      expect(unhandled).toEqual([])
+    } finally {
+      process.off('unhandledRejection', note)
+    }
+  })
+})
+
 describe('an option that means nothing is refused:', () => {
   test.each<[string, object]>([
     ['no units', { lease: { tokens: 0, for: '1s' } }],
