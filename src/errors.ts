@@ -30,7 +30,7 @@ export interface RatelimitErrorDetails {
   readonly cause?: unknown
   /** The five characters of Postgres' SQLSTATE, if Postgres sent one. */
   readonly sqlState?: string | undefined
-  /** Whether the call waited for its own key, or was turned away because of it. Default: `false`. */
+  /** Whether the call waited for its own key, or was refused because of it. Default: `false`. */
   readonly contended?: boolean | undefined
 }
 
@@ -64,8 +64,8 @@ export class RatelimitError extends Error {
   /** The five characters of Postgres' SQLSTATE, if Postgres sent one. */
   readonly sqlState: string | undefined
   /**
-   * Whether the call waited for its own key or was turned away because of it: others hold the row, or too many
-   * calls of the key wait. It says nothing about the database. A caller can cause it, so do not let the call
+   * Whether the call waited for its own key or was refused because of it: others hold the row, or too many
+   * calls of the key wait. It says nothing about the database. A client can cause it, so do not let the call
    * pass.
    */
   readonly contended: boolean

@@ -148,7 +148,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   /** A limit on leases at once, for {@link Ratelimit.acquire}. */
   static readonly concurrency: typeof concurrency = concurrency
 
-  /** Takes as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
+  /** Takes what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
   limit(
     key: KeyFor<K, 'rate'>,
     options: LimitOptions & { readonly atLeast: number },
@@ -161,10 +161,11 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * With `tx` it joins your transaction: the row stays locked until the transaction ends, and a rollback undoes
    * the charge.
    *
-   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`
-   * before any SQL; `COUNT_OVERFLOW` for a forced charge that is too large to count, `OTHER_PLAN` with
-   * `onOtherPlan: 'throw'`; from the database `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`,
-   * `SERIALIZATION_FAILURE`, `DEADLOCK`, `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
+   * @throws RatelimitError `INVALID_KEY`, `INVALID_RATE`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_DURATION`
+   * (of `once`), `INVALID_CLOCK` before any SQL; `COUNT_OVERFLOW` for a forced charge that is too large to
+   * count, `OTHER_PLAN` with `onOtherPlan: 'throw'`, `ENTRIES_FAILED` with `onEntries`; from the database
+   * `MISSING_TABLE`, `OVERLOADED`, `TIMEOUT`, `CONTENTION`, `SERIALIZATION_FAILURE`, `DEADLOCK`,
+   * `TRANSACTION_ABORTED`, `UNREACHABLE`, `OUTCOME_UNKNOWN`, `DATABASE`.
    *
    * @example
    * ```ts
@@ -176,7 +177,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * await api.limit('user:123', { rate: -5 }) // it failed: give the tokens back
    * const charged = await api.limit('user:123', { rate: 5 })
    * if (charged.success) await api.limit('user:123', { rate: -5, start: charged.start }) // to that window
-   * const part = await api.limit('user:123', { rate: 400, atLeast: 100 }) // as much as there is
+   * const part = await api.limit('user:123', { rate: 400, atLeast: 100 }) // what is left
    * if (part.success) console.log(part.granted) // from 100 to 400
    * await api.limit('user:123', { once: { id: 'event:7', for: '35d' } }) // again: charged once
    * ```
@@ -201,7 +202,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     }
   }
 
-  /** Charges as much as there is, from `atLeast` to `rate`. The answer has it in `granted`. */
+  /** Charges what is left, from `atLeast` to `rate` units. `granted` in the answer says how many. */
   reserve(
     key: KeyFor<K, 'rate'>,
     options: ReserveOptions & { readonly atLeast: number },
@@ -311,9 +312,10 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   /**
    * Checks several limits: all are consumed, or none.
    *
-   * It is one statement if the rows exist, with `tx` in your transaction. Every call locks rows in the same
-   * order, so it never deadlocks with itself or with single checks. Requests for the same row are added up:
-   * refunds count first, the others in their order. A forced charge leaves less for the requests after it.
+   * If the rows exist, it is one statement, with `tx` in your transaction. Every call locks rows in the same
+   * order, so calls never deadlock with each other or with single checks. Requests for the same row are added
+   * up: refunds count first, and the others in their order. A forced charge leaves less for the requests after
+   * it.
    *
    * @throws RatelimitError `INVALID_OPTION` for no requests, for more than 50 rows, for limiters of different
    * databases, and for one row under different limits; the errors of {@link Ratelimit.limit}.
@@ -443,10 +445,10 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Takes one cost from several limits: as much as the first has, the rest from the next, and so on; or
-   * nothing. If it is an estimate, `commit` settles the actual cost.
+   * Takes one cost from several limits: as much as the first has, the rest from the next, and so on. It takes
+   * all of the cost or nothing. If the cost is an estimate, `commit` settles the actual cost.
    *
-   * One of the limits can be the credits of a key, of `Ratelimit.credits`, which is then two statements.
+   * One of the limits can be the credits of a key, from `Ratelimit.credits`. The call is then two statements.
    *
    * It runs as {@link Ratelimit.limitAll} does, and locks the rows in the same order. If one of the limits
    * counts whole units, all of them give whole units. During an outage it always throws; `onError` does not
@@ -524,10 +526,19 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Looks at a key. It takes no lock and writes nothing.
+   * Looks at a key: what is used, what is left, and when the limit is full again. It takes no lock and writes
+   * nothing. During an outage it always throws; `onError` does not apply.
    *
    * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_OPTION`, `INVALID_CLOCK`;
-   * then the database errors of {@link Ratelimit.limit}.
+   * `OTHER_PLAN` with `onOtherPlan: 'throw'`; then the database errors of {@link Ratelimit.limit}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const api: Ratelimit
+   * const { limit, used, remaining, reset } = await api.getRemaining('user:123')
+   * ```
    */
   async getRemaining(key: KeyFor<K, 'rate' | 'credits'>, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALL_NAMES)
@@ -639,8 +650,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Leases one of the key's slots, for work that is limited by how much of it runs at once. If none is free, it
-   * waits for one until `timeout` is over. The calls of a process wait in a line.
+   * Leases one of the key's slots, for work that is limited by how much of it runs at once. If no slot is free,
+   * it waits for one until `timeout` is over. The calls of a process wait in a line.
    *
    * The lease ends at `release`, or by itself. The database's clock decides. During an outage it always throws.
    *
@@ -686,8 +697,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * Each call grants again, unless `once` has the id of the payment. During an outage it always throws;
    * `onError` does not apply.
    *
-   * @throws RatelimitError `INVALID_OPTION` for a limiter that is no balance; `INVALID_RATE` for an amount that
-   * is not a whole number above 0; `COUNT_OVERFLOW` for a sum of grants above 2^53 - 1; the errors of
+   * @throws RatelimitError `INVALID_OPTION` for a limiter that is not a balance; `INVALID_RATE` for an amount
+   * that is not a whole number above 0; `COUNT_OVERFLOW` for a sum of grants above 2^53 - 1; the errors of
    * {@link Ratelimit.limit}.
    *
    * @example
@@ -725,8 +736,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Lists the grants of a key's credits, in the order in which calls take from them, with those that have ended
-   * and whose rows are still kept. It takes no lock and writes nothing.
+   * Lists the grants of a key's credits, in the order in which calls take from them. Grants that have ended are
+   * in the list as long as their rows are kept. It takes no lock and writes nothing.
    *
    * @throws RatelimitError `INVALID_OPTION` for a limiter that is not made by `Ratelimit.credits`; the errors
    * of {@link Ratelimit.getRemaining}.
@@ -804,6 +815,14 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    *
    * @throws RatelimitError `INVALID_OPTION` for a limiter that has no blocks; the errors of
    * {@link Ratelimit.resetUsedTokens}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const logins: Ratelimit
+   * await logins.unblock('ada@example.com')
+   * ```
    */
   async unblock(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALL_NAMES)
@@ -813,7 +832,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Ends the key's period now, and begins one of another plan now. For plans whose periods differ, such as a
+   * Ends the key's period now, and begins one of another plan. It is for plans whose periods differ, such as a
    * month and a year: without it, the row of the old period goes on under the new plan, and is handed out once,
    * as one period.
    *
@@ -852,10 +871,19 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Makes the key's limit full again. A balance cannot be reset.
+   * Makes the key's limit full again. A balance cannot be reset. It does not end a block of a limiter with
+   * `blocks: true`.
    *
    * @throws RatelimitError before any SQL `INVALID_KEY`, `INVALID_LIMIT`, `INVALID_CLOCK`, and
    * `INVALID_OPTION`, also for a balance; then the database errors of {@link Ratelimit.limit}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const api: Ratelimit
+   * await api.resetUsedTokens('user:123')
+   * ```
    */
   async resetUsedTokens(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALL_NAMES)
@@ -865,10 +893,19 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Deletes all expired rows of this prefix now. Calls also delete some by themselves.
+   * Deletes all expired rows of this prefix now. Calls also delete some by themselves. With `keepEnded` it
+   * leaves the rows of fixed and calendar windows.
    *
    * @returns The number of deleted rows.
-   * @throws RatelimitError the database errors of {@link Ratelimit.limit}.
+   * @throws RatelimitError `INVALID_CLOCK`; the database errors of {@link Ratelimit.limit}.
+   *
+   * @example
+   * ```ts
+   * import { Ratelimit } from 'drizzle-ratelimit'
+   *
+   * declare const api: Ratelimit
+   * console.log(`${await api.cleanup()} expired rows were deleted`)
+   * ```
    */
   async cleanup(): Promise<number> {
     Ratelimit.#check(this, {}, {})
@@ -877,9 +914,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Gives back what is left of the leases, and writes the denials that are counted, for the end of a process.
-   * Calls after it take no leases. Without the options `lease` and `denials` it does nothing. It never rejects:
-   * what cannot be given back stays charged.
+   * Gives back what is left of the leases, and writes the counted denials. Call it at the end of a process.
+   * Later calls take no leases. Without the options `lease` and `denials` it does nothing. It never rejects:
+   * units that cannot be given back stay charged.
    *
    * @example
    * ```ts

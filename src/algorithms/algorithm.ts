@@ -91,7 +91,7 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
    * For an algorithm without a capacity of its own: the state after `amount` is granted to an advanced state.
    */
   grant?(state: Expressions<Column>, now: Expression, amount: Expression): Expressions<Column>
-  /** For an algorithm that can be blocked: the state of a key that is blocked from `now` on for so long. */
+  /** For an algorithm that can be blocked: the state of a key that is blocked for a time, from `now`. */
   block?(state: Expressions<Column>, now: Expression, lengthMs: Expression): Expressions<Column>
   /**
    * For rows that note what another row of their list has paid: the state of a new row.
@@ -241,7 +241,7 @@ export interface Rules {
 
 export type Params = Numbers<string> & Numbers<CommonParam>
 
-/** A limit, as `Ratelimit.tokenBucket`, `calendarWindow` and the like make it. */
+/** A limit, made by a function such as `Ratelimit.tokenBucket` or `calendarWindow`. */
 export type Limiter = StoredLimiter | Unlimited
 
 /** The part of a limit that is known without the database: for headers, and for pages that list plans. */

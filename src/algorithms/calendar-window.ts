@@ -5,7 +5,10 @@ import { type CalendarOptions, type CalendarPeriod, periodsOf } from './periods.
 import { carriedMaxOf, rolloverAlgorithm } from './rollover-algorithm.ts'
 import { checkTokens } from './window.ts'
 
-/** The longest of each. How far ahead a row may be must not depend on the guessed period. */
+/**
+ * The hours of the longest period of each kind. How far ahead a row may be must not depend on the guessed
+ * period.
+ */
 const MAX_HOURS = { minute: 1 / 60, hour: 1, day: 25, week: 169, month: 745, year: 8785 }
 const HOUR_MS = 3_600_000
 
@@ -19,10 +22,10 @@ const HOUR_MS = 3_600_000
  *
  * `tokens: Infinity` counts and never denies.
  *
- * With `rollover`, `limit` in answers is `tokens` and what was carried over. Rows never expire then.
+ * With `rollover`, `limit` in answers is the sum of `tokens` and what was carried over, and rows never expire.
  *
  * @throws RatelimitError `INVALID_LIMIT`; `INVALID_OPTION` for an unknown period or time zone, and for an
- * anchor that is not a date or lies more than a hundred years away, and for a `max` of `rollover` that is not a
+ * anchor that is not a date or lies more than a hundred years away; for a `max` of `rollover` that is not a
  * whole number from 1 to `tokens`.
  *
  * @example

@@ -21,7 +21,9 @@ const MAX_SLOTS = 1_000
 /** A shorter lease could end before the answer arrives. */
 const MIN_LEASE_MS = 100
 
-/** A day. Longer work extends its lease: otherwise a crash would take its slot away for as long. */
+/**
+ * A day. Longer work has to extend its lease, because after a crash its slot is in use until the lease ends.
+ */
 const MAX_LEASE_MS = 86_400_000
 
 /** Options of `Ratelimit.concurrency`. */

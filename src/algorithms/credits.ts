@@ -14,8 +14,8 @@ export interface Credits {
 /** Options of `Ratelimit.credits`. */
 export interface CreditsOptions {
   /**
-   * How long a grant's row is kept after its end. As long as there is the row, the grant's id is used up, and
-   * `grantsOf` lists what has expired. Default: `'90d'`.
+   * How long a grant's row is kept after its end. While the row exists, the grant's id cannot be used again,
+   * and `grantsOf` lists what has expired. Default: `'90d'`.
    */
   readonly keep?: Duration
 }

@@ -10,13 +10,13 @@ type Param = 'lengthMs' | 'facts' | 'estimate' | 'scale'
 const NEVER_MS = 8e15
 const NEVER = sql<number>`8e15::float8`
 
-/** Open estimates expire so much later than they end, so that no sweep deletes them. Then by their ends. */
+/** Open estimates expire this long after their ends, so that no sweep deletes them and they expire in order. */
 export const OPEN_MS = 4e15
 
 /** How long the name of a settled estimate is remembered: a day from its end, or from the settlement. */
 const KEPT = sql.raw(`${86_400_000}::float8`)
 
-/** What `count` holds in addition to the facts: so many units of it are one of what was noted of before. */
+/** What `count` holds in addition to the facts: this many of its units are one unit of what was used before. */
 const UNIT = 512
 /** What was used of a bucket is a fraction, and is noted in thousandths. */
 const THOUSANDTHS = 1000
@@ -30,8 +30,8 @@ const MAX_BEFORE = 2 ** 43
  * until which the name is remembered. `windowStart` is the start of the window that paid, or the time at which
  * the bucket that paid is full again. `count` is never 0 and packs the rest: see {@link Opened}.
  *
- * An open estimate has the rest of all time since its end left. So a settlement that asks for as much as it has
- * seen does not settle another estimate of the same name, because that ends later.
+ * An open estimate has the rest of all time since its end left. A settlement that asks for as much as it has
+ * seen therefore does not settle another estimate of the same name, which ends later.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'estimate',

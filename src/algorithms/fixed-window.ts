@@ -42,10 +42,19 @@ const algorithm: Algorithm<ColumnOf<'fixedWindow'>, never> = {
 }
 
 /**
- * `tokens` in each `window`. The first call opens a window, and the first call after its end opens the next.
- * `tokens: Infinity` counts and never denies.
+ * A limit of `tokens` in each `window`. The first call opens a window, and the first call after its end opens
+ * the next one.
  *
+ * @param tokens A whole number from 0 to 2^53 - 1. 0 denies every call; `Infinity` counts and never denies.
+ * @param window Milliseconds, or a string like `'1m'`.
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ *
+ * Ratelimit.fixedWindow(100, '1h') // 100 in the hour that begins with the first call
+ * ```
  */
 export function fixedWindow(tokens: number, window: Duration): StoredLimiter {
   checkTokens(tokens)

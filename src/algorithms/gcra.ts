@@ -70,8 +70,10 @@ function availableNumber(
 const GCRA_NAMES: NamesOf<Parameters<typeof gcra>[2]> = { burst: true }
 
 /**
- * Spreads `limit` evenly over each `period`: one every `period / limit`, after `burst` at once.
+ * Spreads `limit` calls evenly over each `period`: one every `period / limit`, after `burst` at once.
  *
+ * @param limit From 0.000001 to 2^53 - 1, like `burst`. Fractions are allowed.
+ * @param period Milliseconds, or a string like `'1m'`.
  * @param options `burst`: how many may come at once. Default: `limit`.
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
  *

@@ -16,8 +16,8 @@ export const NEVER_MS = 8e15
  * One grant of credits. `prevCount` is what was granted, `count` the used part of it, `windowStart` the end,
  * and `lastRefill` the time of the grant. `tokens` is the priority; below 0 the grant is voided.
  *
- * To grant fills a new row only, so that a repeated grant changes nothing. To block for no
- * time is to void: the grant ends now.
+ * A grant only fills a new row, so a repeated grant changes nothing. A block of no length voids a grant: it
+ * ends now.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'credits',

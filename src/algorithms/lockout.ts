@@ -22,8 +22,8 @@ const BLOCKED_SQL: Expression = /* @__PURE__ */ sql.raw(`${BLOCKED}::float8`) as
  * it is forgiven. The next block is `factor` times as long. A window without a block began at that end or
  * later. A block of twice the longest was not written by this limiter, and does not count.
  *
- * A refund below the limit lifts the block. If the window would be over without the block, the next window
- * begins. A block by hand has a count of its own, and no refund lifts it.
+ * A refund below the limit ends the block. If the window would be over without the block, the next window
+ * begins. A block by hand has a count of its own, and no refund ends it.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'lockout',
@@ -128,22 +128,25 @@ const DAY_MS = 86_400_000
 export interface LockoutOptions {
   /** How long the first block lasts. */
   readonly block: Duration
-  /** How many times as long as the last one each further block lasts. At least 1. Default: `1`. */
+  /** The length of each further block as a multiple of the last one, from 1 to 1,000. Default: `1`. */
   readonly factor?: number
   /** The longest block. Default: a day, or `block` if that is longer. */
   readonly max?: Duration
-  /** How long after the end of a block the next one is as short as the first again. Default: `'1d'`. */
+  /** How long after its last block a key's next block is as short as the first again. Default: `'1d'`. */
   readonly forgive?: Duration
 }
 
 const LOCKOUT_NAMES: NamesOf<LockoutOptions> = { block: true, factor: true, max: true, forgive: true }
 
 /**
- * Blocks a key after `failures` within a `window`, longer each time. Take 1 for each failure. The call that
- * reaches the limit is allowed and starts the block, and its answer says so in `blockedUntil`. Until then,
- * calls are denied and write nothing. A refund of that call lifts the block.
+ * Blocks a key after `failures` within a `window`, with a `factor` above 1 for longer each time. Take 1 for
+ * each failure. The call that reaches the limit is allowed and starts the block, whose end is `blockedUntil` in
+ * its answer. Until that end, calls are denied and write nothing. A refund of that call ends the block.
  *
- * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`, `INVALID_OPTION`
+ * @param failures A whole number from 0 to 2^53 - 1, or `Infinity`.
+ * @param window Milliseconds, or a string like `'15m'`.
+ * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`; `INVALID_OPTION` for a `factor` outside of 1 to
+ * 1,000, and for a `max` that is shorter than `block`.
  *
  * @example
  * ```ts

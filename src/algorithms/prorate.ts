@@ -11,11 +11,11 @@ export interface Prorated extends Period {
 }
 
 /**
- * The limit of a period in which a plan changed from one calendar window to another of the same periods. Of the
- * period, `from` has the part before `at`, and `to` the rest. What was used in the period stays used.
+ * The limit of a period in which a plan changed from one calendar window to another of the same periods. `from`
+ * counts for the part of the period before `at`, and `to` for the rest. What was used in the period stays used.
  *
  * @param at When the plan changed.
- * @returns Tokens are rounded up to a whole number.
+ * @returns The limit, whose tokens are rounded up to a whole number, and the period.
  * @throws RatelimitError `INVALID_OPTION` for limits other than two calendar windows of the same periods, for
  * windows of `Infinity`, and for an invalid date.
  *

@@ -13,8 +13,8 @@ type Param = 'periodStart' | 'periodEnd' | 'limit' | 'carriedMax' | 'previousSta
  * A calendar window that adds what was left of the last period.
  *
  * Its rows are those of a calendar window, so that a plan can change between the two. But `tokens` is the
- * amount that was carried over, with a minus: a calendar window has nothing below 0 there. So a row does not
- * know the most that was settled, and after a refund a threshold can be crossed again.
+ * amount that was carried over, as a negative number, which a calendar window never has there. A row therefore
+ * does not know the most that was settled, and after a refund a threshold can be crossed again.
  *
  * At most `tokens` are carried over, so after an idle period it is always `carriedMax`.
  */
@@ -66,7 +66,7 @@ export const rolloverAlgorithm: Algorithm<
     expiresAt: () => sql`8e15::float8`,
     wholeAt: (_state, { periodEnd }) => periodEnd,
     isRecent: ({ windowStart }, { periodStart }) => sql`${windowStart} <= ${periodStart}`,
-    // Its rows never expire, so that their expiry does not tell their period.
+    // Its rows never expire, so their expiry does not show their period.
     isOfPeriod: ({ windowStart }, _expires, { periodStart }, _onGrid, paid) =>
       sql`(${windowStart} <= ${periodStart} or ${windowStart} = ${paid ? paid() : periodStart})`,
   },

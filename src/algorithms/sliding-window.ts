@@ -114,10 +114,19 @@ function algorithm(name: string, fading: Fading): Algorithm<Column, never> {
 }
 
 /**
- * `tokens` in any `window`, approximately: the previous window's count fades linearly while the current one
- * runs. `tokens: Infinity` counts and never denies.
+ * A limit of about `tokens` in any time of the length `window`: the previous window's count fades linearly
+ * while the current one runs.
  *
+ * @param tokens A whole number from 0 to 2^53 - 1. 0 denies every call; `Infinity` counts and never denies.
+ * @param window Milliseconds, or a string like `'1m'`.
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ *
+ * Ratelimit.slidingWindow(100, '1h') // without a jump where one window ends and the next begins
+ * ```
  */
 export function slidingWindow(tokens: number, window: Duration): StoredLimiter {
   checkTokens(tokens)

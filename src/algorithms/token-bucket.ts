@@ -85,7 +85,10 @@ const BUCKET_NAMES: NamesOf<TokenBucketOptions> = { refill: true, initialTokens:
 /**
  * A bucket of `maxTokens` that gets `refillRate` tokens every `interval`.
  *
- * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`, `INVALID_OPTION`
+ * @param refillRate From 0.000001 to 2^53 - 1, like `maxTokens`. Fractions are allowed.
+ * @param interval Milliseconds, or a string like `'10s'`.
+ * @throws RatelimitError `INVALID_LIMIT`, also if an empty bucket needs more than a hundred years to fill, or
+ * for `initialTokens` above `maxTokens`; `INVALID_DURATION`; `INVALID_OPTION` for another `refill`.
  *
  * @example
  * ```ts

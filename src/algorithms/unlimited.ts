@@ -25,7 +25,17 @@ const UNLIMITED: Unlimited = {
   params: { limit: INFINITY, periodMs: 1, expiryGridMs: 1 },
 }
 
-/** No limit: every call is allowed, and nothing is read or written. A stored row stays for the next plan. */
+/**
+ * No limit: every call is allowed, and nothing is read or written. A stored row stays for the next plan.
+ *
+ * @example
+ * ```ts
+ * import { Ratelimit } from 'drizzle-ratelimit'
+ *
+ * declare const reports: Ratelimit
+ * await reports.limit('org:1', { limiter: Ratelimit.unlimited() }) // a plan without a limit
+ * ```
+ */
 export function unlimited(): Unlimited {
   return UNLIMITED
 }

@@ -35,8 +35,8 @@ class AnswerTo implements Answered {
 }
 
 /**
- * The time at which the bucket is full again by itself after a charge with this answer, so that a refund gives
- * nothing back. Null if there is none. Null for windows, because their start decides on refunds.
+ * The time at which the bucket is full again by itself after a charge with this answer. From then on a refund
+ * gives nothing back. Null for windows, because their start decides on refunds.
  */
 export function refundableUntilOf({ algorithm }: Limiter, { reset }: LimitResult): number | null {
   return algorithm.kind === 'bucket' && Number.isFinite(reset) ? reset : null

@@ -63,8 +63,8 @@ export interface Allowed extends Remaining {
    */
   readonly repeated?: true
   /**
-   * A lease answered from memory. `remaining` is what is left of the lease, so there is at least so much, and
-   * `reset` is the time at which the limit is full again after the whole lease was used.
+   * A lease answered from memory. `remaining` is what is left of the lease, so the limit has at least as much
+   * left, and `reset` is the time at which the limit is full again after the whole lease was used.
    */
   readonly leased?: true
   /** With `dryRun`: the denial that this call would have got. Nothing was consumed. */
@@ -103,7 +103,7 @@ export interface GrantResult extends Usage {
   readonly repeated?: true
 }
 
-/** The answer of several checks. All of them were consumed, or none. */
+/** The answer of several checks. All of them were consumed, or none was. */
 export interface LimitAllResult<Request> {
   /** All were allowed and consumed. */
   readonly success: boolean

@@ -1,9 +1,9 @@
 import { Checker } from './checker.ts'
 import type { CheckerConfig } from './checker-config.ts'
 
-// Rows that stand beside a limiter's own: in the same table, under a prefix of their own.
+// Rows that a limiter has in addition to those of its keys: in the same table, under a prefix of their own.
 
-/** Sweeps the rows beside those of a limiter whose own rows are not swept. */
+/** Sweeps such rows of a limiter whose own rows are not swept. */
 const CLEANUP_PROBABILITY = 0.1
 
 /** What is special about the rows. Default: the limiter of the owner. */
@@ -15,7 +15,7 @@ interface Beside extends Partial<Pick<CheckerConfig, 'limiter' | 'takeStatement'
   readonly isSwept?: boolean
 }
 
-/** The checker of the rows beside those of the owner. Nothing is published of them. */
+/** The checker of such rows of the owner. Nothing is published about them. */
 export function checkerBeside(
   { config }: Checker,
   { limiter = config.limiter, takeStatement, isSwept = true, ...beside }: Beside,

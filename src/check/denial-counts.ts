@@ -24,8 +24,8 @@ interface Counted {
 /**
  * Counts the denials of a limiter in memory, and adds them to hourly rows in the background.
  *
- * A count is written at most once: if a write may have succeeded, its counts are dropped. So rows never have
- * more than there was. Counts that were certainly not written are kept for the next write.
+ * A count is written at most once: if a write may have succeeded, its counts are dropped. Rows therefore never
+ * count too many denials. Counts that were certainly not written are kept for the next write.
  */
 class DenialCounts {
   readonly #config: CheckerConfig

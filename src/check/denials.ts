@@ -34,7 +34,9 @@ export function register(memory: Memory): void {
   gone.register(memory, ref)
 }
 
-/** Makes every limiter of this process forget what it remembers of a key. Then the database decides again. */
+/**
+ * Makes every limiter of this process forget what it remembers of a key, so that the database decides again.
+ */
 export const forgetEverywhere: Memory['forget'] = (table, prefix, key, after) => {
   for (const ref of living) ref.deref()?.forget(table, prefix, key, after)
 }

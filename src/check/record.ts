@@ -12,7 +12,7 @@ import { applies } from '../runtime/ask.ts'
 import type { Answers, Asked, Call, Ledger } from '../runtime/call.ts'
 import type { Entry, OnEntries } from '../runtime/entry.ts'
 
-/** An entry and who gets it. */
+/** An entry, and the callback that gets it. */
 export interface Recorded {
   readonly onEntries: OnEntries
   readonly entry: Entry

@@ -18,7 +18,7 @@ export function tooMuch(): RatelimitError {
   )
 }
 
-/** The error of a call that would lose what another plan has counted. */
+/** The error of a call that would lose what was counted under another plan. */
 export function otherPlan(): RatelimitError {
   return new RatelimitError(
     'OTHER_PLAN',

@@ -128,7 +128,7 @@ function countingOf({ every = '10s', top = 100 }: DenialOptions): DenialCounting
 /**
  * The terms of the leases, with the default.
  *
- * @param hasMeaning Whether leases mean something beside the other options.
+ * @param hasMeaning Whether leases can be used with the other options.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
  */
 function termsOf(lease: LeaseTerms, hasMeaning: boolean): Terms {

@@ -93,7 +93,7 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   const stage = { mayCharge: true, mayWait: true, isContended: true }
   await runOn(checker, tx, stage, async ({ db, isTransaction }) => {
     const remove = () => timed(about, () => runOnce(db, statement, values))
-    // Units of a lease that came back later would be taken from what the new row counts.
+    // Units of a lease that came back after the reset would lower the count of the new row.
     if (!isTransaction) await checker.leasesReturned()
     await (isTransaction ? remove() : watchWait(remove)).finally(forget)
   }).finally(forget)

@@ -59,7 +59,7 @@ export function wantedBy(
 /** The waiting calls of each limiter. */
 const lines = new WeakMap<Checker, Line>()
 
-/** Leases a slot. If none is free, it waits for one until the time is over. */
+/** Leases a slot. If no slot is free, it waits for one until the time is over. */
 export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease | NoLease> {
   const { prefix } = checker.config.namespace
   const startedAt = performance.now()
@@ -125,7 +125,9 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
   }
 }
 
-/** What the work finds. Undefined if the time is over first: then nobody waits for the work any more. */
+/**
+ * The result of the work. Undefined if the time is over first: the caller no longer waits for the work then.
+ */
 function within(
   timeoutMs: number | undefined,
   signal: AbortSignal | undefined,

@@ -17,8 +17,8 @@ export interface Lease {
   /** A slot was free. */
   readonly success: true
   /**
-   * A number that grows with each lease of the slot. Give it to what the work writes to, and let that refuse a
-   * smaller one: the holder of an ended lease may still be at work.
+   * A number that grows with each lease of the slot. Store it with what the work writes, and let the store
+   * refuse a smaller one: the holder of an ended lease may still be at work.
    */
   readonly fence: number
   /**
@@ -101,7 +101,7 @@ export function leaseOf(fence: number, { leaseMs, extend, release }: Holding, se
     },
     extend: async (options: object = {}) => {
       checkOptions(options, {})
-      // The work was told to stop.
+      // The signal has aborted the work.
       if (signal.aborted) return false
       const from = performance.now()
       const isExtended = await extend()

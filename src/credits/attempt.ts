@@ -4,8 +4,8 @@ import { inTransactionIf } from '../database/transaction.ts'
 
 /**
  * Sends a list that may have to be sent again with other rows. In a caller's transaction it runs in a
- * savepoint. So an attempt that has charged nothing keeps no lock, and the next one locks in the order of every
- * list.
+ * savepoint, so that an attempt that has charged nothing keeps no lock, and the next one locks in the order of
+ * every list.
  */
 export async function attempt<T>(
   checker: Checker,

@@ -27,7 +27,7 @@ export interface Cost {
   readonly rate: number
   /** The least that is worth taking. */
   readonly atLeast: number
-  /** Whether what nobody has becomes a debt. */
+  /** Whether units that no grant has become a debt. */
   readonly force: boolean
   readonly once: Once | undefined
 }

@@ -9,7 +9,7 @@ import type { Asked } from '../several/together.ts'
 import type { Pays } from '../statements/list-row.ts'
 import { type Account, debtOf, type Grant, isEndless, leftOf, type Seen } from './read.ts'
 
-// The rows of a key's credits in a list: of a call of their own, or beside other limits.
+// The rows of a key's credits in a list: alone, or together with other limits.
 
 /** A part of a cost, and the grant that paid it; undefined for the debt. */
 export interface Part {

@@ -46,8 +46,8 @@ export function refundsTo(account: Account, parts: readonly Part[], amount: numb
 }
 
 /**
- * Gives an amount back, where nobody says which grants have paid: to the debt first, and then to the grants in
- * the opposite order of that in which calls take from them.
+ * Gives an amount back if it is not known which grants have paid. It first lowers the debt, and then gives to
+ * the grants in the opposite order of that in which calls take from them.
  */
 export async function giveBack(
   account: Account,

@@ -13,7 +13,7 @@ import type { Asked } from '../several/together.ts'
 import { firstOf, type Payers, payersOf, sourcesIn } from './charge.ts'
 import { type Account, accountOf, leftOf, type Seen } from './read.ts'
 
-// The credits of a key beside other limits. In the list of a call, they are as many rows as grants are to pay.
+// The credits of a key together with other limits. The list of a call has a row for each grant that is to pay.
 
 /** Calls on limits, and on the credits of one key. */
 export interface Mixed {

@@ -17,7 +17,7 @@ import { Tokens } from './token.ts'
 
 export type { DashboardWrite, PlannedLimit }
 
-/** Somebody who may see the page. */
+/** A person who may see the page. */
 export interface DashboardViewer {
   /** Distinguishes viewers: a form of one is refused from another. For example the user's id. */
   readonly id: string
@@ -30,8 +30,8 @@ export interface DashboardOptions {
   /** The limits to show, by the names that the page gives them. */
   readonly limiters: Readonly<Record<string, Ratelimit | PlannedLimit>>
   /**
-   * Says who asks, before anything else happens. Nothing (or `false`) refuses the request with 403; a
-   * `Response`, such as a redirect to a login, is the answer.
+   * Says who the viewer is, before anything else happens. If it returns nothing or `false`, the answer is 403.
+   * If it returns a `Response`, such as a redirect to a login, that is the answer.
    */
   readonly authorize: (request: Request) => DashboardAnswer | Promise<DashboardAnswer>
   /** Signs the forms. At least 16 random characters, the same in all processes. */
@@ -64,11 +64,10 @@ const DONE: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * A page for operators, as a fetch handler: limits with their keys, what they have used and have left, whom
- * they deny, and, where `authorize` allows it, resets, grants and blocks. Mount it at any path.
+ * A page for operators, as a fetch handler: limits with their keys, what these have used and have left, which
+ * keys are denied, and, if `authorize` allows it, resets, grants and blocks. Mount it at any path.
  *
- * It is rendered on the server and needs no scripts. No address has a key in it. Each form is posted with a
- * token.
+ * It is rendered on the server and needs no scripts. No URL has a key in it. Each form is posted with a token.
  *
  * @throws RatelimitError `INVALID_OPTION`, also without `authorize`.
  *

@@ -172,7 +172,7 @@ function meter(used: number, limit: number): Html {
   return html`<meter min="0" max="${most}" low="${0.8 * most}" high="${0.999 * most}" optimum="0" value="${used}" aria-label="Used"></meter>`
 }
 
-/** Opens a key. The form is posted, so the key is in no address and in no log of addresses. */
+/** Opens a key. The form is posted, so the key is in no URL and in no access log. */
 function keyButton(key: string): Html {
   return html`<button class="key" name="stored" value="${inField(key)}">${key}</button>`
 }
@@ -188,7 +188,7 @@ function inField(key: string): string {
   return encodeURIComponent(key)
 }
 
-/** The key of a field. Undefined if it is none that a page has made. */
+/** The key of a field. Undefined if no page has made the field. */
 export function keyIn(field: string): string | undefined {
   try {
     return decodeURIComponent(field)

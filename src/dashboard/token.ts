@@ -6,8 +6,8 @@ const LIFE_MS = 12 * 3_600_000
 const utf8 = new TextEncoder()
 
 /**
- * Tokens for the forms of a page. A token holds for one viewer and for half a day, so another site cannot send
- * a form in the viewer's name.
+ * Tokens for the forms of a page. A token is valid for one viewer and for half a day, so another site cannot
+ * send a form in the viewer's name.
  */
 export class Tokens {
   readonly #secret: string

@@ -23,7 +23,7 @@ export interface RateLimitStorage {
 /**
  * A `customStorage` for the rate limits of Better Auth. Its rules become sliding windows.
  *
- * During an outage, requests pass with `onError: 'allow'`, and none passes with `'deny'`.
+ * During an outage, requests pass with `onError: 'allow'`, and are denied with `'deny'`.
  *
  * @throws RatelimitError the errors of the constructor of `Ratelimit`.
  *

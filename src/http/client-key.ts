@@ -4,7 +4,7 @@ import { warnOnce } from '../base/warn.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
 
-/** The parts of a request that are needed, for requests of Node's servers and of Fetch. */
+/** The parts of a request that `clientKey` needs. Requests of Node's servers and Fetch requests have them. */
 export interface AddressedRequest {
   /** Headers of Fetch or of Node. */
   readonly headers:
@@ -18,8 +18,8 @@ export interface AddressedRequest {
 export interface ClientKeyOptions {
   /**
    * How many proxies are between the client and this server. Each must add the address that it sees to
-   * `X-Forwarded-For`, and clients must not be able to bypass them. `0` means that there is none. Default: the
-   * header is ignored, with one warning in the process.
+   * `X-Forwarded-For`, and clients must not be able to bypass them. `0` means that there is no proxy. Default:
+   * the header is ignored, with one warning in each process.
    */
   readonly trustedHops?: number
   /**
@@ -27,7 +27,7 @@ export interface ClientKeyOptions {
    * whole subnet. Default: `64`.
    */
   readonly ipv6Subnet?: number
-  /** The address of the connection, because requests of Fetch do not have it. Default: the socket's. */
+  /** The address of the connection, because Fetch requests do not have it. Default: the socket's. */
   readonly address?: string | undefined
 }
 
@@ -39,7 +39,7 @@ const CLIENT_NAMES: NamesOf<ClientKeyOptions> = { trustedHops: true, ipv6Subnet:
  * An IPv4 address in IPv6 form counts as IPv4, also with NAT64. If an entry of the header is not an address,
  * the next one towards this server is used, so that clients cannot choose their keys with invalid entries.
  *
- * @throws RatelimitError `INVALID_KEY` if not even the connection has an address, so that such requests never
+ * @throws RatelimitError `INVALID_KEY` if the connection has no address either, so that such requests never
  * share a key; `INVALID_OPTION`
  *
  * @example

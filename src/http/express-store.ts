@@ -21,10 +21,11 @@ interface OwnHit {
 /**
  * A store for express-rate-limit: each key's hits in a fixed window, which begins with the first hit.
  *
- * express-rate-limit decides, so every hit is written, denied ones too. A hit is given back to the window that
- * counted it, and never to a later one. A key that is not valid for a row is stored as its SHA-256.
+ * express-rate-limit decides by the count, so every hit is written, also denied ones. A hit is given back to
+ * the window that counted it, and never to a later one. A key that is not valid for a row is stored as its
+ * SHA-256.
  *
- * During an outage, requests pass as a first hit with `onError: 'allow'`, and none passes with `'deny'`.
+ * During an outage, requests pass as a first hit with `onError: 'allow'`, and are denied with `'deny'`.
  *
  * @example
  * ```ts

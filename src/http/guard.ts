@@ -26,8 +26,8 @@ export interface Passed {
   readonly answer: RequestAnswer | undefined
   readonly headers: RateLimitHeaders
   /**
-   * Call it when the request is over. It gives back a request that does not count, and settles one that does.
-   * If `hasFailed` throws, the request stays charged. It never rejects.
+   * To be called when the request is over. It gives back a request that does not count, and settles one that
+   * counts. If `hasFailed` throws, the request stays charged. It never rejects.
    */
   settle(hasFailed: () => Eventually<boolean>): Promise<void>
 }
@@ -103,7 +103,7 @@ export function guardOf<Context>(
       try {
         await settleBy(hasFailed).catch((error: unknown) => onError?.(error, context))
       } catch {
-        // The response has been sent, so the error can go nowhere.
+        // The response has been sent, so nothing can handle the error.
       }
     }
     return { success: true, answer: { ...shown, results }, headers, settle }

@@ -14,7 +14,7 @@ import {
 export interface HeaderOptions {
   /** The standard, or several to send all of them. Default: `'draft-8'`. */
   readonly standard?: HeaderStandards
-  /** The time from which the seconds to a `reset` are counted. Default: this machine's clock. */
+  /** The time from which the seconds to a `reset` are counted. Default: the clock of this process. */
   readonly clock?: () => Date
 }
 

@@ -39,9 +39,9 @@ const { count: _, ...COUNTLESS_NAMES } = NAMES
 const PROXY_NAMES: NamesOf<ProxyOptions> = { ...COUNTLESS_NAMES, hasOwnLimit: true }
 
 /**
- * Limits requests in `proxy.ts`, which was `middleware.ts` before Next 16. A denied request gets a response
- * that is not `ok`, unless `onDenied` makes it so. Other requests get `NextResponse.next()` with the headers of
- * the limit.
+ * Limits requests in `proxy.ts`, which was `middleware.ts` before Next 16. A denied request gets a problem
+ * document, unless `onDenied` returns another response. Other requests get `NextResponse.next()` with the
+ * headers of the limit.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  *

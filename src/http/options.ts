@@ -5,7 +5,7 @@ import type { Ratelimit } from '../ratelimit.ts'
 import type { RateTable } from './routes.ts'
 import type { HeaderStandards } from './standards.ts'
 
-/** A value or a promise of it. */
+/** A value, or a promise of one. */
 export type Eventually<T> = T | Promise<T>
 
 /** One limit of a route. `Context` is the request or context that the framework gives to its handlers. */
@@ -49,8 +49,8 @@ interface EachRequest<Context> {
   /**
    * Which requests count. Every request is charged first, so that concurrent requests cannot pass together.
    * When the response is known, a request that does not count is given back to the window that paid. With
-   * `'failures'` and `'successes'` answers have no `crossed`, and in a calendar window or a balance a request
-   * that counts needs one more statement. Default: `'all'`.
+   * `'failures'` and `'successes'`, answers have no `crossed`, and in a calendar window or a balance a request
+   * that counts needs one more statement. Default: `'all'`, every request counts.
    */
   readonly count?: 'all' | 'failures' | 'successes'
   /**

@@ -5,7 +5,7 @@ import type { RateLimitHeaders } from './standards.ts'
 
 /** A problem document by RFC 9457. It has the finite numbers of the denial. */
 export interface Problem {
-  /** The address that names the kind of problem. */
+  /** The URL that names the kind of problem. */
   readonly type: string
   /** The kind of problem in words. */
   readonly title: string

@@ -60,8 +60,8 @@ export function decisionBy(lease: Lease, { rate, limiter, atLeast }: Request): D
  * How much of the lease can be given back at a time of the database's clock.
  *
  * A window gets all units back, as long as it lasts. Of a bucket, what has refilled since the charge is lost: a
- * bucket that had not been charged might have been full, and would have refilled less. So a row never has more
- * than if the unused units had not been charged.
+ * bucket that had not been charged might have been full, and would have refilled less. A row therefore never
+ * has more than if the unused units had not been charged.
  */
 function refundable({ left, limiter, charged }: Lease, nowMs: number): number {
   const { kind, numbers } = limiter.algorithm

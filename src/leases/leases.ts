@@ -248,7 +248,7 @@ export class Leases implements Dispatcher {
     }
   }
 
-  /** Keeps the units in hand. They were charged before, whatever became of the call. */
+  /** Keeps the units in hand. They were charged before, even if the call has failed. */
   #keepHand(key: Key, asking: Asking): void {
     const { plan, rest } = asking
     const { hand } = plan
@@ -277,7 +277,8 @@ export class Leases implements Dispatcher {
     const { rate } = caller.request
     const isEnough = has + algorithm.tolerance >= neededBy(caller.request) && !decision.isOther
     const left = has - (isEnough ? Math.min(has, rate) : 0)
-    // As if what is in hand had been given back. A bucket may get less of it at the time of `retryAfter`.
+    // Counts as if the units in hand had been given back. A bucket may get fewer of them at the time of
+    // `retryAfter`.
     const counts = carried > 0 && (isEnough || algorithm.kind === 'window')
     const own: Decision = {
       ...decision,

@@ -58,8 +58,8 @@ export interface LimitOptions extends CallOptions, OnceOptions {
   readonly force?: boolean | undefined
   /**
    * The least that is worth granting. If less than `rate` is left, but at least this, the call takes all that
-   * is left; the answer has it in `granted`. Between 0.000001 and `rate`; whole for windows. Default: the whole
-   * rate or nothing.
+   * is left, and `granted` in the answer says how much. From 0.000001 to `rate`; whole for windows. Default:
+   * the whole rate or nothing.
    */
   readonly atLeast?: number | undefined
 }
@@ -69,9 +69,8 @@ export interface RefundOptions extends CallOptions, OnceOptions {
   /** The amount to give back, as a number below 0. */
   readonly rate: number
   /**
-   * The `start` of the charge's answer, in Unix milliseconds. Only the window that began then gets the refund;
-   * after its end, nothing is given back, and nothing under a limit without windows. Undefined for a charge of
-   * a bucket.
+   * The `start` of the charge's answer, in Unix milliseconds. Only the window that began then gets the refund.
+   * Nothing is given back after its end, or under a limit without windows. Undefined for a charge of a bucket.
    */
   readonly start: number | undefined
 }
@@ -99,7 +98,7 @@ export const BLOCK_NAMES: NamesOf<BlockOptions> = { rate: true, limiter: true, s
 
 /** Options of `schedule`. */
 export interface ScheduleOptions extends CallOptions {
-  /** How long the call may have to wait for its start. */
+  /** The longest time that the call may have to wait for its start. */
   readonly within: Duration
   /** The cost of the call, above 0. Default: `1`. */
   readonly rate?: number | undefined

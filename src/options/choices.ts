@@ -116,11 +116,11 @@ export interface Degrading {
   readonly onDegraded?: (error: RatelimitError) => void
 }
 
-/** What a lease is. */
+/** The size and the length of leases. */
 export interface LeaseTerms {
   /** The most units that a process takes in advance for a key. A whole number. */
   readonly tokens: number
-  /** How long a process may use them. After that it gives back what is left. At most an hour. */
+  /** How long a process may use the units. After that it gives back what is left. At most an hour. */
   readonly for: Duration
   /** How many keys are remembered. The least recently checked one is dropped first. Default: `10_000`. */
   readonly maxKeys?: number
@@ -130,12 +130,13 @@ export const LEASE_NAMES: NamesOf<LeaseTerms> = { tokens: true, for: true, maxKe
 
 export interface Asking {
   /**
-   * Shares of the limit and amounts, such as `[0.8, { used: 10_000 }, { left: 100 }]`. The answer of the call
-   * that crosses one has it in `crossed`. A calendar window crosses each once a period, unless it
-   * is reset. Other limits cross it again when something was given back and used again, and a balance also
-   * after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses nothing, but its
-   * `commit` does. With reservations, use a calendar window or a balance, because other limits may then report
-   * a threshold too early, twice or never. A share of a balance is a share of all its grants. Default: none.
+   * Shares of the limit and amounts, such as `[0.8, { used: 10_000 }, { left: 100 }]`. `crossed` in the answer
+   * of a call has the thresholds that the call has crossed. A calendar window crosses each once a period,
+   * unless it is reset. Other limits cross it again when something was given back and used again, and a balance
+   * also after a grant. A denial, a grant and a change of plan cross nothing. A reservation crosses nothing,
+   * but its `commit` does. With reservations, use a calendar window or a balance, because other limits may then
+   * report a threshold too early, twice or never. A share of a balance is a share of all its grants. Default:
+   * none.
    */
   readonly thresholds?: readonly Threshold[]
   readonly lease?: never
@@ -176,7 +177,7 @@ export interface Recording<D extends Database> {
    * what it writes with `tx` commits or rolls back together with the charge. Calls that share a statement hand
    * out their entries together. Calls outside of your transactions then take one of their own, so the driver
    * needs interactive transactions. With your `tx` they take a savepoint. If it throws or rejects, nothing is
-   * charged, and the call rejects with `ENTRIES_FAILED`. A denial and a look call nothing. Default: none.
+   * charged, and the call rejects with `ENTRIES_FAILED`. It is not called for denials and looks. Default: none.
    */
   onEntries(tx: TransactionOf<D>, entries: readonly Entry[]): PromiseLike<unknown>
   readonly distributed?: false

@@ -13,16 +13,16 @@ export interface CommonConfig<D extends Database = Database> {
   /** The limiter's namespace. The same key under two prefixes is two rows. */
   readonly prefix: string
   /**
-   * The time, for tests. Two clocks that differ by more than a period break the limit: each finds the other's
-   * row too far from its own time, and starts it again. Default: the database's clock, which all processes
-   * share.
+   * The time, for tests. If two clocks differ by more than a period, the limit does not work: each process
+   * finds the other's row too far from its own time, and starts it again. Default: the database's clock, which
+   * all processes share.
    */
   readonly clock?: () => Date
   /** Tables of your own, from `rateLimitTables`. Default: the two tables of the package. */
   readonly tables?: RateLimitTables
   /**
-   * Whether Citus has distributed the table by `key`, over the shards of several servers. Statements are then
-   * such that Citus can send each to one server. Default: `false`.
+   * Whether Citus has distributed the table by `key`, over the shards of several servers. The limiter then
+   * sends statements that Citus can pass on to one server each. Default: `false`.
    */
   readonly distributed?: boolean
   /**
@@ -49,9 +49,9 @@ export interface CommonConfig<D extends Database = Database> {
    */
   readonly dryRun?: boolean
   /**
-   * The reaction to a row of another algorithm, or of a window of another length. `'begin anew'` replaces the
-   * row's state. `'throw'` refuses the call with `OTHER_PLAN` and does not change the row. Default:
-   * `'begin anew'`, with a warning if two limiters of one prefix would replace each other's rows.
+   * What a call does if it meets a row of another algorithm, or of a window of another length. `'begin anew'`
+   * replaces the row's state. `'throw'` refuses the call with `OTHER_PLAN` and does not change the row.
+   * Default: `'begin anew'`, with a warning if two limiters of one prefix would replace each other's rows.
    */
   readonly onOtherPlan?: 'begin anew' | 'throw'
   /**

@@ -8,7 +8,7 @@ import type { CommonConfig } from './common.ts'
 import type { RatelimitConfig } from './config.ts'
 
 /**
- * What a {@link Ratelimit} limits: the rate of calls, how many leases there are at once, or what is taken from
+ * What a {@link Ratelimit} limits: the rate of calls, the number of leases at once, or what is taken from
  * grants of credits.
  */
 export type Kind = 'rate' | 'concurrency' | 'credits'

@@ -7,7 +7,7 @@ import { GRANT_NAMES } from './grants.ts'
 export interface Unnamed {
   /** Makes it a reservation with a name. */
   readonly id?: never
-  /** Not without `id`. */
+  /** Needs `id`. */
   readonly expires?: never
 }
 
@@ -15,8 +15,8 @@ export interface Unnamed {
 export interface Naming {
   /**
    * The name of the reservation. A key's reservations have different names: the same name again charges
-   * nothing, and the answer has `repeated: true`. Prefix and key may have about 1,000 bytes together with twice
-   * the id.
+   * nothing, and the answer has `repeated: true`. Prefix, key and id may have about 1,000 bytes together, of
+   * which the id counts twice.
    */
   readonly id: string
   /**
@@ -31,7 +31,7 @@ export interface PlainReserveOptions extends Omit<LimitOptions, 'force'>, Unname
 
 /** Options of an estimate with a name. */
 export interface NamedReserveOptions extends Omit<LimitOptions, 'force' | 'once'>, Naming {
-  /** The name is charged once by itself. */
+  /** A name is charged once anyway. */
   readonly once?: never
 }
 
@@ -45,7 +45,7 @@ export interface PlainSpendOptions extends Shared, OnceOptions, Unnamed {}
 
 /** Options of `Ratelimit.spend` for an estimate with a name. */
 export interface NamedSpendOptions extends Shared, Naming {
-  /** The name is charged once by itself. */
+  /** A name is charged once anyway. */
   readonly once?: never
 }
 

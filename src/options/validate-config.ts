@@ -12,7 +12,7 @@ import {
 } from './kinds.ts'
 import { checkLimiter, checkOption, checkRows, isConcurrency, isCredits } from './validate.ts'
 
-/** As many connections as a server has by default. */
+/** The number of connections of a server by default. */
 const MAX_CONNECTIONS = 100
 
 /** A remembered key takes about half a kilobyte, so more would take many gigabytes. */
@@ -24,7 +24,7 @@ const MIN_SECRET = 16
 /** The rows of denials are hourly. */
 const MAX_EVERY_MS = 3_600_000
 
-/** Each write adds to as many rows, in one statement. */
+/** Each write adds to this many rows, in one statement. */
 const MAX_TOP = 500
 
 /** The options that are true or false, except `durable`. */
@@ -45,7 +45,7 @@ export function checkConfig(given: RatelimitConfig | ConcurrencyConfig | Credits
   const leases = isConcurrency(given?.limiter)
   const credits = isCredits(given?.limiter)
   checkOptions(given, leases ? CONCURRENCY_CONFIG_NAMES : credits ? CREDITS_CONFIG_NAMES : CONFIG_NAMES)
-  // What leases and credits do not have is left out.
+  // Options that leases and credits do not have are undefined.
   const config: RatelimitConfig = given as RatelimitConfig
   checkRows(config)
   const { db, limiter, durable, synchronousCommit } = config

@@ -112,8 +112,8 @@ export async function settleExpired(
 }
 
 /**
- * Finds expired estimates that nobody else has locked, and leaves them unlocked: a settlement locks the row of
- * the limit first, and would otherwise wait for this transaction while this one waits for the limit.
+ * Finds expired estimates that no other transaction has locked, and leaves them unlocked: a settlement locks
+ * the row of the limit first, and would otherwise wait for this transaction while this one waits for the limit.
  */
 async function findFree(tx: Database, { config }: Checker, size: number): Promise<readonly Row[]> {
   const { table, namespace } = config

@@ -17,7 +17,7 @@ export interface Estimate {
   /** The key as it is stored. */
   readonly key: string
   readonly paid: Payment
-  /** The time at which a bucket is full again by itself and gives nothing back. Null if there is none. */
+  /** The time from which a bucket gives nothing back, because it has filled by itself. Null for windows. */
   readonly refundableUntil: number | null
   /** When the period that paid ends under the plan that it was charged with. Null if that is unknown. */
   readonly windowEnd: number | null

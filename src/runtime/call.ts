@@ -30,7 +30,7 @@ export interface Namespace {
   readonly isUsuallyNew?: boolean
   /** Whether a list locks its rows after those of other prefixes. */
   readonly comesLast?: boolean
-  /** Hands out what statements charge. Undefined if nobody wants to know. */
+  /** Hands out what statements charge. Undefined without `onEntries`. */
   readonly ledger?: Ledger | undefined
 }
 
@@ -241,7 +241,7 @@ export const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'gro
   paidWindowStart: 'group',
   refundableUntil: 'group',
   within: 'group',
-  // Of the calls in a statement, either all have it or none does.
+  // Either all calls of a statement have it, or none has it.
   atLeast: 'group',
   reserved: 'group',
 }

@@ -155,7 +155,7 @@ function sumsOf(charges: readonly Charge[]): Sums {
 }
 
 /**
- * Whether it is a refund. A settlement is none: the amount that it gives back may pay for another settlement.
+ * Whether it is a refund. A settlement is not: the amount that it gives back may pay for another settlement.
  */
 function isRefund({ rate, reserved }: Call): boolean {
   return rate < 0 && reserved === 0

@@ -84,7 +84,7 @@ export const recording: () => Loaded | Promise<Loaded> = /* @__PURE__ */ onFirst
 
 type Loaded = typeof import('./record-lists.ts')
 
-/** Whether somebody wants to know what the list charges. */
+/** Whether one of the limiters has `onEntries`. */
 export function isRecorded({ rows }: Pick<List, 'rows'>): boolean {
   return rows.some(({ namespace }) => namespace.ledger !== undefined)
 }

@@ -12,9 +12,9 @@ import { type LookSource, lookFrom } from './look.ts'
 import { MAX_SWEPT } from './remove.ts'
 import { type TakeSource, takeFrom } from './take.ts'
 
-// Statements for tables that Citus has distributed by key. Citus sends a statement to a worker if it can tell
-// from the text and the parameters that all rows are on one shard. So the keys travel as `key = any(...)`, and
-// each table of a statement has this condition.
+// Statements for tables that Citus has distributed by key. Citus sends a statement to a worker if the text and
+// the parameters show that all rows are on one shard. The keys are therefore sent as `key = any(...)`, and each
+// table of a statement has this condition.
 
 /** The calls as a source of rows. `place` is the position of the call. */
 function callsFrom(parameters: Parameters, columns: readonly CallColumn[]): SQL {

@@ -67,8 +67,8 @@ export function takeManyStatement(source: TakeSource): Statement {
   const query = sql`select ${listOf(calls, 'call')}, ${listOf(Object.keys(stored), 'stored')}
     from ${callsFrom(parameters, sent)} cross join lateral (${row.getSQL()}) as stored
     ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
-  // Always true. The planner assumes that a range matches few rows. So it expects one row and uses the primary
-  // key, even if the table is small when the plan is made.
+  // Always true. The planner assumes that a range matches few rows. It therefore expects one row and uses the
+  // primary key, even if the table is small when the plan is made.
   const isRare = sql`${name('granted', DECIDED)} between 0::float8 and ${MAX_CALLS}::float8`
   const isRow = isDecidedRow(table, parameters, name('key', DECIDED))
   const locked = { query, columns: [...calls, ...Object.keys(stored)], sent, isRow, isRare }
