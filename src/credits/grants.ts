@@ -95,7 +95,7 @@ function grantKey({ checker, key }: Account, id: unknown): string {
   const stored = isText ? keyOfGrant(key, id) : ''
   checkOption(
     isText && isStorable(stored, checker.config.namespace.prefix),
-    'The id of a grant must be a text. Prefix and key may have 1,024 bytes together with twice the id.',
+    'The id of a grant must be a string. Prefix, key and twice the id may have 1,024 bytes together.',
   )
   return stored
 }

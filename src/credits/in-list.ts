@@ -44,11 +44,11 @@ export function mixedOf(calls: readonly AnyCall[]): Mixed {
   if (rate <= 0)
     throw new RatelimitError(
       'INVALID_RATE',
-      'Beside other limits, the rate of credits must be a whole number above 0.',
+      'In a call with other limits, the rate of credits must be a whole number above 0.',
     )
   checkOption(
     calls.every(({ checker }) => !checker.config.table.distributed && !checker.config.reporting.dryRun),
-    'Credits go together with limiters that have neither distributed: true nor dryRun: true.',
+    'In a call with credits, no limiter may have distributed: true or dryRun: true.',
   )
   const standIn: LimiterCall = {
     checker: account.checker,

@@ -31,7 +31,10 @@ import { allowed, charged } from './usage.ts'
 export async function spend(calls: readonly AnyCall[], options: SpendOptions): Promise<Spent> {
   const mixed = mixedOf(calls)
   checkSpending(mixed.calls, options)
-  checkOption(options.id === undefined && options.expires === undefined, 'Credits that end have no names.')
+  checkOption(
+    options.id === undefined && options.expires === undefined,
+    'Estimates on credits have no names: leave out id and expires.',
+  )
   return watchAll(mixed.calls, options.tx, spendFrom(mixed, options), reportsOf)
 }
 

@@ -162,7 +162,7 @@ async function posted({ request, viewer, tokens }: Asked, limit: Limit): Promise
   }
   const given = form.get('stored')
   const key = given === null ? await limit.stored(form.get('key') ?? '') : keyIn(given)
-  if (key === undefined) return answer(400, failurePage('This is no key of a page.'))
+  if (key === undefined) return answer(400, failurePage('The form has no valid key.'))
   const write = form.get('do')
   if (write === null) {
     const looking = await lookingOf(viewer, tokens)

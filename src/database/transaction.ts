@@ -62,9 +62,9 @@ const NO_TRANSACTIONS = /^(No transactions support|Transactions are not supporte
 function notBegun(cause: Error): RatelimitError {
   if (NO_TRANSACTIONS.test(cause.message)) {
     const message =
-      'This call needs a transaction, as calls with onEntries do, settlements with grace, costs above an estimate ' +
-      'with a name, and with distributed: true new keys and rows on several shards. The driver has none: use one ' +
-      'with interactive transactions.'
+      'This call needs a driver with interactive transactions, and this driver has none. The calls that need one ' +
+      'are those with onEntries, settlements with grace, costs above an estimate with a name, and with ' +
+      'distributed: true new keys and rows on several shards.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }
   const error = toRatelimitError(cause)

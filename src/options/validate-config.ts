@@ -129,7 +129,7 @@ function checkDenials(denials: DenialOptions, db: RatelimitConfig['db']): void {
   checkOption(isFrom1To(MAX_TOP, top), `denials.top must be a whole number from 1 to ${MAX_TOP}.`)
   checkOption(
     !isTransaction(db),
-    'denials needs a db that is no transaction: denials are written after it. Give calls the tx instead.',
+    'denials needs a db that is not a transaction: denials are written after it. Give calls the tx.',
   )
 }
 

@@ -40,9 +40,9 @@ export async function openSpending(
   const { id, expires, once } = options
   checkOption(id !== undefined || expires === undefined, NEEDS_ID)
   if (id === undefined) return undefined
-  checkOption(once === undefined, 'A reservation has an id or once: its id is charged once.')
+  checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
   const unlimited = given.filter(({ call }) => !call.limiter.stored)
-  checkOption(unlimited.length < 2, 'With an id, one of the limits at most can be unlimited.')
+  checkOption(unlimited.length < 2, 'With an id, at most one of the limits can be unlimited.')
   const calls = given.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
   return { calls, ...(await opening(calls, options, 0)) }
 }

@@ -46,7 +46,7 @@ export async function reserveNamed(
   estimate: Call,
   { id, expires, once, tx }: NamedReserveOptions,
 ): Promise<NamedAnswer> {
-  checkOption(once === undefined, 'A reservation has an id or once: its id is charged once.')
+  checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
   if (estimate.rate === 0) {
     throw new RatelimitError('INVALID_RATE', 'The rate of a reservation with a name must be above 0.')
   }

@@ -48,7 +48,7 @@ export function checkPlan(
   isPresent: boolean,
   hasPlan: boolean,
 ): void {
-  checkOption(isPresent || !hasPlan, 'The reservation has a limiter of its own. Give settle a limiter too.')
+  checkOption(isPresent || !hasPlan, 'The reservation was made with a limiter. Give settle a limiter too.')
   checkOption(
     isPresent || !limiter.stored || layout === '' || layout === layoutOf(limiter),
     'The reservation was charged under another algorithm. Give settle the present limiter.',

@@ -60,7 +60,7 @@ function isOutage({ code, contended }: RatelimitError): boolean {
 function refusal(cause: RatelimitError | undefined): RatelimitError {
   return new RatelimitError(
     'UNREACHABLE',
-    `The database has failed ${MAX_FAILURES} times in a row, and another call is trying it. This one was not sent.`,
+    `The database has failed ${MAX_FAILURES} times in a row, and another call is trying it. This call was not sent.`,
     { cause },
   )
 }

@@ -42,7 +42,7 @@ export async function idCall(
   const stored = isText && hash ? await hash(id) : id
   checkOption(
     isStorable(stored, prefix),
-    'The id of once must be a text that Postgres can store, of about 1,000 bytes together with the prefix.',
+    'The id of once must be a string that Postgres can store. Prefix and id may have about 1,000 bytes together.',
   )
   return { checker, call: callOf(prefix, limiter, stored, {}) }
 }

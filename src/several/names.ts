@@ -35,7 +35,7 @@ export async function keyOfName({ config }: Checker, key: string, id: unknown): 
   const named = isText ? `${key}/${toHex(config.hash ? await config.hash(id) : id)}` : ''
   checkOption(
     isText && isStorable(named, RESERVED_PREFIX + config.namespace.prefix),
-    'The id of a reservation must be a text. Prefix and key may have about 1,000 bytes together with twice the id.',
+    'The id of a reservation must be a string. Prefix, key and twice the id may have about 1,000 bytes together.',
   )
   return named
 }

@@ -72,6 +72,6 @@ export function refuseRepeated(): never {
 function alreadySettled(): RatelimitError {
   return new RatelimitError(
     'ALREADY_SETTLED',
-    'This was committed or released before, or may have been. If that was in a transaction, it is not rolled back.',
+    'It was committed or released before, or may have been. If that was in a transaction, it was not rolled back.',
   )
 }
