@@ -84,7 +84,7 @@ describe.skipIf(!CITUS_URL || !CITUS_WORKERS[1])(
       expect(Math.min(...used)).toBeGreaterThan(0)
     })
 
-    test('an UNLOGGED table moves with block_writes only, and so do the tables beside it', async () => {
+    test('an UNLOGGED table moves with block_writes only, and so do the tables that are colocated with it', async () => {
       await expect(moveAll('force_logical')).rejects.toThrow('to publication')
     })
 

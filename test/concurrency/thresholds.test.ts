@@ -135,7 +135,7 @@ test('with rollbacks in between a committed call reports each threshold once', a
   told.expectEachOnce()
 })
 
-test('credits report each threshold once after each grant, beside estimates and rollbacks', async () => {
+test('credits report each threshold once after each grant, while estimates and rollbacks run', async () => {
   const clock = new TestClock()
   const low: Threshold[] = [{ left: 100 }, { left: 20 }]
   const all = connections.map(

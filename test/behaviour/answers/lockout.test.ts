@@ -212,7 +212,7 @@ describe('block and unblock', () => {
     expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
   })
 
-  test('beside another limit, it blocks keys of that', async () => {
+  test('together with another limit, it blocks the keys of that limit', async () => {
     const never = Ratelimit.lockout(Number.POSITIVE_INFINITY, '1m', { block: '1h' })
     const blocked = logins({ limiter: never })
     const api = logins({ limiter: Ratelimit.tokenBucket(5, '1m', 5) })
@@ -255,7 +255,7 @@ test.each([
   expect(make).toThrow(expect.objectContaining({ code }))
 })
 
-describe('beside rate-limiter-flexible, with a blockDuration', () => {
+describe('compared with rate-limiter-flexible and its blockDuration', () => {
   beforeEach(() => vi.useFakeTimers({ toFake: ['Date', 'setTimeout', 'clearTimeout'] }))
   afterEach(() => vi.useRealTimers())
 

@@ -30,7 +30,7 @@ function waitBegins(prefix: string): Promise<void> {
   })
 }
 
-test('at most so many leases at once, and the next one after a release', async () => {
+test('at most the limit of leases at once, and the next one after a release', async () => {
   const exports = slots('at most')
   const [one, two] = [held(await exports.acquire('org')), held(await exports.acquire('org'))]
   expect(await exports.acquire('org')).toMatchObject({ success: false, retryAfter: 30_000 })

@@ -336,7 +336,7 @@ describe('mounted', () => {
   })
 })
 
-describe('what it tells', () => {
+describe('what it shows', () => {
   test('every text is escaped', async () => {
     const evil = `<script>alert(1)</script>"'&`
     const { ratelimit, written } = limiterOf({ prefix: `<b>${prefixes++}` })

@@ -441,7 +441,7 @@ test('remembers as many keys as it may, and gives back the leases of others', as
   expect(await used('b')).toBe(CALLS + LEFT)
 })
 
-test('remembers denials beside leases', async () => {
+test('remembers denials together with leases', async () => {
   const { ratelimit, statements } = leasing(Ratelimit.fixedWindow(40, '1h'), { inMemoryBlock: true })
   for (let i = 0; i < 40; i++) expect(await ratelimit.limit('key')).toMatchObject({ success: true })
   await ratelimit.limit('key')

@@ -338,7 +338,7 @@ test('start times have no entries', async () => {
   await expect(quota.schedule('key', { within: '1h' })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
 })
 
-test('a driver without transactions is told so', async () => {
+test('a driver without transactions is refused with the reason', async () => {
   const { prefix } = quotaOn(database, MONTH)
   const db = Object.create(database.db, {
     transaction: { value: () => Promise.reject(new Error('No transactions support in neon-http driver')) },

@@ -89,7 +89,7 @@ describe('spend', () => {
     expect(await released).toBe(actual === 0 ? true : 'ALREADY_SETTLED')
   })
 
-  test('what nobody has becomes the debt of the one that is named', async () => {
+  test('what none of the limits has becomes the debt of the limit that is named', async () => {
     const sources = await monthAndCredits()
     await Ratelimit.spend(sources.mine, { rate: 14, ...NAMED })
     const settled = await Ratelimit.settleSpent(sources.theirs, 'job', 120, { debt: 'first' })

@@ -466,7 +466,7 @@ test('a blocked key reserves nothing', async () => {
   expect(await quota.reserve('key', { rate: 4, ...NAMED })).toMatchObject({ success: true, remaining: 6 })
 })
 
-test('an outage throws, because nobody could settle what a degraded answer let pass', async () => {
+test('an outage throws, because a reservation that was not stored could not be settled', async () => {
   const { db } = watch(database.db, () => {
     throw new Error('connect ECONNREFUSED')
   })
@@ -507,7 +507,7 @@ test('a table of your own has its reservations too', async () => {
   expect(await quota.settle(NAME, 1)).toMatchObject({ remaining: 9 })
 })
 
-test('one of each kind counts on beside reservations of many keys that share statements', async () => {
+test('one of each kind goes on counting while reservations of many keys share statements', async () => {
   for (const { limiter } of oneOfEachKind) {
     const { quota, other } = processes(limiter)
     const keys = Array.from({ length: 12 }, (_, i) => `key ${i}`)

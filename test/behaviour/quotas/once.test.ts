@@ -259,7 +259,7 @@ test('spend takes the cost once', async () => {
   expect(await credits.getRemaining('key')).toMatchObject({ used: 10 })
 })
 
-test('limits that count fractions spend fractions beside an id', async () => {
+test('limits that count fractions spend fractions together with an id', async () => {
   const { quota, clock } = quotaOn(database, TEN['interval bucket'])
   const { quota: other } = quotaOn(database, TEN['continuous bucket'], { clock: clock.now })
   await quota.limit('key', { rate: 9.5 })

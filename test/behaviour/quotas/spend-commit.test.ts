@@ -60,7 +60,7 @@ test('what no limit has becomes a debt of the last one, or of the first', async 
   expect(await first.used()).toEqual([35, 5])
 })
 
-test('a last limit without an end takes what the others do not have, and nobody goes into debt', async () => {
+test('a last limit without an end takes what the others do not have, and no limit goes into debt', async () => {
   const { requests, clock } = await sources(5)
   const { quota: overage } = quotaOn(database, calendarWindow(Number.POSITIVE_INFINITY, 'month'), {
     clock: clock.now,
