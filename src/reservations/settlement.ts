@@ -161,7 +161,7 @@ export function windowEndOf(limiter: Limiter, { windowStart }: Pick<Payment, 'wi
 }
 
 /** Whether rows of this limiter's algorithm were charged the estimate. */
-export function hasPaid(limiter: Limiter, { layout }: Estimate): boolean {
+function hasPaid(limiter: Limiter, { layout }: Estimate): boolean {
   return limiter.stored && layout === layoutOf(limiter)
 }
 
