@@ -3,6 +3,7 @@ import { notAsExpected } from '../database/rows.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Once } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
+import { checkOption } from '../options/validate.ts'
 import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
 import type { Sharing } from '../several/sending.ts'
@@ -47,6 +48,9 @@ export interface Burned {
 /** Each attempt can find that others were faster. After this many, something else is wrong. */
 export const MAX_ATTEMPTS = 50
 
+/** A list has 50 rows at most. One may be the debt, and one an id. */
+const MAX_PAYING = 48
+
 /** With thresholds, at least this many grants are locked, so that what is left in all is exact. */
 const MIN_LOCKED = 40
 
@@ -68,11 +72,18 @@ export async function burn(
     const left = seen.grants.filter((grant) => leftOf(grant) > 0)
     const total = left.reduce((sum, grant) => sum + leftOf(grant), 0)
     const rate = cost.force ? cost.rate : Math.max(Math.min(cost.rate, total - seen.debt), cost.atLeast)
-    const isEnough = rate + seen.debt <= total
+    const isRich = rate + seen.debt <= total
     // Without an id, a denial needs no other statement. With one, the call may have been charged before. Then
     // the first grant alone has too little too.
-    if (!isEnough && !cost.force && cost.once === undefined) return denied(seen)
-    const paying = isEnough ? firstOf(left, rate + seen.debt) : cost.force ? left : left.slice(0, 1)
+    if (!isRich && !cost.force && cost.once === undefined) return denied(seen)
+    const needed = isRich ? firstOf(left, rate + seen.debt) : cost.force ? left : left.slice(0, 1)
+    checkOption(
+      cost.force || needed.length <= MAX_PAYING,
+      `Such a call takes from at most ${MAX_PAYING} grants. Take a smaller rate, or call limit with a rate alone.`,
+    )
+    // A forced call is never denied: what the other grants have is owed until the next call takes it from them.
+    const isEnough = isRich && needed.length <= MAX_PAYING
+    const paying = needed.slice(0, MAX_PAYING)
     const locked = thresholds.length > 0 ? left.slice(0, Math.max(paying.length, MIN_LOCKED)) : paying
     const debt = cost.force ? (isEnough ? 'left' : 'takes the rest') : seen.debt > 0 ? 'paid' : 'left'
     const payers = payersOf(account, seen, locked, rate, debt)
@@ -82,7 +93,7 @@ export async function burn(
       (own) => charge({ ...cost, rate }, payers, own),
       ({ parts, isRepeated }) => parts !== undefined || isRepeated,
     )
-    if (burned.parts || burned.isRepeated || !isEnough) return burned
+    if (burned.parts || burned.isRepeated || !isRich) return burned
   }
   throw outrun()
 }

@@ -139,7 +139,10 @@ export function chargedIn(
 export function hasMore(seen: Seen, { rows }: Payers, before: Seen): boolean {
   const locked = before.grants.filter((grant) => rows.some((row) => row.grant?.id === grant.id))
   const isMore = netOf(seen) > netOf({ ...before, grants: locked })
-  checkOption(!isMore || locked.length < MAX_GRANTS, `A call takes from at most ${MAX_GRANTS} grants.`)
+  checkOption(
+    !isMore || locked.length < MAX_GRANTS,
+    `A call takes from at most ${MAX_GRANTS} grants beside other limits. A smaller rate takes from fewer.`,
+  )
   return isMore
 }
 

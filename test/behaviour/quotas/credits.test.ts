@@ -280,6 +280,22 @@ test('keys and ids of any kind keep to themselves', async () => {
   }
 })
 
+test('what is forced is never refused for too many grants, and other calls say what to do', async () => {
+  const { credits } = creditsOn()
+  await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
+  const refusal = { code: 'INVALID_OPTION', message: expect.stringContaining('at most 48 grants') }
+  await expect(credits.limit('org', { rate: 50, atLeast: 1 })).rejects.toMatchObject(refusal)
+  await expect(credits.reserve('org', { rate: 49 })).rejects.toMatchObject(refusal)
+  expect(await credits.getRemaining('org')).toMatchObject({ used: 0 })
+  const reserved = await credits.reserve('org', { rate: 2 })
+  if (!reserved.success) expect.fail('denied')
+  expect(await reserved.commit(55)).toMatchObject({ success: true, remaining: 5 })
+  expect((await credits.grantsOf('org')).filter(({ left }) => left > 0)).toHaveLength(10)
+  expect(await credits.limit('org', { rate: 6 })).toMatchObject({ success: false, remaining: 5 })
+  expect(await credits.limit('org', { rate: 5 })).toMatchObject({ success: true, remaining: 0 })
+  expect((await credits.grantsOf('org')).map(({ left }) => left)).toEqual(new Array(60).fill(0))
+})
+
 test('a hashed key finds its grants', async () => {
   const options = { db: database.db, limiter: Ratelimit.credits(), prefix: 'hashed credits' }
   const credits = new Ratelimit({ ...options, durable: true, hashKeys: true })
