@@ -213,7 +213,7 @@ export class Checker implements Memory {
     const refusal = this.circuit.refusal()
     if (refusal) return Promise.reject(refusal)
     const clock = this.config.namespace.clock?.() ?? null
-    const sent = this.#denials && { at: performance.now(), clock }
+    const sent = this.#denials?.begin(clock)
     const { result } = new SentCall(this.#sender, call, sent, bounds, resultOf)
     this.sweepAfter(result, clock)
     return result

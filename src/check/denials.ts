@@ -1,9 +1,12 @@
 import type { RateLimitTable } from '../../schema/index.ts'
+import type { Moment } from '../leases/moment.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 
-/** When a call was sent, by the monotonic clock and by the injected one, if there is one. */
+/** When a call was sent. */
 export interface Sent {
-  readonly at: number
+  /** By the clocks of this process. */
+  readonly at: Moment
+  /** By the injected clock, if there is one. */
   readonly clock: number | null
 }
 
@@ -17,6 +20,8 @@ export interface Memory {
 export interface Denials extends Memory {
   /** The denial that the database would give to this request. Undefined if the database has to decide. */
   decide(request: Request): Decision | undefined
+  /** Notes when a request is sent, with the time of the injected clock. */
+  begin(clock: number | null): Sent
   /** Notes how the database decided a request. */
   learn(request: Request, decision: Decision, place: number, sent: Sent): void
 }

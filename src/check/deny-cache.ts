@@ -5,6 +5,7 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import { remainingOf } from '../answers/capacity.ts'
 import { afterCalls } from '../answers/outcome.ts'
+import { leastPassedMs, type Moment, momentBy, passedMs } from '../leases/moment.ts'
 import { isBalance } from '../options/validate.ts'
 import { type Decision, isSure, type Namespace, neededBy, type Request } from '../runtime/call.ts'
 import { shapeOf } from '../tables/ddl.ts'
@@ -15,16 +16,17 @@ interface Denial {
   readonly needed: number
   readonly limiter: StoredLimiter
   readonly snapshot: Snapshot
-  readonly decidedAt: number
-  /** From this time on the database may answer differently. */
-  readonly until: number
+  readonly decidedAt: Moment
+  /** So long after `decidedAt`, the database may answer differently. */
+  readonly lastsMs: number
 }
 
 /**
  * Remembers denials, so that repeated ones need no database.
  *
- * A denial holds until its rate fits or one more unit is available, by the monotonic clock of this process or
- * by the injected clock. The database decides at an unknown time between sending and receiving. To be safe, the
+ * A denial holds until its rate fits or one more unit is available, by the clocks of this process or by the
+ * injected clock. The clock of this process that is ahead counts, because one of them stands still while the
+ * machine is suspended. The database decides at an unknown time between sending and receiving. To be safe, the
  * denial ends as if it was decided when it was sent, and `retryAfter` counts as if it was decided when it was
  * received. The cache does not see what other processes take or give back meanwhile.
  */
@@ -47,11 +49,16 @@ export class DenyCache implements Denials {
     if (purpose !== 'take') return undefined
     const denial = this.#denials.get(key)
     if (!denial) return undefined
-    const { snapshot, decidedAt, until } = denial
-    const now = this.#namespace.clock?.() ?? performance.now()
-    const holds = now >= decidedAt && now < until
+    const { snapshot, decidedAt, lastsMs } = denial
+    const now = momentBy(this.#namespace.clock)
+    const agoMs = passedMs(decidedAt, now)
+    const holds = agoMs >= 0 && agoMs < lastsMs
     if (!holds || neededBy(call) < denial.needed || !sameLimiter(limiter, denial.limiter)) return undefined
-    return { ...snapshot, now: snapshot.now + Math.floor(now - decidedAt), granted: 0 }
+    return { ...snapshot, now: snapshot.now + Math.floor(leastPassedMs(decidedAt, now)), granted: 0 }
+  }
+
+  begin(clock: number | null): Sent {
+    return { at: momentBy(undefined), clock }
   }
 
   learn(call: Request, decision: Decision, place: number, sent: Sent): void {
@@ -62,7 +69,7 @@ export class DenyCache implements Denials {
     // Only a grant ends such a denial, and another process may make it at any time.
     if (isBalance(limiter)) return
     const isDenied = !isSure(purpose) && rate > 0 && place >= decision.granted
-    if (!isDenied || sent.at <= this.#forgotAt) return
+    if (!isDenied || sent.at.steadyMs <= this.#forgotAt) return
     const snapshot = afterCalls({ call, decision }, decision.granted)
     const needed = neededBy(call)
     const oneMore = remainingOf(limiter, snapshot) + 1
@@ -70,14 +77,11 @@ export class DenyCache implements Denials {
       whenAvailable(limiter, snapshot, needed),
       whenAvailable(limiter, snapshot, oneMore),
     )
-    const injected = sent.clock !== null
-    this.#denials.set(key, {
-      needed,
-      limiter,
-      snapshot,
-      decidedAt: injected ? snapshot.now : performance.now(),
-      until: (injected ? snapshot.now : sent.at) + changesAt - snapshot.now,
-    })
+    const received = momentBy(undefined)
+    const at = { steadyMs: snapshot.now, wallMs: snapshot.now }
+    const [decidedAt, onWayMs] = sent.clock === null ? [received, passedMs(sent.at, received)] : [at, 0]
+    const lastsMs = changesAt - snapshot.now - onWayMs
+    this.#denials.set(key, { needed, limiter, snapshot, decidedAt, lastsMs })
   }
 
   forget(table: RateLimitTable, prefix: string, key: string): void {

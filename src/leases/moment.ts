@@ -25,7 +25,15 @@ export function momentSince(earlier: Moment, clock: (() => number) | undefined):
   }
 }
 
-/** The time between two moments. If the clocks differ, the longer one: a wrong clock only ends leases early. */
+/**
+ * The time between two moments. If the clocks differ, the longer one: a wrong clock only ends what is
+ * remembered early.
+ */
 export function passedMs(since: Moment, now: Moment): number {
   return Math.max(now.steadyMs - since.steadyMs, now.wallMs - since.wallMs)
+}
+
+/** The least time that can have passed: the wall clock is read in whole milliseconds, rounded down. */
+export function leastPassedMs(since: Moment, now: Moment): number {
+  return Math.max(now.steadyMs - since.steadyMs, now.wallMs - since.wallMs - 1)
 }

@@ -342,6 +342,26 @@ describe('by the clock of the database', () => {
   })
 })
 
+describe('on a machine that was suspended', () => {
+  afterEach(() => void vi.useRealTimers())
+
+  test('the database is asked again when the time is over by the wall clock', async () => {
+    vi.useFakeTimers({ toFake: ['Date', 'performance'] })
+    const { caching, statements } = pair()
+    await caching.limit('key', { rate: 7 })
+    const { retryAfter } = await caching.limit('key')
+    const known = statements.length
+    // The monotonic clock stands still meanwhile.
+    vi.setSystemTime(Date.now() + retryAfter - 60_000)
+    // The wall clock is read in whole milliseconds, so it may be one less.
+    expect(await caching.limit('key')).toMatchObject({ success: false, retryAfter: 60_001 })
+    expect(statements).toHaveLength(known)
+    vi.setSystemTime(Date.now() + 60_000)
+    await caching.limit('key')
+    expect(statements).toHaveLength(known + 1)
+  })
+})
+
 test('the database is asked when an injected clock goes back', async () => {
   const clock = new TestClock()
   const { caching, statements } = pair(HOURLY, clock)
