@@ -63,8 +63,9 @@ export class Coverage {
 
   /**
    * The tests that enter the function of a mutant. First come those that have the name of the file, that have
-   * killed others of it, that enter most of it and little else, and that are quick. The last are left out if all would take longer than
-   * `maxMs`. Those for distributed tables come after the others, which take the same way in most functions.
+   * killed others of it, that enter most of it and little else, and that are quick. The last are left out if
+   * all would take longer than `maxMs`. Those for distributed tables come after the others, which take the
+   * same way in most functions.
    */
   testsOf(mutant: Mutant, maxMs: number = Number.POSITIVE_INFINITY): readonly string[] {
     let sumMs = 0
