@@ -1,6 +1,6 @@
+import { lru } from 'tiny-lru'
 import { type Opened, openedAt, openedIn, type Paid } from '../algorithms/estimate.ts'
 import { type Answered, refundableUntilOf } from '../answers/answer.ts'
-import { Recent } from '../base/recent.ts'
 import { forEachChecker } from '../check/beside.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
@@ -16,7 +16,7 @@ import { windowEndOf } from './settlement.ts'
 const MAX_REMEMBERED = 10_000
 
 /** The estimates of a limiter by the keys of their rows. */
-const charged = forEachChecker(() => new Recent<string, Opened>(MAX_REMEMBERED))
+const charged = forEachChecker(() => lru<Opened>(MAX_REMEMBERED))
 
 /**
  * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another
@@ -36,7 +36,7 @@ export function remember(
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
     const opened = openedIn(openedAt(found(looks, row).now, row.limiter, { ...paid, rate }))
-    if (opened) charged(part.checker).add(part.row, opened)
+    if (opened) charged(part.checker).set(part.row, opened)
   }
 }
 
@@ -56,6 +56,10 @@ function paidBy({ limiter }: Part, { answer, paid }: Answered): Paid | undefined
 
 /** Takes the estimates of parts out of the memory. Undefined if one of them is not there. */
 export function recall(parts: readonly Part[]): Opened[] | undefined {
-  const known = parts.map(({ checker, row }) => charged(checker).take(row))
+  const known = parts.map(({ checker, row }) => {
+    const opened = charged(checker).get(row)
+    charged(checker).delete(row)
+    return opened
+  })
   return known.every((each) => each !== undefined) ? known : undefined
 }

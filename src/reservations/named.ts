@@ -111,7 +111,10 @@ export async function opening(
 /** @throws RatelimitError `INVALID_OPTION` if two of the calls are for the same estimate. */
 function checkDifferent(calls: readonly LimiterCall[]): void {
   const rows = new Set(addUp(calls).values())
-  checkOption(rows.size === calls.length, 'Two of the requests are for one row, which can have the id only once.')
+  checkOption(
+    rows.size === calls.length,
+    'Two of the requests are for one row, which can have the id only once.',
+  )
 }
 
 /** The part under the customer's present plan, if one is given. */

@@ -26,9 +26,14 @@ export class KeptLists {
   readonly #remembered = new Map<string, Remembered>()
   #rows = 0
 
-  /** Notes that a list of so many rows is sent. Returns what is remembered of its kind. */
-  send(kind: string, rows: number): Remembered {
+  /**
+   * Notes that a list is sent. Returns what is remembered of its kind.
+   *
+   * @param rows How many rows it has. Undefined if the connection keeps no statements.
+   */
+  send(kind: string, rows: number | undefined): Remembered {
     const known = this.#remembered.get(kind) ?? this.#remember(kind)
+    if (rows === undefined) return known
     known.sent++
     if (!known.isKept && known.sent > OFTEN && this.#rows + rows <= MAX_KEPT_ROWS) {
       known.isKept = true

@@ -167,7 +167,8 @@ export function runLists(
 ): Promise<readonly Row[]> {
   const tables = [...tablesOf(rows).values()]
   const [{ statements }] = tables as [Table]
-  const { texts, isKept } = listsOf(statements).send(name, rows.length)
+  // Without a session that keeps statements, a list needs no room.
+  const { texts, isKept } = listsOf(statements).send(name, connection.session ? rows.length : undefined)
   const text = (guarded: boolean) => kept(texts, String(guarded), () => build(guarded))
   const sizes = tables.map(({ size }) => size)
   const about = { prefix: undefined, statement: 'list', keys: rows.length } as const

@@ -68,7 +68,7 @@ test.each([
     await all()
     await all()
     // New rows may be written twice.
-  expect([...new Set(await writtenUnder(prefix))]).toEqual([setting])
+    expect([...new Set(await writtenUnder(prefix))]).toEqual([setting])
   },
 )
 
