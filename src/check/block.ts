@@ -82,11 +82,12 @@ async function answerWithin(
   }
   try {
     const onWaitOver = leftMs < ownMs ? endsWait : undefined
-    const within = { timeoutMs: Math.min(leftMs, ownMs), signal, onWaitOver, giveBack }
-    const { giveBack: _, ...looking } = within
-    const blocked = checker.config.blocks ? await blockOn(checker, call, undefined, looking) : undefined
+    const endsAt = performance.now() + Math.min(leftMs, ownMs)
+    const looking = () => ({ timeoutMs: endsAt - performance.now(), signal, onWaitOver })
+    const blocked = checker.config.blocks ? await blockOn(checker, call, undefined, looking()) : undefined
     if (blocked) return blocked
-    return answerOf(await checker.decide(call, undefined, within), reporting)
+    signal?.throwIfAborted()
+    return answerOf(await checker.decide(call, undefined, { ...looking(), giveBack }), reporting)
   } catch (error) {
     signal?.throwIfAborted()
     // A late grant is given back, so the last denial still holds.

@@ -43,6 +43,24 @@ async function used(ratelimit: Ratelimit, key = 'key'): Promise<number> {
 }
 
 describe('timeout', () => {
+  test('bounds the look at a block and the check of blockUntilReady together', async () => {
+    const gates: (() => void)[] = []
+    const { db } = watch(database.db, () => new Promise<void>((resolve) => gates.push(resolve)))
+    const common = { db, limiter, prefix: `stalls ${++prefix}`, cleanupProbability: 0 }
+    const ratelimit = new Ratelimit({ ...common, blocks: true, timeout: 100 })
+    const call = ratelimit.blockUntilReady('key', 1000).catch((error: unknown) => error)
+    await turns()
+    // The look takes 60 ms.
+    vi.advanceTimersByTime(60)
+    gates.shift()?.()
+    await turns(20)
+    expect(gates).toHaveLength(1)
+    vi.advanceTimersByTime(40)
+    const first = await Promise.race([call, turns(20).then(() => 'still waits')])
+    expect(first).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    for (const open of gates) open()
+  })
+
   test('a call that times out before it is sent is not charged', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     const first = ratelimit.limit('other').catch((error: unknown) => error)
