@@ -14,8 +14,8 @@ export function momentBy(clock: (() => number) | undefined): Moment {
 }
 
 /**
- * The moment, or `earlier` if the injected clock fails. For what follows an answer of the database: such a clock
- * must not hide the answer.
+ * The moment, or `earlier` if the injected clock fails. For what follows an answer of the database: such a
+ * clock must not hide the answer.
  */
 export function momentSince(earlier: Moment, clock: (() => number) | undefined): Moment {
   try {

@@ -40,8 +40,8 @@ const LONG_AGO = sql.raw('0::float8')
  * A number may be leased if its lease has ended, and it and the leases of higher numbers are at most as many as
  * the limit. The higher ones may be left from a larger limit. So `open` numbers may be leased.
  *
- * `locked` skips the rows that others hold. `missing` makes rows for what could not be locked. Its advisory lock
- * keeps two statements from inserting one row: the second would wait for the transaction of the first.
+ * `locked` skips the rows that others hold. `missing` makes rows for what could not be locked. Its advisory
+ * lock keeps two statements from inserting one row: the second would wait for the transaction of the first.
  */
 export function acquireStatement(source: AcquireSource): Statement {
   const { table, joined } = source

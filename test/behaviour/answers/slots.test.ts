@@ -56,7 +56,9 @@ test('a second release at the same time does nothing', async () => {
   expect(await Promise.all([job?.release(), job?.release()])).toEqual([true, false])
 })
 
-/** The slots of a key by the rule in words: number n is leased only if n and the leases above it fit the limit. */
+/**
+ * The slots of a key by the rule in words: number n is leased only if n and the leases above it fit the limit.
+ */
 class Model {
   readonly #ends = new Map<number, number>()
 
