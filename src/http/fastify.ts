@@ -83,7 +83,8 @@ export function rateLimitStore(config: StoreConfig): new (options: object) => Ra
         const answer = await deniedIfContended(limiting, limiter)
         if (!answer.success) return deniedBy(answer, timeWindow, max)
         return {
-          current: answer.degraded ? 1 : max - answer.remaining,
+          // A limit of Infinity is counted, but the answer does not say how much.
+          current: answer.degraded || max === Number.POSITIVE_INFINITY ? 1 : max - answer.remaining,
           ttl: Math.max(answer.reset - now(), 0),
         }
       }

@@ -57,7 +57,13 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
       const response = await onDenied(decided.answer, c)
       c.res = response
     } else {
-      await next()
+      try {
+        await next()
+      } catch (thrown) {
+        // Hono makes a response of an `Error` only, and passes on anything else that a handler throws.
+        await decided.settle(() => true)
+        throw thrown
+      }
     }
     for (const [name, value] of Object.entries(decided.headers)) {
       // The application or another `rateLimit`, which came later, may have set the header already.

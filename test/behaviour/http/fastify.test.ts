@@ -48,6 +48,12 @@ test('fifty requests at once at two instances stay within the limit', async () =
   expect(await statusesOf(50, () => fetch(urls[sent++ % 2] ?? ''))).toEqual({ 200: 7, 429: 43 })
 })
 
+test('a limit of Infinity denies nothing, and its header is a number', async () => {
+  const url = await limited({ max: () => Number.POSITIVE_INFINITY, store: storeOf() })
+  const served = await fetch(url)
+  expect([served.status, served.headers.get('x-ratelimit-remaining')]).toEqual([200, 'Infinity'])
+})
+
 test('the headers of the plugin have the limit, and those of a denial the time to wait', async () => {
   const url = await limited({ max: 2, store: storeOf() })
   const served = await fetch(url)

@@ -239,6 +239,18 @@ test('a failed that throws changes no response: the request stays charged, and o
   expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 1 })
 })
 
+test('a handler that throws no Error has failed', async () => {
+  const ratelimit = perHour(database.db, 2)
+  const app = new Hono()
+  app.use(rateLimit({ ratelimit, key, count: 'successes' }))
+  app.get('/', () => {
+    throw 'no Error'
+  })
+  const thrown = Promise.resolve(app.request('/')).catch((reason: unknown) => reason)
+  expect(await thrown).toBe('no Error')
+  expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 0 })
+})
+
 test('a request without a key is an error, and shares no row with others', async () => {
   const url = await start(
     limited({ ratelimit: perHour(database.db, 5), key: (c) => c.req.header('x-api-key') }),
