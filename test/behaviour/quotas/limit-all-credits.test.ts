@@ -164,6 +164,14 @@ test('a refund of another limit and a threshold of the credits are in the answer
   })
 })
 
+test('a commit keeps what was charged', async () => {
+  const { credits, limit, books } = speedAndCredits()
+  await credits.grant('key', 5, { id: 'a' })
+  const { success } = await database.db.transaction((tx) => limit(3, {}, { tx }))
+  expect(success).toBe(true)
+  expect(await books()).toMatchObject({ a: 2 })
+})
+
 test('a rollback undoes all of it', async () => {
   const { credits, limit, books } = speedAndCredits()
   await credits.grant('key', 5, { id: 'a' })

@@ -246,6 +246,16 @@ test('an id is spent once, and a denial does not use it up', async () => {
   expect(await books()).toEqual({ month: 10, a: 3 })
 })
 
+test('a commit keeps what was spent and what was settled', async () => {
+  const { credits, books, spend } = monthAndCredits()
+  await credits.grant('key', 5, { id: 'a' })
+  const spent = await database.db.transaction((tx) => spend(12, { tx }))
+  expect(await books()).toEqual({ month: 10, a: 3 })
+  if (!spent.success) throw new Error('denied')
+  await database.db.transaction((tx) => spent.commit(14, { tx }))
+  expect(await books()).toEqual({ month: 10, a: 1 })
+})
+
 test('a rollback undoes what was spent and what was settled, which can be settled again', async () => {
   const { credits, books, spend } = monthAndCredits()
   await credits.grant('key', 5, { id: 'a' })
