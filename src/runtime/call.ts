@@ -149,8 +149,9 @@ export interface CallGroup<R extends Queued = Request, D = Decision> {
 
 /** The calls of one key, in order. Looks have a queue of their own, because they never wait for a row. */
 export interface KeyQueue<R extends Queued = Request, D = Decision> {
-  readonly id: string
   readonly key: string
+  /** The queues that it is one of, by their keys. */
+  readonly siblings: Map<string, KeyQueue<R, D>>
   readonly groups: CallGroup<R, D>[]
   /** How many of its calls are unsent and still wanted. */
   waiting: number

@@ -28,7 +28,9 @@ const MAX_KEYS = 500
 export class Coalescer<R extends Queued = Request, D = Decision> implements Dispatcher<R, D> {
   readonly #decider: Decider<R, D>
   readonly #slots: Slots
-  readonly #queues = new Map<string, KeyQueue<R, D>>()
+  /** By their keys. Looks have queues of their own, because they never wait for a row. */
+  readonly #looks = new Map<string, KeyQueue<R, D>>()
+  readonly #others = new Map<string, KeyQueue<R, D>>()
   readonly #ready = new Set<KeyQueue<R, D>>()
   /** The batches that still have callers. */
   readonly #underWay = new Set<Batch<R, D>>()
@@ -45,7 +47,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   /** Adds the call to its key's queue, and so to the next batch that has room. */
   add(call: Pending<R, D>): void {
     const { request } = call
-    const known = this.#queues.get(queueIdOf(request))
+    const known = this.#queuesFor(request).get(request.key)
     const refusal = overload(known?.waiting ?? 0, this.#waiting)
     if (refusal) {
       call.fail(refusal)
@@ -64,7 +66,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
 
   cancel(call: Pending<R, D>): boolean {
     call.isOver = true
-    const queue = this.#queues.get(queueIdOf(call.request))
+    const queue = this.#queuesFor(call.request).get(call.request.key)
     if (!queue || call.batch) {
       if (call.batch) this.#giveUp(call.batch, 1)
       return true
@@ -78,8 +80,12 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     return false
   }
 
+  #queuesFor({ purpose }: Queued): Map<string, KeyQueue<R, D>> {
+    return purpose === 'look' ? this.#looks : this.#others
+  }
+
   #remove(queue: KeyQueue<R, D>): void {
-    this.#queues.delete(queue.id)
+    queue.siblings.delete(queue.key)
     this.#ready.delete(queue)
     if (this.#ready.size === 0) this.#slots.stopWaiting()
     this.#held?.remove(queue)
@@ -97,8 +103,8 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
 
   #newQueue(request: R): KeyQueue<R, D> {
     const queue: KeyQueue<R, D> = {
-      id: queueIdOf(request),
       key: request.key,
+      siblings: this.#queuesFor(request),
       groups: [],
       waiting: 0,
       cancelled: 0,
@@ -106,7 +112,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       shard: this.#decider.shardOf?.(request.key) ?? 0,
       isHeld: false,
     }
-    this.#queues.set(queue.id, queue)
+    queue.siblings.set(queue.key, queue)
     this.#enqueue(queue, request)
     return queue
   }
@@ -190,7 +196,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
 
   /** The queue of a group in the batch. Undefined if the queue has gone on without the batch. */
   #queueIn(batch: Batch<R, D>, { request }: CallGroup<R, D>): KeyQueue<R, D> | undefined {
-    const queue = this.#queues.get(queueIdOf(request))
+    const queue = this.#queuesFor(request).get(request.key)
     return queue?.batch === batch ? queue : undefined
   }
 
@@ -232,7 +238,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     const queue = this.#queueIn(batch, group)
     if (!queue) return
     this.#goOn(queue)
-    this.#giveUp(batch, group.calls.filter(({ isOver }) => !isOver).length)
+    this.#giveUp(batch, wantedIn(group))
     this.#startSoon()
   }
 
@@ -259,7 +265,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     queue.isHeld = false
     const [next] = queue.groups
     if (next) this.#enqueue(queue, next.request)
-    else this.#queues.delete(queue.id)
+    else queue.siblings.delete(queue.key)
   }
 }
 
@@ -275,6 +281,9 @@ function removeCancelled<R extends Queued, D>(queue: KeyQueue<R, D>): void {
   queue.cancelled = 0
 }
 
-function queueIdOf({ key, purpose }: Queued): string {
-  return purpose === 'look' ? `look ${key}` : `call ${key}`
+/** How many calls of the group still have callers. This runs for each key of each batch. */
+function wantedIn({ calls }: { readonly calls: readonly { readonly isOver: boolean }[] }): number {
+  let wanted = 0
+  for (const { isOver } of calls) if (!isOver) wanted++
+  return wanted
 }
