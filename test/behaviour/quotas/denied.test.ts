@@ -211,7 +211,7 @@ describe('in a transaction', () => {
   test('a limiter on a transaction cannot count denials', async () => {
     await database.db.transaction(async (tx) => {
       const make = () => new Ratelimit({ db: tx, limiter: NONE, prefix: 'p', denials: {} })
-      expect(make).toThrow('no transaction')
+      expect(make).toThrow('not a transaction')
     })
   })
 })
