@@ -135,7 +135,8 @@ export interface Opened {
   /** When the period that paid ends, for a calendar window. Null for other limits. */
   readonly windowEnd: number | null
   /**
-   * What was used before, of a bucket to the nearest thousandth. 0 for a calendar window, which does not need it.
+   * What was used before, of a bucket to the nearest thousandth. 0 for a calendar window, which does not need
+   * it.
    */
   readonly usedBefore: number
   /** The columns of the row that was charged, sorted. Empty if there was none. */

@@ -21,6 +21,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'the database is asked when an injected clock goes back',
     'without inMemoryBlock no denial is remembered',
   ],
+  'behaviour/answers/schedule.test.ts': ['share a statement'],
   'behaviour/drivers/cleanup.test.ts': [
     '1 has a call sweep afterwards, a hundred rows at most',
     'after a sweep of fewer than a hundred rows no call sweeps for a moment',
@@ -49,6 +50,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/credits.test.ts': [],
   'behaviour/quotas/credits-model.test.ts': [],
   'behaviour/quotas/limit-all-credits.test.ts': [],
+  'behaviour/quotas/reserve-all-credits.test.ts': [],
   'behaviour/quotas/spend-credits.test.ts': [],
   'behaviour/quotas/entries.test.ts': [],
   'behaviour/quotas/named-lists.test.ts': [],
@@ -57,6 +59,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/expired.test.ts': [],
   'concurrency/credits.test.ts': [],
   'concurrency/credits-in-lists.test.ts': [],
+  'concurrency/credits-shared.test.ts': [],
   'concurrency/named-lists.test.ts': [],
   'concurrency/named.test.ts': [],
   'behaviour/quotas/denied.test.ts': ['when counts are written'],
