@@ -112,6 +112,11 @@ async function callEverything(round: string): Promise<void> {
     const turn = await line.schedule('one', { rate, within: '1m' })
     if (turn.success) await turn.cancel()
   }
+  const starts = ['one', 'two', 'three'].map((key) => line.schedule(key, { within: '1m' }))
+  await Promise.all((await Promise.all(starts)).map((turn) => turn.success && turn.cancel()))
+  const together = await Promise.all(['three', 'four', 'five'].map((key) => slots.acquire(key)))
+  await Promise.all(together.map((lease) => lease.success && lease.release()))
+  await callCredits(`${round} credits`)
   for (const free of ['extend', 'release'] as const) {
     const lease = await slots.acquire('one')
     await slots.acquire('one', { timeout: '1s' })
@@ -125,6 +130,37 @@ async function callEverything(round: string): Promise<void> {
   const limiter = Ratelimit.fixedWindow(1, '1m')
   const migrating = new Ratelimit({ db: db(), limiter, prefix: 'own', tables, autoMigrate: true })
   expect(await migrating.limit('key')).toMatchObject({ success: true })
+}
+
+async function callCredits(prefix: string): Promise<void> {
+  const own = db()
+  const storage = { durable: true, cleanupProbability: 0 } as const
+  const credits = new Ratelimit({ ...{ db: own, limiter: Ratelimit.credits(), prefix }, ...storage })
+  const keys = ['one', 'two', 'three']
+  for (const key of keys) {
+    await credits.grant(key, 10, { id: 'ends', expires: '1h', priority: 1 })
+    await credits.grant(key, 10, { id: 'stays' })
+  }
+  for (let times = 0; times < 3; times++) {
+    expect((await Promise.all(keys.map((key) => credits.limit(key, { rate: 4 })))).length).toBe(3)
+  }
+  await credits.limit('one', { rate: -1 })
+  await credits.limit('one', { rate: 1e6 })
+  await credits.limit('two', { rate: 30, force: true })
+  await own.transaction((tx) => credits.limit('one', { tx }))
+  const month = new Ratelimit({
+    ...{ db: own, limiter: Ratelimit.fixedWindow(9, '1h'), prefix: `${prefix} month`, ...storage },
+  })
+  const spent = await Ratelimit.spend(
+    [
+      { ratelimit: month, key: 'one' },
+      { ratelimit: credits, key: 'one' },
+    ],
+    { rate: 11 },
+  )
+  if (spent.success) await spent.release()
+  await credits.grantsOf('one')
+  await credits.voidGrant('one', 'stays')
 }
 
 async function countDenials(prefix: string): Promise<void> {
