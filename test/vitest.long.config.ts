@@ -77,8 +77,9 @@ const packed: TestProjectConfiguration = {
     include: ['test/distribution/packed/**/*.test.ts'],
     provide: { driver: 'node-postgres' },
     globalSetup: 'test/distribution/packed/setup.ts',
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    // They start compilers, servers and browsers, and other files run beside them.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
   },
 }
 
@@ -103,7 +104,7 @@ const tools: TestProjectConfiguration = {
     include: ['test/distribution/tools/**/*.test.ts'],
     provide: { driver: 'pglite', serverUrl: '' },
     globalSetup: 'test/support/pglite-setup.ts',
-    testTimeout: 120_000,
+    testTimeout: 300_000,
     hookTimeout: 120_000,
   },
 }

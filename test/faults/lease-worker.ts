@@ -4,8 +4,8 @@ import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
 import { Ratelimit } from '../../src/index.ts'
 
-// A process whose workers lease slots, until it is killed. It tells of each lease at once: what it would tell
-// later would be lost.
+// A process whose workers lease slots until it is killed. It prints each lease at once, because a later line
+// would be lost.
 
 /** What a process is to do. */
 export interface Job {

@@ -3,7 +3,7 @@ import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
 import { Ratelimit, settleExpired } from '../../src/index.ts'
 
-// A process that reserves with a name, or settles, and tells what it has done. It may be killed after that.
+// A process that reserves with a name, or settles, and prints what it has done. It may be killed after that.
 
 /** What a process is to do. */
 export interface Job {

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { openReservations, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { urlOf } from './kit.ts'
@@ -27,6 +27,7 @@ async function start(job: Job): Promise<Worker> {
   const child = spawn(process.execPath, ['--import', 'tsx', WORKER, JSON.stringify(job)], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
+  onTestFinished(() => void child.kill('SIGKILL'))
   const lines = createInterface({ input: child.stdout })
   const [line] = await Promise.race([
     once(lines, 'line'),
@@ -50,40 +51,36 @@ async function ended({ child, told }: Worker): Promise<unknown> {
 test.each([
   { what: 'settle', aheadMs: 0, left: 70, again: { repeated: true } },
   { what: 'settle expired', aheadMs: AFTER_ITS_END_MS, left: 100, again: [] },
-] as const)(
-  'after a kill another process does it: $what',
-  async ({ what, aheadMs, left, again }) => {
-    const url = await urlOf(database)
-    const prefix = `killed, ${what}`
-    const pool = new pg.Pool({ connectionString: url })
-    const db = drizzle({ client: pool })
-    const limiter = Ratelimit.balance()
-    const ratelimit = new Ratelimit({ db, prefix, durable: true, limiter })
-    await ratelimit.grant('org', 100)
-    const work = { url, prefix, aheadMs }
-    try {
-      await kill(await start({ ...work, what: 'reserve', aheadMs: 0 }))
-      expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: 60 })
-      expect(await openReservations(db, { prefix, durable: true })).toMatchObject([
-        { key: 'org', id: 'job', rate: 40 },
-      ])
-      // The one that settles is killed before it commits: nothing is given back, and it is open again.
-      await kill(await start({ ...work, what: `${what} and hold` }))
-      expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: 60 })
-      expect(await openReservations(db, { prefix, durable: true })).toHaveLength(1)
-      // Its backend may hold the rows for a moment: settleExpired skips those, so wait for it to be gone.
-      const held = `select 1 from pg_stat_activity where state = 'idle in transaction' and datname = current_database()`
-      await expect.poll(async () => (await database.rows(held)).length, { timeout: 10_000 }).toBe(0)
-      await ended(await start({ ...work, what }))
-      expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: left })
-      expect(await openReservations(db, { prefix, durable: true })).toEqual([])
-      const repeated = await ended(await start({ ...work, what }))
-      if (what === 'settle') expect(repeated).toMatchObject(again)
-      else expect(repeated).toEqual(again)
-      expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: left })
-    } finally {
-      await pool.end()
-    }
-  },
-  60_000,
-)
+] as const)('after a kill another process does it: $what', async ({ what, aheadMs, left, again }) => {
+  const url = await urlOf(database)
+  const prefix = `killed, ${what}`
+  const pool = new pg.Pool({ connectionString: url })
+  const db = drizzle({ client: pool })
+  const limiter = Ratelimit.balance()
+  const ratelimit = new Ratelimit({ db, prefix, durable: true, limiter })
+  await ratelimit.grant('org', 100)
+  const work = { url, prefix, aheadMs }
+  try {
+    await kill(await start({ ...work, what: 'reserve', aheadMs: 0 }))
+    expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: 60 })
+    expect(await openReservations(db, { prefix, durable: true })).toMatchObject([
+      { key: 'org', id: 'job', rate: 40 },
+    ])
+    // The one that settles is killed before it commits: nothing is given back, and it is open again.
+    await kill(await start({ ...work, what: `${what} and hold` }))
+    expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: 60 })
+    expect(await openReservations(db, { prefix, durable: true })).toHaveLength(1)
+    // Its backend may hold the rows for a moment: settleExpired skips those, so wait for it to be gone.
+    const held = `select 1 from pg_stat_activity where state = 'idle in transaction' and datname = current_database()`
+    await expect.poll(async () => (await database.rows(held)).length, { timeout: 10_000 }).toBe(0)
+    await ended(await start({ ...work, what }))
+    expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: left })
+    expect(await openReservations(db, { prefix, durable: true })).toEqual([])
+    const repeated = await ended(await start({ ...work, what }))
+    if (what === 'settle') expect(repeated).toMatchObject(again)
+    else expect(repeated).toEqual(again)
+    expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: left })
+  } finally {
+    await pool.end()
+  }
+})

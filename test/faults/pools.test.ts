@@ -88,8 +88,8 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
   })
 
   test.each([
-    ['statement_timeout=100', '57014'],
-    ['lock_timeout=100', '55P03'],
+    ['statement_timeout=1000', '57014'],
+    ['lock_timeout=1000', '55P03'],
   ])(
     '%s ends a check that waits for a row: nothing is charged, and the next one goes on',
     async (setting, sqlState) => {

@@ -38,7 +38,8 @@ test('Jest runs it in a CommonJS project', async () => {
   await writeFile(join(consumer, 'package.json'), '{ "name": "consumer", "private": true }')
   await copyFile('test/distribution/packed/consumer/limit.test.cjs', join(consumer, 'limit.test.js'))
   const database = await emptyDatabase()
-  const said = await runScript('jest/bin/jest.js', ['--rootDir', consumer], { DATABASE_URL: database.url })
+  const options = ['--rootDir', consumer, '--testTimeout', '120000']
+  const said = await runScript('jest/bin/jest.js', options, { DATABASE_URL: database.url })
   await database.close()
   expect(said).toContain('1 passed, 1 total')
 })

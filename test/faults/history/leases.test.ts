@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { emptyDatabase, migrate } from '../../support/databases.ts'
 import { FaultyProxy } from '../../support/proxy.ts'
 import { randomFrom } from '../../support/random.ts'
@@ -34,6 +34,7 @@ async function life(job: LeasingJob, killed: () => void): Promise<Told[]> {
     const own: LeasingJob = { ...job, calls: Math.ceil(job.calls / PARTS), seed: job.seed + 10 * part }
     const execArgv = LOADERS.flatMap((loader) => ['--import', loader])
     const child: ChildProcess = fork(path, [JSON.stringify(own)], { execArgv })
+    onTestFinished(() => void child.kill('SIGKILL'))
     child.on('message', (message) => told.push(message as Told))
     const ended = once(child, 'exit')
     if (part % 2 === 0) {

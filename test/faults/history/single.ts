@@ -41,8 +41,8 @@ export async function refund(): Promise<void> {
 }
 
 /**
- * Not on windows that end, whose units are told apart: a check that was granted too late for its caller takes
- * one, and gives it back. On limits that refill, on one key only.
+ * It is not called on windows that end, where the check counts the units of each window: a check that was
+ * granted too late for its caller takes one, and gives it back. On limits that refill, it has one key.
  */
 const WAITING = placesOf('counted', 'rate')
 
