@@ -12,11 +12,11 @@ import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import { Sweeper } from '../runtime/sweep.ts'
+import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import { MAX_SWEPT, removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
 import { type Checker, isRequest, type LimiterCall } from './checker.ts'
 import { behind, changing, gateOf } from './gate.ts'
-import { ID_PREFIX, RESERVED_PREFIX } from './id-prefix.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
 
 /** Adds the call's rate to a balance. During an outage it always throws; `onError` does not apply. */

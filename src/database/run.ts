@@ -25,13 +25,12 @@ export async function run(
   statementFor: (guarded: boolean) => Statement,
   values: Record<string, Value>,
   params: Values,
-  guards: 'old sizes' | 'always' = 'old sizes',
 ): Promise<readonly Row[]> {
   for (let tries = 0; tries < MAX_SIZE_CHANGES; tries++) {
     const plan = planFor(sizes)
     const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
     if (!keeps) return runOnce(connection.db, statementFor(false), values, params)
-    const guarded = guards === 'always' || sizes.some(({ isOld }) => isOld)
+    const guarded = sizes.some(({ isOld }) => isOld)
     const expected = sizes.map((size) => size.expected)
     for (const [place, size] of expected.entries()) values[sizeParameter(place)] = size
     const sentAt = performance.now()

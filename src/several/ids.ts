@@ -2,10 +2,10 @@ import { fixedWindow } from '../algorithms/fixed-window.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { checkerBeside, forEachChecker } from '../check/beside.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { ID_PREFIX } from '../check/id-prefix.ts'
 import { parseDuration } from '../duration.ts'
 import type { Once } from '../options/calls.ts'
 import { callOf, checkOption, isStorable } from '../options/validate.ts'
+import { ID_PREFIX } from '../statements/own-prefixes.ts'
 
 // The ids of `once`. An id is a row: a fixed window of one token, which is charged together with the others.
 

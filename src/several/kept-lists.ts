@@ -1,10 +1,10 @@
 import type { Statements } from '../statements/statements.ts'
 
 /**
- * How many rows the lists may have together whose statements connections keep. Each row takes about a quarter
- * of a megabyte of a backend's memory.
+ * How many rows the lists may have together whose statements connections keep. A list has two statements, with
+ * and without a guard. In each, a row takes about a quarter of a megabyte of a backend's memory.
  */
-const MAX_KEPT_ROWS = 256
+const MAX_KEPT_ROWS = 128
 
 /** How often a list is sent until connections keep its statement, so that rare lists take no room. */
 const OFTEN = 10

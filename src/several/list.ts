@@ -1,7 +1,6 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { appliesAt } from '../algorithms/limiter.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
-import { RESERVED_PREFIX } from '../check/id-prefix.ts'
 import type { Connection } from '../database/connection.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runKept, runOnce } from '../database/run.ts'
@@ -12,6 +11,7 @@ import { compareText, textArray } from '../statements/calls.ts'
 import { listStatement } from '../statements/list.ts'
 import type { ListRow, Pays } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
+import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { KeptLists } from './kept-lists.ts'
@@ -154,12 +154,7 @@ export function orderOf(sharing: Sharing | undefined, rows: readonly RowRequest[
   return sharing?.order.map((row) => (row ? rows.indexOf(row) : -1))
 }
 
-/**
- * Runs the statement of one list or of many. Connections keep it if it is sent often.
- *
- * A kept statement always has its guard. Without it, it would be another statement, which takes as long to plan
- * and as much memory.
- */
+/** Runs the statement of one list or of many. Connections keep it if it is sent often. */
 export function runLists(
   { connection, rows }: Pick<List, 'connection' | 'rows'>,
   values: Record<string, Value>,
@@ -173,7 +168,7 @@ export function runLists(
   const sizes = tables.map(({ size }) => size)
   const about = { prefix: undefined, statement: 'list', keys: rows.length } as const
   return timed(about, () =>
-    isKept ? run(connection, sizes, text, values, {}, 'always') : runOnce(connection.db, text(false), values),
+    isKept ? run(connection, sizes, text, values, {}) : runOnce(connection.db, text(false), values),
   )
 }
 

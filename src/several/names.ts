@@ -1,8 +1,8 @@
 import { checkerBeside, forEachChecker } from '../check/beside.ts'
 import type { Checker } from '../check/checker.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
-import { RESERVED_PREFIX } from '../check/id-prefix.ts'
 import { checkOption, isStorable } from '../options/validate.ts'
+import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 
 // The names of reservations. The key of a named estimate's row is the limited key, a slash, and the id in
 // hexadecimal.

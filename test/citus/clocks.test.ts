@@ -1,7 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
-import { ID_PREFIX } from '../../src/check/id-prefix.ts'
 import { closePeriods, Ratelimit } from '../../src/index.ts'
+import { ID_PREFIX } from '../../src/statements/own-prefixes.ts'
 import { CITUS_URL, CITUS_WORKERS, useLayout } from './layout.ts'
 
 // What writes a row reads the clock of the row's own server, whichever server it is sent to.

@@ -1,0 +1,10 @@
+// The prefixes of rows that are beside a limiter's own rows. No limiter has one of these prefixes by accident.
+
+/** The prefix of ids begins with this. The prefix of their limiter follows. Lists of keys leave these out. */
+export const ID_PREFIX = 'drizzle-ratelimit/once/'
+
+/** The same for the names of reservations. */
+export const RESERVED_PREFIX = 'drizzle-ratelimit/reserved/'
+
+/** The prefix of rows that block keys ends with this. No limiter may have such a prefix. */
+export const BLOCKED = ' [blocked]'
