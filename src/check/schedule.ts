@@ -9,6 +9,7 @@ import { RatelimitError } from '../errors.ts'
 import { TX_NAMES } from '../options/calls.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call, Request } from '../runtime/call.ts'
+import type { Bounds } from './bounds.ts'
 import { type Checker, isRequest } from './checker.ts'
 import { countDenial } from './denial-counts.ts'
 import { blockOn } from './gate.ts'
@@ -70,10 +71,11 @@ export async function schedule(
   const { prefix } = checker.config.namespace
   const beganAt = performance.now()
   try {
-    const blocked = checker.config.blocks ? await blockOn(checker, call, tx) : undefined
+    const bounds = boundsFrom(beganAt, checker)
+    const blocked = checker.config.blocks ? await blockOn(checker, call, tx, bounds()) : undefined
     const outcome = blocked
       ? undefined
-      : await decide(checker, { ...call, purpose: 'schedule', within: withinMs }, tx)
+      : await decide(checker, { ...call, purpose: 'schedule', within: withinMs }, tx, bounds())
     const answer = outcome
       ? answerOf(checker, call, outcome, withinMs)
       : ({ success: false, retryAfter: blocked?.retryAfter ?? 0 } as const)
@@ -95,9 +97,19 @@ export async function schedule(
   }
 }
 
+/** What is left of the timeout, for the look at a block and for the charge together. */
+function boundsFrom(beganAt: number, { config }: Checker): () => Bounds | undefined {
+  const timeoutMs = config.bounds?.timeoutMs
+  return () => (timeoutMs === undefined ? undefined : { timeoutMs: beganAt + timeoutMs - performance.now() })
+}
+
 /** A start time that is given after its caller has given up is cancelled. */
-function decide(checker: Checker, call: Request, tx: Database | undefined): Promise<Outcome> {
-  const { bounds } = checker.config
+function decide(
+  checker: Checker,
+  call: Request,
+  tx: Database | undefined,
+  bounds: Bounds | undefined,
+): Promise<Outcome> {
   const giveBack = async (outcome: Outcome) => {
     const { startsAt, isGiven } = startOf(outcome)
     if (!isGiven) return

@@ -43,12 +43,16 @@ async function used(ratelimit: Ratelimit, key = 'key'): Promise<number> {
 }
 
 describe('timeout', () => {
-  test('bounds the look at a block and the check of blockUntilReady together', async () => {
+  test.each<readonly [string, (ratelimit: Ratelimit) => Promise<unknown>]>([
+    ['blockUntilReady', (ratelimit) => ratelimit.blockUntilReady('key', 1000)],
+    ['schedule', (ratelimit) => ratelimit.schedule('key', { within: 0 })],
+  ])('bounds the look at a block and the check of %s together', async (_, start) => {
     const gates: (() => void)[] = []
     const { db } = watch(database.db, () => new Promise<void>((resolve) => gates.push(resolve)))
-    const common = { db, limiter, prefix: `stalls ${++prefix}`, cleanupProbability: 0 }
+    const bucket = Ratelimit.tokenBucket(1, '1s', 1)
+    const common = { db, limiter: bucket, prefix: `stalls ${++prefix}`, cleanupProbability: 0 }
     const ratelimit = new Ratelimit({ ...common, blocks: true, timeout: 100 })
-    const call = ratelimit.blockUntilReady('key', 1000).catch((error: unknown) => error)
+    const call = start(ratelimit).catch((error: unknown) => error)
     await turns()
     // The look takes 60 ms.
     vi.advanceTimersByTime(60)
