@@ -216,8 +216,8 @@ async function bill(
 }
 
 /**
- * Bills the periods after which nobody has called. Each bill has a transaction of its own: one that fails stops
- * no other, and its period stays for the next run.
+ * Bills the periods that have ended without another call. Each bill has a transaction of its own: one that
+ * fails stops no other, and its period stays for the next run.
  */
 async function closeAll() {
   const limiterOf = (key: string) => customerOf(key)?.plan() ?? Ratelimit.unlimited()

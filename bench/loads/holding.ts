@@ -10,7 +10,7 @@ type Release = () => Promise<void>
 /**
  * Holds each row by an open transaction of its own. One row is locked, one is charged, and one is being made.
  *
- * @param holders Connections that nobody else uses: who holds a row takes no place from those who check.
+ * @param holders Connections of their own, so that a held row takes no place from the checks.
  */
 export async function holdThree(
   holders: NodePgDatabase,

@@ -53,7 +53,7 @@ test('an answer that comes after the end of its window brings no lease', async (
   const { ratelimit, delay } = leasing()
   const { start } = await begin(ratelimit)
   delay(until(start + PERIOD_MS))
-  // It was charged before the end, and is told after it.
+  // It was charged before the end, and is answered after it.
   for (;;) {
     const answer = await ratelimit.limit('key', { rate: 3 })
     if (answer.success && !answer.leased) break

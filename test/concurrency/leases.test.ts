@@ -31,7 +31,7 @@ test('24 workers have at most 5 leases at once, though some are never released, 
       const from = performance.now()
       if (Math.random() < 0.02) {
         abandoned++
-        // The work goes on until it is told to stop.
+        // The work goes on until its signal aborts.
         await new Promise((resolve) => job.signal.addEventListener('abort', resolve))
         intervals.push({ from, to: performance.now() })
       } else {

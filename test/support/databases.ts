@@ -133,7 +133,7 @@ export function open(url: string, max: number, cache?: Cache): { db: Db; end: ()
 
 /**
  * A pool has ended before the server knows of it. So Postgres is asked to wait until it does: if it broke those
- * connections, their clients would throw where nobody listens. Force is for what a test has left open.
+ * connections, their clients would throw without a listener. Force ends what a test has left open.
  */
 async function drop(serverUrl: string, name: string): Promise<void> {
   await onServer(serverUrl, `drop database ${name}`).catch((error: unknown) => {

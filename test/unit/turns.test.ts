@@ -266,7 +266,7 @@ test('a statement goes on for the others when one of its callers gives up', asyn
   expect(sent).toHaveLength(1)
   await sent[0]?.end(['first'])
   expect(await hasCome(second)).toBe('second')
-  // Nobody waits for the first one any more.
+  // No list waits for the first one any more.
   expect(sent[1]?.lists).toEqual(['behind'])
 })
 

@@ -64,8 +64,8 @@ describe.each(Object.entries(ways))('the shared vectors, %s', (way, limit) => {
       const ratelimit = new Ratelimit({
         db: database.db,
         limiter: planOf(limiter).limiter,
-        // Of its own for each vector: a sweep goes by the clock of the limiter that started it, and each starts
-        // anew.
+        // Each vector has its own prefix, because its clock starts again, and a sweep goes by the clock of the
+        // limiter that started it.
         prefix: `${way} ${JSON.stringify(options)} ${name}`,
         clock: clock.now,
         ...options,

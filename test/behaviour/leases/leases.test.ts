@@ -527,7 +527,7 @@ describe('a clock that fails', () => {
       ratelimit.limit('key', { rate: LEFT + 1 }),
       ...Array.from({ length: 3 }, () => ratelimit.limit('key')),
     ])
-    // The first one was charged. The others cannot tell whether the lease still lasts.
+    // The first one was charged. The others cannot know whether the lease still lasts.
     expect(calls[0]).toMatchObject({ status: 'fulfilled', value: { success: true } })
     for (const call of calls.slice(1)) expect(call).toMatchObject({ reason: { code: 'INVALID_CLOCK' } })
     Object.assign(when, { fails: false, armed: false })

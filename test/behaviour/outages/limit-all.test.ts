@@ -52,7 +52,7 @@ describe.runIf(hasServer())('alone, on a server', () => {
     expect(await waiting).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
     await holder.query('rollback')
     expect(await charged('dies')).toEqual([1, 1])
-    // postgres.js tells the next statement on a new connection of the old one's end.
+    // postgres.js fails the next statement on a new connection because the old one has ended.
     const again = await Ratelimit.limitAll(all).catch(() => Ratelimit.limitAll(all))
     expect(again).toMatchObject({ success: true })
     await end()

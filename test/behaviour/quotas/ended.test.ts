@@ -3,8 +3,8 @@ import { type LimitResult, Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { kinds, quotaOn, TEN, UNDO } from './ten.ts'
 
-// What the answer of the call that opens a period tells of the one before. That it does so in any sequence of
-// calls and under any plans, test/behaviour/answers/model.test.ts shows.
+// The call that opens a period answers how the one before has ended. test/behaviour/answers/model.test.ts tests
+// it in any sequence of calls and under any plans.
 
 const database = useDatabase()
 const periodic = kinds.filter(({ plan }) => plan.rules.endOf)

@@ -6,7 +6,7 @@ import { useDatabase } from '../../support/databases.ts'
 import { runs } from '../../support/runs.ts'
 import { quotaOn } from './ten.ts'
 
-// What a calendar window tells of its thresholds, against a model that knows each reservation.
+// The thresholds that a calendar window reports, against a model that knows each reservation.
 
 const database = useDatabase()
 const THRESHOLDS: readonly Threshold[] = [

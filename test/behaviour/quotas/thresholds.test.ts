@@ -370,7 +370,7 @@ test('shares in a calendar are crossed in each period', async () => {
 
 describe('a share that is not an exact number', () => {
   // 0.07 * 100 is more than 7, and 0.55 * 1e8 more than 55,000,000. Every such share of these limits is here.
-  // Of 9e15, where a unit is as little as a double can tell, any share may be off.
+  // Any share of 9e15 may be off, because the next double is a unit away.
   const percents = [1, 7, 14, 27, 28, 29, 51, 54, 55, 56, 57, 58, 63, 67, 83, 99]
 
   test.each([100, 1e8, 1e12, 9e15])('is crossed by the right unit, of %d', async (tokens) => {
