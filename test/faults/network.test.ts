@@ -42,8 +42,14 @@ function once(fault: Fault, place = 0): void {
   proxy.fault = () => (requests++ === place ? fault : 'pass')
 }
 
-/** A client that gives up a silent connection. */
-const IMPATIENT = { query_timeout: 300 }
+/** A client that gives up a silent connection. A busy machine answers sooner. */
+const IMPATIENT = { query_timeout: 1000 }
+
+let prefixes = 0
+/** A prefix without rows, also if the test is tried again. */
+function fresh(name: string): string {
+  return `${name} ${++prefixes}`
+}
 
 describe('one call', () => {
   test.each([
@@ -53,21 +59,22 @@ describe('one call', () => {
     ['stall after', 2],
   ] as const)('%s: the outcome is unknown, and the next call goes on', async (fault, used) => {
     const opened = openPool(url, IMPATIENT)
-    const ratelimit = limiterOn(opened, fault)
+    const prefix = fresh(fault)
+    const ratelimit = limiterOn(opened, prefix)
     await ratelimit.limit(SECRET)
     const uncaught = await uncaughtBy(async () => {
       once(fault)
       expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('OUTCOME_UNKNOWN')
     })
     expect(uncaught).toEqual([])
-    await expect.poll(() => usedOf(database, fault, SECRET)).toBe(used)
+    await expect.poll(() => usedOf(database, prefix, SECRET)).toBe(used)
     expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 100 - used - 1 })
     await expectQuiet(opened)
   })
 
   test('a delay changes only the time', async () => {
     const opened = openPool(url, IMPATIENT)
-    const ratelimit = limiterOn(opened, 'delay')
+    const ratelimit = limiterOn(opened, fresh('delay'))
     proxy.fault = () => 50
     expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 99 })
   })
@@ -75,7 +82,8 @@ describe('one call', () => {
 
 test('a burst of which some statements are cut: granted <= used <= granted + unknown, for each key', async () => {
   const opened = openPool(url)
-  const ratelimit = limiterOn(opened, 'burst')
+  const prefix = fresh('burst')
+  const ratelimit = limiterOn(opened, prefix)
   const outcomes = new Map(Array.from({ length: 400 }, (_, i) => [`key ${i}`, [] as Outcome[]]))
   let requests = 0
   proxy.fault = () => (++requests % 5 === 0 ? (requests % 2 === 0 ? 'cut before' : 'cut after') : 'pass')
@@ -90,7 +98,7 @@ test('a burst of which some statements are cut: granted <= used <= granted + unk
   const all = [...outcomes.values()].flat()
   expect(count(all, 'OUTCOME_UNKNOWN')).toBeGreaterThan(0)
   expect(count(all, 'granted')).toBeGreaterThan(0)
-  for (const [key, told] of outcomes) expectExact(told, await usedOf(database, 'burst', key))
+  for (const [key, told] of outcomes) expectExact(told, await usedOf(database, prefix, key))
   proxy.fault = () => 'pass'
   await recovers(() => ratelimit.limit('key 0'))
   await expectQuiet(opened)
@@ -98,12 +106,9 @@ test('a burst of which some statements are cut: granted <= used <= granted + unk
 
 describe('limitAll', () => {
   const faults = ['cut before', 'cut after', 'stall before', 'stall after'] as const
-  // A test that is tried again needs rows of its own.
-  let tries = 0
-
   test.each(faults)('%s: the outcome is unknown, and all is charged or nothing', async (fault) => {
     const opened = openPool(url, IMPATIENT)
-    const prefix = `all ${fault} ${tries++}`
+    const prefix = fresh(`all ${fault}`)
     const ratelimit = limiterOn(opened, prefix)
     const keys = [SECRET, 'other']
     for (const key of keys) await ratelimit.limit(key)
@@ -129,7 +134,7 @@ describe('a call with once', () => {
 
   test.each(faults)('%s: repeated until the outcome is known, it is charged once', async (fault) => {
     const opened = openPool(url, IMPATIENT)
-    const prefix = `once ${fault}`
+    const prefix = fresh(`once ${fault}`)
     const ratelimit = limiterOn(opened, prefix)
     await ratelimit.limit(SECRET)
     for (const [place, id] of ['one', 'two'].entries()) {
@@ -147,7 +152,7 @@ describe('a call with once', () => {
 
 test('no server listens: UNREACHABLE, and later calls succeed', async () => {
   const opened = openPool(url)
-  const ratelimit = limiterOn(opened, 'refused')
+  const ratelimit = limiterOn(opened, fresh('refused'))
   await ratelimit.limit(SECRET)
   await proxy.welcome('refuse')
   await expect.poll(() => opened.pool.totalCount).toBe(0)
@@ -168,8 +173,7 @@ test('a connection that breaks while it is made: UNREACHABLE', async () => {
 
 test('statements that never end, on a driver that never gives up: the limiter goes on without them', async () => {
   const opened = openPool(url, { max: 10 })
-  // A prefix without rows, also if the test is tried again.
-  const prefix = `for ever ${performance.now()}`
+  const prefix = fresh('for ever')
   const common = { db: opened.db, limiter, prefix, cleanupProbability: 0 }
   const ratelimit = new Ratelimit({ ...common, timeout: 500, connections: 1 })
   await ratelimit.limit(SECRET)
