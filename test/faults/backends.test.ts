@@ -10,6 +10,7 @@ import {
   expectExact,
   expectQuiet,
   limiterOn,
+  newPrefix,
   type Outcome,
   openPool,
   outcomeOf,
@@ -29,12 +30,6 @@ async function open(max = 4): Promise<Pool> {
   const url = new URL(await urlOf(database))
   url.searchParams.set('application_name', 'victim')
   return openPool(url.href, { max })
-}
-
-let prefixes = 0
-/** A prefix without rows, also if the test is tried again. */
-function newPrefix(): string {
-  return `ended ${++prefixes}`
 }
 
 const VICTIMS = `pg_stat_activity where application_name = 'victim' and datname = current_database()`
@@ -58,7 +53,7 @@ async function hold(prefix: string, key: string): Promise<() => Promise<unknown>
 
 test('backends are ended in a burst: granted <= used <= granted + unknown, for each key', async () => {
   const opened = await open()
-  const prefix = newPrefix()
+  const prefix = newPrefix('ended')
   const ratelimit = limiterOn(opened, prefix)
   const outcomes = new Map(Array.from({ length: 200 }, (_, i) => [`key ${i}`, [] as Outcome[]]))
   let kills = 0
@@ -80,7 +75,7 @@ test('backends are ended in a burst: granted <= used <= granted + unknown, for e
 
 test('a backend is ended while a check waits for a row: nothing is charged, and the next call goes on', async () => {
   const opened = await open()
-  const prefix = newPrefix()
+  const prefix = newPrefix('ended')
   const ratelimit = limiterOn(opened, prefix)
   await ratelimit.limit(SECRET)
   const letGo = await hold(prefix, SECRET)
@@ -94,7 +89,7 @@ test('a backend is ended while a check waits for a row: nothing is charged, and 
 
 test('a backend is ended in limitAll: nothing is charged, and the process goes on', async () => {
   const opened = await open()
-  const prefix = newPrefix()
+  const prefix = newPrefix('ended')
   const ratelimit = limiterOn(opened, prefix)
   for (const key of ['a', 'b']) await ratelimit.limit(key)
   const letGo = await hold(prefix, 'b')
@@ -114,7 +109,7 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
 
 test('an idle connection is ended: the next call takes another, and charges once', async () => {
   const opened = await open(1)
-  const prefix = newPrefix()
+  const prefix = newPrefix('ended')
   const ratelimit = limiterOn(opened, prefix)
   await ratelimit.limit(SECRET)
   const uncaught = await uncaughtBy(async () => {
@@ -128,7 +123,7 @@ test('an idle connection is ended: the next call takes another, and charges once
 
 test('more callers than the limit, while backends are ended: never over it', async () => {
   const opened = await open()
-  const prefix = newPrefix()
+  const prefix = newPrefix('ended')
   const ratelimit = limiterOn(opened, prefix)
   const outcomes: Outcome[] = []
   // What is unknown may not have been charged.
@@ -146,7 +141,7 @@ test('connections break while entries are written: the application has those of 
   // drizzle-orm 0.45 does not listen to the connection of a transaction, so the application has to.
   opened.pool.on('connect', (client) => client.on('error', () => {}))
   let batches = 0
-  const prefix = newPrefix()
+  const prefix = newPrefix('ended')
   const ratelimit = new Ratelimit({
     ...{ db: opened.db, prefix, limiter: Ratelimit.fixedWindow(1_000_000, '1d') },
     onEntries: async (tx, entries) => {

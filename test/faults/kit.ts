@@ -157,6 +157,12 @@ export async function uncaughtBy(work: () => Promise<unknown>): Promise<unknown[
   return uncaught
 }
 
+let prefixes = 0
+/** A prefix without rows, also if the test is tried again. */
+export function newPrefix(name: string): string {
+  return `${name} ${++prefixes}`
+}
+
 /** Tries until a call is granted, as the next calls of an application would. */
 export async function recovers(call: () => PromiseLike<{ readonly success: boolean }>): Promise<void> {
   await expect.poll(() => outcomeOf(call()), { timeout: 30_000, interval: 50 }).toBe('granted')

@@ -10,6 +10,7 @@ import {
   expectQuiet,
   limiter,
   limiterOn,
+  newPrefix,
   type Outcome,
   openPool,
   outcomeOf,
@@ -45,12 +46,6 @@ function once(fault: Fault, place = 0): void {
 /** A client that gives up a silent connection. A busy machine answers sooner. */
 const IMPATIENT = { query_timeout: 1000 }
 
-let prefixes = 0
-/** A prefix without rows, also if the test is tried again. */
-function fresh(name: string): string {
-  return `${name} ${++prefixes}`
-}
-
 describe('one call', () => {
   test.each([
     ['cut before', 1],
@@ -59,7 +54,7 @@ describe('one call', () => {
     ['stall after', 2],
   ] as const)('%s: the outcome is unknown, and the next call goes on', async (fault, used) => {
     const opened = openPool(url, IMPATIENT)
-    const prefix = fresh(fault)
+    const prefix = newPrefix(fault)
     const ratelimit = limiterOn(opened, prefix)
     await ratelimit.limit(SECRET)
     const uncaught = await uncaughtBy(async () => {
@@ -74,7 +69,7 @@ describe('one call', () => {
 
   test('a delay changes only the time', async () => {
     const opened = openPool(url, IMPATIENT)
-    const ratelimit = limiterOn(opened, fresh('delay'))
+    const ratelimit = limiterOn(opened, newPrefix('delay'))
     proxy.fault = () => 50
     expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 99 })
   })
@@ -82,7 +77,7 @@ describe('one call', () => {
 
 test('a burst of which some statements are cut: granted <= used <= granted + unknown, for each key', async () => {
   const opened = openPool(url)
-  const prefix = fresh('burst')
+  const prefix = newPrefix('burst')
   const ratelimit = limiterOn(opened, prefix)
   const outcomes = new Map(Array.from({ length: 400 }, (_, i) => [`key ${i}`, [] as Outcome[]]))
   let requests = 0
@@ -108,7 +103,7 @@ describe('limitAll', () => {
   const faults = ['cut before', 'cut after', 'stall before', 'stall after'] as const
   test.each(faults)('%s: the outcome is unknown, and all is charged or nothing', async (fault) => {
     const opened = openPool(url, IMPATIENT)
-    const prefix = fresh(`all ${fault}`)
+    const prefix = newPrefix(`all ${fault}`)
     const ratelimit = limiterOn(opened, prefix)
     const keys = [SECRET, 'other']
     for (const key of keys) await ratelimit.limit(key)
@@ -134,7 +129,7 @@ describe('a call with once', () => {
 
   test.each(faults)('%s: repeated until the outcome is known, it is charged once', async (fault) => {
     const opened = openPool(url, IMPATIENT)
-    const prefix = fresh(`once ${fault}`)
+    const prefix = newPrefix(`once ${fault}`)
     const ratelimit = limiterOn(opened, prefix)
     await ratelimit.limit(SECRET)
     for (const [place, id] of ['one', 'two'].entries()) {
@@ -152,7 +147,7 @@ describe('a call with once', () => {
 
 test('no server listens: UNREACHABLE, and later calls succeed', async () => {
   const opened = openPool(url)
-  const ratelimit = limiterOn(opened, fresh('refused'))
+  const ratelimit = limiterOn(opened, newPrefix('refused'))
   await ratelimit.limit(SECRET)
   await proxy.welcome('refuse')
   await expect.poll(() => opened.pool.totalCount).toBe(0)
@@ -173,7 +168,7 @@ test('a connection that breaks while it is made: UNREACHABLE', async () => {
 
 test('statements that never end, on a driver that never gives up: the limiter goes on without them', async () => {
   const opened = openPool(url, { max: 10 })
-  const prefix = fresh('for ever')
+  const prefix = newPrefix('for ever')
   const common = { db: opened.db, limiter, prefix, cleanupProbability: 0 }
   const ratelimit = new Ratelimit({ ...common, timeout: 500, connections: 1 })
   await ratelimit.limit(SECRET)
