@@ -1,5 +1,5 @@
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { Moment } from '../leases/moment.ts'
+import type { Moment } from '../base/moment.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 
 /** When a call was sent. */

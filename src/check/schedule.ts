@@ -5,7 +5,7 @@ import { checkOptions } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
-import { RatelimitError } from '../errors.ts'
+import { ownError, RatelimitError } from '../errors.ts'
 import { TX_NAMES } from '../options/calls.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call, Request } from '../runtime/call.ts'
@@ -154,7 +154,7 @@ function answerOf(
       return isCancelled
     } catch (error) {
       isCancelled = mayHaveCharged(error)
-      throw error
+      throw ownError(error)
     }
   }
   return { success: true, delay, startsAt, cancel }

@@ -14,7 +14,7 @@ import { checkKey, checkOption, isConcurrency } from '../options/validate.ts'
 import type { Slot } from './ask.ts'
 import { type Lease, leaseOf, type NoLease } from './lease.ts'
 import { Line, type Place } from './line.ts'
-import { change, type Look, look } from './slots.ts'
+import { type Caller, change, type Look, look } from './slots.ts'
 
 /** A wanted lease. */
 export interface Wanted {
@@ -61,12 +61,15 @@ const lines = new WeakMap<Checker, Line>()
 
 /** Leases a slot. If no slot is free, it waits for one until the time is over. */
 export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease | NoLease> {
-  const { prefix } = checker.config.namespace
+  const { prefix, clock } = checker.config.namespace
   const startedAt = performance.now()
   try {
-    const found = await slotInTime(checker, wanted, checker.joined(wanted.tx))
+    const joined = checker.joined(wanted.tx)
+    const finding = slotInTime(checker, wanted, joined)
+    if (!joined) checker.sweepAfter(finding, clock?.() ?? null)
+    const found = await finding
     const lease = found.slot ? leased(checker, wanted, found.slot, found.sentAt) : noLease(found, wanted)
-    const { key, limiter, tx } = wanted
+    const { key, limiter } = wanted
     channels.decision?.publish({
       ...{
         prefix,
@@ -80,7 +83,7 @@ export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease |
       },
       remaining: found.slot ? found.open - 1 : 0,
       retryAfter: lease.success ? 0 : lease.retryAfter,
-      joined: tx !== undefined || checker.config.home.isTransaction,
+      joined: joined !== undefined,
       durationMs: performance.now() - startedAt,
     })
     return lease
@@ -96,9 +99,9 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
   const sought = { key, limit: limiter.limit, leaseMs: limiter.leaseMs, waits: timeoutMs > 0 }
   signal?.throwIfAborted()
   const lookOnce = (waited: boolean) => {
-    const lookFor = (hasGivenUp: () => boolean) => look(checker, { ...sought, waited }, joined, hasGivenUp)
+    const lookFor = (caller: Caller) => look(checker, { ...sought, waited }, joined, caller)
     // Only the caller can end what runs in its transaction, and without a timeout nothing ends a single look.
-    if (joined || (timeoutMs === 0 && !signal)) return lookFor(() => false)
+    if (joined || (timeoutMs === 0 && !signal)) return lookFor({ hasGivenUp: false })
     return within(timeoutMs > 0 ? endsAt - performance.now() : undefined, signal, lookFor)
   }
   const first = await lookPastHeld(() => lookOnce(false), signal)
@@ -131,18 +134,17 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
 function within(
   timeoutMs: number | undefined,
   signal: AbortSignal | undefined,
-  work: (hasGivenUp: () => boolean) => Promise<Look>,
+  work: (caller: Caller) => Promise<Look>,
 ): Promise<Look | undefined> {
   return new Promise((resolve, reject) => {
-    let hasGivenUp = false
+    const caller: Caller = { hasGivenUp: false }
     const stop = watchBounds({ timeoutMs, signal }, (why) => {
-      hasGivenUp = true
+      caller.hasGivenUp = true
+      caller.leaveQueue?.()
       if (why === 'timeout') resolve(undefined)
       else reject(why.aborted)
     })
-    work(() => hasGivenUp)
-      .then(resolve, reject)
-      .finally(stop)
+    work(caller).then(resolve, reject).finally(stop)
   })
 }
 

@@ -112,7 +112,7 @@ export async function askForSlots(
   const values: Record<string, Value> = {
     ...{ prefix, clock, leaseMs, expiryGridMs: Math.max(MIN_GRID_MS, leaseMs) },
     key: textArray(asked.map((each) => each.request.key)),
-    ...(request.purpose === 'acquire' ? wantedBy(request, asked) : { fence: fencesOf(asked) }),
+    ...(request.purpose === 'acquire' ? acquireValues(request, asked) : { fence: fencesOf(asked) }),
   }
   const sentAt = performance.now()
   const rows = await timed({ prefix, statement: 'lease', keys: asked.length }, () =>
@@ -121,7 +121,10 @@ export async function askForSlots(
   return answersOf(rows, asked, sentAt)
 }
 
-function wantedBy({ limit, waited, waits }: Acquire, asked: readonly AskedSlots[]): Record<string, Value> {
+function acquireValues(
+  { limit, waited, waits }: Acquire,
+  asked: readonly AskedSlots[],
+): Record<string, Value> {
   const calls = numberArray(asked.map((each) => each.calls.length))
   return { limit, waited: Number(waited), waits: Number(waits), calls }
 }

@@ -2,13 +2,13 @@ import { forEachChecker } from '../check/beside.ts'
 import type { Checker } from '../check/checker.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { retrying } from '../database/retry.ts'
-import type { RatelimitError } from '../errors.ts'
+import { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
-import type { Batch, CallGroup, Decider, Dispatcher, Pending } from '../runtime/call.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
-import { failAll, fulfil, inLockOrder } from '../runtime/decide.ts'
 import { Direct } from '../runtime/direct.ts'
+import { failAll, fulfil, halvesOf, inLockOrder } from '../runtime/groups.ts'
 import { watchWait } from '../runtime/long-waits.ts'
+import type { Batch, CallGroup, Decider, Dispatcher, Pending } from '../runtime/queue.ts'
 import { Room } from '../runtime/room.ts'
 import {
   askForSlots,
@@ -78,24 +78,27 @@ class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
   }
 
   async decideTogether(groups: readonly Group[], done: (group: Group) => void): Promise<readonly Group[]> {
-    const sorted = inLockOrder(groups)
-    let answers: SlotAnswers
-    try {
-      answers = await this.#ask(sorted, false)
-    } catch (reason) {
-      const error = toRatelimitError(reason)
-      // One of the keys may be the cause, so each is tried by itself.
-      if (sorted.length > 1 && new Blame(false).of(error) === 'one') return sorted
-      failAll(sorted, error, done)
-      return []
+    const held: Group[] = []
+    const blame = new Blame(false)
+    // One of the keys may be the cause of an error, so the statement runs again in halves.
+    const parts: (readonly Group[])[] = [inLockOrder(groups)]
+    for (const part of parts) {
+      const answers = blame.forAll ?? (await this.#ask(part, false).catch(toRatelimitError))
+      if (answers instanceof RatelimitError) {
+        if (blame.of(answers) === 'one' && part.length > 1) parts.push(...halvesOf(part))
+        else failAll(part, answers, done)
+        continue
+      }
+      blame.passed()
+      for (const [i, group] of part.entries()) {
+        const answer = answers[i]
+        if (answer) {
+          fulfil(group, answer)
+          done(group)
+        } else held.push(group)
+      }
     }
-    return sorted.filter((group, i) => {
-      const answer = answers[i]
-      if (!answer) return true
-      fulfil(group, answer)
-      done(group)
-      return false
-    })
+    return held
   }
 
   async decideAlone(group: Group): Promise<void> {

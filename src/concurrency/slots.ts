@@ -2,6 +2,7 @@ import type { Checker } from '../check/checker.ts'
 import { outsideQueue } from '../check/outside-queue.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
+import { ownError } from '../errors.ts'
 import type { LeaseAction } from '../statements/lease.ts'
 import { askForSlots, NOTHING, type Slot, type SlotAnswer, type SlotRequest, type Sought } from './ask.ts'
 import { dispatcherOf, type Placed, SlotCall } from './slot-queue.ts'
@@ -11,22 +12,30 @@ export interface Look extends Omit<SlotAnswer, 'slots'> {
   readonly slot: Slot | undefined
 }
 
-/** Leases a slot, if one is free. If `hasGivenUp` then says so, it releases the slot again. */
+/** Who waits for a look. */
+export interface Caller {
+  hasGivenUp: boolean
+  /** Takes the look out of the queue. If it was sent, the queue goes on without it. */
+  leaveQueue?: () => void
+}
+
+/** Leases a slot, if one is free. If its caller has given up by then, it releases the slot again. */
 export async function look(
   checker: Checker,
   sought: Sought,
   joined: Connection | undefined,
-  hasGivenUp: () => boolean,
+  caller: Caller,
 ): Promise<Look> {
   const request = { ...sought, purpose: 'acquire' } as const
   const giveBack = async ({ slot }: Look) => {
-    if (slot) await sent(checker, { ...slot, purpose: 'release', leaseMs: sought.leaseMs })
+    if (slot) await send(checker, { ...slot, purpose: 'release', leaseMs: sought.leaseMs })
   }
-  return decide(checker, request, joined, async (placed, isOver) => {
+  const lookAt = async (placed: Placed, isOver: () => boolean) => {
     const found = lookOf(placed, sought.leaseMs)
-    if (isOver() || hasGivenUp()) await giveBack(found)
+    if (isOver() || caller.hasGivenUp) await giveBack(found)
     return found
-  })
+  }
+  return decide(checker, request, joined, lookAt, caller)
 }
 
 /** The part of an answer to equal calls that is for one of them. Those before it have taken their slots. */
@@ -50,7 +59,11 @@ export async function change(
   tx: Database | undefined,
 ): Promise<boolean> {
   const isHeld = ({ answer }: Placed) => answer.slots.length > 0
-  return decide(checker, { ...slot, purpose, leaseMs }, checker.joined(tx), isHeld)
+  try {
+    return await decide(checker, { ...slot, purpose, leaseMs }, checker.joined(tx), isHeld)
+  } catch (error) {
+    throw ownError(error)
+  }
 }
 
 const ONE = { length: 1 }
@@ -60,11 +73,12 @@ async function decide<T>(
   checker: Checker,
   request: SlotRequest,
   joined: Connection | undefined,
-  then: (placed: Placed, isOver: () => boolean) => T | Promise<T>,
+  resultOf: (placed: Placed, isOver: () => boolean) => T | Promise<T>,
+  caller?: Caller,
 ): Promise<T> {
   if (joined) {
     const [answer] = await askForSlots(checker, joined, [{ request, calls: ONE }], true)
-    return then({ answer: answer ?? NOTHING, place: 0 }, () => false)
+    return resultOf({ answer: answer ?? NOTHING, place: 0 }, () => false)
   }
   const dispatcher = dispatcherOf(checker)
   const call = new SlotCall(request)
@@ -80,15 +94,18 @@ async function decide<T>(
       return call.batch
     },
   }
-  const entry = { leave: () => {}, giveUp: () => dispatcher.cancel(call) }
+  const giveUp = () => {
+    if (!call.isOver) dispatcher.cancel(call)
+  }
+  if (caller) caller.leaveQueue = giveUp
   const work = async (isOver: () => boolean) => {
     dispatcher.add(call)
-    return then(await call.placed, isOver)
+    return resultOf(await call.placed, isOver)
   }
-  return outsideQueue(checker, stage, work, () => entry)
+  return outsideQueue(checker, stage, work, () => ({ leave: () => {}, giveUp }))
 }
 
-async function sent(checker: Checker, request: SlotRequest): Promise<void> {
+async function send(checker: Checker, request: SlotRequest): Promise<void> {
   const call = new SlotCall(request)
   dispatcherOf(checker).add(call)
   await call.placed

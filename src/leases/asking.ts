@@ -1,7 +1,8 @@
+import type { Moment } from '../base/moment.ts'
 import type { RatelimitError } from '../errors.ts'
-import { type Batch, type Decision, neededBy, type Pending, type Request } from '../runtime/call.ts'
+import { type Decision, neededBy, type Request } from '../runtime/call.ts'
+import type { Batch, Pending } from '../runtime/queue.ts'
 import type { Lease } from './lease.ts'
-import type { Moment } from './moment.ts'
 
 /** What a call brings with it to the database, besides itself. */
 export interface Plan {

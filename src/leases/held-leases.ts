@@ -1,7 +1,7 @@
+import { type Moment, momentBy, momentSince } from '../base/moment.ts'
 import type { Request } from '../runtime/call.ts'
 import type { Asking } from './asking.ts'
 import { isOver, type Lease, refundOf } from './lease.ts'
-import { type Moment, momentBy, momentSince } from './moment.ts'
 
 /** A key that was asked lately. */
 export interface Key {

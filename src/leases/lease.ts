@@ -2,8 +2,8 @@ import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import type { Allowed } from '../answers/results.ts'
+import { type Moment, passedMs } from '../base/moment.ts'
 import type { Decision, Leased, Request } from '../runtime/call.ts'
-import { type Moment, passedMs } from './moment.ts'
 
 /** Units that the database has charged for calls that may follow. */
 export interface Lease {

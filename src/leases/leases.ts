@@ -3,12 +3,13 @@ import { sameLimiter } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import { remainingOf } from '../answers/capacity.ts'
 import { afterCalls, paymentOf } from '../answers/outcome.ts'
+import { type Moment, momentBy, momentSince } from '../base/moment.ts'
 import { toRatelimitError } from '../database/database-error.ts'
-import { type Decision, type Dispatcher, neededBy, type Pending, type Request } from '../runtime/call.ts'
+import { type Decision, neededBy, type Request } from '../runtime/call.ts'
+import type { Dispatcher, Pending } from '../runtime/queue.ts'
 import { Asking, requestFor } from './asking.ts'
 import { HeldLeases, type Key, type Returning } from './held-leases.ts'
 import { carriedInto, decisionBy, isOver, type Lease, lastingMs } from './lease.ts'
-import { type Moment, momentBy, momentSince } from './moment.ts'
 
 /** The terms of leases. */
 export interface Terms {

@@ -1,16 +1,7 @@
 import { isWorthOne, shareOf } from './batch-size.ts'
-import type {
-  Batch,
-  CallGroup,
-  Decider,
-  Decision,
-  Dispatcher,
-  KeyQueue,
-  Pending,
-  Queued,
-  Request,
-} from './call.ts'
+import type { Decision, Request } from './call.ts'
 import { HeldQueues } from './held-queues.ts'
+import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
 import { overload } from './room.ts'
 import { Slots } from './slots.ts'
 

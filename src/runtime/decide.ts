@@ -1,22 +1,13 @@
 import { toRatelimitError } from '../database/database-error.ts'
 import { retrying, tryAgain } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
-import { compareText } from '../statements/calls.ts'
 import { type Asking, applies, askOne, askToLook, askToMake, askToTake } from './ask.ts'
 import { afterWait, Blame } from './blame.ts'
-import {
-  type Answers,
-  type Asked,
-  type CallGroup,
-  canShare,
-  type Decider,
-  type Decision,
-  type Pending,
-  type Queued,
-  sameRequest,
-} from './call.ts'
+import { type Answers, type Asked, canShare, type Decision, sameRequest } from './call.ts'
 import type { DistributedTable } from './distributed-table.ts'
+import { failAll, fulfil, halvesOf, inLockOrder } from './groups.ts'
 import { watchWait } from './long-waits.ts'
+import type { CallGroup, Decider } from './queue.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
 export class AloneDecider implements Decider {
@@ -99,7 +90,8 @@ export class AloneDecider implements Decider {
       } else if (answers instanceof RatelimitError) {
         blame ??= new Blame(ask === askToMakeAtOnce)
         const cause = blame.of(answers)
-        if (cause !== 'all' && part.groups.length > 1) parts.push(...halvesOf(part))
+        if (cause !== 'all' && part.groups.length > 1)
+          parts.push(...halvesOf(part.groups).map((half) => ({ ...part, groups: half })))
         else if (cause === 'held') undecided.push(...part.groups)
         else failAll(part.groups, answers, done)
       } else {
@@ -164,40 +156,8 @@ interface Part {
   readonly periodMs?: number | undefined
 }
 
-function halvesOf({ groups, periodMs }: Part): Part[] {
-  const half = Math.ceil(groups.length / 2)
-  return [groups.slice(0, half), groups.slice(half)].map((part) => ({ groups: part, periodMs }))
-}
-
-/** If a call throws, only that call fails. Otherwise the error would leave the others waiting for ever. */
-export function fulfil<R extends Queued, D>({ calls }: CallGroup<R, D>, decision: D): void {
-  for (let place = 0; place < calls.length; place++) {
-    const call = calls[place] as Pending<R, D>
-    try {
-      call.fulfil(decision, place)
-    } catch (error) {
-      call.fail(toRatelimitError(error))
-    }
-  }
-}
-
-export function failAll<R extends Queued, D>(
-  groups: readonly CallGroup<R, D>[],
-  error: RatelimitError,
-  done: (group: CallGroup<R, D>) => void,
-): void {
-  for (const group of groups) {
-    for (const call of group.calls) call.fail(error)
-    done(group)
-  }
-}
-
 function askToMakeAtOnce(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
   return askToMake(asking, asked, false)
-}
-
-export function inLockOrder<Group extends { readonly request: Queued }>(groups: readonly Group[]): Group[] {
-  return groups.toSorted((one, other) => compareText(one.request.key, other.request.key))
 }
 
 /** Each attempt can lose the race for a new row. After this many losses, something else is wrong. */

@@ -1,5 +1,6 @@
 import { toRatelimitError } from '../database/database-error.ts'
-import type { Decider, Decision, Dispatcher, Pending, Queued, Request } from './call.ts'
+import type { Decision, Request } from './call.ts'
+import type { Decider, Dispatcher, Pending, Queued } from './queue.ts'
 import type { Room } from './room.ts'
 
 /**

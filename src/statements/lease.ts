@@ -25,8 +25,11 @@ export interface ChangeSource extends LeaseSource {
   readonly waits: boolean
 }
 
-/** Always true. The planner assumes that a range matches few rows, and so finds each row by the primary key. */
-export const IS_RARE: SQL = sql.raw(`slot.fence between 0::float8 and ${Number.MAX_SAFE_INTEGER}::float8`)
+/**
+ * Always true, because a fence is a `bigint`. The planner assumes that a range matches few rows, and so finds
+ * each row by the primary key.
+ */
+export const IS_RARE: SQL = sql.raw('slot.fence between 0::float8 and 1e19::float8')
 
 const FOUND = name('ratelimit_found')
 const CHANGED = name('ratelimit_changed')

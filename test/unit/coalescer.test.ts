@@ -2,16 +2,9 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import type { RatelimitError } from '../../src/errors.ts'
 import { Ratelimit } from '../../src/index.ts'
-import {
-  type CallGroup,
-  canShare,
-  type Decider,
-  type Decision,
-  type Pending,
-  type Request,
-  sameRequest,
-} from '../../src/runtime/call.ts'
+import { canShare, type Decision, type Request, sameRequest } from '../../src/runtime/call.ts'
 import { Coalescer } from '../../src/runtime/coalescer.ts'
+import type { CallGroup, Decider, Pending } from '../../src/runtime/queue.ts'
 import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
 import { fakeTime, ownTimers } from '../support/timers.ts'

@@ -275,6 +275,51 @@ describe('a database that does not answer', () => {
     expect(await asking.acquire('org', { timeout: '20s' })).toMatchObject({ success: true })
   })
 
+  test.each([
+    ['timeout', () => ({ timeout: 20 })],
+    ['signal', () => ({ signal: AbortSignal.timeout(20) })],
+  ])(
+    'delays no later call of the key: its own %s takes the call out of the queue',
+    async (bound, optionsOf) => {
+      let isStuck = true
+      const { db } = watch(database.db, () => isStuck && new Promise(() => {}))
+      const limiter = Ratelimit.concurrency(1, { lease: '1h' })
+      const exports = new Ratelimit({ db, limiter, prefix: `stuck by ${bound}`, cleanupProbability: 0 })
+      await expect(exports.acquire('org', optionsOf())).rejects.toThrow()
+      isStuck = false
+      expect(await exports.acquire('org', { timeout: '20s' })).toMatchObject({ success: true })
+    },
+  )
+
+  test('is not asked for each of many keys if it is too slow for all', async () => {
+    const slow = Object.assign(new Error('canceling statement due to statement timeout'), { code: '57014' })
+    const { db, statements } = watch(database.db, () => {
+      throw slow
+    })
+    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
+    const exports = new Ratelimit({ db, limiter, prefix: 'slow', cleanupProbability: 0 })
+    const calls = Array.from({ length: 100 }, (_, i) => exports.acquire(`org ${i}`))
+    const outcomes = await Promise.allSettled(calls)
+    expect(outcomes.filter(({ status }) => status === 'rejected')).toHaveLength(100)
+    // Five for each of the statements that share the calls: two are under way at once.
+    expect(statements.length).toBeLessThanOrEqual(10)
+  })
+
+  test('fails calls that share a statement with an error of their own each', async () => {
+    let isAway = false
+    const { db } = watch(database.db, () => {
+      if (isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' })
+    })
+    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
+    const exports = new Ratelimit({ db, limiter, prefix: 'away', cleanupProbability: 0 })
+    const leases = [held(await exports.acquire('one')), held(await exports.acquire('two'))]
+    isAway = true
+    const errorOf = (call: Promise<unknown>) => call.catch((error: unknown) => error)
+    const [one, two] = await Promise.all(leases.map((lease) => errorOf(lease.release())))
+    expect([one, two]).toMatchObject([{ code: 'UNREACHABLE' }, { code: 'UNREACHABLE' }])
+    expect(one).not.toBe(two)
+  })
+
   test('leaves a denial as the answer if it was one before', async () => {
     let isStuck = false
     const { db } = watch(database.db, () => isStuck && new Promise(() => {}))
@@ -287,6 +332,34 @@ describe('a database that does not answer', () => {
     isStuck = true
     expect(await waiting).toMatchObject({ success: false })
   })
+})
+
+test('slots that were free for long are swept', async () => {
+  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
+  const exports = new Ratelimit({ db: database.db, limiter, prefix: 'swept', clock, cleanupProbability: 1 })
+  await held(await exports.acquire('old')).release()
+  time += 3 * 3_600_000
+  const keys = async () => {
+    await exports.acquire('new')
+    return database.rows("select key from rate_limit_ephemeral where prefix = 'swept'")
+  }
+  await expect.poll(keys).toEqual([{ key: 'new#0001' }])
+})
+
+test('a clock that is far ahead', async () => {
+  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
+  const far = () => new Date('3000-01-01')
+  const exports = new Ratelimit({
+    db: database.db,
+    limiter,
+    prefix: 'far',
+    clock: far,
+    cleanupProbability: 0,
+  })
+  const first = held(await exports.acquire('org'))
+  expect(await first.extend()).toBe(true)
+  expect(await first.release()).toBe(true)
+  expect(await exports.acquire('org')).toMatchObject({ success: true })
 })
 
 test('leases are no usage', async () => {

@@ -291,7 +291,7 @@ with
           and "rate_limit_ephemeral"."key" = slot.key
         )
         and slot.is_old
-        and slot.fence between 0::float8 and 9007199254740991::float8
+        and slot.fence between 0::float8 and 1e19::float8
       )
     returning
       "rate_limit_ephemeral"."key"

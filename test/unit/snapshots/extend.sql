@@ -82,7 +82,7 @@ with
           end
         )::float8 = slot.fence
         and round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8) > floor(date_part('epoch', clock_timestamp()) * 1000::float8)
-        and slot.fence between 0::float8 and 9007199254740991::float8
+        and slot.fence between 0::float8 and 1e19::float8
       )
     returning
       "rate_limit_ephemeral"."key"
