@@ -11,6 +11,7 @@ import { sharesOf } from '../several/shares.ts'
 import { askedOf, isRepeated, takeTogether } from '../several/together.ts'
 import { attempt } from './attempt.ts'
 import {
+  type DebtRule,
   debtCall,
   firstOf,
   type Part,
@@ -21,7 +22,7 @@ import {
   seenAfter,
   sourcesIn,
 } from './charge.ts'
-import { type Account, leftOf, read, type Seen } from './read.ts'
+import { type Account, type Grant, leftOf, read, type Seen } from './read.ts'
 
 /** What to take from the credits of a key. */
 export interface Cost {
@@ -69,23 +70,10 @@ export async function burn(
 ): Promise<Burned> {
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const seen = await read(account, tx)
-    const left = seen.grants.filter((grant) => leftOf(grant) > 0)
-    const total = left.reduce((sum, grant) => sum + leftOf(grant), 0)
-    const rate = cost.force ? cost.rate : Math.max(Math.min(cost.rate, total - seen.debt), cost.atLeast)
-    const isRich = rate + seen.debt <= total
-    // Without an id, a denial needs no other statement. With one, the call may have been charged before. Then
-    // the first grant alone has too little too.
-    if (!isRich && !cost.force && cost.once === undefined) return denied(seen)
-    const needed = isRich ? firstOf(left, rate + seen.debt) : cost.force ? left : left.slice(0, 1)
-    checkOption(
-      cost.force || needed.length <= MAX_PAYING,
-      `Such a call takes from at most ${MAX_PAYING} grants. Take a smaller rate, or call limit with a rate alone.`,
-    )
-    // A forced call is never denied: what the other grants have is owed until the next call takes it from them.
-    const isEnough = isRich && needed.length <= MAX_PAYING
-    const paying = needed.slice(0, MAX_PAYING)
+    const plan = planOf(cost, seen)
+    if (!plan) return denied(seen)
+    const { left, paying, rate, haveEnough, debt } = plan
     const locked = thresholds.length > 0 ? left.slice(0, Math.max(paying.length, MIN_LOCKED)) : paying
-    const debt = cost.force ? (isEnough ? 'left' : 'takes the rest') : seen.debt > 0 ? 'paid' : 'left'
     const payers = payersOf(account, seen, locked, rate, debt)
     const burned = await attempt(
       account.checker,
@@ -93,9 +81,48 @@ export async function burn(
       (own) => charge({ ...cost, rate }, payers, own),
       ({ parts, isRepeated }) => parts !== undefined || isRepeated,
     )
-    if (burned.parts || burned.isRepeated || !isRich) return burned
+    if (burned.parts || burned.isRepeated || !haveEnough) return burned
   }
   throw outrun()
+}
+
+/** What to charge, by what a read has seen. */
+interface Plan {
+  readonly rate: number
+  /** The grants that have something left. */
+  readonly left: readonly Grant[]
+  /** Those of them that are to pay. */
+  readonly paying: readonly Grant[]
+  readonly debt: DebtRule
+  readonly haveEnough: boolean
+}
+
+/**
+ * Undefined if the call is denied.
+ *
+ * @throws RatelimitError `INVALID_OPTION` if it would take from too many grants.
+ */
+function planOf({ rate: asked, atLeast, force, once }: Cost, { grants, debt }: Seen): Plan | undefined {
+  const left = grants.filter((grant) => leftOf(grant) > 0)
+  // A call that may take less takes what it can lock.
+  const rate = force ? asked : Math.max(Math.min(asked, sumOf(left.slice(0, MAX_PAYING)) - debt), atLeast)
+  const haveEnough = rate + debt <= sumOf(left)
+  // Without an id, a denial needs no other statement. With one, the call may have been charged before. Then the
+  // first grant alone has too little too.
+  if (!haveEnough && !force && once === undefined) return undefined
+  const needed = haveEnough ? firstOf(left, rate + debt) : force ? left : left.slice(0, 1)
+  checkOption(
+    force || needed.length <= MAX_PAYING,
+    `Such a call takes from at most ${MAX_PAYING} grants. Take a smaller rate, or call limit with a rate alone.`,
+  )
+  const common = { rate, left, paying: needed.slice(0, MAX_PAYING), haveEnough }
+  if (!force) return { ...common, debt: debt > 0 ? 'paid' : 'left' }
+  // A forced call is never denied: what the other grants have is owed until the next call takes it from them.
+  return { ...common, debt: haveEnough && needed.length <= MAX_PAYING ? 'left' : 'takes the rest' }
+}
+
+function sumOf(grants: readonly Grant[]): number {
+  return grants.reduce((sum, grant) => sum + leftOf(grant), 0)
 }
 
 /** The error of a call that has lost every race. */

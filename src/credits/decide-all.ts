@@ -39,7 +39,7 @@ async function decide(
   const { account, rate, force } = mixed
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const seen = await read(account, tx)
-    const payers = force ? forcedPayers(account, seen, rate) : payersFor(mixed, seen, rate)
+    const payers = force ? forcedPayers(mixed, seen, rate) : payersFor(mixed, seen, rate)
     const sent = await attempt(
       account.checker,
       tx,
@@ -48,7 +48,7 @@ async function decide(
     )
     if (sent.isDone || sent.isEnough) return sent
     // Others were faster, or the grants have too little.
-    if (!force && !hasMore(await read(account, tx), payers, sent.before)) return sent
+    if (!force && !hasMore(mixed, await read(account, tx), payers, sent.before)) return sent
   }
   throw outrun()
 }

@@ -26,8 +26,16 @@ export interface Mixed {
   readonly force: boolean
 }
 
-/** With more grants than that, a call would have too many rows. */
-export const MAX_GRANTS = 40
+/** Postgres would take too long to plan a list with more grants. */
+const MAX_GRANTS = 40
+
+/** A list has 50 rows at most. One may be the debt, one an id, and one at least is a grant. */
+const MAX_CALLS = 48
+
+/** How many grants such a list may have. */
+export function roomIn({ length }: readonly unknown[]): number {
+  return Math.min(MAX_GRANTS, MAX_CALLS + 1 - length)
+}
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_KEY`, `INVALID_RATE` */
 export function mixedOf(calls: readonly AnyCall[]): Mixed {
@@ -37,6 +45,7 @@ export function mixedOf(calls: readonly AnyCall[]): Mixed {
     own !== undefined && isCreditCall(own) && calls.filter(isCreditCall).length === 1,
     'One call takes the credits of one key only.',
   )
+  checkOption(calls.length <= MAX_CALLS, `With credits, a call has at most ${MAX_CALLS} requests.`)
   const { rate, force } = own
   const account = accountOf(own)
   const limiter = limiterOf(account.credits)
@@ -77,18 +86,23 @@ export function payersFor({ account, calls }: Mixed, seen: Seen, rate: number): 
   return payersOf(
     account,
     seen,
-    locked.slice(0, MAX_GRANTS),
+    locked.slice(0, roomIn(calls)),
     rate,
     seen.debt > 0 || isEmpty ? 'paid' : 'left',
   )
 }
 
 /** The same for a call that is never denied: the debt takes what they do not have, or what others have. */
-export function forcedPayers(account: Account, seen: Seen, rate: number): Payers {
+export function forcedPayers(
+  { account, calls }: Pick<Mixed, 'account' | 'calls'>,
+  seen: Seen,
+  rate: number,
+): Payers {
   const left = seen.grants.filter((grant) => leftOf(grant) > 0)
   const paying = firstOf(left, rate + seen.debt)
-  const isEnough = netOf(seen) >= rate && paying.length <= MAX_GRANTS
-  return payersOf(account, seen, paying.slice(0, MAX_GRANTS), rate, isEnough ? 'left' : 'takes the rest')
+  const room = roomIn(calls)
+  const isEnough = netOf(seen) >= rate && paying.length <= room
+  return payersOf(account, seen, paying.slice(0, room), rate, isEnough ? 'left' : 'takes the rest')
 }
 
 /** What each call has found: one row, no row, or the rows of the credits. */
@@ -136,12 +150,12 @@ export function chargedIn(
  *
  * @throws RatelimitError `INVALID_OPTION` if there are more grants than a call can take from.
  */
-export function hasMore(seen: Seen, { rows }: Payers, before: Seen): boolean {
+export function hasMore({ calls }: Mixed, seen: Seen, { rows }: Payers, before: Seen): boolean {
   const locked = before.grants.filter((grant) => rows.some((row) => row.grant?.id === grant.id))
   const isMore = netOf(seen) > netOf({ ...before, grants: locked })
   checkOption(
-    !isMore || locked.length < MAX_GRANTS,
-    `A call takes from at most ${MAX_GRANTS} grants beside other limits. A smaller rate takes from fewer.`,
+    !isMore || locked.length < roomIn(calls),
+    `A call with ${calls.length} requests takes from at most ${roomIn(calls)} grants. A smaller rate takes from fewer.`,
   )
   return isMore
 }

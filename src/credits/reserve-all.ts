@@ -108,15 +108,16 @@ async function settle(
   return [...answers.slice(0, place), ...own, ...answers.slice(place)]
 }
 
-/** Takes what the cost of the credits is above the estimate, into debt if necessary, beside the settlements. */
+/** Takes what the cost of the credits is above the estimate, into debt if necessary, together with the settlements. */
 async function takeMore(
-  { account }: Mixed,
+  mixed: Mixed,
   settlements: readonly LimiterCall[],
   rate: number,
   tx: Database | undefined,
 ): Promise<{ readonly own: Allowed; readonly adjusted: readonly Adjusted[] }> {
+  const { account } = mixed
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
-    const payers = forcedPayers(account, await read(account, tx), rate)
+    const payers = forcedPayers(mixed, await read(account, tx), rate)
     const taken = await attempt(
       account.checker,
       tx,

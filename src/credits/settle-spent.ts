@@ -18,7 +18,7 @@ import type { Sharing } from '../several/sending.ts'
 import { askedOf, takeTogether } from '../several/together.ts'
 import { type Part, payersOf, paysIn, seenAfter } from './charge.ts'
 import { givenBack, refundCalls, refundsTo } from './give-back.ts'
-import { chargedIn, MAX_GRANTS, type Mixed, sourcesOf, spread } from './in-list.ts'
+import { chargedIn, type Mixed, roomIn, sourcesOf, spread } from './in-list.ts'
 import { leftOf, read } from './read.ts'
 import { allowed, charged } from './usage.ts'
 
@@ -75,7 +75,7 @@ export async function takeMore(
   const seen = await read(account, tx)
   const left = seen.grants.filter((grant) => leftOf(grant) > 0)
   const debt = debtor === place ? 'takes the rest' : seen.debt > 0 ? 'paid' : 'left'
-  const payers = payersOf(account, seen, left.slice(0, MAX_GRANTS), rate, debt)
+  const payers = payersOf(account, seen, left.slice(0, roomIn(calls)), rate, debt)
   const charges = calls.map((each, at) => (at === place ? each : chargeOf(each, rate, limiters[at])))
   const list = spread(charges, place, payers.rows)
   const asked = askedOf(list, tx)

@@ -55,7 +55,7 @@ async function spendFrom(mixed: Mixed, options: SpendOptions): Promise<Spent> {
     )
     if (spent.success) return spent
     seen = await read(mixed.account, options.tx)
-    if (!hasMore(seen, payers, before)) return spent
+    if (!hasMore(mixed, seen, payers, before)) return spent
   }
   throw outrun()
 }

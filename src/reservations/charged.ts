@@ -10,17 +10,18 @@ import type { Opening, Part } from './part.ts'
 import { windowEndOf } from './settlement.ts'
 
 // The open estimates that this process has charged. It knows their rows, so it settles them without a look. If
-// one is not open any more, the settlement does nothing.
+// one is not open any more, the settlement changes nothing, and is sent again after a look.
 
 /** The most estimates of a limiter that are remembered. */
 const MAX_REMEMBERED = 10_000
 
 /** The estimates of a limiter by the keys of their rows. */
-const charged = forEachChecker(() => lru<Opened>(MAX_REMEMBERED))
+const estimatesOf = forEachChecker(() => lru<Opened>(MAX_REMEMBERED))
 
 /**
  * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another
- * process may then open an estimate of the same name that ends sooner. So it remembers none of those.
+ * process may then open an estimate of the same name that ends sooner. So it remembers none of those, and
+ * forgets what it knew under their names.
  */
 export function remember(
   { parts, openings }: Opening,
@@ -28,7 +29,9 @@ export function remember(
   { joined, rowOf }: Asked,
   { looks }: Decisions,
 ): void {
-  if (joined) return
+  if (joined) recall(parts)
+  // If one limit has denied, nothing was charged.
+  if (joined || answered.some(({ answer }) => !answer.success)) return
   for (const [place, part] of parts.entries()) {
     const row = found(rowOf, openings[place] as LimiterCall)
     const paid = paidBy(part, answered[place] as Answered)
@@ -36,7 +39,7 @@ export function remember(
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
     const opened = openedIn(openedAt(found(looks, row).now, row.limiter, { ...paid, rate }))
-    if (opened) charged(part.checker).set(part.row, opened)
+    if (opened) estimatesOf(part.checker).set(part.row, opened)
   }
 }
 
@@ -57,8 +60,8 @@ function paidBy({ limiter }: Part, { answer, paid }: Answered): Paid | undefined
 /** Takes the estimates of parts out of the memory. Undefined if one of them is not there. */
 export function recall(parts: readonly Part[]): Opened[] | undefined {
   const known = parts.map(({ checker, row }) => {
-    const opened = charged(checker).get(row)
-    charged(checker).delete(row)
+    const opened = estimatesOf(checker).get(row)
+    estimatesOf(checker).delete(row)
     return opened
   })
   return known.every((each) => each !== undefined) ? known : undefined

@@ -34,8 +34,9 @@ const NONE = sql`0::float8`
  * of the key's grants, less what is owed.
  *
  * It reads the rows of a key, and locks the first ones that have enough together. It decides by what these have
- * under the lock. If that is too little by then, or if others hold one of them, `decided` is false and nothing
- * is charged. If the key has too little when it is read, the calls are denied without a lock.
+ * under the lock. If others hold one of them, or if they have too little by then and there were more rows,
+ * `decided` is false and nothing is charged. If the calls ask for all that the key has, they get what is left.
+ * If the key has too little when it is read, the calls are denied without a lock.
  */
 export function takeGrantsStatement(source: TakeGrantsSource): Statement {
   const { table } = source

@@ -284,7 +284,7 @@ test('what is forced is never refused for too many grants, and other calls say w
   const { credits } = creditsOn()
   await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
   const refusal = { code: 'INVALID_OPTION', message: expect.stringContaining('at most 48 grants') }
-  await expect(credits.limit('org', { rate: 50, atLeast: 1 })).rejects.toMatchObject(refusal)
+  await expect(credits.limit('org', { rate: 50, atLeast: 49 })).rejects.toMatchObject(refusal)
   await expect(credits.reserve('org', { rate: 49 })).rejects.toMatchObject(refusal)
   expect(await credits.getRemaining('org')).toMatchObject({ used: 0 })
   const reserved = await credits.reserve('org', { rate: 2 })
@@ -294,6 +294,14 @@ test('what is forced is never refused for too many grants, and other calls say w
   expect(await credits.limit('org', { rate: 6 })).toMatchObject({ success: false, remaining: 5 })
   expect(await credits.limit('org', { rate: 5 })).toMatchObject({ success: true, remaining: 0 })
   expect((await credits.grantsOf('org')).map(({ left }) => left)).toEqual(new Array(60).fill(0))
+})
+
+test('with atLeast, a call takes what the grants have from which it can take', async () => {
+  const { credits } = creditsOn()
+  await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
+  expect(await credits.limit('org', { rate: 60, atLeast: 1 })).toMatchObject({ success: true, granted: 48 })
+  expect(await credits.limit('org', { rate: 60, atLeast: 1 })).toMatchObject({ success: true, granted: 12 })
+  expect(await credits.limit('org', { rate: 60, atLeast: 1 })).toMatchObject({ success: false })
 })
 
 test('a hashed key finds its grants', async () => {

@@ -307,6 +307,22 @@ describe('spend', () => {
 })
 
 describe('reserveAll', () => {
+  test('after a denial, a settlement knows nothing of the estimates that were not charged', async () => {
+    const { mine, theirs, used } = sourcesOf(TEN['calendar month'], Ratelimit.balance())
+    const [month, credits] = mine
+    const denied = await Ratelimit.reserveAll(
+      [
+        { ...month, rate: 5 },
+        { ...credits, rate: 5 },
+      ],
+      { id: 'job', expires: '1d' },
+    )
+    expect(denied).toMatchObject({ success: false })
+    await theirs[0].ratelimit.reserve('org', { rate: 5, id: 'job', expires: '10m' })
+    await month.ratelimit.settle({ key: 'org', id: 'job' }, 3)
+    expect(await used()).toEqual([3, 0])
+  })
+
   test('another process settles all, once', async () => {
     const sources = await monthAndCredits()
     const [month, credits] = sources.mine

@@ -92,6 +92,24 @@ test('a grant that has ended gets nothing back, and the window that paid does', 
   expect((await books()).toSorted()).toEqual([0, 0, 0, 5])
 })
 
+test('costs above the estimates are taken from as many grants as the other limits leave room for', async () => {
+  const { credits } = tokensAndCredits()
+  await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
+  const others = Array.from({ length: 10 }, () => ({ ratelimit: tokensAndCredits().tokens, key: 'key' }))
+  const reserved = await Ratelimit.reserveAll([...others, { ratelimit: credits, key: 'key' }])
+  if (!reserved.success) expect.fail('denied')
+  const settled = await reserved.commit([...others.map(() => 2), 46])
+  expect(settled.at(-1)).toMatchObject({ success: true, remaining: 14 })
+  expect(settled.at(0)).toMatchObject({ remaining: 48 })
+})
+
+test('a list with credits has at most 48 requests', async () => {
+  const { credits, tokens } = tokensAndCredits()
+  const others = Array.from({ length: 48 }, (_, i) => ({ ratelimit: tokens, key: `key ${i}` }))
+  const call = Ratelimit.limitAll([...others, { ratelimit: credits, key: 'key' }])
+  await expect(call).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+})
+
 test('credits alone are reserved and settled too', async () => {
   const { credits } = tokensAndCredits()
   await credits.grant('key', 5, { id: 'a' })
