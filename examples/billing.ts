@@ -1,5 +1,5 @@
-// Simulates a quarter of three organisations and their plans in a few seconds, and of one that buys credits on
-// top. It prints every period and its invoice, and draws what was used against what was bought. `invoice.ts`
+// Simulates a quarter in a few seconds: three organisations with plans, and a fourth that also buys credits. It
+// prints every period and its invoice, and draws what was used against what was bought. `invoice.ts`
 // has one month of one customer, with crashes, corrections and an invoice in euros.
 
 import { writeFile } from 'node:fs/promises'

@@ -32,7 +32,7 @@ app.post(
   rateLimit({
     limits: [
       { ratelimit: perAddress, key: (req) => clientKey(req, { trustedHops: 0 }) },
-      { ratelimit: perAccount, key: (req) => req.body.email.toLowerCase() },
+      { ratelimit: perAccount, key: (req) => req.body.email.trim().toLowerCase() },
     ],
     count: 'failures',
   }),

@@ -24,7 +24,7 @@ const PAID = Ratelimit.fixedWindow(100, '1h')
 
 const address = (c: Context) =>
   clientKey(c.req.raw, { address: getConnInfo(c).remote.address, trustedHops: 0 })
-const isPaid = (c: Context) => c.req.header('x-plan') === 'paid'
+const isPaid = (c: Context) => c.req.header('x-plan') === 'paid' // only here: read the plan from your session
 
 const app = new Hono()
 app.get('/', rateLimit({ ratelimit: requests, key: address }), (c) =>

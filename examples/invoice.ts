@@ -23,7 +23,7 @@ const ORG = 'elder'
 
 /** What was done for the customer. */
 const deliveries = pgTable('deliveries', { id: text().notNull(), pages: integer().notNull() })
-/** What was charged, as the limiters tell it. */
+/** What was charged, as the limiters report it. */
 const entries = pgTable('entries', { prefix: text().notNull(), pages: integer().notNull() })
 /** What is billed: a period of a quota, and the corrections to it. */
 const lines = pgTable('lines', {
@@ -119,7 +119,7 @@ async function finish(id: string, pages: number): Promise<void> {
   })
 }
 
-/** A timer calls it: estimates of work that nobody has ended in time are given back. */
+/** A timer calls it. It gives back the estimates of work that has not ended in time. */
 async function giveBackExpired(): Promise<void> {
   await db.transaction(async (tx) => {
     const expired = await settleExpired(tx, { ratelimit: included, as: 'release', limiterOf: () => plan })

@@ -18,7 +18,8 @@ const HOUR_MS = 3_600_000
  *
  * A month from the 31st begins on the last day of a shorter month, and on the 31st again after it. A local time
  * that does not exist moves forward. If a local time exists twice, the first one is used. Weeks begin on
- * Monday. Hours and minutes always have the same length: an hour that clocks show twice is two hours.
+ * Monday. An hour that clocks show twice is two hours. An hour lasts 60 minutes. Only if clocks change by half
+ * an hour, one hour ends at the change.
  *
  * `tokens: Infinity` counts and never denies.
  *

@@ -108,7 +108,7 @@ async function settle(
   return [...answers.slice(0, place), ...own, ...answers.slice(place)]
 }
 
-/** Takes what the cost of the credits is above the estimate, into debt if necessary, together with the settlements. */
+/** Takes what the credits cost above the estimate, into debt if necessary, together with the settlements. */
 async function takeMore(
   mixed: Mixed,
   settlements: readonly LimiterCall[],

@@ -70,7 +70,7 @@ const settling = /* @__PURE__ */ onFirstUse(() =>
  * declare const credits: Ratelimit
  * await db.transaction(async (tx) => {
  *   for (const { key, id, rate } of await settleExpired(tx, { ratelimit: credits, as: 'release' })) {
- *     console.log(key, id, rate) // tell the customer with `tx`
+ *     console.log(key, id, rate) // notify the customer with `tx`
  *   }
  * })
  * ```

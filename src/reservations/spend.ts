@@ -56,9 +56,10 @@ interface Paid {
   /** The id, of `once` or of the name, was used before, so this call has charged nothing. */
   readonly repeated?: true
   /**
-   * Settles the actual cost, in one statement if the rows exist. If less was spent, the rest is taken from the
-   * limits in their order. What none of them has becomes a debt of the one that `debt` names. If more was
-   * spent, the last limit gets its part back first, in the window that paid. It is never denied.
+   * Settles the actual cost, in one statement if the rows exist. If the cost is above what was taken, the rest
+   * is taken from the limits in their order. If they lack something, it becomes a debt of the one that `debt`
+   * names. If the cost is below, the last limit gets its part back first, in the window that paid. It is never
+   * denied.
    *
    * During an outage it always throws, so that the cost is not lost; `onError` does not apply. Without
    * `limiters` a row that now has another algorithm or period is refused with `OTHER_PLAN`.

@@ -4,9 +4,7 @@ import { Slots } from '../runtime/slots.ts'
 import { FittingLists, type Queued } from './fitting-lists.ts'
 import { RowQueues, type Waiter } from './row-queues.ts'
 
-/**
- * How many statements of each kind may use a connection of the pool: shared ones, and those of single lists.
- */
+/** How many statements of each kind may use a connection: shared ones, single ones, and those that wait. */
 const MAX_CONNECTIONS = 4
 
 /** The rows that a statement found of a list, and whether they decide the list. */

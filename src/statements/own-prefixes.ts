@@ -1,4 +1,5 @@
-// The prefixes of rows that are beside a limiter's own rows. No limiter has one of these prefixes by accident.
+// The prefixes of rows that the package keeps next to a limiter's own rows. No limiter has one of these by
+// accident.
 
 /** The prefix of ids begins with this. The prefix of their limiter follows. Lists of keys leave these out. */
 export const ID_PREFIX = 'drizzle-ratelimit/once/'
