@@ -915,8 +915,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
 
   /**
    * Gives back what is left of the leases, and writes the counted denials. Call it at the end of a process.
-   * Later calls take no leases. Without the options `lease` and `denials` it does nothing. It never rejects:
-   * units that cannot be given back stay charged.
+   * Later calls take no leases. Without the options `lease` and `denials` it does nothing. It takes at most ten
+   * seconds, because a database may never answer, and never rejects: units that cannot be given back stay
+   * charged.
    *
    * @example
    * ```ts
@@ -931,7 +932,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    */
   async close(): Promise<void> {
     Ratelimit.#check(this, {}, {})
-    await this.#checker.close()
+    const { closeInTime } = await MODULES.upkeep()
+    await closeInTime(this.#checker)
   }
 
   /** Closes the limiter at the end of an `await using` block. */

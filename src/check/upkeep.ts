@@ -15,6 +15,7 @@ import { Sweeper } from '../runtime/sweep.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import { MAX_SWEPT, removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
+import { watchBounds } from './bounds.ts'
 import { type Checker, isRequest, type LimiterCall } from './checker.ts'
 import { behind, changing, gateOf } from './gate.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
@@ -130,6 +131,17 @@ async function sweepAll(sweeper: Sweeper, clock: number | null): Promise<number>
     deleted += rows
     if (rows < MAX_SWEPT) return deleted
   }
+}
+
+/** The longest time that `close` takes: a database may never answer. */
+const CLOSING_MS = 10_000
+
+/** Closes the checker, or gives up when the time is over. */
+export function closeInTime(checker: Checker): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = watchBounds({ timeoutMs: CLOSING_MS }, () => resolve())
+    checker.close().then(resolve, reject).finally(stop)
+  })
 }
 
 /** Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another. */

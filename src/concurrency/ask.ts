@@ -66,7 +66,7 @@ export type SlotAnswers = readonly (SlotAnswer | undefined)[]
 
 /** Whether one statement can decide both requests. */
 export function canShare(one: SlotRequest, other: SlotRequest): boolean {
-  if (one.purpose === 'acquire' && other.purpose === 'acquire') return sameRequest(one, other)
+  if (one.purpose === 'acquire') return sameRequest(one, other)
   return one.purpose === other.purpose && one.leaseMs === other.leaseMs
 }
 

@@ -20,8 +20,7 @@ const estimatesOf = forEachChecker(() => lru<Opened>(MAX_REMEMBERED))
 
 /**
  * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another
- * process may then open an estimate of the same name that ends sooner. So it remembers none of those, and
- * forgets what it knew under their names.
+ * process may then open an estimate of the same name that ends sooner. So it remembers none of those.
  */
 export function remember(
   { parts, openings }: Opening,
@@ -29,7 +28,6 @@ export function remember(
   { joined, rowOf }: Asked,
   { looks }: Decisions,
 ): void {
-  if (joined) recall(parts)
   // If one limit has denied, nothing was charged.
   if (joined || answered.some(({ answer }) => !answer.success)) return
   for (const [place, part] of parts.entries()) {

@@ -241,6 +241,23 @@ test('a transaction has one slot of a key', async () => {
   )
 })
 
+test('a signal that aborts as the wait begins ends it, behind others too', async () => {
+  const exports = slots('aborted at once', 1)
+  await exports.acquire('org')
+  const waits = waitBegins('aborted at once')
+  const first = exports.acquire('org', { timeout: '5s' })
+  await waits
+  const controller = new AbortController()
+  const begins = (message: unknown) => {
+    if ((message as WaitMessage).prefix === 'aborted at once') controller.abort(new Error('gone'))
+  }
+  diagnostics.subscribe('drizzle-ratelimit:wait', begins)
+  const second = exports.acquire('org', { timeout: '2s', signal: controller.signal })
+  await expect(second).rejects.toThrow('gone')
+  diagnostics.unsubscribe('drizzle-ratelimit:wait', begins)
+  expect(await first).toMatchObject({ success: false })
+})
+
 describe('a database that does not answer', () => {
   /** Slots on a database that does not answer until it is released. */
   function stuck(prefix: string) {

@@ -266,6 +266,23 @@ test('a threshold is crossed over all grants, once, and again after a grant', as
   expect(await credits.limit('org', { rate: 9 })).toMatchObject({ crossed: [{ left: 5 }], remaining: 5 })
 })
 
+test('a threshold is crossed by what is left in all when the call is charged', async () => {
+  const { credits: others, prefix, clock } = creditsOn()
+  await others.grant('org', 10, { id: 'a' })
+  await others.grant('org', 10, { id: 'b' })
+  let hasRead = false
+  const { db } = watch(database.db, async (text) => {
+    if (!text.includes('for update') || hasRead) return
+    hasRead = true
+    await others.voidGrant('org', 'b')
+  })
+  const limiter = Ratelimit.credits()
+  const thresholds = [{ left: 5 }]
+  const common = { db, limiter, prefix, durable: true, clock: clock.now, cleanupProbability: 0 } as const
+  const credits = new Ratelimit({ ...common, thresholds })
+  expect(await credits.limit('org', { rate: 9 })).toMatchObject({ remaining: 1, crossed: thresholds })
+})
+
 test('keys and ids of any kind keep to themselves', async () => {
   const { credits } = creditsOn()
   const texts = ['org', 'org/grant/61', 'org/debt', 'ORG', 'órg', '', '😀', '\uFEFFa', '%_\\', "'"]

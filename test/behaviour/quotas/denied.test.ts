@@ -330,6 +330,23 @@ test('close writes what is counted, after a write that is under way', async () =
   expect(await find()).toEqual({ a: 2 })
 })
 
+test('close gives up after ten seconds if the database does not answer', async () => {
+  let isStuck = false
+  const { db } = watch(database.db, () => isStuck && new Promise(() => {}))
+  fakeTime()
+  const { quota } = countingOn(NONE, { db, denials: { every: '1h' } })
+  await quota.limit('a')
+  isStuck = true
+  let isClosed = false
+  const closed = quota.close().then(() => {
+    isClosed = true
+  })
+  await vi.advanceTimersByTimeAsync(9_999)
+  expect(isClosed).toBe(false)
+  await vi.advanceTimersByTimeAsync(1)
+  await closed
+})
+
 describe('when a write fails', () => {
   /** What is found after a write that has failed, and another one. */
   async function foundAfter(code: 'ECONNREFUSED' | 'ECONNRESET', fails: (text: string) => boolean) {

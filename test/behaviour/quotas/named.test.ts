@@ -40,6 +40,17 @@ function allowed(reserved: Reserved): Allowed & Reservation {
   return reserved
 }
 
+test('an estimate of a transaction that was rolled back is not settled from memory', async () => {
+  const { quota, other } = processes(TEN['calendar month'])
+  const undone = database.db.transaction(async (tx) => {
+    await quota.reserve('key', { rate: 5, id: 'job', expires: '1d', tx })
+    throw UNDO
+  })
+  await expect(undone).rejects.toBe(UNDO)
+  await other.reserve('key', { rate: 8, ...NAMED })
+  expect(await quota.settle(NAME, 3)).toMatchObject({ returned: 5, remaining: 7 })
+})
+
 test('what was used of a bucket before is remembered with its fraction, for thresholds', async () => {
   const reaching = { used: 8 }
   const { quota, other } = processes(TEN['interval bucket'], { thresholds: [{ used: 7.5 }, reaching] })
