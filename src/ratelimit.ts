@@ -932,8 +932,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    */
   async close(): Promise<void> {
     Ratelimit.#check(this, {}, {})
-    const { closeInTime } = await MODULES.upkeep()
-    await closeInTime(this.#checker)
+    const { close } = await MODULES.upkeep()
+    await close(this.#checker)
   }
 
   /** Closes the limiter at the end of an `await using` block. */

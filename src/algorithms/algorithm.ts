@@ -183,12 +183,17 @@ export type PeriodAt = (time: number) => Period
 export interface Answering<Column extends StateColumn, Param extends string> {
   /** Its statements are kept under this name. */
   readonly name: string
-  /** A window counts the used units, a bucket the remaining ones. */
+  /**
+   * A window counts the used units, a bucket the remaining ones. With a window, `windowStart` names the count
+   * that pays: it is set when a count begins, and stays while the count lasts.
+   */
   readonly kind: 'window' | 'bucket'
   /** Whether it counts whole units only, so that a fractional rate is refused. */
   readonly integersOnly: boolean
   /** By how many units a rate may exceed the available ones and still be granted, as fractions are inexact. */
   readonly tolerance: number
+  /** Whether the database has to see each call when it is made. No lease answers it then. Default: `false`. */
+  readonly excludesLeases?: true
   /**
    * For an algorithm that keeps it: the settled part of a count, which is the count without the reservations;
    * and the most that was settled in the window so far.

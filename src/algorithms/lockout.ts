@@ -32,6 +32,8 @@ const algorithm: Algorithm<Column, Param> = {
   params: ['blockMs', 'factor', 'maxMs', 'forgiveMs'],
   integersOnly: true,
   tolerance: 0,
+  // The block would start when the limit is reached by units that are not used yet.
+  excludesLeases: true,
 
   sql: {
     holds: ({ windowStart, lastRefill }, clock, { periodMs, maxMs }) =>
@@ -157,7 +159,7 @@ const LOCKOUT_NAMES: NamesOf<LockoutOptions> = { block: true, factor: true, max:
  * ```
  */
 export function lockout(failures: number, window: Duration, options: LockoutOptions): StoredLimiter {
-  checkTokens(failures)
+  checkTokens(failures, 'failures')
   checkOptions(options, LOCKOUT_NAMES)
   const { block, factor = 1, max, forgive = DAY_MS } = options
   const periodMs = parseDuration(window, 'The window')

@@ -169,12 +169,11 @@ export class Checker implements Memory {
     register(this)
   }
 
-  /** Gives back what is left of the leases, and writes counted denials. Calls after it take no leases. */
-  async close(): Promise<void> {
-    const { leases, denials } = this.config
+  /** Gives back what is left of the leases. Calls after it take none. */
+  async endLeases(): Promise<void> {
+    const { leases } = this.config
     if (leases) await this.#load(undefined, leases)
     await this.#leases?.close()
-    if (denials) await (await import('./denial-counts.ts')).writeDenials(this.config)
   }
 
   /** Lets a call outside of the key queues in. Call the returned function at its end. Throws `OVERLOADED`. */

@@ -63,7 +63,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
     config.thresholds ||
     !coalesce ||
     isBalance(limiter) ||
-    limiter.algorithm.numbers.block
+    limiter.algorithm.excludesLeases
   const table = durable ? tables.durable : tables.ephemeral
   const rows = other?.rows ?? (limiter.stored ? limiter.rows : undefined)
   if (rows !== undefined && onOtherPlan === undefined) watchPrefix(db, table, prefix, rows)

@@ -136,11 +136,15 @@ async function sweepAll(sweeper: Sweeper, clock: number | null): Promise<number>
 /** The longest time that `close` takes: a database may never answer. */
 const CLOSING_MS = 10_000
 
-/** Closes the checker, or gives up when the time is over. */
-export function closeInTime(checker: Checker): Promise<void> {
+/** Gives back what is left of the leases, and writes counted denials. Gives up when the time is over. */
+export function close(checker: Checker): Promise<void> {
+  const closing = async () => {
+    await checker.endLeases()
+    if (checker.config.denials) await (await import('./denial-counts.ts')).writeDenials(checker.config)
+  }
   return new Promise((resolve, reject) => {
     const stop = watchBounds({ timeoutMs: CLOSING_MS }, () => resolve())
-    checker.close().then(resolve, reject).finally(stop)
+    closing().then(resolve, reject).finally(stop)
   })
 }
 

@@ -335,6 +335,5 @@ export class Leases implements Dispatcher {
 
 /** Whether a lease may answer the call. Others must find in the row what is leased. */
 function isLeasable({ purpose, reserved, limiter }: Request): boolean {
-  // A lockout starts its block when the limit is reached, even by units that are not used yet.
-  return purpose === 'take' && reserved === 0 && limiter.algorithm.numbers.block === undefined
+  return purpose === 'take' && reserved === 0 && !limiter.algorithm.excludesLeases
 }

@@ -251,8 +251,13 @@ test.each([
   ['a factor below 1', () => Ratelimit.lockout(5, '1m', { block: '1m', factor: 0.5 }), 'INVALID_OPTION'],
   ['a max below block', () => Ratelimit.lockout(5, '1m', { block: '2m', max: '1m' }), 'INVALID_OPTION'],
   ['no block', () => Ratelimit.lockout(5, '1m', { block: 0 }), 'INVALID_DURATION'],
+  ['half a failure', () => Ratelimit.lockout(0.5, '1m', { block: '1m' }), 'INVALID_LIMIT'],
 ])('%s is refused', (_, make, code) => {
   expect(make).toThrow(expect.objectContaining({ code }))
+})
+
+test('the message names the argument', () => {
+  expect(() => Ratelimit.lockout(0.5, '1m', { block: '1m' })).toThrow(/^failures must be/)
 })
 
 describe('compared with rate-limiter-flexible and its blockDuration', () => {
