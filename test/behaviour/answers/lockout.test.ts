@@ -212,6 +212,13 @@ describe('block and unblock', () => {
     expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
   })
 
+  test('a forced charge is refused, and the block stays', async () => {
+    const ratelimit = logins()
+    await ratelimit.block('ada', '5m')
+    await expect(ratelimit.limit('ada', { force: true })).rejects.toMatchObject({ code: 'COUNT_OVERFLOW' })
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 300_000 })
+  })
+
   test('together with another limit, it blocks the keys of that limit', async () => {
     const never = Ratelimit.lockout(Number.POSITIVE_INFINITY, '1m', { block: '1h' })
     const blocked = logins({ limiter: never })
