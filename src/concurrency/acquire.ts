@@ -9,6 +9,7 @@ import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import { parseDuration } from '../duration.ts'
+import { RatelimitError } from '../errors.ts'
 import type { AcquireOptions } from '../options/calls.ts'
 import { checkKey, checkOption, isConcurrency } from '../options/validate.ts'
 import type { Slot } from './ask.ts'
@@ -65,8 +66,10 @@ export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease |
   const startedAt = performance.now()
   try {
     const joined = checker.joined(wanted.tx)
+    // If the clock fails, it must fail before a slot is taken.
+    const now = clock?.() ?? null
     const finding = slotInTime(checker, wanted, joined)
-    if (!joined) checker.sweepAfter(finding, clock?.() ?? null)
+    if (!joined) checker.sweepAfter(finding, now)
     const found = await finding
     const lease = found.slot ? leased(checker, wanted, found.slot, found.sentAt) : noLease(found, wanted)
     const { key, limiter } = wanted
@@ -105,7 +108,7 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
     return within(timeoutMs > 0 ? endsAt - performance.now() : undefined, signal, lookFor)
   }
   const first = await lookPastHeld(() => lookOnce(false), signal)
-  if (!first) throw timedOut(true, false)
+  if (first instanceof RatelimitError) throw first
   if (first.slot || timeoutMs === 0) return first
   const leave = checker.enter(key)
   const place = lineOf(checker)?.join(key)
@@ -119,7 +122,8 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
     let last = first
     while (!last.slot && performance.now() < endsAt) {
       await wait(Math.min(pauseMs(), endsAt - performance.now()), signal)
-      last = (await lookOnce(true)) ?? last
+      const found = await lookOnce(true)
+      if (!(found instanceof RatelimitError)) last = found
     }
     return last
   } finally {
@@ -128,20 +132,18 @@ async function slotInTime(checker: Checker, wanted: Wanted, joined: Connection |
   }
 }
 
-/**
- * The result of the work. Undefined if the time is over first: the caller no longer waits for the work then.
- */
+/** The result of the look. If the time is over first, it leaves the queue, and the result is an error. */
 function within(
   timeoutMs: number | undefined,
   signal: AbortSignal | undefined,
   work: (caller: Caller) => Promise<Look>,
-): Promise<Look | undefined> {
+): Promise<Look | RatelimitError> {
   return new Promise((resolve, reject) => {
     const caller: Caller = { hasGivenUp: false }
     const stop = watchBounds({ timeoutMs, signal }, (why) => {
       caller.hasGivenUp = true
-      caller.leaveQueue?.()
-      if (why === 'timeout') resolve(undefined)
+      const { wasSent = false, isContended = false } = caller.leaveQueue?.() ?? {}
+      if (why === 'timeout') resolve(timedOut(wasSent, isContended))
       else reject(why.aborted)
     })
     work(caller).then(resolve, reject).finally(stop)
@@ -149,12 +151,13 @@ function within(
 }
 
 async function lookPastHeld(
-  lookOnce: () => Promise<Look | undefined>,
+  lookOnce: () => Promise<Look | RatelimitError>,
   signal: AbortSignal | undefined,
-): Promise<Look | undefined> {
+): Promise<Look | RatelimitError> {
   for (let looks = 1; ; looks++) {
     const found = await lookOnce()
-    if (!found || found.slot || found.open === 0 || looks === MAX_HELD_LOOKS) return found
+    if (found instanceof RatelimitError || found.slot || found.open === 0 || looks === MAX_HELD_LOOKS)
+      return found
     await wait(Math.random() * 2 ** (looks - 1), signal)
   }
 }

@@ -34,7 +34,7 @@ export class SlotCall implements Pending<SlotRequest, SlotAnswer> {
   isContended = false
   readonly placed: Promise<Placed>
   #resolve: (placed: Placed) => void = () => {}
-  #reject: (error: RatelimitError) => void = () => {}
+  #reject: (reason: unknown) => void = () => {}
 
   constructor(request: SlotRequest) {
     this.request = request
@@ -54,6 +54,11 @@ export class SlotCall implements Pending<SlotRequest, SlotAnswer> {
 
   fail(error: RatelimitError): void {
     this.#reject(error)
+  }
+
+  /** Ends a call that was not sent and has left the queue. Its caller has an error already. */
+  withdraw(): void {
+    this.#reject(new Error('The call was withdrawn.'))
   }
 }
 

@@ -16,7 +16,7 @@ export interface Look extends Omit<SlotAnswer, 'slots'> {
 export interface Caller {
   hasGivenUp: boolean
   /** Takes the look out of the queue. If it was sent, the queue goes on without it. */
-  leaveQueue?: () => void
+  leaveQueue?: () => { readonly wasSent: boolean; readonly isContended: boolean }
 }
 
 /** Leases a slot, if one is free. If its caller has given up by then, it releases the slot again. */
@@ -95,7 +95,9 @@ async function decide<T>(
     },
   }
   const giveUp = () => {
-    if (!call.isOver) dispatcher.cancel(call)
+    const wasSent = call.isOver || dispatcher.cancel(call)
+    if (!wasSent) call.withdraw()
+    return { wasSent, isContended: call.isContended }
   }
   if (caller) caller.leaveQueue = giveUp
   const work = async (isOver: () => boolean) => {

@@ -30,11 +30,16 @@ export interface Mixed {
 const MAX_GRANTS = 40
 
 /** A list has 50 rows at most. One may be the debt, one an id, and one at least is a grant. */
-const MAX_CALLS = 48
+const MAX_ROWS = 48
+
+/** How many rows the calls have at least. A limiter with `blocks` looks at a second one. */
+function rowsOf(calls: readonly Pick<AnyCall, 'checker'>[]): number {
+  return calls.reduce((sum, { checker }) => sum + (checker.config.blocks ? 2 : 1), 0)
+}
 
 /** How many grants such a list may have. */
-export function roomIn({ length }: readonly unknown[]): number {
-  return Math.min(MAX_GRANTS, MAX_CALLS + 1 - length)
+export function roomIn(calls: readonly Pick<AnyCall, 'checker'>[]): number {
+  return Math.min(MAX_GRANTS, MAX_ROWS + 1 - rowsOf(calls))
 }
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_KEY`, `INVALID_RATE` */
@@ -45,7 +50,7 @@ export function mixedOf(calls: readonly AnyCall[]): Mixed {
     own !== undefined && isCreditCall(own) && calls.filter(isCreditCall).length === 1,
     'One call takes the credits of one key only.',
   )
-  checkOption(calls.length <= MAX_CALLS, `With credits, a call has at most ${MAX_CALLS} requests.`)
+  checkOption(rowsOf(calls) <= MAX_ROWS, `With credits, a call takes at most ${MAX_ROWS} rows.`)
   const { rate, force } = own
   const account = accountOf(own)
   const limiter = limiterOf(account.credits)
@@ -155,7 +160,7 @@ export function hasMore({ calls }: Mixed, seen: Seen, { rows }: Payers, before: 
   const isMore = netOf(seen) > netOf({ ...before, grants: locked })
   checkOption(
     !isMore || locked.length < roomIn(calls),
-    `A call with ${calls.length} requests takes from at most ${roomIn(calls)} grants. A smaller rate takes from fewer.`,
+    `With these limits a call takes from at most ${roomIn(calls)} grants. A smaller rate takes from fewer.`,
   )
   return isMore
 }

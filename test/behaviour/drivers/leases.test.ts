@@ -1,10 +1,19 @@
 import diagnostics from 'node:diagnostics_channel'
-import { describe, expect, test } from 'vitest'
-import { type Lease, type NoLease, Ratelimit, usage, type WaitMessage } from '../../../src/index.ts'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import {
+  type Lease,
+  type NoLease,
+  Ratelimit,
+  type RatelimitError,
+  usage,
+  type WaitMessage,
+} from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { fakeTime, ownTimers } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
+afterEach(() => void vi.useRealTimers())
 let time = Date.UTC(2026, 0, 1)
 const clock = () => new Date(time)
 
@@ -310,6 +319,24 @@ describe('a database that does not answer', () => {
     },
   )
 
+  test('keeps nothing of calls that were not sent: they charged nothing, and waited for their own key', async () => {
+    const { db } = watch(database.db, () => new Promise(() => {}))
+    const limiter = Ratelimit.concurrency(1, { lease: '1h' })
+    const common = { db, limiter, prefix: 'given up', timeout: '10m', cleanupProbability: 0 } as const
+    const exports = new Ratelimit(common)
+    fakeTime()
+    const stuck = exports.acquire('org').catch(({ code }: RatelimitError) => code)
+    await vi.advanceTimersByTimeAsync(1)
+    const calls = Array.from({ length: 50 }, () => exports.acquire('org', { timeout: 5 }))
+    const ended = Promise.allSettled(calls)
+    await vi.advanceTimersByTimeAsync(5)
+    const reason = expect.objectContaining({ code: 'TIMEOUT', contended: true })
+    expect(await ended).toEqual(calls.map(() => ({ status: 'rejected', reason })))
+    expect(ownTimers()).toHaveLength(1)
+    await vi.advanceTimersByTimeAsync(600_000)
+    expect(await stuck).toBe('OUTCOME_UNKNOWN')
+  })
+
   test('is not asked for each of many keys if it is too slow for all', async () => {
     const slow = Object.assign(new Error('canceling statement due to statement timeout'), { code: '57014' })
     const { db, statements } = watch(database.db, () => {
@@ -363,6 +390,19 @@ test('slots that were free for long are swept', async () => {
     return database.rows("select key from rate_limit_ephemeral where prefix = 'swept'")
   }
   await expect.poll(keys).toEqual([{ key: 'new#0001' }])
+})
+
+test('a clock that fails takes no slot', async () => {
+  let calls = 0
+  const failing = () => {
+    if (calls++ === 0) throw new Error('no time')
+    return clock()
+  }
+  const limiter = Ratelimit.concurrency(1, { lease: '30s' })
+  const options = { db: database.db, limiter, prefix: 'clock fails', clock: failing, cleanupProbability: 0 }
+  const exports = new Ratelimit(options)
+  await expect(exports.acquire('org')).rejects.toMatchObject({ code: 'INVALID_CLOCK' })
+  expect(await exports.acquire('org')).toMatchObject({ success: true })
 })
 
 test('a clock that is far ahead', async () => {

@@ -103,6 +103,19 @@ test('costs above the estimates are taken from as many grants as the other limit
   expect(settled.at(0)).toMatchObject({ remaining: 48 })
 })
 
+test('what is forced takes from as many grants as limits with blocks leave room for', async () => {
+  const { credits } = tokensAndCredits()
+  await Promise.all(Array.from({ length: 20 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
+  const others = Array.from({ length: 20 }, (_, i) => {
+    const limiter = Ratelimit.fixedWindow(50, '1h')
+    const common = { db: database.db, durable: true, blocks: true, cleanupProbability: 0 }
+    return { ratelimit: new Ratelimit({ ...common, limiter, prefix: `gated ${i}` }), key: 'key' }
+  })
+  const forced = { ratelimit: credits, key: 'key', rate: 15, force: true }
+  expect(await Ratelimit.limitAll([forced, ...others])).toMatchObject({ success: true })
+  expect(await credits.getRemaining('key')).toMatchObject({ remaining: 5, used: 15 })
+})
+
 test('a list with credits has at most 48 requests', async () => {
   const { credits, tokens } = tokensAndCredits()
   const others = Array.from({ length: 48 }, (_, i) => ({ ratelimit: tokens, key: `key ${i}` }))
