@@ -8,7 +8,7 @@ export function checkTokens(tokens: number, name = 'tokens'): void {
   if ((!Number.isSafeInteger(tokens) || tokens < 0) && tokens !== Number.POSITIVE_INFINITY) {
     throw new RatelimitError(
       'INVALID_LIMIT',
-      `${name} must be a whole number from 0 to 2^53 - 1, or Infinity; 0 denies every call, Infinity none.`,
+      `${name} must be a whole number from 0 to 2^53 - 1, or Infinity; 0 denies every call.`,
     )
   }
 }
