@@ -18,7 +18,7 @@ const url = await new Promise<string>((resolve) => {
 })
 const startedAt = performance.now()
 
-/** What a client saw that asks every second; a patient one waits when it is told to. */
+/** The requests of one client. It asks every second; a patient one waits as long as `Retry-After` says. */
 async function client(name: string, localAddress: string, isPatient: boolean): Promise<Run> {
   const calls: Call[] = []
   const left: [number, number][] = []
