@@ -6,7 +6,7 @@ import type { Threshold } from '../options/choices.ts'
 import { checkOption } from '../options/validate.ts'
 import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
-import type { Sharing } from '../several/sending.ts'
+import type { Group } from '../several/sending.ts'
 import { sharesOf } from '../several/shares.ts'
 import { askedOf, isRepeated, takeTogether } from '../several/together.ts'
 import { attempt } from './attempt.ts'
@@ -143,10 +143,10 @@ async function charge({ rate, once }: Cost, payers: Payers, tx: Database | undef
   const id = await idCall(once, [rows[0] ?? debtCall(account, rate)])
   const asked = askedOf(rows, tx, id)
   const order = rows.map((each) => found(asked.rowOf, each))
-  const sharing: Sharing = { rate, least: rate, order, pays: paysIn(asked, payers) }
-  const decisions = await takeTogether(asked, sharing)
-  const sources = sourcesIn(asked, sharing, decisions, payers)
-  const shares = decisions.taken.size === decisions.looks.size ? sharesOf(sources, rate, rate) : undefined
+  const group: Group = { rate, least: rate, order, pays: paysIn(asked, payers) }
+  const decisions = await takeTogether(asked, [group])
+  const sources = sourcesIn(asked, group, decisions, payers)
+  const shares = decisions.isDone ? sharesOf(sources, rate, rate) : undefined
   if (!shares && decisions.taken.size > 0) throw notAsExpected('contradicts itself')
   return {
     parts: shares && partsOf(payers, shares),

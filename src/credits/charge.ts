@@ -3,7 +3,7 @@ import type { LimiterCall } from '../check/checker.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { found, sourceOf } from '../several/enough.ts'
-import type { Sharing } from '../several/sending.ts'
+import type { Group } from '../several/sending.ts'
 import type { Source } from '../several/shares.ts'
 import type { Asked } from '../several/together.ts'
 import type { Pays } from '../statements/list-row.ts'
@@ -72,7 +72,7 @@ export function firstOf(grants: readonly Grant[], amount: number): readonly Gran
 }
 
 /** What the rows pay of a shared rate, for those that do not pay what they have. */
-export function paysIn({ rowOf }: Asked, { rows }: Payers): NonNullable<Sharing['pays']> {
+export function paysIn({ rowOf }: Asked, { rows }: Payers): NonNullable<Group['pays']> {
   const special = rows.filter(({ pays }) => pays !== 'what it has')
   return new Map(special.map((each) => [found(rowOf, each), each.pays]))
 }
@@ -80,14 +80,14 @@ export function paysIn({ rowOf }: Asked, { rows }: Payers): NonNullable<Sharing[
 /** The rows as the list has found them. */
 export function sourcesIn(
   { rowOf }: Asked,
-  sharing: Sharing,
+  group: Group,
   { looks }: Decisions,
   { rows }: Payers,
 ): (Source & { readonly snapshot: Decision })[] {
   return rows.map((each) => {
     const row = found(rowOf, each)
     const endsAt = each.grant && !isEndless(each.grant) ? each.grant.look.state.windowStart : undefined
-    return { ...sourceOf(sharing, row, found(looks, row)), endsAt }
+    return { ...sourceOf(group, row, found(looks, row)), endsAt }
   })
 }
 

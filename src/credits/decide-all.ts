@@ -4,7 +4,7 @@ import type { LimiterCall } from '../check/checker.ts'
 import type { Database } from '../database/database.ts'
 import { found } from '../several/enough.ts'
 import { answersIn, reportsOf } from '../several/limit-all.ts'
-import type { Sharing } from '../several/sending.ts'
+import type { Group } from '../several/sending.ts'
 import { sharesOf } from '../several/shares.ts'
 import { askedOf, isRepeated, takeTogether, watchAll } from '../several/together.ts'
 import { attempt } from './attempt.ts'
@@ -62,11 +62,11 @@ async function send(
 ): Promise<DecidedAll & { readonly isDone: boolean; readonly isEnough: boolean; readonly before: Seen }> {
   const asked = askedOf(spread(calls, place, payers.rows), tx, id)
   const order = payers.rows.map((each) => found(asked.rowOf, each))
-  const sharing: Sharing = { rate, least: rate, order, pays: paysIn(asked, payers) }
-  const decisions = await takeTogether(asked, sharing)
-  const sources = sourcesIn(asked, sharing, decisions, payers)
+  const group: Group = { rate, least: rate, order, pays: paysIn(asked, payers) }
+  const decisions = await takeTogether(asked, [group])
+  const sources = sourcesIn(asked, group, decisions, payers)
   const shares = sharesOf(sources, rate, rate)
-  const isCharged = decisions.taken.size === decisions.looks.size
+  const isCharged = decisions.isDone
   const before = seenAfter(payers, sources)
   const after = seenAfter(payers, sources, isCharged ? shares : undefined)
   const ownAnswer = (): LimitResult => {

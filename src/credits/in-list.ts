@@ -7,7 +7,7 @@ import { lookAt } from '../runtime/look-at.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { type AnyCall, isCreditCall } from '../several/calls-of.ts'
 import { found, sourceOf } from '../several/enough.ts'
-import type { Sharing } from '../several/sending.ts'
+import type { Group } from '../several/sending.ts'
 import { type Source, sharesOf } from '../several/shares.ts'
 import type { Asked } from '../several/together.ts'
 import { firstOf, type Payers, payersOf, sourcesIn } from './charge.ts'
@@ -114,15 +114,15 @@ export function forcedPayers(
 export function sourcesOf(
   { calls, place }: Pick<Mixed, 'calls' | 'place'>,
   asked: Asked,
-  sharing: Sharing,
+  group: Group,
   decisions: Decisions,
   payers: Payers,
 ): (Source & { readonly snapshot: Decision })[][] {
   return calls.map((each, at) => {
-    if (at === place) return sourcesIn(asked, sharing, decisions, payers)
+    if (at === place) return sourcesIn(asked, group, decisions, payers)
     const row = asked.rowOf.get(each)
     if (!row) return [{ call: each.call, snapshot: found(asked.unlimited, each).decision }]
-    return [{ ...sourceOf(sharing, row, found(decisions.looks, row)), call: each.call }]
+    return [{ ...sourceOf(group, row, found(decisions.looks, row)), call: each.call }]
   })
 }
 
@@ -138,10 +138,10 @@ interface Charged {
 export function chargedIn(
   sources: ReturnType<typeof sourcesOf>,
   place: number,
-  { taken, looks }: Decisions,
-  { rate, least }: Pick<Sharing, 'rate' | 'least'>,
+  { isDone }: Decisions,
+  { rate, least }: Pick<Group, 'rate' | 'least'>,
 ): Charged {
-  const shares = taken.size === looks.size ? sharesOf(sources.flat(), rate, least) : undefined
+  const shares = isDone ? sharesOf(sources.flat(), rate, least) : undefined
   const ofEach = sources.map((each, at) => {
     const start = sources.slice(0, at).flat().length
     return shares?.slice(start, start + each.length) ?? []

@@ -20,7 +20,7 @@ import type { AnyCall } from '../several/calls-of.ts'
 import { found } from '../several/enough.ts'
 import { combined } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
-import type { Sharing } from '../several/sending.ts'
+import type { Group } from '../several/sending.ts'
 import { sharesOf } from '../several/shares.ts'
 import { askedOf, takeTogether } from '../several/together.ts'
 import { attempt } from './attempt.ts'
@@ -124,11 +124,11 @@ async function takeMore(
       async (joined) => {
         const asked = askedOf([...settlements, ...payers.rows], joined)
         const order = payers.rows.map((each) => found(asked.rowOf, each))
-        const sharing: Sharing = { rate, least: rate, order, pays: paysIn(asked, payers) }
-        const decisions = await takeTogether(asked, sharing)
+        const group: Group = { rate, least: rate, order, pays: paysIn(asked, payers) }
+        const decisions = await takeTogether(asked, [group])
         // Others have taken from the grants meanwhile.
         if (decisions.taken.size === 0) return undefined
-        const sources = sourcesIn(asked, sharing, decisions, payers)
+        const sources = sourcesIn(asked, group, decisions, payers)
         const after = seenAfter(payers, sources, sharesOf(sources, rate, rate))
         const own = charged(account, seenAfter(payers, sources), after)
         return { own, adjusted: adjustedIn(asked, decisions, settlements) }

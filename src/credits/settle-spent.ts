@@ -14,7 +14,7 @@ import {
 } from '../reservations/settle-spent.ts'
 import { orderIn } from '../reservations/spend.ts'
 import { type Adjusted, adjustedIn } from '../several/adjust-all.ts'
-import type { Sharing } from '../several/sending.ts'
+import type { Group } from '../several/sending.ts'
 import { askedOf, takeTogether } from '../several/together.ts'
 import { type Part, payersOf, paysIn, seenAfter } from './charge.ts'
 import { givenBack, refundCalls, refundsTo } from './give-back.ts'
@@ -82,10 +82,10 @@ export async function takeMore(
   const pays = new Map(paysIn(asked, payers))
   const row = debtor === place ? undefined : asked.rowOf.get(charges[debtor] as (typeof charges)[number])
   if (row) pays.set(row, 'the rest')
-  const sharing: Sharing = { rate, least: rate, order: orderIn(asked, list), pays }
-  const decisions = await takeTogether(asked, sharing)
-  const sources = sourcesOf({ calls: charges, place }, asked, sharing, decisions, payers)
-  const taken = chargedIn(sources, place, decisions, sharing)
+  const group: Group = { rate, least: rate, order: orderIn(asked, list), pays }
+  const decisions = await takeTogether(asked, [group])
+  const sources = sourcesOf({ calls: charges, place }, asked, group, decisions, payers)
+  const taken = chargedIn(sources, place, decisions, group)
   const shares = taken.granted
   if (!shares) throw notAsExpected('contradicts itself')
   const ownSources = sources[place] ?? []

@@ -16,7 +16,7 @@ import {
 } from '../reservations/spend.ts'
 import type { AnyCall } from '../several/calls-of.ts'
 import { idCall } from '../several/ids.ts'
-import type { Sharing } from '../several/sending.ts'
+import type { Group } from '../several/sending.ts'
 import { msUntilEnough } from '../several/shares.ts'
 import { askedOf, isRepeated, takeTogether, watchAll } from '../several/together.ts'
 import { attempt } from './attempt.ts'
@@ -73,10 +73,10 @@ async function spendBy(
   const { account, place } = mixed
   const calls = spread(mixed.calls, place, payers.rows)
   const asked = askedOf(calls, tx, id)
-  const sharing: Sharing = { rate, least: atLeast, order: orderIn(asked, calls), pays: paysIn(asked, payers) }
-  const decisions = await takeTogether(asked, sharing)
-  const sources = sourcesOf(mixed, asked, sharing, decisions, payers)
-  const { granted, own } = chargedIn(sources, place, decisions, sharing)
+  const group: Group = { rate, least: atLeast, order: orderIn(asked, calls), pays: paysIn(asked, payers) }
+  const decisions = await takeTogether(asked, [group])
+  const sources = sourcesOf(mixed, asked, group, decisions, payers)
+  const { granted, own } = chargedIn(sources, place, decisions, group)
   const ownSources = sources[place] ?? []
   const before = seenAfter(payers, ownSources)
   const after = seenAfter(payers, ownSources, own)

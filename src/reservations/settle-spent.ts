@@ -10,9 +10,8 @@ import { notAsExpected } from '../database/rows.ts'
 import { TX_NAMES } from '../options/calls.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import { adjustAll } from '../several/adjust-all.ts'
-import { found, sourceOf } from '../several/enough.ts'
-import type { Sharing } from '../several/sending.ts'
-import { sharesOf } from '../several/shares.ts'
+import { found, paidIn } from '../several/enough.ts'
+import type { Group } from '../several/sending.ts'
 import { askedOf, takeTogether } from '../several/together.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import { layoutOf } from './settlement.ts'
@@ -136,20 +135,16 @@ export async function takeMore(
   const asked = askedOf(charges, tx, ...names)
   const order = charges.map((each) => asked.rowOf.get(each))
   const row = order[debtor]
-  const sharing: Sharing = { rate, least: rate, order, pays: row && new Map([[row, 'the rest']]) }
-  const { looks, taken } = await takeTogether(asked, sharing)
-  const sources = charges.map((each, place) => {
-    const own = order[place]
-    if (own) return sourceOf(sharing, own, found(looks, own))
-    return { call: each.call, snapshot: found(asked.unlimited, each).decision }
-  })
-  const shares = taken.size === looks.size ? sharesOf(sources, rate, rate) : undefined
-  if (!shares) throw notAsExpected('contradicts itself')
+  const group: Group = { rate, least: rate, order, pays: row && new Map([[row, 'the rest']]) }
+  const { isDone, looks } = await takeTogether(asked, [group])
+  if (!isDone) throw notAsExpected('contradicts itself')
+  const shares = paidIn(group, looks)
   return {
     granted: granted.map((each, place) => each + (shares[place] ?? 0)),
     results: charges.map((each, place) => {
-      const { snapshot } = sources[place] as (typeof sources)[number]
-      return answerToCharge(each, snapshot, shares[place] ?? 0)
+      const own = order[place]
+      const decision = own ? found(looks, own) : found(asked.unlimited, each).decision
+      return answerToCharge(each, decision, shares[place] ?? 0)
     }),
   }
 }

@@ -11,10 +11,11 @@ import { checkLimiter, checkOption, purposeOf } from '../options/validate.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import type { RowRequest } from '../several/add-up.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
-import { found } from '../several/enough.ts'
+import { found, paidIn } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
-import { msUntilEnough, type Source, sharesOf } from '../several/shares.ts'
+import type { Group } from '../several/sending.ts'
+import { msUntilEnough, type Source } from '../several/shares.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from '../several/together.ts'
 import { remember } from './charged.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
@@ -114,9 +115,9 @@ async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): 
   const { rate, atLeast = rate, tx, once } = options
   const named = await openSpending(calls, options)
   const asked = askedOf(named?.calls ?? calls, tx, await idCall(once, calls), ...(named?.openings ?? []))
-  const order = orderIn(asked, asked.calls)
-  const decisions = await takeTogether(asked, { rate, least: atLeast, order })
-  return spentOf({ asked, rate, least: atLeast, order, named, tx }, decisions)
+  const group = { rate, least: atLeast, order: orderIn(asked, asked.calls) }
+  const decisions = await takeTogether(asked, [group])
+  return spentOf({ asked, group, named, tx }, decisions)
 }
 
 /**
@@ -134,22 +135,19 @@ export function orderIn({ rowOf }: Asked, calls: readonly LimiterCall[]): (RowRe
 /** The limits to spend from, in the order of the requests. */
 interface Spending {
   readonly asked: Asked
-  readonly rate: number
-  /** The least that is worth granting. */
-  readonly least: number
-  readonly order: readonly (RowRequest | undefined)[]
+  readonly group: Group
   readonly named: NamedSpending | undefined
   readonly tx: Database | undefined
 }
 
-function spentOf({ asked, rate, least, order, named, tx: spentIn }: Spending, decisions: Decisions): Spent {
+function spentOf({ asked, group, named, tx: spentIn }: Spending, decisions: Decisions): Spent {
   const { calls, unlimited } = asked
-  const { looks, taken } = decisions
+  const { looks, isDone } = decisions
   const sources = calls.map((each, place): Source & { readonly snapshot: Decision } => {
-    const row = order[place]
+    const row = group.order[place]
     return { call: each.call, snapshot: row ? found(looks, row) : found(unlimited, each).decision }
   })
-  const shares = taken.size === looks.size ? sharesOf(sources, rate, least) : undefined
+  const shares = isDone ? paidIn(group, looks) : undefined
   const outcomes = sources.map(({ call, snapshot }, place) =>
     outcomeOf(call, snapshot, shares?.[place] ?? 0, named !== undefined),
   )
@@ -174,7 +172,7 @@ function spentOf({ asked, rate, least, order, named, tx: spentIn }: Spending, de
       isRepeated: isRepeated(asked, decisions),
       commit: shares && (byName?.commit ?? commit),
       byName,
-      wait: () => Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions)),
+      wait: () => Math.max(msUntilEnough(sources, group.least), msBlocked(asked, decisions)),
     },
   )
 }

@@ -102,6 +102,8 @@ export interface Decision extends Snapshot {
   readonly isOther?: boolean
   /** The period that the first granted call has ended. */
   readonly ended?: EndedPeriod | undefined
+  /** What the row pays of the rate of its group, if the list is done. Undefined if it is in no group. */
+  readonly share?: number | undefined
   /** If a lease has answered the call: its answer. */
   readonly leased?: Leased
 }

@@ -6,7 +6,7 @@ import { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { found, isEnough, refusalBy } from './enough.ts'
+import { found, isEnough, isInGroup, refusalBy } from './enough.ts'
 import { isWhole, learnPeriods } from './list.ts'
 import { afterRefund, isLook, partsOf } from './parts.ts'
 import { makeRows, removeEmpty, sendList } from './send-list.ts'
@@ -14,6 +14,8 @@ import type { Found, List } from './sending.ts'
 
 /** The decisions on rows: a look at each row, and the decision on each charged row. */
 export interface Decisions {
+  /** Whether the list was charged. */
+  readonly isDone: boolean
   readonly looks: ReadonlyMap<RowRequest, Decision>
   readonly taken: ReadonlyMap<RowRequest, Decision>
 }
@@ -27,7 +29,7 @@ const MAX_ATTEMPTS = 50
  * in the order of the locks.
  */
 export async function chargeList(list: List): Promise<Decisions> {
-  if (list.rows.length === 0) return { looks: new Map(), taken: new Map() }
+  if (list.rows.length === 0) return { isDone: true, looks: new Map(), taken: new Map() }
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const decisions = await decisionsBy(list, 'waits')
     if (decisions) return decisions
@@ -91,7 +93,7 @@ export function decisionsOn(list: List, { isDone, looks }: Found): Decisions {
   if (refusal) throw refusal
   // The same formulas give the answers. If the two disagree, one of them is wrong.
   if (isDone !== isEnough(list, (row) => found(looks, row))) throw notAsExpected('contradicts itself')
-  return { looks, taken: isDone ? takenBy(list, looks) : new Map() }
+  return { isDone, looks, taken: isDone ? takenBy(list, looks) : new Map() }
 }
 
 /**
@@ -114,7 +116,7 @@ async function denialOf(list: List, { looks }: Found): Promise<Decisions | undef
   if (refusal) throw refusal
   if (learnPeriods(list, seen.looks) || isEnough(list, (row) => seen.looks.get(row) ?? fresh(row)))
     return undefined
-  return { looks: seen.looks, taken: new Map() }
+  return { isDone: false, looks: seen.looks, taken: new Map() }
 }
 
 /** A missing row. The time at which it begins does not matter for the amount that it has. */
@@ -125,11 +127,11 @@ function fresh({ limiter }: RowRequest): Decision {
 }
 
 /** The decisions on the rows that were charged. */
-function takenBy({ rows, sharing }: List, looks: Found['looks']): ReadonlyMap<RowRequest, Decision> {
+function takenBy({ rows, groups }: List, looks: Found['looks']): ReadonlyMap<RowRequest, Decision> {
   const taken = new Map<RowRequest, Decision>()
   for (const row of rows) {
     const look = found(looks, row)
-    const parts = sharing?.order.includes(row) ? [row] : partsOf(row, look)
+    const parts = isInGroup(groups, row) ? [row] : partsOf(row, look)
     // The charge finds the row as the refund left it.
     const { state }: Snapshot = parts.length > 1 ? afterRefund(row, look) : look
     if (parts.length > 0) taken.set(row, { ...look, state, isNew: look.isNew === true && isLook(row) })
@@ -137,8 +139,11 @@ function takenBy({ rows, sharing }: List, looks: Found['looks']): ReadonlyMap<Ro
   return taken
 }
 
-/** Whether each row has a state by now. For rows that share a rate this is unknown, so false. */
-function isCharged({ rows, sharing }: List, { isDone, looks }: Found): boolean {
-  const has = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ rate }) => rate > 0)
-  return rows.every((row) => isLook(row) || (isDone && !sharing && has(row)))
+/** Whether each row has a state by now. */
+function isCharged({ rows, groups }: List, { isDone, looks }: Found): boolean {
+  const has = (row: RowRequest) => {
+    const look = found(looks, row)
+    return isInGroup(groups, row) ? (look.share ?? 0) > 0 : partsOf(row, look).some(({ rate }) => rate > 0)
+  }
+  return rows.every((row) => isLook(row) || (isDone && has(row)))
 }

@@ -21,10 +21,10 @@ import {
   isRecorded,
   isWhole,
   learnPeriods,
-  orderOf,
+  payersIn,
   recording,
   runLists,
-  sentOfSharing,
+  sentOfGroups,
   shapesOf,
 } from './list.ts'
 import { isLook } from './parts.ts'
@@ -46,10 +46,10 @@ export interface SharedList extends Queued {
 
 /** The list in the form in which it waits for its turn. */
 export function queued(list: List, prepare: SharedList['prepare'], isOver: () => boolean): SharedList {
-  const { rows, sharing, connection, commit } = list
-  const shapes = shapesOf(rows, false, sharing)
+  const { rows, groups, connection, commit } = list
+  const shapes = shapesOf(rows, false, groups)
   // Each estimate notes what there was before it.
-  const isBound = sharing !== undefined || shapes.some(({ notes }) => notes !== undefined)
+  const isBound = groups.length > 0 || shapes.some(({ notes }) => notes !== undefined)
   const about = rows.map(
     (row, place) =>
       `${nameOfShape(row, shapes[place] as ListRow)} ${idOf(row.namespace)} ${row.limiter.signature}`,
@@ -62,7 +62,7 @@ export function queued(list: List, prepare: SharedList['prepare'], isOver: () =>
     rows: rows.map(({ row }) => row),
     kind: isDistributed(list)
       ? `alone ${++lastId}`
-      : `${connection.keeping.wish} ${commit} ${orderOf(sharing, rows)?.join()} ${about.join()}`,
+      : `${connection.keeping.wish} ${commit} ${payersIn(groups, rows).join(' / ')} ${about.join()}`,
     asks: rows.map((row, place) => (isPlain(shapes[place] as ListRow) && !isBound ? row.rate : undefined)),
   }
 }
@@ -141,12 +141,13 @@ async function askLists(
   isCommon: readonly boolean[],
 ): Promise<Map<SharedList, Found>> {
   const [{ list: first, shapes }] = lists as readonly [SharedList]
-  const { rows, commit, sharing } = first
+  const { rows, commit, groups } = first
+  const payers = payersIn(groups, rows)
   const params = rows.map((row) => paramsFor(row, undefined))
   const values: Record<string, Value> = { one: numberArray(lists.map(() => 1)) }
-  const shared = lists.flatMap(({ list }) => (list.sharing ? [sentOfSharing(list.sharing)] : []))
-  values['rate'] = numberArray(shared.map(({ rate }) => rate))
-  values['spare'] = numberArray(shared.map(({ spare }) => spare))
+  const sent = lists.map(({ list }) => sentOfGroups(list.groups))
+  for (const [place, [name]] of sentOfGroups(groups).entries())
+    values[name] = numberArray(sent.map((own) => mustHave(own[place])[1]))
   for (const [place, row] of rows.entries()) {
     const shape = shapes[place] as ListRow
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))
@@ -158,9 +159,8 @@ async function askLists(
   }
   for (const { list } of lists) list.onSend(true, false, lists)
   const source = {
-    name: `lists ${commit} ${isCommon.map(Number).join('')} ${orderOf(sharing, rows)?.join()} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
-    build: (guarded: boolean) =>
-      listsStatement({ rows: shapes, sharing: orderOf(sharing, rows), commit, guarded, isCommon }),
+    name: `lists ${commit} ${isCommon.map(Number).join('')} ${payers.join(' / ')} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
+    build: (guarded: boolean) => listsStatement({ rows: shapes, groups: payers, commit, guarded, isCommon }),
   }
   const run = async (connection: Connection) =>
     foundInAll(await runLists({ connection, rows }, values, source), lists, isCommon, params)

@@ -6,25 +6,50 @@ import type { RatelimitError } from '../errors.ts'
 import { type Decision, isForced } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { afterRefund, fits, partsOf } from './parts.ts'
-import type { Found, List, Sharing } from './sending.ts'
+import type { Found, Group, List } from './sending.ts'
 import { type Source, sharesOf } from './shares.ts'
 
 /** Whether the rows have enough for the list. */
-export function isEnough({ rows, sharing }: List, lookAt: (row: RowRequest) => Decision): boolean {
-  if (!sharing) return rows.every((row) => row.reporting.dryRun || fits(row, lookAt(row)))
-  const others = rows.filter((row) => !sharing.order.includes(row))
-  if (!others.every((row) => fits(row, lookAt(row)))) return false
-  const sources = sharing.order.flatMap((row) => (row ? [sourceOf(sharing, row, lookAt(row))] : []))
-  return sources.length < sharing.order.length || sharesOf(sources, sharing.rate, sharing.least) !== undefined
+export function isEnough({ rows, groups }: List, lookAt: (row: RowRequest) => Decision): boolean {
+  const fitsAlone = (row: RowRequest) => row.reporting.dryRun || fits(row, lookAt(row))
+  return (
+    rows.every((row) => isInGroup(groups, row) || fitsAlone(row)) &&
+    groups.every((group) => haveEnough(group, lookAt))
+  )
 }
 
-/** A row that shares a rate, and what it pays. */
-export function sourceOf({ pays }: Sharing, row: RowRequest, snapshot: Decision): SharingRow {
+/** Whether the row pays the rate of a group, and not its own. */
+export function isInGroup(groups: readonly Group[], row: RowRequest): boolean {
+  return groups.some(({ order }) => order.includes(row))
+}
+
+function haveEnough(group: Group, lookAt: (row: RowRequest) => Decision): boolean {
+  const { order, rate, least } = group
+  const sources = order.flatMap((row) => (row ? [sourceOf(group, row, lookAt(row))] : []))
+  // A limit without a row pays all the rest.
+  return sources.length < order.length || sharesOf(sources, rate, least) !== undefined
+}
+
+/**
+ * What those of a group have paid, in its order. A limit without a row has paid what the rows before it have
+ * not.
+ */
+export function paidIn({ order, rate }: Group, looks: Found['looks']): readonly number[] {
+  let rest = rate
+  return order.map((row) => {
+    const share = row ? (found(looks, row).share ?? 0) : rest
+    rest -= share
+    return share
+  })
+}
+
+/** A row of a group, and what it pays. */
+export function sourceOf({ pays }: Group, row: RowRequest, snapshot: Decision): PayingRow {
   return { call: row, snapshot, pays: pays?.get(row) }
 }
 
-/** A row that shares a rate. */
-export type SharingRow = Source & { readonly snapshot: Decision }
+/** A row that pays a part of its group's rate. */
+export type PayingRow = Source & { readonly snapshot: Decision }
 
 /**
  * The reason why the database refused the list: a row of another plan, or a forced charge too large to count.

@@ -106,13 +106,14 @@ function answersToRepeated(asked: Asked, { looks }: Decisions): Answered[] {
 }
 
 /** The answers to calls that were decided now. */
-function answersOf(asked: Asked, { looks, taken }: Decisions): Answered[] {
+function answersOf(asked: Asked, decisions: Decisions): Answered[] {
+  const { looks, taken } = decisions
   // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
   const reported = new Set<RowRequest>()
   return asked.calls.map((each) => {
     const { call } = each
     const row = asked.rowOf.get(each)
-    const blocked = blockedUntil(asked, { looks, taken }, each)
+    const blocked = blockedUntil(asked, decisions, each)
     if (blocked !== undefined) return { answer: blockedAnswer(asked, looks, each, blocked), paid: NOTHING }
     if (!row) return unlimitedAnswer(asked, each)
     const look = found(looks, row)

@@ -12,12 +12,13 @@ import { listStatement } from '../statements/list.ts'
 import type { ListRow, Pays } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
+import { type Payers, rateOf, spareOf } from '../statements/shares.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { KeptLists } from './kept-lists.ts'
 import { keyIn } from './names.ts'
 import { isLook } from './parts.ts'
-import type { Found, List, Sharing } from './sending.ts'
+import type { Found, Group, List } from './sending.ts'
 import {
   decisionAt,
   makes,
@@ -53,11 +54,12 @@ function listsOf(statements: Statements): KeptLists {
 
 /** Charges the list, or only looks at its rows. */
 export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
-  const { rows, sharing, commit, periodsMs, onSend } = list
-  const order = how === 'looks' ? undefined : orderOf(sharing, rows)
-  const shapes = shapesOf(rows, how === 'looks', sharing)
+  const { rows, commit, periodsMs, onSend } = list
+  const groups = how === 'looks' ? [] : list.groups
+  const payers = payersIn(groups, rows)
+  const shapes = shapesOf(rows, how === 'looks', groups)
   const params = rows.map((row) => paramsFor(row, periodsMs.get(row)))
-  const values: Record<string, Value> = sharing ? { ...sentOfSharing(sharing) } : {}
+  const values: Record<string, Value> = Object.fromEntries(sentOfGroups(groups))
   for (const [place, row] of rows.entries()) {
     for (const name of namesOf(shapes[place] as ListRow)) values[`${place}.${name}`] = sentOf(row, name)
     for (const [name, value] of sharedValuesOf(row, params[place] as Params))
@@ -65,9 +67,9 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
   }
   onSend(how !== 'looks', how === 'waits')
   const source = {
-    name: `${how} ${commit} ${order ? `sharing ${order.join()}` : ''} ${shapes.map((shape, place) => nameOfShape(rows[place] as RowRequest, shape)).join()}`,
+    name: `${how} ${commit} ${payers.join(' / ')} ${shapes.map((shape, place) => nameOfShape(rows[place] as RowRequest, shape)).join()}`,
     build: (guarded: boolean) =>
-      listStatement({ rows: shapes, sharing: order, commit, guarded, waits: how === 'waits' }),
+      listStatement({ rows: shapes, groups: payers, commit, guarded, waits: how === 'waits' }),
   }
   const run = async (connection: Connection) => {
     const [answer, ...more] = await runLists({ connection, rows }, values, source)
@@ -110,16 +112,12 @@ export function foundIn(
 }
 
 /** The shapes of the rows. Two declarations of one table count as one. */
-export function shapesOf(
-  rows: readonly RowRequest[],
-  looks: boolean,
-  sharing: Sharing | undefined,
-): ListRow[] {
+export function shapesOf(rows: readonly RowRequest[], looks: boolean, groups: readonly Group[]): ListRow[] {
   const [first] = rows
   const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
   return rows.map((row) => {
     const { table } = tables?.get(tableNameOf(row)) ?? row.table
-    const shape = shapeOf(row, table, looks, sharing && paysOf(sharing, row))
+    const shape = shapeOf(row, table, looks, paysOf(groups, row))
     return !looks && opens(row) ? { ...shape, notes: rows.findIndex((each) => isNotedBy(row, each)) } : shape
   })
 }
@@ -139,19 +137,23 @@ function opens({ limiter }: RowRequest): boolean {
   return limiter.algorithm.sql.note !== undefined && limiter.limit > 0
 }
 
-/** What the row pays of the shared rate. Undefined if it pays its own rate. */
-function paysOf({ order, pays }: Sharing, row: RowRequest): Pays | undefined {
-  return order.includes(row) ? (pays?.get(row) ?? 'what it has') : undefined
+/** What the row pays of the rate of its group. Undefined if it pays its own rate. */
+function paysOf(groups: readonly Group[], row: RowRequest): Pays | undefined {
+  const group = groups.find(({ order }) => order.includes(row))
+  return group && (group.pays?.get(row) ?? 'what it has')
 }
 
-/** The numbers that are sent of a shared rate: the rate, and how much of it need not be paid. */
-export function sentOfSharing({ rate, least }: Sharing): { readonly rate: number; readonly spare: number } {
-  return { rate, spare: rate - least }
+/** What is sent of the groups: the rate of each, and how much of it need not be paid. */
+export function sentOfGroups(groups: readonly Group[]): readonly (readonly [string, number])[] {
+  return groups.flatMap(({ rate, least }, place) => [
+    [rateOf(place), rate] as const,
+    [spareOf(place), rate - least] as const,
+  ])
 }
 
-/** The places of the rows that share a rate. */
-export function orderOf(sharing: Sharing | undefined, rows: readonly RowRequest[]): number[] | undefined {
-  return sharing?.order.map((row) => (row ? rows.indexOf(row) : -1))
+/** The places of the rows of each group. */
+export function payersIn(groups: readonly Group[], rows: readonly RowRequest[]): Payers[] {
+  return groups.map(({ order }) => order.map((row) => (row ? rows.indexOf(row) : -1)))
 }
 
 /** Runs the statement of one list or of many. Connections keep it if it is sent often. */

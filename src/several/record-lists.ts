@@ -1,17 +1,14 @@
-import { freshState } from '../algorithms/limiter.ts'
-import type { Snapshot } from '../algorithms/search.ts'
-import { unlimited } from '../algorithms/unlimited.ts'
 import { entryOf, type Recorded, record } from '../check/record.ts'
 import type { Connection } from '../database/connection.ts'
 import { purposeOf } from '../options/validate.ts'
+import type { Decision } from '../runtime/call.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import type { RowRequest } from './add-up.ts'
-import { found, sourceOf } from './enough.ts'
+import { found, isInGroup } from './enough.ts'
 import { nameIn } from './names.ts'
 import { afterRefund, isLate, isLook, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
 import { makes } from './shape.ts'
-import { sharesOf } from './shares.ts'
 
 /** Runs the statement of lists, and hands out the entries of those that it has charged. */
 export function recordLists<T>(
@@ -31,7 +28,7 @@ function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
     const { ledger, prefix } = row.namespace
     if (!ledger || isLook(row)) return []
     const look = found(looks, row)
-    const parts = list.sharing?.order.includes(row) ? [shareOf(list, looks, row)] : partsOf(row, look)
+    const parts = isInGroup(list.groups, row) ? [paidBy(row, look)] : partsOf(row, look)
     return parts.flatMap((call, place): Recorded[] => {
       // A refund that comes too late changes nothing.
       if (call.rate < 0 && isLate(row, look)) return []
@@ -51,20 +48,7 @@ function idIn(rows: readonly RowRequest[]): string | undefined {
   return named === undefined ? under(ID_PREFIX) : nameIn(named).id
 }
 
-/** The request for what the row pays of the shared rate. */
-function shareOf({ sharing }: List, looks: Found['looks'], row: RowRequest): RowRequest {
-  if (!sharing?.order.includes(row)) return row
-  const sources = sharing.order.map((each) =>
-    each
-      ? sourceOf(sharing, each, found(looks, each))
-      : { call: { ...row, limiter: unlimited() }, snapshot: NO_LIMIT },
-  )
-  const rate = sharesOf(sources, sharing.rate, sharing.least)?.[sharing.order.indexOf(row)] ?? 0
-  return { ...row, rate, atLeast: null, purpose: purposeOf(rate) }
-}
-
-const NO_LIMIT: Snapshot = {
-  now: 0,
-  state: freshState(unlimited(), 0, unlimited().params),
-  params: unlimited().params,
+/** The request for what the row has paid of its group's rate. */
+function paidBy(row: RowRequest, { share = 0 }: Decision): RowRequest {
+  return { ...row, rate: share, atLeast: null, purpose: purposeOf(share) }
 }

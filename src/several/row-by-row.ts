@@ -2,10 +2,10 @@ import { availableIn } from '../answers/capacity.ts'
 import { inTransaction } from '../database/transaction.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { isEnough, refusalBy, sourceOf } from './enough.ts'
+import { isEnough, isInGroup, refusalBy, sourceOf } from './enough.ts'
 import { askList } from './list.ts'
 import { isLook } from './parts.ts'
-import type { Found, List, Sharing } from './sending.ts'
+import type { Found, Group, List } from './sending.ts'
 import { takenFrom } from './shares.ts'
 
 type Looks = Map<RowRequest, Decision>
@@ -55,9 +55,9 @@ async function charge(
   if (isRefused) return { isDone: false, looks: locked }
   return undoable(async (own) => {
     const charged: Looks = new Map(locked)
-    for (const [row, share] of chargesOf(list, locked)) {
-      if (!(await askRow(own, row, 'waits', share, charged))) throw new Undone()
-      if (share) charged.set(row, sharedState(row, locked.get(row) as Decision, charged.get(row) as Decision))
+    for (const [row, group] of chargesOf(list, locked)) {
+      if (!(await askRow(own, row, 'waits', group, charged))) throw new Undone()
+      if (group) charged.set(row, sharedState(row, locked.get(row) as Decision, charged.get(row) as Decision))
     }
     return { isDone: true, looks: charged }
   })
@@ -68,35 +68,38 @@ async function charge(
  * begins when it is charged.
  */
 function sharedState({ limiter }: RowRequest, locked: Decision, charged: Decision): Decision {
-  if (locked.state.windowStart === charged.state.windowStart) return locked
+  if (locked.state.windowStart === charged.state.windowStart) return { ...locked, share: charged.share }
   if (availableIn(limiter, locked) !== availableIn(limiter, charged)) throw new Undone()
   return charged
 }
 
-/** The rows to charge, and the share of each if they share a rate. */
+/** The rows to charge. A row of a group is charged its share, as a group of its own. */
 function chargesOf(
-  { rows, sharing }: List,
+  { rows, groups }: List,
   looks: Looks,
-): readonly (readonly [RowRequest, Sharing | undefined])[] {
-  if (!sharing) return rows.flatMap((row) => (isLook(row) ? [] : [[row, undefined] as const]))
-  const { order, rate, pays } = sharing
+): readonly (readonly [RowRequest, Group | undefined])[] {
+  const others = rows.filter((row) => !isInGroup(groups, row) && !isLook(row))
+  return [
+    ...others.map((row) => [row, undefined] as const),
+    ...groups.flatMap((group) => sharesIn(group, looks)),
+  ]
+}
+
+/** The rows of a group that pay something, and the share of each. */
+function sharesIn(group: Group, looks: Looks): readonly (readonly [RowRequest, Group])[] {
+  const { order, rate, pays } = group
   // An unlimited one pays all the rest.
   const end = order.indexOf(undefined)
   const paying = order.slice(0, end < 0 ? order.length : end).flatMap((row) => row ?? [])
   const sources = paying.map((row) => {
-    const source = sourceOf(sharing, row, looks.get(row) as Decision)
+    const source = sourceOf(group, row, looks.get(row) as Decision)
     return end < 0 ? source : { ...source, pays: undefined }
   })
   const { shares } = takenFrom(sources, rate)
-  const others = rows.filter((row) => !order.includes(row) && !isLook(row))
-  return [
-    ...others.map((row) => [row, undefined] as const),
-    ...paying.flatMap((row, place) => {
-      const share = shares[place] ?? 0
-      const own = { rate: share, least: share, order: [row], pays }
-      return share > 0 ? [[row, own] as const] : []
-    }),
-  ]
+  return paying.flatMap((row, place) => {
+    const share = shares[place] ?? 0
+    return share > 0 ? [[row, { rate: share, least: share, order: [row], pays }] as const] : []
+  })
 }
 
 /** Sends one row of the list, and notes what it found. Returns whether the row was charged. */
@@ -104,10 +107,10 @@ async function askRow(
   list: List,
   row: RowRequest,
   how: 'looks' | 'skips' | 'waits',
-  sharing: Sharing | undefined,
+  group: Group | undefined,
   looks: Looks,
 ): Promise<boolean> {
-  const found = await askList({ ...list, rows: [row], sharing }, how)
+  const found = await askList({ ...list, rows: [row], groups: group ? [group] : [] }, how)
   for (const [each, decision] of found.looks) looks.set(each, decision)
   return found.isDone
 }

@@ -5,10 +5,10 @@ import type { Commit } from '../statements/setting.ts'
 import type { RowRequest } from './add-up.ts'
 
 /**
- * One rate that rows share. They pay in the `order`. An undefined entry is no row, and pays all the rest. The
- * other rows of the list pay their own rates.
+ * Rows that pay one rate together, in their `order`. An undefined entry is a limit without a row, and pays all
+ * the rest.
  */
-export interface Sharing {
+export interface Group {
   readonly rate: number
   /** The least that they have to pay together. */
   readonly least: number
@@ -22,7 +22,8 @@ export interface List {
   readonly connection: Connection
   /** Sorted in the order in which every list locks. */
   readonly rows: readonly RowRequest[]
-  readonly sharing: Sharing | undefined
+  /** The rows that are in none of the groups pay their own rates. */
+  readonly groups: readonly Group[]
   readonly commit: Commit
   /**
    * Called before each statement and each wait, with: whether it may charge, whether it may wait for a row, and

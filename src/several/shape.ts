@@ -9,6 +9,7 @@ import { type Decision, reservedIn } from '../runtime/call.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
 import { OTHER } from '../statements/levels.ts'
 import { at, knownGranted, type ListRow, numbersOf, type Pays, THERE } from '../statements/list-row.ts'
+import { SHARE } from '../statements/shares.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
 
@@ -119,6 +120,7 @@ export function decisionAt(
   return {
     now: Number(mustHave(of('now'))),
     granted: knownGranted(shape) ?? Number(mustHave(of('granted'))),
+    share: shape.pays && Number(mustHave(of(SHARE))),
     state: stateBy((column) => of(SQL_NAMES[column]), limiter),
     params,
     ended: endedIn(of('ended'), limiter),

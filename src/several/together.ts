@@ -17,7 +17,7 @@ import { askAlone, decideLists, isDecided, queued, type SharedList } from './dec
 import { found } from './enough.ts'
 import { inLockOrder } from './list.ts'
 import { fits } from './parts.ts'
-import type { Found, List, Sharing } from './sending.ts'
+import type { Found, Group, List } from './sending.ts'
 import { type Turn, Turns } from './turns.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
@@ -95,15 +95,15 @@ export function blockedUntil(asked: Asked, { looks }: Decisions, each: LimiterCa
   return fits(gate, look) ? undefined : whenAvailable(gate.limiter, look, gate.needed)
 }
 
-/** Charges the rows of the calls, or the `sharing` rate. */
-export async function takeTogether(asked: Asked, sharing?: Sharing): Promise<Decisions> {
+/** Charges the rows of the calls. Those of a group pay its rate together, and the others pay their own. */
+export async function takeTogether(asked: Asked, groups: readonly Group[] = []): Promise<Decisions> {
   const rows = [...new Set(asked.rowOf.values())]
   const followUp = () => {
     // Remembered denials may be wrong if the rows have more than before.
     for (const { checker, call } of asked.calls) checker.followUpJoined(call)
   }
   try {
-    return await chargeTogether(asked, { rows, sharing }, followUp)
+    return await chargeTogether(asked, { rows, groups }, followUp)
   } finally {
     followUp()
   }
@@ -115,7 +115,7 @@ export async function takeTogether(asked: Asked, sharing?: Sharing): Promise<Dec
  */
 function chargeTogether(
   { checkers, joined }: Asked,
-  list: Pick<List, 'rows' | 'sharing'>,
+  list: Pick<List, 'rows' | 'groups'>,
   followUp: () => void,
 ): Promise<Decisions> {
   const rows = inLockOrder(list.rows)
@@ -134,7 +134,7 @@ function chargeTogether(
   const inTurn = checkers.every(({ config }) => config.connections !== undefined)
   let isOver = () => false
   let turn: Turn<Found> | undefined
-  const { sharing } = list
+  const { groups } = list
   const onSend: List['onSend'] = (mayCharge, mayWait, statement) => {
     // The call has ended, so nothing more is sent.
     if (isOver()) throw timedOut(false, stage.isContended)
@@ -143,7 +143,7 @@ function chargeTogether(
     stage.statement = statement
     stage.isContended ||= mayWait
   }
-  const own: List = { rows, sharing, connection, commit, periodsMs, hasMade: false, onSend }
+  const own: List = { rows, groups, connection, commit, periodsMs, hasMade: false, onSend }
   const ensures = checkers.flatMap(({ config }) => config.ensureTables ?? [])
   const prepareAll = async () => {
     for (const ensureTables of ensures) await ensureTables()

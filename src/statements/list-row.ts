@@ -185,6 +185,7 @@ export function answerColumns(row: ListRow): readonly (readonly [string, string]
   const same = [
     'now',
     ...(knownGranted(row) === undefined ? ['granted'] : []),
+    ...(row.pays ? ['share'] : []),
     ...(rules.startsFull ? [] : ['holds']),
     ...(rules.refusesOther ? [OTHER] : []),
     ...(algorithm.sql.ended ? ['ended'] : []),

@@ -21,15 +21,15 @@ import { foundRows, offeredRows, verdictOn } from './list-steps.ts'
 import { decidedLinks } from './made.ts'
 import { withNotes } from './noted.ts'
 import { type Commit, type Settings, settingsOf } from './setting.ts'
-import { REST, SHARE, sharesOfRows } from './shares.ts'
+import { type Payers, restOf, SHARE, sharesOfRows, spareOf } from './shares.ts'
 
 // A list is a list of rows that are all charged, or none of them.
 
 export interface ListSource {
   /** In the order in which every list locks: table, prefix, key. */
   readonly rows: readonly ListRow[]
-  /** The places of the rows that share one rate, in the order in which they pay. Place -1 pays all the rest. */
-  readonly sharing: readonly number[] | undefined
+  /** The groups of rows that pay one rate together. The other rows pay their own rates. */
+  readonly groups: readonly Payers[]
   readonly commit: Commit
   /** Whether it does nothing and returns the sizes if a table does not have the expected size. */
   readonly guarded: boolean
@@ -50,7 +50,7 @@ export const FOUND = 'ratelimit_found'
  * in the order of the locks.
  */
 export function listStatement(source: OneListSource): Statement {
-  const { rows, sharing, waits } = source
+  const { rows, waits } = source
   const parameters = new Parameters()
   const scopes = rows.map((_, place) => parameters.scoped(`${place}.`))
   const guarding = guardOf(source, parameters)
@@ -70,7 +70,7 @@ export function listStatement(source: OneListSource): Statement {
     // Asking once more keeps Postgres from reading a table that has outgrown the plan.
     const isDone = and(name(DONE, DECIDED), guarding.fits(row.table)) as SQL
     const conditions = { isDone, isThere: of(THERE) }
-    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, sharing, conditions, own)]
+    return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, conditions, own)]
   })
   return finished(settings, parameters, guarding, {
     links: [link(FOUND, found.query), ...decidedLinks(done, all, settings.join), ...written],
@@ -116,24 +116,27 @@ function foundInTurn(rows: readonly PlacedRow[], guarding: Guard, waits: boolean
 export function doneRows(
   rows: readonly PlacedRow[],
   found: Level,
-  { rows: all, sharing }: ListSource,
+  { rows: all, groups }: ListSource,
   conditions: readonly SQL[],
   parameters: Parameters,
 ): QueryLevel {
   const offered = offeredRows(rows, found)
-  const shared = sharing ? sharesOfRows(all, sharing, offered, parameters) : offered
+  const shared = groups.reduce<Level>(
+    (level, payers, group) => sharesOfRows(all, payers, group, level, parameters),
+    offered,
+  )
   const verdicts = rows.map(verdictOn)
   const lets = [
     ...conditions,
     ...verdicts.map(({ lets }) => lets),
-    // The rows have enough together.
-    ...(sharing ? [sql`${name(REST)} <= ${parameters.number('spare')}`] : []),
+    // The rows of each group have enough together.
+    ...groups.map((_, group) => sql`${name(restOf(group))} <= ${parameters.number(spareOf(group))}`),
   ]
   const decided = level('decided', shared, {
     ...Object.assign({}, ...verdicts.map(({ columns }) => columns)),
     [DONE]: sql`coalesce(${sql.join(lets, sql` and `)}, false)`,
   })
-  return withNotes(rows, sharing, decided, parameters)
+  return withNotes(rows, groups, decided, parameters)
 }
 
 export function guardOf({ rows, guarded }: ListSource, parameters: Parameters): Guard {
@@ -151,16 +154,14 @@ export function writtenLink(
   row: Charged,
   place: number,
   decided: { readonly link: string; readonly of: Column },
-  sharing: readonly number[] | undefined,
   { isDone, isThere }: Conditions,
   parameters: Parameters,
   lists?: SQL,
 ): Link {
-  const isSharing = sharing?.includes(place) === true
-  const ofOne = isSharing ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
+  const ofOne = row.pays ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
   const amount = lists ? sql<number>`${ofOne} * ${lists}` : ofOne
   const pays = row.pays === 'what it owes' ? sql`<>` : sql`>`
-  const isCharged = isSharing ? sql`${isDone} and ${amount} ${pays} 0::float8` : isDone
+  const isCharged = row.pays ? sql`${isDone} and ${amount} ${pays} 0::float8` : isDone
   return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
 }
 

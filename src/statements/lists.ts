@@ -27,6 +27,7 @@ import {
 } from './list-row.ts'
 import { foundRows, offeredRows, verdictOn } from './list-steps.ts'
 import { decidedLinks } from './made.ts'
+import { rateOf, spareOf } from './shares.ts'
 
 export interface ListsSource extends ListSource {
   /** Whether the row at each place is the same one for all lists. The lists then ask the same of it. */
@@ -51,7 +52,7 @@ const TURN = 'turn'
  * allow, until the common rows have no more.
  */
 export function listsStatement(source: ListsSource): Statement {
-  const { rows, sharing, isCommon } = source
+  const { rows, isCommon } = source
   const parameters = new Parameters()
   const guarding = guardOf(source, parameters)
   const all = rows.map((row, place): PlacedRow => {
@@ -100,7 +101,7 @@ export function listsStatement(source: ListsSource): Statement {
     const of: Column = (column) => name(at(place, column), from)
     // The repeated condition makes Postgres find the rows by their keys.
     const isSure = and(isDone, guarding.fits(row.table)) as SQL
-    return [writtenLink({ ...row, does }, place, { link: from, of }, sharing, { isDone: isSure }, own, lists)]
+    return [writtenLink({ ...row, does }, place, { link: from, of }, { isDone: isSure }, own, lists)]
   }
 }
 
@@ -118,9 +119,6 @@ interface PlacedRow extends PlacedInList {
   readonly found: SQL
 }
 
-/** The numbers of a list whose rows share a rate. */
-const OF_SHARING = ['rate', 'spare']
-
 /**
  * The level that decides, for each list, whether its own rows let it be done; and the link that finds the rows.
  */
@@ -134,7 +132,8 @@ function ownDecisions(
     columns.map((column) => [`${place}.${column}`, CALL_COLUMNS[column]] as const),
   )
   // Lists without values of their own are sent as an array of ones.
-  const ofList = source.sharing ? OF_SHARING : each.length === 0 ? ['one'] : []
+  const ofGroups = source.groups.flatMap((_, group) => [rateOf(group), spareOf(group)])
+  const ofList = ofGroups.length > 0 ? ofGroups : each.length === 0 ? ['one'] : []
   const all = [...sent, ...ofList.map((column) => [column, 'float8'] as const)]
   const names = all.map(([column]) => column)
   const lists = placed(
@@ -153,7 +152,7 @@ function ownDecisions(
 
   // A missing row does not show that the table has the size that the plan is for.
   const sizes = each.flatMap(({ row }) => (mayMiss(row) ? [guarding.fits(row.table) ?? sql`true`] : []))
-  const may = doneRows(each, found, source, [sql`true`, ...sizes], new Parameters(OF_SHARING))
+  const may = doneRows(each, found, source, [sql`true`, ...sizes], new Parameters(ofGroups))
   return { ...may, links: [link(FOUND, found.query)] }
 }
 

@@ -4,16 +4,16 @@ import { name, type Parameters } from './builder.ts'
 import { type Column, level, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 import { amountOf, at, type ListRow, type PlacedRow } from './list-row.ts'
 import { PAID } from './note.ts'
-import { SHARE } from './shares.ts'
+import { type Payers, rateOf, SHARE } from './shares.ts'
 
 /**
  * The levels that add what rows note, if one of them does.
  *
- * @param sharing The places of the rows that share a rate; below 0 for a limit without a row.
+ * @param groups The groups of rows that pay a rate together.
  */
 export function withNotes(
   rows: readonly PlacedRow[],
-  sharing: readonly number[] | undefined,
+  groups: readonly Payers[],
   decided: QueryLevel,
   parameters: Parameters,
 ): QueryLevel {
@@ -21,7 +21,9 @@ export function withNotes(
   for (const { row, place } of rows) {
     if (row.notes === undefined) continue
     const payer = rows.find((other) => other.place === row.notes)
-    const paid = payer ? paidBy(payer) : sharing ? restOf(sharing, parameters) : NOTHING
+    // A limit without a row pays what the others of its group do not.
+    const group = groups.findIndex((payers) => payers.includes(-1))
+    const paid = payer ? paidBy(payer) : group < 0 ? NOTHING : leftBy(groups, group, parameters)
     const columns = Object.entries(PAID).map(([each, column]) => [at(place, column), paid[each as Noted]])
     noted = level('noted', noted, Object.fromEntries(columns))
   }
@@ -36,10 +38,14 @@ const NOTHING: Expressions<Noted> = {
   passed: NONE,
 }
 
-/** What a limit without a row pays of a shared rate: what the others do not. */
-function restOf(sharing: readonly number[], parameters: Parameters): Expressions<Noted> {
-  const shares = sharing.filter((place) => place >= 0).map((place) => name(at(place, SHARE)))
-  return { ...NOTHING, rate: sql<number>`${sql.join([parameters.number('rate'), ...shares], sql` - `)}` }
+/** What the rows of a group do not pay of its rate. */
+function leftBy(groups: readonly Payers[], group: number, parameters: Parameters): Expressions<Noted> {
+  const payers = groups[group]?.filter((place) => place >= 0) ?? []
+  const shares = payers.map((place) => name(at(place, SHARE)))
+  return {
+    ...NOTHING,
+    rate: sql<number>`${sql.join([parameters.number(rateOf(group)), ...shares], sql` - `)}`,
+  }
 }
 
 function paidBy({ row, place, own }: PlacedRow): Expressions<Noted> {

@@ -86,9 +86,9 @@ function lists(): [string, Statement][] {
     { ...row, table: rateLimitDurable, rules: bucket },
     { ...row, table, rules: window },
   ]
-  const source = { rows, sharing: undefined, commit: 'as the session', guarded: false } as const
+  const source = { rows, groups: [], commit: 'as the session', guarded: false } as const
   const sharing = rows.map((each) => ({ ...each, asks: undefined }))
-  const spent = { ...source, rows: sharing, sharing: [0, 1] }
+  const spent = { ...source, rows: sharing, groups: [[0, 1]] }
   const debt = { ...row, asks: undefined, table, rules: Ratelimit.balance() }
   const owed = {
     ...source,
@@ -96,9 +96,9 @@ function lists(): [string, Statement][] {
       { ...debt, pays: 'what it owes' as const },
       ...sharing.map((each) => ({ ...each, pays: 'what is not owed' as const })),
     ],
-    sharing: [0, 1, 2],
+    groups: [[0, 1, 2]],
   }
-  const rest = { ...source, rows: [...sharing, { ...debt, pays: 'the rest' as const }], sharing: [0, 1, 2] }
+  const rest = { ...source, rows: [...sharing, { ...debt, pays: 'the rest' as const }], groups: [[0, 1, 2]] }
   return [
     ['list', listStatement({ ...source, waits: false })],
     ['list-waiting', listStatement({ ...source, waits: true })],
