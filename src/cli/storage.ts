@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { relative } from 'node:path'
 import { parseArgs } from 'node:util'
-import type { RateLimitTables } from '../../schema/index.ts'
+import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import { type StorageOptions, setPersistence, shapeOf, storageSql } from '../tables/ddl.ts'
 import { literal, quotedName } from '../tables/table-name.ts'
 import { findKit } from './kit.ts'
@@ -25,7 +25,7 @@ export async function storage(args: string[], output: Output): Promise<number> {
   const folder = await kit.folder()
   const migrations = await readMigrations(folder)
   requireTables(migrations, tables, folder)
-  if (hasStorage(migrations.sql, tables, values)) {
+  if (hasStorage(migrations, tables, values)) {
     output.log(`The migrations in ${relative('', folder)} set the storage already. There is nothing to do.`)
     return 0
   }
@@ -39,10 +39,14 @@ export async function storage(args: string[], output: Output): Promise<number> {
 
 /** Whether the migrations have all statements, and none of them reverts a statement later. */
 function hasStorage(
-  sql: string,
+  { sql: all, tables: made }: Migrations,
   tables: RateLimitTables,
   { logged = false, citus }: StorageOptions & { readonly citus: boolean },
 ): boolean {
+  // A table that was dropped and made again has lost its storage.
+  const sql = all.slice(
+    Math.max(...[tables.ephemeral, tables.durable].map((table) => made.get(named(table)) ?? 0)),
+  )
   const at = (persistence: 'LOGGED' | 'UNLOGGED') =>
     sql.lastIndexOf(setPersistence(tables.ephemeral, persistence))
   const isLast = logged ? at('LOGGED') > at('UNLOGGED') : at('UNLOGGED') > at('LOGGED')
@@ -57,16 +61,22 @@ function requireTables(
   folder: string,
 ): void {
   for (const [option, table] of Object.entries({ ephemeral, durable })) {
-    const { schema = 'public', name } = shapeOf(table)
-    if (migrations.tables.includes(`${schema}.${name}`)) continue
-    const elsewhere = migrations.tables.find((other) => other.endsWith(`.${name}`))
+    if (migrations.tables.has(named(table))) continue
+    const { name } = shapeOf(table)
+    const elsewhere = [...migrations.tables.keys()].find((other) => other.endsWith(`.${name}`))
     throw new Error(
-      `The migrations in ${relative('', folder)} do not make ${schema}.${name}. ` +
+      `The migrations in ${relative('', folder)} do not make ${named(table)}. ` +
         (elsewhere
           ? `They make ${elsewhere}: add ${optionOf('schema', elsewhere.slice(0, -name.length - 1))}.`
           : `Export it from your Drizzle schema and run \`npx drizzle-kit generate\` first. If it has another name, add --${option}.`),
     )
   }
+}
+
+/** The name of a table, with its schema. */
+function named(table: RateLimitTable): string {
+  const { schema = 'public', name } = shapeOf(table)
+  return `${schema}.${name}`
 }
 
 const UNLOGGED = `-- The rows of an UNLOGGED table never reach the WAL, so checks are faster. A crash empties the table.

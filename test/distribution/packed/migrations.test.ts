@@ -111,6 +111,46 @@ test.each(KINDS)('Drizzle $drizzle, package of type $module, $tables tables', as
   ])
 })
 
+test.each(KINDS)(
+  'the same in a project that has migrations, Drizzle $drizzle, $tables tables',
+  async (kind) => {
+    const project = await start(kind)
+    const jobs = `import { pgTable, text } from 'drizzle-orm/pg-core'
+    export const jobs = pgTable('jobs', { name: text().notNull() })`
+    const names = NAMES[kind.tables]
+    await project.write('schema.ts', jobs)
+    expect(await project.run('drizzle-kit', 'generate')).toEqual(fine())
+    expect(await project.run('drizzle-kit', 'migrate')).toEqual(fine())
+    expect(await project.run('drizzle-ratelimit', 'storage', ...names)).toEqual({
+      code: 2,
+      printed: expect.stringContaining('run `npx drizzle-kit generate` first'),
+    })
+    await project.write('schema.ts', `${SCHEMA[kind.tables]}\n${jobs}`)
+    expect(await project.run('drizzle-kit', 'generate')).toEqual(fine())
+    expect(await project.run('drizzle-ratelimit', 'storage', ...names)).toEqual(fine('Wrote drizzle/'))
+    expect(await project.run('drizzle-ratelimit', 'storage', ...names)).toEqual(fine('nothing to do'))
+    expect(await project.migrations()).toHaveLength(3)
+    expect(await project.run('drizzle-kit', 'migrate')).toEqual(fine())
+    expect(await project.run('drizzle-ratelimit', 'check', ...names)).toEqual(fine('as the limiter expects'))
+    // drizzle-kit 0.31 refuses to check a PostgreSQL project.
+    if (kind.drizzle === '1.0') expect(await project.run('drizzle-kit', 'check')).toEqual(fine())
+    expect(await project.run('drizzle-kit', 'generate')).toEqual(fine(NOTHING))
+    expect(await project.node('app.js')).toEqual(fine('4 remaining'))
+  },
+)
+
+test('tables that were dropped and made again get their storage again', async () => {
+  const project = await start({ drizzle: '0.45', module: 'module', tables: 'shipped' })
+  for (const schema of [SCHEMA.shipped, `import 'drizzle-orm/pg-core'`, SCHEMA.shipped]) {
+    await project.write('schema.ts', schema)
+    expect(await project.run('drizzle-kit', 'generate')).toEqual(fine('Your SQL migration file'))
+    if (schema !== SCHEMA.shipped) continue
+    expect(await project.run('drizzle-ratelimit', 'storage')).toEqual(fine('Wrote drizzle/'))
+  }
+  expect(await project.run('drizzle-kit', 'migrate')).toEqual(fine())
+  expect(await project.run('drizzle-ratelimit', 'check')).toEqual(fine('as the limiter expects'))
+})
+
 test('an ephemeral table that is logged', async () => {
   const project = await start({ drizzle: '1.0', module: 'commonjs', tables: 'own' })
   const storage = (...more: string[]) => project.run('drizzle-ratelimit', 'storage', ...NAMES.own, ...more)
