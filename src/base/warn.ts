@@ -1,5 +1,10 @@
 /** The warnings of the package. docs/errors.md has a section for each. */
-export type WarningCode = 'FORWARDED_IGNORED' | 'UNLOGGED_ON_NEON' | 'LONG_WAIT' | 'SHARED_PREFIX'
+export type WarningCode =
+  | 'FORWARDED_IGNORED'
+  | 'UNLOGGED_ON_NEON'
+  | 'LONG_WAIT'
+  | 'SHARED_PREFIX'
+  | 'STORE_FAILED'
 
 /** The most warnings of a process. More would not be read, and the memory of them must not grow. */
 const MAX_WARNINGS = 100

@@ -48,9 +48,12 @@ const CLIENT_NAMES: NamesOf<ClientKeyOptions> = { trustedHops: true, ipv6Subnet:
  * import { clientKey } from 'drizzle-ratelimit/http'
  * import { api } from './app.ts'
  *
- * createServer(async (request, response) => {
- *   const { success } = await api.limit(clientKey(request, { trustedHops: 1 })) // behind one load balancer
- *   response.writeHead(success ? 200 : 429).end()
+ * createServer((request, response) => {
+ *   const answered = async () => {
+ *     const { success } = await api.limit(clientKey(request, { trustedHops: 1 })) // behind one load balancer
+ *     response.writeHead(success ? 200 : 429).end()
+ *   }
+ *   answered().catch(() => response.destroy()) // Node catches nothing: an outage would end the process
  * })
  * ```
  */

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import type { Ratelimit } from '../ratelimit.ts'
-import { counting, ratelimitOf, type StoreConfig, storable } from './store.ts'
+import { counting, ratelimitOf, type StoreConfig, storable, warnOfFailure } from './store.ts'
 import { deniedIfContended } from './unavailable.ts'
 
 /** The hits of a key in its window, for express-rate-limit. */
@@ -66,13 +66,21 @@ export class RateLimitStore {
     return { totalHits: degraded && success ? 1 : limit - remaining, resetTime: new Date(reset) }
   }
 
-  /** Gives a hit back. */
+  /** Gives a hit back. If that fails, the hit stays counted, with a warning. It never rejects. */
   async decrement(key: string): Promise<void> {
     const hit = this.#ownHit(key)
-    const { giveBack } = hit
+    const { giveBack = () => this.#giveBackOne(key) } = hit
     hit.giveBack = undefined
-    if (giveBack) await giveBack()
-    else await this.#ratelimit.limit(await this.#stored(key), { ...this.#options, rate: -1 })
+    try {
+      await giveBack()
+    } catch (error) {
+      // It runs after the response. Before version 8, express-rate-limit catches nothing there.
+      warnOfFailure(error, this.prefix)
+    }
+  }
+
+  async #giveBackOne(key: string): Promise<void> {
+    await this.#ratelimit.limit(await this.#stored(key), { ...this.#options, rate: -1 })
   }
 
   /** Forgets the hits of a key. */

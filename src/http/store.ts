@@ -1,6 +1,8 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { checkOptions } from '../base/check-options.ts'
+import { warnOnce } from '../base/warn.ts'
 import { sha256 } from '../database/digest.ts'
+import { RatelimitError } from '../errors.ts'
 import { CONFIG_NAMES, type RatelimitConfig } from '../options/config.ts'
 import { isStorable } from '../options/validate.ts'
 import { Ratelimit } from '../ratelimit.ts'
@@ -34,4 +36,14 @@ export function counting(windowMs: number): StoredLimiter {
  */
 export async function storable(key: string, prefix: string): Promise<string> {
   return isStorable(key, prefix) ? key : sha256(key)
+}
+
+/** Warns of an error in place of throwing it, for hosts that would not catch it: it would end the process. */
+export function warnOfFailure(error: unknown, prefix: string): void {
+  const what = error instanceof RatelimitError ? `${error.code}: ${error.message}` : 'an unexpected error.'
+  warnOnce(
+    'STORE_FAILED',
+    `The store with the prefix "${prefix}" had ${what} See docs/errors.md#store_failed.`,
+    `${prefix} ${error instanceof RatelimitError ? error.code : ''}`,
+  )
 }

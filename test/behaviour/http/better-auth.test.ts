@@ -4,9 +4,11 @@ import { rateLimitStorage, type StoreConfig } from 'drizzle-ratelimit/better-aut
 import { expect, test } from 'vitest'
 import type { RatelimitConfig } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { useWarnings } from '../../support/warnings.ts'
 import { away, newPrefix, serve, statusesOf } from './serve.ts'
 
 const database = useDatabase()
+const warn = useWarnings()
 
 async function signInOn(config: Partial<RatelimitConfig> = {}): Promise<(from: string) => Promise<Response>> {
   const auth = betterAuth({
@@ -50,10 +52,28 @@ test('twenty requests at once stay within the limit', async () => {
   expect(await statusesOf(20, () => signIn('192.0.2.1'))).toEqual({ 401: 3, 429: 17 })
 })
 
+test.each([['x'.repeat(1500)], ['a\0b'], ['\ud800']])(
+  'a key that cannot be stored has a limit of its own: %#',
+  async (key) => {
+    const { consume } = rateLimitStorage({ db: database.db, prefix: newPrefix() })
+    const rule = { window: 600, max: 1 }
+    expect(await consume(key, rule)).toEqual({ allowed: true, retryAfter: null })
+    expect(await consume(`${key}2`, rule)).toEqual({ allowed: true, retryAfter: null })
+    expect(await consume(key, rule)).toMatchObject({ allowed: false })
+  },
+)
+
 test.each([
-  ['allow', 401],
-  ['deny', 429],
-] as const)('with the database away, onError %s means %d', async (onError, status) => {
-  const signIn = await signInOn({ db: away(database.db), onError })
-  expect((await signIn('192.0.2.1')).status).toBe(status)
+  ['allow', 401, 0],
+  ['deny', 429, 0],
+  ['throw', 429, 1],
+] as const)('with the database away, onError %s means %d', async (onError, status, warnings) => {
+  const prefix = newPrefix()
+  const signIn = await signInOn({ db: away(database.db), onError, prefix })
+  for (const _ of 'ab') expect((await signIn('192.0.2.1')).status).toBe(status)
+  expect(warn).toHaveBeenCalledTimes(warnings)
+  if (warnings > 0) {
+    const said = `^drizzle-ratelimit STORE_FAILED: .*"${prefix}" had UNREACHABLE: .*docs/errors.md#store_failed.$`
+    expect(warn).toHaveBeenCalledWith(expect.stringMatching(said))
+  }
 })
