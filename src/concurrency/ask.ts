@@ -140,7 +140,7 @@ function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: n
     const place = Number(row['place']) - 1
     const { request } = mustHave(asked[place])
     const slots = [...(answers[place]?.slots ?? []), ...slotIn(row, request)]
-    const left = row['left']
+    const left = row['left_ms']
     const endsInMs = left === null || left === undefined ? undefined : Number(left)
     answers[place] = { slots, open: Number(row['open'] ?? 0), endsInMs, sentAt }
   }

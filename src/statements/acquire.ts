@@ -6,6 +6,7 @@ import { builder, isDecidedRow, type Link, link, name, Parameters } from './buil
 import { callsFrom } from './calls.ts'
 import { fromColumn, isOfKind, onGrid, toColumn } from './columns.ts'
 import { guard, guardedStatement } from './guard.ts'
+import { HAS_HOLDERS, holdSlot, lockName, numbersHeld } from './held-slots.ts'
 import { IS_RARE, type LeaseSource } from './lease.ts'
 import { BY_ITSELF, CLOCK_MS } from './levels.ts'
 import { settingsOf } from './setting.ts'
@@ -38,7 +39,8 @@ const LONG_AGO = sql.raw('0::float8')
  * waits for no slot.
  *
  * A number may be leased if its lease has ended, and it and the leases of higher numbers are at most as many as
- * the limit. The higher ones may be left from a larger limit. So `open` numbers may be leased.
+ * the limit. The higher ones may be left from a larger limit. So `open` numbers may be leased. What open
+ * transactions hold is leased, too. A transaction that holds a number gets that one again.
  *
  * `locked` skips the rows that others hold. `missing` makes rows for what could not be locked. Its advisory
  * lock keeps two statements from inserting one row: the second would wait for the transaction of the first.
@@ -65,10 +67,27 @@ export function acquireStatement(source: AcquireSource): Statement {
       coalesce(pg_catalog.array_agg(number order by number) filter (where number > 0 and ends <= now), '{}') as free
     from (${slots}) as slot`
   const isOpen = sql`${parameters.integer('waited')} = 1 or coalesce(waited_until <= now, true)`
-  const keys = sql`select place, key, calls::bigint as calls, now, ends, waited_until, leased, free,
+  const none = sql`'{}'::integer[]`
+  const held = joined
+    ? sql`${numbersHeld('others')} as held, ${numbersHeld('this transaction')} as own`
+    : sql`case when ${HAS_HOLDERS} then ${numbersHeld('others')} else ${none} end as held, ${none} as own`
+  // The barriers let each lock be looked at once.
+  const seen = sql`select place, key, calls::bigint as calls, now, ends, waited_until, lock_name, free, own, held,
+      pg_catalog.array_cat(leased, array(
+        select number from pg_catalog.unnest(held) as other (number) where number <> all(leased)
+      )) as leased
+    from (
+      select *, ${held} from (
+        select *, ${lockName(table, prefix, name('key'))} as lock_name
+        from ${callsFrom(parameters, ['key', 'calls'])} cross join ${CLOCK} cross join lateral (${numbers}) as numbers
+        ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``} offset 0
+      ) as named offset 0
+    ) as found`
+  const keys = sql`select place, key, calls, now, waited_until, lock_name, leased, own,
+      case when pg_catalog.cardinality(held) = 0 then ends - now end as left_ms,
+      case when pg_catalog.cardinality(own) = 0 then free else own end as free,
       case when ${isOpen} then greatest(${limit} - pg_catalog.cardinality(leased), 0) else 0 end as open
-    from ${callsFrom(parameters, ['key', 'calls'])} cross join ${CLOCK} cross join lateral (${numbers}) as numbers
-    ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
+    from (${seen}) as seen`
 
   const isBelow = sql`number::bigint + (select count(*) from pg_catalog.unnest(of_key.leased) as lease (other) where other > number)
     <= ${limit}::bigint`
@@ -80,7 +99,7 @@ export function acquireStatement(source: AcquireSource): Statement {
   const locked = sql`select place, slot.key, slot.count from ${KEYS} as of_key cross join lateral (
       select stored.key, stored.count
       from (select pg_catalog.unnest(of_key.free) as number offset 0) as old cross join lateral (${row.getSQL()}) as stored
-      where ${isBelow} limit of_key.calls
+      where (pg_catalog.cardinality(of_key.own) > 0 or ${isBelow}) limit of_key.calls
     ) as slot where open > 0`
 
   const place = sql.raw(literal(quotedName(table)))
@@ -93,7 +112,7 @@ export function acquireStatement(source: AcquireSource): Statement {
       ) as numbered
       where pg_try_advisory_xact_lock(hashtextextended(${place} || ${prefix} || ' ' || numbered.key, 0::bigint))
       limit of_key.calls - counted.found
-    ) as slot where open > 0 and found < calls`
+    ) as slot where open > 0 and found < calls and pg_catalog.cardinality(of_key.own) = 0`
 
   const taken = sql`select place, key, is_old, now, greatest(coalesce(count, 0::float8) + 1::float8, now * 1000::float8) as fence
     from (
@@ -138,8 +157,13 @@ export function acquireStatement(source: AcquireSource): Statement {
   ]
   return guardedStatement(parameters, guarding, settingsOf(source.commit), {
     links,
-    columns: ['place', 'open', 'left', 'slot', 'fence'].map((column) => name(column)),
-    from: sql`(select of_key.place, open, ends - now as left, slot, fence from ${KEYS} as of_key left join (
+    columns: [
+      ...['place', 'open', 'left_ms', 'slot', 'fence'].map((column) => name(column)),
+      ...(joined
+        ? [sql`case when slot is not null then ${holdSlot(sql`right(slot, 4)::bigint`)} end as held`]
+        : []),
+    ],
+    from: sql`(select of_key.place, open, left_ms, slot, fence, lock_name from ${KEYS} as of_key left join (
       select place, key as slot, fence from ${TAKEN}
       where key in (select key from ratelimit_updated union all select key from ratelimit_inserted)
     ) as written on written.place = of_key.place) as answered`,

@@ -15,94 +15,169 @@ with
     select
       place,
       key,
-      calls::bigint as calls,
+      calls,
       now,
-      ends,
       waited_until,
+      lock_name,
       leased,
-      free,
+      own,
+      case
+        when pg_catalog.cardinality (held) = 0 then ends - now
+      end as left_ms,
+      case
+        when pg_catalog.cardinality (own) = 0 then free
+        else own
+      end as free,
       case
         when $3::integer = 1
         or coalesce(waited_until <= now, true) then greatest($2::integer - pg_catalog.cardinality (leased), 0)
         else 0
       end as open
     from
-      rows
-    from
       (
-        pg_catalog.unnest (
+        select
+          place,
+          key,
+          calls::bigint as calls,
+          now,
+          ends,
+          waited_until,
+          lock_name,
+          free,
+          own,
+          held,
+          pg_catalog.array_cat (
+            leased,
+            array(
+              select
+                number
+              from
+                pg_catalog.unnest (held) as other (number)
+              where
+                number <> all (leased)
+            )
+          ) as leased
+        from
           (
             select
-              $4::text::text[]
-          )
-        ),
-        pg_catalog.unnest (
-          (
-            select
-              $5::text::float8[]
-          )
-        )
-      ) with ordinality as
-    call ("key", "calls", "place")
-    cross join "ratelimit_clock"
-    cross join lateral (
-      select
-        min(ends) filter (
-          where
-            number > 0
-            and ends > now
-        ) as ends,
-        max(ends) filter (
-          where
-            number = 0
-        ) as waited_until,
-        coalesce(
-          pg_catalog.array_agg (number) filter (
-            where
-              number > 0
-              and ends > now
-          ),
-          '{}'
-        ) as leased,
-        coalesce(
-          pg_catalog.array_agg (
-            number
-            order by
-              number
-          ) filter (
-            where
-              number > 0
-              and ends <= now
-          ),
-          '{}'
-        ) as free
-      from
-        (
-          select
-            case
-              when right("rate_limit_ephemeral"."key", 4) ~ '^[0-9]+$' then right("rate_limit_ephemeral"."key", 4)::integer
-            end as number,
-            case
-              when (
-                "rate_limit_ephemeral"."count" is not null
-                and "rate_limit_ephemeral"."prev_count" is null
-                and "rate_limit_ephemeral"."window_start" is null
-                and "rate_limit_ephemeral"."tokens" is null
-                and "rate_limit_ephemeral"."last_refill" is not null
-              ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
-              else 0::float8
-            end as ends
-          from
-            "rate_limit_ephemeral"
-          where
-            "rate_limit_ephemeral"."prefix" = $1::text
-            and "rate_limit_ephemeral"."key" between call.key || '#0000' and call.key || '#9999'
-            and starts_with("rate_limit_ephemeral"."key", call.key || '#')
-            and length("rate_limit_ephemeral"."key") = length(call.key) + 5
-          offset
-            0
-        ) as slot
-    ) as numbers
+              *,
+              case
+                when case
+                  when pg_try_advisory_lock(lock_name) then not pg_advisory_unlock(lock_name)
+                  else true
+                end then array(
+                  select
+                    (objid::bigint & 4095::bigint)::integer
+                  from
+                    pg_catalog.pg_locks
+                  where
+                    locktype = 'advisory'
+                    and objsubid = 1
+                    and granted
+                    and database = (
+                      select
+                        oid
+                      from
+                        pg_catalog.pg_database
+                      where
+                        datname = current_database()
+                    )
+                    and (classid::bigint << 32 | objid::bigint) & ~ 4095::bigint = lock_name
+                    and objid::bigint & 4095::bigint > 0
+                    and pid is distinct from pg_backend_pid()
+                )
+                else '{}'::integer[]
+              end as held,
+              '{}'::integer[] as own
+            from
+              (
+                select
+                  *,
+                  hashtextextended ('"rate_limit_ephemeral"' || $1::text || ' ' || "key", 1::bigint) & ~ 4095::bigint as lock_name
+                from
+                  rows
+                from
+                  (
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::text[]
+                      )
+                    ),
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $5::text::float8[]
+                      )
+                    )
+                  ) with ordinality as
+                call ("key", "calls", "place")
+                cross join "ratelimit_clock"
+                cross join lateral (
+                  select
+                    min(ends) filter (
+                      where
+                        number > 0
+                        and ends > now
+                    ) as ends,
+                    max(ends) filter (
+                      where
+                        number = 0
+                    ) as waited_until,
+                    coalesce(
+                      pg_catalog.array_agg (number) filter (
+                        where
+                          number > 0
+                          and ends > now
+                      ),
+                      '{}'
+                    ) as leased,
+                    coalesce(
+                      pg_catalog.array_agg (
+                        number
+                        order by
+                          number
+                      ) filter (
+                        where
+                          number > 0
+                          and ends <= now
+                      ),
+                      '{}'
+                    ) as free
+                  from
+                    (
+                      select
+                        case
+                          when right("rate_limit_ephemeral"."key", 4) ~ '^[0-9]+$' then right("rate_limit_ephemeral"."key", 4)::integer
+                        end as number,
+                        case
+                          when (
+                            "rate_limit_ephemeral"."count" is not null
+                            and "rate_limit_ephemeral"."prev_count" is null
+                            and "rate_limit_ephemeral"."window_start" is null
+                            and "rate_limit_ephemeral"."tokens" is null
+                            and "rate_limit_ephemeral"."last_refill" is not null
+                          ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
+                          else 0::float8
+                        end as ends
+                      from
+                        "rate_limit_ephemeral"
+                      where
+                        "rate_limit_ephemeral"."prefix" = $1::text
+                        and "rate_limit_ephemeral"."key" between call.key || '#0000' and call.key || '#9999'
+                        and starts_with("rate_limit_ephemeral"."key", call.key || '#')
+                        and length("rate_limit_ephemeral"."key") = length(call.key) + 5
+                      offset
+                        0
+                    ) as slot
+                ) as numbers
+                offset
+                  0
+              ) as named
+            offset
+              0
+          ) as found
+      ) as seen
   ),
   "ratelimit_locked" as (
     select
@@ -161,14 +236,17 @@ with
               skip locked
           ) as stored
         where
-          number::bigint + (
-            select
-              count(*)
-            from
-              pg_catalog.unnest (of_key.leased) as lease (other)
-            where
-              other > number
-          ) <= $2::integer::bigint
+          (
+            pg_catalog.cardinality (of_key.own) > 0
+            or number::bigint + (
+              select
+                count(*)
+              from
+                pg_catalog.unnest (of_key.leased) as lease (other)
+              where
+                other > number
+            ) <= $2::integer::bigint
+          )
         limit
           of_key.calls
       ) as slot
@@ -230,6 +308,7 @@ with
     where
       open > 0
       and found < calls
+      and pg_catalog.cardinality (of_key.own) = 0
   ),
   "ratelimit_taken" as (
     select
@@ -355,7 +434,7 @@ with
 select
   "place",
   "open",
-  "left",
+  "left_ms",
   "slot",
   "fence"
 from
@@ -363,9 +442,10 @@ from
     select
       of_key.place,
       open,
-      ends - now as left,
+      left_ms,
       slot,
-      fence
+      fence,
+      lock_name
     from
       "ratelimit_keys" as of_key
       left join (

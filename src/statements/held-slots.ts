@@ -1,0 +1,44 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import { literal, quotedName } from '../tables/table-name.ts'
+import { name } from './builder.ts'
+
+// A transaction that holds a slot holds two advisory locks, because others see neither its new rows nor its
+// changes: one on the name of the key, and one on the number of the slot, which is the name plus the number.
+
+/** Slots have ten bits of a name. */
+const NUMBERS = sql.raw('4095::bigint')
+
+/** The name of a key for advisory locks. Its last bits are 0. */
+export function lockName(table: RateLimitTable, prefix: SQL, key: SQL): SQL {
+  const place = sql.raw(literal(quotedName(table)))
+  // Another seed than that of the locks on new rows.
+  return sql`hashtextextended(${place} || ${prefix} || ' ' || ${key}, 1::bigint) & ~${NUMBERS}`
+}
+
+/** Whether other transactions hold slots of the key. The lock of the session ends before anybody can wait. */
+export const HAS_HOLDERS: SQL = sql.raw(
+  'case when pg_try_advisory_lock(lock_name) then not pg_advisory_unlock(lock_name) else true end',
+)
+
+/**
+ * The numbers of the key's slots that open transactions hold. It reads all locks of the server, so it is for
+ * keys that have holders.
+ */
+export function numbersHeld(by: 'others' | 'this transaction'): SQL {
+  const pid = sql.raw(by === 'others' ? 'is distinct from' : '=')
+  return sql`array(select (objid::bigint & ${NUMBERS})::integer from pg_catalog.pg_locks
+    where locktype = 'advisory' and objsubid = 1 and granted
+      and database = (select oid from pg_catalog.pg_database where datname = current_database())
+      and (classid::bigint << 32 | objid::bigint) & ~${NUMBERS} = lock_name and objid::bigint & ${NUMBERS} > 0
+      and pid ${pid} pg_backend_pid())`
+}
+
+/** Makes the transaction hold the slot with the number until it ends. */
+export function holdSlot(number: SQL): SQL {
+  const locks = [name('lock_name'), sql`lock_name | ${number}`]
+  return sql.join(
+    locks.map((lock) => sql`pg_advisory_xact_lock_shared(${lock})::text`),
+    sql` || `,
+  )
+}

@@ -1,0 +1,130 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, test } from 'vitest'
+import { type Lease, type NoLease, Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+
+const database = useDatabase()
+
+const limiterOf = (limit: number) => Ratelimit.concurrency(limit, { lease: '1h' })
+
+function slots(prefix: string, limit: number): Ratelimit<'concurrency'> {
+  const { db } = database.connect(8)
+  return new Ratelimit({ db, limiter: limiterOf(limit), prefix, cleanupProbability: 0 })
+}
+
+function held(answer: Lease | NoLease): Lease {
+  if (!answer.success) throw new Error('no lease')
+  return answer
+}
+
+/** Runs the work while a transaction holds slot 3, and all other slots are free. */
+async function besideSlot3(jobs: Ratelimit<'concurrency'>, work: () => Promise<void>): Promise<void> {
+  const leases = [held(await jobs.acquire('org')), held(await jobs.acquire('org'))]
+  await database.connect(1).db.transaction(async (tx) => {
+    held(await jobs.acquire('org', { tx }))
+    for (const lease of leases) await lease.release()
+    await work()
+  })
+}
+
+describe.each(['new', 'known'])('a slot that a transaction holds, its row is %s,', (row) => {
+  async function withRows(prefix: string): Promise<Ratelimit<'concurrency'>> {
+    const jobs = slots(`${prefix}, ${row}`, 3)
+    if (row === 'new') return jobs
+    const leases = [1, 2, 3].map(() => jobs.acquire('org'))
+    for (const lease of await Promise.all(leases)) await held(lease).release()
+    return jobs
+  }
+
+  test('counts for a smaller limit', async () => {
+    const jobs = await withRows('counts')
+    await besideSlot3(jobs, async () => {
+      const denied = { success: false, retryAfter: 0 }
+      expect(await jobs.acquire('org', { limiter: limiterOf(1) })).toMatchObject(denied)
+      const one = held(await jobs.acquire('org', { limiter: limiterOf(2) }))
+      expect(await jobs.acquire('org', { limiter: limiterOf(2) })).toMatchObject(denied)
+      const two = held(await jobs.acquire('org'))
+      expect(await jobs.acquire('org')).toMatchObject(denied)
+      await one.release()
+      await two.release()
+    })
+    held(await jobs.acquire('org', { limiter: limiterOf(1) }))
+  })
+
+  test('counts for a smaller limit in another transaction', async () => {
+    const jobs = await withRows('counts in another')
+    await besideSlot3(jobs, async () => {
+      await database.connect(1).db.transaction(async (tx) => {
+        expect(await jobs.acquire('org', { limiter: limiterOf(1), tx })).toMatchObject({ success: false })
+        held(await jobs.acquire('org', { limiter: limiterOf(2), tx }))
+        expect(await jobs.acquire('org', { limiter: limiterOf(2) })).toMatchObject({ success: false })
+      })
+    })
+  })
+
+  test('does not count after a rollback, nor after one to a savepoint', async () => {
+    const jobs = await withRows('rolled back')
+    const rolledBack = besideSlot3(jobs, () => Promise.reject(new Error('rolled back')))
+    await expect(rolledBack).rejects.toThrow('rolled back')
+    held(await jobs.acquire('org', { limiter: limiterOf(1) })).release()
+    await database.connect(1).db.transaction(async (tx) => {
+      const inSavepoint = tx.transaction(async (nested) => {
+        held(await jobs.acquire('org', { tx: nested }))
+        throw new Error('rolled back')
+      })
+      await expect(inSavepoint).rejects.toThrow('rolled back')
+      held(await jobs.acquire('org', { limiter: limiterOf(1) }))
+    })
+  })
+
+  test('is the only one that the transaction gets', async () => {
+    const jobs = await withRows('the only one')
+    const leases = [held(await jobs.acquire('org')), held(await jobs.acquire('org'))]
+    await database.connect(1).db.transaction(async (tx) => {
+      const first = held(await jobs.acquire('org', { tx }))
+      for (const lease of leases) await lease.release()
+      const again = held(await jobs.acquire('org', { tx }))
+      expect(again.fence).toBeGreaterThan(first.fence)
+      // It is the only holder, so a limit of 1 lets it pass, too.
+      held(await jobs.acquire('org', { limiter: limiterOf(1), tx }))
+      const others = await Promise.all([1, 2, 3].map(() => jobs.acquire('org')))
+      expect(others.filter(({ success }) => success)).toHaveLength(2)
+      expect(await jobs.acquire('org', { limiter: limiterOf(2), tx })).toMatchObject({ success: false })
+    })
+  })
+})
+
+interface Held {
+  readonly from: number
+  to: number
+}
+
+test('calls under any plan, alone and in transactions: no grant while the limit is held', async () => {
+  const jobs = slots('any plan', 1)
+  const all: Held[] = []
+  const tooMany: string[] = []
+  const endsAt = performance.now() + 3000
+  const worker = async (client: ReturnType<typeof database.connect>) => {
+    while (performance.now() < endsAt) {
+      const limit = 1 + Math.floor(Math.random() * 4)
+      const asked = async (options: object) => {
+        const called = performance.now()
+        const lease = await jobs.acquire('org', { limiter: limiterOf(limit), ...options })
+        const answered = performance.now()
+        if (!lease.success) return undefined
+        const others = all.filter(({ from, to }) => from < called && to > answered).length
+        if (others >= limit) tooMany.push(`${others + 1} under a limit of ${limit}`)
+        const entry = { from: answered, to: Number.POSITIVE_INFINITY }
+        all.push(entry)
+        await sleep(Math.random() * 8)
+        entry.to = performance.now()
+        return lease
+      }
+      if (Math.random() < 0.5) await client.db.transaction((tx) => asked({ tx }))
+      else await (await asked({}))?.release()
+    }
+  }
+  await Promise.all(Array.from({ length: 8 }, () => worker(database.connect(1))))
+  expect(all.length).toBeGreaterThan(50)
+  expect(tooMany).toEqual([])
+})
