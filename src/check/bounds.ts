@@ -1,4 +1,5 @@
 import type { Outcome } from '../answers/outcome.ts'
+import { startDeadline } from '../base/deadlines.ts'
 import { RatelimitError } from '../errors.ts'
 
 /**
@@ -33,12 +34,12 @@ export function watchBounds(
   end: (why: { readonly aborted: unknown } | 'timeout') => void,
 ): () => void {
   const onAbort = () => finish({ aborted: signal?.reason })
-  // A longer timer would fire at once. No call takes weeks.
+  // No call takes weeks.
   const isTimed = timeoutMs !== undefined && timeoutMs <= MAX_TIMER_MS
-  const timer = isTimed ? setTimeout(() => finish('timeout'), timeoutMs) : undefined
+  const stopTimer = isTimed ? startDeadline(timeoutMs, () => finish('timeout')) : undefined
   signal?.addEventListener('abort', onAbort, { once: true })
   function stop(): void {
-    clearTimeout(timer)
+    stopTimer?.()
     signal?.removeEventListener('abort', onAbort)
   }
   function finish(why: { readonly aborted: unknown } | 'timeout'): void {

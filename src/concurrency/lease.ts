@@ -1,6 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { doAfter } from '../base/deadlines.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 
@@ -77,17 +78,16 @@ export interface Holding {
 export function leaseOf(fence: number, { leaseMs, extend, release }: Holding, sentAt: number): Lease {
   const controller = new AbortController()
   const { signal } = controller
-  let timer: ReturnType<typeof setTimeout> | undefined
+  let stopTimer = () => {}
   const stop = () => {
-    clearTimeout(timer)
+    stopTimer()
     if (!signal.aborted) controller.abort(ended())
   }
   const watch = (from: number) => {
     if (leaseMs === undefined) return
-    clearTimeout(timer)
-    timer = setTimeout(stop, Math.max(from + leaseMs * (1 - STOP_SHARE) - performance.now(), 0))
-    // The timer must not keep the process alive. In some runtimes it is a number.
-    timer.unref?.()
+    stopTimer()
+    // If the process was busy then, the answer of an extension may have arrived.
+    stopTimer = doAfter(Math.max(from + leaseMs * (1 - STOP_SHARE) - performance.now(), 0), stop)
   }
   watch(sentAt)
   const lease: Lease = {

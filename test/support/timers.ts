@@ -6,7 +6,7 @@ const SOURCE = resolve('src')
 const { setTimeout: setReal, clearTimeout: clearReal } = globalThis
 
 /** Where the package set each timer that has neither ended nor been cleared. */
-const places = new Map<unknown, string>()
+const places = new Map<ReturnType<typeof setTimeout>, string>()
 
 /**
  * Gives the test the timers and the monotonic clock, until `vi.useRealTimers()`. `ownTimers` says which timers
@@ -27,11 +27,10 @@ export function fakeTime(): void {
     const [, , caller = ''] = new Error('Who sets it').stack?.split('\n') ?? []
     if (caller.includes('node_modules')) return setReal(work, ms, ...values)
     const timer = set(ended, ms)
-    // One for the whole process, which may have been set before.
-    if (caller.includes(SOURCE) && !caller.includes('long-waits')) places.set(timer, caller.trim())
+    if (caller.includes(SOURCE)) places.set(timer, caller.trim())
     return timer
   }
-  const clearing = (timer: Parameters<typeof clear>[0]) => {
+  const clearing = (timer: ReturnType<typeof set>) => {
     places.delete(timer)
     clear(timer)
     clearReal(timer)
@@ -43,8 +42,9 @@ export function fakeTime(): void {
 
 /**
  * Where the package set the timers that have not ended. Those of drivers, of PGlite, and of what earlier test
- * files have left in the process do not count.
+ * files have left in the process do not count, nor does the one that warns of long waits.
  */
 export function ownTimers(): readonly string[] {
-  return [...places.values()]
+  const own = [...places].filter(([timer, place]) => !place.includes('deadlines') || timer.hasRef())
+  return own.map(([, place]) => place)
 }
