@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
+import { checkOption } from '../options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import { counting, ratelimitOf, type StoreConfig, storable, warnOfFailure } from './store.ts'
 import { deniedIfContended } from './unavailable.ts'
@@ -43,24 +44,45 @@ export class RateLimitStore {
   readonly prefix: string
   readonly #ratelimit: Ratelimit
   readonly #hits = new AsyncLocalStorage<OwnHit>()
-  /** Until `init`, express-rate-limit's default window. */
-  #limiter: StoredLimiter = counting(60_000)
+  #windowMs: number | undefined
+  /** Throws if there is no valid window. */
+  #limiter: () => StoredLimiter
 
   constructor(config: StoreConfig) {
-    this.#ratelimit = ratelimitOf(config, this.#limiter)
+    // Until `init`, express-rate-limit's default window.
+    const limiter = counting(60_000)
+    this.#limiter = () => limiter
+    this.#ratelimit = ratelimitOf(config, limiter)
     this.prefix = this.#ratelimit.prefix
   }
 
-  /** Sets the length of the window. */
+  /**
+   * Sets the length of the window. express-rate-limit may only log the errors of this, so after an error each
+   * request fails too.
+   *
+   * @throws RatelimitError `INVALID_DURATION`; `INVALID_OPTION` for a second window
+   */
   init({ windowMs }: { readonly windowMs: number }): void {
-    this.#limiter = counting(windowMs)
+    try {
+      this.#windowMs ??= windowMs
+      const message = 'Limits with other windows need a store and a prefix of their own.'
+      checkOption(this.#windowMs === windowMs, message)
+      const limiter = counting(windowMs)
+      this.#limiter = () => limiter
+    } catch (error) {
+      this.#limiter = () => {
+        throw error
+      }
+      throw error
+    }
   }
 
   /** Counts a hit. */
   async increment(key: string): Promise<Hits> {
     const hit = this.#ownHit(key)
-    const reserving = this.#ratelimit.reserve(await this.#stored(key), this.#options)
-    const reserved = await deniedIfContended(reserving, this.#limiter)
+    const limiter = this.#limiter()
+    const reserving = this.#ratelimit.reserve(await this.#stored(key), { limiter })
+    const reserved = await deniedIfContended(reserving, limiter)
     if (reserved.success) hit.giveBack ??= () => reserved.release()
     const { success, limit, remaining, reset, degraded } = reserved
     return { totalHits: degraded && success ? 1 : limit - remaining, resetTime: new Date(reset) }
@@ -111,6 +133,6 @@ export class RateLimitStore {
   }
 
   get #options(): { readonly limiter: StoredLimiter } {
-    return { limiter: this.#limiter }
+    return { limiter: this.#limiter() }
   }
 }

@@ -14,8 +14,10 @@ export interface RouteOptions {
     readonly url?: string
     readonly constraints?: object
   }
-  /** The name of such a handler. */
+  /** Routes and handlers with the same name share a count. */
   readonly groupId?: string
+  /** All that share a count need the same. */
+  readonly timeWindow?: unknown
   /** Refused, because denied requests are not counted. */
   readonly ban?: number
   /** Refused for the same reason. */
@@ -39,9 +41,9 @@ export interface RateLimitStore {
 
 /**
  * A store for @fastify/rate-limit: `max` requests in each fixed window of `timeWindow`, for each route with its
- * own `config.rateLimit`, and for all others together. `app.rateLimit` and `app.createRateLimit` with options
- * of their own need a `groupId`, which names their counter. A key that is not valid for a row is stored as its
- * SHA-256.
+ * own `config.rateLimit`, and for all others together. Routes and handlers with the same `groupId` share a
+ * count. `app.rateLimit` and `app.createRateLimit` with options of their own need one. What shares a count
+ * needs the same `timeWindow`. A key that is not valid for a row is stored as its SHA-256.
  *
  * A denied request writes nothing, so requests beyond `max` are not counted. `ban`, `continueExceeding` and
  * `exponentialBackoff` need their counts and are refused.
@@ -63,17 +65,23 @@ export interface RateLimitStore {
 export function rateLimitStore(config: StoreConfig): new (options: object) => RateLimitStore {
   const ratelimit = ratelimitOf(config, Ratelimit.fixedWindow(1000, '1m'))
   const now = () => (config.clock?.() ?? new Date()).getTime()
+  const checkWindow = windowsOfScopes()
 
   return class Store implements RateLimitStore {
     readonly #scope: string
+    /** What the plugin adds to each key. */
+    readonly #suffix: string
 
     constructor(options: RouteOptions, scope = ' ') {
       checkRouteOptions(options)
+      checkWindow(scope, options)
       this.#scope = scope
+      this.#suffix = isRoute(options) ? (options.groupId ?? '') : ''
     }
 
     #stored(key: string): Promise<string> {
-      return storable(this.#scope + key, config.prefix)
+      const own = key.endsWith(this.#suffix) ? key.slice(0, key.length - this.#suffix.length) : key
+      return storable(this.#scope + own, config.prefix)
     }
 
     incr(key: string, callback: Callback, timeWindow: number, max: number): void {
@@ -128,15 +136,32 @@ function answer(result: Promise<Counted>, callback: Callback): void {
  * are those written here, methods are upper case, and the keys of the store itself begin with a space.
  */
 function scopeOf({ routeInfo = {}, groupId = '' }: RouteOptions): string {
+  if (groupId !== '') return `group ${encodeURIComponent(groupId)} `
   const { method, url, constraints = {} } = routeInfo
   if (url !== undefined) {
     // One path may have several routes, by host or version.
     const only = Object.entries(constraints).map((pair) => `|${encodeURIComponent(pair.join('='))}`)
     return `${method} ${encodeURI(url)}${only.join('')} `
   }
-  if (groupId !== '') return `group ${encodeURIComponent(groupId)} `
   const message = 'app.rateLimit() and app.createRateLimit() each need a groupId, which names their counter.'
   throw new RatelimitError('INVALID_OPTION', message)
+}
+
+/** Whether the store is for a route. The plugin adds a route's `groupId` to its keys, and no handler's. */
+function isRoute({ routeInfo }: RouteOptions): boolean {
+  return routeInfo?.url !== undefined
+}
+
+/** Refuses a second window for one count, because the shorter window would end the count of the longer. */
+function windowsOfScopes(): (scope: string, options: RouteOptions) => void {
+  const windows = new Map<string, unknown>()
+  return (scope, { timeWindow }) => {
+    if (windows.has(scope) && windows.get(scope) !== timeWindow) {
+      const message = 'All that share a groupId, or a store, need the same timeWindow.'
+      throw new RatelimitError('INVALID_OPTION', message)
+    }
+    windows.set(scope, timeWindow)
+  }
 }
 
 function checkRouteOptions({ ban = -1, continueExceeding, exponentialBackoff }: RouteOptions): void {

@@ -313,6 +313,8 @@ describe('without the database', () => {
 })
 
 describe('the store for express-rate-limit', () => {
+  const SILENT = { error: () => {}, warn: () => {}, info: () => {}, debug: () => {} }
+
   test('has the type that express-rate-limit asks for', () => {
     expectTypeOf<RateLimitStore>().toExtend<Store>()
   })
@@ -399,6 +401,23 @@ describe('the store for express-rate-limit', () => {
     await vi.waitFor(async () => expect(await store.get('all')).toMatchObject({ totalHits: 3 }))
     await new Promise(setImmediate)
     expect(await store.get('all')).toMatchObject({ totalHits: 3 })
+  })
+
+  test('limiters with other windows cannot share a store: the shorter would end the count of the longer', async () => {
+    const store = new RateLimitStore({ db: database.db, prefix: newPrefix() })
+    const limit = { limit: 2, store, keyGenerator: () => 'all', validate: false, logger: SILENT }
+    const urls = [await stored({ ...limit, windowMs: 3_600_000 }), await stored({ ...limit, windowMs: 200 })]
+    for (const url of urls) {
+      const response = await fetch(url)
+      expect([response.status, await response.text()]).toEqual([500, 'INVALID_OPTION'])
+    }
+  })
+
+  test('a window that is refused is no shorter window: each request is an error', async () => {
+    const store = new RateLimitStore({ db: database.db, prefix: newPrefix() })
+    const url = await stored({ limit: 2, windowMs: -1, store, validate: false, logger: SILENT })
+    const response = await fetch(url)
+    expect([response.status, await response.text()]).toEqual([500, 'INVALID_DURATION'])
   })
 
   test('of hits that were counted one after another, the first is given back first', async () => {

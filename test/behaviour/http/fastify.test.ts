@@ -91,6 +91,59 @@ test('no key of a client names the row of a route', async () => {
   expect([await send('/', 'GET /own ada'), await send('/own', 'ada')]).toEqual([200, 200])
 })
 
+describe('a groupId', () => {
+  const otp = { max: 3, groupId: 'OTP' }
+  const statusesAt = async (url: string, paths: readonly string[]) => {
+    const statuses: number[] = []
+    for (const path of paths) statuses.push((await fetch(url + path)).status)
+    return statuses
+  }
+
+  test('is one count for all its routes and handlers, and for no others', async () => {
+    const url = await limited({ max: 3, store: storeOf() }, (app) => {
+      app.get('/send', { config: { rateLimit: otp } }, async () => 'sent')
+      app.get('/verify', { config: { rateLimit: otp } }, async () => 'right')
+      app.get('/again', { config: { rateLimit: { ...otp, groupId: 'again' } } }, async () => 'sent')
+      const preHandler = app.rateLimit(otp)
+      app.get('/handled', { config: { rateLimit: false }, preHandler }, async () => 'handled')
+    })
+    const paths = ['/send', '/verify', '/send', '/verify', '/send', '/again', '/handled']
+    expect(await statusesAt(url, paths)).toEqual([200, 200, 200, 429, 429, 200, 429])
+  })
+
+  test('may have routes with a max of their own', async () => {
+    const url = await limited({ store: storeOf() }, (app) => {
+      app.get('/few', { config: { rateLimit: { ...otp, max: 1 } } }, async () => 'few')
+      app.get('/many', { config: { rateLimit: otp } }, async () => 'many')
+    })
+    expect(await statusesAt(url, ['/many', '/few', '/many', '/many', '/many'])).toEqual([
+      200, 429, 200, 200, 429,
+    ])
+  })
+
+  const refused = expect.objectContaining({
+    code: 'INVALID_OPTION',
+    message: expect.stringMatching('timeWindow'),
+  })
+
+  test('has one timeWindow: a shorter one would end the count of a longer one', async () => {
+    await limited({ store: storeOf() }, (app) => {
+      app.get('/send', { config: { rateLimit: otp } }, async () => 'sent')
+      const route = { config: { rateLimit: { ...otp, timeWindow: 200 } } }
+      expect(() => app.get('/verify', route, async () => 'right')).toThrow(refused)
+      expect(() => app.rateLimit({ ...otp, timeWindow: () => 200 })).toThrow(refused)
+      expect(() => app.rateLimit({ ...otp, timeWindow: '60 minutes' })).not.toThrow()
+    })
+  })
+
+  test('so has a store that several plugins share', async () => {
+    const store = storeOf()
+    await limited({ store, timeWindow: '1 hour' })
+    await limited({ store, timeWindow: '1 hour' })
+    await expect(limited({ store, timeWindow: 200 })).rejects.toEqual(refused)
+  })
+})
+
 describe('handlers of app.rateLimit', () => {
   test('count for themselves: a short window of one does not reset a long one of another', async () => {
     const clock = new TestClock()
