@@ -7,6 +7,7 @@ import { callsFrom } from './calls.ts'
 import { forEach, fromColumn, mayHavePeriod, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { CLOCK_MS } from './levels.ts'
 import { page } from './page.ts'
+import { isLocked, isOwn, PLACE, placeOf } from './places.ts'
 
 /**
  * The statement that finds a page of a prefix's windows, after a key: those that began early enough to be over.
@@ -27,6 +28,7 @@ export function windowsStatement(table: RateLimitTable, isDistributed: boolean):
         eq(table.prefix, parameters.text('prefix')),
         gt(table.key, parameters.text('after')),
         mayHavePeriod(table),
+        ...(isDistributed ? [] : [isOwn(table)]),
         sql`${start} <= ${parameters.number('latestStart')}`,
       ),
     )
@@ -47,19 +49,19 @@ export function closeStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const prefix = parameters.text('prefix')
   const start = fromColumn('windowStart', table.windowStart)
-  const place = sql<string>`${table}.ctid`
   const row = builder
-    .select({ found: place.as('found') })
+    .select(placeOf(table))
     .from(table)
-    .where(and(eq(table.prefix, prefix), eq(table.key, sql`call.key`), sql`${start} = call.start`))
+    .where(
+      and(eq(table.prefix, prefix), eq(table.key, sql`call.key`), sql`${start} = call.start`, isOwn(table)),
+    )
     .for('update', { skipLocked: true })
-  const locked = sql`select found from ${callsFrom(parameters, ['key', 'start'])} cross join lateral (${row.getSQL()}) as stored`
-  const removed = builder
-    .delete(table)
-    .where(sql`${place} = any(array(${locked}))`)
-    .returning(returned(table))
-  return parameters.render(closed([], removed))
+  const locked = sql`select ${PLACE} from ${callsFrom(parameters, ['key', 'start'])} cross join lateral (${row.getSQL()}) as stored`
+  const removed = builder.delete(table).where(isLocked(table, ENDED)).returning(returned(table))
+  return parameters.render(closed([link(ENDED, locked)], removed))
 }
+
+const ENDED = 'ratelimit_ended'
 
 /** The columns of a removed row. */
 export function returned(table: RateLimitTable): Pick<RateLimitTable, 'key' | StateColumn> {

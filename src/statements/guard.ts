@@ -36,9 +36,7 @@ const SIZE = 'ratelimit_size'
 export function guard(tables: readonly RateLimitTable[], guarded: boolean, parameters: Parameters): Guard {
   if (!guarded) return { links: [], fits: () => undefined }
   const links = tables.map((table, place) => {
-    const quoted = sql.raw(literal(quotedName(table)))
-    const size = sql`select pg_catalog.width_bucket(pg_relation_size(${quoted}::regclass), ${sql.raw(SIZES)}) as size`
-    return link(place === 0 ? SIZE : `${SIZE}_${place}`, size)
+    return link(place === 0 ? SIZE : `${SIZE}_${place}`, sql`select ${sizeOf(table)} as size`)
   })
   return {
     links,
@@ -48,6 +46,17 @@ export function guard(tables: readonly RateLimitTable[], guarded: boolean, param
       return sql`(select size from ${name(alias)}) = ${parameters.integer(sizeParameter(place))}`
     },
   }
+}
+
+/**
+ * The size class of a table. A partitioned table is empty itself, and each partition is read in its own way, so
+ * its class is the sum of theirs. The planner already knows whether it is partitioned, and leaves the rest out.
+ */
+function sizeOf(table: RateLimitTable): SQL {
+  const whole = sql.raw(`${literal(quotedName(table))}::regclass`)
+  const classOf = (part: SQL) => sql`pg_catalog.width_bucket(pg_relation_size(${part}), ${sql.raw(SIZES)})`
+  const parts = sql`select sum(${classOf(sql`relid`)})::integer from pg_catalog.pg_partition_tree(${whole})`
+  return sql`case when pg_catalog.pg_partition_root(${whole}) is null then ${classOf(whole)} else (${parts}) end`
 }
 
 /** What a statement does after its settings and its guard. */

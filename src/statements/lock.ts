@@ -4,6 +4,7 @@ import type { Statement } from '../database/statement.ts'
 import { builder, chain, type Link, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { STATE_COLUMNS } from './columns.ts'
+import { isLocked, isOwn, PLACE, placeOf } from './places.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
 // For the rows of a list, which may have many prefixes.
@@ -48,13 +49,15 @@ function madeAt(place: number): string {
 /** The statement that removes rows that were inserted and have no state. It never waits for a row. */
 export function removeEmptyStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
-  const ctid = sql<string>`${table}.ctid`
   const isEmpty = and(...STATE_COLUMNS.map((column) => isNull(table[column])))
   const row = builder
-    .select({ found: ctid.as('found') })
+    .select(placeOf(table))
     .from(table)
-    .where(sql`${table.prefix} = call.prefix and ${table.key} = call.key and ${isEmpty}`)
+    .where(sql`${table.prefix} = call.prefix and ${table.key} = call.key and ${isEmpty} and ${isOwn(table)}`)
     .for('update', { skipLocked: true })
-  const locked = sql`select found from ${callsFrom(parameters, NAMES)} cross join lateral (${row.getSQL()}) as stored`
-  return parameters.render(builder.delete(table).where(sql`${ctid} = any(array(${locked}))`).getSQL())
+  const locked = sql`select ${PLACE} from ${callsFrom(parameters, NAMES)} cross join lateral (${row.getSQL()}) as stored`
+  const removed = builder.delete(table).where(isLocked(table, EMPTY)).getSQL()
+  return parameters.render(chain([link(EMPTY, locked)], removed))
 }
+
+const EMPTY = 'ratelimit_empty'

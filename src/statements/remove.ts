@@ -3,6 +3,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, chain, isTheRow, link, Parameters } from './builder.ts'
 import { isOfPeriods } from './columns.ts'
+import { isLocked, isOwn, placeOf } from './places.ts'
 
 /** The most rows that one sweep deletes, so that it stays short. */
 export const MAX_SWEPT = 100
@@ -18,13 +19,13 @@ export const MAX_SWEPT = 100
  */
 export function sweepStatement(table: RateLimitTable, keepEnded: boolean): Statement {
   const parameters = new Parameters()
-  const place = sql<string>`${table}.ctid`
   const expired = builder
-    .select({ place })
+    .select(placeOf(table))
     .from(table)
     .where(
       and(
         eq(table.prefix, parameters.text('prefix')),
+        isOwn(table),
         ...(keepEnded ? [not(isOfPeriods(table))] : []),
         lte(
           table.expiresAt,
@@ -35,17 +36,24 @@ export function sweepStatement(table: RateLimitTable, keepEnded: boolean): State
     .orderBy(asc(table.expiresAt))
     .limit(MAX_SWEPT)
     .for('update', { skipLocked: true })
-  const deleted = builder
-    .delete(table)
-    .where(sql`${place} = any(array(${expired}))`)
-    .returning({ key: table.key })
+  const deleted = builder.delete(table).where(isLocked(table, EXPIRED)).returning({ key: table.key })
   return parameters.render(
-    chain([link('ratelimit_deleted', deleted)], sql`select count(*) as deleted from ratelimit_deleted`),
+    chain(
+      [link(EXPIRED, expired), link('ratelimit_deleted', deleted)],
+      sql`select count(*) as deleted from ratelimit_deleted`,
+    ),
   )
 }
+
+const EXPIRED = 'ratelimit_expired'
 
 /** The statement that removes the row of a key, so that its limit is new again. */
 export function removeStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
-  return parameters.render(builder.delete(table).where(isTheRow(table, parameters)).getSQL())
+  return parameters.render(
+    builder
+      .delete(table)
+      .where(and(isTheRow(table, parameters), isOwn(table)))
+      .getSQL(),
+  )
 }

@@ -2,6 +2,49 @@
 -- $2: key
 -- $3: start
 with
+  "ratelimit_ended" as (
+    select
+      home,
+      found
+    from
+      rows
+    from
+      (
+        pg_catalog.unnest (
+          (
+            select
+              $2::text::text[]
+          )
+        ),
+        pg_catalog.unnest (
+          (
+            select
+              $3::text::float8[]
+          )
+        )
+      ) with ordinality as
+    call ("key", "start", "place")
+    cross join lateral (
+      select
+        "rate_limit_ephemeral".tableoid as "home",
+        "rate_limit_ephemeral".ctid as "found"
+      from
+        "rate_limit_ephemeral"
+      where
+        (
+          "rate_limit_ephemeral"."prefix" = $1::text
+          and "rate_limit_ephemeral"."key" = call.key
+          and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) = call.start
+          and (
+            "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass
+            or pg_catalog.pg_partition_root ('"rate_limit_ephemeral"'::regclass) is not null
+            or pg_catalog.current_setting ('citus.shard_count', true) is not null
+          )
+        )
+      for update
+        skip locked
+    ) as stored
+  ),
   "ratelimit_closed" as (
     delete from "rate_limit_ephemeral"
     where
@@ -10,38 +53,15 @@ with
           select
             found
           from
-            rows
-          from
-            (
-              pg_catalog.unnest (
-                (
-                  select
-                    $2::text::text[]
-                )
-              ),
-              pg_catalog.unnest (
-                (
-                  select
-                    $3::text::float8[]
-                )
-              )
-            ) with ordinality as
-          call ("key", "start", "place")
-          cross join lateral (
-            select
-              "rate_limit_ephemeral".ctid as "found"
-            from
-              "rate_limit_ephemeral"
-            where
-              (
-                "rate_limit_ephemeral"."prefix" = $1::text
-                and "rate_limit_ephemeral"."key" = call.key
-                and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) = call.start
-              )
-            for update
-              skip locked
-          ) as stored
+            "ratelimit_ended"
         )
+      )
+      and ("rate_limit_ephemeral".tableoid, "rate_limit_ephemeral".ctid) in (
+        select
+          home,
+          found
+        from
+          "ratelimit_ended"
       )
     returning
       "key",
