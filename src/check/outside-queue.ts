@@ -70,7 +70,7 @@ export function outsideQueue<T, Found = undefined>(
 /** The error of work that failed. Also counts the failure, even if the caller has given up. */
 function learned(checker: Checker, stage: Readonly<Stage>, reason: unknown): unknown {
   if (!(reason instanceof RatelimitError)) return reason
-  const error = stage.mayWait ? afterWait(reason) : reason
+  const error = stage.mayWait ? afterWait(reason, stage.isContended) : reason
   // Work that stops because its time is over had an answer from the database before.
   if (error.code === 'TIMEOUT') checker.circuit.answered()
   else checker.circuit.learn(error, stage.statement)

@@ -91,7 +91,7 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
   const forget = () => checker.forgetRow(call.key)
   const about = { prefix: namespace.prefix, statement: 'remove', keys: 1 } as const
   // When its time is over, the row may be removed already, or be removed later.
-  const stage = { mayCharge: true, mayWait: true, isContended: true }
+  const stage = { mayCharge: true, mayWait: true, isContended: false }
   await runOn(checker, tx, stage, async ({ db, isTransaction }) => {
     const remove = () => timed(about, () => runOnce(db, statement, values))
     // Units of a lease that came back after the reset would lower the count of the new row.

@@ -50,12 +50,15 @@ export function connectionTo(db: Database, keeping: Keeping): Connection {
 /** Drizzle's sessions that pass the name of a statement on to their driver. */
 const NAMING = ['NodePgSession', 'PostgresJsSession', 'NeonSession', 'VercelPgSession']
 
-function namingSession({ _: inner }: Database): NamingSession | undefined {
-  return inner?.session && handsNamesOn(inner.session) ? inner.session : undefined
+function namingSession(db: Database): NamingSession | undefined {
+  const session = sessionOf(db, NAMING)
+  return session && 'prepareQuery' in session ? (session as NamingSession) : undefined
 }
 
-function handsNamesOn(session: object): session is NamingSession {
-  return kindsOf(session).some((kind) => NAMING.includes(kind))
+/** The session of a database, if its class or a base class is one of these. */
+export function sessionOf({ _: inner }: Database, kinds: readonly string[]): object | undefined {
+  const session = inner?.session
+  return session && kindsOf(session).some((kind) => kinds.includes(kind)) ? session : undefined
 }
 
 const known = new WeakMap<object, readonly string[]>()

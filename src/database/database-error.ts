@@ -10,6 +10,11 @@ export function isRefusal({ sqlState }: RatelimitError): boolean {
   return sqlState === DUPLICATE_NAME || sqlState === UNKNOWN_NAME
 }
 
+/** Whether the connection may not be used again, because it has broken or nobody knows what it does. */
+export function isOfConnection({ code }: RatelimitError): boolean {
+  return code === 'UNREACHABLE' || code === 'OUTCOME_UNKNOWN'
+}
+
 /** An error of Postgres or the driver as an error of this package. */
 export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
@@ -20,7 +25,7 @@ export function toRatelimitError(error: unknown): RatelimitError {
 }
 
 /** An error with the message of its code. */
-function databaseError(
+export function databaseError(
   code: DatabaseCode,
   { cause, sqlState }: Pick<RatelimitError, 'cause' | 'sqlState'>,
 ): RatelimitError {

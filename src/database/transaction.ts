@@ -1,32 +1,49 @@
 import { RatelimitError } from '../errors.ts'
 import { type Connection, connectionTo } from './connection.ts'
-import { toRatelimitError } from './database-error.ts'
+import type { Database } from './database.ts'
+import { databaseError, isOfConnection, toRatelimitError } from './database-error.ts'
+import { onOwnClient } from './own-client.ts'
 
 /**
  * Runs work in a transaction, or in a savepoint of the present one. If the work throws something that is no
  * error, the transaction is rolled back, and the same is thrown.
  *
- * @throws RatelimitError for each error of the database or the driver; `INVALID_OPTION` if the driver has no
- * transactions.
+ * @throws RatelimitError for each error of the database or the driver: `OUTCOME_UNKNOWN` only if the commit may
+ * have been sent; `INVALID_OPTION` if the driver has no transactions.
  */
 export async function inTransaction<T>(
-  { db, keeping }: Connection,
+  { db, keeping, isTransaction: isJoined }: Connection,
   work: (connection: Connection) => Promise<T>,
 ): Promise<T> {
-  let hasBegun = false
+  let stage = 'begin' as Stage
+  let failure: { readonly reason: unknown } | undefined
+  const joined = async (tx: Database) => {
+    stage = 'work'
+    try {
+      const result = await work(connectionTo(tx, keeping))
+      stage = 'commit'
+      return result
+    } catch (reason) {
+      failure = { reason }
+      throw reason
+    }
+  }
   try {
-    return await db.transaction(
-      (tx) => {
-        hasBegun = true
-        return work(connectionTo(tx, keeping))
-      },
-      { isolationLevel: 'read committed' },
-    )
-  } catch (reason) {
-    if (!(reason instanceof Error) || reason instanceof RatelimitError) throw reason
-    throw hasBegun ? toRatelimitError(reason) : notBegun(reason)
+    return await onOwnClient(db, (own) => own.transaction(joined, { isolationLevel: 'read committed' }))
+  } catch (last) {
+    // If the rollback fails too, Drizzle 0.45 throws the error of the rollback.
+    const reason = failure ? failure.reason : last
+    if (!(reason instanceof Error)) throw reason
+    if (stage === 'begin') throw notBegun(reason)
+    const error = toRatelimitError(reason)
+    // What becomes of a savepoint is decided by the transaction around it.
+    if (isJoined) throw error
+    throw stage === 'work' ? undone(error) : ofCommit(error)
   }
 }
+
+/** What a transaction does: it begins, or works, or may have sent its commit. */
+type Stage = 'begin' | 'work' | 'commit'
 
 /** Thrown to roll work back that has done nothing. */
 class Undone<T> {
@@ -67,9 +84,16 @@ function notBegun(cause: Error): RatelimitError {
       'distributed: true new keys and rows on several shards.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }
-  const error = toRatelimitError(cause)
-  if (error.code !== 'OUTCOME_UNKNOWN') return error
-  const { sqlState } = error
-  const message = 'The transaction could not begin. Nothing was charged.'
-  return new RatelimitError('UNREACHABLE', message, { cause: error.cause, sqlState })
+  return undone(toRatelimitError(cause))
+}
+
+/** The error of a transaction whose commit was never sent. */
+function undone(error: RatelimitError): RatelimitError {
+  return error.code === 'OUTCOME_UNKNOWN' ? databaseError('UNREACHABLE', error) : error
+}
+
+/** The error of a commit. Only Postgres can say that it has not committed, and only while the session lasts. */
+function ofCommit(error: RatelimitError): RatelimitError {
+  const isRefused = !isOfConnection(error) && !error.sqlState?.startsWith('57P')
+  return isRefused ? error : databaseError('OUTCOME_UNKNOWN', error)
 }

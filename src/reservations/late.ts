@@ -46,7 +46,7 @@ export async function settleLate(
   const name = `correct ${limiter.algorithm.name}`
   const statement = kept(table.statements, name, () => correctStatement(table.table, limiter.algorithm))
   const values = { prefix: namespace.prefix, key, start, rate, reserved: settlement.reserved }
-  const stage = { mayCharge: true, mayWait: true, isContended: true }
+  const stage = { mayCharge: true, mayWait: true, isContended: false }
   const { used, consume, next } = limiter.algorithm.numbers
   const correct = async ({ db }: Connection) => {
     const [row] = await runOnce(db, statement, values, limiter.params)

@@ -149,7 +149,7 @@ function settleSeen(
   const more = after?.(seen.map(({ rate }) => rate))
   if (!isInGrace && !more) return settleTogether(parts, settled, closings, tx)
   const [{ checker }] = parts as readonly [Part]
-  const stage = { mayCharge: true, mayWait: true, isContended: true }
+  const stage = { mayCharge: true, mayWait: true, isContended: false }
   const settleIn = async (own: Database) => {
     if (isInGrace) return settleInGrace(parts, settled, closings, more, own)
     // It locks the limits, which every list locks before the rows of estimates.

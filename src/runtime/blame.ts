@@ -1,3 +1,5 @@
+import { isOfConnection } from '../database/database-error.ts'
+import { wasNeverSent } from '../database/never-sent.ts'
 import { contendedError, type RatelimitError } from '../errors.ts'
 
 const LOCK_NOT_AVAILABLE = '55P03'
@@ -52,10 +54,15 @@ export class Blame {
 /** A wait for a row ends by lock_timeout, by statement_timeout or a cancel, or by transaction_timeout. */
 const ENDS_WAIT: ReadonlySet<string> = new Set([LOCK_NOT_AVAILABLE, QUERY_CANCELED, '25P04'])
 
-/** The error of a statement that may have waited for a row. It is `contended` if the wait was ended. */
-export function afterWait(error: RatelimitError): RatelimitError {
-  const { code, sqlState } = error
-  // The server did not answer, so the driver may have given up, as node-postgres does after query_timeout.
-  const endsWait = sqlState === undefined ? code === 'OUTCOME_UNKNOWN' : ENDS_WAIT.has(sqlState)
+/**
+ * The error of a statement that may have waited for a row. It is `contended` if the wait was ended.
+ *
+ * @param isHeld Whether others held the row before. Then no answer means that the driver has given up the wait,
+ * as node-postgres does after query_timeout. Otherwise the network may be silent.
+ */
+export function afterWait(error: RatelimitError, isHeld: boolean): RatelimitError {
+  const { sqlState, cause } = error
+  const hasGivenUp = isHeld && isOfConnection(error) && !wasNeverSent(cause)
+  const endsWait = sqlState === undefined ? hasGivenUp : ENDS_WAIT.has(sqlState)
   return endsWait ? contendedError(error) : error
 }

@@ -60,7 +60,7 @@ export class AloneDecider implements Decider {
       await this.#prepare?.()
       fulfil(group, await watchWait(() => retrying(() => decideOne(this.#asking(), group))))
     } catch (error) {
-      failAll([group], afterWait(toRatelimitError(error)), () => {})
+      failAll([group], afterWait(toRatelimitError(error), true), () => {})
     }
   }
 

@@ -138,8 +138,6 @@ test('more callers than the limit, while backends are ended: never over it', asy
 
 test('connections break while entries are written: the application has those of the charges, to the unit', async () => {
   const opened = await open()
-  // drizzle-orm 0.45 does not listen to the connection of a transaction, so the application has to.
-  opened.pool.on('connect', (client) => client.on('error', () => {}))
   let batches = 0
   const prefix = newPrefix('ended')
   const ratelimit = new Ratelimit({

@@ -1,0 +1,158 @@
+import { withReplicas } from 'drizzle-orm/pg-core'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { calendarWindow } from '../../src/calendar.ts'
+import { type Entry, Ratelimit } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { createLedger, writeEntries } from '../support/ledger.ts'
+import { type Fault, FaultyProxy } from '../support/proxy.ts'
+import {
+  endPools,
+  errorOf,
+  expectQuiet,
+  newPrefix,
+  openPool,
+  type Pool,
+  SECRET,
+  uncaughtBy,
+  urlOf,
+} from './kit.ts'
+
+// Calls that take several statements run in a transaction that the limiter begins. A connection may break
+// before its commit, or after it.
+
+const database = useDatabase()
+let proxy: FaultyProxy
+let url: string
+
+beforeAll(async () => {
+  await createLedger(database)
+  const direct = await urlOf(database)
+  proxy = await FaultyProxy.start(direct)
+  url = proxy.through(direct)
+})
+afterEach(async () => {
+  proxy.fault = () => 'pass'
+  await endPools()
+})
+afterAll(() => proxy.close())
+
+/** A call that begins a transaction. */
+interface Way {
+  readonly call: () => PromiseLike<unknown>
+  /** What of its key is used, and how much of it the ledger has. */
+  readonly books: () => Promise<readonly number[]>
+}
+
+const onEntries = (tx: unknown, entries: readonly Entry[]) => writeEntries(tx as never, entries)
+const RECORDED = { onEntries }
+const IN_GRACE = { keepEnded: true, grace: '1h' } as const
+
+/** A month of 100 units, and what is used of it. */
+function monthOn({ db }: Pool, config: object = {}) {
+  const common = { limiter: calendarWindow(100, 'month'), prefix: newPrefix('own'), cleanupProbability: 0 }
+  const month = new Ratelimit({ ...common, ...config, db })
+  const direct = new Ratelimit({ ...common, db: database.db })
+  return { month, used: async () => (await direct.getRemaining(SECRET)).used }
+}
+
+function recordedOn(opened: Pool) {
+  const { month, used } = monthOn(opened, RECORDED)
+  const written = async () => {
+    const query = 'select coalesce(sum(units), 0) as units from app_ledger where prefix = $1'
+    const [row] = await database.rows(query, [month.prefix])
+    return Number(row?.['units'])
+  }
+  return { month, books: async () => [await used(), await written()] }
+}
+
+async function limiting(opened: Pool): Promise<Way> {
+  const { month, books } = recordedOn(opened)
+  await month.limit(SECRET, { rate: 4 })
+  return { call: () => month.limit(SECRET, { rate: 7 }), books }
+}
+
+const ways: Record<string, (opened: Pool) => Promise<Way>> = {
+  'limit with onEntries': limiting,
+  'limitAll with onEntries': async (opened) => {
+    const { month, books } = recordedOn(opened)
+    await month.limit(SECRET, { rate: 4 })
+    return { call: () => Ratelimit.limitAll([{ ratelimit: month, key: SECRET, rate: 7 }]), books }
+  },
+  'commit with onEntries': async (opened) => {
+    const { month, books } = recordedOn(opened)
+    const reserved = await month.reserve(SECRET, { rate: 4 })
+    if (!reserved.success) throw new Error('denied')
+    return { call: () => reserved.commit(11), books }
+  },
+  'settle with grace': async (opened) => {
+    const { month, used } = monthOn(opened, IN_GRACE)
+    await month.reserve(SECRET, { rate: 4, id: 'job', expires: '1h' })
+    return { call: () => month.settle({ key: SECRET, id: 'job' }, 11), books: async () => [await used()] }
+  },
+  'settleSpent above the estimate': async (opened) => {
+    const { month, used } = monthOn(opened)
+    const requests = [{ ratelimit: month, key: SECRET }]
+    await Ratelimit.spend(requests, { rate: 4, id: 'job', expires: '1h' })
+    return { call: () => Ratelimit.settleSpent(requests, 'job', 11), books: async () => [await used()] }
+  },
+}
+
+/** Lets the next request that has these words meet the fault. Returns whether it has met it. */
+function meets(words: RegExp, fault: Fault): () => boolean {
+  let isMet = false
+  proxy.fault = (request) => {
+    if (isMet || !words.test(request.toString('latin1'))) return 'pass'
+    isMet = true
+    return fault
+  }
+  return () => isMet
+}
+
+/** A client that gives up a silent connection. A busy machine answers sooner. */
+const IMPATIENT = { query_timeout: 1000 }
+
+const BEGIN = /begin isolation/
+const WORK = /rate_?limit/
+const COMMIT = /commit(?!ted)/
+
+describe.each(Object.entries(ways))('%s', (_, open) => {
+  test.each([
+    ['begin', 'cut before', BEGIN, 'UNREACHABLE', 4],
+    ['begin', 'cut after', BEGIN, 'UNREACHABLE', 4],
+    ['begin', 'stall after', BEGIN, 'UNREACHABLE', 4],
+    ['a statement', 'cut before', WORK, 'UNREACHABLE', 4],
+    ['a statement', 'cut after', WORK, 'UNREACHABLE', 4],
+    ['a statement', 'stall after', WORK, 'UNREACHABLE', 4],
+    ['commit', 'cut before', COMMIT, 'OUTCOME_UNKNOWN', 4],
+    ['commit', 'stall before', COMMIT, 'OUTCOME_UNKNOWN', 4],
+    ['commit', 'cut after', COMMIT, 'OUTCOME_UNKNOWN', 11],
+    ['commit', 'stall after', COMMIT, 'OUTCOME_UNKNOWN', 11],
+  ] as const)('%s, %s: the error is true, and no connection is lost', async (_, fault, words, code, used) => {
+    const opened = openPool(url, { ...(fault.startsWith('stall') ? IMPATIENT : {}), max: 2 })
+    const { call, books } = await open(opened)
+    const uncaught = await uncaughtBy(async () => {
+      const isMet = meets(words, fault)
+      expect(await errorOf(call())).toMatchObject({ code, contended: false })
+      expect(isMet()).toBe(true)
+    })
+    expect(uncaught).toEqual([])
+    const expected = (await books()).map(() => used)
+    await expect.poll(books).toEqual(expected)
+    // A query of the application joins no transaction of the limiter, so it commits none.
+    for (let times = 0; times < 4; times++) await opened.pool.query('commit')
+    expect(await books()).toEqual(expected)
+    await expectQuiet(opened)
+  })
+})
+
+test('a database with replicas loses no connection of the primary', async () => {
+  const opened = openPool(url, { max: 2 })
+  const db = withReplicas(opened.db as never, [database.db as never])
+  const { call, books } = await limiting({ ...opened, db })
+  for (let times = 0; times < 2; times++) {
+    meets(BEGIN, 'cut before')
+    expect(await errorOf(call())).toMatchObject({ code: 'UNREACHABLE' })
+  }
+  expect(await books()).toEqual([4, 4])
+  await expectQuiet(opened)
+})
