@@ -77,7 +77,16 @@ export interface Channel<Message> {
   unsubscribe(listener: (message: Message) => void): void
 }
 
-const builtin = globalThis.process?.getBuiltinModule?.('node:diagnostics_channel')
+const builtin = channelsOfRuntime()
+
+/** Node's module, where the runtime has it. Next's edge runtime has the function too, but it throws. */
+function channelsOfRuntime() {
+  try {
+    return globalThis.process?.getBuiltinModule?.('node:diagnostics_channel')
+  } catch {
+    return undefined
+  }
+}
 
 function channelOf<Message>(name: string): Channel<Message> | undefined {
   // The type is right, because only this package publishes on the channel.

@@ -1,51 +1,22 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { cp } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
-import { createInterface } from 'node:readline'
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { statusesOf } from '../../behaviour/http/serve.ts'
 import { emptyDatabase, type TestDatabase } from '../../support/databases.ts'
-import { runScript } from './kit.ts'
+import { startNext } from './start-next.ts'
 
 // The application in test/distribution/packed/next, built and started by Next with the packed package.
 
-const NEXT = 'next/dist/bin/next'
-const folder = join(inject('consumer'), 'next')
-const printed: string[] = []
 let database: TestDatabase
-let server: ChildProcess
 let url: string
+let printed: readonly string[]
 
 beforeAll(async () => {
-  await cp('test/distribution/packed/next', folder, { recursive: true })
   database = await emptyDatabase()
   const { storageSql, tableSql } = await import('../../../src/index.ts')
   await database.script([...tableSql(), ...storageSql()].join(';'))
-  const env = { DATABASE_URL: database.url, NEXT_TELEMETRY_DISABLED: '1' }
-  const built = await runScript(NEXT, ['build', folder], env)
-  expect(built).toContain('Compiled successfully')
-  server = spawn(
-    process.execPath,
-    [resolve('node_modules', NEXT), 'start', folder, '-H', '127.0.0.1', '-p', '0'],
-    { env: { ...process.env, ...env, NODE_ENV: 'production' } },
-  )
-  url = await new Promise((found, reject) => {
-    for (const stream of [server.stdout, server.stderr]) {
-      if (!stream) continue
-      createInterface(stream).on('line', (line) => {
-        printed.push(line)
-        const [address] = /http:\/\/127\.0\.0\.1:\d+/.exec(line) ?? []
-        if (address) found(address)
-      })
-    }
-    server.once('exit', () => reject(new Error(printed.join('\n'))))
-  })
+  ;({ url, printed } = await startNext('next', { DATABASE_URL: database.url }))
 })
 
-afterAll(async () => {
-  server?.kill()
-  await database?.close()
-})
+afterAll(() => database?.close())
 
 let keys = 0
 /** A key that no other test has. */
