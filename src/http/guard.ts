@@ -14,7 +14,7 @@ import {
 } from './options.ts'
 import { tightest } from './policy.ts'
 import { type Problem, problemOf } from './problem.ts'
-import { readLimit } from './read-limit.ts'
+import { type ReadRequest, readLimit } from './read-limit.ts'
 import type { Route } from './routes.ts'
 import { type RateLimitHeaders, readStandards } from './standards.ts'
 import { isContended, unavailable } from './unavailable.ts'
@@ -58,10 +58,15 @@ export function guardOf<Context>(
 ): Guard<Context> {
   checkOptions(options, names)
   const { skip, count = 'all', headers: standard = 'draft-8', onError } = options
-  const limits = limitsOf(options).map((limit) => readLimit(limit, routeOf))
+  const asGiven = limitsOf(options)
+  const limits = asGiven.map((limit) => readLimit(limit, routeOf))
   checkOption(
     ['all', 'failures', 'successes'].includes(count),
     "count must be 'all', 'failures' or 'successes'.",
+  )
+  checkOption(
+    count === 'failures' || asGiven.every(({ resetOnSuccess }) => !resetOnSuccess),
+    "resetOnSuccess needs count: 'failures'.",
   )
   if (standard !== false) readStandards(standard)
   const take = count === 'all' ? charge : reserve
@@ -69,7 +74,8 @@ export function guardOf<Context>(
   return async (context) => {
     const isSkipped = (await skip?.(context)) ?? false
     const asked = isSkipped ? [] : await Promise.all(limits.map((limit) => limit(context)))
-    const requests = asked.filter((request) => request !== undefined)
+    const read = asked.filter((each) => each !== undefined)
+    const requests = read.map(({ request }) => request)
     const charged = await take(requests).catch(async (error: unknown): Promise<Charged> => {
       const verdict = isMistake(error) ? 'throw' : await onError?.(error, context)
       if (verdict === 'allow' && !isContended(error)) return { results: [] }
@@ -97,6 +103,7 @@ export function guardOf<Context>(
       } finally {
         await (isCounted ? commit?.() : release?.())
       }
+      if (!isCounted) await resetAll(read)
     }
     const settle = async (hasFailed: () => Eventually<boolean>) => {
       if (count === 'all') return
@@ -110,13 +117,21 @@ export function guardOf<Context>(
   }
 }
 
+/** Makes the limits full again that a success resets. */
+async function resetAll(read: readonly ReadRequest[]): Promise<void> {
+  for (const { request, resetOnSuccess } of read) {
+    const { ratelimit, key, limiter } = request
+    if (resetOnSuccess) await ratelimit.resetUsedTokens(key, { limiter })
+  }
+}
+
 /** The list of limits. Options without `limits` are one limit. */
 function limitsOf<Context>(options: GuardOptions<Context>): readonly RouteLimit<Context>[] {
   if (options.limits === undefined) return [options]
-  const { limits, ratelimit, key, limiter, rate } = options
+  const { limits, ratelimit, key, limiter, rate, resetOnSuccess } = options
   checkOption(Array.isArray(limits) && limits.length > 0, 'limits must be a list of at least one limit.')
   checkOption(
-    [ratelimit, key, limiter, rate].every((own) => own === undefined),
+    [ratelimit, key, limiter, rate, resetOnSuccess].every((own) => own === undefined),
     'With limits, give ratelimit, key, limiter and rate to each of the limits.',
   )
   for (const limit of limits) checkOptions(limit, ROUTE_LIMIT_NAMES, 'Each limit')

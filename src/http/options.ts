@@ -21,6 +21,11 @@ export interface RouteLimit<Context> {
   readonly limiter?: Limiter | ((context: Context) => Eventually<Limiter | undefined>)
   /** The cost of the request. 0 passes without a query. Default: `1`. */
   readonly rate?: number | RateTable | ((context: Context) => Eventually<number>)
+  /**
+   * With `count: 'failures'`: whether a success also forgets the failures of the key before it. Use it for an
+   * account, and not for an address: its owner could sign in to go on guessing. Default: `false`.
+   */
+  readonly resetOnSuccess?: boolean
 }
 
 export const ROUTE_LIMIT_NAMES: NamesOf<RouteLimit<unknown>> = {
@@ -28,6 +33,7 @@ export const ROUTE_LIMIT_NAMES: NamesOf<RouteLimit<unknown>> = {
   key: true,
   limiter: true,
   rate: true,
+  resetOnSuccess: true,
 }
 
 interface OneLimit<Context> extends RouteLimit<Context> {
@@ -41,6 +47,7 @@ interface SeveralLimits<Context> {
   readonly key?: never
   readonly limiter?: never
   readonly rate?: never
+  readonly resetOnSuccess?: never
 }
 
 interface EachRequest<Context> {

@@ -8,7 +8,13 @@ import { type Route, ratesOf } from './routes.ts'
 export type CostingRequest = LimitRequest & { readonly rate: number }
 
 /** Makes the request for a limit. Undefined if the request costs nothing. */
-export type ReadLimit<Context> = (context: Context) => Promise<CostingRequest | undefined>
+export type ReadLimit<Context> = (context: Context) => Promise<ReadRequest | undefined>
+
+/** The request for a limit, and whether a success makes the limit full again. */
+export interface ReadRequest {
+  readonly request: CostingRequest
+  readonly resetOnSuccess: boolean
+}
 
 /**
  * Reads the options of a limit once.
@@ -19,9 +25,10 @@ export function readLimit<Context>(
   limit: RouteLimit<Context>,
   routeOf: (context: Context) => Route,
 ): ReadLimit<Context> {
-  const { ratelimit, key: keyOf, limiter, rate = 1 } = limit
+  const { ratelimit, key: keyOf, limiter, rate = 1, resetOnSuccess = false } = limit
   checkOption(typeof ratelimit?.limit === 'function', 'ratelimit must be a Ratelimit.')
   checkOption(typeof keyOf === 'function', 'key must be a function.')
+  checkOption(typeof resetOnSuccess === 'boolean', 'resetOnSuccess must be true or false.')
   const rateOf = readRate(rate, routeOf, (cost) => {
     checkCost(cost)
     // If the limit is chosen for each request, it is unknown whether it counts fractions.
@@ -36,7 +43,7 @@ export function readLimit<Context>(
       throw new RatelimitError('INVALID_KEY', 'The request has no key: return one, or skip the request.')
     }
     const own = typeof limiter === 'function' ? await limiter(context) : limiter
-    return { ratelimit, key, rate: cost, limiter: own }
+    return { request: { ratelimit, key, rate: cost, limiter: own }, resetOnSuccess }
   }
 }
 

@@ -311,6 +311,80 @@ describe.each(['one limit', 'two limits'])('requests that count, with %s', (numb
   })
 })
 
+describe('resetOnSuccess', () => {
+  const attempt = async (check: ReturnType<typeof guard>, failed: boolean, context: Context = ada) => {
+    const decided = await check(context)
+    if (decided.success) await decided.settle(() => failed)
+    return decided.success
+  }
+
+  test('a success forgets the failures before it, in the limits that have it', async () => {
+    const perAddress = limitOf(9)
+    const limiter = Ratelimit.lockout(3, '1m', { block: '1m', factor: 2 })
+    const perAccount = new Ratelimit({ db: database.db, limiter, prefix: 'guard lockout', clock: clock.now })
+    const limits = [
+      { ratelimit: perAddress, key: () => '192.0.2.1' },
+      { ratelimit: perAccount, key, resetOnSuccess: true },
+    ]
+    const check = guard({ limits, count: 'failures' })
+    const used = async () => [
+      (await perAddress.getRemaining('192.0.2.1')).used,
+      (await perAccount.getRemaining('ada')).used,
+    ]
+    for (const [failed, left] of [
+      [true, [1, 1]],
+      [true, [2, 2]],
+      [false, [2, 0]],
+      [true, [3, 1]],
+    ] as const) {
+      expect(await attempt(check, failed)).toBe(true)
+      expect(await used()).toEqual(left)
+    }
+    // The attempt that reaches the limit starts a block, and ends it if it succeeds.
+    expect([await attempt(check, true), await attempt(check, false)]).toEqual([true, true])
+    expect(await used()).toEqual([4, 0])
+    for (const expected of [true, true, true, false]) expect(await attempt(check, true)).toBe(expected)
+    expect(await attempt(check, false)).toBe(false)
+  })
+
+  test('is that of the plan of the request', async () => {
+    const ratelimit = limitOf(1)
+    const plan = calendarWindow(2, 'day')
+    const check = guard({ ratelimit, key, limiter: () => plan, count: 'failures', resetOnSuccess: true })
+    const answers = []
+    for (const failed of [true, false, true, true, true]) answers.push(await attempt(check, failed))
+    expect(answers).toEqual([true, true, true, true, false])
+  })
+
+  test('a reset that fails changes no response, and onError gets the error', async () => {
+    const told: unknown[] = []
+    const { db } = watch(database.db, (text) => {
+      if (text.startsWith('delete')) throw Object.assign(new Error('away'), AWAY.UNREACHABLE)
+    })
+    const check = guard({
+      ...{ ratelimit: limitOf(3, db), key, count: 'failures', resetOnSuccess: true },
+      onError: (error) => {
+        told.push((error as RatelimitError).code)
+        return 'throw'
+      },
+    })
+    expect([await attempt(check, true), await attempt(check, false)]).toEqual([true, true])
+    expect(told).toEqual(['UNREACHABLE'])
+  })
+
+  test("needs count: 'failures'", () => {
+    const refused = expect.objectContaining({
+      code: 'INVALID_OPTION',
+      message: expect.stringMatching('failures'),
+    })
+    const limit = { ratelimit: limitOf(1), key, resetOnSuccess: true }
+    expect(() => guard(limit)).toThrow(refused)
+    expect(() => guard({ limits: [limit], count: 'successes' })).toThrow(refused)
+    // @ts-expect-error not a boolean
+    expect(() => guard({ ...limit, count: 'failures', resetOnSuccess: 1 })).toThrow('resetOnSuccess')
+  })
+})
+
 describe('thresholds if only some requests count', () => {
   const monthly = (db: Config['db'], options: Partial<Pick<Config, 'onError'>> = {}) =>
     new Ratelimit({

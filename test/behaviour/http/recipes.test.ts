@@ -4,10 +4,13 @@ import 'reflect-metadata'
 import { getRequestListener } from '@hono/node-server'
 import { type CanActivate, Controller, Get, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { desc } from 'drizzle-orm'
+import type { Express } from 'express'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { rateLimitEphemeral } from '../../../src/index.ts'
 import { serve, statusesOf } from './serve.ts'
 
-// The blocks of docs/frameworks.md for frameworks without an adapter are served as they stand there.
+// Recipes of the documents are served as they stand there: those for frameworks without an adapter, and logins.
 
 let folder: string
 beforeAll(async () => {
@@ -17,11 +20,11 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true }))
 
-/** What the first block under a heading exports. */
-async function block<Exports>(heading: string): Promise<Exports> {
-  const section = (await readFile('docs/frameworks.md', 'utf8')).split(`\n## ${heading}\n`)[1] ?? ''
+/** What the first block of a page of docs/, or of one of its sections, exports. */
+async function block<Exports>(heading: string, page = 'frameworks'): Promise<Exports> {
+  const section = (await readFile(`docs/${page}.md`, 'utf8')).split(`\n## ${heading}\n`).at(-1) ?? ''
   const [, code = ''] = /^```ts\n([\s\S]*?)^```/m.exec(section) ?? []
-  const file = join(folder, `${heading.replaceAll(' ', '-')}.ts`)
+  const file = join(folder, `${page} ${heading}.ts`.replaceAll(/[ ,]+/g, '-'))
   await writeFile(file, code)
   return import(file)
 }
@@ -89,4 +92,67 @@ test('NestJS', async () => {
   } finally {
     await nest.close()
   }
+})
+
+describe('a login', () => {
+  /** Tries to sign in from 127.0.0.1, and says whether it could. */
+  type Login = (email: string, password: string) => Promise<boolean>
+
+  const LOGINS: Readonly<Record<string, () => Promise<Login>>> = {
+    'of docs/http.md': async () => {
+      const { app } = await block<{ app: Express }>('Login limits', 'http')
+      const url = `${await serve(app)}/login`
+      return async (email, password) => {
+        const headers = { 'content-type': 'application/json' }
+        const { ok } = await fetch(url, {
+          method: 'POST',
+          headers,
+          body: JSON.stringify({ email, password }),
+        })
+        return ok
+      }
+    },
+    'of docs/lockouts.md': async () => {
+      const { login } = await block<{ login(...args: string[]): Promise<string> }>('Lockouts', 'lockouts')
+      return async (email, password) => (await login('127.0.0.1', email, password)) === 'welcome'
+    },
+    'of docs/quota-recipes.md': async () => {
+      const heading = 'Failed logins, outside the transaction'
+      const { logIn } = await block<{ logIn(...args: string[]): Promise<void> }>(heading, 'quota-recipes')
+      return (email, password) =>
+        logIn('127.0.0.1', email, password).then(
+          () => true,
+          () => false,
+        )
+    },
+  }
+
+  test.each(Object.entries(LOGINS))('%s counts failures, until a success', async (name, loginOf) => {
+    const login = await loginOf()
+    const { db } = await import(join(folder, 'app.ts'))
+    // The recipes have the same limits.
+    await db.delete(rateLimitEphemeral)
+    /** Failures of the addresses and of the accounts. */
+    const counts = async () => {
+      const rows = await db.select().from(rateLimitEphemeral).orderBy(desc(rateLimitEphemeral.prefix))
+      return rows.map(({ prefix, count }: { prefix: string; count: number }) => [prefix, count])
+    }
+    const ada = `ada of ${name}@example.com`
+    const address = (failures: number) => ['login address', failures]
+    const account = (failures: number) => ['login account', failures]
+
+    expect(await login(ada, 'guess')).toBe(false)
+    expect(await counts()).toEqual([address(1), account(1)])
+    expect(await login(` ${ada.toUpperCase()}`, 'correct horse')).toBe(true)
+    await vi.waitFor(async () => expect(await counts()).toEqual([address(1)]))
+    expect(await login(ada, 'guess')).toBe(false)
+    expect(await counts()).toEqual([address(2), account(1)])
+
+    // Four more failures reach the limit, whatever was before the success.
+    const others = await Promise.all(Array.from({ length: 12 }, () => login(ada, 'guess')))
+    expect(others).not.toContain(true)
+    expect(await counts()).toEqual([address(6), expect.anything()])
+    expect(await login(ada, 'correct horse')).toBe(false)
+    expect(await login(`bob of ${name}@example.com`, 'correct horse')).toBe(true)
+  })
 })

@@ -789,28 +789,30 @@ describe('the cookbook', () => {
   })
 
   test('failed logins, outside the transaction', async () => {
-    const { logIn, failures } = await block<{
-      logIn(email: string, password: string): Promise<void>
-      failures: Ratelimit
+    const { logIn, perAccount } = await block<{
+      logIn(address: string, email: string, password: string): Promise<void>
+      perAccount: Ratelimit
     }>('Failed logins, outside the transaction')
     const sessions = () => app.db.$count(app.sessions)
-    const left = async () => (await failures.getRemaining('a@example.com')).remaining
-    for (let times = 0; times < 20; times++) await logIn('a@example.com', 'correct horse')
+    const left = async () => (await perAccount.getRemaining('a@example.com')).remaining
+    const email = 'a@example.com'
+    for (let times = 0; times < 20; times++) await logIn('192.0.2.1', email, 'correct horse')
     expect([await sessions(), await left()]).toEqual([20, 5])
 
-    const wrong = () => logIn('a@example.com', 'guess').catch((error: Error) => error.constructor)
+    const wrong = () => logIn('192.0.2.1', email, 'guess').catch((error: Error) => error.constructor)
     const guesses = await Promise.all(Array.from({ length: 12 }, wrong))
     expect(guesses.filter((error) => error === app.WrongPassword)).toHaveLength(5)
     expect(guesses.filter((error) => error === app.QuotaExceeded)).toHaveLength(7)
     expect([await sessions(), await left()]).toEqual([20, 0])
-    await expect(logIn('a@example.com', 'correct horse')).rejects.toBeInstanceOf(app.QuotaExceeded)
+    await expect(logIn('192.0.2.1', email, 'correct horse')).rejects.toBeInstanceOf(app.QuotaExceeded)
     const [row] = await app.db
       .select()
       .from(rateLimitEphemeral)
-      .where(eq(rateLimitEphemeral.prefix, 'failed-logins'))
+      .where(eq(rateLimitEphemeral.prefix, 'login address'))
     expect(row?.count).toBe(5)
     at(Date.now() + 30 * 60_000)
-    await logIn('a@example.com', 'correct horse')
+    await logIn('192.0.2.1', email, 'correct horse')
+    expect(await left()).toBe(5)
   })
 
   test('a trial that turns into a plan', async () => {
