@@ -112,7 +112,9 @@ function parse(written: string | undefined): Address | undefined {
   const text = withoutPort(written?.trim() ?? '')
   // Programs differ in how they read other forms of IPv4, such as octal numbers.
   if (ipaddr.IPv4.isValidFourPartDecimal(text)) return ipaddr.IPv4.parse(text)
-  return ipaddr.IPv6.isValid(text) ? unpacked(ipaddr.IPv6.parse(text)) : undefined
+  // The zone has a meaning only on one machine. Interfaces of VLANs have a dot in it, such as `%eth0.100`.
+  const [address = ''] = text.split('%', 1)
+  return ipaddr.IPv6.isValid(address) ? unpacked(ipaddr.IPv6.parse(address)) : undefined
 }
 
 /**
@@ -133,8 +135,6 @@ function withoutPort(text: string): string {
 
 function keyOf(address: Address, ipv6Subnet: number): string {
   if (address.kind() === 'ipv4') return address.toString()
-  // Without the zone, which has a meaning only on one machine.
-  const whole = ipaddr.fromByteArray(address.toByteArray()).toString()
-  if (ipv6Subnet === 128) return whole
-  return `${ipaddr.IPv6.networkAddressFromCIDR(`${whole}/${ipv6Subnet}`)}/${ipv6Subnet}`
+  if (ipv6Subnet === 128) return address.toString()
+  return `${ipaddr.IPv6.networkAddressFromCIDR(`${address}/${ipv6Subnet}`)}/${ipv6Subnet}`
 }

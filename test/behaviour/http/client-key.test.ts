@@ -24,6 +24,11 @@ describe('the address', () => {
     ['2001:0DB8:1:2::', '2001:db8:1:2::/64'],
     ['::1', '::/64'],
     ['fe80::1%eth0', 'fe80::/64'],
+    ['fe80::1%eth0.100', 'fe80::/64'],
+    ['[fe80::1%br-lan_2.100]:443', 'fe80::/64'],
+    ['fe80::1%25eth0.100', 'fe80::/64'],
+    ['2001:db8:1:2::3%192.0.2.1', '2001:db8:1:2::/64'],
+    ['::ffff:192.0.2.1%eth0.100', '192.0.2.1'],
   ])('%s is the key %s', (address, key) => {
     expect(clientKey(from(address))).toBe(key)
     expect(clientKey(new Request('http://localhost'), { address })).toBe(key)
@@ -43,6 +48,8 @@ describe('the address', () => {
     for (const request of [
       from(undefined),
       from('nonsense'),
+      from('192.0.2.1%eth0.100'),
+      from('%eth0.100'),
       { headers: new Headers() },
       { headers: {}, socket: null },
     ]) {
