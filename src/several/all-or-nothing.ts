@@ -78,7 +78,7 @@ async function decisionsBy(
   // With the right calendar periods.
   if (learnPeriods(list, found.looks)) found = await sendList(list, how)
   if (learnPeriods(list, found.looks)) return undefined
-  if (!isWhole(list, found)) return list.hasMade ? undefined : denialOf(list, found)
+  if (!isWhole(list, found)) return denialOf(list, found)
   if (list.hasMade && !isCharged(list, found)) await tidyUp(list)
   return decisionsOn(list, found)
 }
@@ -106,17 +106,26 @@ async function tidyUp(list: List): Promise<void> {
   await (list.connection.isTransaction ? removed : removed.catch(() => {}))
 }
 
-/** The denial, if it is certain because the existing rows have too little. It inserts no rows. */
+/**
+ * The denial, or the refusal, if it is certain by the existing rows. It inserts no rows. A row that was not found
+ * may be held by others, so a look shows what all rows have.
+ */
 async function denialOf(list: List, { looks }: Found): Promise<Decisions | undefined> {
   // Even a denial inserts rows that do not start full, so that they begin to fill.
   if (!list.rows.every((row) => looks.has(row) || row.limiter.startsFull)) return undefined
-  if (isEnough(list, (row) => looks.get(row) ?? fresh(row))) return undefined
+  if (mayBeDone(list, looks)) return undefined
   const seen = await sendList(list, 'looks')
+  if (learnPeriods(list, seen.looks) || mayBeDone(list, seen.looks)) return undefined
+  if (list.hasMade) await tidyUp(list)
   const refusal = refusalBy(list, seen.looks)
   if (refusal) throw refusal
-  if (learnPeriods(list, seen.looks) || isEnough(list, (row) => seen.looks.get(row) ?? fresh(row)))
-    return undefined
   return { isDone: false, looks: seen.looks, taken: new Map() }
+}
+
+/** Whether the rows have enough, and none refuses the list, if those that are not in the looks are missing. */
+function mayBeDone(list: List, looks: Found['looks']): boolean {
+  const all = new Map(list.rows.map((row) => [row, looks.get(row) ?? fresh(row)]))
+  return isEnough(list, (row) => found(all, row)) && !refusalBy(list, all)
 }
 
 /** A missing row. The time at which it begins does not matter for the amount that it has. */

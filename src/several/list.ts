@@ -115,9 +115,11 @@ export function foundIn(
 export function shapesOf(rows: readonly RowRequest[], looks: boolean, groups: readonly Group[]): ListRow[] {
   const [first] = rows
   const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
+  const makesRows = !looks && rows.some((row) => makes(row) && !isLook(row))
   return rows.map((row) => {
     const { table } = tables?.get(tableNameOf(row)) ?? row.table
     const shape = shapeOf(row, table, looks, paysOf(groups, row))
+    if (makesRows && !shape.makes && shape.does !== 'look') return { ...shape, keepsVersion: true }
     return !looks && opens(row) ? { ...shape, notes: rows.findIndex((each) => isNotedBy(row, each)) } : shape
   })
 }

@@ -32,6 +32,8 @@ export interface ListRow {
   readonly isNeeded: boolean
   /** Whether the row is usually missing. The statement then inserts it. */
   readonly makes: boolean
+  /** Whether the version that is found is kept, to tell whether the row has changed since the snapshot. */
+  readonly keepsVersion?: boolean
   /** What the row pays of the shared rate. Undefined if it pays its own rate. */
   readonly pays?: Pays | undefined
   /**
@@ -88,9 +90,16 @@ const names: Map<string, string>[] = []
 /** Whether the row at that place was found. */
 export const THERE = 'there'
 
+/** The version of the row that was found. */
+export const VERSION = 'version'
+
 /** The columns of a found row. `isThere` if the query finds only existing rows. */
-export function foundColumns({ table, rules }: ListRow, place: number, isThere: boolean): string[] {
-  const columns = Object.keys(lockedColumns(table, rules))
+export function foundColumns(
+  { table, rules, keepsVersion = false }: ListRow,
+  place: number,
+  isThere: boolean,
+): string[] {
+  const columns = [...(keepsVersion ? [VERSION] : []), ...Object.keys(lockedColumns(table, rules))]
   return (isThere ? columns : [THERE, ...columns]).map((column) => at(place, column))
 }
 
@@ -99,7 +108,7 @@ export function foundColumns({ table, rules }: ListRow, place: number, isThere: 
  * looks at it. If it waits for the row, Postgres works out the numbers of the version that it has locked.
  */
 export function foundRow(
-  { table, rules, does }: ListRow,
+  { table, rules, does, keepsVersion = false }: ListRow,
   place: number,
   parameters: Parameters,
   conditions: readonly (SQL | undefined)[],
@@ -111,7 +120,11 @@ export function foundRow(
     ([column, value]) => [column, value.as(at(place, column))] as const,
   )
   const row = builder
-    .select({ [THERE]: sql`true`.as(at(place, THERE)), ...Object.fromEntries(columns) })
+    .select({
+      [THERE]: sql`true`.as(at(place, THERE)),
+      ...(keepsVersion ? { [VERSION]: sql`ctid`.as(at(place, VERSION)) } : {}),
+      ...Object.fromEntries(columns),
+    })
     .from(table)
     .where(and(isTheRow(table, parameters), ...conditions))
   if (does === 'look') return sql`${row.getSQL()} offset 0`

@@ -73,7 +73,7 @@ export function listStatement(source: OneListSource): Statement {
     return [writtenLink({ ...row, does }, place, { link: DECIDED, of }, conditions, own)]
   })
   return finished(settings, parameters, guarding, {
-    links: [link(FOUND, found.query), ...decidedLinks(done, all, settings.join), ...written],
+    links: [link(FOUND, found.query), ...decidedLinks(done, all, guarding, settings.join), ...written],
     columns: [
       name(DONE, DECIDED),
       ...rows.flatMap((row, place) => answerOf(row, place, DECIDED)),

@@ -76,7 +76,7 @@ export function listsStatement(source: ListsSource): Statement {
     links: [
       ...(shared?.links ?? []),
       ...may.links,
-      ...decidedLinks(done, each, settings.join),
+      ...decidedLinks(done, all, guarding, settings.join),
       ...each.flatMap((one) => written(one, DECIDED, isDone)),
       ...(shared
         ? [link(TOTAL, sql`select count(*)::float8 as total from ${name(DECIDED)} where ${name(DONE)}`)]

@@ -1,8 +1,9 @@
-import { type SQL, sql } from 'drizzle-orm'
-import { builder, type Link, link, name } from './builder.ts'
+import { and, type SQL, sql } from 'drizzle-orm'
+import { builder, isTheRow, type Link, link, name } from './builder.ts'
 import { DECIDED, nextRow } from './decided.ts'
+import type { Guard } from './guard.ts'
 import { type Column, level, type QueryLevel } from './levels.ts'
-import { amountOf, at, type Charged, DONE, type PlacedRow, THERE } from './list-row.ts'
+import { amountOf, at, type Charged, DONE, type PlacedRow, THERE, VERSION } from './list-row.ts'
 import { notedRow } from './note.ts'
 
 // The rows of a list that are usually missing, so that the list's own statement inserts them.
@@ -14,11 +15,18 @@ type MadeRow = PlacedRow & { readonly row: Charged }
 
 /**
  * The links that decide lists and insert their missing rows. If another transaction has inserted one of them
- * meanwhile, the list is not done, and that row is not `there`.
+ * meanwhile, the list is not done, and that row is not `there`. If the list is not done for another reason,
+ * a missing row is only `there` if it is certain that it is missing: others may hold it, or have inserted it
+ * just now.
  *
  * @param join Joined to the inserts, so that the settings come first.
  */
-export function decidedLinks(decided: QueryLevel, rows: readonly PlacedRow[], join: SQL): readonly Link[] {
+export function decidedLinks(
+  decided: QueryLevel,
+  rows: readonly PlacedRow[],
+  guarding: Guard,
+  join: SQL,
+): readonly Link[] {
   const made = rows.filter((each): each is MadeRow => each.row.makes && each.row.does !== 'look')
   if (made.length === 0) return [link(DECIDED, decided.query)]
   const inserts = made.map((each) => link(linkOf(each), insertOf(each, join)))
@@ -27,7 +35,14 @@ export function decidedLinks(decided: QueryLevel, rows: readonly PlacedRow[], jo
     return sql` left join ${name(linkOf(each))} on ${name('key', linkOf(each))} = ${own.text('key')}`
   })
   const isDone = sql`(${sql.join([name(DONE), ...made.map(isThere)], sql` and `)})`
-  const there = made.map((each) => [at(each.place, THERE), sql`(not ${name(DONE)} or ${isThere(each)})`])
+  const unchanged = rows.filter(({ row }) => row.keepsVersion === true)
+  const there = made.map((each) => {
+    const isCertain = and(
+      ...[sql`not ${name(DONE)}`, isMissing(each, guarding)],
+      ...unchanged.map((other) => isUnchanged(other, guarding)),
+    )
+    return [at(each.place, THERE), sql`(${isThere(each)} or (${isCertain}))`]
+  })
   const all = level(
     'made',
     { source: sql`${name(LET)}${sql.join(joins, sql``)}`, columns: decided.columns },
@@ -43,6 +58,28 @@ function linkOf({ place }: PlacedRow): string {
 /** Whether the row was found, or was inserted. */
 function isThere(each: PlacedRow): SQL {
   return sql`(${name(at(each.place, THERE), LET)} is true or ${name('key', linkOf(each))} is not null)`
+}
+
+/** Whether the statement's snapshot has no such row. If it has one that was not found, others hold it. */
+function isMissing(each: MadeRow, guarding: Guard): SQL {
+  return sql`(${inSnapshot(each, guarding, sql`true`)}) is null`
+}
+
+/**
+ * Whether the locked row is the one in the statement's snapshot. If it is newer, the transaction that has written
+ * it may also have inserted a row that the snapshot lacks.
+ */
+function isUnchanged(each: PlacedRow, guarding: Guard): SQL {
+  return sql`${name(at(each.place, VERSION), LET)} = (${inSnapshot(each, guarding, sql`ctid`)})`
+}
+
+/** Reads the row without a lock. It is a scalar, which the planner does not turn into a join of the tables. */
+function inSnapshot({ row: { table }, own }: PlacedRow, guarding: Guard, column: SQL): SQL {
+  return builder
+    .select({ column })
+    .from(table)
+    .where(and(isTheRow(table, own), guarding.fits(table)))
+    .getSQL()
 }
 
 function insertOf({ row, place, own }: MadeRow, join: SQL): SQL {
