@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module'
 import { check } from './check.ts'
 import { HELP } from './help.ts'
+import { init } from './init.ts'
 import { messagesOf, type Output, redact, safe } from './output.ts'
 import { storage } from './storage.ts'
 import { top } from './top.ts'
@@ -9,6 +10,7 @@ import { top } from './top.ts'
 type Command = (args: string[], output: Output) => Promise<number>
 
 const COMMANDS: ReadonlyMap<string | undefined, Command> = new Map([
+  ['init', init],
   ['storage', storage],
   ['check', check],
   ['top', top],

@@ -1,9 +1,15 @@
 export const HELP = `Usage: drizzle-ratelimit <command> [options]
 
+init                 Add the tables to your Drizzle schema, and write both migrations: what \`drizzle-kit generate\`
+                     and \`drizzle-ratelimit storage\` do. Run it in the folder of your drizzle.config, and then
+                     \`drizzle-kit migrate\`. A second time it changes nothing. It has the options of \`storage\`,
+                     but for --citus, and chooses names that \`schemaFilter\` and \`tablesFilter\` let pass.
+  --dry-run          Only print what it would do.
+
 storage              Write a migration into the migrations folder of your drizzle-kit. It makes the ephemeral
                      table UNLOGGED and sets the storage parameters of both tables. Run it in the folder of
                      your drizzle.config, after \`drizzle-kit generate\` and before \`drizzle-kit migrate\`.
-  --config <file>    drizzle-kit's configuration. Default: drizzle.config.ts, .js or .json.
+  --config <file>    drizzle-kit's configuration. Default: drizzle.config.ts, .js, .json or .mjs.
   --name <name>      The migration's name. Default: rate_limit_storage.
   --citus            Also distribute both tables by key, for limiters with \`distributed: true\`.
 

@@ -5,15 +5,33 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { promisify, stripVTControlCharacters } from 'node:util'
+import { optionOf } from './output.ts'
 
-const DEFAULT_CONFIGS = ['drizzle.config.ts', 'drizzle.config.js', 'drizzle.config.json']
+/** Those that drizzle-kit finds by itself. */
+const KNOWN_CONFIGS = ['drizzle.config.ts', 'drizzle.config.js', 'drizzle.config.json']
+const DEFAULT_CONFIGS = [...KNOWN_CONFIGS, 'drizzle.config.mjs']
 
 /** The project's drizzle-kit with the project's configuration. */
 export interface Kit {
-  /** The folder of its migrations. */
-  folder(): Promise<string>
+  settings(): Promise<KitSettings>
+  /** The SQL of the whole schema, as drizzle-kit sees it. */
+  schemaSql(): Promise<string>
+  /** Writes a migration for what has changed in the schema. Returns what drizzle-kit printed. */
+  generate(): Promise<string>
   /** Creates an empty migration of that name and returns the path of its SQL. */
   generateCustom(name: string): Promise<string>
+  /** A command for the user, with the option for the configuration where drizzle-kit needs it. */
+  command(name: string): string
+}
+
+/** What the configuration says. A file of the schema may be a folder or a pattern. */
+export interface KitSettings {
+  readonly dialect: string
+  /** The folder of the migrations. */
+  readonly folder: string
+  readonly schema: readonly string[]
+  readonly tablesFilter: readonly string[]
+  readonly schemaFilter: readonly string[]
 }
 
 export async function findKit(config: string | undefined): Promise<Kit> {
@@ -24,16 +42,27 @@ export async function findKit(config: string | undefined): Promise<Kit> {
       `There is no ${config ?? 'drizzle.config'} in ${process.cwd()}: run this command in its folder, or add --config.`,
     )
   }
+  const withConfig = (...args: string[]) => run(bin, [...args, `--config=${file}`])
   return {
-    folder: () => folderOf(bin, resolve(file)),
+    settings: () => settingsOf(bin, resolve(file)),
+    schemaSql: async () => {
+      const printed = await withConfig('export')
+      // After an error in the schema, drizzle-kit 0.31 ends with 0.
+      if (/error/i.test(printed) && !/\bCREATE\b/.test(printed))
+        throw new Error(`drizzle-kit failed:\n${printed}`)
+      return printed
+    },
+    generate: () => withConfig('generate'),
     generateCustom: async (name) => {
-      const printed = await run(bin, ['generate', '--custom', `--name=${name}`, `--config=${file}`])
+      const printed = await withConfig('generate', '--custom', `--name=${name}`)
       const path = /➜\s+(\S.*\.sql)/.exec(printed)?.[1]
       if (path === undefined || !existsSync(path)) {
         throw new Error(`drizzle-kit did not print the path of the new migration:\n${printed}`)
       }
       return path
     },
+    command: (name) =>
+      `npx drizzle-kit ${name}${KNOWN_CONFIGS.includes(file) ? '' : ` ${optionOf('config', file)}`}`,
   }
 }
 
@@ -51,23 +80,31 @@ async function findBin(): Promise<string> {
 }
 
 /**
- * Finds the folder of the migrations. The configuration may be TypeScript, and each version of drizzle-kit
- * loads it in its own way. So drizzle-kit loads it here too: another configuration imports it and prints the
- * folder. The import has an absolute path and not a file URL, because drizzle-kit uses `require`.
+ * Reads the configuration. It may be TypeScript, and each version of drizzle-kit loads it in its own way. So
+ * drizzle-kit loads it here too: another configuration imports it and prints what it says. The import has an
+ * absolute path and not a file URL, because drizzle-kit uses `require`.
  */
-async function folderOf(bin: string, config: string): Promise<string> {
+async function settingsOf(bin: string, config: string): Promise<KitSettings> {
   const temporary = await mkdtemp(join(tmpdir(), 'drizzle-ratelimit-'))
   try {
     const asking = join(temporary, 'drizzle.config.ts')
     const text = `import * as loaded from ${JSON.stringify(config)}
       const config = loaded.default?.default ?? loaded.default ?? loaded
-      console.log('OUT ' + JSON.stringify(config.out ?? 'drizzle'))
+      const { dialect = '', out = 'drizzle', schema = [], tablesFilter = [], schemaFilter = [] } = config
+      console.log('SETTINGS ' + JSON.stringify({ dialect, out, schema, tablesFilter, schemaFilter }))
       process.exit(0)`
     await writeFile(asking, text)
     const printed = await run(bin, ['check', `--config=${asking}`])
-    const out = /^OUT (".*")$/m.exec(printed)?.[1]
-    if (out === undefined) throw new Error(`drizzle-kit could not read ${config}:\n${printed}`)
-    return resolve(JSON.parse(out))
+    const settings = /^SETTINGS (.*)$/m.exec(printed)?.[1]
+    if (settings === undefined) throw new Error(`drizzle-kit could not read ${config}:\n${printed}`)
+    const { dialect, out, schema, tablesFilter, schemaFilter } = JSON.parse(settings)
+    return {
+      dialect,
+      folder: resolve(out),
+      schema: [schema].flat(),
+      tablesFilter: [tablesFilter].flat(),
+      schemaFilter: [schemaFilter].flat(),
+    }
   } finally {
     await rm(temporary, { recursive: true })
   }

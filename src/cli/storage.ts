@@ -1,19 +1,24 @@
 import { writeFile } from 'node:fs/promises'
 import { relative } from 'node:path'
 import { parseArgs } from 'node:util'
-import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
+import type { RateLimitTables } from '../../schema/index.ts'
 import { type StorageOptions, setPersistence, shapeOf, storageSql } from '../tables/ddl.ts'
 import { literal, quotedName } from '../tables/table-name.ts'
-import { findKit } from './kit.ts'
+import { findKit, type Kit } from './kit.ts'
 import { type Migrations, nextSecond, readMigrations } from './migrations.ts'
 import { type Output, optionOf } from './output.ts'
-import { LOGGED_OPTION, TABLE_OPTIONS, tablesOf } from './tables.ts'
+import { LOGGED_OPTION, named, TABLE_OPTIONS, tablesOf } from './tables.ts'
+
+/** The options for drizzle-kit, for parseArgs. */
+export const KIT_OPTIONS = {
+  config: { type: 'string' },
+  name: { type: 'string', default: 'rate_limit_storage' },
+} as const
 
 const OPTIONS = {
   ...TABLE_OPTIONS,
   ...LOGGED_OPTION,
-  config: { type: 'string' },
-  name: { type: 'string', default: 'rate_limit_storage' },
+  ...KIT_OPTIONS,
   citus: { type: 'boolean', default: false },
 } as const
 
@@ -22,26 +27,43 @@ export async function storage(args: string[], output: Output): Promise<number> {
   const { values } = parseArgs({ args, options: OPTIONS })
   const tables = tablesOf(values)
   const kit = await findKit(values.config)
-  const folder = await kit.folder()
+  const { folder } = await kit.settings()
   const migrations = await readMigrations(folder)
   requireTables(migrations, tables, folder)
   if (hasStorage(migrations, tables, values)) {
     output.log(`The migrations in ${relative('', folder)} set the storage already. There is nothing to do.`)
     return 0
   }
+  const file = await writeStorage(kit, folder, tables, values)
+  output.log(`Wrote ${file}. Now run \`${kit.command('migrate')}\`.`)
+  return 0
+}
+
+/** How the tables are stored, and the name of the migration. */
+export interface StorageValues extends StorageOptions {
+  readonly name: string
+  readonly citus?: boolean
+}
+
+/** Lets drizzle-kit create a custom migration, and fills it in. Returns the path of its SQL. */
+export async function writeStorage(
+  kit: Kit,
+  folder: string,
+  tables: RateLimitTables,
+  values: StorageValues,
+): Promise<string> {
   await nextSecond(folder)
   const file = await kit.generateCustom(values.name)
   const distribution = values.citus ? citusMigration(tables) : ''
   await writeFile(file, storageMigration(tables, values) + distribution)
-  output.log(`Wrote ${file}. Now run \`npx drizzle-kit migrate\`.`)
-  return 0
+  return file
 }
 
 /** Whether the migrations have all statements, and none of them reverts a statement later. */
-function hasStorage(
+export function hasStorage(
   { sql: all, tables: made }: Migrations,
   tables: RateLimitTables,
-  { logged = false, citus }: StorageOptions & { readonly citus: boolean },
+  { logged = false, citus = false }: Omit<StorageValues, 'name'>,
 ): boolean {
   // A table that was dropped and made again has lost its storage.
   const sql = all.slice(
@@ -71,12 +93,6 @@ function requireTables(
           : `Export it from your Drizzle schema and run \`npx drizzle-kit generate\` first. If it has another name, add --${option}.`),
     )
   }
-}
-
-/** The name of a table, with its schema. */
-function named(table: RateLimitTable): string {
-  const { schema = 'public', name } = shapeOf(table)
-  return `${schema}.${name}`
 }
 
 const UNLOGGED = `-- The rows of an UNLOGGED table never reach the WAL, so checks are faster. A crash empties the table.

@@ -1,3 +1,6 @@
+import type { RateLimitTables } from '../../schema/index.ts'
+import { named } from './tables.ts'
+
 const WORD = String.raw`(?:"(?:[^"]|"")+"|[\w$]+)`
 const TABLE = String.raw`(?:IF\s+(?:NOT\s+)?EXISTS\s+)?((?:${WORD}\s*\.\s*)?${WORD})`
 
@@ -22,6 +25,14 @@ export function tablesAfter(sql: string): ReadonlyMap<string, number> {
     if (dropped === undefined) tables.set(`${into}.${after}`, index)
   }
   return tables
+}
+
+/** Whether both tables are among them. */
+export function hasTables(
+  all: ReadonlyMap<string, number>,
+  { ephemeral, durable }: RateLimitTables,
+): boolean {
+  return all.has(named(ephemeral)) && all.has(named(durable))
 }
 
 /** Postgres reads a name without quotes as lower case. */

@@ -1,5 +1,7 @@
 import { pgSchema } from 'drizzle-orm/pg-core'
-import { type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
+import { type RateLimitTable, type RateLimitTables, rateLimitTables } from '../../schema/index.ts'
+import { shapeOf } from '../tables/ddl.ts'
+import { SHIPPED } from '../tables/shipped.ts'
 
 /** The options for the names of the tables, for parseArgs. */
 export const TABLE_OPTIONS = {
@@ -17,10 +19,28 @@ export interface TableValues {
   readonly durable?: string | undefined
 }
 
+/** The names of the tables. */
+export interface TableNames {
+  readonly schema: string
+  readonly ephemeral: string
+  readonly durable: string
+}
+
 export function tablesOf({ schema, ephemeral, durable }: TableValues): RateLimitTables {
   return rateLimitTables({
     ...(schema === 'public' ? {} : { schema: pgSchema(schema) }),
     ...(ephemeral === undefined ? {} : { ephemeral }),
     ...(durable === undefined ? {} : { durable }),
   })
+}
+
+/** The name of a table, with its schema. */
+export function named(table: RateLimitTable): string {
+  const { schema = 'public', name } = shapeOf(table)
+  return `${schema}.${name}`
+}
+
+/** Whether both tables have the names that the package gives them. */
+export function isShipped({ ephemeral, durable }: RateLimitTables): boolean {
+  return named(ephemeral) === named(SHIPPED.ephemeral) && named(durable) === named(SHIPPED.durable)
 }

@@ -3,7 +3,6 @@ import { wasNeverSent } from './never-sent.ts'
 
 const DUPLICATE_NAME = '42P05'
 const UNKNOWN_NAME = '26000'
-const MISSING_DATABASE = '3D000'
 
 /** Whether a pooler has refused a kept statement. It does so before the statement is executed. */
 export function isRefusal({ sqlState }: RatelimitError): boolean {
@@ -29,7 +28,8 @@ export function databaseError(
   code: DatabaseCode,
   { cause, sqlState }: Pick<RatelimitError, 'cause' | 'sqlState'>,
 ): RatelimitError {
-  const message = code === 'DATABASE' && sqlState === MISSING_DATABASE ? NO_DATABASE : MESSAGES[code]
+  const meaning = code === 'DATABASE' ? MEANINGS[sqlState ?? ''] : undefined
+  const message = meaning ? `${meaning} Nothing was charged.` : MESSAGES[code]
   return new RatelimitError(code, message, { cause, sqlState })
 }
 
@@ -46,9 +46,10 @@ type DatabaseCode = Extract<
 
 const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
   MISSING_TABLE:
-    "A table of the rate limiter is missing, or differs from what this version expects. Add `export * from 'drizzle-ratelimit/schema'`, " +
-    'or the tables of your own, to your Drizzle schema and run `npx drizzle-kit generate`, `npx drizzle-ratelimit storage` and `npx drizzle-kit migrate`; ' +
-    '`checkTables(db)` lists the differences.',
+    'A table of the rate limiter is missing, or differs from what this version expects. Run `npx drizzle-ratelimit init`, which adds ' +
+    "`export * from 'drizzle-ratelimit/schema'` to your Drizzle schema and writes the migrations, and `npx drizzle-kit migrate`. With " +
+    '`drizzle-kit push`, schemaFilter and tablesFilter in its configuration have to let the tables pass. If yours have other names, ' +
+    'give the limiter `tables`. `npx drizzle-ratelimit check` lists the differences.',
   SERIALIZATION_FAILURE:
     'Another transaction changed the row first. Nothing was charged; run your transaction again.',
   DEADLOCK:
@@ -62,8 +63,23 @@ const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
   DATABASE: 'PostgreSQL refused the statement; see sqlState and cause. Nothing was charged.',
 }
 
-const NO_DATABASE =
-  'The server has no database with the name in the connection: create it, or correct the name. Nothing was charged.'
+/** What refusals that people meet mean, and what to do. */
+const MEANINGS: Readonly<Record<string, string>> = {
+  '3D000': 'The server has no database with the name in the connection: create it, or correct the name.',
+  '25006':
+    'The server or the transaction is read-only: use the primary server and not a replica, and a transaction that may write.',
+  '28000':
+    'The server does not let this user in: look at the user in the connection, at SSL, and at pg_hba.conf.',
+  '28P01': 'The password in the connection is wrong for its user.',
+  '42501':
+    "The connection's role may not do this: grant it USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on both tables of the limiter.",
+  '42P10':
+    'A table of the limiter has no primary key on (prefix, key): `npx drizzle-ratelimit check` prints the SQL that adds it.',
+  '55P03':
+    'Another transaction held the row for longer than lock_timeout: keep transactions that call the limiter short, or raise it.',
+  '57014':
+    'The statement was cancelled, by statement_timeout or by somebody: look for what held the row or kept the server busy.',
+}
 
 const BY_SQL_STATE: Readonly<Record<string, DatabaseCode>> = {
   '42P01': 'MISSING_TABLE', // undefined_table

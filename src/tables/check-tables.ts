@@ -75,7 +75,8 @@ async function differences(
   const about = schema ? `${schema}.${name}` : name
   if (!found) {
     const means = "`export * from 'drizzle-ratelimit/schema'` or tables of your own"
-    const message = `${about} is missing: export it from your Drizzle schema (${means}), and migrate.`
+    const filters = "drizzle-kit's schemaFilter and tablesFilter have to let it pass"
+    const message = `${about} is missing: export it from your Drizzle schema (${means}), and migrate. If you push, ${filters}.`
     return [
       {
         message: printable(message),

@@ -34,17 +34,28 @@ test('a code is not searched for any deeper, because errors can wrap each other 
   expect(await errorAfter(wrapped(5))).toMatchObject({ code: 'OUTCOME_UNKNOWN', sqlState: undefined })
 })
 
-test('the error of a missing database says so', async () => {
-  const message = expect.stringMatching(/^The server has no database with the name/)
-  const error = await errorAfter(withCode('3D000', 'database "app" does not exist'))
-  expect(error).toMatchObject({ code: 'DATABASE', sqlState: '3D000', message })
+test.each([
+  ['3D000', 'no database'],
+  ['25006', 'read-only'],
+  ['28000', 'does not let this user in'],
+  ['28P01', 'password'],
+  ['42501', 'grant it'],
+  ['42P10', 'primary key'],
+  ['55P03', 'lock_timeout'],
+  ['57014', 'statement_timeout'],
+])('the error of SQLSTATE %s says what it means', async (sqlState, said) => {
+  const error = await errorAfter(withCode(sqlState, 'secret'))
+  expect(error).toMatchObject({ code: 'DATABASE', sqlState, message: expect.stringContaining(said) })
+  expect(error.message).toMatch(/\. Nothing was charged\.$/)
+  expect(error.message).not.toContain('secret')
 })
 
 test('the error of a missing table names the commands that make it', async () => {
   const { message } = await errorAfter(wrapped(0))
-  for (const command of ['drizzle-kit generate', 'drizzle-ratelimit storage', 'drizzle-kit migrate']) {
+  for (const command of ['drizzle-ratelimit init', 'drizzle-kit migrate', 'drizzle-ratelimit check']) {
     expect(message).toContain(`npx ${command}`)
   }
+  for (const said of ['schemaFilter', 'tablesFilter', '`tables`']) expect(message).toContain(said)
 })
 
 test.each(['text', undefined, null, 42])(

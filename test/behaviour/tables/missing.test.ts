@@ -35,8 +35,7 @@ describe.each([{ durable: false }, { durable: true }])('without tables, durable:
       const error = await errorOf(() => call(ratelimit(empty.db, {}, durable), KEY))
       expect(error).toMatchObject({ name: 'RatelimitError', code: 'MISSING_TABLE', sqlState: '42P01' })
       expect(error.message).toContain("export * from 'drizzle-ratelimit/schema'")
-      expect(error.message).toContain('npx drizzle-kit generate')
-      expect(error.message).toContain('npx drizzle-ratelimit storage')
+      expect(error.message).toContain('npx drizzle-ratelimit init')
       expect(error.message).toContain('npx drizzle-kit migrate')
     })
 
@@ -77,7 +76,7 @@ describe('some of the tables are missing', () => {
     await database.script('alter table rate_limit_ephemeral rename column count to number')
     const error = await errorOf(() => ratelimit(database.db).limit(KEY))
     expect(error).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42703' })
-    expect(error.message).toContain('checkTables(db)')
+    expect(error.message).toContain('npx drizzle-ratelimit check')
     expect(error.message).not.toContain(KEY)
   })
 

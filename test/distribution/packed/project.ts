@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { mkdir, mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 
 /** Someone's project, outside this repository. */
@@ -11,6 +11,8 @@ export interface Project {
   node(file: string, options?: RunOptions): Promise<Ended>
   /** The SQL of the migrations in their order, by the names of their files. */
   migrations(): Promise<[name: string, sql: string][]>
+  /** The texts of all files by their names. */
+  texts(): Promise<Record<string, string>>
   write(file: string, text: string): Promise<void>
 }
 
@@ -52,6 +54,12 @@ export async function createProject(
       const home = join(root, 'node_modules', command)
       const { bin } = JSON.parse(await readFile(join(home, 'package.json'), 'utf8'))
       return node([join(home, bin[command]), ...args])
+    },
+    texts: async () => {
+      const found = await readdir(folder, { recursive: true, withFileTypes: true })
+      const paths = found.filter((each) => each.isFile()).map((each) => join(each.parentPath, each.name))
+      const texts = paths.map(async (path) => [relative(folder, path), await readFile(path, 'utf8')] as const)
+      return Object.fromEntries(await Promise.all(texts))
     },
     migrations: async () => {
       const names = (await readdir(join(folder, 'drizzle'), { recursive: true })).toSorted()

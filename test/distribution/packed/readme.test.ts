@@ -57,7 +57,7 @@ test('the first block runs by itself and prints what its comments say', async ()
 
 test('its commands make the tables that the other blocks then use', async () => {
   const made = commandsOf('sh').filter((command) => command.startsWith('npx '))
-  expect(made.length).toBeGreaterThan(2)
+  expect(made).toContain('npx drizzle-ratelimit init')
   for (const command of made) {
     const [, name, ...args] = command.split(' ')
     const ended = await project.run(name as 'drizzle-kit', ...args)

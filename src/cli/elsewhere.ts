@@ -1,0 +1,83 @@
+import { sql } from 'drizzle-orm'
+import type { RateLimitTables } from '../../schema/index.ts'
+import type { Database } from '../database/database.ts'
+import { execute } from '../database/run.ts'
+import { shapeOf } from '../tables/ddl.ts'
+import { printable } from '../tables/table-name.ts'
+import { optionOf } from './output.ts'
+import { named } from './tables.ts'
+
+type Kind = 'ephemeral' | 'durable'
+const KINDS: readonly Kind[] = ['ephemeral', 'durable']
+
+/** A table that looks like one of the limiter's: it has the columns or the name. */
+interface Similar {
+  readonly schema: string
+  readonly name: string
+  /** Undefined if neither its name nor its storage tells. */
+  readonly kind: Kind | undefined
+}
+
+/** One sentence for each place that has tables like the missing ones, with the options that name them. */
+export async function elsewhere(db: Database, tables: RateLimitTables): Promise<string[]> {
+  const all = await similarTables(db, tables)
+  const checked = KINDS.map((kind) => named(tables[kind]))
+  const isChecked = ({ schema, name }: Similar) => checked.includes(`${schema}.${name}`)
+  if (checked.every((name) => all.some((each) => `${each.schema}.${each.name}` === name))) return []
+  const others = all.filter((each) => !isChecked(each))
+  const schemas = [...new Set(others.map(({ schema }) => schema))]
+  return schemas.map((schema) =>
+    sentenceOf(
+      schema,
+      others.filter((each) => each.schema === schema),
+      tables,
+    ),
+  )
+}
+
+function sentenceOf(schema: string, found: readonly Similar[], tables: RateLimitTables): string {
+  const { schema: expected = 'public' } = shapeOf(tables.ephemeral)
+  const options = schema === expected ? [] : [optionOf('schema', schema)]
+  for (const kind of KINDS) {
+    const { name: usual } = shapeOf(tables[kind])
+    if (found.some(({ name }) => name === usual)) continue
+    const [other] = found.filter((each) => each.kind === kind)
+    if (other) options.push(optionOf(kind, other.name))
+  }
+  if (found.some(({ kind }) => kind === undefined)) options.push('--ephemeral and --durable with their names')
+  const names = found.map(({ name }) => printable(name)).join(' and ')
+  return `The schema ${printable(schema)} has tables like these, ${names}: add ${options.join(' ')}.`
+}
+
+async function similarTables(db: Database, { ephemeral, durable }: RateLimitTables): Promise<Similar[]> {
+  const columns = shapeOf(ephemeral).columns.map(({ name }) => name)
+  const names = [ephemeral, durable].map((table) => shapeOf(table).name)
+  const list = (texts: readonly string[]) =>
+    sql.join(
+      texts.map((text) => sql`${text}::text`),
+      sql`, `,
+    )
+  const rows = await execute(
+    db,
+    sql`select n.nspname as schema, c.relname as name, c.relpersistence = 'u' as unlogged
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace
+      where c.relkind in ('r', 'p') and not c.relispartition and (c.relname in (${list(names)}) or ${columns.length} = (
+        select count(*) from pg_attribute a
+        where a.attrelid = c.oid and not a.attisdropped and a.attname in (${list(columns)})))
+      order by 1, 2`,
+  )
+  return rows.map(({ schema, name, unlogged }) => ({
+    schema: String(schema),
+    name: String(name),
+    kind: kindOf(String(name), unlogged === true, names),
+  }))
+}
+
+function kindOf(
+  name: string,
+  isUnlogged: boolean,
+  [ephemeral, durable]: readonly string[],
+): Kind | undefined {
+  if (isUnlogged || name === ephemeral || name.includes('ephemeral')) return 'ephemeral'
+  return name === durable || name.includes('durable') ? 'durable' : undefined
+}
