@@ -21,7 +21,7 @@ import type {
 import { checkOptions, type NamesOf, type OptionNames } from './base/check-options.ts'
 import { onFirstUse } from './base/on-first-use.ts'
 import type { Checker } from './check/checker.ts'
-import { handles } from './check/handles.ts'
+import { type Handle, handles } from './check/handles.ts'
 import type { NotScheduled, Scheduled } from './check/schedule.ts'
 import { checkerOf } from './check/setup.ts'
 import type { Lease, NoLease } from './concurrency/lease.ts'
@@ -87,7 +87,7 @@ const MODULES = {
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
   acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
   credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
-  creditsInLists: /* @__PURE__ */ onFirstUse(() => import('./credits/limit-all.ts')),
+  funded: /* @__PURE__ */ onFirstUse(() => import('./credits/funded.ts')),
   calls: /* @__PURE__ */ onFirstUse(() => import('./several/calls-of.ts')),
 }
 
@@ -126,7 +126,12 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     this.limiter = config.limiter
     this.#checker = checkerOf(config)
     this.#hash = this.#checker.config.hash
-    handles.set(this, { checker: this.#checker, hash: this.#hash })
+    const { limiter } = config
+    const checker = this.#checker
+    const funded: Handle['funded'] = isCredits(limiter)
+      ? async (key, options) => (await MODULES.funded()).fundedCall(checker, limiter, key, options)
+      : undefined
+    handles.set(this, { checker, hash: this.#hash, funded })
   }
 
   /** A bucket of tokens that refills at the end of each interval, or steadily. */
@@ -336,7 +341,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     requests: readonly LimitRequest[],
     options?: AllOptions,
   ): Promise<LimitAllResult<LimitRequest>>
-  /** Checks several limits, one of which is the credits of a key. */
+  /** Checks several limits, and the credits of keys. */
   static limitAll(
     requests: readonly (LimitRequest | CreditRequest)[],
     options?: AllOptions,
@@ -347,11 +352,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   ): Promise<LimitAllResult<LimitRequest | CreditRequest>> {
     checkOptions(options, ALL_NAMES)
     const { tx, once } = options
-    const { areRates, callsOf } = await MODULES.calls()
+    const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, LIMIT_REQUEST_NAMES)
-    return areRates(calls)
-      ? (await MODULES.limitAll()).limitAll(requests, calls, tx, once)
-      : (await MODULES.creditsInLists()).limitAll(requests, calls, tx, once)
+    return (await MODULES.limitAll()).limitAll(requests, calls, tx, once)
   }
 
   /**
@@ -392,7 +395,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     requests: readonly ReserveRequest[],
     options?: ReserveAllOptions,
   ): Promise<ReservedAll<ReserveRequest>>
-  /** Charges estimates to several limits, one of which is the credits of a key. They have no name. */
+  /** Charges estimates to several limits, and to the credits of keys. They have no name. */
   static reserveAll(
     requests: readonly (ReserveRequest | CreditReserveRequest)[],
     options?: TxOptions,
@@ -402,11 +405,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     options: ReserveAllOptions = {},
   ): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>> {
     checkOptions(options, RESERVE_ALL_NAMES)
-    const { areRates, callsOf } = await MODULES.calls()
+    const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, RESERVE_REQUEST_NAMES)
-    return areRates(calls)
-      ? (await MODULES.reserveAll()).reserveAll(requests, calls, options)
-      : (await MODULES.creditsInLists()).reserveAll(requests, calls, options)
+    return (await MODULES.reserveAll()).reserveAll(requests, calls, options)
   }
 
   /**
@@ -448,7 +449,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * Takes one cost from several limits: as much as the first has, the rest from the next, and so on. It takes
    * all of the cost or nothing. If the cost is an estimate, `commit` settles the actual cost.
    *
-   * One of the limits can be the credits of a key, from `Ratelimit.credits`. The call is then two statements.
+   * The limits can be the credits of keys, from `Ratelimit.credits`. The call is then two statements.
    *
    * It runs as {@link Ratelimit.limitAll} does, and locks the rows in the same order. If one of the limits
    * counts whole units, all of them give whole units. During an outage it always throws; `onError` does not
@@ -481,11 +482,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     options: SpendOptions,
   ): Promise<Spent> {
     checkOptions(options, SPEND_NAMES)
-    const { areRates, callsOf } = await MODULES.calls()
+    const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, SPEND_REQUEST_NAMES, options.rate)
-    return areRates(calls)
-      ? (await MODULES.spend()).spend(calls, options)
-      : (await MODULES.creditsInLists()).spend(calls, options)
+    return (await MODULES.spend()).spend(calls, options)
   }
 
   /**
@@ -973,7 +972,7 @@ export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>
 
 /** The credits of a key, as one of the limits of `Ratelimit.spend`. */
 export interface CreditSpendRequest {
-  /** The credits, of `Ratelimit.credits`. One call takes the credits of one key. */
+  /** The credits, of `Ratelimit.credits`. */
   readonly ratelimit: Ratelimit<'credits'>
   /** The key of the credits. */
   readonly key: string
@@ -1012,7 +1011,7 @@ export type CreditReserveRequest = Omit<CreditRequest, 'force'>
 
 /** The credits of a key, as one of the calls of `Ratelimit.limitAll`. */
 export interface CreditRequest extends CreditSpendRequest {
-  /** The cost of the call, a whole number above 0. Default: `1`. */
+  /** The cost of the call, a whole number. 0 looks, a negative rate gives back. Default: `1`. */
   readonly rate?: number | undefined
   /** Takes what the grants do not have as a debt. Default: `false`. */
   readonly force?: boolean | undefined

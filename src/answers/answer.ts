@@ -2,7 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { isEndless } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import type { Threshold } from '../options/choices.ts'
-import { type Call, type Decision, neededBy, reservedIn } from '../runtime/call.ts'
+import { type Call, type Decision, neededBy, type Request, reservedIn } from '../runtime/call.ts'
 import { availableIn, capacityOf, remainingOf, unitsIn } from './capacity.ts'
 import { afterCalls, grantedTo, type Outcome, type Payment, paymentOf, returnedBy } from './outcome.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
@@ -12,6 +12,16 @@ import { crossedFrom } from './thresholds.ts'
 export interface Answered {
   readonly answer: LimitResult
   readonly paid: Payment
+  /** If several rows have paid: what each of them has, in the order in which they pay. */
+  readonly parts?: readonly PaidPart[]
+  /** For how many milliseconds the call would stay allowed if nothing else is taken. Default: forever. */
+  readonly lastsMs?: number
+}
+
+/** A row and how much of a call it has paid. */
+export interface PaidPart {
+  readonly call: Request
+  readonly amount: number
 }
 
 /** The answer of a check and its payment. */

@@ -1,20 +1,22 @@
-import { limiterOf } from '../algorithms/grant.ts'
+import type { Answered } from '../answers/answer.ts'
 import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../answers/results.ts'
-import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
+import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { Checker } from '../check/checker.ts'
-import { watch } from '../check/watch.ts'
+import type { FundedCall } from '../check/funds.ts'
 import { ownError, RatelimitError } from '../errors.ts'
 import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions, CreditReserveOptions } from '../options/grants.ts'
-import { checkOption, checkRate, isCredits } from '../options/validate.ts'
-import { Once, refuseRepeated } from '../several/once.ts'
-import { type Burned, burn } from './burn.ts'
-import type { Part } from './charge.ts'
-import { giveBack, giveBackTo } from './give-back.ts'
+import { checkOption, isCredits } from '../options/validate.ts'
+import { reservationsOf } from '../reservations/reserve-all.ts'
+import { idCall } from '../several/ids.ts'
+import { decideAll } from '../several/limit-all.ts'
+import { refuseRepeated } from '../several/once.ts'
+import { fundedCall } from './funded.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
-import { type Account, accountOf, debtOf, read } from './read.ts'
+import { accountOf, read } from './read.ts'
+import type { Account } from './seen.ts'
 import { takeShared } from './take.ts'
-import { allowed, charged, denied, usageOf } from './usage.ts'
+import { usageOf } from './usage.ts'
 
 // The calls of a `Ratelimit` whose limiter is made by `Ratelimit.credits`.
 
@@ -96,46 +98,59 @@ async function own<T>(answer: Promise<T>): Promise<T> {
 /** Takes from the credits, gives back, or looks. */
 async function limit(account: Account, options: CreditLimitOptions): Promise<LimitResult> {
   checkOptions(options, LIMIT_NAMES)
-  const { rate = 1, once, tx } = options
-  checkRate(rate, limiterOf(account.credits))
-  if (rate > 0)
-    return isShared(account, options) ? takeShared(account, rate) : (await take(account, options)).answer
-  checkOption(rate !== 0 || once === undefined, 'once has no meaning with a rate of 0.')
-  const refunding = async (): Promise<LimitResult> => {
-    if (rate === 0) return allowed(await read(account, tx))
-    const { returned, after, isRepeated } = await giveBack(account, -rate, once, tx)
-    const answer = { ...allowed(after), returned }
-    return isRepeated ? { ...answer, repeated: true } : answer
-  }
-  return published(account, rate, tx, refunding(), (answer) => answer)
+  const call = callBy(account, options)
+  if (isShared(account, options)) return takeShared(account, call.call.rate)
+  return withGranted(await decided(call, options), options).answer
 }
 
 /** Whether a call can share its statement: it needs no other row, no transaction, and not the parts. */
-function isShared({ checker }: Account, { once, tx, atLeast, force }: CreditLimitOptions): boolean {
-  const isPlain = once === undefined && atLeast === undefined && (force === undefined || force === false)
+function isShared({ checker }: Account, options: CreditLimitOptions): boolean {
+  const { rate = 1, once, tx, atLeast, force } = options
+  const isPlain = rate > 0 && once === undefined && atLeast === undefined && !force
   return isPlain && !checker.joined(tx) && checker.config.reporting.thresholds.length === 0
 }
 
 /** Charges an estimate. */
 async function reserve(account: Account, options: CreditReserveOptions): Promise<CreditReserved> {
   checkOptions(options, RESERVE_NAMES)
-  const { rate = 1, tx } = options
-  checkRate(rate, limiterOf(account.credits))
-  if (rate <= 0) throw new RatelimitError('INVALID_RATE', 'The estimate must be a whole number above 0.')
-  const { answer, burned } = await take(account, options)
+  const call = callBy(account, options)
+  if (call.call.rate <= 0)
+    throw new RatelimitError('INVALID_RATE', 'The estimate must be a whole number above 0.')
+  const answered = withGranted(await decided(call, options), options)
+  const { answer } = answered
   if (!answer.success) return answer
-  return { ...answer, ...reservationOf(account, burned, tx) }
+  return { ...answer, ...reservationOf(call, answered, options.tx) }
 }
 
-function reservationOf(account: Account, { parts, isRepeated }: Burned, chargedIn: TxOptions['tx']) {
-  const settling = new Once(account.checker, chargedIn)
+/** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
+function callBy({ checker, credits, key }: Account, options: CreditLimitOptions): FundedCall {
+  const { rate = 1, atLeast, force = false } = options
+  const { once } = options
+  checkOption(rate !== 0 || once === undefined, 'once has no meaning with a rate of 0.')
+  return fundedCall(checker, credits, key, { rate, force, atLeast })
+}
+
+async function decided(call: FundedCall, { once, tx }: CreditLimitOptions): Promise<Answered> {
+  const [answered] = await decideAll([call], tx, [await idCall(once, [call])])
+  return answered as Answered
+}
+
+/** With `atLeast`, an answer says how much was granted. */
+function withGranted(answered: Answered, { atLeast }: CreditLimitOptions): Answered {
+  const { answer, paid } = answered
+  if (atLeast === undefined || !answer.success) return answered
+  return { ...answered, answer: { ...answer, granted: paid.rate } }
+}
+
+function reservationOf(call: FundedCall, answered: Answered, chargedIn: TxOptions['tx']) {
+  const { answer } = answered
+  const isRepeated = answer.success && answer.repeated === true
+  const settling = reservationsOf([call], [answered], chargedIn)
   const commit: CreditReservation['commit'] = async (actual, options = {}) => {
     checkOptions(options, TX_NAMES)
-    checkRate(actual, limiterOf(account.credits))
-    if (actual < 0) throw new RatelimitError('INVALID_RATE', 'The cost must be a number of 0 or more.')
-    const { tx } = options
     if (isRepeated) refuseRepeated()
-    return settling.run(tx, () => settle(account, parts ?? [], actual, tx))
+    const [settled] = await settling.commit([actual], options)
+    return settled as Allowed
   }
   return {
     commit,
@@ -144,74 +159,6 @@ function reservationOf(account: Account, { parts, isRepeated }: Burned, chargedI
       throw new RatelimitError('INVALID_OPTION', 'An estimate on credits has no text. Settle it here.')
     },
   }
-}
-
-async function settle(
-  account: Account,
-  parts: readonly Part[],
-  actual: number,
-  tx: TxOptions['tx'],
-): Promise<Allowed> {
-  const estimate = paidBy(parts)
-  if (actual > estimate) {
-    const { answer } = await take(account, { rate: actual - estimate, force: true, tx })
-    // A forced call is never denied.
-    return answer as Allowed
-  }
-  if (actual === estimate) return allowed(await read(account, tx))
-  const { returned, after } = await giveBackTo(account, parts, estimate - actual, tx)
-  return { ...allowed(after), returned }
-}
-
-/** The rate of a call by its parts. What was paid of a debt is no part of it. */
-function paidBy(parts: readonly Part[]): number {
-  return parts.reduce((sum, { amount }) => sum + amount, 0)
-}
-
-async function take(
-  account: Account,
-  options: CreditLimitOptions,
-): Promise<{ readonly answer: LimitResult; readonly burned: Burned }> {
-  const { rate = 1, atLeast = rate, force = false, once, tx } = options
-  const limiter = limiterOf(account.credits)
-  checkRate(rate, limiter)
-  checkRate(atLeast, limiter)
-  checkSwitch('force', force)
-  if (atLeast < 1 || atLeast > rate)
-    throw new RatelimitError('INVALID_RATE', 'atLeast must be a number from 1 to the rate.')
-  checkOption(!force || options.atLeast === undefined, 'atLeast has no meaning with force: true.')
-  const { thresholds } = account.checker.config.reporting
-  const taking = (async () => {
-    const burned = await burn(account, { rate, atLeast, force, once }, thresholds, tx)
-    return { answer: answerOf(account, burned, options), burned }
-  })()
-  return published(account, rate, tx, taking, ({ answer }) => answer)
-}
-
-function answerOf(
-  account: Account,
-  { parts, before, after, isRepeated }: Burned,
-  { atLeast }: CreditLimitOptions,
-): LimitResult {
-  const granted = atLeast === undefined ? {} : { granted: paidBy(parts ?? []) }
-  if (isRepeated) return { ...allowed(after), ...granted, repeated: true }
-  return parts ? { ...charged(account, before, after), ...granted } : denied(after)
-}
-
-/** Publishes how a call was decided. */
-function published<T>(
-  { checker, key }: Account,
-  rate: number,
-  tx: TxOptions['tx'],
-  answered: Promise<T>,
-  answerIn: (answered: T) => LimitResult,
-): Promise<T> {
-  if (!checker.isWatched()) return answered
-  const call = { ...debtOf({ key }), key, rate }
-  return watch([checker.watched(call, tx)], answered, (each) => {
-    const answer = answerIn(each)
-    return [{ answer, rate: answer.success && answer.repeated ? 0 : rate }]
-  })
 }
 
 /** Looks at the credits. */

@@ -7,7 +7,8 @@ import { TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions } from '../options/grants.ts'
 import { checkOption, checkRate, isStorable } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
-import { type Account, isEndless, keyOfGrant, leftOf, read } from './read.ts'
+import { keyOfGrant, read } from './read.ts'
+import { type Account, isEndless, leftOf } from './seen.ts'
 import { usageOf } from './usage.ts'
 
 /** A grant of `Ratelimit.credits`. */

@@ -1,7 +1,4 @@
-import { balance } from '../algorithms/balance.ts'
-import type { Credits } from '../algorithms/credits.ts'
-import { limiterOf, NEVER_MS } from '../algorithms/grant.ts'
-import type { Checker } from '../check/checker.ts'
+import { limiterOf } from '../algorithms/grant.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
 import { runOn } from '../check/upkeep.ts'
 import type { Database } from '../database/database.ts'
@@ -11,18 +8,11 @@ import { timed } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkKey } from '../options/validate.ts'
 import { columnIn, stateIn } from '../runtime/ask.ts'
-import type { Decision, Request } from '../runtime/call.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { compareText } from '../statements/calls.ts'
 import { DEBT, GRANT, grantsStatement } from '../statements/grants.ts'
 import { kept } from '../statements/statements.ts'
-
-/** The credits of a key: the limiter, and the key as it is stored. */
-export interface Account {
-  readonly checker: Checker
-  readonly credits: Credits
-  readonly key: string
-}
+import type { Account, Grant, Seen } from './seen.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */
 export function accountOf({ checker, credits, key }: Account): Account {
@@ -32,36 +22,9 @@ export function accountOf({ checker, credits, key }: Account): Account {
   return { checker, credits, key }
 }
 
-/** A grant's row as it was read. */
-export interface Grant {
-  readonly id: string
-  /** A look at its row. */
-  readonly request: Request
-  readonly look: Decision
-}
-
-/** What was read of a key, without a lock. */
-export interface Seen {
-  readonly now: number
-  /** What is owed, because more was taken by force than there was. */
-  readonly debt: number
-  /** In the order in which calls take from them. */
-  readonly grants: readonly Grant[]
-}
-
-/** What a grant has left. */
-export function leftOf({ request, look }: Pick<Grant, 'request' | 'look'>): number {
-  return request.limiter.algorithm.numbers.available(look.state, look.now, look.params)
-}
-
 /** The key of a grant's row. */
 export function keyOfGrant(key: string, id: string): string {
   return `${key}${GRANT}${toHex(id)}`
-}
-
-/** A look at the row with the debt: a balance without grants. */
-export function debtOf({ key }: Pick<Account, 'key'>): Request {
-  return lookAt(key + DEBT, balance())
 }
 
 /** Reads the grants and the debt of a key. Without `ended` it leaves out grants that are over. */
@@ -121,9 +84,4 @@ function inOrder(one: Grant, other: Grant): number {
     a.lastRefill - b.lastRefill ||
     compareText(one.id, other.id)
   )
-}
-
-/** Whether a grant never ends. */
-export function isEndless({ look }: Grant): boolean {
-  return look.state.windowStart >= NEVER_MS
 }

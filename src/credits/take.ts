@@ -3,7 +3,7 @@ import type { LimitResult } from '../answers/results.ts'
 import { checkerBeside, forEachChecker } from '../check/beside.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { takeGrantsStatement } from '../statements/take-grants.ts'
-import type { Account } from './read.ts'
+import type { Account } from './seen.ts'
 
 /** The checker of calls that take from all grants of a key. They share statements as other calls do. */
 const takerOf = forEachChecker((owner) =>

@@ -1,7 +1,7 @@
 import { limiterOf } from '../algorithms/grant.ts'
 import type { Allowed, Denied, Usage } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
-import { type Account, leftOf, type Seen } from './read.ts'
+import { type Account, leftOf, type Seen } from './seen.ts'
 
 /** What a key has: the sums over the grants that have not ended. What is owed counts as used. */
 export function usageOf({ now, grants, debt }: Seen): Usage {

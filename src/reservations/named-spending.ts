@@ -43,7 +43,7 @@ export async function openSpending(
   checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
   const unlimited = given.filter(({ call }) => !call.limiter.stored)
   checkOption(unlimited.length < 2, 'With an id, at most one of the limits can be unlimited.')
-  const calls = given.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
+  const calls = given.map((each) => ({ ...each, call: estimateOf(each.call) }))
   return { calls, ...(await opening(calls, options, 0)) }
 }
 

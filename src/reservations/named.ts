@@ -4,6 +4,7 @@ import type { Answered } from '../answers/answer.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
+import { isFunded } from '../check/funds.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
@@ -92,6 +93,7 @@ export async function opening(
   rate?: number,
 ): Promise<Opening> {
   const lengthMs = parseDuration(expires, 'expires')
+  checkOption(!calls.some(isFunded), 'Estimates on credits have no names: leave out id and expires.')
   const each = calls.map(async ({ checker, call }) => {
     const { key, limiter } = call
     checkNotDistributed(checker)

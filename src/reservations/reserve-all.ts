@@ -1,14 +1,15 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { type Answered, allowanceOf } from '../answers/answer.ts'
+import { type Answered, allowanceOf, type PaidPart } from '../answers/answer.ts'
 import type { Allowed, LimitAllResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
+import { type Funds, isFunded, type Purse } from '../check/funds.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { type CallOptions, TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { Naming, ReserveAllOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
-import { type Adjusted, adjustAll } from '../several/adjust-all.ts'
+import { type Adjusted, adjustAll, type Repaid } from '../several/adjust-all.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
 import { chargeNamed, inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
@@ -66,7 +67,7 @@ export async function reserveAll<Request>(
   options: ReserveAllOptions,
 ): Promise<ReservedAll<Request>> {
   for (const { call } of calls) checkReserved(call)
-  const estimates = calls.map(({ checker, call }) => ({ checker, call: estimateOf(call) }))
+  const estimates = calls.map((each) => ({ ...each, call: estimateOf(each.call) }))
   const { tx } = options
   const named = options.id === undefined ? undefined : await openAll(estimates, options)
   checkOption(named !== undefined || options.expires === undefined, NEEDS_ID)
@@ -133,7 +134,7 @@ export function checkCosts(actuals: readonly number[], length: number): void {
   )
 }
 
-function reservationsOf(
+export function reservationsOf(
   calls: readonly LimiterCall[],
   answered: readonly Answered[],
   chargedIn: CallOptions['tx'],
@@ -146,42 +147,57 @@ function reservationsOf(
     const { tx, limiters = [] } = options
     checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)
-    return settling.run(tx, () => settleAll(calls, costs, (settlements) => adjustAll(settlements, tx)))
+    return settling.run(tx, () => settleAll(calls, costs, tx))
   }
   return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
 }
 
+/** A cost, and the parts of the estimate that several rows have paid. */
+interface Cost extends Settled {
+  readonly parts: readonly PaidPart[]
+}
+
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE` */
-export function costsOf(
+function costsOf(
   calls: readonly LimiterCall[],
   answered: readonly Answered[],
   actuals: readonly number[],
   limiters: readonly (Limiter | undefined)[],
-): Settled[] {
+): Cost[] {
   checkCosts(actuals, calls.length)
-  return calls.map(({ call }, place) => {
-    const limiter = limiters[place] ?? call.limiter
+  return calls.map((each, place) => {
+    const { call } = each
+    const given = limiters[place]
+    checkOption(given === undefined || !isFunded(each), FUNDED_LIMITER)
+    const limiter = given ?? call.limiter
     const actual = actuals[place] as number
     checkLimiter(limiter)
     checkActual(actual, limiter)
-    const isPresent = limiters[place] !== undefined
-    return { estimate: chargedBy(call, answered[place] as Answered), actual, limiter, isPresent }
+    const { parts = [] } = answered[place] as Answered
+    const estimate = chargedBy(call, answered[place] as Answered)
+    return { estimate, actual, limiter, isPresent: given !== undefined, parts }
   })
 }
 
-/** Settles the costs of the calls. `adjust` runs the settlements. */
-export async function settleAll(
+export const FUNDED_LIMITER = 'Credits take no limiter: each grant has its own terms.'
+
+/** Settles the costs of the calls. */
+async function settleAll(
   calls: readonly LimiterCall[],
-  costs: readonly Settled[],
-  adjust: (settlements: readonly LimiterCall[]) => Promise<readonly Adjusted[]>,
+  costs: readonly Cost[],
+  tx: Database | undefined,
 ): Promise<Allowed[]> {
-  const settlements = calls.map(({ checker }, place) => ({
-    checker,
-    call: settlementOf(checker, costs[place] as Settled),
-  }))
-  const adjusted = await adjust(settlements)
+  const settlements = calls.map((each, place) =>
+    isFunded(each) ? each : { ...each, call: settlementOf(each.checker, costs[place] as Cost) },
+  )
+  const adjusted = await adjustAll(
+    settlements,
+    ({ funds }, place) => settleFunds(funds, costs[place] as Cost, tx),
+    tx,
+  )
   return costs.map((cost, place) => {
-    const own = adjusted[place] as Adjusted
+    const own = adjusted[place] as Adjusted | Repaid
+    if (!('outcome' in own)) return own.answer
     const ofRow = costs.filter((_, other) => adjusted[other] === own)
     const { outcome, reporting } = own
     if (ofRow[0] === cost) return settledAnswer(outcome, sumOf(ofRow), reporting)
@@ -190,6 +206,18 @@ export async function settleAll(
     const left = allowanceOf({ ...outcome, decision }, { ...reporting, thresholds: [] })
     return cost.actual < cost.estimate.paid.rate ? { ...left, returned: 0 } : left
   })
+}
+
+/** What gives back the part of an estimate that was not needed, or pays what it lacks. */
+function settleFunds(
+  funds: Funds,
+  { actual, estimate, parts }: Cost,
+  tx: Database | undefined,
+): Promise<Purse> {
+  const missing = actual - estimate.paid.rate
+  return missing > 0
+    ? funds.take({ rate: missing, least: missing, lacking: 'owed' }, tx)
+    : funds.giveBack(parts, -missing, tx)
 }
 
 /** The sum of the costs of estimates for one row. */

@@ -1,18 +1,18 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
-import { allowanceOf, refundableUntilOf } from '../answers/answer.ts'
-import type { Payment } from '../answers/outcome.ts'
+import { type Answered, allowanceOf, refundableUntilOf } from '../answers/answer.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
 import type { NamesOf } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
+import { type FundedCall, isFunded, type PayingCall } from '../check/funds.ts'
 import type { Database } from '../database/database.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { TX_NAMES } from '../options/calls.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import { adjustAll } from '../several/adjust-all.ts'
-import { found, paidIn } from '../several/enough.ts'
-import type { Group } from '../several/sending.ts'
-import { askedOf, takeTogether } from '../several/together.ts'
+import { found } from '../several/enough.ts'
+import { paidByEach, sendPayers } from '../several/send-payers.ts'
+import { withFunds } from '../several/with-funds.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import { layoutOf } from './settlement.ts'
 
@@ -21,8 +21,7 @@ export interface Expense {
   readonly calls: readonly LimiterCall[]
   /** How much each has paid. */
   readonly granted: readonly number[]
-  readonly paid: readonly Payment[]
-  readonly results: readonly LimitResult[]
+  readonly answered: readonly Answered[]
 }
 
 /** How an expense is settled. */
@@ -70,25 +69,31 @@ export async function giveBack(
   actual: number,
   { limiters, tx }: Settling,
 ): Promise<SettledSpending> {
-  const { calls, granted } = expense
+  const { calls, granted, answered } = expense
   const parts = partsToReturn(granted, sumOf(granted) - actual)
-  const refunds = calls.map((_, place) => refundOf(expense, place, parts[place] ?? 0, limiters[place]))
-  const adjusted = await adjustAll(refunds, tx)
+  const refunds = calls.map((each, place) =>
+    isFunded(each) ? each : refundOf(expense, place, parts[place] ?? 0, limiters[place]),
+  )
+  const adjusted = await adjustAll(
+    refunds,
+    ({ funds }, place) => funds.giveBack(answered[place]?.parts ?? [], parts[place] ?? 0, tx),
+    tx,
+  )
   const returned = adjusted.map((each, place) =>
     calls[place]?.call.limiter.stored ? each.returned : (parts[place] ?? 0),
   )
   return {
     granted: granted.map((each, place) => each - (returned[place] ?? 0)),
-    results: adjusted.map(({ outcome, reporting }, place) => {
-      const answer = allowanceOf(outcome, reporting)
+    results: adjusted.map((each, place) => {
+      const answer = 'outcome' in each ? allowanceOf(each.outcome, each.reporting) : each.answer
       return parts[place] ? { ...answer, returned: returned[place] ?? 0 } : answer
     }),
   }
 }
 
 /** The call that gives back a part of what the limit at that place has paid. */
-export function refundOf(
-  { calls, paid, results }: Expense,
+function refundOf(
+  { calls, answered }: Expense,
   place: number,
   part: number,
   limiter: Limiter | undefined,
@@ -98,12 +103,10 @@ export function refundOf(
   // Rows of another algorithm have not paid.
   if (part === 0 || layoutOf(present.limiter) !== layoutOf(call.limiter))
     return { checker, call: { ...present, rate: 0, purpose: 'look' } }
-  const { windowStart } = paid[place] as Payment
-  const refundableUntil = refundableUntilOf(call.limiter, results[place] as LimitResult)
-  return {
-    checker,
-    call: { ...present, rate: -part, paidWindowStart: windowStart, refundableUntil, purpose: 'adjust' },
-  }
+  const { answer, paid } = answered[place] as Answered
+  const refundableUntil = refundableUntilOf(call.limiter, answer)
+  const { windowStart: paidWindowStart } = paid
+  return { checker, call: { ...present, rate: -part, paidWindowStart, refundableUntil, purpose: 'adjust' } }
 }
 
 /** The part of the amount that each gives back, beginning with the last one. */
@@ -131,26 +134,30 @@ export async function takeMore(
   names: readonly LimiterCall[] = [],
 ): Promise<SettledSpending> {
   const rate = missingOf({ calls, granted }, actual, limiters)
-  const charges = calls.map((each, place) => chargeOf(each, rate, limiters[place]))
-  const asked = askedOf(charges, tx, ...names)
-  const order = charges.map((each) => asked.rowOf.get(each))
-  const row = order[debtor]
-  const group: Group = { rate, least: rate, order, pays: row && new Map([[row, 'the rest']]) }
-  const { isDone, looks } = await takeTogether(asked, [group])
-  if (!isDone) throw notAsExpected('contradicts itself')
-  const shares = paidIn(group, looks)
-  return {
-    granted: granted.map((each, place) => each + (shares[place] ?? 0)),
-    results: charges.map((each, place) => {
-      const own = order[place]
-      const decision = own ? found(looks, own) : found(asked.unlimited, each).decision
-      return answerToCharge(each, decision, shares[place] ?? 0)
-    }),
-  }
+  const charges = calls.map((each, place) =>
+    isFunded(each) ? each : chargeOf(each, rate, limiters[place], place === debtor),
+  )
+  const find = ({ funds }: FundedCall, place: number) =>
+    funds.take({ rate, least: rate, lacking: place === debtor ? 'owed' : 'left to others' }, tx)
+  const taken = await withFunds(charges, find, tx, async (payers, own) => {
+    const sent = await sendPayers(payers, own, names, { rate, least: rate })
+    const shares = paidByEach(payers, sent)
+    const results = payers.map((payer, place) => {
+      const { call, purse } = payer
+      const decisions = sent.decisionsOf(payer)
+      if (purse) return purse.answer(decisions, sent.fate).answer
+      const decision = decisions[0] ?? found(sent.asked.unlimited, call).decision
+      return answerToCharge(call, decision, shares[place] ?? 0)
+    })
+    return { ...sent, shares, results }
+  })
+  if (!taken.isOver) throw notAsExpected('contradicts itself')
+  const { shares, results } = taken
+  return { granted: granted.map((each, place) => each + (shares[place] ?? 0)), results }
 }
 
 /** How much more than what was spent has to be taken. */
-export function missingOf(
+function missingOf(
   { calls, granted }: Pick<Expense, 'calls' | 'granted'>,
   actual: number,
   limiters: Settling['limiters'],
@@ -164,16 +171,18 @@ export function missingOf(
 }
 
 /** The call that takes more. Like a settlement it is never denied, not even if the key is blocked. */
-export function chargeOf(
+function chargeOf(
   { checker, call }: LimiterCall,
   rate: number,
   limiter: Limiter | undefined,
-): LimiterCall {
-  return { checker, call: { ...presentOf(call, limiter), rate, purpose: 'adjust' } }
+  isDebtor: boolean,
+): PayingCall {
+  const charge = { checker, call: { ...presentOf(call, limiter), rate, purpose: 'adjust' } } as const
+  return isDebtor ? { ...charge, pays: 'the rest' } : charge
 }
 
 /** The answer to the call that has taken a share of it. */
-export function answerToCharge({ checker, call }: LimiterCall, snapshot: Decision, share: number): Allowed {
+function answerToCharge({ checker, call }: LimiterCall, snapshot: Decision, share: number): Allowed {
   const decision = { ...snapshot, granted: 1, isNew: false }
   const charged: Call = { ...call, rate: share, purpose: share > 0 ? 'adjust' : 'look' }
   return allowanceOf({ call: charged, decision, place: 0 }, checker.config.reporting)

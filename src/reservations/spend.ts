@@ -1,32 +1,32 @@
-import { answerOf } from '../answers/answer.ts'
-import { type Outcome, type Payment, paymentOf } from '../answers/outcome.ts'
+import { type Answered, answeredBy } from '../answers/answer.ts'
+import type { Outcome } from '../answers/outcome.ts'
 import type { LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
+import { type FundedCall, isFunded } from '../check/funds.ts'
 import type { Report } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import type { SpendOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption, purposeOf } from '../options/validate.ts'
 import type { Call, Decision } from '../runtime/call.ts'
-import type { RowRequest } from '../several/add-up.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
-import { found, paidIn } from '../several/enough.ts'
+import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
-import type { Group } from '../several/sending.ts'
+import { paidByEach, type SentPayers, sendPayers } from '../several/send-payers.ts'
 import { msUntilEnough, type Source } from '../several/shares.ts'
-import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from '../several/together.ts'
+import { type Asked, blockedUntil, watchAll } from '../several/together.ts'
+import { type Payer, withFunds } from '../several/with-funds.ts'
 import { remember } from './charged.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
-import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
+import { FUNDED_LIMITER, SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import {
   COMMIT_NAMES,
   type CommitSpentOptions,
   type Expense,
   giveBack,
   type SettledSpending,
-  type Settling,
   sumOf,
   takeMore,
 } from './settle-spent.ts'
@@ -87,7 +87,7 @@ export async function spend(calls: readonly LimiterCall[], options: SpendOptions
 }
 
 /** The share of each limit. A denial is reported for all of them, because they deny only together. */
-export function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
+function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
   return results.map((answer, place) => {
     const { limit, remaining, reset } = answer
     return success
@@ -97,7 +97,7 @@ export function reportsOf({ success, granted, results, retryAfter }: Spent): Rep
 }
 
 /** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
-export function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: SpendOptions): void {
+function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: SpendOptions): void {
   const { rate, atLeast = rate } = options
   // Untyped callers may leave the rate out, or give something else than a number.
   if (!Number.isFinite(rate) || rate <= 0) {
@@ -112,73 +112,74 @@ export function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], op
 
 async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
   checkSpending(calls, options)
-  const { rate, atLeast = rate, tx, once } = options
+  const { rate, atLeast: least = rate, tx, once } = options
   const named = await openSpending(calls, options)
-  const asked = askedOf(named?.calls ?? calls, tx, await idCall(once, calls), ...(named?.openings ?? []))
-  const group = { rate, least: atLeast, order: orderIn(asked, asked.calls) }
-  const decisions = await takeTogether(asked, [group])
-  return spentOf({ asked, group, named, tx }, decisions)
-}
-
-/**
- * The rows in the order in which they pay.
- *
- * @throws RatelimitError `INVALID_OPTION`
- */
-export function orderIn({ rowOf }: Asked, calls: readonly LimiterCall[]): (RowRequest | undefined)[] {
-  const order = calls.map((each) => rowOf.get(each))
-  const rows = order.filter((row) => row !== undefined)
-  checkOption(new Set(rows).size === rows.length, 'Two of the requests are for one row.')
-  return order
-}
-
-/** The limits to spend from, in the order of the requests. */
-interface Spending {
-  readonly asked: Asked
-  readonly group: Group
-  readonly named: NamedSpending | undefined
-  readonly tx: Database | undefined
-}
-
-function spentOf({ asked, group, named, tx: spentIn }: Spending, decisions: Decisions): Spent {
-  const { calls, unlimited } = asked
-  const { looks, isDone } = decisions
-  const sources = calls.map((each, place): Source & { readonly snapshot: Decision } => {
-    const row = group.order[place]
-    return { call: each.call, snapshot: row ? found(looks, row) : found(unlimited, each).decision }
+  const ids = [await idCall(once, calls), ...(named?.openings ?? [])]
+  const find = ({ funds }: FundedCall) => funds.take({ rate, least: rate, lacking: 'left to others' }, tx)
+  const { spent } = await withFunds(named?.calls ?? calls, find, tx, async (payers, own) => {
+    const sent = await sendPayers(payers, own, ids, { rate, least })
+    return { ...sent, spent: () => spentOf(payers, sent, least, named, tx) }
   })
-  const shares = isDone ? paidIn(group, looks) : undefined
-  const outcomes = sources.map(({ call, snapshot }, place) =>
-    outcomeOf(call, snapshot, shares?.[place] ?? 0, named !== undefined),
-  )
-  const results = outcomes.map((each, place) =>
-    answerOf(each, (calls[place] as LimiterCall).checker.config.reporting),
-  )
-  const granted = calls.map((_, place) => shares?.[place] ?? 0)
-  const paid = outcomes.map(paymentOf)
-  if (named && shares && !isRepeated(asked, decisions)) {
-    const answered = results.map((answer, place) => ({ answer, paid: paid[place] as Payment }))
-    remember(named, answered, asked, decisions)
-  }
-  const expense = { calls, granted, paid, results }
+  return spent()
+}
+
+function spentOf(
+  payers: readonly Payer[],
+  sent: SentPayers,
+  least: number,
+  named: NamedSpending | undefined,
+  spentIn: Database | undefined,
+): Spent {
+  const { asked, decisions, fate } = sent
+  const isRepeated = fate === 'repeated'
+  const shares = decisions.isDone ? paidByEach(payers, sent) : undefined
+  const granted = payers.map((_, place) => shares?.[place] ?? 0)
+  const answered = payers.map((payer, place): Answered => {
+    const { call, checker } = payer.call
+    const found = sent.decisionsOf(payer)
+    if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: NOTHING }
+    if (payer.purse) return payer.purse.answer(found, fate)
+    const outcome = outcomeOf(call, snapshotOf(payer, sent), granted[place] ?? 0, named !== undefined)
+    return answeredBy(outcome, checker.config.reporting)
+  })
+  if (named && shares && !isRepeated) remember(named, answered, asked, decisions)
+  const calls = payers.map(({ call }) => call)
+  const expense = { calls, granted, answered }
   const byName = named && settlingByName(named)
-  const commit = committing({ calls, granted }, spentIn, {
-    takeMore: (...settling) => takeMore(expense, ...settling),
-    giveBack: (...settling) => giveBack(expense, ...settling),
-  })
+  const results = answered.map(({ answer }) => answer)
   return spentWith(
     { granted, results },
     {
-      isRepeated: isRepeated(asked, decisions),
-      commit: shares && (byName?.commit ?? commit),
+      isRepeated,
+      commit: shares && (byName?.commit ?? committing(expense, spentIn)),
       byName,
-      wait: () => Math.max(msUntilEnough(sources, group.least), msBlocked(asked, decisions)),
+      wait: () => {
+        const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
+        return Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions))
+      },
     },
   )
 }
 
+const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
+
+/** The row of a limit as it was found, or the state of a limit without a row. */
+function snapshotOf(payer: Payer, { asked, decisionsOf }: SentPayers): Decision {
+  return decisionsOf(payer)[0] ?? found(asked.unlimited, payer.call).decision
+}
+
+/** What a payer has to pay with. */
+function sourcesOf(payer: Payer, sent: SentPayers): Source[] {
+  const { call, purse, rows } = payer
+  if (!purse) return [{ call: call.call, snapshot: snapshotOf(payer, sent) }]
+  const decisions = sent.decisionsOf(payer)
+  return rows.map(({ call: own, pays, endsAt }, place) => {
+    return { call: own, snapshot: decisions[place] as Decision, pays, endsAt }
+  })
+}
+
 /** Milliseconds until none of the keys is blocked. 0 if none is. */
-export function msBlocked(asked: Asked, decisions: Decisions): number {
+function msBlocked(asked: Asked, decisions: Decisions): number {
   const blocks = asked.calls.map((each) => {
     const until = blockedUntil(asked, decisions, each)
     return until === undefined ? 0 : until - found(decisions.looks, found(asked.gateOf, each)).now
@@ -198,7 +199,7 @@ interface Decided {
 }
 
 /** The answer with what each limit has paid. */
-export function spentWith(
+function spentWith(
   answer: Pick<SpentAnswer, 'granted' | 'results'>,
   { isRepeated, commit, byName, wait }: Decided,
 ): Spent {
@@ -216,25 +217,15 @@ export function spentWith(
 }
 
 /** The outcome of the call that has paid the share, or was charged it as an estimate. */
-export function outcomeOf(call: Call, snapshot: Decision, share: number, isEstimate = false): Outcome {
+function outcomeOf(call: Call, snapshot: Decision, share: number, isEstimate = false): Outcome {
   const asked = { ...call, rate: share, reserved: isEstimate ? share : 0, purpose: purposeOf(share) }
   // A denial inserts the row of a bucket that has to fill, so the bucket is not new any more.
   return { call: asked, decision: { ...snapshot, granted: 1, isNew: false }, place: 0 }
 }
 
-/** How what was spent is settled, by the actual cost. */
-interface Settles {
-  /** `debtor` is the place of the request that goes into debt. */
-  takeMore(actual: number, debtor: number, settling: Settling): Promise<SettledSpending>
-  giveBack(actual: number, settling: Settling): Promise<SettledSpending>
-}
-
 /** The `commit` of what was spent. */
-export function committing(
-  { calls, granted }: Pick<Expense, 'calls' | 'granted'>,
-  spentIn: Database | undefined,
-  settles: Settles,
-): Paid['commit'] {
+function committing(expense: Expense, spentIn: Database | undefined): Paid['commit'] {
+  const { calls, granted } = expense
   const [{ checker }] = calls as readonly [LimiterCall]
   const settling = new Once(checker, spentIn)
   return async (actual, options = {}) => {
@@ -242,16 +233,18 @@ export function committing(
     const { tx, limiters = [], debt = 'last' } = options
     checkOption(Array.isArray(limiters), 'limiters must be a list.')
     checkOption(debt === 'first' || debt === 'last', "debt must be 'first' or 'last'.")
-    for (const [place, { call }] of calls.entries()) {
-      const limiter = limiters[place] ?? call.limiter
+    for (const [place, each] of calls.entries()) {
+      const given = limiters[place]
+      checkOption(given === undefined || !isFunded(each), FUNDED_LIMITER)
+      const limiter = given ?? each.call.limiter
       checkLimiter(limiter)
       checkActual(actual, limiter)
     }
     const debtor = debt === 'first' ? 0 : calls.length - 1
     return settling.run(tx, () =>
       actual > sumOf(granted)
-        ? settles.takeMore(actual, debtor, { limiters, tx })
-        : settles.giveBack(actual, { limiters, tx }),
+        ? takeMore(expense, actual, debtor, { limiters, tx })
+        : giveBack(expense, actual, { limiters, tx }),
     )
   }
 }

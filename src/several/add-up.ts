@@ -3,6 +3,7 @@ import type { Reporting } from '../answers/answer.ts'
 import { distinctThresholds } from '../answers/thresholds.ts'
 import { groupBy } from '../base/group-by.ts'
 import { isRequest, type LimiterCall } from '../check/checker.ts'
+import { isFound, isFunded } from '../check/funds.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
 import {
@@ -37,11 +38,12 @@ interface Charge extends LimiterCall {
 }
 
 function isCharge(each: LimiterCall): each is Charge {
-  return isRequest(each.call)
+  return isRequest(each.call) && !isFunded(each)
 }
 
 /**
- * Adds up the calls for each row, and returns the row of each call. Calls without a limit have none.
+ * Adds up the calls for each row, and returns the row of each call. Calls without a limit, and calls that funds
+ * pay, have none.
  *
  * @throws RatelimitError `INVALID_OPTION` for one row under different limits, and for too many rows;
  * `INVALID_RATE` for a sum that is too large.
@@ -52,16 +54,32 @@ export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, R
     const row = sumOf(ofRow)
     for (const charge of ofRow) rows.set(charge, row)
   }
-  checkRows([...new Set(rows.values())])
-  return rows
+  const asked = new Set(calls.flatMap((each) => (isFound(each) ? [] : (rows.get(each) ?? []))))
+  checkOption(asked.size <= MAX_ASKED, `One call takes at most ${MAX_ASKED} rows.`)
+  const all = new Set(rows.values())
+  checkTables([...all])
+  return all.size > MAX_ROWS ? withoutMaking(rows) : rows
 }
 
-/** Postgres would take too long to plan a longer list. */
-const MAX_ROWS = 50
+/** The rows of a list that needs several statements, which make no rows by the way. */
+function withoutMaking(rows: ReadonlyMap<LimiterCall, RowRequest>): ReadonlyMap<LimiterCall, RowRequest> {
+  const plain = new Map(
+    [...new Set(rows.values())].map((row) => {
+      const namespace = { ...row.namespace, isUsuallyNew: false }
+      return [row, row.namespace.isUsuallyNew ? { ...row, namespace } : row] as const
+    }),
+  )
+  return new Map([...rows].map(([each, row]) => [each, plain.get(row) ?? row]))
+}
+
+/** Postgres would take too long to plan a statement for more. */
+export const MAX_ROWS = 50
+
+/** How many rows calls may ask for. A call that funds pay may have more. */
+const MAX_ASKED = 50
 
 /** @throws RatelimitError `INVALID_OPTION` */
-function checkRows(rows: readonly RowRequest[]): void {
-  checkOption(rows.length <= MAX_ROWS, `One call takes at most ${MAX_ROWS} rows.`)
+function checkTables(rows: readonly RowRequest[]): void {
   const tables = [...new Set(rows.map(({ table }) => shapeOf(table.table).quoted))]
   if (tables.length < 2) return
   // One statement cannot update a row twice, and by the search_path two names may mean one table.

@@ -1,14 +1,26 @@
 import type { Reporting } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
+import type { Allowed } from '../answers/results.ts'
 import type { LimiterCall } from '../check/checker.ts'
+import type { FundedCall, Purse } from '../check/funds.ts'
 import type { Database } from '../database/database.ts'
+import { notAsExpected } from '../database/rows.ts'
 import type { RowRequest } from './add-up.ts'
 import type { Decisions } from './all-or-nothing.ts'
 import { found } from './enough.ts'
 import { partsOf, returnedTo } from './parts.ts'
-import { type Asked, askedOf, takeTogether } from './together.ts'
+import { ofEach, plainCalls, sendPayers } from './send-payers.ts'
+import type { Asked } from './together.ts'
+import { withFunds } from './with-funds.ts'
 
-/** The result of calls that are never denied. All calls of a row have the same. */
+/** The result of a call that funds pay, and that is never denied. */
+export interface Repaid {
+  readonly answer: Allowed
+  /** The amount that it gave back. */
+  readonly returned: number
+}
+
+/** The result of calls of a row that are never denied. All of them have the same. */
 export interface Adjusted {
   readonly outcome: Outcome
   readonly reporting: Reporting
@@ -19,21 +31,28 @@ export interface Adjusted {
 /**
  * Runs calls that are never denied, all or none. Returns their results in the order of the calls. During an
  * outage it always throws; `onError` does not apply.
+ *
+ * @param find What gives back, or pays, for calls that funds pay.
  */
 export async function adjustAll(
   calls: readonly LimiterCall[],
+  find: (call: FundedCall, place: number) => Promise<Purse>,
   tx: Database | undefined,
-): Promise<Adjusted[]> {
-  const asked = askedOf(calls, tx)
-  return adjustedIn(asked, await takeTogether(asked), calls)
+): Promise<(Adjusted | Repaid)[]> {
+  const { payers, ...sent } = await withFunds(calls, find, tx, async (payers, own) => ({
+    ...(await sendPayers(payers, own)),
+    payers,
+  }))
+  if (!sent.isOver) throw notAsExpected('contradicts itself')
+  const others = adjustedIn(sent.asked, sent.decisions, plainCalls(payers))
+  return ofEach<Adjusted | Repaid>(payers, others, (purse, payer) => {
+    const answer = purse.answer(sent.decisionsOf(payer), sent.fate).answer as Allowed
+    return { answer, returned: answer.returned ?? 0 }
+  })
 }
 
 /** The results of such calls in a list. */
-export function adjustedIn(
-  asked: Asked,
-  { looks, taken }: Decisions,
-  calls: readonly LimiterCall[],
-): Adjusted[] {
+function adjustedIn(asked: Asked, { looks, taken }: Decisions, calls: readonly LimiterCall[]): Adjusted[] {
   const adjusted = new Map(
     [...taken].map(([row, decision]): [RowRequest, Adjusted] => {
       const look = found(looks, row)

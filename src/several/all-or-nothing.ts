@@ -20,6 +20,11 @@ export interface Decisions {
   readonly taken: ReadonlyMap<RowRequest, Decision>
 }
 
+/** A list without rows has only limits without rows, or funds without anything to pay with. */
+const NO_ROW = (): Decision => {
+  throw notAsExpected('has no row for a key')
+}
+
 /** Each attempt can lose the race for a new row. After this many losses, something else is wrong. */
 const MAX_ATTEMPTS = 50
 
@@ -29,7 +34,7 @@ const MAX_ATTEMPTS = 50
  * in the order of the locks.
  */
 export async function chargeList(list: List): Promise<Decisions> {
-  if (list.rows.length === 0) return { isDone: true, looks: new Map(), taken: new Map() }
+  if (list.rows.length === 0) return { isDone: isEnough(list, NO_ROW), looks: new Map(), taken: new Map() }
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const decisions = await decisionsBy(list, 'waits')
     if (decisions) return decisions

@@ -28,7 +28,7 @@ import {
   shapesOf,
 } from './list.ts'
 import { isLook } from './parts.ts'
-import { isDistributed, sendList } from './send-list.ts'
+import { isSentAlone, sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
 import { isNeeded, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
 import type { Verdict } from './turns.ts'
@@ -60,7 +60,7 @@ export function queued(list: List, prepare: SharedList['prepare'], isOver: () =>
     prepare,
     isOver,
     rows: rows.map(({ row }) => row),
-    kind: isDistributed(list)
+    kind: isSentAlone(list)
       ? `alone ${++lastId}`
       : `${connection.keeping.wish} ${commit} ${payersIn(groups, rows).join(' / ')} ${about.join()}`,
     asks: rows.map((row, place) => (isPlain(shapes[place] as ListRow) && !isBound ? row.rate : undefined)),

@@ -14,17 +14,20 @@ import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/re
 import { crossedFrom } from '../answers/thresholds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Degrading } from '../check/degrading.ts'
+import { type FundedCall, isFunded } from '../check/funds.ts'
 import type { Report } from '../check/watch.ts'
 import type { Database } from '../database/database.ts'
 import type { Once } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
-import type { Decision } from '../runtime/call.ts'
+import { type Decision, neededBy } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import type { Decisions } from './all-or-nothing.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
+import { ofEach, plainCalls, sendPayers } from './send-payers.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from './together.ts'
+import { withFunds } from './with-funds.ts'
 
 /** Decides all calls together: all are consumed, or none. */
 export async function limitAll<Request>(
@@ -65,6 +68,7 @@ async function answerTogether(
   tx: Database | undefined,
   ids: readonly (LimiterCall | undefined)[],
 ): Promise<Answered[]> {
+  if (calls.some(isFunded)) return answerFunded(calls, tx, ids)
   const asked = askedOf(calls, tx, ...ids)
   try {
     return answersIn(asked, await takeTogether(asked))
@@ -81,6 +85,25 @@ async function answerTogether(
       ),
     )
   }
+}
+
+/** The answers to calls some of which have rows that only a read can find. */
+async function answerFunded(
+  calls: readonly LimiterCall[],
+  tx: Database | undefined,
+  ids: readonly (LimiterCall | undefined)[],
+): Promise<Answered[]> {
+  const find = ({ funds, call, force }: FundedCall) =>
+    funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied' }, tx)
+  const { answered } = await withFunds(calls, find, tx, async (payers, own) => {
+    const sent = await sendPayers(payers, own, ids)
+    const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
+    const answered = ofEach(payers, others, (purse, payer) =>
+      purse.answer(sent.decisionsOf(payer), sent.fate),
+    )
+    return { ...sent, answered }
+  })
+  return answered
 }
 
 /** The answers in the order of the calls. */
@@ -198,7 +221,13 @@ export function combined<Request>(
     results,
     ...(results.some(wasRepeated) ? { repeated: true as const } : {}),
     denied: requests.filter((_, place) => !results[place]?.success),
-    // A call that would be allowed stays so, so all are allowed when the last one is.
-    retryAfter: Math.max(...results.map(({ retryAfter }) => retryAfter)),
+    retryAfter: retryAfterAll(answered),
   }
+}
+
+/** Milliseconds until all calls are allowed: when the last one is, if the others stay so. */
+function retryAfterAll(answered: readonly Answered[]): number {
+  const wait = Math.max(...answered.map(({ answer }) => answer.retryAfter))
+  const stayAllowed = answered.every(({ lastsMs = Number.POSITIVE_INFINITY }) => wait < lastsMs)
+  return wait === 0 || stayAllowed ? wait : Number.POSITIVE_INFINITY
 }

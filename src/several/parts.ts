@@ -2,7 +2,7 @@ import type { Snapshot } from '../algorithms/search.ts'
 import { availableIn } from '../answers/capacity.ts'
 import { afterCalls, usedLess } from '../answers/outcome.ts'
 import { purposeOf } from '../options/validate.ts'
-import type { Decision } from '../runtime/call.ts'
+import type { Decision, Request } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 
 // The parts of a request for a row: first the refunds, then the charge.
@@ -12,8 +12,11 @@ export function fits(row: RowRequest, look: Decision): boolean {
   return row.needed <= 0 || row.needed <= availableIn(row.limiter, afterRefund(row, look))
 }
 
+/** A call that gives something back to a row. */
+export type Refunding = Request & Pick<RowRequest, 'refund'>
+
 /** The row after its refunds. A refund beyond the capacity is lost. */
-export function afterRefund(row: RowRequest, look: Decision): Snapshot {
+export function afterRefund(row: Refunding, look: Decision): Snapshot {
   if (row.refund === 0) return look
   const { numbers, tolerance } = row.limiter.algorithm
   // The statement too writes no refund if nothing is used, or if the refund comes too late.
@@ -22,7 +25,7 @@ export function afterRefund(row: RowRequest, look: Decision): Snapshot {
 }
 
 /** Whether the refund comes too late: the window that paid is over, or the bucket that paid is full again. */
-export function isLate({ limiter, paidWindowStart, refundableUntil }: RowRequest, look: Decision): boolean {
+export function isLate({ limiter, paidWindowStart, refundableUntil }: Request, look: Decision): boolean {
   const { windowStart } = look.state
   return limiter.algorithm.kind === 'window'
     ? (paidWindowStart ?? windowStart) !== windowStart
@@ -30,7 +33,7 @@ export function isLate({ limiter, paidWindowStart, refundableUntil }: RowRequest
 }
 
 /** The amount that the refunds of a row give back. */
-export function returnedTo(row: RowRequest, look: Decision): number {
+export function returnedTo(row: Refunding, look: Decision): number {
   return row.refund === 0 ? 0 : usedLess(refundPart(row), look, afterRefund(row, look))
 }
 
@@ -50,7 +53,7 @@ export function isLook({ purpose, refund }: RowRequest): boolean {
   return purpose === 'look' && refund === 0
 }
 
-function refundPart(row: RowRequest): RowRequest {
+function refundPart<R extends Refunding>(row: R): R {
   return { ...row, rate: row.refund, needed: 0, purpose: purposeOf(row.refund) }
 }
 

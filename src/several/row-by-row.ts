@@ -14,8 +14,9 @@ type Looks = Map<RowRequest, Decision>
 class Undone {}
 
 /**
- * Charges a list whose rows are on several servers, or none of them: in one transaction, with statements for
- * each row. It locks all rows in the order of every list, decides, and then writes each.
+ * Charges a list whose rows are on several servers, or that has too many rows for one statement: all of them or
+ * none, in one transaction, with statements for each row. It locks all rows in the order of every list, decides,
+ * and then writes each.
  */
 export async function askRowByRow(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
   if (how === 'looks') return { isDone: false, looks: await lookAtEach(list) }
@@ -55,9 +56,12 @@ async function charge(
   if (isRefused) return { isDone: false, looks: locked }
   return undoable(async (own) => {
     const charged: Looks = new Map(locked)
-    for (const [row, group] of chargesOf(list, locked)) {
-      if (!(await askRow(own, row, 'waits', group, charged))) throw new Undone()
-      if (group) charged.set(row, sharedState(row, locked.get(row) as Decision, charged.get(row) as Decision))
+    for (const { row, share, sent, group } of chargesOf(list, locked)) {
+      if (!(await askRow(own, sent, 'waits', group, charged))) throw new Undone()
+      if (share === undefined) continue
+      const found = charged.get(sent) as Decision
+      charged.delete(sent)
+      charged.set(row, { ...sharedState(row, locked.get(row) as Decision, found), share })
     }
     return { isDone: true, looks: charged }
   })
@@ -68,25 +72,32 @@ async function charge(
  * begins when it is charged.
  */
 function sharedState({ limiter }: RowRequest, locked: Decision, charged: Decision): Decision {
-  if (locked.state.windowStart === charged.state.windowStart) return { ...locked, share: charged.share }
+  if (locked.state.windowStart === charged.state.windowStart) return locked
   if (availableIn(limiter, locked) !== availableIn(limiter, charged)) throw new Undone()
   return charged
 }
 
+/** A row, and how it is charged. */
+interface Charge {
+  readonly row: RowRequest
+  /** What the row pays of the rate of its group. Undefined if it pays its own rate. */
+  readonly share: number | undefined
+  /** The request that charges it, and its group. */
+  readonly sent: RowRequest
+  readonly group?: Group
+}
+
 /** The rows to charge. A row of a group is charged its share, as a group of its own. */
-function chargesOf(
-  { rows, groups }: List,
-  looks: Looks,
-): readonly (readonly [RowRequest, Group | undefined])[] {
+function chargesOf({ rows, groups }: List, looks: Looks): Charge[] {
   const others = rows.filter((row) => !isInGroup(groups, row) && !isLook(row))
   return [
-    ...others.map((row) => [row, undefined] as const),
+    ...others.map((row) => ({ row, share: undefined, sent: row })),
     ...groups.flatMap((group) => sharesIn(group, looks)),
   ]
 }
 
-/** The rows of a group that pay something, and the share of each. */
-function sharesIn(group: Group, looks: Looks): readonly (readonly [RowRequest, Group])[] {
+/** The rows of a group that pay something, or that others pay something for. */
+function sharesIn(group: Group, looks: Looks): Charge[] {
   const { order, rate, pays } = group
   // An unlimited one pays all the rest.
   const end = order.indexOf(undefined)
@@ -96,9 +107,15 @@ function sharesIn(group: Group, looks: Looks): readonly (readonly [RowRequest, G
     return end < 0 ? source : { ...source, pays: undefined }
   })
   const { shares } = takenFrom(sources, rate)
-  return paying.flatMap((row, place) => {
+  return paying.flatMap((row, place): Charge[] => {
     const share = shares[place] ?? 0
-    return share > 0 ? [[row, { rate: share, least: share, order: [row], pays }] as const] : []
+    if (share === 0) return []
+    // Others pay what it owes, so that its debt gets smaller.
+    if (share < 0)
+      return [{ row, share, sent: { ...row, rate: 0, needed: 0, refund: share, purpose: 'look' } }]
+    const isDebtor = pays?.get(row) === 'the rest'
+    const own = { rate: share, least: share, order: [row], ...(isDebtor ? { pays } : {}) }
+    return [{ row, share, sent: row, group: own }]
   })
 }
 

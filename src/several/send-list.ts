@@ -1,19 +1,26 @@
 import { onFirstUse } from '../base/on-first-use.ts'
+import { MAX_ROWS } from './add-up.ts'
 import { askList, makeRows as makeAll, removeEmpty as removeAllEmpty } from './list.ts'
 import { isLook } from './parts.ts'
 import type { Found, List } from './sending.ts'
 
 const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
 
-/** Charges the list, or only looks at its rows: by one statement, unless its rows are on several servers. */
+/** Charges the list, or only looks at its rows: by one statement, unless it has many rows, or on several servers. */
 export async function sendList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
-  if (!isDistributed(list) || (await isOnOneShard(list))) return askList(list, how)
+  const isShort = list.rows.length <= MAX_ROWS
+  if (isShort && (!isDistributed(list) || (await isOnOneShard(list)))) return askList(list, how)
   const { askRowByRow } = await rowByRow()
   return askRowByRow(list, how)
 }
 
+/** Whether the list shares no statement with others. */
+export function isSentAlone(list: Pick<List, 'rows'>): boolean {
+  return list.rows.length > MAX_ROWS || isDistributed(list)
+}
+
 /** Whether Citus has distributed a table of the list. */
-export function isDistributed({ rows }: Pick<List, 'rows'>): boolean {
+function isDistributed({ rows }: Pick<List, 'rows'>): boolean {
   return rows.some(({ table }) => table.distributed !== undefined)
 }
 

@@ -100,6 +100,32 @@ test('takes, refunds, settlements, grants and voids at once add up', async () =>
   expect(await deadlocks(database, pools)).toBe(0)
 })
 
+test('calls that need more grants than a statement has rows take all that there is, and no more', async () => {
+  const { own, pools, others } = creditsOn('many grants', 6)
+  await Promise.all(range(150).map((place) => own.grant('org', 2, { id: `grant ${place}` })))
+  const once = (id: number) => ({ id: `call ${id}`, for: '1d' }) as const
+  const granted = await Promise.all(
+    others.map(async (credits, process) => {
+      let sum = 0
+      // 60 grants and more for one call, beside calls on one row each.
+      for (const [turn, rate] of [120, 1, 31, 130].entries()) {
+        const { success } = await credits.limit('org', { rate, once: once(process * 10 + turn) })
+        if (success) sum += rate
+        if (turn === 2) await credits.limit('org', { rate: -1 })
+        if (turn === 2) sum -= 1
+      }
+      return sum
+    }),
+  )
+  const used = granted.reduce((sum, each) => sum + each, 0)
+  const { remaining } = await own.getRemaining('org')
+  expect(used + remaining).toBe(300)
+  if (remaining > 0) expect(await own.limit('org', { rate: remaining })).toMatchObject({ success: true })
+  const rows = await own.grantsOf('org')
+  expect(rows.every((each) => each.used === 2)).toBe(true)
+  expect(await deadlocks(database, pools)).toBe(0)
+})
+
 test('with rollbacks in between, one committed call says that little is left, once after each grant', async () => {
   const [undo, LOW] = [new Error('undo'), { left: 40 }]
   const pools = range(12).map(() => database.connect(1).db)

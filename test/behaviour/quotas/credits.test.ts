@@ -4,6 +4,7 @@ import { type Database, Ratelimit, rateLimitDurable, usage } from '../../../src/
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
+import { UNDO } from './ten.ts'
 
 const database = useDatabase()
 const DAY_MS = 86_400_000
@@ -297,27 +298,41 @@ test('keys and ids of any kind keep to themselves', async () => {
   }
 })
 
-test('what is forced is never refused for too many grants, and other calls say what to do', async () => {
+test('every call takes from as many grants as it needs, or from none', async () => {
   const { credits } = creditsOn()
-  await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
-  const refusal = { code: 'INVALID_OPTION', message: expect.stringContaining('at most 48 grants') }
-  await expect(credits.limit('org', { rate: 50, atLeast: 49 })).rejects.toMatchObject(refusal)
-  await expect(credits.reserve('org', { rate: 49 })).rejects.toMatchObject(refusal)
-  expect(await credits.getRemaining('org')).toMatchObject({ used: 0 })
+  await Promise.all(Array.from({ length: 120 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
+  const once = { id: 'event', for: '1d' } as const
+  expect(await credits.limit('org', { rate: 121, once })).toMatchObject({ success: false, remaining: 120 })
+  expect(await credits.limit('org', { rate: 60, once })).toMatchObject({ success: true, remaining: 60 })
+  expect(await credits.limit('org', { rate: 60, once })).toMatchObject({ repeated: true, remaining: 60 })
   const reserved = await credits.reserve('org', { rate: 2 })
   if (!reserved.success) expect.fail('denied')
   expect(await reserved.commit(55)).toMatchObject({ success: true, remaining: 5 })
-  expect((await credits.grantsOf('org')).filter(({ left }) => left > 0)).toHaveLength(10)
-  expect(await credits.limit('org', { rate: 6 })).toMatchObject({ success: false, remaining: 5 })
-  expect(await credits.limit('org', { rate: 5 })).toMatchObject({ success: true, remaining: 0 })
-  expect((await credits.grantsOf('org')).map(({ left }) => left)).toEqual(new Array(60).fill(0))
+  expect((await credits.grantsOf('org')).filter(({ left }) => left > 0)).toHaveLength(5)
+  expect(await credits.limit('org', { rate: -115 })).toMatchObject({ returned: 115, remaining: 120 })
+  expect(await credits.limit('org', { rate: 125, force: true })).toMatchObject({ success: true })
+  expect(await credits.getRemaining('org')).toMatchObject({ used: 125, remaining: 0 })
+  await credits.grant('org', 55, { id: 'large' })
+  expect(await credits.limit('org', { rate: 60, atLeast: 2 })).toMatchObject({ granted: 50, remaining: 0 })
+  expect(await credits.getRemaining('org')).toMatchObject({ used: 175, remaining: 0 })
 })
 
-test('with atLeast, a call takes what the grants have from which it can take', async () => {
+test('a call on many grants joins a transaction, and a rollback undoes it', async () => {
   const { credits } = creditsOn()
   await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
-  expect(await credits.limit('org', { rate: 60, atLeast: 1 })).toMatchObject({ success: true, granted: 48 })
-  expect(await credits.limit('org', { rate: 60, atLeast: 1 })).toMatchObject({ success: true, granted: 12 })
+  const undone = database.db.transaction(async (tx) => {
+    expect(await credits.limit('org', { rate: 55, tx })).toMatchObject({ success: true, remaining: 5 })
+    expect(await credits.limit('org', { rate: 6, tx })).toMatchObject({ success: false, remaining: 5 })
+    throw UNDO
+  })
+  await expect(undone).rejects.toBe(UNDO)
+  expect(await credits.getRemaining('org')).toMatchObject({ used: 0, remaining: 60 })
+})
+
+test('with atLeast, a call takes what the grants have', async () => {
+  const { credits } = creditsOn()
+  await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('org', 1, { id: `small ${i}` })))
+  expect(await credits.limit('org', { rate: 80, atLeast: 1 })).toMatchObject({ success: true, granted: 60 })
   expect(await credits.limit('org', { rate: 60, atLeast: 1 })).toMatchObject({ success: false })
 })
 

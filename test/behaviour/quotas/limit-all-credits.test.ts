@@ -184,6 +184,49 @@ test('a rollback undoes all of it', async () => {
   expect(await books()).toEqual({ used: 0, a: 5 })
 })
 
+test('the credits of several keys are all consumed, or none, and refunds and looks stand beside them', async () => {
+  const { credits } = speedAndCredits()
+  for (const key of ['a', 'b']) {
+    await credits.grant(key, 3, { id: 'first', priority: 1 })
+    await credits.grant(key, 4, { id: 'second' })
+  }
+  const of = (key: string, rate: number) => ({ ratelimit: credits, key, rate })
+  expect(await Ratelimit.limitAll([of('a', 5), of('b', 6)])).toMatchObject({
+    ...{ success: true, results: [{ remaining: 2 }, { remaining: 1 }] },
+  })
+  expect(await Ratelimit.limitAll([of('a', 2), of('b', 2)])).toMatchObject({
+    ...{ success: false, retryAfter: Infinity, denied: [{ key: 'b' }] },
+    results: [
+      { success: true, remaining: 2 },
+      { success: false, remaining: 1 },
+    ],
+  })
+  expect(await Ratelimit.limitAll([of('a', 2), of('b', -4), of('c', 0)])).toMatchObject({
+    ...{
+      success: true,
+      results: [{ remaining: 0 }, { remaining: 5, returned: 4 }, { limit: 0, remaining: 0 }],
+    },
+  })
+  const left = async (key: string) => (await credits.grantsOf(key)).map((each) => each.left)
+  expect([await left('a'), await left('b')]).toEqual([
+    [0, 0],
+    [1, 4],
+  ])
+})
+
+test('a limit with dryRun does not stop the credits', async () => {
+  const { credits, limit, books } = speedAndCredits(Ratelimit.fixedWindow(0, '1h'))
+  await credits.grant('key', 3, { id: 'a' })
+  expect(await limit(2)).toMatchObject({ success: false })
+  const { quota: dry } = quotaOn(database, Ratelimit.fixedWindow(0, '1h'), { dryRun: true })
+  const call = Ratelimit.limitAll([
+    { ratelimit: dry, key: 'key' },
+    { ratelimit: credits, key: 'key', rate: 2 },
+  ])
+  expect(await call).toMatchObject({ success: true, results: [{ wouldDeny: { success: false } }, {}] })
+  expect(await books()).toEqual({ used: 0, a: 1 })
+})
+
 test('a call is one read and one list, and bad input is refused before any SQL', async () => {
   const watched = watch(database.db)
   const options = { db: watched.db, cleanupProbability: 0 }
@@ -191,12 +234,10 @@ test('a call is one read and one list, and bad input is refused before any SQL',
   const credits = new Ratelimit({
     ...{ ...options, limiter: Ratelimit.credits(), prefix: 'counted in all', durable: true },
   })
-  for (const rate of [0, -1, 0.5]) {
-    const refused = Ratelimit.limitAll([{ ratelimit: credits, key: 'key', rate }])
-    await expect(refused).rejects.toMatchObject({ code: 'INVALID_RATE' })
-  }
-  const two = ['key', 'other'].map((key) => ({ ratelimit: credits, key }))
-  await expect(Ratelimit.limitAll(two)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  const part = Ratelimit.limitAll([{ ratelimit: credits, key: 'key', rate: 0.5 }])
+  await expect(part).rejects.toMatchObject({ code: 'INVALID_RATE' })
+  const twice = Ratelimit.limitAll([1, 2].map((rate) => ({ ratelimit: credits, key: 'key', rate })))
+  await expect(twice).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   expect(watched.statements).toEqual([])
   await credits.grant('key', 50, { id: 'a' })
   const both = [

@@ -92,7 +92,7 @@ test('a grant that has ended gets nothing back, and the window that paid does', 
   expect((await books()).toSorted()).toEqual([0, 0, 0, 5])
 })
 
-test('costs above the estimates are taken from as many grants as the other limits leave room for', async () => {
+test('costs above the estimates are taken from as many grants as they need', async () => {
   const { credits } = tokensAndCredits()
   await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
   const others = Array.from({ length: 10 }, () => ({ ratelimit: tokensAndCredits().tokens, key: 'key' }))
@@ -103,7 +103,7 @@ test('costs above the estimates are taken from as many grants as the other limit
   expect(settled.at(0)).toMatchObject({ remaining: 48 })
 })
 
-test('what is forced takes from as many grants as limits with blocks leave room for', async () => {
+test('what is forced takes from as many grants as it needs beside limits with blocks', async () => {
   const { credits } = tokensAndCredits()
   await Promise.all(Array.from({ length: 20 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
   const others = Array.from({ length: 20 }, (_, i) => {
@@ -114,13 +114,21 @@ test('what is forced takes from as many grants as limits with blocks leave room 
   const forced = { ratelimit: credits, key: 'key', rate: 15, force: true }
   expect(await Ratelimit.limitAll([forced, ...others])).toMatchObject({ success: true })
   expect(await credits.getRemaining('key')).toMatchObject({ remaining: 5, used: 15 })
+  const left = (await credits.grantsOf('key')).map((each) => each.left)
+  expect(left.filter((each) => each > 0)).toHaveLength(5)
 })
 
-test('a list with credits has at most 48 requests', async () => {
+test('a list has at most 50 rows of its own, and credits may have any number', async () => {
   const { credits, tokens } = tokensAndCredits()
-  const others = Array.from({ length: 48 }, (_, i) => ({ ratelimit: tokens, key: `key ${i}` }))
-  const call = Ratelimit.limitAll([...others, { ratelimit: credits, key: 'key' }])
-  await expect(call).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  await Promise.all(Array.from({ length: 30 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
+  const others = Array.from({ length: 50 }, (_, i) => ({ ratelimit: tokens, key: `key ${i}` }))
+  const both = (rate: number) => [...others, { ratelimit: credits, key: 'key', rate }]
+  expect(await Ratelimit.limitAll(both(30))).toMatchObject({ success: true })
+  expect(await credits.getRemaining('key')).toMatchObject({ remaining: 0, used: 30 })
+  expect(await Ratelimit.limitAll(both(1))).toMatchObject({ success: false })
+  expect(await tokens.getRemaining('key 49')).toMatchObject({ used: 1 })
+  const tooMany = Ratelimit.limitAll([...both(1), { ratelimit: tokens, key: 'one more' }])
+  await expect(tooMany).rejects.toMatchObject({ code: 'INVALID_OPTION' })
 })
 
 test('credits alone are reserved and settled too', async () => {
@@ -150,12 +158,12 @@ test('a rollback undoes a settlement, which can be repeated', async () => {
   expect(await books()).toEqual([12, 1, 0])
 })
 
-test('what a commit needs of more grants than a list has rows becomes a debt, which later calls pay', async () => {
+test('a commit takes from more grants than a statement has rows', async () => {
   const { credits, reserve, books } = tokensAndCredits()
   await Promise.all(Array.from({ length: 60 }, (_, i) => credits.grant('key', 1, { id: `small ${i}` })))
   await (await reserve([1, 1])).commit([1, 56])
   const [used, ...rest] = await books()
-  expect([used, rest.at(-1)]).toEqual([1, 15])
+  expect([used, rest.at(-1)]).toEqual([1, 0])
   expect(await credits.limit('key', { rate: 5 })).toMatchObject({ success: false, remaining: 4 })
   expect(await credits.limit('key', { rate: 4 })).toMatchObject({ success: true, remaining: 0 })
   expect((await books()).slice(1)).toEqual(new Array(61).fill(0))

@@ -1,0 +1,152 @@
+import type { Answered, PaidPart } from '../answers/answer.ts'
+import { afterCalls } from '../answers/outcome.ts'
+import type { Allowed, LimitResult } from '../answers/results.ts'
+import type { Fate, FoundCall, Funds, Purse, Taking } from '../check/funds.ts'
+import type { Decision } from '../runtime/call.ts'
+import { read } from './read.ts'
+import { refunding } from './refunding.ts'
+import { type Account, debtOf, type Grant, isEndless, leftOf, netOf, type Seen, seenAfter } from './seen.ts'
+import { allowed, charged, denied } from './usage.ts'
+
+/** What the grants of a key pay. */
+export function fundsOf(account: Account): Funds {
+  return {
+    take: async (taking, tx) => {
+      const seen = await read(account, tx)
+      return taking.rate > 0 ? new Charging(account, taking, seen) : refunding(account, seen, -taking.rate)
+    },
+    giveBack: async (parts, amount, tx) => refunding(account, await read(account, tx), amount, parts),
+  }
+}
+
+/** A row that pays. */
+interface Payer extends FoundCall {
+  /** Undefined for the debt. */
+  readonly grant: Grant | undefined
+}
+
+/** The grants that are to pay a call, and the debt if it takes part. */
+class Charging implements Purse {
+  readonly rows: readonly Payer[]
+  readonly rate: number
+  readonly has: number
+  readonly #account: Account
+  readonly #seen: Seen
+  readonly #isOwed: boolean
+
+  constructor(account: Account, taking: Taking, seen: Seen) {
+    const { rate, rows } = planOf(account, taking, seen)
+    this.rows = rows
+    this.rate = rate
+    this.has = netOf(seen)
+    this.#account = account
+    this.#seen = seen
+    this.#isOwed = taking.lacking === 'owed'
+  }
+
+  answer(decisions: readonly Decision[], fate: Fate): Answered {
+    const before = this.#before(decisions)
+    const parts = fate === 'charged' ? this.#parts(decisions) : []
+    return {
+      answer: this.#answer(before, decisions, fate),
+      paid: { rate: sumOf(parts), windowStart: null, usedBefore: null },
+      parts,
+      lastsMs: this.#isOwed ? Number.POSITIVE_INFINITY : lastsMs(before, this.rate),
+    }
+  }
+
+  present(decisions: readonly Decision[]): Allowed {
+    return allowed(this.#before(decisions))
+  }
+
+  hadEnough(decisions: readonly Decision[]): boolean {
+    return this.rows.some(({ pays }) => pays === 'the rest') || this.#had(decisions) >= this.rate
+  }
+
+  isWorse(decisions: readonly Decision[], later: Purse): boolean {
+    return this.#isOwed || this.#had(decisions) < later.has
+  }
+
+  /** What there was to take in the grants that were locked. Others may have taken from the rest meanwhile. */
+  #had(decisions: readonly Decision[]): number {
+    const { now, debt, grants } = this.#before(decisions)
+    if (this.rows.length === 0) return netOf({ debt, grants })
+    const locked = new Set(this.rows.map(({ grant }) => grant?.id))
+    return netOf({ debt, grants: grants.filter(({ id }) => locked.has(id)) }, now)
+  }
+
+  #answer(before: Seen, decisions: readonly Decision[], fate: Fate): LimitResult {
+    if (fate === 'repeated') return { ...allowed(before), repeated: true }
+    if (fate === 'not charged') return this.hadEnough(decisions) ? allowed(before) : denied(before)
+    return charged(this.#account, before, this.#after(decisions))
+  }
+
+  #parts(decisions: readonly Decision[]): PaidPart[] {
+    return this.rows.flatMap(({ call }, place) => {
+      const amount = decisions[place]?.share ?? 0
+      return amount === 0 ? [] : [{ call, amount }]
+    })
+  }
+
+  #before(decisions: readonly Decision[]): Seen {
+    return seenAfter(this.#account, this.#seen, this.rows, decisions, (_, decision) => decision)
+  }
+
+  #after(decisions: readonly Decision[]): Seen {
+    return seenAfter(this.#account, this.#seen, this.rows, decisions, (place, decision) => {
+      const { share: rate = 0 } = decision
+      const { call } = this.rows[place] as Payer
+      return rate === 0 ? decision : afterCalls({ call: { ...call, rate }, decision }, 1)
+    })
+  }
+}
+
+function sumOf(parts: readonly PaidPart[]): number {
+  return parts.reduce((sum, { amount }) => sum + amount, 0)
+}
+
+/** With thresholds, at least this many grants are locked, so that what is left in all is exact. */
+const MIN_LOCKED = 40
+
+/** What to charge, by what a read has seen. */
+function planOf(account: Account, taking: Taking, seen: Seen): { rate: number; rows: readonly Payer[] } {
+  const { least, lacking } = taking
+  const left = seen.grants.filter((grant) => leftOf(grant) > 0)
+  const most = netOf(seen)
+  // A call that may take less takes what it can lock.
+  const rate = lacking === 'denied' ? Math.max(Math.min(taking.rate, most), least) : taking.rate
+  const isEnough = rate <= most
+  if (lacking === 'denied' && !isEnough) return { rate, rows: [] }
+  const { thresholds } = account.checker.config.reporting
+  const paying = firstOf(left, rate + seen.debt)
+  const locked = thresholds.length > 0 ? left.slice(0, Math.max(paying.length, MIN_LOCKED)) : paying
+  const grants = (pays?: Payer['pays']) => locked.map((grant) => grantRow(account, grant, rate, pays))
+  const debt = (pays: Payer['pays']) => debtRow(account, rate, pays)
+  // A call that is never denied leaves an older debt to the next one.
+  if (lacking === 'owed') return { rate, rows: isEnough ? grants() : [...grants(), debt('the rest')] }
+  return { rate, rows: seen.debt > 0 ? [debt('what it owes'), ...grants('what is not owed')] : grants() }
+}
+
+/** The first grants that have the amount together. */
+function firstOf(grants: readonly Grant[], amount: number): readonly Grant[] {
+  let [rest, length] = [amount, 0]
+  while (rest > 0 && length < grants.length) rest -= leftOf(grants[length++] as Grant)
+  return grants.slice(0, length)
+}
+
+function grantRow({ checker }: Account, grant: Grant, rate: number, pays: Payer['pays']): Payer {
+  const endsAt = isEndless(grant) ? undefined : grant.look.state.windowStart
+  return { checker, call: { ...grant.request, rate, purpose: 'take' }, grant, pays, endsAt, isFound: true }
+}
+
+function debtRow(account: Account, rate: number, pays: Payer['pays']): Payer {
+  const call = { ...debtOf(account), rate, purpose: 'take' } as const
+  return { checker: account.checker, call, grant: undefined, pays, isFound: true }
+}
+
+/** For how long there is a rate, if nothing is taken: grants end. */
+function lastsMs(seen: Seen, rate: number): number {
+  const ends = seen.grants.map(({ look }) => look.state.windowStart).toSorted((one, other) => one - other)
+  const end = ends.find((time) => netOf(seen, Math.max(time, seen.now)) < rate)
+  return end === undefined ? Number.POSITIVE_INFINITY : Math.max(end - seen.now, 0)
+}

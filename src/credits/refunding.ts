@@ -1,0 +1,95 @@
+import type { Answered, PaidPart } from '../answers/answer.ts'
+import type { Allowed } from '../answers/results.ts'
+import type { Fate, FoundCall, Purse } from '../check/funds.ts'
+import type { Decision } from '../runtime/call.ts'
+import { afterRefund, type Refunding, returnedTo } from '../several/parts.ts'
+import { type Account, debtOf, type Seen, seenAfter } from './seen.ts'
+import { allowed } from './usage.ts'
+
+/** A row that gets something back. */
+interface Refunded extends FoundCall {
+  readonly call: Refunding
+}
+
+/** The rows that get an amount back, or none if it is 0. They never have too little. */
+class Refunds implements Purse {
+  readonly rows: readonly Refunded[]
+  readonly rate: undefined
+  readonly has = 0
+  readonly #account: Account
+  readonly #seen: Seen
+  readonly #amount: number
+
+  constructor(account: Account, seen: Seen, rows: readonly Refunded[], amount: number) {
+    this.rows = rows
+    this.#account = account
+    this.#seen = seen
+    this.#amount = amount
+  }
+
+  answer(decisions: readonly Decision[], fate: Fate): Answered {
+    const refunds = fate === 'charged' ? decisions : []
+    const returned = refunds.reduce(
+      (sum, decision, place) => sum + returnedTo(this.#call(place), decision),
+      0,
+    )
+    const after = seenAfter(this.#account, this.#seen, this.rows, refunds, (place, decision) =>
+      afterRefund(this.#call(place), decision),
+    )
+    const answer: Allowed = {
+      ...(refunds.length > 0 ? allowed(after) : this.present(decisions)),
+      ...(this.#amount > 0 ? { returned } : {}),
+      ...(fate === 'repeated' ? { repeated: true } : {}),
+    }
+    return { answer, paid: { rate: -returned, windowStart: null, usedBefore: null } }
+  }
+
+  present(decisions: readonly Decision[]): Allowed {
+    return allowed(seenAfter(this.#account, this.#seen, this.rows, decisions, (_, decision) => decision))
+  }
+
+  hadEnough(): boolean {
+    return true
+  }
+
+  isWorse(): boolean {
+    return false
+  }
+
+  #call(place: number): Refunding {
+    return (this.rows[place] as Refunded).call
+  }
+}
+
+/**
+ * What gives an amount back: the rows that have paid these parts, the last one first. Without parts it lowers
+ * the debt, and then gives to the grants in the opposite order of that in which calls take from them. A grant
+ * that has ended gets nothing back.
+ */
+export function refunding(account: Account, seen: Seen, amount: number, parts?: readonly PaidPart[]): Purse {
+  const { checker } = account
+  const rows = firstOf(parts?.toReversed() ?? usedIn(account, seen), amount).map(
+    ({ call, amount: part }) => ({
+      checker,
+      isFound: true as const,
+      call: { ...call, rate: -part, refund: -part, purpose: 'adjust' as const },
+    }),
+  )
+  return new Refunds(account, seen, rows, amount)
+}
+
+/** What was taken, and may be given back. */
+function usedIn(account: Account, { debt, grants }: Seen): PaidPart[] {
+  const used = grants.toReversed().map(({ request, look }) => ({ call: request, amount: look.state.count }))
+  return [{ call: debtOf(account), amount: debt }, ...used]
+}
+
+/** The first parts that make up the amount. */
+function firstOf(parts: readonly PaidPart[], amount: number): PaidPart[] {
+  let rest = amount
+  return parts.flatMap((each) => {
+    const part = Math.min(each.amount, rest)
+    rest -= Math.max(part, 0)
+    return part > 0 ? [{ ...each, amount: part }] : []
+  })
+}

@@ -1,0 +1,102 @@
+import type { LimiterCall } from '../check/checker.ts'
+import type { Fate, Purse } from '../check/funds.ts'
+import type { Database } from '../database/database.ts'
+import { checkOption } from '../options/validate.ts'
+import type { Decision } from '../runtime/call.ts'
+import type { Decisions } from './all-or-nothing.ts'
+import { found, paidIn } from './enough.ts'
+import type { Group } from './sending.ts'
+import { type Asked, askedOf, isRepeated, takeTogether } from './together.ts'
+import type { Payer, Sent } from './with-funds.ts'
+
+/** How the rows of payers were charged. */
+export interface SentPayers extends Sent {
+  readonly asked: Asked
+  readonly decisions: Decisions
+  readonly fate: Fate
+  readonly groups: readonly Group[]
+}
+
+/**
+ * Sends the rows of payers as a list.
+ *
+ * @param ids The calls that use up ids, or make the rows of names.
+ * @param shared The rate that all rows pay together. Default: the rows of a call that funds pay share its rate.
+ */
+export async function sendPayers(
+  payers: readonly Payer[],
+  tx: Database | undefined,
+  ids: readonly (LimiterCall | undefined)[] = [],
+  shared?: Pick<Group, 'rate' | 'least'>,
+): Promise<SentPayers> {
+  // A call without rows stands for itself.
+  const calls = payers.flatMap(({ call, rows }) => (rows.length > 0 ? rows : [call]))
+  const asked = askedOf(calls, tx, ...ids)
+  const groups = shared
+    ? [
+        groupOf(
+          payers.flatMap(({ rows }) => rows),
+          asked,
+          shared,
+        ),
+      ]
+    : groupsOf(payers, asked)
+  const decisions = await takeTogether(asked, groups)
+  const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
+  return {
+    asked,
+    decisions,
+    fate,
+    groups,
+    isOver: fate !== 'not charged',
+    decisionsOf: ({ rows }): readonly Decision[] =>
+      rows.flatMap((each) => {
+        const row = asked.rowOf.get(each)
+        return row ? [found(decisions.looks, row)] : []
+      }),
+  }
+}
+
+/** What each payer has paid of the rate that they share. */
+export function paidByEach(payers: readonly Payer[], { groups, decisions }: SentPayers): readonly number[] {
+  const shares = groups.flatMap((group) => paidIn(group, decisions.looks)).values()
+  return payers.map(({ rows }) => rows.reduce((sum) => sum + (shares.next().value as number), 0))
+}
+
+/** One of each payer: of those that funds pay by the function, and of the others in their order. */
+export function ofEach<T>(
+  payers: readonly Payer[],
+  others: readonly T[],
+  funded: (purse: Purse, payer: Payer) => T,
+): T[] {
+  const rest = others.values()
+  return payers.map((payer) => (payer.purse ? funded(payer.purse, payer) : (rest.next().value as T)))
+}
+
+/** The calls that have one row each, their own. */
+export function plainCalls(payers: readonly Payer[]): LimiterCall[] {
+  return payers.flatMap(({ purse, call }) => (purse ? [] : [call]))
+}
+
+function groupsOf(payers: readonly Payer[], asked: Asked): Group[] {
+  return payers.flatMap(({ rows, purse }) => {
+    const rate = purse?.rate
+    return rate === undefined ? [] : [groupOf(rows, asked, { rate, least: rate })]
+  })
+}
+
+/** The rows as a group that pays a rate. A limit without a row pays all the rest. */
+function groupOf(
+  rows: Payer['rows'],
+  { rowOf }: Pick<Asked, 'rowOf'>,
+  { rate, least }: Pick<Group, 'rate' | 'least'>,
+): Group {
+  const order = rows.map((each) => rowOf.get(each))
+  const charged = order.filter((row) => row !== undefined)
+  checkOption(new Set(charged).size === charged.length, 'Two of the requests are for one row.')
+  const pays = rows.flatMap(({ pays: what }, place) => {
+    const row = order[place]
+    return what && row ? [[row, what] as const] : []
+  })
+  return { rate, least, order, pays: new Map(pays) }
+}

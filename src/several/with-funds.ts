@@ -1,0 +1,106 @@
+import type { Checker, LimiterCall } from '../check/checker.ts'
+import { type FundedCall, isFunded, type PayingCall, type Purse } from '../check/funds.ts'
+import type { Database } from '../database/database.ts'
+import { inTransactionIf } from '../database/transaction.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkOption } from '../options/validate.ts'
+import type { Decision } from '../runtime/call.ts'
+
+// Calls whose rows only a read can find. It takes no lock, so the rows may have less when they are locked.
+
+/** A call of a list, and the rows that pay it. */
+export interface Payer {
+  readonly call: LimiterCall
+  readonly rows: readonly PayingCall[]
+  /** Undefined if the call has one row, its own. */
+  readonly purse: Purse | undefined
+}
+
+/** What became of a list. */
+export interface Sent {
+  /** Whether it was charged, or its id was used before. */
+  readonly isOver: boolean
+  decisionsOf(payer: Payer): readonly Decision[]
+}
+
+/** Each attempt can find that others were faster. After this many, something else is wrong. */
+const MAX_ATTEMPTS = 50
+
+/**
+ * Finds the rows of the calls and sends them as a list. If it is denied because others have taken from the rows
+ * meanwhile, the rows are found again.
+ *
+ * @param find Finds the rows of a call. Not called for calls with one row.
+ */
+export async function withFunds<T extends Sent>(
+  calls: readonly LimiterCall[],
+  find: (call: FundedCall, place: number) => Promise<Purse>,
+  tx: Database | undefined,
+  send: (payers: readonly Payer[], tx: Database | undefined) => Promise<T>,
+): Promise<T> {
+  if (!calls.some(isFunded)) return send(calls.map(byItself), tx)
+  checkDifferent(calls)
+  const [{ checker }] = calls as readonly [LimiterCall]
+  let payers = await findAll(calls, find)
+  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+    const sent = await attempt(checker, tx, (own) => send(payers, own))
+    const lacking = payers.filter((payer) => payer.purse?.hadEnough(sent.decisionsOf(payer)) === false)
+    if (sent.isOver || lacking.length === 0) return sent
+    const later = await findAll(calls, find)
+    const isWorse = (payer: Payer) => {
+      const now = later[payers.indexOf(payer)]?.purse
+      return now !== undefined && payer.purse?.isWorse(sent.decisionsOf(payer), now) === true
+    }
+    if (!lacking.every(isWorse)) return sent
+    payers = later
+  }
+  throw new RatelimitError(
+    'CONTENTION',
+    `Others took from the credits ${MAX_ATTEMPTS} times during the check. Nothing was charged.`,
+    { contended: true },
+  )
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+function checkDifferent(calls: readonly LimiterCall[]): void {
+  const funded = calls
+    .filter(isFunded)
+    .map(({ checker, call }) => [checker.config.namespace.prefix, call.key].join('\0'))
+  checkOption(new Set(funded).size === funded.length, 'Two of the requests are for the credits of one key.')
+}
+
+function byItself(call: LimiterCall): Payer {
+  return { call, rows: [call], purse: undefined }
+}
+
+function findAll(
+  calls: readonly LimiterCall[],
+  find: (call: FundedCall, place: number) => Promise<Purse>,
+): Promise<Payer[]> {
+  const found = calls.map(async (call, place): Promise<Payer> => {
+    if (!isFunded(call)) return byItself(call)
+    const purse = await find(call, place)
+    return { call, rows: purse.rows, purse }
+  })
+  return Promise.all(found)
+}
+
+/**
+ * Sends a list that may have to be sent again with other rows. In a caller's transaction it runs in a
+ * savepoint, so that an attempt that has charged nothing keeps no lock, and the next one locks in the order of
+ * every list.
+ */
+function attempt<T extends Sent>(
+  checker: Checker,
+  tx: Database | undefined,
+  send: (tx: Database | undefined) => Promise<T>,
+): Promise<T> {
+  const joined = checker.joined(tx)
+  return joined
+    ? inTransactionIf(
+        joined,
+        ({ db }) => send(db),
+        ({ isOver }) => isOver,
+      )
+    : send(tx)
+}
