@@ -15,8 +15,8 @@ class Undone {}
 
 /**
  * Charges a list whose rows are on several servers, or that has too many rows for one statement: all of them or
- * none, in one transaction, with statements for each row. It locks all rows in the order of every list, decides,
- * and then writes each.
+ * none, in one transaction, with statements for each row. It locks all rows in the order of every list,
+ * decides, and then writes each.
  */
 export async function askRowByRow(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
   if (how === 'looks') return { isDone: false, looks: await lookAtEach(list) }

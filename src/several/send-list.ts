@@ -6,7 +6,7 @@ import type { Found, List } from './sending.ts'
 
 const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
 
-/** Charges the list, or only looks at its rows: by one statement, unless it has many rows, or on several servers. */
+/** Charges the list, or only looks at it: by one statement, unless it has many rows, or on several servers. */
 export async function sendList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
   const isShort = list.rows.length <= MAX_ROWS
   if (isShort && (!isDistributed(list) || (await isOnOneShard(list)))) return askList(list, how)
