@@ -2,7 +2,10 @@
 export const RECOMMENDED_DB = `import { drizzle } from 'drizzle-orm/node-postgres'
 import { Pool } from 'pg'
 
-const pool = new Pool({ connectionString: process.env.DATABASE_URL!, allowExitOnIdle: true }) // so scripts end
-pool.on('error', console.error) // without a listener, a connection that breaks ends the process
+const waits = { connectionTimeoutMillis: 5000, lock_timeout: 3000 } // no wait is for ever
+const pool = new Pool({ connectionString: process.env.DATABASE_URL!, allowExitOnIdle: true, ...waits })
+const log = ({ message }: Error) => console.error('database:', message)
+// Without these listeners, a connection that breaks ends the process. Each client tells its own errors.
+pool.on('error', () => {}).on('connect', (client) => client.on('error', log))
 export const db = drizzle({ client: pool })
 `

@@ -50,10 +50,22 @@ function expectPromised(file: string, { code, printed }: Ended): void {
   expect({ file, code, said, printed }).toEqual({ file, code: 0, said: promised(file), printed })
 }
 
-test('the first block runs by itself and prints what its comments say', async () => {
+test('the first block runs by itself, prints what its comments say and ends at once', async () => {
   expect(blockOf('try.mjs').split('\n').length).toBeLessThan(20)
-  expectPromised('try.mjs', await project.node('try.mjs'))
+  const ended = await project.node('try.mjs', { env: { NODE_OPTIONS: `--import=${TELLS_IDLE}` } })
+  expectPromised('try.mjs', ended)
+  expect(Number(/idle for (\d+) ms/.exec(ended.printed)?.[1])).toBeLessThan(5000)
 })
+
+/** A module that tells how long the process did nothing after its last words. */
+const TELLS_IDLE = `data:text/javascript,${encodeURIComponent(`
+  let at = 0
+  const { log } = console
+  console.log = (...words) => {
+    log(...words)
+    at = performance.now()
+  }
+  process.on('exit', () => log('idle for ' + Math.round(performance.now() - at) + ' ms'))`)}`
 
 test('its commands make the tables that the other blocks then use', async () => {
   const made = commandsOf('sh').filter((command) => command.startsWith('npx '))
