@@ -2,7 +2,10 @@ import type { KnipConfig } from 'knip'
 import { ENTRIES } from './test/support/entries.ts'
 
 /** Run by a path or a name that is put together, or read by another tool. */
-const BY_NAME = ['@arethetypeswrong/cli', 'publint', 'jest', 'drizzle-kit-v1', 'drizzle-orm-v1']
+const BY_NAME = [
+  ...['@arethetypeswrong/cli', 'publint', 'jest', 'drizzle-kit-v1', 'drizzle-orm-v1'],
+  '@as-integrations/express5',
+]
 
 /** drizzle.config.ts names it too. */
 const SCHEMA = 'schema/index.ts'

@@ -11,6 +11,7 @@ import {
 } from './options.ts'
 import { problemResponse } from './problem.ts'
 import type { Route } from './routes.ts'
+import { withHeaders } from './with-headers.ts'
 
 export { type ActionCall, type ActionOptions, limitedAction } from './next-action.ts'
 export type { GuardOptions, RequestAnswer, RequestDenied }
@@ -125,21 +126,4 @@ function routeOf({ method, url, nextUrl }: Request & { readonly nextUrl?: NextRe
   const path = new URL(url).pathname
   // Next routes by nextUrl, without the locale and the base path of its configuration.
   return { method, paths: [path, nextUrl?.pathname ?? path] }
-}
-
-/**
- * Sets headers on the response itself if possible, because a copy loses the content type that Bun chose by the
- * text. A fetched response is copied, because its headers cannot be changed.
- */
-function withHeaders(response: Response, headers: Readonly<Record<string, string>>): Response {
-  try {
-    return setHeaders(response, headers)
-  } catch {
-    return setHeaders(new Response(response.body, response), headers)
-  }
-}
-
-function setHeaders(response: Response, headers: Readonly<Record<string, string>>): Response {
-  for (const [name, value] of Object.entries(headers)) response.headers.set(name, value)
-  return response
 }

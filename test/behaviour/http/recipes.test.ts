@@ -1,12 +1,19 @@
+import { once } from 'node:events'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import type { IncomingMessage } from 'node:http'
 import { join, resolve } from 'node:path'
 import 'reflect-metadata'
 import { getRequestListener } from '@hono/node-server'
-import { type CanActivate, Controller, Get, Module } from '@nestjs/common'
+import { ApolloDriver, type ApolloDriverConfig } from '@nestjs/apollo'
+import { type CanActivate, Controller, Get, Module, UseGuards } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
+import { GraphQLModule, Query, Resolver } from '@nestjs/graphql'
+import { WsAdapter } from '@nestjs/platform-ws'
+import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets'
 import { desc } from 'drizzle-orm'
 import type { Express } from 'express'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { WebSocket } from 'ws'
 import { rateLimitEphemeral } from '../../../src/index.ts'
 import { serve, statusesOf } from './serve.ts'
 
@@ -20,16 +27,17 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true }))
 
-/** What the first block of a page of docs/, or of one of its sections, exports. */
-async function block<Exports>(heading: string, page = 'frameworks'): Promise<Exports> {
+/** What a block of a page of docs/, or of one of its sections, exports. */
+async function block<Exports>(heading: string, page = 'frameworks', place = 0): Promise<Exports> {
   const section = (await readFile(`docs/${page}.md`, 'utf8')).split(`\n## ${heading}\n`).at(-1) ?? ''
-  const [, code = ''] = /^```ts\n([\s\S]*?)^```/m.exec(section) ?? []
-  const file = join(folder, `${page} ${heading}.ts`.replaceAll(/[ ,]+/g, '-'))
+  const code = [...section.matchAll(/^```ts\n([\s\S]*?)^```/gm)][place]?.[1] ?? ''
+  const file = join(folder, `${page} ${heading} ${place}.ts`.replaceAll(/[ ,]+/g, '-'))
   await writeFile(file, code)
   return import(file)
 }
 
-test('SvelteKit', async () => {
+/** The hook of SvelteKit, in front of an application that answers in this way. */
+async function serveSvelteKit(address: string, resolve: () => Promise<Response>): Promise<string> {
   interface Event {
     readonly request: Request
     getClientAddress(): string
@@ -37,12 +45,31 @@ test('SvelteKit', async () => {
   const { handle } = await block<{
     handle(input: { event: Event; resolve(event: Event): Promise<Response> }): Promise<Response>
   }>('SvelteKit')
-  const resolve = async () => new Response('hello')
-  const url = await serve(
-    getRequestListener((request) =>
-      handle({ event: { request, getClientAddress: () => '192.0.2.1' }, resolve }),
-    ),
+  return serve(
+    getRequestListener((request) => handle({ event: { request, getClientAddress: () => address }, resolve })),
   )
+}
+
+test('SvelteKit: a response whose headers cannot be changed is sent with those of the limit', async () => {
+  const elsewhere = await serve((_request, response) => void response.writeHead(404).end('not here'))
+  const url = await serveSvelteKit('192.0.2.3', () => fetch(elsewhere))
+  const fetched = await fetch(url)
+  expect([fetched.status, await fetched.text(), fetched.headers.get('ratelimit')]).toEqual([
+    404,
+    'not here',
+    expect.stringMatching('"api";r=4;'),
+  ])
+  const redirecting = await serveSvelteKit('192.0.2.3', async () => Response.redirect(`${elsewhere}/home`))
+  const { status, headers } = await fetch(redirecting, { redirect: 'manual' })
+  expect([status, headers.get('location'), headers.get('ratelimit')]).toEqual([
+    302,
+    `${elsewhere}/home`,
+    expect.stringMatching('"api";r=3;'),
+  ])
+})
+
+test('SvelteKit', async () => {
+  const url = await serveSvelteKit('192.0.2.1', async () => new Response('hello'))
   const served = await fetch(url)
   expect(served.headers.get('ratelimit')).toMatch('"api";r=4;')
   expect(await statusesOf(20, () => fetch(url))).toEqual({ 200: 4, 429: 16 })
@@ -62,36 +89,135 @@ test('React Router', async () => {
   expect(await statusesOf(20, () => fetch(url, { headers }))).toEqual({ 200: 4, 429: 16 })
 })
 
-test('NestJS', async () => {
-  const { RateLimitGuard } = await block<{ RateLimitGuard: new () => CanActivate }>('NestJS')
-  // What decorators do, which not every compiler of the tests knows.
-  class Hello {
-    hello(): string {
-      return 'hello'
+describe('NestJS', () => {
+  /** What a decorator of a method does, which not every compiler of the tests knows. */
+  function decorated(type: { prototype: object }, name: string, decorate: MethodDecorator): void {
+    const method = Object.getOwnPropertyDescriptor(type.prototype, name)
+    decorate(type.prototype, name, method as PropertyDescriptor)
+  }
+
+  /** An application with a route, a query and a message that say hello, and its address. */
+  async function started(guard: CanActivate): Promise<{ url: string; close(): Promise<void> }> {
+    class Hello {
+      hello(): string {
+        return 'hello'
+      }
     }
-  }
-  Controller()(Hello)
-  const method = Object.getOwnPropertyDescriptor(Hello.prototype, 'hello')
-  Get()(Hello.prototype, 'hello', method as PropertyDescriptor)
-  class Main {}
-  Module({ controllers: [Hello] })(Main)
-  const nest = await NestFactory.create(Main, { logger: false })
-  nest.useGlobalGuards(new RateLimitGuard())
-  await nest.listen(0, '127.0.0.1')
-  try {
-    const url = await nest.getUrl()
-    const served = await fetch(url)
-    expect([await served.text(), served.headers.get('ratelimit')]).toEqual([
+    Controller()(Hello)
+    decorated(Hello, 'hello', Get())
+    class Answers {
+      hello(): string {
+        return 'hello'
+      }
+    }
+    Resolver()(Answers)
+    decorated(
+      Answers,
       'hello',
-      expect.stringMatching('"api";r=4;'),
-    ])
-    expect(await statusesOf(20, () => fetch(url))).toEqual({ 200: 4, 429: 16 })
-    const denied = await fetch(url)
-    expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(0)
-    expect(await denied.json()).toEqual({ statusCode: 429, message: 'Too many requests' })
-  } finally {
-    await nest.close()
+      Query(() => String),
+    )
+    class Gateway {
+      handleConnection(client: WebSocket & { user?: string }, { url }: IncomingMessage): void {
+        client.user = url ?? ''
+        // NestJS emits it here. On `ws`, only a filter of the application can send it.
+        client.on('exception', (refusal: unknown) => client.send(JSON.stringify(refusal)))
+      }
+      hello(): { event: string; data: string } {
+        return { event: 'hello', data: 'hello' }
+      }
+    }
+    WebSocketGateway()(Gateway)
+    for (const type of [Hello, Answers, Gateway]) UseGuards(guard)(type)
+    decorated(Gateway, 'hello', SubscribeMessage('hello'))
+    class Main {}
+    const graphql = GraphQLModule.forRoot<ApolloDriverConfig>({ driver: ApolloDriver, autoSchemaFile: true })
+    Module({ controllers: [Hello], imports: [graphql], providers: [Answers, Gateway] })(Main)
+    const nest = await NestFactory.create(Main, { logger: false })
+    nest.useWebSocketAdapter(new WsAdapter(nest))
+    await nest.listen(0, '127.0.0.1')
+    return { url: await nest.getUrl(), close: () => nest.close() }
   }
+
+  const query = (url: string, from: string) =>
+    fetch(`${url}/graphql`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-forwarded-for': from },
+      body: JSON.stringify({ query: '{ hello }' }),
+    })
+
+  /** The answers to so many messages on one connection. */
+  async function messages(url: string, path: string, count: number): Promise<unknown[]> {
+    const socket = new WebSocket(`${url.replace('http', 'ws')}${path}`)
+    const answers: unknown[] = []
+    try {
+      await once(socket, 'open')
+      for (let sent = 0; sent < count; sent++) {
+        socket.send(JSON.stringify({ event: 'hello' }))
+        const [answer] = await once(socket, 'message')
+        answers.push(JSON.parse(String(answer)))
+      }
+    } finally {
+      socket.terminate()
+    }
+    return answers
+  }
+
+  beforeEach(async () => {
+    const { db } = await import(join(folder, 'app.ts'))
+    await db.delete(rateLimitEphemeral)
+  })
+
+  test('a guard limits routes', async () => {
+    const { RateLimitGuard } = await block<{ RateLimitGuard: new () => CanActivate }>('NestJS')
+    const { url, close } = await started(new RateLimitGuard())
+    try {
+      const served = await fetch(url)
+      expect([await served.text(), served.headers.get('ratelimit')]).toEqual([
+        'hello',
+        expect.stringMatching('"api";r=4;'),
+      ])
+      expect(await statusesOf(20, () => fetch(url))).toEqual({ 200: 4, 429: 16 })
+      const denied = await fetch(url)
+      expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(0)
+      expect(await denied.json()).toEqual({ statusCode: 429, message: 'Too many requests' })
+    } finally {
+      await close()
+    }
+  })
+
+  test('the same guard limits the resolvers of GraphQL, and leaves messages to a guard of their own', async () => {
+    const { RateLimitGuard } = await block<{ RateLimitGuard: new () => CanActivate }>('NestJS')
+    const { url, close } = await started(new RateLimitGuard())
+    try {
+      const served = await query(url, '192.0.2.4')
+      expect(await served.json()).toEqual({ data: { hello: 'hello' } })
+      expect(served.headers.get('ratelimit')).toMatch('"api";r=4;')
+      for (let i = 0; i < 4; i++) await query(url, '192.0.2.4')
+      expect(await (await query(url, '192.0.2.4')).json()).toMatchObject({
+        errors: [{ message: 'Too many requests' }],
+        data: null,
+      })
+      const hello = { event: 'hello', data: 'hello' }
+      expect(await messages(url, '/?ada', 2)).toEqual([hello, hello])
+    } finally {
+      await close()
+    }
+  })
+
+  test('a guard limits messages', async () => {
+    type Guard = new () => CanActivate
+    const { MessageGuard } = await block<{ MessageGuard: Guard }>('NestJS', 'frameworks', 1)
+    const { url, close } = await started(new MessageGuard())
+    try {
+      const hello = { event: 'hello', data: 'hello' }
+      const refused = expect.objectContaining({ status: 'error', message: 'Too many requests' })
+      const answers = await messages(url, '/?ada', 6)
+      expect(answers).toEqual([hello, hello, hello, hello, hello, refused])
+      expect(await messages(url, '/?bob', 1)).toEqual([hello])
+    } finally {
+      await close()
+    }
+  })
 })
 
 describe('a login', () => {
