@@ -119,7 +119,7 @@ async function reserve(account: Account, options: CreditReserveOptions): Promise
   const answered = withGranted(await decided(call, options), options)
   const { answer } = answered
   if (!answer.success) return answer
-  return { ...answer, ...reservationOf(call, answered, options.tx) }
+  return { ...answer, ...(await reservationOf(call, answered, options.tx)) }
 }
 
 /** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
@@ -142,10 +142,14 @@ function withGranted(answered: Answered, { atLeast }: CreditLimitOptions): Answe
   return { ...answered, answer: { ...answer, granted: paid.rate } }
 }
 
-function reservationOf(call: FundedCall, answered: Answered, chargedIn: TxOptions['tx']) {
+async function reservationOf(
+  call: FundedCall,
+  answered: Answered,
+  tx: TxOptions['tx'],
+): Promise<CreditReservation> {
   const { answer } = answered
   const isRepeated = answer.success && answer.repeated === true
-  const settling = reservationsOf([call], [answered], chargedIn)
+  const settling = await reservationsOf([call], [answered], tx)
   const commit: CreditReservation['commit'] = async (actual, options = {}) => {
     checkOptions(options, TX_NAMES)
     if (isRepeated) refuseRepeated()

@@ -14,6 +14,24 @@ export async function idOf(tx: Database): Promise<string> {
 }
 
 /**
+ * What became of the transaction: `'in progress'`, `'aborted'` or `'committed'`. `'here'` if the database is
+ * that transaction or a savepoint in it. Undefined if Postgres has forgotten it, or does not know it: the id
+ * may come from a server that was replaced.
+ *
+ * @throws RatelimitError for each error of the database or the driver.
+ */
+export async function fateOf(db: Database, id: string): Promise<string | undefined> {
+  const [row] = await execute(
+    db,
+    sql`select case when id = pg_catalog.pg_current_xact_id_if_assigned() then 'here'
+        when id < pg_catalog.pg_current_xact_id() then pg_catalog.pg_xact_status(id) end as status
+      from (select ${id}::text::xid8 as id offset 0) as asked`,
+  )
+  const status = row?.['status']
+  return typeof status === 'string' ? status : undefined
+}
+
+/**
  * Whether the transaction was rolled back. If not, it is still running or was committed, or it is so old that
  * Postgres has forgotten it.
  *

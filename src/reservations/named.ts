@@ -13,6 +13,7 @@ import type { NamedReserveOptions, Naming } from '../options/reserve.ts'
 import { callOf, checkKey, checkOption } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
 import { addUp } from '../several/add-up.ts'
+import { chargedIn } from '../several/charged-in.ts'
 import { answersIn, reportsOf } from '../several/limit-all.ts'
 import { keyIn, keyOfName, namesOf } from '../several/names.ts'
 import { askedOf, takeTogether, watchAll } from '../several/together.ts'
@@ -54,12 +55,24 @@ export async function reserveNamed(
   const calls = [{ checker, call: estimate }]
   const named = await opening(calls, { id, expires })
   const [answered] = await chargeNamed(calls, named, tx)
-  const [part] = named.parts as readonly [Part]
+  const { answer } = answered as Answered
+  const isRepeated = answer.success && answer.repeated === true
+  const [part] = (isRepeated ? await heldParts(named, tx) : named.parts) as readonly [Part]
   const commit: NamedAnswer['commit'] = async (actual, options = {}) => {
     checkOptions(options, CALL_NAMES)
     return settleOne(inPlan(part, options.limiter), actual, options.tx)
   }
-  return { answer: (answered as Answered).answer, commit, row: part.row }
+  return { answer, commit, row: part.row }
+}
+
+/**
+ * The estimates of a repeated call. Others see their rows, but the transaction holds them. The rows of new ones
+ * are not there for others before it commits.
+ */
+export async function heldParts({ parts }: Opening, tx: Database | undefined): Promise<readonly Part[]> {
+  const [{ checker }] = parts as readonly [Part]
+  const charged = await chargedIn(checker, tx)
+  return parts.map((part) => ({ ...part, chargedIn: charged }))
 }
 
 /**

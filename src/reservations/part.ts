@@ -5,6 +5,7 @@ import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf } from '../options/validate.ts'
 import type { Decision } from '../runtime/call.ts'
+import type { ChargedIn } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { namesOf } from '../several/names.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
@@ -24,6 +25,8 @@ export interface Part {
   readonly hasPlan: boolean
   /** The plan that was charged, if it is known. */
   readonly charged?: Limiter
+  /** Where it was charged, if this process knows that. */
+  readonly chargedIn?: ChargedIn
 }
 
 /** The estimates of calls under a name, and the calls that make their rows. */

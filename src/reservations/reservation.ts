@@ -8,6 +8,7 @@ import { CALL_NAMES, type CallOptions } from '../options/calls.ts'
 import type { NamedReserveOptions, ReserveOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
+import { type ChargedIn, chargedIn, checkCharged } from '../several/charged-in.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
 import type { ReservationName } from './named.ts'
@@ -21,15 +22,16 @@ export interface Reservation {
    * was too high, the rest is given back to the window that paid. It is never denied.
    *
    * During an outage it always throws, so that the cost is not lost; `onError` does not apply. Without `tx` it
-   * runs outside the transaction of the reservation. Without `limiter` it uses the limit of the reservation. If
-   * the customer's plan may have changed since, give the present one. Without it the call is refused with
-   * `OTHER_PLAN` if the row now has another algorithm or period.
+   * runs outside the transaction of the reservation, and is refused until that has committed. Without `limiter`
+   * it uses the limit of the reservation. If the customer's plan may have changed since, give the present one.
+   * Without it the call is refused with `OTHER_PLAN` if the row now has another algorithm or period.
    *
    * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
    * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
    * back.
    *
-   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, and the errors of `Ratelimit.limit`.
+   * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, `NOT_RESERVED` outside of the open transaction
+   * that reserved, and after its rollback; the errors of `Ratelimit.limit`.
    */
   commit(actual: number, options?: CallOptions): Promise<Allowed>
   /** Gives all of it back: the same as `commit(0)`. */
@@ -81,12 +83,13 @@ export async function reserve(checker: Checker, call: Call, options: ReserveOpti
   const { answer } = answered
   if (!answer.success) return answer
   if (answer.repeated) return { ...answer, ...OF_ANOTHER_CALL }
-  const token = await tokenFor(checker, call, chargedBy(call, answered))
+  const charged = await chargedIn(checker, tx)
+  const token = await tokenFor(checker, call, chargedBy(call, answered), charged.id)
   const text = () => {
     checkOption(!isBalance(call.limiter), NEEDS_NAME)
     return textOf(token)
   }
-  return { ...answer, ...reservationOf({ checker, call }, answered, tx), toString: text }
+  return { ...answer, ...reservationOf({ checker, call }, answered, charged), toString: text }
 }
 
 /** A balance never forgets. Each release of such a text would grant the estimate again. */
@@ -113,10 +116,11 @@ async function tokenFor(
   { config }: Checker,
   { limiter }: Call,
   estimate: Estimate,
+  transaction: string | undefined,
 ): Promise<string | undefined> {
   const { reservationSecret } = config
   if (reservationSecret === undefined) return undefined
-  return tokenOf(config, reservationSecret, { estimate, hasPlan: limiter !== config.limiter })
+  return tokenOf(config, reservationSecret, { estimate, hasPlan: limiter !== config.limiter, transaction })
 }
 
 /** Settles the reservation of a token or a name, as its `commit` does. */
@@ -134,10 +138,11 @@ export async function settleToken(
   checkOption(config.reservationSecret !== undefined, 'settle needs the option reservationSecret.')
   const content = await readToken(config, config.reservationSecret, token)
   if (typeof content === 'string') return (await named()).settleText(checker, content, actual, options)
-  const { estimate, hasPlan } = content
+  const { estimate, hasPlan, transaction } = content
   checkOption(!isBalance(config.limiter) || estimate.layout === '', NEEDS_NAME)
   const isPresent = options.limiter !== undefined
   checkPlan(estimate, limiter, isPresent, hasPlan)
+  await checkCharged(checker, { db: undefined, id: transaction }, options.tx)
   return settle(checker, { estimate, actual, limiter, isPresent }, options.tx)
 }
 
@@ -150,13 +155,9 @@ export function checkReserved(call: Call): void {
   if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'The rate of a reservation must be 0 or more.')
 }
 
-function reservationOf(
-  { checker, call }: LimiterCall,
-  answered: Answered,
-  chargedIn: CallOptions['tx'],
-): Settling {
+function reservationOf({ checker, call }: LimiterCall, answered: Answered, charged: ChargedIn): Settling {
   const estimate = chargedBy(call, answered)
-  const settling = new Once(checker, chargedIn)
+  const settling = new Once(checker, charged)
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
     checkOptions(options, CALL_NAMES)
     const { limiter = call.limiter, tx } = options

@@ -10,9 +10,10 @@ import { type CallOptions, TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { Naming, ReserveAllOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { type Adjusted, adjustAll, type Repaid } from '../several/adjust-all.ts'
+import { chargedIn } from '../several/charged-in.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
-import { chargeNamed, inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
+import { chargeNamed, heldParts, inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
 import type { Opening, Part } from './part.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
 import { settleParts } from './settle-named.ts'
@@ -74,7 +75,9 @@ export async function reserveAll<Request>(
   const answered = await (named ? chargeNamed(estimates, named, tx) : decideAll(estimates, tx))
   const { success, ...answer } = combined(requests, answered)
   if (!success) return { ...answer, success }
-  const reservations = named ? namedReservations(named.parts) : reservationsOf(calls, answered, tx)
+  const reservations = named
+    ? namedReservations(answer.repeated ? await heldParts(named, tx) : named.parts)
+    : await reservationsOf(calls, answered, tx)
   return { ...answer, success, ...reservations }
 }
 
@@ -134,14 +137,14 @@ export function checkCosts(actuals: readonly number[], length: number): void {
   )
 }
 
-export function reservationsOf(
+export async function reservationsOf(
   calls: readonly LimiterCall[],
   answered: readonly Answered[],
-  chargedIn: CallOptions['tx'],
-): Reservations {
+  tx: CallOptions['tx'],
+): Promise<Reservations> {
   // All have the same database. Otherwise nothing would have been reserved.
   const [{ checker }] = calls as readonly [LimiterCall]
-  const settling = new Once(checker, chargedIn)
+  const settling = new Once(checker, await chargedIn(checker, tx))
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
     checkOptions(options, SETTLE_ALL_NAMES)
     const { tx, limiters = [] } = options

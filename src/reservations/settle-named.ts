@@ -9,6 +9,7 @@ import { RatelimitError } from '../errors.ts'
 import { callOf, checkLimiter } from '../options/validate.ts'
 import { addUp } from '../several/add-up.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
+import { checkCharged } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { inLockOrder } from '../several/list.ts'
 import { nameIn, namesOf } from '../several/names.ts'
@@ -65,6 +66,8 @@ export async function settleParts(
   costs: Costs,
   tx: Database | undefined,
 ): Promise<SettledParts> {
+  const [{ checker, chargedIn }] = parts as readonly [Part]
+  if (chargedIn) await checkCharged(checker, chargedIn, tx, true)
   let known = recall(parts)
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const seen = known ?? (await look(parts, tx))

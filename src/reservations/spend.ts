@@ -11,6 +11,7 @@ import type { SpendOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption, purposeOf } from '../options/validate.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
+import { chargedIn } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
@@ -19,6 +20,7 @@ import { msUntilEnough, type Source } from '../several/shares.ts'
 import { type Asked, blockedUntil, watchAll } from '../several/together.ts'
 import { type Payer, withFunds } from '../several/with-funds.ts'
 import { remember } from './charged.ts'
+import { heldParts } from './named.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
 import { FUNDED_LIMITER, SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import {
@@ -123,13 +125,13 @@ async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): 
   return spent()
 }
 
-function spentOf(
+async function spentOf(
   payers: readonly Payer[],
   sent: SentPayers,
   least: number,
   named: NamedSpending | undefined,
-  spentIn: Database | undefined,
-): Spent {
+  tx: Database | undefined,
+): Promise<Spent> {
   const { asked, decisions, fate } = sent
   const isRepeated = fate === 'repeated'
   const shares = decisions.isDone ? paidByEach(payers, sent) : undefined
@@ -145,13 +147,13 @@ function spentOf(
   if (named && shares && !isRepeated) remember(named, answered, asked, decisions)
   const calls = payers.map(({ call }) => call)
   const expense = { calls, granted, answered }
-  const byName = named && settlingByName(named)
+  const byName = named && settlingByName(isRepeated ? { ...named, parts: await heldParts(named, tx) } : named)
   const results = answered.map(({ answer }) => answer)
   return spentWith(
     { granted, results },
     {
       isRepeated,
-      commit: shares && (byName?.commit ?? committing(expense, spentIn)),
+      commit: shares && (byName?.commit ?? (await committing(expense, tx))),
       byName,
       wait: () => {
         const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
@@ -224,10 +226,10 @@ function outcomeOf(call: Call, snapshot: Decision, share: number, isEstimate = f
 }
 
 /** The `commit` of what was spent. */
-function committing(expense: Expense, spentIn: Database | undefined): Paid['commit'] {
+async function committing(expense: Expense, tx: Database | undefined): Promise<Paid['commit']> {
   const { calls, granted } = expense
   const [{ checker }] = calls as readonly [LimiterCall]
-  const settling = new Once(checker, spentIn)
+  const settling = new Once(checker, await chargedIn(checker, tx))
   return async (actual, options = {}) => {
     checkOptions(options, COMMIT_NAMES)
     const { tx, limiters = [], debt = 'last' } = options

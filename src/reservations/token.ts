@@ -13,6 +13,8 @@ export interface Content {
   readonly estimate: Estimate
   /** Whether the call named a limiter of its own: a customer's plan. */
   readonly hasPlan: boolean
+  /** The id of the caller's transaction that has charged the estimate. Undefined if it was charged alone. */
+  readonly transaction?: string | undefined
 }
 
 /** The limiter that signs tokens, or reads them. */
@@ -33,6 +35,7 @@ type Fields = readonly [
   limit: number | null,
   refundableUntil: number | null,
   windowEnd: number | null,
+  transaction?: string,
 ]
 
 /** The longest prefix and key take 8,192 characters, if JSON escapes each of their bytes. */
@@ -44,10 +47,10 @@ const utf8 = new TextEncoder()
 
 /** The token of an estimate. Equal estimates get different tokens. */
 export async function tokenOf(owner: Owner, secret: string, content: Content): Promise<string> {
-  const { estimate, hasPlan } = content
+  const { estimate, hasPlan, transaction } = content
   const { key, how, limit, paid, layout, refundableUntil, windowEnd } = estimate
   const id = toBase64Url(crypto.getRandomValues(new Uint8Array(ID_BYTES)))
-  const fields: Fields = [
+  const fields = [
     id,
     owner.namespace.prefix,
     quotedName(owner.table.table),
@@ -61,8 +64,9 @@ export async function tokenOf(owner: Owner, secret: string, content: Content): P
     limit,
     refundableUntil,
     windowEnd,
-  ]
-  return signedText('r1', fields, secret)
+  ] as const
+  const all: Fields = transaction === undefined ? fields : [...fields, transaction]
+  return signedText('r1', all, secret)
 }
 
 /** The token of a reservation with a name. It has one token, because it is settled once. */
@@ -94,11 +98,12 @@ export async function readToken(owner: Owner, secret: string, token: unknown): P
   }
   const fields = JSON.parse(json) as Fields
   const [, prefix, table, layout, hasPlan, key, how, rate, windowStart, usedBefore, ...more] = fields
-  const [limit, refundableUntil, windowEnd] = more
+  const [limit, refundableUntil, windowEnd, transaction] = more
   checkRowsOf(owner, prefix, table)
   const paid = { rate, windowStart, usedBefore }
   const capacity = limit ?? Number.POSITIVE_INFINITY
-  return { estimate: { key, how, paid, limit: capacity, layout, refundableUntil, windowEnd }, hasPlan }
+  const estimate = { key, how, paid, limit: capacity, layout, refundableUntil, windowEnd }
+  return { estimate, hasPlan, transaction }
 }
 
 function checkRowsOf(owner: Owner, prefix: string, table: string): void {

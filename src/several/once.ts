@@ -3,6 +3,7 @@ import { mayHaveCharged } from '../check/may-have-charged.ts'
 import type { Database } from '../database/database.ts'
 import { idOf, wasRolledBack } from '../database/fate.ts'
 import { RatelimitError } from '../errors.ts'
+import { type ChargedIn, checkCharged } from './charged-in.ts'
 
 /**
  * Work that is done once. It can be tried again after an error that says that nothing was charged, and after a
@@ -12,24 +13,26 @@ export class Once {
   /** `doneIn` is the id of the transaction in which it was done. */
   #state: 'open' | 'closed' | { readonly doneIn: string } = 'open'
   readonly #checker: Checker
-  readonly #chargedIn: Database
+  readonly #chargedIn: ChargedIn
 
-  /** @param tx Where the charge was made. If that is rolled back, the work is not needed again. */
-  constructor(checker: Checker, tx: Database | undefined) {
+  /** @param chargedIn Where the charge was made. If that is rolled back, the work is not needed again. */
+  constructor(checker: Checker, chargedIn: ChargedIn) {
     this.#checker = checker
-    this.#chargedIn = checker.where(tx).db
+    this.#chargedIn = chargedIn
   }
 
   /**
    * @param tx The transaction that the work joins.
-   * @throws RatelimitError `ALREADY_SETTLED` if the work was done, is under way, or may have been done.
+   * @throws RatelimitError `ALREADY_SETTLED` if the work was done, is under way, or may have been done;
+   * `NOT_RESERVED` if the transaction of the charge is open elsewhere, or was rolled back.
    */
   async run<T>(tx: Database | undefined, work: () => Promise<T>): Promise<T> {
     const { db, isTransaction } = this.#checker.where(tx)
     await this.#close(db)
     let doneIn: string | undefined
     try {
-      if (isTransaction && db !== this.#chargedIn) doneIn = await idOf(db)
+      await checkCharged(this.#checker, this.#chargedIn, tx)
+      if (isTransaction && db !== this.#chargedIn.db) doneIn = await idOf(db)
     } catch (error) {
       this.#state = 'open'
       throw error

@@ -100,8 +100,8 @@ describe.each(kinds)('$name', ({ limiter }) => {
       await reserved.commit(6, { tx: joined })
       const other = allowed(await quota.reserve('key', { rate: 2, tx: joined }))
       await other.release({ tx: joined })
-      // The first finds no row.
-      expect(watched.statements).toHaveLength(1 + 4)
+      // The first finds no row, and each reservation asks for the id of the transaction.
+      expect(watched.statements).toHaveLength(1 + 4 + 2)
     })
     expect(await quota.getRemaining('key')).toMatchObject({ used: 6 })
   })
