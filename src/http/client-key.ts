@@ -3,13 +3,12 @@ import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { warnOnce } from '../base/warn.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
+import { headerOf, type RequestHeaders } from './request-headers.ts'
 
 /** The parts of a request that `clientKey` needs. Requests of Node's servers and Fetch requests have them. */
 export interface AddressedRequest {
   /** Headers of Fetch or of Node. */
-  readonly headers:
-    | { get(name: string): string | null }
-    | Readonly<Record<string, string | readonly string[] | undefined>>
+  readonly headers: RequestHeaders
   /** The connection, for requests of Node. */
   readonly socket?: { readonly remoteAddress?: string | undefined } | null
 }
@@ -81,7 +80,9 @@ export function clientKey(request: AddressedRequest, options: ClientKeyOptions =
 
 /** Without `trustedHops`, all clients behind a proxy share one key. */
 function warnOfProxies(request: AddressedRequest): void {
-  const header = ['X-Forwarded-For', 'Forwarded'].find((name) => headerOf(request, name.toLowerCase()))
+  const header = ['X-Forwarded-For', 'Forwarded'].find((name) =>
+    headerOf(request.headers, name.toLowerCase()),
+  )
   if (header === undefined) return
   warnOnce(
     'FORWARDED_IGNORED',
@@ -92,18 +93,7 @@ function warnOfProxies(request: AddressedRequest): void {
 }
 
 function forwardedFor(request: AddressedRequest): string[] {
-  return (headerOf(request, 'x-forwarded-for') ?? []).toString().split(',')
-}
-
-function headerOf(
-  { headers }: AddressedRequest,
-  name: string,
-): string | readonly string[] | null | undefined {
-  return isFetch(headers) ? headers.get(name) : headers[name]
-}
-
-function isFetch(headers: AddressedRequest['headers']): headers is { get(name: string): string | null } {
-  return typeof headers.get === 'function'
+  return (headerOf(request.headers, 'x-forwarded-for') ?? []).toString().split(',')
 }
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6

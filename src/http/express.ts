@@ -8,6 +8,7 @@ import {
   type RequestAnswer,
   type RequestDenied,
 } from './options.ts'
+import { isPreflight } from './preflight.ts'
 import { PROBLEM_TYPE } from './problem.ts'
 import type { Route } from './routes.ts'
 
@@ -58,7 +59,8 @@ const NAMES: NamesOf<RateLimitOptions> = { ...GUARD_NAMES, failed: true, onDenie
  * ```
  */
 export function rateLimit(options: RateLimitOptions): RequestHandler {
-  const guard = guardOf<Request>(options, (req) => ({ method: req.method, paths: pathsOf(req) }), NAMES)
+  const routeOf = (req: Request) => ({ method: req.method, paths: pathsOf(req) })
+  const guard = guardOf<Request>(options, routeOf, NAMES, isPreflight)
   const { failed = ({ statusCode }) => statusCode >= 400, count, onDenied } = options
   // It is unknown whether a request failed if its client disconnected. It always counts.
   const leftCounts = () => count === 'failures'

@@ -48,6 +48,7 @@ export type Guard<Context> = (context: Context) => Promise<Passed | Refused>
  *
  * @param routeOf The route of a request, for tables of rates.
  * @param names The names of the adapter's options.
+ * @param skipByDefault The requests that pass if the options have no `skip`.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`. The guard throws `INVALID_KEY`, `INVALID_RATE`, the
  * errors of the application's functions, and by `onError` the errors of `Ratelimit.limit`.
  */
@@ -55,9 +56,10 @@ export function guardOf<Context>(
   options: GuardOptions<Context>,
   routeOf: (context: Context) => Route,
   names: OptionNames,
+  skipByDefault?: (context: Context) => boolean,
 ): Guard<Context> {
   checkOptions(options, names)
-  const { skip, count = 'all', headers: standard = 'draft-8', onError } = options
+  const { skip = skipByDefault, count = 'all', headers: standard = 'draft-8', onError } = options
   const asGiven = limitsOf(options)
   const limits = asGiven.map((limit) => readLimit(limit, routeOf))
   checkOption(

@@ -5,6 +5,7 @@ import { findTargetHandler, isMiddleware } from 'hono/utils/handler'
 import type { NamesOf } from '../base/check-options.ts'
 import { guardOf } from './guard.ts'
 import { GUARD_NAMES, type GuardOptions, type RequestAnswer, type RequestDenied } from './options.ts'
+import { isPreflight } from './preflight.ts'
 import { problemResponse } from './problem.ts'
 import type { Route } from './routes.ts'
 
@@ -46,7 +47,8 @@ const NAMES: NamesOf<RateLimitOptions> = { ...GUARD_NAMES, failed: true, onDenie
  * ```
  */
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
-  const guard = guardOf<Context>(options, (c) => ({ method: c.req.method, paths: pathsOf(c) }), NAMES)
+  const routeOf = (c: Context) => ({ method: c.req.method, paths: pathsOf(c) })
+  const guard = guardOf<Context>(options, routeOf, NAMES, (c) => isPreflight(c.req.raw))
   const { failed = (c) => c.res.status >= 400, onDenied } = options
   return async (c, next) => {
     const decided = await guard(c)

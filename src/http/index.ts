@@ -1,6 +1,8 @@
 export { type AddressedRequest, type ClientKeyOptions, clientKey } from './client-key.ts'
 export { type HeaderOptions, headersOf } from './headers.ts'
 export type { Policy } from './policy.ts'
+export { isPreflight } from './preflight.ts'
 export { type Problem, tooManyRequests } from './problem.ts'
+export type { RequestHeaders } from './request-headers.ts'
 export type { HeaderStandard, HeaderStandards, RateLimitHeaders } from './standards.ts'
 export { withHeaders } from './with-headers.ts'

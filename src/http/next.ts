@@ -9,6 +9,7 @@ import {
   type RequestAnswer,
   type RequestDenied,
 } from './options.ts'
+import { isPreflight } from './preflight.ts'
 import { problemResponse } from './problem.ts'
 import type { Route } from './routes.ts'
 import { withHeaders } from './with-headers.ts'
@@ -57,7 +58,7 @@ const PROXY_NAMES: NamesOf<ProxyOptions> = { ...COUNTLESS_NAMES, hasOwnLimit: tr
  * ```
  */
 export function rateLimit(options: ProxyOptions): (request: NextRequest) => Promise<Response> {
-  const guard = guardOf<NextRequest>(options, routeOf, PROXY_NAMES)
+  const guard = guardOf<NextRequest>(options, routeOf, PROXY_NAMES, isPreflight)
   return async (request) => {
     const decided = await guard(request)
     if (!decided.success) return deny(decided, request, options)
@@ -94,7 +95,7 @@ export function limitedRoute<Incoming extends Request = NextRequest, Context ext
     context: Context & { readonly rateLimit: RequestAnswer | undefined },
   ) => Response | Promise<Response>,
 ): (request: Incoming, context: Context) => Promise<Response> {
-  const guard = guardOf<Incoming>(options, routeOf, NAMES)
+  const guard = guardOf<Incoming>(options, routeOf, NAMES, isPreflight)
   return async (request, context) => {
     const decided = await guard(request)
     if (!decided.success) return deny(decided, request, options)

@@ -51,7 +51,10 @@ interface SeveralLimits<Context> {
 }
 
 interface EachRequest<Context> {
-  /** Whether a request passes without a query. Default: no request does. */
+  /**
+   * Whether a request passes without a query. Default: preflights of CORS do, in Express, Hono and Next. A
+   * handler that works on OPTIONS too needs `() => false`.
+   */
   readonly skip?: (context: Context) => Eventually<boolean>
   /**
    * Which requests count. Every request is charged first, so that concurrent requests cannot pass together.
