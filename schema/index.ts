@@ -1,5 +1,6 @@
-import type { PgSchema } from 'drizzle-orm/pg-core'
-import { checkOptions, type NamesOf } from '../src/base/check-options.ts'
+import { is } from 'drizzle-orm'
+import { PgPolicy, type PgSchema } from 'drizzle-orm/pg-core'
+import { checkOptions, checkSwitch, type NamesOf } from '../src/base/check-options.ts'
 import { RatelimitError } from '../src/errors.ts'
 import { type RateLimitTable, rateLimitTable } from './table.ts'
 
@@ -27,17 +28,30 @@ export interface RateLimitTablesOptions {
   readonly ephemeral?: string
   /** The name of the logged table. Default: `rate_limit_durable`. */
   readonly durable?: string
+  /**
+   * Whether row level security is on, so that only the owner, and roles with a policy, reach the rows. Without
+   * it in the schema, `drizzle-kit push` switches it off. Default: `false`.
+   */
+  readonly rls?: boolean
+  /** The policies of both tables, from `pgPolicy`. They need `rls: true`. Default: none. */
+  readonly policies?: readonly PgPolicy[]
 }
 
-const TABLES_NAMES: NamesOf<RateLimitTablesOptions> = { schema: true, ephemeral: true, durable: true }
+const TABLES_NAMES: NamesOf<RateLimitTablesOptions> = {
+  schema: true,
+  ephemeral: true,
+  durable: true,
+  rls: true,
+  policies: true,
+}
 
 /**
  * Declares the two tables under names of your own, or in a Postgres schema.
  *
  * drizzle-kit finds only exported tables: export both, and their schema.
  *
- * @throws RatelimitError `INVALID_OPTION` for names that are equal, empty or too long, and for a schema that
- * `pgSchema` has not made.
+ * @throws RatelimitError `INVALID_OPTION` for names that are equal, empty or too long, for a schema that
+ * `pgSchema` has not made, and for policies that `pgPolicy` has not made or that lack `rls: true`.
  *
  * @example
  * ```ts
@@ -50,7 +64,8 @@ const TABLES_NAMES: NamesOf<RateLimitTablesOptions> = { schema: true, ephemeral:
  */
 export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimitTables {
   checkOptions(options, TABLES_NAMES)
-  const { schema, ephemeral = EPHEMERAL, durable = DURABLE } = options
+  const { schema, ephemeral = EPHEMERAL, durable = DURABLE, rls = false, policies = [] } = options
+  checkSwitch('rls', rls)
   if (schema !== undefined && typeof schema?.table !== 'function') {
     throw new RatelimitError('INVALID_OPTION', 'The schema must be made by pgSchema.')
   }
@@ -60,7 +75,17 @@ export function rateLimitTables(options: RateLimitTablesOptions = {}): RateLimit
       `The tables need two different names of at most ${MAX_NAME_BYTES} bytes, because the names of their indexes are longer.`,
     )
   }
-  return { ephemeral: rateLimitTable(ephemeral, schema), durable: rateLimitTable(durable, schema) }
+  if (!Array.isArray(policies) || !policies.every((policy) => is(policy, PgPolicy))) {
+    throw new RatelimitError('INVALID_OPTION', 'policies must be a list of what pgPolicy makes.')
+  }
+  if (policies.length > 0 && !rls) {
+    throw new RatelimitError('INVALID_OPTION', 'policies need rls: true.')
+  }
+  const declaration = { schema, rls, policies }
+  return {
+    ephemeral: rateLimitTable(ephemeral, declaration),
+    durable: rateLimitTable(durable, declaration),
+  }
 }
 
 function isName(name: unknown): boolean {

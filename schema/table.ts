@@ -2,6 +2,7 @@ import {
   bigint,
   doublePrecision,
   index,
+  type PgPolicy,
   type PgSchema,
   pgTable,
   primaryKey,
@@ -46,15 +47,30 @@ type RateLimitColumns = {
 /** One of the two tables: a Drizzle table like any other, to select from, to join and to insert into. */
 export type RateLimitTable = ReturnType<typeof pgTable<string, RateLimitColumns>>
 
-/** Declares one table, in `public` or in a Postgres schema. */
-export function rateLimitTable(name: string, schema?: PgSchema): RateLimitTable {
+/** How a table is declared. */
+export interface Declaration {
+  /** Default: `public`. */
+  readonly schema?: PgSchema | undefined
+  /** Whether row level security is on. Default: `false`. */
+  readonly rls?: boolean
+  readonly policies?: readonly PgPolicy[]
+}
+
+/** Declares one table. */
+export function rateLimitTable(
+  name: string,
+  { schema, rls = false, policies = [] }: Declaration = {},
+): RateLimitTable {
   // The types of the two functions differ only in the schema's name. With that name there would be two types of
   // table.
   const declare = (schema?.table ?? pgTable) as typeof pgTable
   // The index has no storage parameters, because drizzle-kit 0.31 would push it again each time. It has no
   // name, because names collide.
-  return declare(name, columns(), (table) => [
+  const declared = declare(name, columns(), (table) => [
     primaryKey({ columns: [table.prefix, table.key] }),
     index().on(table.prefix, table.expiresAt),
+    ...policies,
   ])
+  if (rls) declared.enableRLS()
+  return declared
 }

@@ -70,7 +70,7 @@ export function hasStorage(
     Math.max(...[tables.ephemeral, tables.durable].map((table) => made.get(named(table)) ?? 0)),
   )
   const at = (persistence: 'LOGGED' | 'UNLOGGED') =>
-    sql.lastIndexOf(setPersistence(tables.ephemeral, persistence))
+    sql.lastIndexOf(setPersistence(shapeOf(tables.ephemeral).quoted, persistence))
   const isLast = logged ? at('LOGGED') > at('UNLOGGED') : at('UNLOGGED') > at('LOGGED')
   const needed = [...storageSql(tables, { logged }), ...(citus ? citusSql(tables) : [])]
   return isLast && needed.every((statement) => sql.includes(statement))

@@ -30,6 +30,7 @@ import {
   type Table,
 } from './call.ts'
 import type { DistributedTable } from './distributed-table.ts'
+import { mustSeeAll } from './see-all.ts'
 
 // Each function runs one statement: it sends the values and reads the decisions from the rows.
 
@@ -170,6 +171,7 @@ async function ask(
     const rows = await (channels.statement?.hasSubscribers
       ? timed({ prefix: namespace.prefix, statement: does, keys: asked.length }, running)
       : running())
+    if (does === 'look') await mustSeeAll(own, table, rows)
     if (answersAll && rows.length < asked.length) throw notAsExpected('has no row for a key')
     return answersOf(atMost(rows, asked.length), asked, params)
   }

@@ -2,8 +2,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { sizeParameter } from '../database/run.ts'
 import type { Statement } from '../database/statement.ts'
-import { literal, quotedName } from '../tables/table-name.ts'
 import { chain, type Link, link, name, type Parameters } from './builder.ts'
+import { oidOf } from './places.ts'
 import type { Settings } from './setting.ts'
 
 /**
@@ -53,7 +53,7 @@ export function guard(tables: readonly RateLimitTable[], guarded: boolean, param
  * its class is the sum of theirs. The planner already knows whether it is partitioned, and leaves the rest out.
  */
 function sizeOf(table: RateLimitTable): SQL {
-  const whole = sql.raw(`${literal(quotedName(table))}::regclass`)
+  const whole = oidOf(table)
   const classOf = (part: SQL) => sql`pg_catalog.width_bucket(pg_relation_size(${part}), ${sql.raw(SIZES)})`
   const parts = sql`select sum(${classOf(sql`relid`)})::integer from pg_catalog.pg_partition_tree(${whole})`
   return sql`case when pg_catalog.pg_partition_root(${whole}) is null then ${classOf(whole)} else (${parts}) end`

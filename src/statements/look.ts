@@ -7,6 +7,7 @@ import { callsFrom } from './calls.ts'
 import { lockedColumns, stateColumns } from './columns.ts'
 import { type Guard, guard, guardedStatement } from './guard.ts'
 import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
+import { oidOf } from './places.ts'
 import { settingsOf } from './setting.ts'
 
 export interface LookSource {
@@ -37,8 +38,12 @@ export function lookStatement(source: LookSource): Statement {
     columns: ['place', ...Object.keys(columns)],
   }
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  return lookFrom(rows, clock, source, parameters, guarding, [])
+  const secured = sql`pg_catalog.row_security_active(${oidOf(table)}) as ${name(SECURED)}`
+  return lookFrom(rows, clock, source, parameters, guarding, [], [secured])
 }
+
+/** The column that says whether row level security applies, so that a row may be there and not be seen. */
+export const SECURED = 'secured'
 
 /** The statement that reads states from rows. It writes nothing. */
 export function lookFrom(
@@ -48,6 +53,7 @@ export function lookFrom(
   parameters: Parameters,
   guarding: Guard,
   links: readonly Link[],
+  more: readonly SQL[] = [],
 ): Statement {
   const states = advanced(rules, rows, clock, parameters)
   const answer = [
@@ -59,7 +65,7 @@ export function lookFrom(
   ]
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
     links,
-    columns: answer.map((column) => name(column)),
+    columns: [...answer.map((column) => name(column)), ...more],
     from: states.source,
   })
 }

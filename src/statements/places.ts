@@ -25,7 +25,12 @@ export function isLocked(table: RateLimitTable, alias: string): SQL {
  * an archive. On a server with Citus every row is: it names the table, but reads its shards.
  */
 export function isOwn(table: RateLimitTable): SQL {
-  const self = sql.raw(`${literal(quotedName(table))}::regclass`)
+  const self = oidOf(table)
   return sql`(${table}.tableoid = ${self} or pg_catalog.pg_partition_root(${self}) is not null
     or pg_catalog.current_setting('citus.shard_count', true) is not null)`
+}
+
+/** The table itself, as an argument of functions. */
+export function oidOf(table: RateLimitTable): SQL {
+  return sql.raw(`${literal(quotedName(table))}::regclass`)
 }

@@ -1,22 +1,44 @@
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import type { Database } from '../database/database.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
 import { execute } from '../database/run.ts'
 
 /** A table as the catalogs describe it. */
 export interface Found {
-  readonly persistence: 'u' | 'p' | 't'
   /** Whether the server is Neon: it has a setting that only Neon has. */
   readonly onNeon: boolean
-  readonly options: readonly string[]
+  /** The tables that hold the rows: the table itself, or its partitions. */
+  readonly stores: readonly FoundStore[]
+  /** The quoted names of the tables that inherit from it. Partitions do not count. */
+  readonly heirs: readonly string[]
+  /**
+   * The quoted roles that may change rows, here or in a partition. The owner and its members do not count, nor
+   * do this role and its groups, unless it is the owner, nor do roles that no policy binds.
+   */
+  readonly writers: readonly string[]
+  /** Whether row level security is on. */
+  readonly isSecured: boolean
+  /** The names of the policies. */
+  readonly policies: readonly string[]
+  /** Whether row level security applies to this role, and is not known to show it all rows. */
+  readonly hidesRows: boolean
   readonly columns: readonly {
     readonly name: string
     readonly type: string
     readonly notNull: boolean
     readonly filled: boolean
-    readonly statistics: number | null
   }[]
   readonly indexes: readonly FoundIndex[]
+}
+
+/** How the rows of a table or a partition are stored. */
+export interface FoundStore {
+  /** The quoted name of the partition. Null for the table itself. */
+  readonly partition: string | null
+  readonly persistence: 'u' | 'p' | 't'
+  readonly options: readonly string[]
+  /** The columns without statistics. */
+  readonly unmeasured: readonly string[]
 }
 
 export interface FoundIndex {
@@ -30,6 +52,59 @@ export interface FoundIndex {
   readonly columns: readonly string[]
 }
 
+const SELF = sql`(select oid from pg_roles where rolname = current_user)`
+
+/** Whether a policy is for the role, or for one of its groups. 0 is everybody. */
+function isFor(role: SQL): SQL {
+  return sql`exists (
+    select from pg_catalog.unnest(p.polroles) as bound where bound = 0 or pg_has_role(${role}, bound, 'USAGE'))`
+}
+
+/** Whether a policy for the role lets it change rows of \`s\`. */
+const POLICY_LETS_WRITE = sql`exists (
+  select from pg_policy p where p.polrelid = s.oid and p.polpermissive and p.polcmd <> 'r'
+    and (grantee = 0 and p.polroles = '{0}' or grantee <> 0 and ${isFor(sql`grantee`)}))`
+
+const WRITERS = sql`
+  select coalesce(pg_catalog.jsonb_agg(distinct case grantee when 0 then 'PUBLIC' else grantee::regrole::text end), '[]')
+  from pg_class s
+    join pg_roles o on o.oid = s.relowner
+    cross join lateral (
+      select (pg_catalog.aclexplode(s.relacl)).*
+      union all select (pg_catalog.aclexplode(a.attacl)).* from pg_attribute a where a.attrelid = s.oid
+    ) as granted
+    left join pg_roles r on r.oid = grantee
+  where (s.oid = c.oid or s.oid in (select relid from pg_catalog.pg_partition_tree(c.oid)))
+    and privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
+    and (grantee = 0 or not (r.rolsuper or r.rolbypassrls or pg_has_role(grantee, s.relowner, 'MEMBER')))
+    and (grantee = 0 or pg_has_role(${SELF}, s.relowner, 'MEMBER') or not pg_has_role(${SELF}, grantee, 'MEMBER'))
+    and (not s.relrowsecurity or ${POLICY_LETS_WRITE})`
+
+/**
+ * Whether row level security applies to this role, and not every row is shown: no policy shows all, or one
+ * restricts them.
+ */
+const HIDES_ROWS = sql`(pg_catalog.row_security_active(c.oid) and (
+  not exists (
+    select from pg_policy p where p.polrelid = c.oid and p.polpermissive and p.polcmd in ('r', '*')
+      and coalesce(pg_get_expr(p.polqual, p.polrelid), 'true') = 'true' and ${isFor(SELF)})
+  or exists (
+    select from pg_policy p where p.polrelid = c.oid and not p.polpermissive and p.polcmd in ('r', '*')
+      and coalesce(pg_get_expr(p.polqual, p.polrelid), 'true') <> 'true' and ${isFor(SELF)})))`
+
+/**
+ * Whether row level security may hide rows of a table from this role.
+ *
+ * @throws RatelimitError for each error of the database or the driver.
+ */
+export async function hidesRows(db: Database, quoted: string): Promise<boolean> {
+  const rows = await execute(
+    db,
+    sql`select ${HIDES_ROWS} as hidden from pg_class c where c.oid = to_regclass(${quoted}::text)::oid`,
+  )
+  return onlyRow(rows)?.['hidden'] === true
+}
+
 /**
  * Reads the catalogs as one JSON text, which no driver changes.
  *
@@ -39,13 +114,29 @@ export async function readCatalogs(db: Database, quoted: string): Promise<Found 
   const rows = await execute(
     db,
     sql`select pg_catalog.jsonb_build_object(
-        'persistence', c.relpersistence,
         'onNeon', coalesce(current_setting('neon.timeline_id', true), '') <> '',
-        'options', coalesce(pg_catalog.to_jsonb(c.reloptions), '[]'),
+        'stores', (
+          select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+            'partition', case when s.oid <> c.oid then s.oid::regclass::text end,
+            'persistence', s.relpersistence,
+            'options', coalesce(pg_catalog.to_jsonb(s.reloptions), '[]'),
+            'unmeasured', (
+              select coalesce(pg_catalog.jsonb_agg(a.attname), '[]')
+              from pg_attribute a where a.attrelid = s.oid and a.attstattarget = 0)) order by s.relname), '[]')
+          from pg_class s where s.relkind <> 'p' and (
+            s.oid = c.oid or s.oid in (select relid from pg_catalog.pg_partition_tree(c.oid)))),
+        'heirs', (
+          select coalesce(pg_catalog.jsonb_agg(i.inhrelid::regclass::text order by i.inhrelid::regclass::text), '[]')
+          from pg_inherits i where i.inhparent = c.oid and c.relkind <> 'p'),
+        'writers', (${WRITERS}),
+        'isSecured', c.relrowsecurity,
+        'policies', (
+          select coalesce(pg_catalog.jsonb_agg(p.polname), '[]') from pg_policy p where p.polrelid = c.oid),
+        'hidesRows', ${HIDES_ROWS},
         'columns', (
           select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
             'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod), 'notNull', a.attnotnull,
-            'filled', a.atthasdef or a.attidentity <> '', 'statistics', a.attstattarget)), '[]')
+            'filled', a.atthasdef or a.attidentity <> '')), '[]')
           from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
         'indexes', (
           select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(

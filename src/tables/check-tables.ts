@@ -2,7 +2,7 @@ import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import { warnOnce } from '../base/warn.ts'
 import type { Database } from '../database/database.ts'
 import { checkDatabase, checkTablesGiven } from '../database/given.ts'
-import { type Found, type FoundIndex, readCatalogs } from './catalogs.ts'
+import { type Found, type FoundIndex, type FoundStore, readCatalogs } from './catalogs.ts'
 import {
   checkStorageOptions,
   columnDefinition,
@@ -17,6 +17,7 @@ import {
   shapeOf,
   storageStatements,
 } from './ddl.ts'
+import { createPolicy, secure } from './policies.ts'
 import { SHIPPED } from './shipped.ts'
 import { printable, quote } from './table-name.ts'
 
@@ -84,12 +85,15 @@ async function differences(
       },
     ]
   }
-  if (found.onNeon && found.persistence === 'u') warnOfNeon()
+  if (found.onNeon && found.stores.some((store) => store.persistence === 'u')) warnOfNeon()
   return [
     ...missingDifferences(table, found),
     ...indexDifferences(table, found),
     ...notNullDifferences(table, found),
-    ...storageDifferences(table, persistence, options, found),
+    ...heirDifferences(table, found),
+    ...policyDifferences(table, found),
+    ...privilegeDifferences(found),
+    ...found.stores.flatMap((store) => [...storageDifferences(table, persistence, options, store)]),
   ].map(({ message, sql }) => ({ message: printable(`${about} ${message}.`), sql }))
 }
 
@@ -180,31 +184,73 @@ function dropConstraint({ constraint, name }: FoundIndex): string {
   return `DROP CONSTRAINT ${quote(constraint ?? name)}`
 }
 
+/** Queries of a table also read and change the rows of the tables that inherit from it. */
+function* heirDifferences(table: RateLimitTable, { heirs }: Found): Generator<TableDifference> {
+  for (const heir of heirs) {
+    const message = `is inherited by ${heir}, whose rows calls would count and change as its own`
+    yield { message, sql: [`ALTER TABLE ${heir} NO INHERIT ${shapeOf(table).quoted}`] }
+  }
+}
+
+/** Only what the schema declares. Row level security that was switched on by hand is no difference. */
+function* policyDifferences(table: RateLimitTable, found: Found): Generator<TableDifference> {
+  const { quoted, rls, policies } = shapeOf(table)
+  if (rls && !found.isSecured) {
+    yield { message: 'should have row level security', sql: [secure(quoted)] }
+  }
+  for (const policy of policies) {
+    if (!found.policies.includes(policy.name)) {
+      yield { message: `has no policy ${policy.name}`, sql: [createPolicy(quoted, policy)] }
+    }
+  }
+}
+
+/** Without SQL: which roles are the application's is not known here. */
+function* privilegeDifferences({ writers, hidesRows }: Found): Generator<TableDifference> {
+  if (writers.length > 0) {
+    const message =
+      `can be changed by ${writers.join(', ')}: if that is not the role of your application, revoke it, or ` +
+      'switch on row level security, as docs/privileges.md says'
+    yield { message, sql: undefined }
+  }
+  if (hidesRows) {
+    const message =
+      'has row level security, and no policy shows this role all rows, so that looks are refused: add a policy ' +
+      'for the role, as docs/privileges.md says'
+    yield { message, sql: undefined }
+  }
+}
+
 function* storageDifferences(
   table: RateLimitTable,
   persistence: keyof RateLimitTables,
   { logged = false }: StorageOptions,
-  found: Found,
+  found: FoundStore,
 ): Generator<TableDifference> {
+  // A partitioned table has no storage. Each of its partitions has its own.
+  const quoted = found.partition ?? shapeOf(table).quoted
+  const where = found.partition === null ? '' : `has the partition ${found.partition}, which `
   if (persistence === 'ephemeral' && !logged && found.persistence !== 'u') {
-    yield { message: 'is logged and should be UNLOGGED', sql: [setPersistence(table, 'UNLOGGED')] }
+    const message = `${where}is logged and should be UNLOGGED`
+    yield { message, sql: [setPersistence(quoted, 'UNLOGGED')] }
   }
   if (persistence === 'ephemeral' && logged && found.persistence !== 'p') {
-    yield { message: 'is UNLOGGED and should be logged', sql: [setPersistence(table, 'LOGGED')] }
+    const message = `${where}is UNLOGGED and should be logged`
+    yield { message, sql: [setPersistence(quoted, 'LOGGED')] }
   }
   if (persistence === 'durable' && found.persistence !== 'p') {
-    const message = 'is not logged, so that a crash would empty it'
-    yield { message, sql: [setPersistence(table, 'LOGGED')] }
+    const message = `${where}is not logged, so that a crash would empty it`
+    yield { message, sql: [setPersistence(quoted, 'LOGGED')] }
   }
   for (const [option, value] of Object.entries(STORAGE_PARAMETERS)) {
     if (!found.options.includes(`${option}=${value}`)) {
-      const message = `should have the storage parameter ${option} = ${value}`
-      yield { message, sql: [setParameters(table, { [option]: value })] }
+      const message = `${where}should have the storage parameter ${option} = ${value}`
+      yield { message, sql: [setParameters(quoted, { [option]: value })] }
     }
   }
   const { name } = table.prefix
-  if (found.columns.find((column) => column.name === name)?.statistics !== 0) {
-    const message = `should have no statistics of the column ${name}, which mislead the planner`
-    yield { message, sql: [setStatistics(table)] }
+  if (!found.unmeasured.includes(name)) {
+    const message = `${where}should have no statistics of the column ${name}, which mislead the planner`
+    yield { message, sql: [setStatistics(quoted, table)] }
   }
 }

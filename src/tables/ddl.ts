@@ -1,7 +1,8 @@
-import { getTableConfig } from 'drizzle-orm/pg-core'
+import { getTableConfig, type PgPolicy } from 'drizzle-orm/pg-core'
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import { checkTablesGiven } from '../database/given.ts'
+import { createPolicy, secure } from './policies.ts'
 import { SHIPPED } from './shipped.ts'
 import { literal, quote, quotedName } from './table-name.ts'
 
@@ -23,6 +24,9 @@ export interface TableShape {
   readonly primaryKey: readonly string[]
   readonly index: readonly string[]
   readonly indexName: string
+  /** Whether row level security is declared. */
+  readonly rls: boolean
+  readonly policies: readonly PgPolicy[]
 }
 
 export interface ColumnShape {
@@ -40,7 +44,7 @@ export function shapeOf(table: RateLimitTable): TableShape {
 }
 
 function readShape(table: RateLimitTable): TableShape {
-  const { name, schema, columns } = getTableConfig(table)
+  const { name, schema, columns, enableRLS, policies } = getTableConfig(table)
   const index = [table.prefix.name, table.expiresAt.name]
   return {
     name,
@@ -54,17 +58,21 @@ function readShape(table: RateLimitTable): TableShape {
     primaryKey: [table.prefix.name, table.key.name],
     index,
     indexName: `${name}_${index.join('_')}_index`,
+    rls: enableRLS,
+    policies,
   }
 }
 
 /** Creates the table, its index and its Postgres schema where they are missing. */
 export function createStatements(table: RateLimitTable): readonly string[] {
-  const { schema, quoted, columns } = shapeOf(table)
+  const { schema, quoted, columns, rls, policies } = shapeOf(table)
   const lines = [...columns.map(columnDefinition), primaryKeyDefinition(table)]
   return [
     ...(schema === undefined ? [] : [createSchema(schema)]),
     `CREATE TABLE IF NOT EXISTS ${quoted} (\n  ${lines.join(',\n  ')}\n)`,
     createIndex(table, 'IF NOT EXISTS '),
+    ...(rls ? [secure(quoted)] : []),
+    ...policies.map((policy) => createPolicy(quoted, policy)),
   ]
 }
 
@@ -111,20 +119,21 @@ export function storageStatements(
   persistence: keyof RateLimitTables,
   { logged = false }: StorageOptions = {},
 ): readonly string[] {
+  const { quoted } = shapeOf(table)
   return [
-    ...(persistence === 'ephemeral' ? [setPersistence(table, logged ? 'LOGGED' : 'UNLOGGED')] : []),
-    setParameters(table, STORAGE_PARAMETERS),
-    setStatistics(table),
+    ...(persistence === 'ephemeral' ? [setPersistence(quoted, logged ? 'LOGGED' : 'UNLOGGED')] : []),
+    setParameters(quoted, STORAGE_PARAMETERS),
+    setStatistics(quoted, table),
   ]
 }
 
-export function setPersistence(table: RateLimitTable, persistence: 'LOGGED' | 'UNLOGGED'): string {
-  return `ALTER TABLE ${shapeOf(table).quoted} SET ${persistence}`
+export function setPersistence(quoted: string, persistence: 'LOGGED' | 'UNLOGGED'): string {
+  return `ALTER TABLE ${quoted} SET ${persistence}`
 }
 
-export function setParameters(table: RateLimitTable, parameters: typeof STORAGE_PARAMETERS): string {
+export function setParameters(quoted: string, parameters: typeof STORAGE_PARAMETERS): string {
   const list = Object.entries(parameters).map(([name, value]) => `${name} = ${value}`)
-  return `ALTER TABLE ${shapeOf(table).quoted} SET (${list.join(', ')})`
+  return `ALTER TABLE ${quoted} SET (${list.join(', ')})`
 }
 
 /**
@@ -132,8 +141,8 @@ export function setParameters(table: RateLimitTable, parameters: typeof STORAGE_
  * would go on treating it as rare. It would then read all keys of the prefix by the cleanup index, instead of
  * one key by the primary key.
  */
-export function setStatistics(table: RateLimitTable): string {
-  return `ALTER TABLE ${shapeOf(table).quoted} ALTER COLUMN ${quote(table.prefix.name)} SET STATISTICS 0`
+export function setStatistics(quoted: string, { prefix }: RateLimitTable): string {
+  return `ALTER TABLE ${quoted} ALTER COLUMN ${quote(prefix.name)} SET STATISTICS 0`
 }
 
 /**

@@ -6,7 +6,8 @@ select
   "place",
   "now",
   "tokens",
-  "last_refill"
+  "last_refill",
+  pg_catalog.row_security_active ('"rate_limit_ephemeral"'::regclass) as "secured"
 from
   (
     select
