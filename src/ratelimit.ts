@@ -683,6 +683,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const { acquire, wantedBy } = await MODULES.acquire()
     const stored = this.#hash ? await this.#hash(key) : key
     const wanted = wantedBy(this.prefix, this.limiter, stored, options)
+    this.#checker.config.onUse?.()
     try {
       return await acquire(this.#checker, wanted)
     } catch (error) {

@@ -47,6 +47,8 @@ export interface CheckerConfig {
   readonly leases: Terms | undefined
   /** The secret that signs the texts of reservations. */
   readonly reservationSecret: string | undefined
+  /** Called at each use. It watches for other limiters of the prefix. */
+  readonly onUse: (() => void) | undefined
   /** Awaited before each statement. It creates missing tables. */
   readonly ensureTables: (() => Promise<void>) | undefined
   /** Hands work that continues after an answer to the runtime. */

@@ -134,6 +134,7 @@ export class Checker implements Memory {
     bounds: Bounds | undefined,
     resultOf: (outcome: Outcome) => T,
   ): T | Promise<T> {
+    this.config.onUse?.()
     const joined = this.joined(tx)
     if (!isRequest(call)) return resultOf(unlimitedOutcome(call, this.clockMs()))
     if (joined) return this.#decideIn(joined, call).then(resultOf)

@@ -66,7 +66,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
     limiter.algorithm.excludesLeases
   const table = durable ? tables.durable : tables.ephemeral
   const rows = other?.rows ?? (limiter.stored ? limiter.rows : undefined)
-  if (rows !== undefined && onOtherPlan === undefined) watchPrefix(db, table, prefix, rows)
+  const isWatched = rows !== undefined && onOtherPlan === undefined
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = autoMigrate && !autoMigrateForbidden()
@@ -103,6 +103,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
     blocks,
     leases: lease === undefined ? undefined : termsOf(lease, !excludesLease),
     reservationSecret,
+    onUse: isWatched ? watchPrefix(db, table, prefix, rows) : undefined,
     ensureTables: onCitus
       ? async () => {
           await ensureTables?.()

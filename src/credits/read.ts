@@ -16,9 +16,10 @@ import type { Account, Grant, Seen } from './seen.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */
 export function accountOf({ checker, credits, key }: Account): Account {
-  const { prefix } = checker.config.namespace
-  checkKey(key, prefix)
-  checkKey(key + DEBT, prefix)
+  const { namespace, onUse } = checker.config
+  checkKey(key, namespace.prefix)
+  checkKey(key + DEBT, namespace.prefix)
+  onUse?.()
   return { checker, credits, key }
 }
 

@@ -36,7 +36,8 @@ export async function callsOf(
       handle !== undefined,
       'Each ratelimit must be a Ratelimit, and all must come from the same copy of this package.',
     )
-    const { hash } = handle
+    const { checker, hash } = handle
+    checker.config.onUse?.()
     const callWith = (stored: string) => callOn(handle, request, stored, rateOfEach ?? request.rate)
     return hash ? hash(key).then(callWith) : callWith(key)
   })

@@ -24,6 +24,11 @@ function made(prefix: string, limiter: Limiter, options: object = {}): Ratelimit
   return new Ratelimit({ db: database.db, limiter, prefix, ...options } as RatelimitConfig)
 }
 
+/** Uses each of them, one after the other. */
+async function use(...limiters: readonly Ratelimit[]): Promise<void> {
+  for (const each of limiters) await each.getRemaining('key')
+}
+
 const { fixedWindow, slidingWindow, tokenBucket, gcra, balance, unlimited } = Ratelimit
 const minute = fixedWindow(10, '1m')
 
@@ -38,13 +43,12 @@ test.each<[string, Limiter, Limiter]>([
   ['two periods of the calendar', calendarWindow(10, 'month'), calendarWindow(10, 'year')],
   ['two zones', calendarWindow(10, 'day'), calendarWindow(10, 'day', { timeZone: 'Asia/Tokyo' })],
   ['two anchors', calendarWindow(10, 'day'), calendarWindow(10, 'day', { anchor: new Date(0) })],
-])('warns once: %s', (_, one, other) => {
+])('warns once, when both are in use: %s', async (_, one, other) => {
   const prefix = newPrefix()
-  made(prefix, one)
+  const both = [made(prefix, one), made(prefix, other)]
+  await use(...both)
   expect(warn).not.toHaveBeenCalled()
-  made(prefix, other)
-  made(prefix, other)
-  made(prefix, one)
+  await use(...both, ...both)
   expect(warn.mock.calls).toEqual([
     [
       expect.stringMatching(
@@ -52,9 +56,44 @@ test.each<[string, Limiter, Limiter]>([
       ),
     ],
   ])
-  made(`${prefix} again`, one)
-  made(`${prefix} again`, other)
+  const again = [made(`${prefix} again`, one), made(`${prefix} again`, other)]
+  await use(...again, ...again)
   expect(warn).toHaveBeenCalledTimes(2)
+})
+
+test.each<[string, (...limiters: readonly Ratelimit[]) => Promise<unknown>]>([
+  [
+    'limit',
+    async (...all) => {
+      for (const each of all) await each.limit('key')
+    },
+  ],
+  [
+    'reserve',
+    async (...all) => {
+      for (const each of all) await each.reserve('key')
+    },
+  ],
+  [
+    'limitAll',
+    async (...all) => {
+      for (const ratelimit of all) await Ratelimit.limitAll([{ ratelimit, key: 'key' }])
+    },
+  ],
+])('warns of calls of %s', async (_, call) => {
+  const prefix = newPrefix()
+  const both = [made(prefix, minute), made(prefix, fixedWindow(10, '1h'))]
+  await call(...both, ...both)
+  expect(warn).toHaveBeenCalledTimes(1)
+})
+
+test('does not warn when a module is loaded again with an edited limit, and edited back', async () => {
+  const prefix = newPrefix()
+  for (const limiter of [minute, fixedWindow(10, '1h'), slidingWindow(10, '1h'), minute]) {
+    const loaded = made(prefix, limiter)
+    await use(loaded, loaded)
+  }
+  expect(warn).not.toHaveBeenCalled()
 })
 
 const clone = () => Object.create(database.db) as Database
@@ -78,13 +117,13 @@ test.each<[string, Limiter, Limiter, (() => object)?]>([
     'tables of your own',
     minute,
     slidingWindow(10, '1m'),
-    () => ({ tables: rateLimitTables({ schema: pgSchema('own') }) }),
+    () => ({ tables: rateLimitTables({ schema: pgSchema('own') }), autoMigrate: true }),
   ],
   ['another database', minute, slidingWindow(10, '1m'), () => ({ db: clone() })],
-])('does not warn: %s', (_, one, other, options = () => ({})) => {
+])('does not warn: %s', async (_, one, other, options = () => ({})) => {
   const prefix = newPrefix()
-  made(prefix, one)
-  made(prefix, other, options())
+  const both = [made(prefix, one), made(prefix, other, options())]
+  await use(...both, ...both)
   expect(warn).not.toHaveBeenCalled()
 })
 
@@ -94,11 +133,13 @@ test('does not warn: a limit of a single call', async () => {
   expect(warn).not.toHaveBeenCalled()
 })
 
-test('prefixes from user input fill neither memory nor logs', () => {
+test('prefixes from user input fill neither memory nor logs', async () => {
   const db = clone()
-  for (let i = 0; i < 1_010; i++) made(`made up ${i}`, minute, { db })
-  made('made up 1009', slidingWindow(10, '1m'), { db })
+  const many = Array.from({ length: 1_010 }, (_, i) => made(`made up ${i}`, minute, { db }))
+  const others = many.map((_, i) => made(`made up ${i}`, slidingWindow(10, '1m'), { db }))
+  const conflict = async (i: number) => use(others[i] as Ratelimit, many[i] as Ratelimit)
+  await conflict(1009)
   expect(warn).not.toHaveBeenCalled()
-  for (let i = 0; i < 120; i++) made(`made up ${i}`, slidingWindow(10, '1m'), { db })
+  for (let i = 0; i < 120; i++) await conflict(i)
   expect(warn).toHaveBeenCalledTimes(100)
 })
