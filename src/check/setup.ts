@@ -99,7 +99,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
     graceMs: config.grace === undefined ? 0 : parseDuration(config.grace, 'grace'),
     denials: denials && countingOf(denials),
     maxBlockedKeys: inMemoryBlock ? maxBlockedKeys : undefined,
-    hash: config.hashKeys ? hashOf(config.hashKeys) : undefined,
+    hash: config.hashKeys ? hashOf(config.hashKeys, prefix) : undefined,
     blocks,
     leases: lease === undefined ? undefined : termsOf(lease, !excludesLease),
     reservationSecret,

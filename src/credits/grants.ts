@@ -59,7 +59,7 @@ export async function grant(
     `priority must be a whole number from 0 to ${MAX_PRIORITY}.`,
   )
   const limiter = newGrant(credits, { priority, ...endOf(expires) })
-  checkRate(amount, limiter)
+  checkRate(amount, limiter, checker.config.namespace.prefix, 'The granted amount')
   if (amount <= 0 || amount > MAX_AMOUNT) {
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number from 1 to 2^52.')
   }

@@ -1,3 +1,4 @@
+import { kindOf } from '../base/kind-of.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, checkRate } from '../options/validate.ts'
 import type { LimitRequest } from '../ratelimit.ts'
@@ -30,17 +31,21 @@ export function readLimit<Context>(
   checkOption(typeof keyOf === 'function', 'key must be a function.')
   checkOption(typeof resetOnSuccess === 'boolean', 'resetOnSuccess must be true or false.')
   const rateOf = readRate(rate, routeOf, (cost) => {
-    checkCost(cost)
+    checkCost(cost, ratelimit.prefix)
     // If the limit is chosen for each request, it is unknown whether it counts fractions.
-    if (typeof limiter !== 'function') checkRate(cost, limiter ?? ratelimit.limiter)
+    if (typeof limiter !== 'function') checkRate(cost, limiter ?? ratelimit.limiter, ratelimit.prefix)
   })
   return async (context) => {
     const cost = await rateOf(context)
-    checkCost(cost)
+    checkCost(cost, ratelimit.prefix)
     if (cost === 0) return undefined
     const key = await keyOf(context)
     if (!key) {
-      throw new RatelimitError('INVALID_KEY', 'The request has no key: return one, or skip the request.')
+      throw new RatelimitError(
+        'INVALID_KEY',
+        `The request has no key for ${JSON.stringify(ratelimit.prefix)}: the function \`key\` gave ${kindOf(key)}. ` +
+          'Return a key, or skip the request.',
+      )
     }
     const own = typeof limiter === 'function' ? await limiter(context) : limiter
     return { request: { ratelimit, key, rate: cost, limiter: own }, resetOnSuccess }
@@ -48,9 +53,12 @@ export function readLimit<Context>(
 }
 
 /** Refuses negative costs, because a request must not give back. */
-function checkCost(cost: unknown): void {
+function checkCost(cost: unknown, prefix: string): void {
   if (typeof cost === 'number' && cost >= 0) return
-  throw new RatelimitError('INVALID_RATE', 'The cost of a request must be a number of 0 or more.')
+  throw new RatelimitError(
+    'INVALID_RATE',
+    `The cost of a request for ${JSON.stringify(prefix)} must be a number of 0 or more, and not ${kindOf(cost)}.`,
+  )
 }
 
 function readRate<Context>(

@@ -2,6 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import { checkSwitch } from '../base/check-options.ts'
+import { kindOf } from '../base/kind-of.ts'
 import { hmacWith, sha256 } from '../database/digest.ts'
 import { checkTablesGiven } from '../database/given.ts'
 import { RatelimitError } from '../errors.ts'
@@ -62,9 +63,9 @@ export function callOf(
       'A balance accepts no other algorithm, and no other limit accepts a balance.',
     )
   }
-  checkRate(rate, limiter)
+  checkRate(rate, limiter, prefix)
   checkSwitch('force', force)
-  if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, force)
+  if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, prefix, force)
   if (start !== undefined) checkStart(start, rate)
   // A window has paid, and this limit has no windows.
   const given = start !== undefined && limiter.algorithm.kind !== 'window' ? 0 : rate
@@ -93,8 +94,14 @@ function checkStart(start: unknown, rate: number): void {
 const MIN_AT_LEAST = 1e-6
 
 /** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
-function checkAtLeast(atLeast: unknown, rate: number, limiter: Limiter, force: boolean): void {
-  checkRate(atLeast, limiter)
+function checkAtLeast(
+  atLeast: unknown,
+  rate: number,
+  limiter: Limiter,
+  prefix: string,
+  force: boolean,
+): void {
+  checkRate(atLeast, limiter, prefix, 'atLeast')
   if (atLeast < MIN_AT_LEAST || atLeast > rate) {
     throw new RatelimitError('INVALID_RATE', 'atLeast must be a number from 0.000001 to the rate.')
   }
@@ -109,7 +116,8 @@ export function purposeOf(rate: number): Purpose {
 
 /** @throws RatelimitError `INVALID_PREFIX` */
 function checkPrefix(prefix: unknown): asserts prefix is string {
-  refuse('prefix', faultOf(prefix, '') ?? reservedFaultOf(String(prefix)))
+  const fault = faultOf(prefix, '') ?? reservedFaultOf(String(prefix))
+  if (fault) throw new RatelimitError('INVALID_PREFIX', `The prefix ${fault}.`)
 }
 
 function reservedFaultOf(prefix: string): string | undefined {
@@ -121,10 +129,10 @@ function reservedFaultOf(prefix: string): string | undefined {
  * A function that hashes keys for storage: the SHA-256 in hexadecimal, or with a secret the HMAC-SHA-256. It
  * refuses an invalid key with `INVALID_KEY`.
  */
-export function hashOf(secret: string | true): (key: unknown) => Promise<string> {
+export function hashOf(secret: string | true, prefix: string): (key: unknown) => Promise<string> {
   const digest = secret === true ? sha256 : hmacWith(secret)
   return async (key) => {
-    refuse('key', textFaultOf(key))
+    refuseKey(textFaultOf(key), prefix)
     return digest(String(key))
   }
 }
@@ -136,16 +144,15 @@ export function isStorable(key: string, prefix: string): boolean {
 
 /** @throws RatelimitError `INVALID_KEY` */
 export function checkKey(key: unknown, prefix: string): asserts key is string {
-  refuse('key', faultOf(key, prefix))
+  refuseKey(faultOf(key, prefix), prefix)
 }
 
-function refuse(name: 'prefix' | 'key', fault: string | undefined): void {
-  const code = name === 'key' ? 'INVALID_KEY' : 'INVALID_PREFIX'
-  if (fault) throw new RatelimitError(code, `The ${name} ${fault}.`)
+function refuseKey(fault: string | undefined, prefix: string): void {
+  if (fault) throw new RatelimitError('INVALID_KEY', `The key of ${JSON.stringify(prefix)} ${fault}.`)
 }
 
 function textFaultOf(text: unknown): string | undefined {
-  if (typeof text !== 'string') return 'must be a string'
+  if (typeof text !== 'string') return `must be a string, and not ${kindOf(text)}`
   if (text === '') return 'must not be empty'
   if (text.includes('\0')) return 'must not contain NUL, which Postgres cannot store'
   // A lone surrogate would be stored as U+FFFD, so that two keys could become one.
@@ -164,19 +171,26 @@ function faultOf(text: unknown, before: string): string | undefined {
   return undefined
 }
 
-/** @throws RatelimitError `INVALID_RATE` */
-export function checkRate(rate: unknown, { algorithm }: Limiter): asserts rate is number {
+/**
+ * Checks a rate, or another number in place of one.
+ *
+ * @throws RatelimitError `INVALID_RATE`
+ */
+export function checkRate(
+  rate: unknown,
+  { algorithm }: Limiter,
+  prefix: string,
+  what = 'The rate',
+): asserts rate is number {
   const valid = algorithm.integersOnly
     ? Number.isSafeInteger(rate)
     : Number.isFinite(rate) && Math.abs(Number(rate)) <= Number.MAX_SAFE_INTEGER
-  if (!valid) {
-    throw new RatelimitError(
-      'INVALID_RATE',
-      algorithm.integersOnly
-        ? 'The rate must be a whole number of at most 2^53 - 1: this limit counts no fractions.'
-        : 'The rate must be a number of at most 2^53 - 1.',
-    )
-  }
+  if (valid) return
+  const needed = algorithm.integersOnly ? 'a whole number' : 'a number'
+  throw new RatelimitError(
+    'INVALID_RATE',
+    `${what} of ${JSON.stringify(prefix)} must be ${needed} of at most 2^53 - 1, and not ${kindOf(rate)}.`,
+  )
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

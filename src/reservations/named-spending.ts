@@ -92,9 +92,9 @@ async function settleSpending(
 ): Promise<SettledSpending> {
   checkOption(debt === 'first' || debt === 'last', "debt must be 'first' or 'last'.")
   const present = parts.map((part, place) => inPlan(part, limiters[place]))
-  for (const { limiter } of present) {
+  for (const { checker, limiter } of present) {
     checkLimiter(limiter)
-    checkActual(actual, limiter)
+    checkActual(checker, actual, limiter)
   }
   const debtor = debt === 'first' ? 0 : parts.length - 1
   let more: SettledSpending | undefined

@@ -134,7 +134,7 @@ export async function settleToken(
   const { limiter = config.limiter } = options
   if (typeof token === 'object') return (await named()).settleName(checker, token, actual, options)
   checkLimiter(limiter)
-  checkActual(actual, limiter)
+  checkActual(checker, actual, limiter)
   checkOption(config.reservationSecret !== undefined, 'settle needs the option reservationSecret.')
   const content = await readToken(config, config.reservationSecret, token)
   if (typeof content === 'string') return (await named()).settleText(checker, content, actual, options)
@@ -163,7 +163,7 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered, charg
     const { limiter = call.limiter, tx } = options
     const isPresent = options.limiter !== undefined
     checkLimiter(limiter)
-    checkActual(actual, limiter)
+    checkActual(checker, actual, limiter)
     return settling.run(tx, () => settle(checker, { estimate, actual, limiter, isPresent }, tx))
   }
   return { commit, release: (options) => commit(0, options) }

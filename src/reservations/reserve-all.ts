@@ -122,9 +122,9 @@ async function settleAllNamed(
   tx: Database | undefined,
 ): Promise<readonly Allowed[]> {
   checkCosts(actuals, parts.length)
-  for (const [place, { limiter }] of parts.entries()) {
+  for (const [place, { checker, limiter }] of parts.entries()) {
     checkLimiter(limiter)
-    checkActual(actuals[place], limiter)
+    checkActual(checker, actuals[place], limiter)
   }
   return (await settleParts(parts, { remembered: actuals }, tx)).answers
 }
@@ -175,7 +175,7 @@ function costsOf(
     const limiter = given ?? call.limiter
     const actual = actuals[place] as number
     checkLimiter(limiter)
-    checkActual(actual, limiter)
+    checkActual(each.checker, actual, limiter)
     const { parts = [] } = answered[place] as Answered
     const estimate = chargedBy(call, answered[place] as Answered)
     return { estimate, actual, limiter, isPresent: given !== undefined, parts }

@@ -52,7 +52,7 @@ const MAX_ATTEMPTS = 50
 /** Settles the estimate of one limit. */
 export async function settleOne(part: Part, actual: number, tx: Database | undefined): Promise<Allowed> {
   checkLimiter(part.limiter)
-  checkActual(actual, part.limiter)
+  checkActual(part.checker, actual, part.limiter)
   const { answers } = await settleParts([part], { remembered: [actual] }, tx)
   return answers[0] as Allowed
 }

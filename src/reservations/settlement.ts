@@ -29,11 +29,14 @@ export interface Estimate {
   readonly layout: string
 }
 
+const COST = 'The cost'
+
 /** @throws RatelimitError `INVALID_RATE` */
-export function checkActual(actual: unknown, limiter: Limiter): void {
-  checkRate(actual, limiter)
+export function checkActual({ config }: Checker, actual: unknown, limiter: Limiter): void {
+  const { prefix } = config.namespace
+  checkRate(actual, limiter, prefix, COST)
   if (actual < 0) {
-    throw new RatelimitError('INVALID_RATE', 'The cost of a reservation must be a number of 0 or more.')
+    throw new RatelimitError('INVALID_RATE', `${COST} of ${JSON.stringify(prefix)} must be 0 or more.`)
   }
 }
 

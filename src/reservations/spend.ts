@@ -240,7 +240,7 @@ async function committing(expense: Expense, tx: Database | undefined): Promise<P
       checkOption(given === undefined || !isFunded(each), FUNDED_LIMITER)
       const limiter = given ?? each.call.limiter
       checkLimiter(limiter)
-      checkActual(actual, limiter)
+      checkActual(each.checker, actual, limiter)
     }
     const debtor = debt === 'first' ? 0 : calls.length - 1
     return settling.run(tx, () =>

@@ -125,7 +125,7 @@ function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
   if (!charges.every(({ call }) => sameLimiter(call.limiter, row.limiter))) {
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
   }
-  for (const sum of [row.refund, row.rate, row.forced]) checkRate(sum, row.limiter)
+  for (const sum of [row.refund, row.rate, row.forced]) checkRate(sum, row.limiter, row.namespace.prefix)
   const reportings = charges.map(({ checker: { config } }) => config.reporting)
   return {
     ...row,

@@ -52,7 +52,8 @@ test.each([['--help'], ['-h'], ['storage', '--help'], ['check', '-h'], ['top', '
   async (...args) => {
     const { code, log } = await run(...args)
     expect(code).toBe(0)
-    for (const said of ['init ', 'storage ', 'check ', 'top ', '--schema', 'Exit code']) expect(log).toContain(said)
+    for (const said of ['init ', 'storage ', 'check ', 'top ', '--schema', 'Exit code'])
+      expect(log).toContain(said)
   },
 )
 
