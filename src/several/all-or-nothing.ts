@@ -112,8 +112,8 @@ async function tidyUp(list: List): Promise<void> {
 }
 
 /**
- * The denial, or the refusal, if it is certain by the existing rows. It inserts no rows. A row that was not found
- * may be held by others, so a look shows what all rows have.
+ * The denial, or the refusal, if it is certain by the existing rows. It inserts no rows. A row that was not
+ * found may be held by others, so a look shows what all rows have.
  */
 async function denialOf(list: List, { looks }: Found): Promise<Decisions | undefined> {
   // Even a denial inserts rows that do not start full, so that they begin to fill.

@@ -66,8 +66,8 @@ function isMissing(each: MadeRow, guarding: Guard): SQL {
 }
 
 /**
- * Whether the locked row is the one in the statement's snapshot. If it is newer, the transaction that has written
- * it may also have inserted a row that the snapshot lacks.
+ * Whether the locked row is the one in the statement's snapshot. If it is newer, the transaction that has
+ * written it may also have inserted a row that the snapshot lacks.
  */
 function isUnchanged(each: PlacedRow, guarding: Guard): SQL {
   return sql`${name(at(each.place, VERSION), LET)} = (${inSnapshot(each, guarding, sql`ctid`)})`
