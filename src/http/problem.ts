@@ -16,9 +16,9 @@ export interface Problem {
   /** Whole units that are left. */
   readonly remaining?: number
   /** Unix milliseconds at which the call would be allowed. */
-  readonly reset?: number
-  /** Milliseconds until the call would be allowed. */
-  readonly retryAfter?: number
+  readonly resetMs?: number
+  /** Milliseconds until the call would be allowed. `Retry-After` has the same time in seconds. */
+  readonly retryAfterMs?: number
   /** The prefixes of the limits that deny. */
   readonly 'violated-policies'?: readonly string[]
 }
@@ -28,8 +28,9 @@ const TYPES = 'https://iana.org/assignments/http-problem-types'
 
 /** The problem document for a denial. Its type shows whether the client or an outage is the cause. */
 export function problemOf(denied: Denied, violated: readonly string[] = []): Problem {
-  const { degraded, limit, remaining, reset, retryAfter } = denied
-  const numbers = Object.entries(degraded ? { limit, retryAfter } : { limit, remaining, reset, retryAfter })
+  const { degraded, limit, remaining, reset: resetMs, retryAfter: retryAfterMs } = denied
+  const known = degraded ? { limit, retryAfterMs } : { limit, remaining, resetMs, retryAfterMs }
+  const numbers = Object.entries(known)
   return {
     ...(degraded
       ? {

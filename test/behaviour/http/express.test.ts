@@ -54,7 +54,7 @@ describe('the middleware', () => {
     expect(denied.status).toBe(429)
     expect(denied.headers.get('content-type')).toBe('application/problem+json; charset=utf-8')
     expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(3500)
-    expect(await denied.json()).toMatchObject({ status: 429, remaining: 0, retryAfter: expect.any(Number) })
+    expect(await denied.json()).toMatchObject({ status: 429, remaining: 0, retryAfterMs: expect.any(Number) })
   })
 
   test('fifty requests at once stay within the limit', async () => {

@@ -68,7 +68,7 @@ describe('one limit', () => {
       success: false,
       answer: { success: false, retryAfter: 60_000 },
       headers: { 'Retry-After': '60' },
-      problem: { status: 429, retryAfter: 60_000, 'violated-policies': [ratelimit.prefix] },
+      problem: { status: 429, retryAfterMs: 60_000, 'violated-policies': [ratelimit.prefix] },
     })
     expect(await check({ user: 'grace' })).toMatchObject({ success: true })
   })
@@ -146,7 +146,7 @@ describe('one limit', () => {
   test('a rate above the limit has no time to wait for', async () => {
     const refused = await guard({ ratelimit: limitOf(1), key, rate: 2 })(ada)
     expect(refused.headers).not.toHaveProperty('Retry-After')
-    expect(refused).not.toHaveProperty('problem.retryAfter')
+    expect(refused).not.toHaveProperty('problem.retryAfterMs')
   })
 })
 

@@ -144,8 +144,8 @@ describe('tooManyRequests', () => {
       status: 429,
       limit: 100,
       remaining: 0,
-      reset: NOW + 9001,
-      retryAfter: 9001,
+      resetMs: NOW + 9001,
+      retryAfterMs: 9001,
       'violated-policies': ['api'],
     })
   })
@@ -162,7 +162,7 @@ describe('tooManyRequests', () => {
   test('a number in the problem document is never null', async () => {
     const text = await tooManyRequests(never, api).text()
     expect(text).not.toContain('null')
-    expect(JSON.parse(text)).not.toHaveProperty('retryAfter')
+    expect(JSON.parse(text)).not.toHaveProperty('retryAfterMs')
     const uncounted = { ...denied, limit: Number.POSITIVE_INFINITY, degraded: true as const }
     expect(await tooManyRequests(uncounted).text()).not.toContain('null')
   })
@@ -173,7 +173,7 @@ describe('tooManyRequests', () => {
     expect(await response.json()).toMatchObject({
       type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
       status: 503,
-      retryAfter: 9001,
+      retryAfterMs: 9001,
     })
   })
 })

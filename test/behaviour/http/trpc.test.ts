@@ -15,8 +15,8 @@ interface Context {
 const t = initTRPC.context<Context>().create({
   errorFormatter: ({ shape, error: { cause } }) => {
     // As docs/frameworks.md has it.
-    const retryAfter = cause && 'retryAfter' in cause ? Number(cause.retryAfter) : undefined
-    return { ...shape, data: { ...shape.data, retryAfter, problem: { ...cause } } }
+    const retryAfterMs = cause && 'retryAfterMs' in cause ? Number(cause.retryAfterMs) : undefined
+    return { ...shape, data: { ...shape.data, retryAfterMs, problem: { ...cause } } }
   },
 })
 
@@ -51,7 +51,7 @@ test('resolvers find the answer, and a denial has the problem as its cause', asy
     code: 'TOO_MANY_REQUESTS',
     httpStatus: 429,
     path: 'left',
-    retryAfter: expect.closeTo(3_600_000, -5),
+    retryAfterMs: expect.closeTo(3_600_000, -5),
     problem: { status: 429, limit: 2, remaining: 0, 'violated-policies': [ratelimit.prefix] },
   })
   expect(await ratelimit.getRemaining('ada')).toMatchObject({ used: 2 })
