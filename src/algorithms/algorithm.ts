@@ -124,6 +124,23 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
   isRecent?(row: Expressions<Column>, params: Expressions<Param>, previousStart: Expression): SQL<boolean>
   /** When an advanced state that has less than the limit is full again. Default: when it expires. */
   wholeAt?(state: Expressions<Column>, params: Expressions<Param>): Expression
+  /** For an algorithm that refills: how calls are given start times. */
+  readonly line?: LineFormulas<Column, Param>
+}
+
+/**
+ * The formulas of calls that are given start times. Where an algorithm has them, the date of a row may have a
+ * fraction, which says until when starts are promised.
+ */
+export interface LineFormulas<Column extends StateColumn, Param extends string> {
+  /** When an advanced state that has less than `wanted` has it, if nothing else is taken. */
+  whenAvailable(state: Expressions<Column>, wanted: Expression, params: Expressions<Param>): Expression
+  /** How much comes at once. */
+  refill(params: Expressions<Param>): Expression
+  /** The state that says that starts are promised until then. */
+  promise(state: Expressions<Column>, until: Expression): Expressions<Column>
+  /** How much of a refund's amount, which is negative, is given back: nothing that a start counts on. */
+  refundable(state: Expressions<Column>, amount: Expression, params: Expressions<Param>): Expression
 }
 
 /**

@@ -75,7 +75,7 @@ export async function schedule(
     const blocked = checker.config.blocks ? await blockOn(checker, call, tx, bounds()) : undefined
     const outcome = blocked
       ? undefined
-      : await decide(checker, { ...call, purpose: 'schedule', within: withinMs }, tx, bounds())
+      : await decide(checker, { ...call, purpose: 'schedule', within: withinMs }, tx, bounds)
     const answer = outcome
       ? answerOf(checker, call, outcome, withinMs)
       : ({ success: false, retryAfter: blocked?.retryAfter ?? 0 } as const)
@@ -103,8 +103,23 @@ function boundsFrom(beganAt: number, { config }: Checker): () => Bounds | undefi
   return () => (timeoutMs === undefined ? undefined : { timeoutMs: beganAt + timeoutMs - performance.now() })
 }
 
+/** A call that could start in time, but was not given a start together with equal calls, asks again. */
+async function decide(
+  checker: Checker,
+  call: Request & { readonly within: number },
+  tx: Database | undefined,
+  boundsNow: () => Bounds | undefined,
+): Promise<Outcome> {
+  for (;;) {
+    const outcome = await decideOnce(checker, call, tx, boundsNow())
+    const { startsAt, isGiven } = startOf(outcome)
+    const { granted, now } = outcome.decision
+    if (isGiven || granted === 0 || startsAt - now > call.within) return outcome
+  }
+}
+
 /** A start time that is given after its caller has given up is cancelled. */
-function decide(
+function decideOnce(
   checker: Checker,
   call: Request,
   tx: Database | undefined,

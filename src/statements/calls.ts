@@ -21,6 +21,9 @@ export const CALL_COLUMNS = {
 
 export type CallColumn = keyof typeof CALL_COLUMNS
 
+/** Returns a number of a call: a parameter in a statement for one key, a column in a statement for many. */
+export type Sent = (what: CallColumn) => SQL<number>
+
 /** The calls as a source of rows. `place` is the position of the call. The first is 1. */
 export function callsFrom(parameters: Parameters, columns: readonly CallColumn[]): SQL {
   return placed(

@@ -42,6 +42,11 @@ export function fromColumn(column: StateColumn, stored: SQLWrapper): SQL<number>
     : sql`${stored}`
 }
 
+/** The time that dates a row, for an algorithm that gives start times: with the fraction of the millisecond. */
+export function fromDate(stored: SQLWrapper): SQL<number> {
+  return sql`round(date_part('epoch', ${stored}) * 1000000::float8) / 1000::float8`
+}
+
 /** A number of the arithmetic as the column stores it. Null if the algorithm does not use the column. */
 export function toColumn(column: keyof typeof TYPES, value: Expression | undefined): SQL {
   const type = sql.raw(TYPES[column])

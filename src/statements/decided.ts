@@ -1,10 +1,11 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Rules, StateColumn } from '../algorithms/algorithm.ts'
+import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { name, type Parameters } from './builder.ts'
-import type { CallColumn } from './calls.ts'
+import type { CallColumn, Sent } from './calls.ts'
 import { forEach, MAX_TIME, onGrid, STATE_COLUMNS, toColumn } from './columns.ts'
 import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
+import { startingLater, stateInLine, unpromised } from './line.ts'
 
 /**
  * What a statement does to a row that it writes. `'take'` charges a rate, and `'reserve'` an estimate; both can
@@ -36,9 +37,6 @@ export function sentColumns(
   ]
 }
 
-/** Returns a number of a call: a parameter in a statement for one key, a column in a statement for many. */
-export type Sent = (what: CallColumn) => SQL<number>
-
 /** The numbers of calls. Those in `columns` differ between the calls. */
 export function sentIn(columns: readonly CallColumn[], parameters: Parameters, of?: string): Sent {
   return (what) => (columns.includes(what) ? name(what, of) : parameters.number(what))
@@ -63,13 +61,11 @@ export function decided(
   const [rate, calls, slack] = [sent('rate'), sent('calls'), slackOf(algorithm)]
   const offered = level('offered', advanced, { available: formulas.available(state, now, params) })
   if (action === 'schedule') {
-    const { later, isPossible } = availableLater(algorithm, sent, parameters)
-    const fits = sql`least(floor((${later}${slack}) / ${rate}), ${calls})`
-    const granted = sql`case when ${isPossible} then ${fits} else 0::float8 end`
-    return level('decided', offered, { granted: onlyWhereItApplies(granted) })
+    const { below, granted } = startingLater(algorithm, offered, sent, parameters)
+    return level('decided', below, { granted: onlyWhereItApplies(sql`least(${granted}, ${calls})`) })
   }
   if (action === 'cancel') {
-    const promised = level('promised', offered, { unpromised: unpromised(formulas, sent, state, params) })
+    const promised = level('promised', offered, { unpromised: unpromised(algorithm, sent, params) })
     const isLeft = sql`${now} < ${sent('refundableUntil')} and ${name('unpromised')} > ${sql.raw(String(algorithm.tolerance))}::float8`
     const granted = sql`case when ${isLeft} and ${formulas.used(state, now, params)} > 0::float8 then ${calls} else 0::float8 end`
     return level('decided', promised, { granted: onlyWhereItApplies(granted) })
@@ -106,38 +102,6 @@ export function decided(
     if (conditions.length === 0) return grantedCalls
     return sql`case when ${sql.join(conditions, sql` and `)} then ${grantedCalls} else 0 end`
   }
-}
-
-/**
- * What equal calls can be promised that may have to wait. Each call takes its rate out of a bucket that is not
- * full then, so the bucket's size limits the rate of each, and not their sum.
- */
-function availableLater(
-  algorithm: AnyAlgorithm,
-  sent: Sent,
-  parameters: Parameters,
-): { readonly later: SQL; readonly isPossible: SQL } {
-  const [now, none, params] = [name('now'), sql<number>`0::float8`, paramsOf(algorithm, parameters)]
-  const taken = algorithm.sql.consume(stateOf(), now, name('available'), none, params, none)
-  const state = forEach(algorithm.columns, (column) => sql<number>`(${taken[column]})`)
-  const endless = paramsOf(algorithm, parameters, sql.raw("'Infinity'::float8") as SQL<number>)
-  return {
-    later: algorithm.sql.available({ ...stateOf(), ...state }, sql`${now} + ${sent('within')}`, endless),
-    isPossible: sql`${sent('rate')} <= ${params['limit']}${slackOf(algorithm)}`,
-  }
-}
-
-/**
- * How much of the negative rate of a cancel no later call counts on. If less than nothing is available at the
- * start of the cancelled call, later calls were promised the units that come until they start.
- */
-function unpromised(
-  formulas: AnyAlgorithm['sql'],
-  sent: Sent,
-  state: ReturnType<typeof stateOf>,
-  params: ReturnType<typeof paramsOf>,
-): SQL<number> {
-  return sql`least(${formulas.available(state, sent('refundableUntil'), params)}, 0::float8) - ${sent('rate')}`
 }
 
 /** The tolerance of the algorithm, to add to what is available. */
@@ -183,24 +147,12 @@ export function nextRow(
   of: Column = (column) => name(column, DECIDED),
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
-  const { consume, grant, block } = algorithm.sql
+  const { consume, grant, block, line } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   const reserved = algorithm.settled
     ? reservedBy(algorithm, action, amount, sent, of)
     : sql<number>`0::float8`
-  const next =
-    action === 'grant' && grant
-      ? grant(state, now, amount)
-      : action === 'block' && block
-        ? block(state, now, sent('rate'))
-        : consume(
-            state,
-            now,
-            available,
-            action === 'cancel' ? sql`-${of('unpromised')}` : amount,
-            params,
-            reserved,
-          )
+  const next = nextState()
   return {
     ...forEach(STATE_COLUMNS, (column) =>
       toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),
@@ -209,6 +161,16 @@ export function nextRow(
       'expiresAt',
       startsFull ? onGrid(algorithm.sql.expiresAt(next, params), parameters) : MAX_TIME,
     ),
+  }
+
+  function nextState(): Expressions<StateColumn> {
+    if (action === 'grant' && grant) return grant(state, now, amount)
+    if (action === 'block' && block) return block(state, now, sent('rate'))
+    if (line && (action === 'schedule' || action === 'cancel')) {
+      return stateInLine(algorithm, action, amount, of, params)
+    }
+    const due = line && action === 'adjust' ? line.refundable(state, amount, params) : amount
+    return consume(state, now, available, due, params, reserved)
   }
 }
 

@@ -87,7 +87,7 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
+            "tokens" + floor(("now" - floor("last_refill")) / $10::float8) * $10::float8 * $7::float8 / $8::float8,
             $9::float8
           ) as "available"
         from
@@ -98,7 +98,7 @@ with
               "rate",
               "calls",
               case
-                when "holds" then greatest("clock", "last_refill")
+                when "holds" then greatest("clock", floor("last_refill"))
                 else "clock"
               end as "now",
               case
@@ -106,7 +106,10 @@ with
                 else $6::float8
               end as "tokens",
               case
-                when "holds" then "last_refill"
+                when "holds" then case
+                  when floor("last_refill") + power(2::float8, round(("last_refill" - floor("last_refill")) * 1000::float8)) - 1::float8 > "clock" then "last_refill"
+                  else floor("last_refill")
+                end
                 else "clock"
               end as "last_refill"
             from
@@ -133,7 +136,7 @@ with
                       "rate",
                       "calls",
                       "tokens" as "tokens",
-                      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
+                      round(date_part('epoch', "last_refill") * 1000000::float8) / 1000::float8 as "last_refill",
                       floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
@@ -156,13 +159,21 @@ with
       "count" = null::bigint,
       "prev_count" = null::bigint,
       "window_start" = null::timestamptz,
-      "tokens" = least(
-        "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-        $9::float8
-      ),
+      "tokens" = case
+        when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
+        and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."tokens" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted"
+        else least(
+          "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
+          $9::float8
+        )
+      end,
       "last_refill" = to_timestamp(
         (
-          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
+          case
+            when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
+            and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."last_refill"
+            else floor("ratelimit_decided"."last_refill") + floor(("ratelimit_decided"."now" - floor("ratelimit_decided"."last_refill")) / $10::float8) * $10::float8
+          end
         ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
@@ -170,12 +181,22 @@ with
           least(
             ceil(
               (
-                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
+                floor(
+                  case
+                    when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
+                    and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."last_refill"
+                    else floor("ratelimit_decided"."last_refill") + floor(("ratelimit_decided"."now" - floor("ratelimit_decided"."last_refill")) / $10::float8) * $10::float8
+                  end
+                ) + ceil(
                   (
-                    $9::float8 - least(
-                      "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-                      $9::float8
-                    ) - 1e-9::float8
+                    $9::float8 - case
+                      when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
+                      and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."tokens" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted"
+                      else least(
+                        "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
+                        $9::float8
+                      )
+                    end - 1e-9::float8
                   ) * $8::float8 / $7::float8 / $10::float8
                 ) * $10::float8
               ) / $11::float8
