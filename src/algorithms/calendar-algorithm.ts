@@ -1,7 +1,8 @@
-import { sql } from 'drizzle-orm'
-import type { Algorithm, Numbers } from './algorithm.ts'
+import { type SQL, sql } from 'drizzle-orm'
+import type { Algorithm, Expression, Numbers } from './algorithm.ts'
+import { driftOf, isNear } from './drift.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
-import { countAfter, countNumberAfter, expiresWith } from './window.ts'
+import { countAfter, countNumberAfter } from './window.ts'
 
 /**
  * The calendar period that contains now. The statement cannot work it out. It gets a guess as a parameter, and
@@ -29,8 +30,9 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
       sql`case when ${windowStart} - ${clock} between 0::float8 and ${periodMs} then ${windowStart} else ${clock} end`,
     // A count that began in this period was used in this period, even if its plan had another period.
     holds: ({ windowStart }, clock, { periodMs, periodStart, periodEnd }) =>
-      sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} >= ${periodStart} and ${windowStart} < ${periodEnd}`,
-    ended: ({ windowStart }, _clock, { periodStart }) => sql`${windowStart} < ${periodStart}`,
+      sql`${windowStart} - ${clock} <= ${periodMs} and not ${isOver(windowStart, periodStart, periodMs)}
+        and ${windowStart} < ${periodEnd}`,
+    ended: ({ windowStart }, _clock, { periodStart, periodMs }) => isOver(windowStart, periodStart, periodMs),
     reserved: ({ prevCount }) => prevCount,
     fresh: (_now, { periodStart }) => ({
       count: sql`0::float8`,
@@ -54,15 +56,20 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
     },
     // A row knows what was settled. How long its period lasts, only its plan knows.
     before: ({ windowStart }, { periodEnd }) => sql`${periodEnd} - ${windowStart}`,
-    expiresAt: (_state, { periodEnd }) => periodEnd,
+    // Another process may begin the next period later: see drift.ts.
+    expiresAt: (_state, { periodEnd, periodMs }) => sql`${periodEnd} + ${driftOf(periodMs)}`,
+    wholeAt: (_state, { periodEnd }) => periodEnd,
     // The last period ended where this one begins, and its row may still exist. If this plan has charged a row
     // that another plan began, `paid` is the start of that row.
-    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd }, onGrid, paid) =>
-      sql`case when ${windowStart} < ${periodStart} then ${expiresWith(periodStart, expires, onGrid)}
-        else ${windowStart} in (${periodStart}, ${paid ? sql`coalesce(${paid()}, ${periodStart})` : periodStart})
-          and ${expiresWith(periodEnd, expires, onGrid)} end`,
-    isRecent: ({ windowStart }, { periodStart }, previousStart) =>
-      sql`${windowStart} in (${periodStart}, ${previousStart})`,
+    isOfPeriod: ({ windowStart }, expires, { periodStart, periodEnd, periodMs }, onGrid, paid) => {
+      const isPaid = paid ? sql` or coalesce(${windowStart} = ${paid()}, false)` : sql``
+      return sql`case when ${isOver(windowStart, periodStart, periodMs)}
+          then ${expiresNear(periodStart, expires, periodMs, onGrid)}
+        else (${isNear(windowStart, periodStart, periodMs)}${isPaid})
+          and ${expiresNear(periodEnd, expires, periodMs, onGrid)} end`
+    },
+    isRecent: ({ windowStart }, { periodStart, periodMs }, previousStart) =>
+      sql`(${isNear(windowStart, periodStart, periodMs)} or ${isNear(windowStart, previousStart, periodMs)})`,
   },
   numbers: {
     fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),
@@ -80,6 +87,22 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
     },
     guess: (_state, _wanted, _now, { periodEnd }) => periodEnd,
   },
+}
+
+/** Whether a period that began at `start` was over when the one at `periodStart` began. */
+export function isOver(start: Expression, periodStart: Expression, periodMs: Expression): SQL<boolean> {
+  return sql`(${start} < ${periodStart} and not ${isNear(start, periodStart, periodMs)})`
+}
+
+/** Whether a row expires with a period that ends about then. Older versions added no time for the drift. */
+function expiresNear(
+  end: Expression,
+  expires: Expression,
+  periodMs: Expression,
+  onGrid: (time: Expression) => Expression,
+): SQL<boolean> {
+  const drift = driftOf(periodMs)
+  return sql`${expires} between ${end} - ${drift} and ${onGrid(sql`${end} + 2::float8 * ${drift}`)}`
 }
 
 export function settledNumber({ count, prevCount }: Numbers<'count' | 'prevCount'>): number {

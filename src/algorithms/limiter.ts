@@ -8,6 +8,7 @@ import type {
   StateColumn,
   StoredLimiter,
 } from './algorithm.ts'
+import { isNearNumber } from './drift.ts'
 
 /**
  * Rows expire on a grid of an eighth of the period, so that most updates leave the indexed column as it is
@@ -80,7 +81,16 @@ export function paramsAt({ params, periodAt, algorithm }: StoredLimiter, time: n
 
 /** The period of a row that began to count at `start`, for an algorithm that has periods. */
 export function periodFrom({ params, periodAt }: StoredLimiter, start: number): Period {
-  return { start, end: periodAt ? periodAt(start).end : start + params.periodMs }
+  if (!periodAt) return { start, end: start + params.periodMs }
+  const { end } = periodAt(start)
+  // Another process has begun the next period before this one would.
+  return { start, end: isNearNumber(start, end, params.periodMs) ? periodAt(end).end : end }
+}
+
+/** When the period began that the parameters are for, as the row says if it began to count then. */
+export function startIn({ periodStart, periodMs }: Params, rowStart: number): number {
+  if (periodStart === undefined || isNearNumber(rowStart, periodStart, periodMs)) return rowStart
+  return periodStart
 }
 
 /** Whether it has periods: fixed and calendar windows do. */

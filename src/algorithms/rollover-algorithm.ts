@@ -2,12 +2,13 @@ import { type SQL, sql } from 'drizzle-orm'
 import { checkOptions } from '../base/check-options.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Algorithm, Expressions, Numbers } from './algorithm.ts'
-import { calendarAlgorithm, settledNumber } from './calendar-algorithm.ts'
+import { calendarAlgorithm, isOver, settledNumber } from './calendar-algorithm.ts'
+import { isNear, isNearNumber } from './drift.ts'
 import type { Rollover } from './periods.ts'
 import type { ColumnOf } from './rows.ts'
 import { countAfter, countNumberAfter } from './window.ts'
 
-type Param = 'periodStart' | 'periodEnd' | 'limit' | 'carriedMax' | 'previousStart'
+type Param = 'periodStart' | 'periodEnd' | 'periodMs' | 'limit' | 'carriedMax' | 'previousStart'
 
 /**
  * A calendar window that adds what was left of the last period.
@@ -34,11 +35,11 @@ export const rolloverAlgorithm: Algorithm<
       sql`${windowStart} - ${clock} <= ${periodMs} and ${windowStart} < ${periodEnd}`,
     advance: (row, _clock, params) => {
       const { windowStart } = row
-      const isOver = sql`${windowStart} < ${params.periodStart}`
-      const isIdle = sql`${windowStart} < ${params.previousStart}`
+      const ended = isOver(windowStart, params.periodStart, params.periodMs)
+      const isIdle = isOver(windowStart, params.previousStart, params.periodMs)
       const before = sql<number>`case when ${isIdle} then ${params.carriedMax} else ${restOf(row, params)} end`
       const unless = (value: SQL, other: SQL) =>
-        sql<number>`case when ${isOver} then ${other} else ${value} end`
+        sql<number>`case when ${ended} then ${other} else ${value} end`
       return {
         count: unless(row.count, sql`0::float8`),
         prevCount: unless(row.prevCount, sql`0::float8`),
@@ -65,10 +66,13 @@ export const rolloverAlgorithm: Algorithm<
     // What is left is carried over, however long the key is idle.
     expiresAt: () => sql`8e15::float8`,
     wholeAt: (_state, { periodEnd }) => periodEnd,
-    isRecent: ({ windowStart }, { periodStart }) => sql`${windowStart} <= ${periodStart}`,
+    isRecent: ({ windowStart }, { periodStart, periodMs }) =>
+      sql`(${windowStart} <= ${periodStart} or ${isNear(windowStart, periodStart, periodMs)})`,
     // Its rows never expire, so their expiry does not show their period.
-    isOfPeriod: ({ windowStart }, _expires, { periodStart }, _onGrid, paid) =>
-      sql`(${windowStart} <= ${periodStart} or ${windowStart} = ${paid ? paid() : periodStart})`,
+    isOfPeriod: ({ windowStart }, _expires, { periodStart, periodMs }, _onGrid, paid) => {
+      const isPaid = paid ? sql` or coalesce(${windowStart} = ${paid()}, false)` : sql``
+      return sql`(${windowStart} <= ${periodStart} or ${isNear(windowStart, periodStart, periodMs)}${isPaid})`
+    },
   },
   numbers: {
     ...calendarAlgorithm.numbers,
@@ -88,7 +92,9 @@ export const rolloverAlgorithm: Algorithm<
     wholeAt: (_state, { periodEnd }) => periodEnd,
     most: ({ tokens }, { limit, carriedMax }) => (tokens === NEW ? limit : limit + carriedMax),
     next: (state, { periodStart, previousStart, ...params }) => {
-      const carried = state.windowStart < previousStart ? params.carriedMax : restNumber(state, params)
+      const { windowStart } = state
+      const isIdle = windowStart < previousStart && !isNearNumber(windowStart, previousStart, params.periodMs)
+      const carried = isIdle ? params.carriedMax : restNumber(state, params)
       return { count: 0, prevCount: 0, tokens: 0 - carried, windowStart: periodStart }
     },
   },

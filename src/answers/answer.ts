@@ -1,5 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { isEndless } from '../algorithms/limiter.ts'
+import { isEndless, startIn } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import type { Threshold } from '../options/choices.ts'
 import { type Call, type Decision, neededBy, type Request, reservedIn } from '../runtime/call.ts'
@@ -170,7 +170,7 @@ export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'i
     remaining: remainingOf(limiter, decision),
     reset: whenWhole(limiter, decision, isNew),
     used: numbers.used(state, now, params),
-    ...(kind === 'window' ? { start: params['periodStart'] ?? state.windowStart } : {}),
+    ...(kind === 'window' ? { start: startIn(params, state.windowStart) } : {}),
   }
 }
 

@@ -272,13 +272,20 @@ function calendarWindowPlan(own: CalendarNumbers): Plan {
   }
   const startOf = (t: number) => periodOf(t).start
   const stepMs = MAX_HOURS[period] * 3_600_000
+  // Full quarters of the last hour are the start of the next period in another version of the time zone data.
+  const isSame = (at: number, next: number) =>
+    MAX_HOURS[period] > 1 && [1, 2, 3, 4].some((quarters) => at + quarters * 900_000 === next)
   const rules: Rules = {
     capacity: tokens,
     periodMs: stepMs,
     fresh: (at) => state({ at: startOf(at) }),
     // A count that began in the present period was used in it, even if its own plan had another period.
-    forward: (before, t) => (before.at >= startOf(t) ? before : state({ at: startOf(t) })),
-    endOf: ({ at }) => periodOf(at).end,
+    forward: (before, t) =>
+      before.at >= startOf(t) || isSame(before.at, startOf(t)) ? before : state({ at: startOf(t) }),
+    endOf: ({ at }) => {
+      const { end } = periodOf(at)
+      return isSame(at, end) ? periodOf(end).end : end
+    },
     reserves: true,
     ...counting(tokens),
   }

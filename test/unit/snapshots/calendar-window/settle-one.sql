@@ -98,11 +98,23 @@ with
                   "window_start" is not null
                   and (
                     "window_start" - "clock" <= $3::float8
-                    and "window_start" >= $4::float8
+                    and not (
+                      "window_start" < $4::float8
+                      and not (
+                        abs("window_start" - $4::float8) <= least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)
+                        and abs("window_start" - $4::float8) / 900000::float8 = floor(abs("window_start" - $4::float8) / 900000::float8)
+                      )
+                    )
                     and "window_start" < $5::float8
                   ) as "holds",
                   case
-                    when "window_start" < $4::float8 then pg_catalog.concat_ws (' ', "window_start", "count", "prev_count")
+                    when (
+                      "window_start" < $4::float8
+                      and not (
+                        abs("window_start" - $4::float8) <= least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)
+                        and abs("window_start" - $4::float8) / 900000::float8 = floor(abs("window_start" - $4::float8) / 900000::float8)
+                      )
+                    ) then pg_catalog.concat_ws (' ', "window_start", "count", "prev_count")
                   end as "ended"
                 from
                   (
@@ -188,7 +200,16 @@ with
         )
       ),
       "last_refill" = null::timestamptz,
-      "expires_at" = to_timestamp((least(ceil(($5::float8) / $11::float8) * $11::float8, 8e15::float8)) / 1000::float8)
+      "expires_at" = to_timestamp(
+        (
+          least(
+            ceil(
+              ($5::float8 + least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)) / $11::float8
+            ) * $11::float8,
+            8e15::float8
+          )
+        ) / 1000::float8
+      )
     from
       "ratelimit_decided"
     where
