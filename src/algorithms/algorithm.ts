@@ -94,6 +94,16 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
   /** For an algorithm that can be blocked: the state of a key that is blocked for a time, from `now`. */
   block?(state: Expressions<Column>, now: Expression, lengthMs: Expression): Expressions<Column>
   /**
+   * For an algorithm that blocks for longer each time: what a refund to a window that is over still changes. It
+   * gives no units back.
+   */
+  readonly late?: {
+    /** Whether the window that began at `paid` has left a trace. Null if it is not known. */
+    changes(state: Expressions<Column>, paid: Expression, params: Expressions<Param>): SQL<boolean>
+    /** The state without the trace. */
+    forget(state: Expressions<Column>, paid: Expression, params: Expressions<Param>): Expressions<Column>
+  }
+  /**
    * For rows that note what another row of their list has paid: the state of a new row.
    */
   note?(now: Expression, paid: Expressions<Noted>, params: Expressions<Param>): Expressions<Column>

@@ -62,7 +62,7 @@ const algorithm: Algorithm<Column, Param> = {
       const begins = sql`${lifts} and ${now} >= ${windowStart} + ${periodMs}`
       const start = sql<number>`case when ${begins} then ${now} else ${windowStart} end`
       const nextMs = sql`least(greatest(ceil(${prevCount} * ${factor}), ${blockMs}), ${maxMs})`
-      const lastMs = sql`case when ${prevCount} <= ${blockMs} then 0::float8 else floor(${prevCount} / ${factor}) end`
+      const lastMs = lastOf(prevCount, params)
       return {
         count: sql`case when ${begins} then 0::float8 else ${counted} end`,
         prevCount: sql`case when ${starts} then ${nextMs} when ${lifts} then ${lastMs} else ${prevCount} end`,
@@ -76,6 +76,17 @@ const algorithm: Algorithm<Column, Param> = {
       windowStart: now,
       lastRefill: sql`${now} + ${lengthMs}`,
     }),
+    // The window in which the last block began is over, and its refund would have ended that block.
+    late: {
+      changes: ({ count, prevCount, windowStart, lastRefill }, paid, { periodMs }) =>
+        sql`${prevCount} > 0::float8 and ${count} < ${BLOCKED_SQL} and ${windowStart} <> ${paid}
+          and ${lastRefill} - ${prevCount} >= ${paid} and ${lastRefill} - ${prevCount} < ${paid} + ${periodMs}`,
+      forget: (state, paid, params) => ({
+        ...state,
+        prevCount: lastOf(state.prevCount, params),
+        lastRefill: paid,
+      }),
+    },
     expiresAt: (state, params) =>
       sql`greatest(${endOf(state, params)}, case when ${state.prevCount} > 0::float8 then ${state.lastRefill} + ${params.forgiveMs} end)`,
     wholeAt: endOf,
@@ -109,6 +120,11 @@ const algorithm: Algorithm<Column, Param> = {
     blockedUntil: ({ windowStart, lastRefill }) => (lastRefill > windowStart ? lastRefill : undefined),
     guess: (state, _wanted, _now, params) => endNumberOf(state, params),
   },
+}
+
+/** How long the block was before one of this length. */
+function lastOf(lengthMs: Expression, { blockMs, factor }: Expressions<Params>): Expression {
+  return sql`case when ${lengthMs} <= ${blockMs} then 0::float8 else floor(${lengthMs} / ${factor}) end`
 }
 
 /** When the window of a row is over: with its block, if it has one. */

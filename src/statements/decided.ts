@@ -86,6 +86,7 @@ export function decided(
       sql`case when ${rate} > 0::float8 then ${countable}
         when ${givesBack(algorithm, used, sent)} then ${calls} else 0 end`,
     ),
+    ...lateColumn(algorithm, state, params, sent),
   })
 
   /** One call more, if the calls before it leave enough for it. */
@@ -120,9 +121,31 @@ export function givesBack({ kind, tolerance }: AnyAlgorithm, used: SQL, sent: Se
   return sql`${isUsed} and coalesce(${of('window_start')} = ${paid}, ${paid} is null)`
 }
 
+/** Whether a refund comes late, but still changes the row. */
+const LATE = 'late'
+
+/** The column that says so, where an algorithm needs it. */
+export function lateColumn(
+  { sql: { late } }: AnyAlgorithm,
+  state: Expressions<StateColumn>,
+  params: Expressions<string>,
+  sent: Sent,
+): Readonly<Record<string, SQL>> {
+  if (!late) return {}
+  const changes = late.changes(state, sent('paidWindowStart'), params)
+  return { [LATE]: sql`coalesce(${sent('rate')} < 0::float8 and ${changes}, false)` }
+}
+
+/** Whether a call that adjusts a row is written. */
+export function isAdjusted({ sql: { late } }: AnyAlgorithm, of: Column): SQL {
+  const granted = sql`${of('granted')} > 0::float8`
+  return late ? sql`(${granted} or ${of(LATE)})` : granted
+}
+
 /** Whether a decision is written: if something is granted, or if a new row has to begin to fill. */
-export function isWritten({ startsFull, refusesOther }: Rules): SQL {
-  const granted = sql`${name('granted', DECIDED)} > 0::float8`
+export function isWritten({ algorithm, startsFull, refusesOther }: Rules, action: RowAction): SQL {
+  const of: Column = (column) => name(column, DECIDED)
+  const granted = action === 'adjust' ? isAdjusted(algorithm, of) : sql`${of('granted')} > 0::float8`
   if (startsFull) return granted
   const begins = sql`(${granted} or ${name('holds', DECIDED)} is not true)`
   return refusesOther ? sql`${begins} and not ${name(OTHER, DECIDED)}` : begins
@@ -147,7 +170,7 @@ export function nextRow(
   of: Column = (column) => name(column, DECIDED),
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
-  const { consume, grant, block, line } = algorithm.sql
+  const { consume, grant, block, line, late } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   const reserved = algorithm.settled
     ? reservedBy(algorithm, action, amount, sent, of)
@@ -169,8 +192,15 @@ export function nextRow(
     if (line && (action === 'schedule' || action === 'cancel')) {
       return stateInLine(algorithm, action, amount, of, params)
     }
-    const due = line && action === 'adjust' ? line.refundable(state, amount, params) : amount
-    return consume(state, now, available, due, params, reserved)
+    if (action !== 'adjust') return consume(state, now, available, amount, params, reserved)
+    const due = line ? line.refundable(state, amount, params) : amount
+    const adjusted = consume(state, now, available, due, params, reserved)
+    if (!late) return adjusted
+    const forgotten = late.forget(state, sent('paidWindowStart'), params)
+    return forEach(
+      algorithm.columns,
+      (column) => sql`case when ${of(LATE)} then ${forgotten[column]} else ${adjusted[column]} end`,
+    )
   }
 }
 

@@ -4,7 +4,7 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
 import { lockedColumns, stateColumns } from './columns.ts'
-import { nextRow, type RowAction, sentIn } from './decided.ts'
+import { isAdjusted, nextRow, type RowAction, sentIn } from './decided.ts'
 import { type Column, numbersFrom, OTHER } from './levels.ts'
 import { notedRow } from './note.ts'
 
@@ -169,8 +169,8 @@ export function writtenRow(
   parameters: Parameters,
 ): SQL {
   const { table, rules, does } = row
-  const isGranted = knownGranted(row) === undefined ? sql` and ${of('granted')} > 0::float8` : sql``
-  const isCharged = sql`${isDone}${isGranted}`
+  const isGranted = does === 'adjust' ? isAdjusted(rules.algorithm, of) : sql`${of('granted')} > 0::float8`
+  const isCharged = knownGranted(row) === undefined ? sql`${isDone} and ${isGranted}` : isDone
   const isOther = rules.refusesOther ? sql` and not ${of(OTHER)}` : sql``
   const isNew = sql`${of('holds')} is not true${isOther}`
   const taken = rules.startsFull

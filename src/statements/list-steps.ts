@@ -3,7 +3,7 @@ import type { AnyAlgorithm, Expression, Expressions, StateColumn } from '../algo
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { listOf, name } from './builder.ts'
 import { SQL_NAMES, stateColumns } from './columns.ts'
-import { givesBack, paidBy, sentIn, slackOf } from './decided.ts'
+import { givesBack, lateColumn, paidBy, sentIn, slackOf } from './decided.ts'
 import {
   CLOCK_MS,
   type Column,
@@ -148,6 +148,7 @@ export function verdictOn(placed: PlacedRow): Verdict {
     ...(knownGranted(row) === undefined
       ? { granted: sql`case when ${sql.join(granted, sql` or `)} then 1::float8 else 0::float8 end` }
       : {}),
+    ...(does === 'adjust' ? lateColumn(algorithm, state, params, sentIn([], parameters)) : {}),
   })
   return { lets: and(...conditions) ?? sql`true`, columns }
 

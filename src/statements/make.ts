@@ -44,12 +44,12 @@ export function makeStatement(source: PatientSource): Statement {
     .insert(table)
     .select(
       sql`select ${prefix}, ${name('key', DECIDED)}, ${next.count}, ${next.prevCount}, ${next.windowStart}, ${next.tokens},
-        ${next.lastRefill}, ${next.expiresAt} from ${name(DECIDED)}${settings.join} where ${isWritten(rules)}`,
+        ${next.lastRefill}, ${next.expiresAt} from ${name(DECIDED)}${settings.join} where ${isWritten(rules, action)}`,
     )
     .onConflictDoNothing({ target: [table.prefix, table.key] })
     .returning({ key: table.key })
 
-  const made = sql`(not ${isWritten(rules)} or ${name('key', WRITTEN)} is not null) as decided`
+  const made = sql`(not ${isWritten(rules, action)} or ${name('key', WRITTEN)} is not null) as decided`
   const answer = [
     ...['place', 'now', 'granted', ...stateColumns(rules.algorithm)].map((column) => name(column, DECIDED)),
     made,

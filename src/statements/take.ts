@@ -109,7 +109,7 @@ export function takeFrom(
     .update(table)
     .set(nextRow(rules, action, grantedAmount(source, granted), granted, parameters))
     .from(name(DECIDED))
-    .where(and(locked.isRow, isWritten(rules), locked.isRare, guarding.fits(table)))
+    .where(and(locked.isRow, isWritten(rules, action), locked.isRare, guarding.fits(table)))
   const place = locked.columns.filter((column) => column === 'place')
   return guardedStatement(parameters, guarding, settingsOf(source.commit), {
     links: [link(LOCKED, locked.query), link(DECIDED, decision.query), link('ratelimit_written', written)],

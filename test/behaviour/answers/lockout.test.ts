@@ -6,6 +6,7 @@ import { useDatabase } from '../../support/databases.ts'
 
 const database = useDatabase()
 const MINUTE = 60_000
+const HOUR = 3_600_000
 const DAY = 86_400_000
 const limiter = Ratelimit.lockout(3, '15m', { block: '1m', factor: 2, max: '10m', forgive: '1d' })
 let clock: TestClock
@@ -110,6 +111,87 @@ test('an attempt that is reserved counts if it fails only', async () => {
     if (attempt.success) await attempt.release()
   }
   expect(await fail(ratelimit)).toBe(MINUTE)
+})
+
+describe('an attempt that starts a block, and is given back long after its end, leaves no trace', () => {
+  const levels = Ratelimit.lockout(1, '15m', { block: '1m', factor: 2, max: '1d', forgive: '1d' })
+  type Attempt = (ratelimit: Ratelimit) => Promise<() => Promise<unknown>>
+  const ways: readonly (readonly [string, Attempt])[] = [
+    [
+      'release',
+      async (ratelimit) => {
+        const attempt = await ratelimit.reserve('ada')
+        if (!attempt.success) throw new Error('denied')
+        return () => attempt.release()
+      },
+    ],
+    [
+      'settle by name',
+      async (ratelimit) => {
+        await ratelimit.reserve('ada', { rate: 1, id: 'first', expires: '2d' })
+        return () => ratelimit.settle({ key: 'ada', id: 'first' }, 0)
+      },
+    ],
+    [
+      'reserveAll',
+      async (ratelimit) => {
+        const request = { ratelimit, key: 'ada', rate: 1 }
+        const attempt = await Ratelimit.reserveAll([request, { ...request, key: 'eve' }])
+        if (!attempt.success) throw new Error('denied')
+        return () => attempt.release()
+      },
+    ],
+    [
+      'a negative rate with its start',
+      async (ratelimit) => {
+        const answer = await ratelimit.limit('ada')
+        const start = answer.success ? answer.start : undefined
+        return () => ratelimit.limit('ada', { rate: -1, ...(start === undefined ? {} : { start }) })
+      },
+    ],
+  ]
+
+  async function nextBlock(ratelimit: Ratelimit): Promise<number> {
+    const answer = await ratelimit.limit('ada')
+    return answer.success ? (answer.blockedUntil ?? Number.NaN) - clock.ms : Number.NaN
+  }
+
+  test.each(ways)('%s', async (_, attempt) => {
+    const ratelimit = logins({ limiter: levels, durable: true })
+    const giveBack = await attempt(ratelimit)
+    clock.advance(20 * HOUR)
+    await giveBack()
+    await giveBack().catch(() => {})
+    clock.advance(4 * HOUR + 1)
+    expect(await nextBlock(ratelimit)).toBe(MINUTE)
+  })
+
+  test('what came before and after it stays', async () => {
+    const ratelimit = logins({ limiter: levels })
+    expect(await nextBlock(ratelimit)).toBe(MINUTE)
+    clock.advance(MINUTE)
+    const second = await ratelimit.reserve('ada')
+    const other = await ratelimit.limit('ada', { rate: -1, start: 0 })
+    expect(other).toMatchObject({ returned: 0 })
+    clock.advance(HOUR)
+    // The second block is as if it had not been, and so the third one takes its length.
+    expect(second.success && (await second.release())).toMatchObject({ returned: 0 })
+    expect(await nextBlock(ratelimit)).toBe(2 * MINUTE)
+    // A block that is under way stays.
+    expect(await ratelimit.limit('ada')).toMatchObject({ success: false, retryAfter: 2 * MINUTE })
+  })
+
+  test('failures of the next window still count', async () => {
+    const ratelimit = logins()
+    for (let i = 0; i < 2; i++) await ratelimit.limit('ada')
+    const last = await ratelimit.reserve('ada')
+    clock.advance(HOUR)
+    await ratelimit.limit('ada')
+    await ratelimit.limit('ada')
+    expect(last.success && (await last.release())).toMatchObject({ returned: 0, remaining: 1 })
+    const answer = await ratelimit.limit('ada')
+    expect(answer).toMatchObject({ success: true, blockedUntil: clock.ms + MINUTE })
+  })
 })
 
 test('one of many calls at once starts the block', async () => {
