@@ -38,8 +38,8 @@ export function fillingMs(durationMs: number): number {
 }
 
 // No column is free for the time until which starts are promised. The date of the row says it in microseconds:
-// `n` after the whole millisecond mean up to 2^n - 1 ms after it, and 0 mean that nothing is promised. Until then
-// the row keeps its date, so that writing it does not move the end.
+// `n` after the whole millisecond mean up to 2^n - 1 ms after it, and 0 mean that nothing is promised. Until
+// then the row keeps its date, so that writing it does not move the end.
 
 /** The date of a bucket's row, in whole milliseconds. */
 export function wholeMs(date: Expression): Expression {
@@ -75,8 +75,8 @@ interface Dated<T> {
 }
 
 /**
- * The row after `amount` is taken. `moved` is the date up to which refills are counted in what is `left`. A full
- * bucket has no promises that a later refund could break.
+ * The row after `amount` is taken. `moved` is the date up to which refills are counted in what is `left`. A
+ * full bucket has no promises that a later refund could break.
  */
 export function taken(
   { tokens, date }: Dated<Expression>,
@@ -92,7 +92,7 @@ export function taken(
   }
 }
 
-/** The same formula on numbers. It also withholds what a refund may not give back: see {@link refundable}. */
+/** The same formula on numbers. It also withholds what a refund may not give back, see {@link refundable}. */
 export function takenNumber(
   { tokens, date }: Dated<number>,
   now: number,
@@ -109,8 +109,8 @@ export function takenNumber(
 }
 
 /**
- * How much of a refund's `amount`, which is negative, a bucket takes back. While starts are promised, it is no more
- * than the debt that is left after the last of them. With more, another call could start together with one of them.
+ * How much of a refund's `amount`, which is negative, a bucket takes back. While starts are promised, it is no
+ * more than the debt that is left after the last of them. With more, another call could start beside one.
  */
 export function refundable(
   date: Expression,

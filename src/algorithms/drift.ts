@@ -1,9 +1,9 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Expression } from './algorithm.ts'
 
-// Two processes may know different time zone data, and then one of them begins a period up to an hour before the
-// other. The start in the row wins: the row counts for the period that begins up to an hour later. Only a start
-// at a quarter of an hour before the period can be such a start. Periods of an hour or less are left out.
+// Two processes may know different time zone data, and then one of them begins a period up to an hour before
+// the other. The start in the row wins: the row counts for the period that begins up to an hour later. Only a
+// start full quarters of an hour before the period can be one. Periods of an hour or less are left out.
 
 const MAX_DRIFT_MS = 3_600_000
 const QUARTER_MS = 900_000
