@@ -16,7 +16,7 @@ export interface Concurrency {
 }
 
 /** The number of a slot has four digits in the key of its row. */
-const MAX_SLOTS = 1_000
+export const MAX_SLOTS = 1_000
 
 /** A shorter lease could end before the answer arrives. */
 const MIN_LEASE_MS = 100

@@ -14,9 +14,9 @@ export interface Sought {
   readonly key: string
   readonly limit: number
   readonly leaseMs: number
-  /** Whether it has waited, and so may take a slot for which others wait. */
-  readonly waited: boolean
-  /** Whether it goes on waiting if it finds none. */
+  /** Since when it has waited, by the clock of the database. Undefined if it comes now. */
+  readonly since: number | undefined
+  /** Whether it goes on waiting if it finds none. A slot may then be kept for it. */
   readonly waits: boolean
 }
 
@@ -44,8 +44,12 @@ export type SlotRequest = Acquire | Change
 export interface SlotAnswer {
   /** The slots that were leased, or whose lease was ended or extended. */
   readonly slots: readonly Slot[]
-  /** How many slots could have been leased, or are held by others for a moment. */
+  /** How many slots could have been leased, are held by others for a moment, or are kept for others. */
   readonly open: number
+  /** Whether the next slot is kept for this request. */
+  readonly isNext: boolean
+  /** The time of the answer, by the clock of the database. */
+  readonly at: number
   /** Milliseconds until the first lease ends. Undefined if there is none. */
   readonly endsInMs: number | undefined
   /** When the statement was sent, by the monotonic clock. */
@@ -53,7 +57,9 @@ export interface SlotAnswer {
 }
 
 /** The answer if the row of the slot is gone. */
-export const NOTHING: SlotAnswer = { slots: [], open: 0, endsInMs: undefined, sentAt: 0 }
+export const NOTHING: SlotAnswer = {
+  ...{ slots: [], open: 0, isNext: false, at: 0, endsInMs: undefined, sentAt: 0 },
+}
 
 /** A request and the number of calls that make it. */
 interface AskedSlots {
@@ -66,20 +72,17 @@ export type SlotAnswers = readonly (SlotAnswer | undefined)[]
 
 /** Whether one statement can decide both requests. */
 export function canShare(one: SlotRequest, other: SlotRequest): boolean {
-  if (one.purpose === 'acquire') return sameRequest(one, other)
-  return one.purpose === other.purpose && one.leaseMs === other.leaseMs
+  if (one.purpose !== other.purpose || one.leaseMs !== other.leaseMs) return false
+  return !isAcquire(one) || !isAcquire(other) || (one.limit === other.limit && one.waits === other.waits)
 }
 
 /** Whether requests of one key can be decided together. A lease is changed by one call after the other. */
 export function sameRequest(one: SlotRequest, other: SlotRequest): boolean {
-  return (
-    one.purpose === 'acquire' &&
-    other.purpose === 'acquire' &&
-    one.limit === other.limit &&
-    one.leaseMs === other.leaseMs &&
-    one.waited === other.waited &&
-    one.waits === other.waits
-  )
+  return isAcquire(one) && isAcquire(other) && canShare(one, other) && one.since === other.since
+}
+
+function isAcquire(request: SlotRequest): request is Acquire {
+  return request.purpose === 'acquire'
 }
 
 /** Rows expire on a grid of an hour or more, so that most updates leave the indexed column as it is (HOT). */
@@ -112,7 +115,7 @@ export async function askForSlots(
   const values: Record<string, Value> = {
     ...{ prefix, clock, leaseMs, expiryGridMs: Math.max(MIN_GRID_MS, leaseMs) },
     key: textArray(asked.map((each) => each.request.key)),
-    ...(request.purpose === 'acquire' ? acquireValues(request, asked) : { fence: fencesOf(asked) }),
+    ...(isAcquire(request) ? acquireValues(request, asked) : { fence: fencesOf(asked) }),
   }
   const sentAt = performance.now()
   const rows = await timed({ prefix, statement: 'lease', keys: asked.length }, () =>
@@ -121,16 +124,14 @@ export async function askForSlots(
   return answersOf(rows, asked, sentAt)
 }
 
-function acquireValues(
-  { limit, waited, waits }: Acquire,
-  asked: readonly AskedSlots[],
-): Record<string, Value> {
+function acquireValues({ limit, waits }: Acquire, asked: readonly AskedSlots[]): Record<string, Value> {
   const calls = numberArray(asked.map((each) => each.calls.length))
-  return { limit, waited: Number(waited), waits: Number(waits), calls }
+  const since = numberArray(asked.map(({ request }) => (isAcquire(request) ? (request.since ?? null) : null)))
+  return { limit, waits: Number(waits), calls, since }
 }
 
 function fencesOf(asked: readonly AskedSlots[]): string {
-  return numberArray(asked.map(({ request }) => (request.purpose === 'acquire' ? null : request.fence)))
+  return numberArray(asked.map(({ request }) => (isAcquire(request) ? null : request.fence)))
 }
 
 function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: number): SlotAnswers {
@@ -142,14 +143,17 @@ function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: n
     const slots = [...(answers[place]?.slots ?? []), ...slotIn(row, request)]
     const left = row['left_ms']
     const endsInMs = left === null || left === undefined ? undefined : Number(left)
-    answers[place] = { slots, open: Number(row['open'] ?? 0), endsInMs, sentAt }
+    const at = Number(row['at'] ?? 0)
+    answers[place] = {
+      ...{ slots, open: Number(row['open'] ?? 0), isNext: row['is_next'] === true, at, endsInMs, sentAt },
+    }
   }
   return answers
 }
 
 /** The slot that the row reports, if there is one. */
 function slotIn(row: Row, request: SlotRequest): Slot[] {
-  if (request.purpose !== 'acquire') return mustHave(row['changed']) === true ? [request] : []
+  if (!isAcquire(request)) return mustHave(row['changed']) === true ? [request] : []
   const slot = mustHave(row['slot'])
   return slot === null ? [] : [{ key: String(slot), fence: Number(mustHave(row['fence'])) }]
 }

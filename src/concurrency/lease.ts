@@ -66,6 +66,11 @@ export interface NoLease {
 /** The work must stop this share of the lease before its end. */
 const STOP_SHARE = 0.1
 
+/** When the work under a lease must stop, by the monotonic clock. `from` is when the statement was sent. */
+export function stopsAt(from: number, leaseMs: number): number {
+  return from + leaseMs * (1 - STOP_SHARE)
+}
+
 /** How the lease of a slot is changed. */
 export interface Holding {
   /** Milliseconds. Undefined if it lasts as long as a transaction. */
@@ -87,7 +92,7 @@ export function leaseOf(fence: number, { leaseMs, extend, release }: Holding, se
     if (leaseMs === undefined) return
     stopTimer()
     // If the process was busy then, the answer of an extension may have arrived.
-    stopTimer = doAfter(Math.max(from + leaseMs * (1 - STOP_SHARE) - performance.now(), 0), stop)
+    stopTimer = doAfter(Math.max(stopsAt(from, leaseMs) - performance.now(), 0), stop)
   }
   watch(sentAt)
   const lease: Lease = {

@@ -4,20 +4,12 @@ import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { ownError } from '../errors.ts'
 import type { LeaseAction } from '../statements/lease.ts'
-import { askForSlots, NOTHING, type Slot, type SlotAnswer, type SlotRequest, type Sought } from './ask.ts'
+import { turnNumber } from '../statements/turns.ts'
+import { askForSlots, NOTHING, type Slot, type SlotRequest, type Sought } from './ask.ts'
+import { stopsAt } from './lease.ts'
+import { slotFreed } from './lines.ts'
+import type { Caller, Look } from './look.ts'
 import { dispatcherOf, type Placed, SlotCall } from './slot-queue.ts'
-
-/** What a call found that wants a slot. */
-export interface Look extends Omit<SlotAnswer, 'slots'> {
-  readonly slot: Slot | undefined
-}
-
-/** Who waits for a look. */
-export interface Caller {
-  hasGivenUp: boolean
-  /** Takes the look out of the queue. If it was sent, the queue goes on without it. */
-  leaveQueue?: () => { readonly wasSent: boolean; readonly isContended: boolean }
-}
 
 /** Leases a slot, if one is free. If its caller has given up by then, it releases the slot again. */
 export async function look(
@@ -27,27 +19,33 @@ export async function look(
   caller: Caller,
 ): Promise<Look> {
   const request = { ...sought, purpose: 'acquire' } as const
-  const giveBack = async ({ slot }: Look) => {
-    if (slot) await send(checker, { ...slot, purpose: 'release', leaseMs: sought.leaseMs })
-  }
   const lookAt = async (placed: Placed, isOver: () => boolean) => {
-    const found = lookOf(placed, sought.leaseMs)
-    if (isOver() || caller.hasGivenUp) await giveBack(found)
-    return found
+    const found = lookOf(placed, sought)
+    const { slot, sentAt } = found
+    if (!slot || joined) return found
+    const isLate = performance.now() >= stopsAt(sentAt, sought.leaseMs)
+    if (isLate || isOver() || caller.hasGivenUp) {
+      await send(checker, { ...slot, purpose: 'release', leaseMs: sought.leaseMs })
+      slotFreed(checker, slot)
+    }
+    return isLate ? { ...found, slot: undefined, isLate } : found
   }
   return decide(checker, request, joined, lookAt, caller)
 }
 
 /** The part of an answer to equal calls that is for one of them. Those before it have taken their slots. */
-function lookOf({ answer, place }: Placed, leaseMs: number): Look {
-  const { slots, open, endsInMs, sentAt } = answer
+function lookOf({ answer, place }: Placed, { leaseMs, since }: Sought): Look {
+  const { slots, open, endsInMs, ...rest } = answer
   const slot = slots[place]
   const taken = Math.min(place, slots.length)
   const firstEnd = Math.min(
     endsInMs ?? Number.POSITIVE_INFINITY,
     taken > 0 ? leaseMs : Number.POSITIVE_INFINITY,
   )
-  return { slot, open: open - taken, endsInMs: Number.isFinite(firstEnd) ? firstEnd : undefined, sentAt }
+  return {
+    ...{ ...rest, slot, since, isLate: false, open: open - taken },
+    endsInMs: Number.isFinite(firstEnd) ? firstEnd : undefined,
+  }
 }
 
 /** Ends or extends the lease of a slot, and returns whether it was still held under this lease. */
@@ -60,7 +58,10 @@ export async function change(
 ): Promise<boolean> {
   const isHeld = ({ answer }: Placed) => answer.slots.length > 0
   try {
-    return await decide(checker, { ...slot, purpose, leaseMs }, checker.joined(tx), isHeld)
+    const joined = checker.joined(tx)
+    const wasHeld = await decide(checker, { ...slot, purpose, leaseMs }, joined, isHeld)
+    if (wasHeld && purpose === 'release' && !joined) slotFreed(checker, slot)
+    return wasHeld
   } catch (error) {
     throw ownError(error)
   }
@@ -105,6 +106,12 @@ async function decide<T>(
     return resultOf(await call.placed, isOver)
   }
   return outsideQueue(checker, stage, work, () => ({ leave: () => {}, giveUp }))
+}
+
+/** Ends the turn of a line that nobody waits in any more. If that fails, the turn ends by itself. */
+export function endTurn(checker: Checker, key: string, limit: number, since: number): void {
+  const slot = { key: `${key}#0000`, fence: turnNumber(limit, since) }
+  send(checker, { ...slot, purpose: 'release', leaseMs: 0 }).catch(() => {})
 }
 
 async function send(checker: Checker, request: SlotRequest): Promise<void> {

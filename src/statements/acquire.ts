@@ -10,9 +10,10 @@ import { HAS_HOLDERS, holdSlot, lockName, numbersHeld } from './held-slots.ts'
 import { IS_RARE, type LeaseSource } from './lease.ts'
 import { BY_ITSELF, CLOCK_MS } from './levels.ts'
 import { settingsOf } from './setting.ts'
+import { HAS_USE, KEPT, turn, turnOf } from './turns.ts'
 
 // A slot is a row. Its key is the limited key and the slot's number, `last_refill` is the end of its lease, and
-// `count` is the fence of its last lease. The row with the number 0 says until when somebody waits for a slot.
+// `count` is the fence of its last lease.
 
 export interface AcquireSource extends LeaseSource {
   /** Whether the lock of the row is the lease, so that it ends with the caller's transaction. */
@@ -25,12 +26,6 @@ const LOCKED = name('ratelimit_locked')
 const MISSING = name('ratelimit_missing')
 const TAKEN = name('ratelimit_taken')
 
-/** How long a sign of somebody who waits counts. It is longer than the pause between two looks. */
-const SIGN_MS = sql.raw('250::float8')
-
-/** When a sign is renewed, so that few looks write. */
-const RENEWED_MS = sql.raw('125::float8')
-
 /** No lease has ended before. */
 const LONG_AGO = sql.raw('0::float8')
 
@@ -40,7 +35,8 @@ const LONG_AGO = sql.raw('0::float8')
  *
  * A number may be leased if its lease has ended, and it and the leases of higher numbers are at most as many as
  * the limit. The higher ones may be left from a larger limit. So `open` numbers may be leased. What open
- * transactions hold is leased, too. A transaction that holds a number gets that one again.
+ * transactions hold is leased, too. A transaction that holds a number gets that one again. If the next slot is
+ * kept for others, one fewer than are open is `wanted`.
  *
  * `locked` skips the rows that others hold. `missing` makes rows for what could not be locked. Its advisory
  * lock keeps two statements from inserting one row: the second would wait for the transaction of the first.
@@ -57,37 +53,39 @@ export function acquireStatement(source: AcquireSource): Statement {
   const ends = sql`case when ${isOfKind(ROWS.concurrency, table)} then ${fromColumn('lastRefill', table.lastRefill)} else ${LONG_AGO} end`
 
   // The range is for the index. In some collations it has other keys too.
-  const slots = sql`select case when right(${table.key}, 4) ~ '^[0-9]+$' then right(${table.key}, 4)::integer end as number, ${ends} as ends
+  const slots = sql`select case when right(${table.key}, 4) ~ '^[0-9]+$' then right(${table.key}, 4)::integer end as number, ${ends} as ends,
+      ${fromColumn('count', table.count)} as count
     from ${table}
     where ${table.prefix} = ${prefix} and ${table.key} between call.key || '#0000' and call.key || '#9999'
       and starts_with(${table.key}, call.key || '#') and length(${table.key}) = length(call.key) + 5 ${BY_ITSELF}`
   const numbers = sql`select min(ends) filter (where number > 0 and ends > now) as ends,
-      max(ends) filter (where number = 0) as waited_until,
+      max(ends) filter (where number = 0) as kept_until, max(count) filter (where number = 0) as kept_for,
       coalesce(pg_catalog.array_agg(number) filter (where number > 0 and ends > now), '{}') as leased,
       coalesce(pg_catalog.array_agg(number order by number) filter (where number > 0 and ends <= now), '{}') as free
     from (${slots}) as slot`
-  const isOpen = sql`${parameters.integer('waited')} = 1 or coalesce(waited_until <= now, true)`
   const none = sql`'{}'::integer[]`
   const held = joined
     ? sql`${numbersHeld('others')} as held, ${numbersHeld('this transaction')} as own`
     : sql`case when ${HAS_HOLDERS} then ${numbersHeld('others')} else ${none} end as held, ${none} as own`
   // The barriers let each lock be looked at once.
-  const seen = sql`select place, key, calls::bigint as calls, now, ends, waited_until, lock_name, free, own, held,
+  const seen = sql`select place, key, calls::bigint as calls, now, at, ends, since, kept_until, kept_for, lock_name, free, own, held,
       pg_catalog.array_cat(leased, array(
         select number from pg_catalog.unnest(held) as other (number) where number <> all(leased)
       )) as leased
     from (
       select *, ${held} from (
         select *, ${lockName(table, prefix, name('key'))} as lock_name
-        from ${callsFrom(parameters, ['key', 'calls'])} cross join ${CLOCK} cross join lateral (${numbers}) as numbers
+        from ${callsFrom(parameters, ['key', 'calls', 'since'])} cross join ${CLOCK} cross join lateral (${numbers}) as numbers
         ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``} offset 0
       ) as named offset 0
     ) as found`
-  const keys = sql`select place, key, calls, now, waited_until, lock_name, leased, own,
+  const turned = sql`select *, greatest(${limit} - pg_catalog.cardinality(leased), 0) as open, ${turnOf(limit)} as turn
+    from (${seen}) as seen offset 0`
+  const keys = sql`select place, key, calls, now, at, turn, kept_for, kept_until, ${KEPT} as is_kept, lock_name, leased, own, open,
       case when pg_catalog.cardinality(held) = 0 then ends - now end as left_ms,
       case when pg_catalog.cardinality(own) = 0 then free else own end as free,
-      case when ${isOpen} then greatest(${limit} - pg_catalog.cardinality(leased), 0) else 0 end as open
-    from (${seen}) as seen`
+      greatest(least(calls, open - case when ${KEPT} and kept_for < turn and ${HAS_USE} then 1 else 0 end), 0) as wanted
+    from (${turned}) as turned`
 
   const isBelow = sql`number::bigint + (select count(*) from pg_catalog.unnest(of_key.leased) as lease (other) where other > number)
     <= ${limit}::bigint`
@@ -99,8 +97,8 @@ export function acquireStatement(source: AcquireSource): Statement {
   const locked = sql`select place, slot.key, slot.count from ${KEYS} as of_key cross join lateral (
       select stored.key, stored.count
       from (select pg_catalog.unnest(of_key.free) as number offset 0) as old cross join lateral (${row.getSQL()}) as stored
-      where (pg_catalog.cardinality(of_key.own) > 0 or ${isBelow}) limit of_key.calls
-    ) as slot where open > 0`
+      where (pg_catalog.cardinality(of_key.own) > 0 or ${isBelow}) limit of_key.wanted
+    ) as slot where wanted > 0`
 
   const place = sql.raw(literal(quotedName(table)))
   const missing = sql`select place, slot.key from ${KEYS} as of_key cross join lateral (
@@ -111,8 +109,8 @@ export function acquireStatement(source: AcquireSource): Statement {
         where number <> all(of_key.leased) and number <> all(of_key.free) and ${isBelow} offset 0
       ) as numbered
       where pg_try_advisory_xact_lock(hashtextextended(${place} || ${prefix} || ' ' || numbered.key, 0::bigint))
-      limit of_key.calls - counted.found
-    ) as slot where open > 0 and found < calls and pg_catalog.cardinality(of_key.own) = 0`
+      limit greatest(of_key.wanted - counted.found, 0)
+    ) as slot where found < wanted and pg_catalog.cardinality(of_key.own) = 0`
 
   const taken = sql`select place, key, is_old, now, greatest(coalesce(count, 0::float8) + 1::float8, now * 1000::float8) as fence
     from (
@@ -145,7 +143,7 @@ export function acquireStatement(source: AcquireSource): Statement {
     .returning({ key: table.key })
 
   const links: Link[] = [
-    link('ratelimit_clock', sql`select ${clock} as now`),
+    link('ratelimit_clock', sql`select ${clock} as now, ${CLOCK_MS} as at`),
     link('ratelimit_keys', keys),
     link('ratelimit_locked', locked),
     link('ratelimit_missing', missing),
@@ -153,48 +151,20 @@ export function acquireStatement(source: AcquireSource): Statement {
     link('ratelimit_updated', updated),
     link('ratelimit_inserted', inserted),
     // In a transaction, the row would stay locked.
-    ...(joined ? [] : [link('ratelimit_sign', sign(source, parameters))]),
+    ...(joined ? [] : [link('ratelimit_turn', turn(table, parameters, KEYS, TAKEN))]),
   ]
   return guardedStatement(parameters, guarding, settingsOf(source.commit), {
     links,
     columns: [
-      ...['place', 'open', 'left_ms', 'slot', 'fence'].map((column) => name(column)),
+      ...['place', 'open', 'left_ms', 'at', 'is_next', 'slot', 'fence'].map((column) => name(column)),
       ...(joined
         ? [sql`case when slot is not null then ${holdSlot(sql`right(slot, 4)::bigint`)} end as held`]
         : []),
     ],
-    from: sql`(select of_key.place, open, left_ms, slot, fence, lock_name from ${KEYS} as of_key left join (
+    from: sql`(select of_key.place, open, left_ms, at, kept_for is null or not is_kept or turn <= kept_for as is_next, slot, fence,
+      lock_name from ${KEYS} as of_key left join (
       select place, key as slot, fence from ${TAKEN}
       where key in (select key from ratelimit_updated union all select key from ratelimit_inserted)
     ) as written on written.place = of_key.place) as answered`,
   })
-}
-
-/**
- * Says of keys that somebody waits, so that those who come later do not take the slots that become free. It may
- * wait for another statement that says so, and all of them write in the order of the keys.
- */
-function sign({ table }: AcquireSource, parameters: Parameters): SQL {
-  const until = sql<number>`now + ${SIGN_MS}`
-  const row = sql`select ${parameters.text('prefix')}, key || '#0000', 0::bigint, null::bigint,
-      null::timestamptz, null::float8, ${toColumn('lastRefill', until)}, ${toColumn('expiresAt', onGrid(until, parameters))}
-    from ${KEYS} as of_key
-    where ${parameters.integer('waits')} = 1 and coalesce(waited_until <= now + ${RENEWED_MS}, true)
-      and (select count(*) from ${TAKEN} as slot where slot.place = of_key.place) < calls
-    order by place`
-  return builder
-    .insert(table)
-    .select(row)
-    .onConflictDoUpdate({
-      target: [table.prefix, table.key],
-      set: {
-        count: sql`excluded.count`,
-        prevCount: sql`excluded.prev_count`,
-        windowStart: sql`excluded.window_start`,
-        tokens: sql`excluded.tokens`,
-        lastRefill: sql`excluded.last_refill`,
-        expiresAt: sql`greatest(${table.expiresAt}, excluded.expires_at)`,
-      },
-    })
-    .getSQL()
 }

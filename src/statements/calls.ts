@@ -17,6 +17,7 @@ export const CALL_COLUMNS = {
   refund: 'float8',
   within: 'float8',
   fence: 'float8',
+  since: 'float8',
 } as const
 
 export type CallColumn = keyof typeof CALL_COLUMNS

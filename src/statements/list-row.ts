@@ -56,7 +56,10 @@ export type Charged = ListRow & { readonly does: RowAction }
 export const DONE = 'done'
 
 /** A number that a list sends for a row. */
-type SentNumber = Exclude<CallColumn, 'prefix' | 'key' | 'calls' | 'atLeast' | 'start' | 'within' | 'fence'>
+type SentNumber = Exclude<
+  CallColumn,
+  'prefix' | 'key' | 'calls' | 'atLeast' | 'start' | 'within' | 'fence' | 'since'
+>
 
 /** The numbers that a list sends for a row. */
 export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {

@@ -1,15 +1,16 @@
 -- $1: prefix
 -- $2: limit
--- $3: waited
--- $4: key
--- $5: calls
+-- $3: key
+-- $4: calls
+-- $5: since
 -- $6: leaseMs
 -- $7: expiryGridMs
 -- $8: waits
 with
   "ratelimit_clock" as (
     select
-      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as now
+      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as now,
+      floor(date_part('epoch', clock_timestamp()) * 1000::float8) as at
   ),
   "ratelimit_keys" as (
     select
@@ -17,10 +18,19 @@ with
       key,
       calls,
       now,
-      waited_until,
+      at,
+      turn,
+      kept_for,
+      kept_until,
+      coalesce(
+        kept_until > at
+        and kept_until <= at + 250::float8,
+        false
+      ) as is_kept,
       lock_name,
       leased,
       own,
+      open,
       case
         when pg_catalog.cardinality (held) = 0 then ends - now
       end as left_ms,
@@ -28,156 +38,195 @@ with
         when pg_catalog.cardinality (own) = 0 then free
         else own
       end as free,
-      case
-        when $3::integer = 1
-        or coalesce(waited_until <= now, true) then greatest($2::integer - pg_catalog.cardinality (leased), 0)
-        else 0
-      end as open
+      greatest(
+        least(
+          calls,
+          open - case
+            when coalesce(
+              kept_until > at
+              and kept_until <= at + 250::float8,
+              false
+            )
+            and kept_for < turn
+            and pg_catalog.cardinality (leased) < 1000::float8 - floor(kept_for / 8796093022208::float8) then 1
+            else 0
+          end
+        ),
+        0
+      ) as wanted
     from
       (
         select
-          place,
-          key,
-          calls::bigint as calls,
-          now,
-          ends,
-          waited_until,
-          lock_name,
-          free,
-          own,
-          held,
-          pg_catalog.array_cat (
-            leased,
-            array(
-              select
-                number
-              from
-                pg_catalog.unnest (held) as other (number)
-              where
-                number <> all (leased)
-            )
-          ) as leased
+          *,
+          greatest($2::integer - pg_catalog.cardinality (leased), 0) as open,
+          (1000::float8 - $2::integer) * 8796093022208::float8 + coalesce(since, at) as turn
         from
           (
             select
-              *,
-              case
-                when case
-                  when pg_try_advisory_lock(lock_name) then not pg_advisory_unlock(lock_name)
-                  else true
-                end then array(
+              place,
+              key,
+              calls::bigint as calls,
+              now,
+              at,
+              ends,
+              since,
+              kept_until,
+              kept_for,
+              lock_name,
+              free,
+              own,
+              held,
+              pg_catalog.array_cat (
+                leased,
+                array(
                   select
-                    (objid::bigint & 4095::bigint)::integer
+                    number
                   from
-                    pg_catalog.pg_locks
+                    pg_catalog.unnest (held) as other (number)
                   where
-                    locktype = 'advisory'
-                    and objsubid = 1
-                    and granted
-                    and database = (
-                      select
-                        oid
-                      from
-                        pg_catalog.pg_database
-                      where
-                        datname = current_database()
-                    )
-                    and (classid::bigint << 32 | objid::bigint) & ~ 4095::bigint = lock_name
-                    and objid::bigint & 4095::bigint > 0
-                    and pid is distinct from pg_backend_pid()
+                    number <> all (leased)
                 )
-                else '{}'::integer[]
-              end as held,
-              '{}'::integer[] as own
+              ) as leased
             from
               (
                 select
                   *,
-                  hashtextextended ('"rate_limit_ephemeral"' || $1::text || ' ' || "key", 1::bigint) & ~ 4095::bigint as lock_name
-                from
-                  rows
+                  case
+                    when case
+                      when pg_try_advisory_lock(lock_name) then not pg_advisory_unlock(lock_name)
+                      else true
+                    end then array(
+                      select
+                        (objid::bigint & 4095::bigint)::integer
+                      from
+                        pg_catalog.pg_locks
+                      where
+                        locktype = 'advisory'
+                        and objsubid = 1
+                        and granted
+                        and database = (
+                          select
+                            oid
+                          from
+                            pg_catalog.pg_database
+                          where
+                            datname = current_database()
+                        )
+                        and (classid::bigint << 32 | objid::bigint) & ~ 4095::bigint = lock_name
+                        and objid::bigint & 4095::bigint > 0
+                        and pid is distinct from pg_backend_pid()
+                    )
+                    else '{}'::integer[]
+                  end as held,
+                  '{}'::integer[] as own
                 from
                   (
-                    pg_catalog.unnest (
+                    select
+                      *,
+                      hashtextextended ('"rate_limit_ephemeral"' || $1::text || ' ' || "key", 1::bigint) & ~ 4095::bigint as lock_name
+                    from
+                      rows
+                    from
                       (
-                        select
-                          $4::text::text[]
-                      )
-                    ),
-                    pg_catalog.unnest (
-                      (
-                        select
-                          $5::text::float8[]
-                      )
-                    )
-                  ) with ordinality as
-                call ("key", "calls", "place")
-                cross join "ratelimit_clock"
-                cross join lateral (
-                  select
-                    min(ends) filter (
-                      where
-                        number > 0
-                        and ends > now
-                    ) as ends,
-                    max(ends) filter (
-                      where
-                        number = 0
-                    ) as waited_until,
-                    coalesce(
-                      pg_catalog.array_agg (number) filter (
-                        where
-                          number > 0
-                          and ends > now
-                      ),
-                      '{}'
-                    ) as leased,
-                    coalesce(
-                      pg_catalog.array_agg (
-                        number
-                        order by
-                          number
-                      ) filter (
-                        where
-                          number > 0
-                          and ends <= now
-                      ),
-                      '{}'
-                    ) as free
-                  from
-                    (
+                        pg_catalog.unnest (
+                          (
+                            select
+                              $3::text::text[]
+                          )
+                        ),
+                        pg_catalog.unnest (
+                          (
+                            select
+                              $4::text::float8[]
+                          )
+                        ),
+                        pg_catalog.unnest (
+                          (
+                            select
+                              $5::text::float8[]
+                          )
+                        )
+                      ) with ordinality as
+                    call ("key", "calls", "since", "place")
+                    cross join "ratelimit_clock"
+                    cross join lateral (
                       select
-                        case
-                          when right("rate_limit_ephemeral"."key", 4) ~ '^[0-9]+$' then right("rate_limit_ephemeral"."key", 4)::integer
-                        end as number,
-                        case
-                          when (
-                            "rate_limit_ephemeral"."count" is not null
-                            and "rate_limit_ephemeral"."prev_count" is null
-                            and "rate_limit_ephemeral"."window_start" is null
-                            and "rate_limit_ephemeral"."tokens" is null
-                            and "rate_limit_ephemeral"."last_refill" is not null
-                          ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
-                          else 0::float8
-                        end as ends
+                        min(ends) filter (
+                          where
+                            number > 0
+                            and ends > now
+                        ) as ends,
+                        max(ends) filter (
+                          where
+                            number = 0
+                        ) as kept_until,
+                        max(count) filter (
+                          where
+                            number = 0
+                        ) as kept_for,
+                        coalesce(
+                          pg_catalog.array_agg (number) filter (
+                            where
+                              number > 0
+                              and ends > now
+                          ),
+                          '{}'
+                        ) as leased,
+                        coalesce(
+                          pg_catalog.array_agg (
+                            number
+                            order by
+                              number
+                          ) filter (
+                            where
+                              number > 0
+                              and ends <= now
+                          ),
+                          '{}'
+                        ) as free
                       from
-                        "rate_limit_ephemeral"
-                      where
-                        "rate_limit_ephemeral"."prefix" = $1::text
-                        and "rate_limit_ephemeral"."key" between call.key || '#0000' and call.key || '#9999'
-                        and starts_with("rate_limit_ephemeral"."key", call.key || '#')
-                        and length("rate_limit_ephemeral"."key") = length(call.key) + 5
-                      offset
-                        0
-                    ) as slot
-                ) as numbers
+                        (
+                          select
+                            case
+                              when right("rate_limit_ephemeral"."key", 4) ~ '^[0-9]+$' then right("rate_limit_ephemeral"."key", 4)::integer
+                            end as number,
+                            case
+                              when (
+                                "rate_limit_ephemeral"."count" is not null
+                                and "rate_limit_ephemeral"."prev_count" is null
+                                and "rate_limit_ephemeral"."window_start" is null
+                                and "rate_limit_ephemeral"."tokens" is null
+                                and "rate_limit_ephemeral"."last_refill" is not null
+                              ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
+                              else 0::float8
+                            end as ends,
+                            (
+                              case
+                                when "rate_limit_ephemeral"."count" < 0 then 0
+                                else "rate_limit_ephemeral"."count"
+                              end
+                            )::float8 as count
+                          from
+                            "rate_limit_ephemeral"
+                          where
+                            "rate_limit_ephemeral"."prefix" = $1::text
+                            and "rate_limit_ephemeral"."key" between call.key || '#0000' and call.key || '#9999'
+                            and starts_with("rate_limit_ephemeral"."key", call.key || '#')
+                            and length("rate_limit_ephemeral"."key") = length(call.key) + 5
+                          offset
+                            0
+                        ) as slot
+                    ) as numbers
+                    offset
+                      0
+                  ) as named
                 offset
                   0
-              ) as named
-            offset
-              0
-          ) as found
-      ) as seen
+              ) as found
+          ) as seen
+        offset
+          0
+      ) as turned
   ),
   "ratelimit_locked" as (
     select
@@ -248,10 +297,10 @@ with
             ) <= $2::integer::bigint
           )
         limit
-          of_key.calls
+          of_key.wanted
       ) as slot
     where
-      open > 0
+      wanted > 0
   ),
   "ratelimit_missing" as (
     select
@@ -303,11 +352,10 @@ with
         where
           pg_try_advisory_xact_lock(hashtextextended ('"rate_limit_ephemeral"' || $1::text || ' ' || numbered.key, 0::bigint))
         limit
-          of_key.calls - counted.found
+          greatest(of_key.wanted - counted.found, 0)
       ) as slot
     where
-      open > 0
-      and found < calls
+      found < wanted
       and pg_catalog.cardinality (of_key.own) = 0
   ),
   "ratelimit_taken" as (
@@ -395,31 +443,74 @@ with
     returning
       "key"
   ),
-  "ratelimit_sign" as (
+  "ratelimit_turn" as (
     insert into
       "rate_limit_ephemeral" ("prefix", "key", "count", "prev_count", "window_start", "tokens", "last_refill", "expires_at")
     select
       $1::text,
       key || '#0000',
-      0::bigint,
+      turn::bigint,
       null::bigint,
       null::timestamptz,
       null::float8,
-      to_timestamp((now + 250::float8) / 1000::float8),
-      to_timestamp((least(ceil((now + 250::float8) / $7::float8) * $7::float8, 8e15::float8)) / 1000::float8)
+      to_timestamp(
+        (
+          case
+            when (
+              select
+                count(*)
+              from
+                "ratelimit_taken" as slot
+              where
+                slot.place = of_key.place
+            ) > 0 then at
+            else at + 250::float8
+          end
+        ) / 1000::float8
+      ),
+      to_timestamp(
+        (
+          least(
+            ceil(
+              (
+                case
+                  when (
+                    select
+                      count(*)
+                    from
+                      "ratelimit_taken" as slot
+                    where
+                      slot.place = of_key.place
+                  ) > 0 then at
+                  else at + 250::float8
+                end
+              ) / $7::float8
+            ) * $7::float8,
+            8e15::float8
+          )
+        ) / 1000::float8
+      )
     from
       "ratelimit_keys" as of_key
     where
-      $8::integer = 1
-      and coalesce(waited_until <= now + 125::float8, true)
-      and (
-        select
-          count(*)
-        from
-          "ratelimit_taken" as slot
-        where
-          slot.place = of_key.place
-      ) < calls
+      case
+        when (
+          select
+            count(*)
+          from
+            "ratelimit_taken" as slot
+          where
+            slot.place = of_key.place
+        ) > 0 then is_kept
+        and turn = kept_for
+        else $8::integer = 1
+        and (
+          not is_kept
+          or turn < kept_for
+          or turn = kept_for
+          and kept_until <= at + 125::float8
+        )
+      end
     order by
       place
     on conflict ("prefix", "key") do update
@@ -435,6 +526,8 @@ select
   "place",
   "open",
   "left_ms",
+  "at",
+  "is_next",
   "slot",
   "fence"
 from
@@ -443,6 +536,10 @@ from
       of_key.place,
       open,
       left_ms,
+      at,
+      kept_for is null
+      or not is_kept
+      or turn <= kept_for as is_next,
       slot,
       fence,
       lock_name

@@ -1,0 +1,17 @@
+import type { Slot, SlotAnswer } from './ask.ts'
+
+/** What a call found that wants a slot. */
+export interface Look extends Omit<SlotAnswer, 'slots'> {
+  readonly slot: Slot | undefined
+  /** Since when the call has waited, as it was sent. */
+  readonly since: number | undefined
+  /** Whether the answer came so late that the work could not begin. The slot was released again. */
+  readonly isLate: boolean
+}
+
+/** Who waits for a look. */
+export interface Caller {
+  hasGivenUp: boolean
+  /** Takes the look out of the queue. If it was sent, the queue goes on without it. */
+  leaveQueue?: () => { readonly wasSent: boolean; readonly isContended: boolean }
+}

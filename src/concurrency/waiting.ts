@@ -1,0 +1,159 @@
+import type { Concurrency } from '../algorithms/concurrency.ts'
+import { wait } from '../check/block.ts'
+import { timedOut, watchBounds } from '../check/bounds.ts'
+import type { Checker } from '../check/checker.ts'
+import type { Connection } from '../database/connection.ts'
+import type { Database } from '../database/database.ts'
+import { channels } from '../diagnostics.ts'
+import { RatelimitError } from '../errors.ts'
+import type { Line, Waiting } from './line.ts'
+import { lineFor, newLine } from './lines.ts'
+import type { Caller, Look } from './look.ts'
+import { endTurn, look } from './slots.ts'
+
+/** A wanted lease. */
+export interface Wanted {
+  /** The key as it is stored. */
+  readonly key: string
+  readonly limiter: Concurrency
+  readonly timeoutMs: number
+  readonly signal: AbortSignal | undefined
+  readonly tx: Database | undefined
+}
+
+/**
+ * How long a call that does not wait looks again while others hold the rows, or a slot is kept for others. That
+ * is no denial. It is longer than a slot is kept.
+ */
+const UNDECIDED_MS = 300
+
+/** The longest pause between these looks. */
+const MAX_PAUSE_MS = 16
+
+/** The pause between two looks in a caller's transaction. */
+const JOINED_PAUSE_MS = 50
+
+/** Looks for a slot until one is found or the time is over. The result is the slot, or the last denial. */
+export async function slotInTime(
+  checker: Checker,
+  wanted: Wanted,
+  joined: Connection | undefined,
+): Promise<Look> {
+  const { timeoutMs, signal } = wanted
+  const endsAt = performance.now() + timeoutMs
+  signal?.throwIfAborted()
+  if (joined) return waitIn(joined, checker, wanted, endsAt)
+  const line = lineFor(checker, planOf(wanted))
+  if (timeoutMs === 0) return lookBehind(line, checker, wanted)
+  if (line) return waitInLine(line, checker, wanted, endsAt)
+  const found = await lookWithin(timeoutMs, checker, wanted, undefined)
+  if (found.slot) return found
+  const opened = lineFor(checker, planOf(wanted)) ?? lineBehind(found, checker, wanted)
+  return waitInLine(opened, checker, wanted, endsAt)
+}
+
+function planOf({ key, limiter }: Wanted) {
+  return { key, limit: limiter.limit, leaseMs: limiter.leaseMs }
+}
+
+/** Looks for a call that does not wait. Those who wait look first. */
+async function lookBehind(line: Line | undefined, checker: Checker, wanted: Wanted): Promise<Look> {
+  line?.lookForAll()
+  const found = await untilDecided(() => lookWithin(undefined, checker, wanted, line?.since), wanted.signal)
+  if (!found.isLate) return found
+  throw new RatelimitError(
+    'TIMEOUT',
+    'Each answer of the database came when its lease was over. Nothing is leased. Use a longer lease.',
+  )
+}
+
+async function untilDecided(lookOnce: () => Promise<Look>, signal: AbortSignal | undefined): Promise<Look> {
+  let endsAt: number | undefined
+  for (let most = 1; ; most = Math.min(most * 2, MAX_PAUSE_MS)) {
+    const found = await lookOnce()
+    // The first answer may have been late.
+    endsAt ??= performance.now() + UNDECIDED_MS
+    if (found.slot || found.open === 0 || performance.now() > endsAt) return found
+    await wait(Math.random() * most, signal)
+  }
+}
+
+/**
+ * The result of a look.
+ *
+ * @throws If the time is over first. The look then leaves the queue.
+ */
+function lookWithin(
+  timeoutMs: number | undefined,
+  checker: Checker,
+  wanted: Wanted,
+  since: number | undefined,
+): Promise<Look> {
+  const { signal } = wanted
+  const sought = { ...planOf(wanted), since, waits: timeoutMs !== undefined }
+  const caller: Caller = { hasGivenUp: false }
+  const looking = look(checker, sought, undefined, caller)
+  if (timeoutMs === undefined && !signal) return looking
+  return new Promise((resolve, reject) => {
+    const stop = watchBounds({ timeoutMs, signal }, (why) => {
+      caller.hasGivenUp = true
+      const { wasSent = false, isContended = false } = caller.leaveQueue?.() ?? {}
+      reject(why === 'timeout' ? timedOut(wasSent, isContended) : why.aborted)
+    })
+    looking.then(resolve, reject).finally(stop)
+  })
+}
+
+function lineBehind(denial: Look, checker: Checker, wanted: Wanted): Line {
+  const plan = planOf(wanted)
+  return newLine(
+    checker,
+    plan,
+    {
+      limit: plan.limit,
+      lookFor: (since, caller) => look(checker, { ...plan, since, waits: true }, undefined, caller),
+      onEmpty: (turn) => {
+        if (turn !== undefined) endTurn(checker, plan.key, plan.limit, turn)
+      },
+    },
+    denial,
+  )
+}
+
+async function waitInLine(line: Line, checker: Checker, wanted: Wanted, endsAt: number): Promise<Look> {
+  const { key, signal } = wanted
+  const timeoutMs = endsAt - performance.now()
+  signal?.throwIfAborted()
+  const leave = checker.enter(key)
+  let stop = () => {}
+  const found = new Promise<Look>((resolve, reject) => {
+    const waiting: Waiting = { found: resolve, failed: reject }
+    line.join(waiting)
+    stop = watchBounds({ timeoutMs, signal }, (why) => {
+      line.leave(waiting)
+      if (why === 'timeout') resolve(line.last)
+      else reject(why.aborted)
+    })
+  })
+  channels.wait?.publish({ prefix: checker.config.namespace.prefix, key, waitMs: timeoutMs })
+  return found.finally(() => {
+    stop()
+    leave()
+  })
+}
+
+/** Looks again and again in the caller's transaction. Only the caller can end a statement in it. */
+async function waitIn(joined: Connection, checker: Checker, wanted: Wanted, endsAt: number): Promise<Look> {
+  const { signal, timeoutMs } = wanted
+  const sought = { ...planOf(wanted), since: undefined, waits: false }
+  const lookOnce = () => look(checker, sought, joined, { hasGivenUp: false })
+  const first = await untilDecided(lookOnce, signal)
+  if (first.slot || timeoutMs === 0) return first
+  channels.wait?.publish({ prefix: checker.config.namespace.prefix, key: wanted.key, waitMs: timeoutMs })
+  let last = first
+  while (!last.slot && performance.now() < endsAt) {
+    await wait(Math.min(JOINED_PAUSE_MS, endsAt - performance.now()), signal)
+    last = await lookOnce()
+  }
+  return last
+}

@@ -1,0 +1,68 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { RateLimitTable } from '../../schema/index.ts'
+import { MAX_SLOTS } from '../algorithms/concurrency.ts'
+import { builder, type Parameters } from './builder.ts'
+import { onGrid, toColumn } from './columns.ts'
+
+// The processes that wait for slots of a key take turns. The row with the number 0 says for whom the next slot
+// is kept: `count` is the turn, and `last_refill` its end. All times are those of the database, whatever clock
+// is injected: it may stand still, and a process that has died must not keep a slot for ever.
+
+/** How long a slot is kept. It is longer than the pause between two looks. */
+const KEPT_MS = sql.raw('250::float8')
+
+/** When that is renewed, so that few looks write. */
+const RENEWED_MS = sql.raw('125::float8')
+
+/** Times in milliseconds are below this until the year 2248. */
+const TIMES = 2 ** 43
+
+/** A smaller turn comes first: that of a larger limit, and of the process that has waited longer. */
+export function turnNumber(limit: number, since: number): number {
+  return (MAX_SLOTS - limit) * TIMES + since
+}
+
+const ALL = sql.raw(`${MAX_SLOTS}::float8`)
+const EACH = sql.raw(`${TIMES}::float8`)
+
+/** The same in SQL. */
+export function turnOf(limit: SQL): SQL {
+  return sql`(${ALL} - ${limit}) * ${EACH} + coalesce(since, at)`
+}
+
+/** Whether a slot is kept. If the clock was set back, the row is ahead, and counts no more. */
+export const KEPT: SQL = sql`coalesce(kept_until > at and kept_until <= at + ${KEPT_MS}, false)`
+
+/** Whether the slot that is kept would be within the limit of those that wait for it. */
+export const HAS_USE: SQL = sql`pg_catalog.cardinality(leased) < ${ALL} - floor(kept_for / ${EACH})`
+
+/**
+ * Keeps the next slot of keys for requests that wait and got none, and ends the turns of those that got one. It
+ * may wait for another statement that does, and all of them write in the order of the keys.
+ */
+export function turn(table: RateLimitTable, parameters: Parameters, keys: SQL, taken: SQL): SQL {
+  const got = sql`(select count(*) from ${taken} as slot where slot.place = of_key.place) > 0`
+  const until = sql<number>`case when ${got} then at else at + ${KEPT_MS} end`
+  const begins = sql`${parameters.integer('waits')} = 1
+    and (not is_kept or turn < kept_for or turn = kept_for and kept_until <= at + ${RENEWED_MS})`
+  const row = sql`select ${parameters.text('prefix')}, key || '#0000', turn::bigint, null::bigint,
+      null::timestamptz, null::float8, ${toColumn('lastRefill', until)}, ${toColumn('expiresAt', onGrid(until, parameters))}
+    from ${keys} as of_key
+    where case when ${got} then is_kept and turn = kept_for else ${begins} end
+    order by place`
+  return builder
+    .insert(table)
+    .select(row)
+    .onConflictDoUpdate({
+      target: [table.prefix, table.key],
+      set: {
+        count: sql`excluded.count`,
+        prevCount: sql`excluded.prev_count`,
+        windowStart: sql`excluded.window_start`,
+        tokens: sql`excluded.tokens`,
+        lastRefill: sql`excluded.last_refill`,
+        expiresAt: sql`greatest(${table.expiresAt}, excluded.expires_at)`,
+      },
+    })
+    .getSQL()
+}

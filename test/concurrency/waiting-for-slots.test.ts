@@ -1,0 +1,230 @@
+import diagnostics from 'node:diagnostics_channel'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { type Lease, type NoLease, Ratelimit, type WaitMessage } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { fakeTime } from '../support/timers.ts'
+import { watch } from '../support/watch.ts'
+
+const database = useDatabase()
+afterEach(() => void vi.useRealTimers())
+
+const limiterOf = (limit: number, lease = 3_600_000) => Ratelimit.concurrency(limit, { lease })
+
+/** A limiter with connections of its own, as another process would have. */
+function process(prefix: string, limit: number, own: object = {}): Ratelimit<'concurrency'> {
+  const common = { db: database.connect(4).db, limiter: limiterOf(limit), cleanupProbability: 0 }
+  return new Ratelimit({ ...common, prefix, ...own })
+}
+
+function held(answer: Lease | NoLease): Lease {
+  if (!answer.success) throw new Error('no lease')
+  return answer
+}
+
+const all = (calls: number, jobs: Ratelimit<'concurrency'>, options: object = {}) =>
+  Promise.all(Array.from({ length: calls }, async () => held(await jobs.acquire('org', options))))
+
+/** Calls that wait in line, once they do. */
+async function waiting(calls: number, jobs: Ratelimit<'concurrency'>, options: object = {}) {
+  let begun = 0
+  let allWait = () => {}
+  const wait = new Promise<void>((resolve) => {
+    allWait = resolve
+  })
+  const listen = (message: unknown) => {
+    if ((message as WaitMessage).prefix === jobs.prefix && ++begun === calls) allWait()
+  }
+  diagnostics.subscribe('drizzle-ratelimit:wait', listen)
+  const leases = Array.from({ length: calls }, () => jobs.acquire('org', { timeout: '1h', ...options }))
+  await wait
+  diagnostics.unsubscribe('drizzle-ratelimit:wait', listen)
+  return leases
+}
+
+const setReal = setTimeout
+const sleepReally = (ms: number) => new Promise((resolve) => setReal(resolve, ms))
+
+describe('with timers that do not fire', () => {
+  test('a release serves the line of its process at once, in its order', async () => {
+    fakeTime()
+    const jobs = process('served at once', 2)
+    const leases = await all(2, jobs)
+    const [one, two, three, four] = await waiting(4, jobs)
+    await Promise.all(leases.map((lease) => lease.release()))
+    for (const next of [one, two, three, four]) await held(await (next as Promise<Lease>)).release()
+  })
+
+  test('a look takes as many slots as there are calls that wait, by one statement', async () => {
+    fakeTime()
+    const leases = await all(5, process('taken together', 5))
+    const { db, statements } = watch(database.connect(4).db)
+    const jobs = process('taken together', 5, { db })
+    const next = await waiting(4, jobs)
+    for (const lease of leases) await lease.release()
+    const before = statements.length
+    await vi.advanceTimersByTimeAsync(80)
+    expect(await Promise.all(next)).toMatchObject([1, 2, 3, 4].map(() => ({ success: true })))
+    expect(statements.length - before).toBe(1)
+  })
+
+  /** The process whose call gets a slot that the greedy one has released. */
+  async function nextAfter(prefix: string): Promise<string | undefined> {
+    const [greedy, patient] = [process(prefix, 1), process(prefix, 1)]
+    const [first] = await all(1, greedy)
+    await patient.acquire('another')
+    const order: string[] = []
+    const lines = { patient: await waiting(1, patient), greedy: await waiting(1, greedy) }
+    const served = Object.entries(lines).map(async ([name, [lease]]) => {
+      const job = held(await (lease as Promise<Lease>))
+      order.push(name)
+      await job.release()
+    })
+    await first?.release()
+    await sleepReally(20)
+    // Both look in turns now.
+    while (order.length < 2) {
+      await vi.advanceTimersByTimeAsync(80)
+      await sleepReally(5)
+    }
+    await Promise.all(served)
+    return order[0]
+  }
+
+  test('a slot is kept for the process that has waited longer, and then others have their turn', async () => {
+    fakeTime()
+    const next: (string | undefined)[] = []
+    // On a busy machine a slot may not be kept long enough.
+    while (next.at(-1) !== 'patient' && next.length < 10) next.push(await nextAfter(`kept ${next.length}`))
+    expect(next).toContain('patient')
+  })
+})
+
+describe('a free slot', () => {
+  const still = { clock: () => new Date('2026-01-01') }
+
+  test.each([
+    ['the clock of the database', {}],
+    ['a clock that stands still', still],
+  ])('is leased when the last call has stopped waiting, by %s', async (name, own) => {
+    const jobs = process(`after the last: ${name}`, 1, own)
+    const [lease] = await all(1, jobs)
+    expect(await jobs.acquire('org', { timeout: 30 })).toMatchObject({ success: false })
+    const aborted = jobs.acquire('org', { timeout: '1h', signal: AbortSignal.timeout(30) })
+    await expect(aborted).rejects.toThrow()
+    await lease?.release()
+    const others = process(`after the last: ${name}`, 1, own)
+    const [again] = await all(1, others)
+    await again?.release()
+    await all(1, jobs)
+  })
+
+  test.each([
+    ['the clock of the database', {}],
+    ['a clock that stands still', still],
+  ])('is leased though a process that waited has died, by %s', async (name, own) => {
+    const prefix = `died: ${name}`
+    const [lease] = await all(1, process(prefix, 1, own))
+    let isDead = false
+    const { db } = watch(database.connect(1).db, () => isDead && new Promise(() => {}))
+    const dying = process(prefix, 1, { ...own, db })
+    const [lost] = await waiting(1, dying, { timeout: 3000 })
+    isDead = true
+    // What it has sent before is answered by then.
+    await sleep(50)
+    await lease?.release()
+    await all(1, process(prefix, 1, own))
+    expect(await lost).toMatchObject({ success: false })
+  })
+
+  test('of a larger plan is leased while calls of a smaller plan wait', async () => {
+    const jobs = process('plans', 1)
+    const other = process('plans', 1)
+    const large = { limiter: limiterOf(3) }
+    const [first] = await all(1, jobs, large)
+    const small = [jobs, other].map((each) => each.acquire('org', { timeout: 1500 }))
+    await sleep(50)
+    const leases = [...(await all(1, jobs, large)), ...(await all(1, other, large))]
+    expect(await jobs.acquire('org', large)).toMatchObject({ success: false })
+    const next = [jobs, other].map((each) => each.acquire('org', { ...large, timeout: 1000 }))
+    await sleep(50)
+    for (const lease of leases) await lease.release()
+    expect(await Promise.all(next)).toMatchObject([{ success: true }, { success: true }])
+    expect(await Promise.all(small)).toMatchObject([{ success: false }, { success: false }])
+    await first?.release()
+  })
+})
+
+describe('an answer that comes later than its lease', () => {
+  const lease = 1000
+
+  /** Its first answers come late. */
+  function slow(prefix: string, late: number) {
+    let looks = 0
+    const { db } = watch(database.connect(2).db, (text) =>
+      text.includes('ratelimit_missing') && looks++ < late ? sleep(lease) : undefined,
+    )
+    return process(prefix, 1, { db, limiter: limiterOf(1, lease) })
+  }
+
+  test('is no lease: it looks again', async () => {
+    const job = held(await slow('late once', 1).acquire('org'))
+    await sleep(lease / 4)
+    expect(job.signal.aborted).toBe(false)
+  })
+
+  test('is no lease: it looks again while it waits', async () => {
+    const jobs = slow('late while waiting', 2)
+    const job = held(await jobs.acquire('org', { timeout: '10s' }))
+    await sleep(lease / 4)
+    expect(job.signal.aborted).toBe(false)
+  })
+
+  test('fails if all are late, and holds nothing', async () => {
+    await expect(slow('late', 1000).acquire('org')).rejects.toMatchObject({ code: 'TIMEOUT' })
+    await all(1, process('late', 1))
+  })
+})
+
+/** How many leases workers have in a second, with work of 10 ms. */
+async function leasesIn(ms: number, prefix: string, slots: number, processes: number, workers: number) {
+  const endsAt = performance.now() + ms
+  let leases = 0
+  let longestMs = 0
+  const worker = async (jobs: Ratelimit<'concurrency'>) => {
+    while (performance.now() < endsAt) {
+      const from = performance.now()
+      const lease = held(await jobs.acquire('org', { timeout: '30s' }))
+      longestMs = Math.max(longestMs, performance.now() - from)
+      await sleep(10)
+      await lease.release()
+      leases++
+    }
+  }
+  const each = Array.from({ length: processes }, () => process(prefix, slots))
+  await Promise.all(each.flatMap((jobs) => Array.from({ length: workers }, () => worker(jobs))))
+  return { leases, longestMs }
+}
+
+test.each([
+  [5, 1, 6, 0.5],
+  [5, 1, 24, 0.5],
+  [20, 1, 64, 0.5],
+  [1, 1, 2, 0.5],
+  [5, 4, 6, 0.3],
+])(
+  '%i slots, %i processes of %i workers: as busy as with a worker for each slot, or nearly',
+  async (...args) => {
+    const [slots, processes, workers, share] = args
+    const prefix = `${slots} ${processes} ${workers}`
+    const few = await leasesIn(700, `${prefix}, few`, slots, 1, slots)
+    const many = await leasesIn(700, prefix, slots, processes, workers)
+    const more = await leasesIn(700, `${prefix}, few`, slots, 1, slots)
+    console.info(
+      `${prefix}: ${many.leases} leases, longest wait ${many.longestMs} ms; ${few.leases} and ${more.leases}`,
+    )
+    expect(many.leases).toBeGreaterThan(Math.min(few.leases, more.leases) * share)
+    // On average it is the length of the line. Each process has its turns.
+    expect(many.longestMs).toBeLessThan(3000)
+  },
+)
