@@ -1,6 +1,7 @@
 import { CITUS } from './citus.ts'
 import { cleanup } from './cleanup.ts'
 import { FEW_CALLERS, MANY_CALLERS, oneCaller } from './concurrent.ts'
+import { contended } from './contended.ts'
 import { CREDITS } from './credits.ts'
 import { denials } from './denials.ts'
 import { ENTRIES } from './entries.ts'
@@ -15,6 +16,7 @@ import { memory } from './memory.ts'
 import { NETWORK } from './network.ts'
 import { processes } from './processes.ts'
 import { SEVERAL } from './several.ts'
+import { SLOTS } from './slots.ts'
 import { tableSize } from './table-size.ts'
 
 export const LOADS: readonly Load[] = [
@@ -27,6 +29,8 @@ export const LOADS: readonly Load[] = [
   ...IN_TRANSACTION,
   ...NETWORK,
   ...LEASES,
+  ...SLOTS,
+  contended,
   ...CITUS,
   ...ENTRIES,
   held,

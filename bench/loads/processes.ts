@@ -81,7 +81,7 @@ async function counted(
 }
 
 /** All processes as one. Their times cannot be combined, so those of the slowest process are shown. */
-function inSum(rounds: readonly Round[]): Round {
+export function inSum(rounds: readonly Round[]): Round {
   const sum = (figure: (round: Round) => number) => rounds.reduce((total, round) => total + figure(round), 0)
   const checks = sum((round) => round.checks)
   return {

@@ -26,6 +26,7 @@ import {
   SPEND_REST,
   TWO_TABLES,
 } from '../loads/several.ts'
+import { BUSY } from '../loads/slots.ts'
 import { oursAt } from '../loads/table-size.ts'
 import type { Settings } from '../settings.ts'
 
@@ -83,6 +84,8 @@ export function targets({ fewRows, manyRows, floodRows }: Settings): Target[] {
     compared('denials', 'perSecond', BLOCKED, MEMORY_STORE, { atLeast: 0.5 }),
     compared('rows', 'perSecond', oursAt(manyRows), oursAt(fewRows), { atLeast: 0.8 }),
     compared('cleanup', 'p99Ms', BESIDE, ALONE, { atMost: 2 }),
+    ...BUSY.inOne.map((name) => fact('slots-1-process', name, '%', { atLeast: 70 })),
+    ...BUSY.inFour.map((name) => fact('slots-4-processes', name, '%', { atLeast: 50 })),
     fact('hot-updates', HOT_SHARE, '%', { atLeast: 99 }),
     {
       ...fact('hot-updates', 'table and indexes', 'MB', { atMost: 1 }),
