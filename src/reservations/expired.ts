@@ -94,11 +94,17 @@ export async function settleExpired(
     name: nameIn(String(row['key'])),
     seen: openedIn(stateIn(row, CLOSING)) as Opened,
   }))
-  const [{ partOf }, { endEstimate }] = await settling()
+  const [{ partOf }, { endEstimate, lockParts }] = await settling()
+  const ending = expired
+    .toSorted(inOrder)
+    .map((each) => ({ ...each, part: partOf(checker, each.row, limiterOf?.(each.name.key)) }))
+  await lockParts(
+    ending.map(({ part }) => part),
+    checker.where(tx),
+  )
   const ended: ExpiredReservation[] = []
-  // Calls in the order of the keys lock the rows of the limit in the order of every list.
-  for (const { row, name, seen } of expired.toSorted(inOrder)) {
-    const answer = await endEstimate(partOf(checker, row, limiterOf?.(name.key)), seen, as, tx)
+  for (const { part, name, seen } of ending) {
+    const answer = await endEstimate(part, seen, as, tx)
     if (!answer) continue
     const { returned = 0, ended: period, correction, crossed } = answer
     ended.push({

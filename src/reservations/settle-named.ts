@@ -3,15 +3,15 @@ import { allowanceOf } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { runOn } from '../check/upkeep.ts'
+import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransactionIf } from '../database/transaction.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf, checkLimiter } from '../options/validate.ts'
-import { addUp } from '../several/add-up.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { checkCharged } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
-import { inLockOrder } from '../several/list.ts'
+import { lockRows } from '../several/lock-rows.ts'
 import { nameIn, namesOf } from '../several/names.ts'
 import { fits } from '../several/parts.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
@@ -153,18 +153,14 @@ function settleSeen(
   if (!isInGrace && !more) return settleTogether(parts, settled, closings, tx)
   const [{ checker }] = parts as readonly [Part]
   const stage = { mayCharge: true, mayWait: true, isContended: false }
-  const settleIn = async (own: Database) => {
-    if (isInGrace) return settleInGrace(parts, settled, closings, more, own)
-    // It locks the limits, which every list locks before the rows of estimates.
-    await more?.(own)
-    return settleTogether(parts, settled, closings, own)
+  const settleIn = async (own: Connection) => {
+    await lockParts(parts, own)
+    if (isInGrace) return settleInGrace(parts, settled, closings, more, own.db)
+    await more?.(own.db)
+    return settleTogether(parts, settled, closings, own.db)
   }
   return runOn(checker, tx, stage, (connection) =>
-    inTransactionIf(
-      connection,
-      ({ db }) => settleIn(db),
-      (answers) => answers !== undefined,
-    ),
+    inTransactionIf(connection, settleIn, (answers) => answers !== undefined),
   )
 }
 
@@ -191,10 +187,7 @@ async function settleTogether(
   })
 }
 
-/**
- * The same where a period that paid may be over: its correction takes statements of its own. They lock the rows
- * in the order of every list: the limits, and then the estimates.
- */
+/** The same where a period that paid may be over: its correction takes statements of its own. */
 async function settleInGrace(
   parts: readonly Part[],
   settled: readonly Settled[],
@@ -203,9 +196,9 @@ async function settleInGrace(
   tx: Database,
 ): Promise<Allowed[] | undefined> {
   const answers = new Map<Part, Allowed>()
-  for (const part of limitsInLockOrder(parts)) {
+  for (const [place, part] of parts.entries()) {
     const { checker, row } = part
-    const own = settled[parts.indexOf(part)] as Settled
+    const own = settled[place] as Settled
     const late = await settleIfLate(checker, own, tx, nameIn(row).id)
     const [answer] = late ? [late] : ((await settleTogether([part], [own], lookingAt([part]), tx)) ?? [])
     answers.set(part, answer as Allowed)
@@ -216,19 +209,21 @@ async function settleInGrace(
   return parts.map((part) => found(answers, part))
 }
 
-/** The parts in the order in which every list locks their limits. */
-function limitsInLockOrder(parts: readonly Part[]): readonly Part[] {
-  const calls = parts.map(({ checker, key, limiter }) => {
-    const { config } = checker
-    return { checker, call: callOf(config.namespace.prefix, config.limiter, key, { limiter, rate: 0 }) }
+/**
+ * Locks the limits and the estimates of parts in the order of every list, for statements that need only some of
+ * them. One part has its statements in that order.
+ */
+export async function lockParts(parts: readonly Part[], connection: Connection): Promise<void> {
+  if (parts.length < 2) return
+  const limits = parts.map(({ checker, key, limiter }): LimiterCall => {
+    const { namespace, limiter: own } = checker.config
+    return { checker, call: callOf(namespace.prefix, own, key, { limiter }) }
   })
-  const rowOf = addUp(calls)
-  const order = inLockOrder([...new Set(rowOf.values())])
-  const placeOf = (part: Part) => {
-    const row = rowOf.get(calls[parts.indexOf(part)] as LimiterCall)
-    return row ? order.indexOf(row) : -1
-  }
-  return parts.toSorted((one, other) => placeOf(one) - placeOf(other))
+  const estimates = parts.map(({ checker, row }): LimiterCall => {
+    const { closer } = namesOf(checker)
+    return { checker: closer, call: callOf(closer.config.namespace.prefix, CLOSING, row, {}) }
+  })
+  await lockRows([...limits, ...estimates], connection)
 }
 
 /** Whether the estimates were open, and as they were seen. */

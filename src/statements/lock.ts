@@ -38,8 +38,8 @@ export function lockStatement(tables: readonly RateLimitTable[], commit: Commit,
       : inserted.onConflictDoNothing({ target })
     links.push(link(madeAt(place), made.returning({ key: table.key })))
   }
-  const last = name(madeAt(tables.length - 1))
-  return parameters.render(chain(links, sql`select count(*) as made from ${last}`))
+  const made = tables.map((_, place) => sql`(select count(*) from ${name(madeAt(place))})`)
+  return parameters.render(chain(links, sql`select ${sql.join(made, sql` + `)} as made`))
 }
 
 function madeAt(place: number): string {
