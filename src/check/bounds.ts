@@ -54,7 +54,7 @@ export function timedOut(mayBeCharged: boolean, contended: boolean): RatelimitEr
   return mayBeCharged
     ? new RatelimitError(
         'OUTCOME_UNKNOWN',
-        'The time was over before the database answered: the charge may or may not have been made.',
+        'The time was over before the database answered: the call may or may not have taken effect.',
         { contended },
       )
     : new RatelimitError('TIMEOUT', 'The time was over before the database answered. Nothing was charged.', {

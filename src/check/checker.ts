@@ -4,6 +4,7 @@ import type { Outcome } from '../answers/outcome.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { type Database, isTransaction } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
 import { channels } from '../diagnostics.ts'
 import type { Leases } from '../leases/leases.ts'
 import { checkOption } from '../options/validate.ts'
@@ -201,7 +202,8 @@ export class Checker implements Memory {
   async #decideIn(connection: Connection, call: Request): Promise<Outcome> {
     try {
       const asking = { ...this.config, connection, commit: 'as the session' } as const
-      const decision = await decideOne(asking, { request: call, calls: ONE })
+      const decided = decideOne(asking, { request: call, calls: ONE })
+      const decision = await (call.purpose === 'look' ? uncharged(decided) : decided)
       const refusal = refusalOf(call, decision, 0)
       if (refusal) throw refusal
       return { call, decision, place: 0 }

@@ -1,3 +1,4 @@
+import { nothingCharged } from '../database/database-error.ts'
 import { RatelimitError } from '../errors.ts'
 import { afterWait } from '../runtime/blame.ts'
 import { timedOut, watchBounds } from './bounds.ts'
@@ -70,7 +71,8 @@ export function outsideQueue<T, Found = undefined>(
 /** The error of work that failed. Also counts the failure, even if the caller has given up. */
 function learned(checker: Checker, stage: Readonly<Stage>, reason: unknown): unknown {
   if (!(reason instanceof RatelimitError)) return reason
-  const error = stage.mayWait ? afterWait(reason, stage.isContended) : reason
+  const known = stage.mayCharge ? reason : nothingCharged(reason)
+  const error = stage.mayWait ? afterWait(known, stage.isContended) : known
   // Work that stops because its time is over had an answer from the database before.
   if (error.code === 'TIMEOUT') checker.circuit.answered()
   else checker.circuit.learn(error, stage.statement)

@@ -1,4 +1,5 @@
 import type { Outcome } from '../answers/outcome.ts'
+import { nothingCharged } from '../database/database-error.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 import type { Circuit } from '../runtime/circuit.ts'
@@ -79,7 +80,8 @@ export class SentCall<T> implements Pending {
     this.#resolve(this.#resultOf(outcome))
   }
 
-  fail(error: RatelimitError): void {
+  fail(reason: RatelimitError): void {
+    const error = this.request.purpose === 'look' ? nothingCharged(reason) : reason
     this.#stopWatching?.()
     this.#sender.circuit.learn(error, this.batch)
     this.#sender.failed(this.request)

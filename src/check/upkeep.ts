@@ -108,7 +108,7 @@ export async function reset(checker: Checker, call: Call, tx: Database | undefin
  * Rows that others have locked stay.
  */
 export function cleanUp(checker: Checker): Promise<number> {
-  return runOn(checker, undefined, { mayCharge: true, mayWait: false, isContended: false }, async () => {
+  return runOn(checker, undefined, { mayCharge: false, mayWait: false, isContended: false }, async () => {
     const { home, table, namespace, keepEnded, blocks } = checker.config
     const sweepers = [
       new Sweeper(home.db, table, namespace, keepEnded),

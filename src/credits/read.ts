@@ -2,10 +2,10 @@ import { limiterOf } from '../algorithms/grant.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
 import { runOn } from '../check/upkeep.ts'
 import type { Database } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
 import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
-import { RatelimitError } from '../errors.ts'
 import { checkKey } from '../options/validate.ts'
 import { columnIn, stateIn } from '../runtime/ask.ts'
 import { lookAt } from '../runtime/look-at.ts'
@@ -45,17 +45,7 @@ export async function read(account: Account, tx: Database | undefined, ended = f
       run(connection, [table.size], statementFor, { prefix, key, clock, ended: Number(ended) }, {}),
     ),
   )
-  return seenIn(account, await reading.catch(throwUnread))
-}
-
-/** A read has charged nothing, even if its answer is lost. */
-function throwUnread(error: unknown): never {
-  if (!(error instanceof RatelimitError && error.code === 'OUTCOME_UNKNOWN')) throw error
-  const { cause, sqlState } = error
-  throw new RatelimitError('UNREACHABLE', 'The credits could not be read. Nothing was charged.', {
-    cause,
-    sqlState,
-  })
+  return seenIn(account, await uncharged(reading))
 }
 
 function seenIn({ credits, key }: Account, rows: readonly Row[]): Seen {

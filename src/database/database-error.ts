@@ -14,6 +14,20 @@ export function isOfConnection({ code }: RatelimitError): boolean {
   return code === 'UNREACHABLE' || code === 'OUTCOME_UNKNOWN'
 }
 
+/** The error of work that has charged nothing, even if its answer is lost. */
+export function nothingCharged(error: RatelimitError): RatelimitError {
+  return error.code === 'OUTCOME_UNKNOWN' ? databaseError('UNREACHABLE', error) : error
+}
+
+/** Work that only reads, or charges nothing. Its errors say so. */
+export async function uncharged<T>(work: PromiseLike<T>): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    throw error instanceof RatelimitError ? nothingCharged(error) : error
+  }
+}
+
 /** An error of Postgres or the driver as an error of this package. */
 export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
@@ -59,7 +73,7 @@ const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
     'An earlier statement failed in this transaction, so Postgres refuses all others until it is rolled back.',
   UNREACHABLE: 'No connection could be made, or it broke before the commit. Nothing was charged.',
   OUTCOME_UNKNOWN:
-    'The connection broke before the answer arrived: the charge may or may not have been made. The call was not tried again.',
+    'The connection broke before the answer arrived: the call may or may not have taken effect. It was not tried again.',
   DATABASE: 'PostgreSQL refused the statement; see sqlState and cause. Nothing was charged.',
 }
 

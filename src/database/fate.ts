@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { Database } from './database.ts'
+import { uncharged } from './database-error.ts'
 import { execute } from './run.ts'
 
 /**
@@ -9,7 +10,7 @@ import { execute } from './run.ts'
  * @throws RatelimitError for each error of the database or the driver.
  */
 export async function idOf(tx: Database): Promise<string> {
-  const [row] = await execute(tx, sql`select pg_catalog.pg_current_xact_id()::text as id`)
+  const [row] = await uncharged(execute(tx, sql`select pg_catalog.pg_current_xact_id()::text as id`))
   return String(row?.['id'])
 }
 
@@ -38,6 +39,7 @@ export async function fateOf(db: Database, id: string): Promise<string | undefin
  * @throws RatelimitError for each error of the database or the driver.
  */
 export async function wasRolledBack(db: Database, id: string): Promise<boolean> {
-  const [row] = await execute(db, sql`select pg_catalog.pg_xact_status(${id}::text::xid8) as status`)
+  const status = sql`select pg_catalog.pg_xact_status(${id}::text::xid8) as status`
+  const [row] = await uncharged(execute(db, status))
   return row?.['status'] === 'aborted'
 }

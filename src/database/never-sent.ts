@@ -40,7 +40,7 @@ const MESSAGES: ReadonlySet<unknown> = new Set([
  * https://github.com/pgbouncer/pgbouncer/blob/master/src/janitor.c
  */
 const TURNED_AWAY =
-  /^(query_wait_timeout|client_login_timeout|no more connections allowed|client connections exceeded|server login (has been failing|failed)|pgbouncer cannot connect to server|(server|pooler is) shutting down|no such (database|user)|database ".*" is disabled|(SASL|password) authentication failed|bouncer config error)/
+  /^(unsupported startup parameter|query_wait_timeout|client_login_timeout|no more connections allowed|client connections exceeded|server login (has been failing|failed)|pgbouncer cannot connect to server|(server|pooler is) shutting down|no such (database|user)|database ".*" is disabled|(SASL|password) authentication failed|bouncer config error)/
 
 /**
  * Beginnings of other messages: of pg if it cannot log in, for instance without a password; of Neon's driver if

@@ -141,7 +141,7 @@ function rowsOf(result: unknown): readonly Row[] {
   if (!Array.isArray(rows))
     throw new RatelimitError(
       'OUTCOME_UNKNOWN',
-      "The Drizzle driver's answer has no rows: the charge may or may not have been made.",
+      "The Drizzle driver's answer has no rows: the call may or may not have taken effect.",
     )
   return rows
 }

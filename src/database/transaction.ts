@@ -1,7 +1,7 @@
 import { RatelimitError } from '../errors.ts'
 import { type Connection, connectionTo } from './connection.ts'
 import type { Database } from './database.ts'
-import { databaseError, isOfConnection, toRatelimitError } from './database-error.ts'
+import { databaseError, isOfConnection, nothingCharged, toRatelimitError } from './database-error.ts'
 import { onOwnClient } from './own-client.ts'
 
 /**
@@ -38,7 +38,7 @@ export async function inTransaction<T>(
     const error = toRatelimitError(reason)
     // What becomes of a savepoint is decided by the transaction around it.
     if (isJoined) throw error
-    throw stage === 'work' ? undone(error) : ofCommit(error)
+    throw stage === 'work' ? nothingCharged(error) : ofCommit(error)
   }
 }
 
@@ -84,12 +84,7 @@ function notBegun(cause: Error): RatelimitError {
       'distributed: true new keys and rows on several shards.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }
-  return undone(toRatelimitError(cause))
-}
-
-/** The error of a transaction whose commit was never sent. */
-function undone(error: RatelimitError): RatelimitError {
-  return error.code === 'OUTCOME_UNKNOWN' ? databaseError('UNREACHABLE', error) : error
+  return nothingCharged(toRatelimitError(cause))
 }
 
 /** The error of a commit. Only Postgres can say that it has not committed, and only while the session lasts. */

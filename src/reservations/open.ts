@@ -2,6 +2,7 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import { CLOSING, openedIn } from '../algorithms/estimate.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
 import { checkDatabase } from '../database/given.ts'
 import { distinct } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
@@ -78,7 +79,9 @@ export async function openReservations(
   const table = durable ? tables.durable : tables.ephemeral
   const statement = kept(statementsOf(table), `open ${isOfKey}`, () => openStatement(table, isOfKey))
   const own = { from: `${key}/`, to: `${key}/z` }
-  const rows = await runOnce(db, statement, { prefix: RESERVED_PREFIX + prefix, size: limit, ...own })
+  const rows = await uncharged(
+    runOnce(db, statement, { prefix: RESERVED_PREFIX + prefix, size: limit, ...own }),
+  )
   return distinct(rows, 'key', limit).flatMap((row) => {
     const name = nameIn(String(row['key']))
     const seen = openedIn(stateIn(row, CLOSING))

@@ -16,7 +16,7 @@ import { chargeFreeList, chargeList, type Decisions, decisionsOn } from './all-o
 import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
 import { found } from './enough.ts'
 import { inLockOrder } from './list.ts'
-import { fits } from './parts.ts'
+import { fits, isLook } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import { type Turn, Turns } from './turns.ts'
 
@@ -119,6 +119,7 @@ function chargeTogether(
   followUp: () => void,
 ): Promise<Decisions> {
   const rows = inLockOrder(list.rows)
+  const charges = !rows.every(isLook)
   const periodsMs: List['periodsMs'] = new Map()
   if (joined || rows.length === 0) {
     const { home } = (checkers[0] as Checker).config
@@ -138,7 +139,7 @@ function chargeTogether(
   const onSend: List['onSend'] = (mayCharge, mayWait, statement) => {
     // The call has ended, so nothing more is sent.
     if (isOver()) throw timedOut(false, stage.isContended)
-    stage.mayCharge = mayCharge
+    stage.mayCharge = mayCharge && charges
     stage.mayWait = mayWait
     stage.statement = statement
     stage.isContended ||= mayWait

@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTables } from '../../schema/index.ts'
 import type { Database } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
 import { onlyRow } from '../database/rows.ts'
 import { execute } from '../database/run.ts'
 import { createStatements, shapeOf, storageStatements } from './ddl.ts'
@@ -16,7 +17,7 @@ export async function ensureTables(db: Database, tables: RateLimitTables): Promi
   const ofDatabase = migrated.get(db) ?? new WeakSet<RateLimitTables>()
   migrated.set(db, ofDatabase)
   if (ofDatabase.has(tables)) return
-  await createMissing(db, tables)
+  await uncharged(createMissing(db, tables))
   ofDatabase.add(tables)
 }
 

@@ -1,6 +1,7 @@
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
 import { checkDatabase } from '../database/given.ts'
 import { distinct, mustHave } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
@@ -77,7 +78,9 @@ export async function denied(db: Database, options: DeniedOptions): Promise<Deni
   const table = durable ? tables.durable : tables.ephemeral
   const from = since?.getTime() ?? (await timeOf(db, clock)) - DAY_MS
   const statement = kept(statementsOf(table), 'denied', () => deniedStatement(table))
-  const rows = await runOnce(db, statement, { prefix: deniedPrefix(prefix), since: hourOf(from), top })
+  const rows = await uncharged(
+    runOnce(db, statement, { prefix: deniedPrefix(prefix), since: hourOf(from), top }),
+  )
   return distinct(rows, 'key', top).map((row) => ({
     key: String(row['key']),
     denials: Number(mustHave(row['denials'])),
@@ -110,7 +113,7 @@ export async function deniedByHour(
   const starts = Array.from({ length: hours }, (_, place) => hourOf(first + place * HOUR_MS))
   const statement = kept(statementsOf(table), 'denied by hour', () => deniedByHourStatement(table))
   const values = { prefix: deniedPrefix(prefix), since: starts[0] ?? '', key }
-  const rows = await runOnce(db, statement, values)
+  const rows = await uncharged(runOnce(db, statement, values))
   const counts = new Map(rows.map((row) => [String(row['hour']), Number(mustHave(row['denials']))]))
   return starts.map((hour) => ({ start: Date.parse(`${hour}:00Z`), denials: counts.get(hour) ?? 0 }))
 }

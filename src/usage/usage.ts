@@ -5,6 +5,7 @@ import { usageOf } from '../answers/answer.ts'
 import type { Usage } from '../answers/results.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
+import { uncharged } from '../database/database-error.ts'
 import { checkDatabase } from '../database/given.ts'
 import { distinct, mustHave } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
@@ -146,7 +147,7 @@ async function usageUnder(reading: Reading, limiter: StoredLimiter): Promise<(Ke
   const params = paramsAt(limiter, time)
   const { periodStart = 0 } = params
   const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
-  const rows = await runOnce(db, statement, { prefix, top, clock: time, previousStart }, params)
+  const rows = await uncharged(runOnce(db, statement, { prefix, top, clock: time, previousStart }, params))
   const found = distinct(rows, 'key', top)
   const ahead = await usedAhead(
     found.filter((row) => limiter.periodAt && !appliesAt(params, nowIn(row))),

@@ -88,6 +88,12 @@ describe.skipIf(!hasPgBouncer)(
       expect(await outcomeOf(limiters[1]?.limit(SECRET) ?? expect.fail())).toBe('UNREACHABLE')
     })
 
+    test('PgBouncer refuses a start-up parameter: UNREACHABLE', async () => {
+      const opened = openPool(await through(), { lock_timeout: 1000 })
+      const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'start-up' })
+      expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('UNREACHABLE')
+    })
+
     test('PgBouncer gets no connection to the server in time: UNREACHABLE', async () => {
       const bounced = await through('default_pool_size = 1', 'query_wait_timeout = 1')
       const opened = openPool(bounced, { max: 2 })

@@ -92,6 +92,7 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
     ].map((error) => ({ type: 'error', message: error.message, error })),
     ...[
       'query_wait_timeout',
+      'unsupported startup parameter: lock_timeout',
       'client_login_timeout (server down)',
       'no more connections allowed (max_client_conn)',
       'client connections exceeded (max_user_client_connections)',

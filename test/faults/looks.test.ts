@@ -1,0 +1,65 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { openReservations, Ratelimit, usage } from '../../src/index.ts'
+import { useDatabase } from '../support/databases.ts'
+import { type Fault, FaultyProxy } from '../support/proxy.ts'
+import {
+  endPools,
+  errorOf,
+  expectQuiet,
+  limiter,
+  limiterOn,
+  newPrefix,
+  openPool,
+  SECRET,
+  urlOf,
+} from './kit.ts'
+
+// A call that charges nothing says so, whatever happens to its connection.
+
+const database = useDatabase()
+let proxy: FaultyProxy
+let url: string
+
+beforeAll(async () => {
+  const direct = await urlOf(database)
+  proxy = await FaultyProxy.start(direct)
+  url = proxy.through(direct)
+})
+afterEach(async () => {
+  proxy.fault = () => 'pass'
+  await endPools()
+})
+afterAll(() => proxy.close())
+
+type Look = (ratelimit: Ratelimit, db: ReturnType<typeof openPool>['db']) => PromiseLike<unknown>
+
+const looks: Record<string, Look> = {
+  getRemaining: (ratelimit) => ratelimit.getRemaining(SECRET),
+  getRemainingAll: (ratelimit) => ratelimit.getRemainingAll([SECRET, 'other']),
+  'limit of 0': (ratelimit) => ratelimit.limit(SECRET, { rate: 0 }),
+  'limitAll of 0': (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: SECRET, rate: 0 }]),
+  cleanup: (ratelimit) => ratelimit.cleanup(),
+  usage: ({ prefix }, db) => usage(db, { prefix, limiter }),
+  openReservations: ({ prefix }, db) => openReservations(db, { prefix }),
+}
+
+test.each(
+  Object.entries(looks).flatMap(([name, look]) =>
+    (['cut before', 'cut after', 'stall after'] as const).map((fault): [string, Fault, Look] => [
+      name,
+      fault,
+      look,
+    ]),
+  ),
+)('%s, %s: UNREACHABLE', async (_, fault, look) => {
+  const opened = openPool(url, { query_timeout: 1000 })
+  const ratelimit = limiterOn(opened, newPrefix('look'))
+  await ratelimit.limit(SECRET)
+  let requests = 0
+  proxy.fault = () => (requests++ === 0 ? fault : 'pass')
+  const error = await errorOf(look(ratelimit, opened.db))
+  expect(error).toMatchObject({ code: 'UNREACHABLE', contended: false })
+  expect(requests).toBe(1)
+  expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used: 1 })
+  await expectQuiet(opened)
+})
