@@ -25,7 +25,7 @@ afterEach(async () => {
   expect(await deadlocks(database, dbs)).toBe(before)
 })
 
-/** A transaction locks the first row, then `settling` waits for it, then the transaction locks the second row. */
+/** A transaction locks a row, then `settling` waits for it, and then the transaction locks a second row. */
 async function interleaved<T>(
   first: (tx: Database) => Promise<unknown>,
   settling: () => Promise<T>,
