@@ -7,8 +7,11 @@ const LATE_MS = 10
 /** In so many steps the time of a deadline passes. In each, the process reads what has arrived. */
 const STEPS = 10
 
-/** A longer timer would fire at once. */
-const MAX_STEP_MS = 2 ** 30
+/**
+ * The longest timer. A longer one fires at once.
+ * https://developer.mozilla.org/docs/Web/API/Window/setTimeout#maximum_delay_value
+ */
+export const MAX_TIMER_MS: number = 2 ** 31 - 1
 
 /** What has a deadline. */
 export interface Timed {
@@ -55,7 +58,7 @@ export class Deadlines {
   /** @param keepsAlive Whether the timer keeps the process from ending. */
   constructor(ms: number, keepsAlive = true) {
     this.#ms = ms
-    this.#stepMs = Math.min(ms / STEPS, MAX_STEP_MS)
+    this.#stepMs = ms / STEPS
     this.#keepsAlive = keepsAlive
   }
 
@@ -128,8 +131,9 @@ export class Deadlines {
   }
 }
 
-/** Calls `over` when a time of its own has passed. Returns a function that stops it. */
+/** Calls `over` when a time of its own has passed. Returns a function that stops it. No call takes weeks. */
 export function startDeadline(ms: number, over: () => void): () => void {
+  if (ms > MAX_TIMER_MS) return () => {}
   const own = new Deadlines(ms)
   const deadline = own.start({ over })
   return () => own.stop(deadline)

@@ -1,11 +1,12 @@
 import { answerOf } from '../answers/answer.ts'
 import { type Outcome, paymentOf } from '../answers/outcome.ts'
 import type { LimitResult } from '../answers/results.ts'
+import { MAX_TIMER_MS } from '../base/deadlines.ts'
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
-import { MAX_TIMER_MS } from './bounds.ts'
+import { CallTime } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { blockOn } from './gate.ts'
 
@@ -80,14 +81,13 @@ async function answerWithin(
   const giveBack = async (outcome: Outcome) => {
     if (!(await passed)) await refund(checker, outcome)
   }
+  const time = new CallTime(Math.min(leftMs, ownMs))
   try {
-    const onWaitOver = leftMs < ownMs ? endsWait : undefined
-    const endsAt = performance.now() + Math.min(leftMs, ownMs)
-    const looking = () => ({ timeoutMs: endsAt - performance.now(), signal, onWaitOver })
-    const blocked = checker.config.blocks ? await blockOn(checker, call, undefined, looking()) : undefined
+    const looking = { time, signal, onWaitOver: leftMs < ownMs ? endsWait : undefined }
+    const blocked = checker.config.blocks ? await blockOn(checker, call, undefined, looking) : undefined
     if (blocked) return blocked
     signal?.throwIfAborted()
-    return answerOf(await checker.decide(call, undefined, { ...looking(), giveBack }), reporting)
+    return answerOf(await checker.decide(call, undefined, { ...looking, giveBack }), reporting)
   } catch (error) {
     signal?.throwIfAborted()
     // A late grant is given back, so the last denial still holds.
@@ -96,6 +96,7 @@ async function answerWithin(
     resolvePassed(answer.success)
     return answer
   } finally {
+    time.stop()
     resolvePassed(false)
   }
 }

@@ -1,15 +1,40 @@
 import type { Outcome } from '../answers/outcome.ts'
 import { startDeadline } from '../base/deadlines.ts'
+import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 
-/**
- * The longest timer. A longer one fires at once.
- * https://developer.mozilla.org/docs/Web/API/Window/setTimeout#maximum_delay_value
- */
-export const MAX_TIMER_MS: number = 2 ** 31 - 1
+/** The time of a call that may take several statements. */
+export class CallTime {
+  isOver = false
+  readonly #ends = new Set<() => void>()
+  readonly #stop: () => void
+
+  constructor(ms: number) {
+    this.#stop = startDeadline(ms, () => {
+      this.isOver = true
+      for (const end of this.#ends) end()
+    })
+  }
+
+  /** Calls `end` when the time is over. Returns a function that stops that. */
+  whenOver(end: () => void): () => void {
+    this.#ends.add(end)
+    return () => this.#ends.delete(end)
+  }
+
+  /** The call has ended. */
+  stop(): void {
+    this.#stop()
+  }
+}
+
+/** Where a call runs: in a transaction, or alone. Alone, it may have begun its time already. */
+export type At = Database | CallTime | undefined
 
 /** When to stop waiting for a call. */
 export interface Bounds {
+  /** When the time of the whole call is over. */
+  readonly time?: CallTime
   /** This many milliseconds after the call. */
   readonly timeoutMs?: number | undefined
   /** As soon as this signal aborts. */
@@ -30,16 +55,17 @@ export interface Bounds {
  * @returns A function that stops the watch. Call it when the call is decided.
  */
 export function watchBounds(
-  { timeoutMs, signal }: Bounds,
+  { time, timeoutMs, signal }: Bounds,
   end: (why: { readonly aborted: unknown } | 'timeout') => void,
 ): () => void {
   const onAbort = () => finish({ aborted: signal?.reason })
-  // No call takes weeks.
-  const isTimed = timeoutMs !== undefined && timeoutMs <= MAX_TIMER_MS
-  const stopTimer = isTimed ? startDeadline(timeoutMs, () => finish('timeout')) : undefined
+  const onOver = () => finish('timeout')
+  const stopTimer = time
+    ? time.whenOver(onOver)
+    : startDeadline(timeoutMs ?? Number.POSITIVE_INFINITY, onOver)
   signal?.addEventListener('abort', onAbort, { once: true })
   function stop(): void {
-    stopTimer?.()
+    stopTimer()
     signal?.removeEventListener('abort', onAbort)
   }
   function finish(why: { readonly aborted: unknown } | 'timeout'): void {

@@ -3,7 +3,7 @@ import { type Answered, answeredBy } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
-import { type Database, isTransaction } from '../database/database.ts'
+import { isTransaction } from '../database/database.ts'
 import { uncharged } from '../database/database-error.ts'
 import { channels } from '../diagnostics.ts'
 import type { Leases } from '../leases/leases.ts'
@@ -17,7 +17,7 @@ import type { Dispatcher } from '../runtime/queue.ts'
 import { Room } from '../runtime/room.ts'
 import { quotedName } from '../tables/table-name.ts'
 
-import type { Bounds } from './bounds.ts'
+import { type At, type Bounds, CallTime, timedOut } from './bounds.ts'
 import type { CheckerConfig } from './checker-config.ts'
 import type { Degrading } from './degrading.ts'
 import { type Denials, forgetEverywhere, type Memory, register } from './denials.ts'
@@ -77,12 +77,12 @@ export class Checker implements Memory {
    * Returns the answer and the payment of the call. During an outage, `onError` answers. An answer from memory
    * is no promise, because waiting for one takes longer than the answer.
    */
-  answer(call: Call, tx: Database | undefined): Answered | Promise<Answered> {
+  answer(call: Call, tx: At): Answered | Promise<Answered> {
     if (!this.isWatched()) return this.#answer(call, tx)
     return this.#answerWatched(call, tx)
   }
 
-  async #answerWatched(call: Call, tx: Database | undefined): Promise<Answered> {
+  async #answerWatched(call: Call, tx: At): Promise<Answered> {
     const { watch } = await watching()
     const answered = (async () => this.#answer(call, tx))()
     return watch([this.watched(call, tx)], answered, (each) => [each])
@@ -95,14 +95,14 @@ export class Checker implements Memory {
   }
 
   /** The call in the form that `watch` publishes. */
-  watched(call: Call, tx: Database | undefined): Watched {
+  watched(call: Call, tx: At): Watched {
     const { config } = this
-    return { config, call, joined: tx !== undefined || config.home.isTransaction }
+    return { config, call, joined: this.joined(tx) !== undefined }
   }
 
-  #answer(call: Call, tx: Database | undefined): Answered | Promise<Answered> {
-    const { bounds, degrading } = this.config
-    const answered = this.#decide(call, tx, bounds, this.#answered)
+  #answer(call: Call, tx: At): Answered | Promise<Answered> {
+    const { degrading } = this.config
+    const answered = this.#decide(call, tx, this.boundsOf(tx), this.#answered)
     if (degrading.onError === 'throw' || 'answer' in answered || this.joined(tx)) return answered
     return answered.catch((error) => this.degrade(error, call))
   }
@@ -121,17 +121,13 @@ export class Checker implements Memory {
   }
 
   /** Decides the call: without the database, in the caller's transaction, or together with others. */
-  decide(
-    call: Call,
-    tx: Database | undefined,
-    bounds: Bounds | undefined = this.config.bounds,
-  ): Promise<Outcome> {
+  decide(call: Call, tx: At, bounds: Bounds | undefined = this.boundsOf(tx)): Promise<Outcome> {
     return Promise.resolve(this.#decide(call, tx, bounds, (outcome) => outcome))
   }
 
   #decide<T>(
     call: Call,
-    tx: Database | undefined,
+    tx: At,
     bounds: Bounds | undefined,
     resultOf: (outcome: Outcome) => T,
   ): T | Promise<T> {
@@ -187,15 +183,20 @@ export class Checker implements Memory {
    * The transaction that a call joins: the given one, or the one that the limiter was created with. Undefined
    * if the call runs alone.
    */
-  joined(tx: Database | undefined): Connection | undefined {
+  joined(tx: At): Connection | undefined {
     const { home } = this.config
-    if (!tx) return home.isTransaction ? home : undefined
+    if (!tx || tx instanceof CallTime) return home.isTransaction ? home : undefined
     checkOption(isTransaction(tx), 'tx must be a transaction of Drizzle.')
     return connectionTo(tx, home.keeping)
   }
 
+  /** The limits on the time of a statement outside of a transaction. */
+  boundsOf(tx: At): Bounds | undefined {
+    return tx instanceof CallTime ? { time: tx } : this.config.bounds
+  }
+
   /** Where a call runs: in the transaction that it joins, or alone. */
-  where(tx: Database | undefined): Connection {
+  where(tx: At): Connection {
     return this.joined(tx) ?? this.config.home
   }
 
@@ -213,7 +214,7 @@ export class Checker implements Memory {
   }
 
   #decideAlone<T>(call: Request, bounds: Bounds | undefined, resultOf: (outcome: Outcome) => T): Promise<T> {
-    const refusal = this.circuit.refusal()
+    const refusal = bounds?.time?.isOver ? timedOut(false, false) : this.circuit.refusal()
     if (refusal) return Promise.reject(refusal)
     const clock = this.config.namespace.clock?.() ?? null
     const sent = this.#denials?.begin(clock)

@@ -1,8 +1,8 @@
 import type { Answered, PaidPart } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
-import type { Database } from '../database/database.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 import type { Pays } from '../statements/list-row.ts'
+import type { At } from './bounds.ts'
 import type { LimiterCall } from './checker.ts'
 
 // What pays a call whose rows only a read can find: the grants of a key of credits.
@@ -53,9 +53,9 @@ export interface Taking {
 
 /** What pays calls on one key. Each call of these reads, without a lock, which rows take part. */
 export interface Funds {
-  take(taking: Taking, tx: Database | undefined): Promise<Purse>
+  take(taking: Taking, tx: At): Promise<Purse>
   /** Gives an amount back to the rows that have paid: to the last one first. */
-  giveBack(parts: readonly PaidPart[], amount: number, tx: Database | undefined): Promise<Purse>
+  giveBack(parts: readonly PaidPart[], amount: number, tx: At): Promise<Purse>
 }
 
 /** A call that funds pay. It has no row of its own, and stands for the rows where calls are published. */

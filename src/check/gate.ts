@@ -2,13 +2,12 @@ import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { lockout } from '../algorithms/lockout.ts'
 import { whenAvailable } from '../algorithms/search.ts'
 import type { Denied, Usage } from '../answers/results.ts'
-import type { Database } from '../database/database.ts'
 import { MAX_MS } from '../duration.ts'
 import type { Call, Request } from '../runtime/call.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { BLOCKED } from '../statements/own-prefixes.ts'
 import { checkerBeside, forEachChecker } from './beside.ts'
-import type { Bounds } from './bounds.ts'
+import type { At, Bounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
 // The gate of a limiter whose keys can be blocked: a lockout that no failure starts, with a row for each key
@@ -36,7 +35,7 @@ export function changing(key: string): Request {
 export async function blockOn(
   owner: Checker,
   call: Call,
-  tx: Database | undefined,
+  tx: At,
   bounds?: Bounds,
 ): Promise<Denied | undefined> {
   const look = changing(call.key)

@@ -1,16 +1,17 @@
 import { usageOf } from '../answers/answer.ts'
 import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
-import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { checkOption } from '../options/validate.ts'
 import { applies, askToLook } from '../runtime/ask.ts'
 import type { Call, Decision, Request } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide.ts'
+import type { At } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
 import { behind, changing, gateOf } from './gate.ts'
 import { outsideQueue } from './outside-queue.ts'
 import { refusalOf } from './refusal.ts'
+import { withinTimeout } from './within-timeout.ts'
 
 const ONCE = { length: 1 }
 
@@ -29,11 +30,11 @@ export function checkKeys(keys: readonly string[]): void {
  * Looks at the keys of calls with one limiter, in one statement, and at their blocks in another one. The
  * answers have the order of the calls.
  */
-export async function lookAll(
-  checker: Checker,
-  calls: readonly Call[],
-  tx: Database | undefined,
-): Promise<Usage[]> {
+export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
+  return withinTimeout([checker], tx, (at) => lookIn(checker, calls, at))
+}
+
+async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
   const usages = await usagesOf(checker, calls, tx)
   if (!checker.config.blocks) return usages
   const looks = calls.map(({ key }) => changing(key))
@@ -41,14 +42,9 @@ export async function lookAll(
   return usages.map((usage, place) => behind(usage, blocks[place] as Usage))
 }
 
-async function usagesOf(
-  checker: Checker,
-  calls: readonly Call[],
-  tx: Database | undefined,
-): Promise<Usage[]> {
-  const joined = checker.joined(tx)
+async function usagesOf(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
   const requests = [...new Map(calls.filter(isRequest).map((call) => [call.key, call])).values()]
-  const decisions = await decisionsOn(requests, checker, joined)
+  const decisions = await decisionsOn(requests, checker, tx)
   return calls.map((call) => {
     const decision = decisions.get(call.key) ?? unlimitedOutcome(call, checker.clockMs()).decision
     return usageOf(call.limiter, decision)
@@ -58,14 +54,17 @@ async function usagesOf(
 async function decisionsOn(
   requests: readonly Request[],
   checker: Checker,
-  joined: Connection | undefined,
+  tx: At,
 ): Promise<ReadonlyMap<string, Decision>> {
   if (requests.length === 0) return new Map()
+  const joined = checker.joined(tx)
   if (joined) return look(requests, checker, joined)
-  return outsideQueue(checker, { mayCharge: false, mayWait: false, isContended: false }, async () => {
+  const stage = { mayCharge: false, mayWait: false, isContended: false }
+  const looking = async () => {
     await checker.config.ensureTables?.()
     return retrying(() => look(requests, checker, checker.config.home))
-  })
+  }
+  return outsideQueue(checker, stage, looking, undefined, checker.boundsOf(tx))
 }
 
 async function look(

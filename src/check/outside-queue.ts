@@ -1,7 +1,7 @@
 import { nothingCharged } from '../database/database-error.ts'
 import { RatelimitError } from '../errors.ts'
 import { afterWait } from '../runtime/blame.ts'
-import { timedOut, watchBounds } from './bounds.ts'
+import { type Bounds, timedOut, watchBounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
 /** How far some work has come. It decides the error if the time is over. */
@@ -37,9 +37,9 @@ export function outsideQueue<T, Found = undefined>(
   stage: Readonly<Stage>,
   work: (isOver: () => boolean, found: Found | undefined) => T | Promise<T>,
   enter: (isOver: () => boolean) => Entry<Found> = () => ({ leave: checker.enter() }),
+  bounds: Bounds | undefined = checker.config.bounds,
 ): Promise<T> {
-  const { bounds } = checker.config
-  const refusal = checker.circuit.refusal()
+  const refusal = bounds?.time?.isOver ? timedOut(false, false) : checker.circuit.refusal()
   if (refusal) throw refusal
   let isOver = false
   const entry = enter(() => isOver)

@@ -9,12 +9,13 @@ import { ownError, RatelimitError } from '../errors.ts'
 import { TX_NAMES } from '../options/calls.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call, Request } from '../runtime/call.ts'
-import type { Bounds } from './bounds.ts'
+import type { At } from './bounds.ts'
 import { type Checker, isRequest } from './checker.ts'
 import { countDenial } from './denial-counts.ts'
 import { blockOn } from './gate.ts'
 import { mayHaveCharged } from './may-have-charged.ts'
 import { publishError } from './publish-error.ts'
+import { withinTimeout } from './within-timeout.ts'
 
 /** A call with a start time. It is charged. */
 export interface Scheduled {
@@ -71,11 +72,11 @@ export async function schedule(
   const { prefix } = checker.config.namespace
   const beganAt = performance.now()
   try {
-    const bounds = boundsFrom(beganAt, checker)
-    const blocked = checker.config.blocks ? await blockOn(checker, call, tx, bounds()) : undefined
-    const outcome = blocked
-      ? undefined
-      : await decide(checker, { ...call, purpose: 'schedule', within: withinMs }, tx, bounds)
+    const scheduling = { ...call, purpose: 'schedule', within: withinMs } as const
+    const { blocked, outcome } = await withinTimeout([checker], tx, async (at) => {
+      const denial = checker.config.blocks ? await blockOn(checker, call, at) : undefined
+      return { blocked: denial, outcome: denial ? undefined : await decide(checker, scheduling, at) }
+    })
     const answer = outcome
       ? answerOf(checker, call, outcome, withinMs)
       : ({ success: false, retryAfter: blocked?.retryAfter ?? 0 } as const)
@@ -87,7 +88,7 @@ export async function schedule(
       ...{ prefix, key: call.key, rate: call.rate, success: answer.success, limit: call.limiter.limit },
       ...{ remaining, degraded: false, wouldDeny: false, leased: false },
       retryAfter: answer.success ? 0 : answer.retryAfter,
-      joined: tx !== undefined || checker.config.home.isTransaction,
+      joined: checker.joined(tx) !== undefined,
       durationMs: performance.now() - beganAt,
     })
     return answer
@@ -97,21 +98,14 @@ export async function schedule(
   }
 }
 
-/** What is left of the timeout, for the look at a block and for the charge together. */
-function boundsFrom(beganAt: number, { config }: Checker): () => Bounds | undefined {
-  const timeoutMs = config.bounds?.timeoutMs
-  return () => (timeoutMs === undefined ? undefined : { timeoutMs: beganAt + timeoutMs - performance.now() })
-}
-
 /** A call that could start in time, but was not given a start together with equal calls, asks again. */
 async function decide(
   checker: Checker,
   call: Request & { readonly within: number },
-  tx: Database | undefined,
-  boundsNow: () => Bounds | undefined,
+  tx: At,
 ): Promise<Outcome> {
   for (;;) {
-    const outcome = await decideOnce(checker, call, tx, boundsNow())
+    const outcome = await decideOnce(checker, call, tx)
     const { startsAt, isGiven } = startOf(outcome)
     const { granted, now } = outcome.decision
     if (isGiven || granted === 0 || startsAt - now > call.within) return outcome
@@ -119,12 +113,7 @@ async function decide(
 }
 
 /** A start time that is given after its caller has given up is cancelled. */
-function decideOnce(
-  checker: Checker,
-  call: Request,
-  tx: Database | undefined,
-  bounds: Bounds | undefined,
-): Promise<Outcome> {
+function decideOnce(checker: Checker, call: Request, tx: At): Promise<Outcome> {
   const giveBack = async (outcome: Outcome) => {
     const { startsAt, isGiven } = startOf(outcome)
     if (!isGiven) return
@@ -132,6 +121,7 @@ function decideOnce(
       await checker.decide(cancelOf(call, startsAt), undefined)
     } catch {}
   }
+  const bounds = checker.boundsOf(tx)
   return checker.decide(call, tx, bounds && { ...bounds, giveBack })
 }
 

@@ -2,7 +2,6 @@ import { usageOf } from '../answers/answer.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
-import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
@@ -15,13 +14,14 @@ import { Sweeper } from '../runtime/sweep.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import { MAX_SWEPT, removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
-import { watchBounds } from './bounds.ts'
+import { type At, watchBounds } from './bounds.ts'
 import { type Checker, isRequest, type LimiterCall } from './checker.ts'
 import { behind, changing, gateOf } from './gate.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
+import { withinTimeout } from './within-timeout.ts'
 
 /** Adds the call's rate to a balance. During an outage it always throws; `onError` does not apply. */
-export async function grant(checker: Checker, call: Call, tx: Database | undefined): Promise<Usage> {
+export async function grant(checker: Checker, call: Call, tx: At): Promise<Usage> {
   const outcome = await checker.decide(grantOf(call), tx)
   return usageOf(call.limiter, afterCalls(outcome, outcome.place + 1))
 }
@@ -39,12 +39,11 @@ export function grantOf(call: Call): Call {
 }
 
 /** Blocks the call's key for a time. During an outage it always throws; `onError` does not apply. */
-export async function block(
-  checker: Checker,
-  call: Call,
-  duration: Duration,
-  tx: Database | undefined,
-): Promise<Usage> {
+export async function block(checker: Checker, call: Call, duration: Duration, tx: At): Promise<Usage> {
+  return withinTimeout([checker], tx, (at) => blockIn(checker, call, duration, at))
+}
+
+async function blockIn(checker: Checker, call: Call, duration: Duration, tx: At): Promise<Usage> {
   const blocks = blocksOf(checker, call)
   const lengthMs = parseDuration(duration, 'The block')
   if (lengthMs > (blocks.call.limiter.params['maxMs'] ?? 0)) {
@@ -58,7 +57,7 @@ export async function block(
 }
 
 /** Ends the block of the call's key. */
-export async function unblock(checker: Checker, call: Call, tx: Database | undefined): Promise<void> {
+export async function unblock(checker: Checker, call: Call, tx: At): Promise<void> {
   const blocks = blocksOf(checker, call)
   await reset(blocks.checker, blocks.call, tx)
 }
@@ -78,7 +77,11 @@ function blocksOf(checker: Checker, call: Call): LimiterCall {
 }
 
 /** Makes the key's limit full again. */
-export async function reset(checker: Checker, call: Call, tx: Database | undefined): Promise<void> {
+export function reset(checker: Checker, call: Call, tx: At): Promise<void> {
+  return withinTimeout([checker], tx, (at) => resetIn(checker, call, at))
+}
+
+async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
   checkOption(
     !isBalance(checker.config.limiter),
     'A balance cannot be reset: that would take away paid credits, or give back used ones.',
@@ -151,14 +154,15 @@ export function close(checker: Checker): Promise<void> {
 /** Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another. */
 export function runOn<T>(
   checker: Checker,
-  tx: Database | undefined,
+  tx: At,
   stage: Stage,
   work: (connection: Connection) => Promise<T>,
 ): Promise<T> {
   const joined = checker.joined(tx)
   if (joined) return work(joined)
-  return outsideQueue(checker, stage, async () => {
+  const running = async () => {
     await checker.config.ensureTables?.()
     return retrying(() => work(checker.config.home))
-  })
+  }
+  return outsideQueue(checker, stage, running, undefined, checker.boundsOf(tx))
 }

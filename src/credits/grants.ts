@@ -1,6 +1,7 @@
 import { limiterOf, NEVER_MS, newGrant, type Terms } from '../algorithms/grant.ts'
 import type { GrantResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
 import { parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import { TX_NAMES, type TxOptions } from '../options/calls.ts'
@@ -64,12 +65,14 @@ export async function grant(
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number from 1 to 2^52.')
   }
   const call = { ...lookAt(key, limiter), rate: amount, purpose: 'grant' as const }
-  const { decision } = await checker.decide(call, tx)
-  const isRepeated = (decision.state.prevCount ?? 0) > 0
-  const seen = await read(account, tx).catch((error: unknown) => {
-    throw checker.joined(tx) ? error : granted(error)
+  return withinTimeout([checker], tx, async (at) => {
+    const { decision } = await checker.decide(call, at)
+    const isRepeated = (decision.state.prevCount ?? 0) > 0
+    const seen = await read(account, at).catch((error: unknown) => {
+      throw checker.joined(at) ? error : granted(error)
+    })
+    return { ...usageOf(seen), ...(isRepeated ? { repeated: true } : {}) }
   })
-  return { ...usageOf(seen), ...(isRepeated ? { repeated: true } : {}) }
 }
 
 /** The error of a grant that was made, although its answer could not be read. */
@@ -124,11 +127,13 @@ export async function grantsOf(account: Account, { tx }: TxOptions): Promise<Cre
 export async function voidGrant(account: Account, id: string, { tx }: TxOptions): Promise<number> {
   const { checker, credits } = account
   const key = grantKey(account, id)
-  const { grants } = await read(account, tx)
-  // Without the row, the statement would insert one.
-  if (!grants.some((each) => each.id === id)) return 0
-  const request = { ...lookAt(key, limiterOf(credits)), rate: 0, purpose: 'block' as const }
-  const { decision, place } = await checker.decide(request, tx)
-  // Equal calls that were decided together have one answer.
-  return place === 0 ? leftOf({ request, look: decision }) : 0
+  return withinTimeout([checker], tx, async (at) => {
+    const { grants } = await read(account, at)
+    // Without the row, the statement would insert one.
+    if (!grants.some((each) => each.id === id)) return 0
+    const request = { ...lookAt(key, limiterOf(credits)), rate: 0, purpose: 'block' as const }
+    const { decision, place } = await checker.decide(request, at)
+    // Equal calls that were decided together have one answer.
+    return place === 0 ? leftOf({ request, look: decision }) : 0
+  })
 }

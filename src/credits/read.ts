@@ -1,7 +1,7 @@
 import { limiterOf } from '../algorithms/grant.ts'
+import type { At } from '../check/bounds.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
 import { runOn } from '../check/upkeep.ts'
-import type { Database } from '../database/database.ts'
 import { uncharged } from '../database/database-error.ts'
 import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
@@ -29,7 +29,7 @@ export function keyOfGrant(key: string, id: string): string {
 }
 
 /** Reads the grants and the debt of a key. Without `ended` it leaves out grants that are over. */
-export async function read(account: Account, tx: Database | undefined, ended = false): Promise<Seen> {
+export async function read(account: Account, tx: At, ended = false): Promise<Seen> {
   const { checker, key } = account
   const { table, namespace } = checker.config
   const { prefix } = namespace

@@ -1,11 +1,11 @@
 import { hasPeriods } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
+import type { At } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import { runOn } from '../check/upkeep.ts'
 import type { Connection } from '../database/connection.ts'
 import { runOnce } from '../database/run.ts'
-import type { CallOptions } from '../options/calls.ts'
 import { stateIn } from '../runtime/ask.ts'
 import type { Call } from '../runtime/call.ts'
 import { correctStatement } from '../statements/correct.ts'
@@ -31,7 +31,7 @@ export async function settleLate(
   checker: Checker,
   settlement: Call,
   { windowEnd, id }: Late,
-  tx: CallOptions['tx'],
+  tx: At,
 ): Promise<Allowed | undefined> {
   const { key, limiter, rate, paidWindowStart: start } = settlement
   if (start === null || !hasPeriods(limiter)) return undefined

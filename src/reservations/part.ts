@@ -1,7 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
+import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
-import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf } from '../options/validate.ts'
 import type { Decision } from '../runtime/call.ts'
@@ -40,7 +40,7 @@ export interface Opening {
  *
  * @throws RatelimitError `NOT_RESERVED`
  */
-export async function look(parts: readonly Part[], tx: Database | undefined): Promise<Opened[]> {
+export async function look(parts: readonly Part[], tx: At): Promise<Opened[]> {
   const calls = lookingAt(parts)
   const [only, ...more] = calls
   const states =

@@ -2,8 +2,10 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { type Answered, allowanceOf, type PaidPart } from '../answers/answer.ts'
 import type { Allowed, LimitAllResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type Funds, isFunded, type Purse } from '../check/funds.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import { type CallOptions, TX_NAMES, type TxOptions } from '../options/calls.ts'
@@ -150,7 +152,9 @@ export async function reservationsOf(
     const { tx, limiters = [] } = options
     checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)
-    return settling.run(tx, () => settleAll(calls, costs, tx))
+    const checkers = calls.map((each) => each.checker)
+    const settleIn = (at: At) => settleAll(calls, costs, at)
+    return settling.run(tx, () => withinTimeout(checkers, tx, settleIn))
   }
   return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
 }
@@ -185,11 +189,7 @@ function costsOf(
 export const FUNDED_LIMITER = 'Credits take no limiter: each grant has its own terms.'
 
 /** Settles the costs of the calls. */
-async function settleAll(
-  calls: readonly LimiterCall[],
-  costs: readonly Cost[],
-  tx: Database | undefined,
-): Promise<Allowed[]> {
+async function settleAll(calls: readonly LimiterCall[], costs: readonly Cost[], tx: At): Promise<Allowed[]> {
   const settlements = calls.map((each, place) =>
     isFunded(each) ? each : { ...each, call: settlementOf(each.checker, costs[place] as Cost) },
   )
@@ -212,11 +212,7 @@ async function settleAll(
 }
 
 /** What gives back the part of an estimate that was not needed, or pays what it lacks. */
-function settleFunds(
-  funds: Funds,
-  { actual, estimate, parts }: Cost,
-  tx: Database | undefined,
-): Promise<Purse> {
+function settleFunds(funds: Funds, { actual, estimate, parts }: Cost, tx: At): Promise<Purse> {
   const missing = actual - estimate.paid.rate
   return missing > 0
     ? funds.take({ rate: missing, least: missing, lacking: 'owed' }, tx)

@@ -1,8 +1,10 @@
 import { CLOSING, costOf, type Opened } from '../algorithms/estimate.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
+import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { runOn } from '../check/upkeep.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransactionIf } from '../database/transaction.ts'
@@ -50,7 +52,7 @@ export interface SettledParts {
 const MAX_ATTEMPTS = 50
 
 /** Settles the estimate of one limit. */
-export async function settleOne(part: Part, actual: number, tx: Database | undefined): Promise<Allowed> {
+export async function settleOne(part: Part, actual: number, tx: At): Promise<Allowed> {
   checkLimiter(part.limiter)
   checkActual(part.checker, actual, part.limiter)
   const { answers } = await settleParts([part], { remembered: [actual] }, tx)
@@ -61,11 +63,12 @@ export async function settleOne(part: Part, actual: number, tx: Database | undef
  * Settles open estimates. If this process has not charged them, it reads the rows without a lock. Then it
  * settles what it knows. If another settlement was faster, it reads again.
  */
-export async function settleParts(
-  parts: readonly Part[],
-  costs: Costs,
-  tx: Database | undefined,
-): Promise<SettledParts> {
+export function settleParts(parts: readonly Part[], costs: Costs, tx: At): Promise<SettledParts> {
+  const checkers = parts.map(({ checker }) => checker)
+  return withinTimeout(checkers, tx, (at) => settlePartsIn(parts, costs, at))
+}
+
+async function settlePartsIn(parts: readonly Part[], costs: Costs, tx: At): Promise<SettledParts> {
   const [{ checker, chargedIn }] = parts as readonly [Part]
   if (chargedIn) await checkCharged(checker, chargedIn, tx, true)
   let known = recall(parts)
@@ -116,7 +119,7 @@ function repeated(
   parts: readonly Part[],
   seen: readonly Opened[],
   remembered: readonly number[],
-  tx: Database | undefined,
+  tx: At,
 ): Promise<Allowed[]> {
   if (!seen.every((each, place) => each.wasSettledWith(remembered[place] as number))) {
     throw new RatelimitError(
@@ -138,7 +141,7 @@ function settleSeen(
   seen: readonly Opened[],
   settled: readonly Settled[],
   { remembered, after }: Costs,
-  tx: Database | undefined,
+  tx: At,
 ): Promise<Allowed[] | undefined> {
   const closings = parts.map(({ checker, row }, place): LimiterCall => {
     const { closer } = namesOf(checker)
@@ -169,7 +172,7 @@ async function settleTogether(
   parts: readonly Part[],
   settled: readonly Settled[],
   closings: readonly LimiterCall[],
-  tx: Database | undefined,
+  tx: At,
 ): Promise<Allowed[] | undefined> {
   const settlements = parts.map(({ checker }, place) => ({
     checker,

@@ -3,9 +3,9 @@ import { TOLERANCE } from '../algorithms/bucket.ts'
 import { type Answered, allowanceOf, refundableUntilOf } from '../answers/answer.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
 import type { NamesOf } from '../base/check-options.ts'
+import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type PayingCall } from '../check/funds.ts'
-import type { Database } from '../database/database.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { TX_NAMES } from '../options/calls.ts'
 import type { Call, Decision } from '../runtime/call.ts'
@@ -28,7 +28,7 @@ export interface Expense {
 export interface Settling {
   /** The present plans. Those that the caller has not given may be outdated, and replace no row's state. */
   readonly limiters: readonly (Limiter | undefined)[]
-  readonly tx: Database | undefined
+  readonly tx: At
 }
 
 /** Options of the `commit` of `Ratelimit.spend`. */

@@ -6,9 +6,10 @@ import { type Outcome, type Payment, returnedBy } from '../answers/outcome.ts'
 import type { Allowed } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
+import type { At } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
 import { RatelimitError } from '../errors.ts'
-import type { CallOptions } from '../options/calls.ts'
 import { callOf, checkOption, checkRate } from '../options/validate.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
 
@@ -70,7 +71,12 @@ export interface Settled {
 const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
 
 /** Settles the actual cost. */
-export async function settle(checker: Checker, settled: Settled, tx: CallOptions['tx']): Promise<Allowed> {
+export function settle(checker: Checker, settled: Settled, tx: At): Promise<Allowed> {
+  if (!mayBeLate(checker, settled)) return settleIn(checker, settled, tx)
+  return withinTimeout([checker], tx, (at) => settleIn(checker, settled, at))
+}
+
+async function settleIn(checker: Checker, settled: Settled, tx: At): Promise<Allowed> {
   const corrected = await settleIfLate(checker, settled, tx)
   if (corrected) return corrected
   const outcome = await checker.decide(settlementOf(checker, settled), tx)
@@ -90,7 +96,7 @@ export function mayBeLate({ config }: Checker, { estimate, limiter }: Settled): 
 export async function settleIfLate(
   checker: Checker,
   settled: Settled,
-  tx: CallOptions['tx'],
+  tx: At,
   id?: string,
 ): Promise<Allowed | undefined> {
   if (!mayBeLate(checker, settled)) return undefined

@@ -2,9 +2,11 @@ import { type Answered, answeredBy } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import type { LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
+import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded } from '../check/funds.ts'
 import type { Report } from '../check/watch.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import type { SpendOptions } from '../options/reserve.ts'
@@ -117,10 +119,13 @@ async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): 
   const { rate, atLeast: least = rate, tx, once } = options
   const named = await openSpending(calls, options)
   const ids = [await idCall(once, calls), ...(named?.openings ?? [])]
-  const find = ({ funds }: FundedCall) => funds.take({ rate, least: rate, lacking: 'left to others' }, tx)
-  const { spent } = await withFunds(named?.calls ?? calls, find, tx, async (payers, own) => {
-    const sent = await sendPayers(payers, own, ids, { rate, least })
-    return { ...sent, spent: () => spentOf(payers, sent, least, named, tx) }
+  const checkers = calls.map(({ checker }) => checker)
+  const { spent } = await withinTimeout(checkers, tx, (at) => {
+    const find = ({ funds }: FundedCall) => funds.take({ rate, least: rate, lacking: 'left to others' }, at)
+    return withFunds(named?.calls ?? calls, find, at, async (payers, own) => {
+      const sent = await sendPayers(payers, own, ids, { rate, least })
+      return { ...sent, spent: () => spentOf(payers, sent, least, named, tx) }
+    })
   })
   return spent()
 }
@@ -243,10 +248,11 @@ async function committing(expense: Expense, tx: Database | undefined): Promise<P
       checkActual(each.checker, actual, limiter)
     }
     const debtor = debt === 'first' ? 0 : calls.length - 1
-    return settling.run(tx, () =>
+    const settle = (at: At) =>
       actual > sumOf(granted)
-        ? takeMore(expense, actual, debtor, { limiters, tx })
-        : giveBack(expense, actual, { limiters, tx }),
-    )
+        ? takeMore(expense, actual, debtor, { limiters, tx: at })
+        : giveBack(expense, actual, { limiters, tx: at })
+    const checkers = calls.map((each) => each.checker)
+    return settling.run(tx, () => withinTimeout(checkers, tx, settle))
   }
 }

@@ -1,9 +1,9 @@
 import type { Reporting } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import type { Allowed } from '../answers/results.ts'
+import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { FundedCall, Purse } from '../check/funds.ts'
-import type { Database } from '../database/database.ts'
 import { notAsExpected } from '../database/rows.ts'
 import type { RowRequest } from './add-up.ts'
 import type { Decisions } from './all-or-nothing.ts'
@@ -37,7 +37,7 @@ export interface Adjusted {
 export async function adjustAll(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
-  tx: Database | undefined,
+  tx: At,
 ): Promise<(Adjusted | Repaid)[]> {
   const { payers, ...sent } = await withFunds(calls, find, tx, async (payers, own) => ({
     ...(await sendPayers(payers, own)),

@@ -1,3 +1,4 @@
+import type { At } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import { runOn } from '../check/upkeep.ts'
 import type { Database } from '../database/database.ts'
@@ -29,7 +30,7 @@ export async function chargedIn(checker: Checker, tx: Database | undefined): Pro
 export async function checkCharged(
   checker: Checker,
   { db, id }: ChargedIn,
-  tx: Database | undefined,
+  tx: At,
   isNamed = false,
 ): Promise<void> {
   if (id === undefined || checker.where(tx).db === db) return

@@ -12,10 +12,12 @@ import { capacityOf } from '../answers/capacity.ts'
 import { paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
+import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Degrading } from '../check/degrading.ts'
 import { type FundedCall, isFunded } from '../check/funds.ts'
 import type { Report } from '../check/watch.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
 import type { Once } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
@@ -88,9 +90,18 @@ async function answerTogether(
 }
 
 /** The answers to calls some of which have rows that only a read can find. */
-async function answerFunded(
+function answerFunded(
   calls: readonly LimiterCall[],
   tx: Database | undefined,
+  ids: readonly (LimiterCall | undefined)[],
+): Promise<Answered[]> {
+  const checkers = calls.map(({ checker }) => checker)
+  return withinTimeout(checkers, tx, (at) => answerFundedIn(calls, at, ids))
+}
+
+async function answerFundedIn(
+  calls: readonly LimiterCall[],
+  tx: At,
   ids: readonly (LimiterCall | undefined)[],
 ): Promise<Answered[]> {
   const find = ({ funds, call, force }: FundedCall) =>

@@ -1,6 +1,6 @@
+import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Fate, Purse } from '../check/funds.ts'
-import type { Database } from '../database/database.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Decisions } from './all-or-nothing.ts'
@@ -25,7 +25,7 @@ export interface SentPayers extends Sent {
  */
 export async function sendPayers(
   payers: readonly Payer[],
-  tx: Database | undefined,
+  tx: At,
   ids: readonly (LimiterCall | undefined)[] = [],
   shared?: Pick<Group, 'rate' | 'least'>,
 ): Promise<SentPayers> {

@@ -1,10 +1,11 @@
 import { whenAvailable } from '../algorithms/search.ts'
 import type { Outcome } from '../answers/outcome.ts'
-import { timedOut } from '../check/bounds.ts'
+import { type At, CallTime, timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import { gateOf, passing } from '../check/gate.ts'
 import { type Entry, outsideQueue, type Stage } from '../check/outside-queue.ts'
 import { type Report, watch } from '../check/watch.ts'
+import { timeoutOf } from '../check/within-timeout.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
@@ -27,6 +28,8 @@ export interface Asked {
   readonly calls: readonly LimiterCall[]
   readonly checkers: readonly Checker[]
   readonly joined: Connection | undefined
+  /** The time of the whole call, if it takes more than this list. */
+  readonly time: CallTime | undefined
   /** The row of each call that the database decides. */
   readonly rowOf: ReadonlyMap<LimiterCall, RowRequest>
   /**
@@ -42,7 +45,7 @@ export interface Asked {
 /** @param used The calls that use up ids, for calls that are charged once. */
 export function askedOf(
   calls: readonly LimiterCall[],
-  tx: Database | undefined,
+  tx: At,
   ...used: readonly (LimiterCall | undefined)[]
 ): Asked {
   const ids = used.filter((id) => id !== undefined)
@@ -66,6 +69,7 @@ export function askedOf(
     calls,
     checkers,
     joined,
+    time: tx instanceof CallTime ? tx : undefined,
     rowOf,
     unlimited: new Map(unlimited.map((each) => [each, unlimitedOutcome(each.call, each.checker.clockMs())])),
     ids: ids.map((id) => found(rowOf, id)),
@@ -114,7 +118,7 @@ export async function takeTogether(asked: Asked, groups: readonly Group[] = []):
  * is called when these statements have ended, which may be after the call has timed out.
  */
 function chargeTogether(
-  { checkers, joined }: Asked,
+  { checkers, joined, time }: Asked,
   list: Pick<List, 'rows' | 'groups'>,
   followUp: () => void,
 ): Promise<Decisions> {
@@ -181,7 +185,13 @@ function chargeTogether(
     }
     return watchWait(() => charge(found)).finally(followUp)
   }
-  const charged = outsideQueue<Decisions, Found | undefined>(hastiest, stage, work, enter)
+  const charged = outsideQueue<Decisions, Found | undefined>(
+    hastiest,
+    stage,
+    work,
+    enter,
+    hastiest.boundsOf(time),
+  )
   for (const [i, checker] of checkers.entries()) checker.sweepAfter(charged, clocks[i] ?? null)
   return charged
 }
@@ -198,7 +208,7 @@ function turnsOn(db: Database): Turns<SharedList, Found> {
 /** Publishes how calls were decided together, or that they failed. */
 export function watchAll<T>(
   calls: readonly LimiterCall[],
-  tx: Database | undefined,
+  tx: At,
   answered: Promise<T>,
   reportsOf: (answered: T) => readonly Report[],
 ): Promise<T> {
@@ -210,8 +220,4 @@ export function watchAll<T>(
 /** How the statement of several limiters commits: in the strictest way that one of them needs. */
 function commitTogether(commits: readonly Commit[]): Commit {
   return (['flushed', 'async'] as const).find((commit) => commits.includes(commit)) ?? 'as the session'
-}
-
-function timeoutOf({ config }: Checker): number {
-  return config.bounds?.timeoutMs ?? Number.POSITIVE_INFINITY
 }

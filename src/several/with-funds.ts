@@ -1,6 +1,6 @@
+import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type PayingCall, type Purse } from '../check/funds.ts'
-import type { Database } from '../database/database.ts'
 import { inTransactionIf } from '../database/transaction.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
@@ -35,8 +35,8 @@ const MAX_ATTEMPTS = 50
 export async function withFunds<T extends Sent>(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
-  tx: Database | undefined,
-  send: (payers: readonly Payer[], tx: Database | undefined) => Promise<T>,
+  tx: At,
+  send: (payers: readonly Payer[], tx: At) => Promise<T>,
 ): Promise<T> {
   if (!calls.some(isFunded)) return send(calls.map(byItself), tx)
   checkDifferent(calls)
@@ -90,11 +90,7 @@ function findAll(
  * savepoint, so that an attempt that has charged nothing keeps no lock, and the next one locks in the order of
  * every list.
  */
-function attempt<T extends Sent>(
-  checker: Checker,
-  tx: Database | undefined,
-  send: (tx: Database | undefined) => Promise<T>,
-): Promise<T> {
+function attempt<T extends Sent>(checker: Checker, tx: At, send: (tx: At) => Promise<T>): Promise<T> {
   const joined = checker.joined(tx)
   return joined
     ? inTransactionIf(

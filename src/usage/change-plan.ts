@@ -3,6 +3,7 @@ import { hasPeriods, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Checker } from '../check/checker.ts'
 import { otherPlan } from '../check/refusal.ts'
 import { runOn } from '../check/upkeep.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
 import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
@@ -39,26 +40,28 @@ export async function changePlan(
   const statementFor = (guarded: boolean) =>
     kept(table.statements, `${name} ${guarded}`, () => changePlanStatement({ ...source, guarded }))
   let time = clock ?? Date.now()
-  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
-    const values = { prefix: namespace.prefix, key, clock }
-    const params = paramsAt(to, time)
-    const stage = { mayCharge: true, mayWait: true, isContended: false }
-    const answer = await runOn(checker, tx, stage, async (connection) => {
-      const row = mustHave((await run(connection, [table.size], statementFor, values, params))[0])
-      // The next attempt finds the row.
-      if (row['own'] === null && row['done'] !== true)
-        await (await table.distributed?.())?.insert(connection, namespace.prefix, [key])
-      return row
-    })
-    time = Number(mustHave(answer['now']))
-    if (answer['other'] === true) throw otherPlan()
-    if (mustHave(answer['done']) === true)
-      return answer['own'] === true ? endedIn(answer, from, time) : undefined
-  }
-  throw new RatelimitError(
-    'CONTENTION',
-    'Others inserted and removed the row of the key. Nothing was changed.',
-  )
+  return withinTimeout([checker], tx, async (at) => {
+    for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+      const values = { prefix: namespace.prefix, key, clock }
+      const params = paramsAt(to, time)
+      const stage = { mayCharge: true, mayWait: true, isContended: false }
+      const answer = await runOn(checker, at, stage, async (connection) => {
+        const row = mustHave((await run(connection, [table.size], statementFor, values, params))[0])
+        // The next attempt finds the row.
+        if (row['own'] === null && row['done'] !== true)
+          await (await table.distributed?.())?.insert(connection, namespace.prefix, [key])
+        return row
+      })
+      time = Number(mustHave(answer['now']))
+      if (answer['other'] === true) throw otherPlan()
+      if (mustHave(answer['done']) === true)
+        return answer['own'] === true ? endedIn(answer, from, time) : undefined
+    }
+    throw new RatelimitError(
+      'CONTENTION',
+      'Others inserted and removed the row of the key. Nothing was changed.',
+    )
+  })
 }
 
 /** The period of the row, up to now. Undefined if nothing was used in it. */

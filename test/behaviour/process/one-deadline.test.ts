@@ -1,0 +1,154 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { type Database, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { useDatabase } from '../../support/databases.ts'
+import '../../support/loaded.ts'
+import { fakeTime, ownTimers } from '../../support/timers.ts'
+import { watch } from '../../support/watch.ts'
+
+// `timeout` bounds a call, however many statements it takes.
+
+const database = useDatabase()
+const CREDITS = Ratelimit.credits()
+const WINDOW = Ratelimit.fixedWindow(10, '1h')
+const NAME = { id: 'job', expires: '1d' } as const
+let prefix = 0
+
+// The timers are the test's; the driver keeps its own.
+beforeEach(fakeTime)
+afterEach(() => void vi.useRealTimers())
+
+const nextTurn = () => new Promise(setImmediate)
+
+interface Setup<L> {
+  readonly prefix: string
+  readonly slowDb: Database
+  /** The limiter whose every statement takes 800 ms, with a timeout of a second. */
+  readonly slow: L
+  /** The same without delay. */
+  readonly quick: L
+}
+
+/** A call, made ready without delay. */
+type Ready<L> = (limiters: Setup<L>) => Promise<() => Promise<unknown>>
+
+function onCredits(begin: (credits: Ratelimit<'credits'>) => Promise<unknown>): Ready<Ratelimit<'credits'>> {
+  return async ({ slow, quick }) => {
+    await quick.grant('key', 10, { id: 'first' })
+    await quick.limit('key', { rate: 4 })
+    return () => begin(slow)
+  }
+}
+
+const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
+  once: onCredits((credits) => credits.limit('key', { once: { id: 'a', for: '1d' } })),
+  force: onCredits((credits) => credits.limit('key', { rate: 20, force: true })),
+  'a refund': onCredits((credits) => credits.limit('key', { rate: -2 })),
+  reserve: onCredits((credits) => credits.reserve('key')),
+  grant: onCredits((credits) => credits.grant('key', 1, { id: 'first' })),
+  voidGrant: onCredits((credits) => credits.voidGrant('key', 'first')),
+  limitAll: async ({ slow, quick, prefix: same, slowDb: db }) => {
+    await quick.grant('key', 10, { id: 'first' })
+    const limit = new Ratelimit({ db, limiter: WINDOW, prefix: `${same} too` })
+    return () =>
+      Ratelimit.limitAll([
+        { ratelimit: slow, key: 'key' },
+        { ratelimit: limit, key: 'key' },
+      ])
+  },
+  spend: async ({ slow, quick, prefix: same, slowDb: db }) => {
+    await quick.grant('key', 10, { id: 'first' })
+    const limit = new Ratelimit({ db, limiter: WINDOW, prefix: `${same} too` })
+    const requests = [
+      { ratelimit: limit, key: 'key' },
+      { ratelimit: slow, key: 'key' },
+    ]
+    return () => Ratelimit.spend(requests, { rate: 12 })
+  },
+}
+
+const windowCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
+  'settle in another process': async ({ slow, quick }) => {
+    await quick.reserve('key', { rate: 4, ...NAME })
+    return () => slow.settle({ key: 'key', id: 'job' }, 3)
+  },
+  'settleSpent in another process': async ({ slow, quick }) => {
+    await Ratelimit.spend([{ ratelimit: quick, key: 'key' }], { rate: 4, ...NAME })
+    return () => Ratelimit.settleSpent([{ ratelimit: slow, key: 'key' }], 'job', 3)
+  },
+}
+
+const bucketCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
+  'a reset': async ({ slow, quick }) => {
+    await quick.limit('key')
+    return () => slow.resetUsedTokens('key')
+  },
+}
+
+const blockedCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
+  block: async ({ slow, quick }) => {
+    await quick.block('key', '1h')
+    return () => slow.block('key', '2h')
+  },
+  getRemaining:
+    async ({ slow }) =>
+    () =>
+      slow.getRemaining('key'),
+}
+
+/** How long the call takes until it fails, if each statement takes 800 ms. */
+async function failsAfter<L>(
+  make: (config: Partial<RatelimitConfig>) => L,
+  ready: Ready<L>,
+): Promise<number> {
+  const gates: (() => void)[] = []
+  const slowly = watch(database.db, () => new Promise<void>((resolve) => gates.push(resolve)))
+  const common = { prefix: `deadline ${++prefix}`, cleanupProbability: 0 }
+  const slow = make({ ...common, db: slowly.db, timeout: 1_000 })
+  const quick = make({ ...common, db: database.db })
+  const begin = await ready({ slow, quick, prefix: common.prefix, slowDb: slowly.db })
+  let failedAt: number | undefined
+  const begunAt = performance.now()
+  const call = begin().catch((error: unknown) => {
+    failedAt = performance.now()
+    return error
+  })
+  let hasEnded = false
+  call.then(() => {
+    hasEnded = true
+  })
+  while (!hasEnded) {
+    while (!hasEnded && gates.length === 0) await nextTurn()
+    for (let passed = 0; passed < 800 && !hasEnded; passed += 100) {
+      vi.advanceTimersByTime(100)
+      for (let turn = 0; turn < 5; turn++) await nextTurn()
+    }
+    gates.shift()?.()
+  }
+  for (const open of gates) open()
+  expect(await call).toMatchObject({ code: expect.stringMatching(/TIMEOUT|OUTCOME_UNKNOWN/) })
+  expect(ownTimers()).toEqual([])
+  return (failedAt ?? Number.POSITIVE_INFINITY) - begunAt
+}
+
+test.each(Object.entries(creditCalls))('%s of credits ends by its timeout', async (_, ready) => {
+  const make = (config: object) =>
+    new Ratelimit({ ...config, limiter: CREDITS } as ConstructorParameters<typeof Ratelimit<'credits'>>[0])
+  expect(await failsAfter(make, ready)).toBe(1_000)
+})
+
+test.each(Object.entries(windowCalls))('%s ends by its timeout', async (_, ready) => {
+  const make = (config: object) => new Ratelimit({ ...config, limiter: WINDOW } as RatelimitConfig)
+  expect(await failsAfter(make, ready)).toBe(1_000)
+})
+
+test.each(Object.entries(bucketCalls))('%s ends by its timeout', async (_, ready) => {
+  const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 3 })
+  const make = (config: object) => new Ratelimit({ ...config, limiter } as RatelimitConfig)
+  expect(await failsAfter(make, ready)).toBe(1_000)
+})
+
+test.each(Object.entries(blockedCalls))('%s with blocks ends by its timeout', async (_, ready) => {
+  const make = (config: object) =>
+    new Ratelimit({ ...config, limiter: WINDOW, blocks: true } as RatelimitConfig)
+  expect(await failsAfter(make, ready)).toBe(1_000)
+})
