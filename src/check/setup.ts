@@ -75,7 +75,7 @@ export function checkerOf(given: RatelimitConfig | ConcurrencyConfig | CreditsCo
     ? onFirstUse(async () => (await import('../runtime/distributed-table.ts')).distributedTable(table))
     : undefined
   return new Checker({
-    home: connectionTo(db, { wish: preparedStatements, refused: false }),
+    home: connectionTo(db, { wish: preparedStatements, refused: false, renewed: 0 }),
     table: {
       table,
       statements: statementsOf(table, distributed),

@@ -28,6 +28,8 @@ export interface Keeping {
   readonly wish: boolean | undefined
   /** A pooler has refused a statement. Since then, no connection keeps any. */
   refused: boolean
+  /** How often a kept statement was outdated, because a column has another type. Then all get new names. */
+  renewed: number
 }
 
 /** A database or transaction, and how to send statements there. */

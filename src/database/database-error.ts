@@ -3,6 +3,7 @@ import { wasNeverSent } from './never-sent.ts'
 
 const DUPLICATE_NAME = '42P05'
 const UNKNOWN_NAME = '26000'
+const FEATURE_NOT_SUPPORTED = '0A000'
 
 /** Whether a pooler has refused a kept statement. It does so before the statement is executed. */
 export function isRefusal({ sqlState }: RatelimitError): boolean {
@@ -26,6 +27,14 @@ export async function uncharged<T>(work: PromiseLike<T>): Promise<T> {
   } catch (error) {
     throw error instanceof RatelimitError ? nothingCharged(error) : error
   }
+}
+
+/**
+ * Whether a kept statement was refused because its columns have other types now. Postgres does so before it
+ * executes it. Citus has the same SQLSTATE for other things.
+ */
+export function isOutdated({ sqlState, cause }: RatelimitError): boolean {
+  return sqlState === FEATURE_NOT_SUPPORTED && Object(cause).routine === 'RevalidateCachedQuery'
 }
 
 /** An error of Postgres or the driver as an error of this package. */

@@ -2,7 +2,7 @@ import { entityKind, SQL } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
 import type { Connection } from './connection.ts'
 import type { Database } from './database.ts'
-import { isRefusal, toRatelimitError } from './database-error.ts'
+import { isOutdated, isRefusal, toRatelimitError } from './database-error.ts'
 import { nameText, type Statement, type Value, type Values } from './statement.ts'
 import type { KnownSize } from './table-size.ts'
 
@@ -61,7 +61,9 @@ export async function runKept(
 ): Promise<readonly Row[]> {
   const { db, session, keeping, rawMode, isTransaction } = connection
   if (!session || keeping.refused) return runOnce(db, statement, values, params)
-  const { sql, name } = statement.named.get(plan) ?? (await nameText(statement, plan))
+  const { renewed } = keeping
+  const own = renewed === 0 ? plan : `${plan}, ${renewed}`
+  const { sql, name } = statement.named.get(own) ?? (await nameText(statement, own))
   try {
     const query = session.prepareQuery(
       { sql, params: valuesInOrder(statement, values, params) },
@@ -71,8 +73,9 @@ export async function runKept(
     return rowsOf(await query.execute())
   } catch (reason) {
     const error = toRatelimitError(reason)
-    if (!isRefusal(error)) throw error
-    keeping.refused = true
+    if (isRefusal(error)) keeping.refused = true
+    else if (!isOutdated(error)) throw error
+    else if (keeping.renewed === renewed) keeping.renewed++
     // In a caller's transaction, every further statement would fail.
     if (isTransaction) throw error
     return runOnce(db, statement, values, params)

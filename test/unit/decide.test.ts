@@ -18,7 +18,7 @@ function deciderOf(prefix: string): AloneDecider {
   const table = rateLimitEphemeral
   return new AloneDecider(
     {
-      connection: connectionTo(database.db, { wish: undefined, refused: false }),
+      connection: connectionTo(database.db, { wish: undefined, refused: false, renewed: 0 }),
       table: { table, statements: statementsOf(table), size: new TableSize() },
       namespace: { prefix, clock: undefined },
       commit: 'as the session',
