@@ -1,6 +1,7 @@
 import { answerOf } from '../answers/answer.ts'
 import { type Outcome, paymentOf } from '../answers/outcome.ts'
 import type { LimitResult } from '../answers/results.ts'
+import { whenAborted } from '../base/abort.ts'
 import { MAX_TIMER_MS } from '../base/deadlines.ts'
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
@@ -123,15 +124,15 @@ export async function wait(ms: number, signal: AbortSignal | undefined): Promise
 function timer(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted()
-    const done = () => {
-      signal?.removeEventListener('abort', aborted)
+    const timeout = setTimeout(() => {
+      stopSignal?.()
       resolve()
-    }
-    const timeout = setTimeout(done, ms)
-    const aborted = () => {
-      clearTimeout(timeout)
-      reject(signal?.reason)
-    }
-    signal?.addEventListener('abort', aborted, { once: true })
+    }, ms)
+    const stopSignal =
+      signal &&
+      whenAborted(signal, () => {
+        clearTimeout(timeout)
+        reject(signal.reason)
+      })
   })
 }

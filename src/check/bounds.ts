@@ -1,4 +1,5 @@
 import type { Outcome } from '../answers/outcome.ts'
+import { whenAborted } from '../base/abort.ts'
 import { startDeadline } from '../base/deadlines.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
@@ -58,15 +59,14 @@ export function watchBounds(
   { time, timeoutMs, signal }: Bounds,
   end: (why: { readonly aborted: unknown } | 'timeout') => void,
 ): () => void {
-  const onAbort = () => finish({ aborted: signal?.reason })
   const onOver = () => finish('timeout')
   const stopTimer = time
     ? time.whenOver(onOver)
     : startDeadline(timeoutMs ?? Number.POSITIVE_INFINITY, onOver)
-  signal?.addEventListener('abort', onAbort, { once: true })
+  const stopSignal = signal && whenAborted(signal, () => finish({ aborted: signal.reason }))
   function stop(): void {
     stopTimer()
-    signal?.removeEventListener('abort', onAbort)
+    stopSignal?.()
   }
   function finish(why: { readonly aborted: unknown } | 'timeout'): void {
     stop()
