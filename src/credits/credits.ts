@@ -13,6 +13,7 @@ import { decideAll } from '../several/limit-all.ts'
 import { refuseRepeated } from '../several/once.ts'
 import { fundedCall } from './funded.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
+import { sumOf } from './purse.ts'
 import { accountOf, read } from './read.ts'
 import type { Account } from './seen.ts'
 import { takeShared } from './take.ts'
@@ -100,7 +101,29 @@ async function limit(account: Account, options: CreditLimitOptions): Promise<Lim
   checkOptions(options, LIMIT_NAMES)
   const call = callBy(account, options)
   if (isShared(account, options)) return takeShared(account, call.call.rate)
-  return withGranted(await decided(call, options), options).answer
+  const answered = await decided(call, options)
+  if (call.call.rate < 0) return givenBack(account, options, answered)
+  return withGranted(answered, options).answer
+}
+
+/** What was given back in the end. If others have given back to the same grants meanwhile, it tries again. */
+async function givenBack(
+  account: Account,
+  { rate = 1, tx }: CreditLimitOptions,
+  { answer, parts = [] }: Answered,
+): Promise<LimitResult> {
+  if (!answer.success || answer.repeated) return answer
+  const { returned = 0 } = answer
+  if (returned >= sumOf(parts)) return answer
+  const rest = { rate: rate + returned, tx }
+  try {
+    const more = await givenBack(account, rest, await decided(callBy(account, rest), rest))
+    return more.success ? { ...more, returned: returned + (more.returned ?? 0) } : answer
+  } catch (error) {
+    // What was given back until now counts, unless the transaction is lost anyway.
+    if (account.checker.joined(tx)) throw error
+    return answer
+  }
 }
 
 /** Whether a call can share its statement: it needs no other row, no transaction, and not the parts. */

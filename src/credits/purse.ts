@@ -101,7 +101,7 @@ class Charging implements Purse {
   }
 }
 
-function sumOf(parts: readonly PaidPart[]): number {
+export function sumOf(parts: readonly PaidPart[]): number {
   return parts.reduce((sum, { amount }) => sum + amount, 0)
 }
 

@@ -41,7 +41,8 @@ class Refunds implements Purse {
       ...(this.#amount > 0 ? { returned } : {}),
       ...(fate === 'repeated' ? { repeated: true } : {}),
     }
-    return { answer, paid: { rate: -returned, windowStart: null, usedBefore: null } }
+    const parts = this.rows.map(({ call }) => ({ call, amount: -call.rate }))
+    return { answer, paid: { rate: -returned, windowStart: null, usedBefore: null }, parts }
   }
 
   present(decisions: readonly Decision[]): Allowed {

@@ -21,6 +21,7 @@ import {
   isRecorded,
   isWhole,
   learnPeriods,
+  nameOfGroups,
   payersIn,
   recording,
   runLists,
@@ -62,7 +63,7 @@ export function queued(list: List, prepare: SharedList['prepare'], isOver: () =>
     rows: rows.map(({ row }) => row),
     kind: isSentAlone(list)
       ? `alone ${++lastId}`
-      : `${connection.keeping.wish} ${commit} ${payersIn(groups, rows).join(' / ')} ${about.join()}`,
+      : `${connection.keeping.wish} ${commit} ${nameOfGroups(payersIn(groups, rows))} ${about.join()}`,
     asks: rows.map((row, place) => (isPlain(shapes[place] as ListRow) && !isBound ? row.rate : undefined)),
   }
 }
@@ -159,7 +160,7 @@ async function askLists(
   }
   for (const { list } of lists) list.onSend(true, false, lists)
   const source = {
-    name: `lists ${commit} ${isCommon.map(Number).join('')} ${payers.join(' / ')} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
+    name: `lists ${commit} ${isCommon.map(Number).join('')} ${nameOfGroups(payers)} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
     build: (guarded: boolean) => listsStatement({ rows: shapes, groups: payers, commit, guarded, isCommon }),
   }
   const run = async (connection: Connection) =>

@@ -67,7 +67,7 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
   }
   onSend(how !== 'looks', how === 'waits')
   const source = {
-    name: `${how} ${commit} ${payers.join(' / ')} ${shapes.map((shape, place) => nameOfShape(rows[place] as RowRequest, shape)).join()}`,
+    name: `${how} ${commit} ${nameOfGroups(payers)} ${shapes.map((shape, place) => nameOfShape(rows[place] as RowRequest, shape)).join()}`,
     build: (guarded: boolean) =>
       listStatement({ rows: shapes, groups: payers, commit, guarded, waits: how === 'waits' }),
   }
@@ -151,6 +151,11 @@ export function sentOfGroups(groups: readonly Group[]): readonly (readonly [stri
     [rateOf(place), rate] as const,
     [spareOf(place), rate - least] as const,
   ])
+}
+
+/** The name of groups: different groups have different names, also those without rows. */
+export function nameOfGroups(payers: readonly Payers[]): string {
+  return payers.map((places) => `[${places.join()}]`).join('')
 }
 
 /** The places of the rows of each group. */

@@ -107,6 +107,14 @@ test('a denial writes nothing, also for a key without grants', async () => {
   expect(await written()).toEqual(before)
 })
 
+test('a list with credits that have nothing is another one than the list without them', async () => {
+  const { speed, limit } = speedAndCredits()
+  const alone = () => Ratelimit.limitAll([{ ratelimit: speed, key: 'key' }])
+  expect(await alone()).toMatchObject({ success: true })
+  expect(await limit(1)).toMatchObject({ success: false, results: [{ success: true, remaining: 1 }, {}] })
+  expect(await alone()).toMatchObject({ success: true, results: [{ remaining: 0 }] })
+})
+
 test('a debt is made by force, if nothing else is denied, and paid by the next call', async () => {
   const { credits, limit, books } = speedAndCredits()
   await credits.grant('key', 5, { id: 'a' })
