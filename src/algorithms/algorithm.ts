@@ -26,6 +26,8 @@ export type Noted = 'rate' | 'at' | 'before' | 'passed'
 export interface RowKind {
   /** The columns that its rows fill. The other columns of a state are null. */
   readonly columns: readonly StateColumn[]
+  /** Columns that a row may fill or not. A call that does not use them leaves them as they are. */
+  readonly optional?: readonly StateColumn[]
   /** The column with the time at which the row was written. */
   readonly datedBy: 'windowStart' | 'lastRefill'
   /** Whether each row counts a period, which ends and can be closed. */
@@ -138,19 +140,12 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
   readonly line?: LineFormulas<Column, Param>
 }
 
-/**
- * The formulas of calls that are given start times. Where an algorithm has them, the date of a row may have a
- * fraction, which says until when starts are promised.
- */
+/** The formulas of calls that are given start times. */
 export interface LineFormulas<Column extends StateColumn, Param extends string> {
   /** When an advanced state that has less than `wanted` has it, if nothing else is taken. */
   whenAvailable(state: Expressions<Column>, wanted: Expression, params: Expressions<Param>): Expression
   /** How much comes at once. */
   refill(params: Expressions<Param>): Expression
-  /** The state that says that starts are promised until then. */
-  promise(state: Expressions<Column>, until: Expression): Expressions<Column>
-  /** How much of a refund's amount, which is negative, is given back: nothing that a start counts on. */
-  refundable(state: Expressions<Column>, amount: Expression, params: Expressions<Param>): Expression
 }
 
 /**
@@ -251,6 +246,11 @@ export interface Algorithm<Column extends StateColumn, Param extends string>
    * returned.
    */
   applies?(now: Expression, params: Expressions<Param | CommonParam>): SQL<boolean>
+  /**
+   * For an algorithm that gives start times: the same algorithm for the calls that give them, or give units
+   * back. Its states also say until when starts are promised.
+   */
+  readonly promising?: AnyAlgorithm
 }
 
 /**

@@ -2,19 +2,7 @@ import { sql } from 'drizzle-orm'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
-import {
-  checkAmounts,
-  datedAt,
-  fillingMs,
-  isPlausible,
-  promised,
-  refundable,
-  TOLERANCE,
-  TOLERANCE_SQL,
-  taken,
-  takenNumber,
-  wholeMs,
-} from './bucket.ts'
+import { checkAmounts, fillingMs, isPlausible, promising, TOLERANCE, TOLERANCE_SQL } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 
@@ -29,7 +17,7 @@ type Params = 'limit' | 'unitMs'
  * The row stores the units that are left. With used units, a smaller plan would have to wait until the usage
  * under a larger plan has drained.
  */
-const algorithm: Algorithm<Column, 'unitMs'> = {
+const plain: Algorithm<Column, 'unitMs'> = {
   name: 'gcra',
   kind: 'bucket',
   ...ROWS.gcra,
@@ -40,47 +28,37 @@ const algorithm: Algorithm<Column, 'unitMs'> = {
   sql: {
     holds: ({ tokens, windowStart }, clock, { periodMs }) =>
       isPlausible(tokens, windowStart, clock, periodMs),
-    advance: ({ tokens, windowStart }, clock) => ({ tokens, windowStart: datedAt(windowStart, clock) }),
     fresh: (now, { limit }) => ({ tokens: limit, windowStart: now }),
     available,
     used: (state, now, params) => sql`${params.limit} - ${available(state, now, params)}`,
-    consume: (state, now, left, amount, params) => {
-      const { tokens, date } = taken(datedBy(state), left, amount, params, now)
-      return { tokens, windowStart: date }
-    },
+    consume: (_state, now, left, amount, { limit }) => ({
+      tokens: sql`least(${left} - ${amount}, ${limit})`,
+      windowStart: now,
+    }),
     expiresAt: (state, params) => whenAvailable(state, params.limit, params),
-    line: {
-      whenAvailable,
-      refill: ({ unitMs }) => sql`1::float8 / ${unitMs}`,
-      promise: ({ tokens, windowStart }, until) => ({ tokens, windowStart: promised(windowStart, until) }),
-      refundable: (state, amount, params) =>
-        refundable(state.windowStart, amount, (time) => available(state, time, params)),
-    },
+    line: { whenAvailable, refill: ({ unitMs }) => sql`1::float8 / ${unitMs}` },
   },
   numbers: {
     fresh: (now, { limit }) => ({ tokens: limit, windowStart: now }),
     available: availableNumber,
     used: (state, now, params) => params.limit - availableNumber(state, now, params),
-    consume: (state, now, amount, params) => {
-      const availableAt = (time: number) => availableNumber(state, time, params)
-      const { tokens, date } = takenNumber(datedBy(state), now, amount, params, now, availableAt)
-      return { tokens, windowStart: date }
-    },
+    consume: (state, now, amount, params) => ({
+      tokens: Math.min(availableNumber(state, now, params) - amount, params.limit),
+      windowStart: now,
+    }),
     guess: ({ tokens, windowStart }, wanted, _now, { unitMs }) =>
-      Math.floor(windowStart) + Math.ceil((wanted - tokens - TOLERANCE) * unitMs),
+      windowStart + Math.ceil((wanted - tokens - TOLERANCE) * unitMs),
   },
 }
 
-function datedBy<T>({ tokens, windowStart }: Readonly<Record<Column, T>>): { tokens: T; date: T } {
-  return { tokens, date: windowStart }
-}
+const algorithm: Algorithm<Column, 'unitMs'> = { ...plain, promising: promising(plain) }
 
 function whenAvailable(
   { tokens, windowStart }: Expressions<Column>,
   wanted: Expression,
   { unitMs }: Expressions<Params>,
 ): Expression {
-  return sql`${wholeMs(windowStart)} + ceil((${wanted} - ${tokens} - ${TOLERANCE_SQL}) * ${unitMs})`
+  return sql`${windowStart} + ceil((${wanted} - ${tokens} - ${TOLERANCE_SQL}) * ${unitMs})`
 }
 
 function available(
@@ -88,7 +66,7 @@ function available(
   now: Expression,
   { limit, unitMs }: Expressions<Params>,
 ): Expression {
-  return sql`least(${tokens} + (${now} - ${wholeMs(windowStart)}) / ${unitMs}, ${limit})`
+  return sql`least(${tokens} + (${now} - ${windowStart}) / ${unitMs}, ${limit})`
 }
 
 function availableNumber(
@@ -96,7 +74,7 @@ function availableNumber(
   time: number,
   { limit, unitMs }: Numbers<Params>,
 ): number {
-  return Math.min(tokens + (time - Math.floor(windowStart)) / unitMs, limit)
+  return Math.min(tokens + (time - windowStart) / unitMs, limit)
 }
 
 const GCRA_NAMES: NamesOf<Parameters<typeof gcra>[2]> = { burst: true }

@@ -1,12 +1,22 @@
 /**
  * The columns of each algorithm. A row does not name its algorithm: its filled columns identify it, so no two
- * algorithms have the same columns.
+ * algorithms have the same columns. In the `prevCount` of a bucket stands until when starts are promised.
  *
  * Where a row has a `count`, it is what was used. `usage` ranks rows of other algorithms by it.
  */
 export const ROWS = {
-  tokenBucket: { columns: ['tokens', 'lastRefill'], datedBy: 'lastRefill', hasPeriods: false },
-  gcra: { columns: ['tokens', 'windowStart'], datedBy: 'windowStart', hasPeriods: false },
+  tokenBucket: {
+    columns: ['tokens', 'lastRefill'],
+    optional: ['prevCount'],
+    datedBy: 'lastRefill',
+    hasPeriods: false,
+  },
+  gcra: {
+    columns: ['tokens', 'windowStart'],
+    optional: ['prevCount'],
+    datedBy: 'windowStart',
+    hasPeriods: false,
+  },
   fixedWindow: { columns: ['count', 'windowStart'], datedBy: 'windowStart', hasPeriods: true },
   slidingWindow: {
     columns: ['count', 'prevCount', 'windowStart'],

@@ -3,19 +3,7 @@ import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Algorithm, Expression, Expressions, Numbers, StoredLimiter } from './algorithm.ts'
-import {
-  checkAmounts,
-  datedAt,
-  fillingMs,
-  isPlausible,
-  promised,
-  refundable,
-  TOLERANCE,
-  TOLERANCE_SQL,
-  taken,
-  takenNumber,
-  wholeMs,
-} from './bucket.ts'
+import { checkAmounts, fillingMs, isPlausible, promising, TOLERANCE, TOLERANCE_SQL } from './bucket.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 
@@ -26,7 +14,7 @@ type Params = Param | 'limit' | 'periodMs'
 /**
  * The state changes only when something is taken. Refills are counted from the last refill, so no time is lost.
  */
-const algorithm: Algorithm<Column, Param> = {
+const plain: Algorithm<Column, Param> = {
   name: 'tokenBucket',
   kind: 'bucket',
   ...ROWS.tokenBucket,
@@ -36,51 +24,42 @@ const algorithm: Algorithm<Column, Param> = {
 
   sql: {
     holds: ({ tokens, lastRefill }, clock, { periodMs }) => isPlausible(tokens, lastRefill, clock, periodMs),
-    advance: ({ tokens, lastRefill }, clock) => ({ tokens, lastRefill: datedAt(lastRefill, clock) }),
     fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),
     available,
     used: (state, now, params) => sql`${params.limit} - ${available(state, now, params)}`,
-    consume: (state, now, left, amount, params) => {
-      const moved = sql<number>`${wholeMs(state.lastRefill)} + ${refilledMs(state, now, params)}`
-      const { tokens, date } = taken(datedBy(state), left, amount, params, moved)
-      return { tokens, lastRefill: date }
-    },
+    consume: (state, now, left, amount, params) => ({
+      tokens: sql`least(${left} - ${amount}, ${params.limit})`,
+      lastRefill: sql`${state.lastRefill} + ${refilledMs(state, now, params)}`,
+    }),
     expiresAt: (state, params) => whenAvailable(state, params.limit, params),
     line: {
       whenAvailable,
       refill: ({ refillRate, intervalMs, tickMs }) => sql`${tickMs} * ${refillRate} / ${intervalMs}`,
-      promise: ({ tokens, lastRefill }, until) => ({ tokens, lastRefill: promised(lastRefill, until) }),
-      refundable: (state, amount, params) =>
-        refundable(state.lastRefill, amount, (time) => available(state, time, params)),
     },
   },
   numbers: {
     fresh: (now, { initialTokens }) => ({ tokens: initialTokens, lastRefill: now }),
     available: availableNumber,
     used: (state, now, params) => params.limit - availableNumber(state, now, params),
-    consume: (state, now, amount, params) => {
-      const moved = Math.floor(state.lastRefill) + refilledNumberMs(state, now, params)
-      const availableAt = (time: number) => availableNumber(state, time, params)
-      const { tokens, date } = takenNumber(datedBy(state), now, amount, params, moved, availableAt)
-      return { tokens, lastRefill: date }
-    },
+    consume: (state, now, amount, params) => ({
+      tokens: Math.min(availableNumber(state, now, params) - amount, params.limit),
+      lastRefill: state.lastRefill + refilledNumberMs(state, now, params),
+    }),
     guess: ({ tokens, lastRefill }, wanted, _now, { refillRate, intervalMs, tickMs }) => {
       const missingMs = ((wanted - tokens - TOLERANCE) * intervalMs) / refillRate
-      return Math.floor(lastRefill) + Math.ceil(missingMs / tickMs) * tickMs
+      return lastRefill + Math.ceil(missingMs / tickMs) * tickMs
     },
   },
 }
 
-function datedBy<T>({ tokens, lastRefill }: Readonly<Record<Column, T>>): { tokens: T; date: T } {
-  return { tokens, date: lastRefill }
-}
+const algorithm: Algorithm<Column, Param> = { ...plain, promising: promising(plain) }
 
 function whenAvailable(
   { tokens, lastRefill }: Expressions<Column>,
   wanted: Expression,
   { refillRate, intervalMs, tickMs }: Expressions<Params>,
 ): Expression {
-  return sql`${wholeMs(lastRefill)} + ceil((${wanted} - ${tokens} - ${TOLERANCE_SQL}) * ${intervalMs} / ${refillRate} / ${tickMs}) * ${tickMs}`
+  return sql`${lastRefill} + ceil((${wanted} - ${tokens} - ${TOLERANCE_SQL}) * ${intervalMs} / ${refillRate} / ${tickMs}) * ${tickMs}`
 }
 
 function available(state: Expressions<Column>, now: Expression, params: Expressions<Params>): Expression {
@@ -99,11 +78,11 @@ function refilledMs(
   now: Expression,
   { tickMs }: Expressions<Params>,
 ): Expression {
-  return sql`floor((${now} - ${wholeMs(lastRefill)}) / ${tickMs}) * ${tickMs}`
+  return sql`floor((${now} - ${lastRefill}) / ${tickMs}) * ${tickMs}`
 }
 
 function refilledNumberMs({ lastRefill }: Numbers<Column>, now: number, { tickMs }: Numbers<Params>): number {
-  return Math.floor((now - Math.floor(lastRefill)) / tickMs) * tickMs
+  return Math.floor((now - lastRefill) / tickMs) * tickMs
 }
 
 /** Options of `Ratelimit.tokenBucket`. */

@@ -1,6 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
-import { type Call, type Decision, reservedIn } from '../runtime/call.ts'
+import { type Call, type Decision, limiterFor, reservedIn } from '../runtime/call.ts'
 
 // What a call has changed.
 
@@ -53,7 +53,8 @@ export function usedLess({ limiter, rate }: Call, before: Snapshot, after: Snaps
 /** The snapshot after the first `calls` of the equal calls that were decided together. */
 export function afterCalls(outcome: Pick<Outcome, 'call' | 'decision'>, calls: number): Snapshot {
   const { call, decision } = outcome
-  const { limiter, purpose, paidWindowStart } = call
+  const { purpose, paidWindowStart } = call
+  const limiter = call.limiter.stored ? limiterFor(call.limiter, purpose) : call.limiter
   const amount = amountOf(outcome, calls)
   const { grant, block } = limiter.algorithm.numbers
   if (purpose === 'grant' && grant) {

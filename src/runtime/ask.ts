@@ -24,6 +24,7 @@ import {
   type Asked,
   type Decision,
   isSure,
+  limiterFor,
   type Namespace,
   type Purpose,
   reservedIn,
@@ -148,7 +149,9 @@ async function ask(
   asked: readonly Asked[],
   { name, does, build, valuesOf, answersAll = false }: Kind,
 ): Promise<Answers> {
-  const { limiter, refusesOther: isRefused } = (asked[0] as Asked).request
+  const { request } = asked[0] as Asked
+  const { refusesOther: isRefused } = request
+  const limiter = limiterFor(request.limiter, request.purpose)
   const refusesOther = isRefused || namespace.refusesOther === true
   const clock = clockMs ?? namespace.clock?.() ?? null
   const params = limiter.periodAt ? paramsAt(limiter, periodMs ?? clock ?? Date.now()) : limiter.params
@@ -173,7 +176,7 @@ async function ask(
       : running())
     if (does === 'look') await mustSeeAll(own, table, rows)
     if (answersAll && rows.length < asked.length) throw notAsExpected('has no row for a key')
-    return answersOf(atMost(rows, asked.length), asked, params)
+    return answersOf(atMost(rows, asked.length), asked, limiter, params)
   }
   const ledger = does === 'look' ? undefined : namespace.ledger
   // Only a statement for new rows that may not wait sets a `lock_timeout`.
@@ -243,7 +246,12 @@ function divisible(rate: number): number {
   return rate > 0 && rate < MIN_RATE ? MIN_RATE : rate
 }
 
-function answersOf(rows: readonly Row[], asked: readonly Asked[], params: Params): Answers {
+function answersOf(
+  rows: readonly Row[],
+  asked: readonly Asked[],
+  limiter: StoredLimiter,
+  params: Params,
+): Answers {
   const answers: (Decision | undefined)[] = new Array(asked.length)
   const isAnswered: boolean[] = []
   for (const row of rows) {
@@ -251,20 +259,20 @@ function answersOf(rows: readonly Row[], asked: readonly Asked[], params: Params
     const place = row['place'] === undefined ? 0 : Number(row['place']) - 1
     if (isAnswered[place]) throw notAsExpected(TWO_ROWS)
     isAnswered[place] = true
-    if (row['decided'] !== false) answers[place] = decisionOf(row, mustHave(asked[place]), params)
+    if (row['decided'] !== false) answers[place] = decisionOf(row, mustHave(asked[place]), limiter, params)
   }
   return answers
 }
 
 /** The decision in a row. Some drivers return numbers as text. */
-function decisionOf(row: Row, { request, calls }: Asked, params: Params): Decision {
+function decisionOf(row: Row, { calls }: Asked, limiter: StoredLimiter, params: Params): Decision {
   const granted = row['granted']
   return {
     now: Number(row['now']),
     granted: granted === undefined ? calls.length : Math.max(Number(granted), 0),
-    state: stateIn(row, request.limiter),
+    state: stateIn(row, limiter),
     params,
-    ended: endedIn(row[ENDED], request.limiter),
+    ended: endedIn(row[ENDED], limiter),
     isOther: row[OTHER] === true,
     isNew: row['holds'] !== undefined && row['holds'] !== true,
   }
@@ -288,7 +296,7 @@ export function stateIn(row: Row, limiter: StoredLimiter): Numbers<StateColumn> 
 /** The state made of the columns that `of` returns. */
 export function stateBy(
   of: (column: StateColumn) => unknown,
-  { algorithm }: StoredLimiter,
+  { algorithm }: Pick<StoredLimiter, 'algorithm'>,
 ): Numbers<StateColumn> {
   const state: Record<string, number> = {}
   for (const column of algorithm.columns) state[column] = Number(mustHave(of(column)))

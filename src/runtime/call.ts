@@ -125,6 +125,16 @@ export function reservedIn({ limiter, reserved }: Pick<Call, 'limiter' | 'reserv
   return limiter.algorithm.settled ? reserved : 0
 }
 
+/**
+ * The limiter with the algorithm of calls with this purpose. Those that give units back, or get starts, have to
+ * know until when starts are promised.
+ */
+export function limiterFor(limiter: StoredLimiter, purpose: Purpose): StoredLimiter {
+  const { promising } = limiter.algorithm
+  const knows = purpose === 'adjust' || purpose === 'schedule' || purpose === 'cancel'
+  return promising && knows ? { ...limiter, algorithm: promising } : limiter
+}
+
 /** Whether calls of this purpose are never denied. */
 export function isSure(purpose: Purpose): boolean {
   return purpose === 'adjust' || purpose === 'grant' || purpose === 'block'

@@ -5,7 +5,7 @@ import { mustHave } from '../database/rows.ts'
 import type { Row } from '../database/run.ts'
 import type { Value } from '../database/statement.ts'
 import { endedIn, stateBy } from '../runtime/ask.ts'
-import { type Decision, reservedIn } from '../runtime/call.ts'
+import { type Decision, limiterFor, reservedIn } from '../runtime/call.ts'
 import { SQL_NAMES } from '../statements/columns.ts'
 import { OTHER } from '../statements/levels.ts'
 import { at, knownGranted, type ListRow, numbersOf, type Pays, THERE } from '../statements/list-row.ts'
@@ -32,10 +32,12 @@ export function shapeOf(
   looks: boolean,
   pays: Pays | undefined,
 ): ListRow {
-  const { limiter, namespace, purpose, refund } = row
+  const { namespace, purpose, refund } = row
   const refusesOther = row.refusesOther || namespace.refusesOther === true
   const isOnlySeen = looks || isLook(row)
   const adjusts = purpose === 'look' || purpose === 'adjust'
+  const givesBack = !isOnlySeen && (adjusts || refund < 0)
+  const limiter = limiterFor(row.limiter, givesBack ? 'adjust' : 'take')
   return {
     table,
     rules: refusesOther ? { ...limiter, refusesOther } : limiter,
@@ -121,7 +123,7 @@ export function decisionAt(
     now: Number(mustHave(of('now'))),
     granted: knownGranted(shape) ?? Number(mustHave(of('granted'))),
     share: shape.pays && Number(mustHave(of(SHARE))),
-    state: stateBy((column) => of(SQL_NAMES[column]), limiter),
+    state: stateBy((column) => of(SQL_NAMES[column]), shape.rules),
     params,
     ended: endedIn(of('ended'), limiter),
     isOther: of(OTHER) === true,

@@ -42,11 +42,6 @@ export function fromColumn(column: StateColumn, stored: SQLWrapper): SQL<number>
     : sql`${stored}`
 }
 
-/** The time that dates a row, for an algorithm that gives start times: with the fraction of the millisecond. */
-export function fromDate(stored: SQLWrapper): SQL<number> {
-  return sql`round(date_part('epoch', ${stored}) * 1000000::float8) / 1000::float8`
-}
-
 /** A number of the arithmetic as the column stores it. Null if the algorithm does not use the column. */
 export function toColumn(column: keyof typeof TYPES, value: Expression | undefined): SQL {
   const type = sql.raw(TYPES[column])
@@ -75,13 +70,20 @@ export function forEach<Name extends string, T>(
 /** The columns of a row in a query: of a table, or of an alias. */
 export type RowColumns = Readonly<Record<StateColumn, SQLWrapper>>
 
-/** Whether the row is of this kind: it fills exactly these columns. */
-export function isOfKind({ columns }: RowKind, row: RowColumns): SQL {
+/** Whether the row is of this kind: it fills exactly these columns, and perhaps optional ones. */
+export function isOfKind({ columns, optional = [] }: RowKind, row: RowColumns): SQL {
+  const named = STATE_COLUMNS.filter((column) => !optional.includes(column))
   return sql`${and(
-    ...STATE_COLUMNS.map((column) =>
-      columns.includes(column) ? isNotNull(row[column]) : isNull(row[column]),
-    ),
+    ...named.map((column) => (columns.includes(column) ? isNotNull(row[column]) : isNull(row[column]))),
   )}`
+}
+
+/** The optional columns that a statement of the algorithm leaves as they are, in a row of its own. */
+export function leftColumns(kind: RowKind, row: RowColumns): { [column in StateColumn]?: SQL } {
+  const left = kind.optional?.filter((column) => !kind.columns.includes(column)) ?? []
+  return Object.fromEntries(
+    left.map((column) => [column, sql`case when ${isOfKind(kind, row)} then ${row[column]} end`]),
+  )
 }
 
 function kindsWithPeriods(): readonly RowKind[] {

@@ -193,8 +193,7 @@ export function nextRow(
       return stateInLine(algorithm, action, amount, of, params)
     }
     if (action !== 'adjust') return consume(state, now, available, amount, params, reserved)
-    const due = line ? line.refundable(state, amount, params) : amount
-    const adjusted = consume(state, now, available, due, params, reserved)
+    const adjusted = consume(state, now, available, amount, params, reserved)
     if (!late) return adjusted
     const forgotten = late.forget(state, sent('paidWindowStart'), params)
     return forEach(

@@ -1,8 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../algorithms/algorithm.ts'
-import { wholeMs } from '../algorithms/bucket.ts'
 import { name, type Parameters } from './builder.ts'
-import { forEach, fromColumn, fromDate, onGrid, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { forEach, fromColumn, onGrid, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 
 /** Rows to select from, and the names of their columns. */
 export interface Level {
@@ -145,12 +144,8 @@ export function advanced(
 export function numbersFrom({ algorithm, refusesOther }: Rules, of: Column): Record<string, SQL> {
   const columns = algorithm.columns.map((column) => [column, SQL_NAMES[column]] as const)
   return {
-    ...Object.fromEntries(columns.map(([column, each]) => [each, numberFrom(column, of(each))])),
+    ...Object.fromEntries(columns.map(([column, each]) => [each, fromColumn(column, of(each))])),
     ...(refusesOther ? { expires: fromColumn('windowStart', of('expires')), alien: of('alien') } : {}),
-  }
-
-  function numberFrom(column: StateColumn, stored: SQL): SQL {
-    return algorithm.sql.line && column === algorithm.datedBy ? fromDate(stored) : fromColumn(column, stored)
   }
 }
 
@@ -177,7 +172,7 @@ export function stepsFrom(
   ])
   const now =
     formulas.now?.(row, clockMs, params) ??
-    sql`case when ${of('holds')} then greatest(${clockMs}, ${formulas.line ? wholeMs(written) : written}) else ${clockMs} end`
+    sql`case when ${of('holds')} then greatest(${clockMs}, ${written}) else ${clockMs} end`
   return {
     dated: step({ holds, ...reported }, refusesOther ? ['expires', 'alien'] : []),
     advanced: step({ now, ...Object.fromEntries(states) }, keepHolds ? [] : ['holds']),

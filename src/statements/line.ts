@@ -2,7 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Expressions, LineFormulas, StateColumn } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
 import type { Sent } from './calls.ts'
-import { SQL_NAMES } from './columns.ts'
+import { MAX_TIME, SQL_NAMES } from './columns.ts'
 import { type Column, type Level, level, paramsOf, stateOf } from './levels.ts'
 
 // Calls that are given start times.
@@ -103,8 +103,9 @@ export function stateInLine(
     then greatest(${of(REACHED)} - ${params['limit']}, 0::float8) else 0::float8 end`
   const next = consume(state, now, available, sql`(${amount} + ${spilt})`, params, NONE)
   // Calls that start now promise nothing.
-  const last = line.whenAvailable(state, amount, params)
-  return line.promise(next, sql`case when ${of('granted')} > ${of(BEGUN)} then ${last} else 0::float8 end`)
+  const last = sql`least(${line.whenAvailable(state, amount, params)}, ${MAX_TIME})`
+  const promised = sql`case when ${of('granted')} > ${of(BEGUN)} then ${last} end`
+  return { ...next, prevCount: sql`greatest(${state.prevCount}, ${promised})` }
 }
 
 function lineOf({ sql: { line } }: AnyAlgorithm): LineFormulas<StateColumn, string> {

@@ -3,7 +3,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
-import { lockedColumns, stateColumns } from './columns.ts'
+import { leftColumns, lockedColumns, stateColumns } from './columns.ts'
 import { isAdjusted, nextRow, type RowAction, sentIn } from './decided.ts'
 import { type Column, numbersFrom, OTHER } from './levels.ts'
 import { notedRow } from './note.ts'
@@ -186,7 +186,10 @@ export function writtenRow(
     .update(table)
     .set(
       row.notes === undefined
-        ? nextRow(rules, does, taken, sentIn([], parameters), parameters, of)
+        ? {
+            ...nextRow(rules, does, taken, sentIn([], parameters), parameters, of),
+            ...leftColumns(rules.algorithm, table),
+          }
         : notedRow(rules.algorithm, of, parameters),
     )
     .from(name(link))

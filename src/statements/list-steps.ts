@@ -101,8 +101,7 @@ function refundingStep(placed: PlacedRow): Step {
 function refundedStep(placed: PlacedRow): Step {
   const { of, formulas, state, now, params } = formulasOf(placed)
   const [amount, none] = [placed.own.number('refund'), sql<number>`0::float8`]
-  const due = formulas.line?.refundable(state, amount, params) ?? amount
-  const next = formulas.consume(state, now, of('available'), due, params, none)
+  const next = formulas.consume(state, now, of('available'), amount, params, none)
   const states = placed.row.rules.algorithm.columns.map((each) => {
     const column = SQL_NAMES[each]
     return [column, sql`case when ${of('refunded')} then ${next[each]} else ${of(column)} end`] as const

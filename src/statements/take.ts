@@ -3,7 +3,7 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, isDecidedRow, isTheRow, link, listOf, name, Parameters } from './builder.ts'
 import { type CallColumn, callsFrom } from './calls.ts'
-import { lockedColumns, stateColumns } from './columns.ts'
+import { leftColumns, lockedColumns, stateColumns } from './columns.ts'
 import {
   DECIDED,
   decided,
@@ -107,7 +107,10 @@ export function takeFrom(
   const granted = sentIn(locked.sent, parameters, DECIDED)
   const written = builder
     .update(table)
-    .set(nextRow(rules, action, grantedAmount(source, granted), granted, parameters))
+    .set({
+      ...nextRow(rules, action, grantedAmount(source, granted), granted, parameters),
+      ...leftColumns(rules.algorithm, table),
+    })
     .from(name(DECIDED))
     .where(and(locked.isRow, isWritten(rules, action), locked.isRare, guarding.fits(table)))
   const place = locked.columns.filter((column) => column === 'place')

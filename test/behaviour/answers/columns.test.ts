@@ -37,6 +37,8 @@ test.each([...oneOfEachKind, { name: 'balance', limiter: Ratelimit.balance() }])
       expect(charged).toBe(row.remaining)
       if (row.used !== fresh.used) own.push(columns.toSorted())
     }
-    expect(own).toEqual([limiter.algorithm.columns.toSorted()])
+    const { columns, optional = [] } = limiter.algorithm
+    const all = [columns, ...optional.map((each) => [...columns, each])]
+    expect(own.toSorted()).toEqual(all.map((each) => each.toSorted()).toSorted())
   },
 )

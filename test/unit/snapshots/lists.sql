@@ -67,14 +67,13 @@ with
             case
               when (
                 "rate_limit_durable"."count" is null
-                and "rate_limit_durable"."prev_count" is null
                 and "rate_limit_durable"."window_start" is null
                 and "rate_limit_durable"."tokens" is not null
                 and "rate_limit_durable"."last_refill" is not null
               ) then "rate_limit_durable"."last_refill"
             end
-          ) * 1000000::float8
-        ) / 1000::float8 as "0.lastrefill"
+          ) * 1000::float8
+        ) as "0.lastrefill"
       from
         "rate_limit_durable"
       where
@@ -157,7 +156,7 @@ with
           "1.count",
           "1.windowstart",
           least(
-            "0.tokens" + floor(("0.now" - floor("0.lastrefill")) / $13::float8) * $13::float8 * $11::float8 / $12::float8,
+            "0.tokens" + floor(("0.now" - "0.lastrefill") / $13::float8) * $13::float8 * $11::float8 / $12::float8,
             $10::float8
           ) as "0.available",
           $14::float8 - "1.count" as "1.available"
@@ -171,7 +170,7 @@ with
               "1.rate",
               "1.ended",
               case
-                when "0.holds" then greatest("clock", floor("0.lastrefill"))
+                when "0.holds" then greatest("clock", "0.lastrefill")
                 else "clock"
               end as "0.now",
               case
@@ -179,10 +178,7 @@ with
                 else $8::float8
               end as "0.tokens",
               case
-                when "0.holds" then case
-                  when floor("0.lastrefill") + power(2::float8, round(("0.lastrefill" - floor("0.lastrefill")) * 1000::float8)) - 1::float8 > "clock" then "0.lastrefill"
-                  else floor("0.lastrefill")
-                end
+                when "0.holds" then "0.lastrefill"
                 else "clock"
               end as "0.lastrefill",
               case
@@ -240,20 +236,19 @@ with
     update "rate_limit_durable"
     set
       "count" = null::bigint,
-      "prev_count" = null::bigint,
-      "window_start" = null::timestamptz,
-      "tokens" = case
-        when "ratelimit_decided"."0.lastrefill" > floor("ratelimit_decided"."0.lastrefill")
-        and "ratelimit_decided"."0.available" < $10::float8 then "ratelimit_decided"."0.tokens" - "0.rate"
-        else least("ratelimit_decided"."0.available" - "0.rate", $10::float8)
+      "prev_count" = case
+        when (
+          "rate_limit_durable"."count" is null
+          and "rate_limit_durable"."window_start" is null
+          and "rate_limit_durable"."tokens" is not null
+          and "rate_limit_durable"."last_refill" is not null
+        ) then "rate_limit_durable"."prev_count"
       end,
+      "window_start" = null::timestamptz,
+      "tokens" = least("ratelimit_decided"."0.available" - "0.rate", $10::float8),
       "last_refill" = to_timestamp(
         (
-          case
-            when "ratelimit_decided"."0.lastrefill" > floor("ratelimit_decided"."0.lastrefill")
-            and "ratelimit_decided"."0.available" < $10::float8 then "ratelimit_decided"."0.lastrefill"
-            else floor("ratelimit_decided"."0.lastrefill") + floor(("ratelimit_decided"."0.now" - floor("ratelimit_decided"."0.lastrefill")) / $13::float8) * $13::float8
-          end
+          "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $13::float8) * $13::float8
         ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
@@ -261,20 +256,8 @@ with
           least(
             ceil(
               (
-                floor(
-                  case
-                    when "ratelimit_decided"."0.lastrefill" > floor("ratelimit_decided"."0.lastrefill")
-                    and "ratelimit_decided"."0.available" < $10::float8 then "ratelimit_decided"."0.lastrefill"
-                    else floor("ratelimit_decided"."0.lastrefill") + floor(("ratelimit_decided"."0.now" - floor("ratelimit_decided"."0.lastrefill")) / $13::float8) * $13::float8
-                  end
-                ) + ceil(
-                  (
-                    $10::float8 - case
-                      when "ratelimit_decided"."0.lastrefill" > floor("ratelimit_decided"."0.lastrefill")
-                      and "ratelimit_decided"."0.available" < $10::float8 then "ratelimit_decided"."0.tokens" - "0.rate"
-                      else least("ratelimit_decided"."0.available" - "0.rate", $10::float8)
-                    end - 1e-9::float8
-                  ) * $12::float8 / $11::float8 / $13::float8
+                "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $13::float8) * $13::float8 + ceil(
+                  ($10::float8 - least("ratelimit_decided"."0.available" - "0.rate", $10::float8) - 1e-9::float8) * $12::float8 / $11::float8 / $13::float8
                 ) * $13::float8
               ) / $15::float8
             ) * $15::float8,

@@ -40,6 +40,9 @@ with
       "key"
   )
 select
-  count(*) as made
-from
-  "ratelimit_made_0"
+  (
+    select
+      count(*)
+    from
+      "ratelimit_made_0"
+  ) as made

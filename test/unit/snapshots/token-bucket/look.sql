@@ -13,7 +13,7 @@ from
     select
       "place",
       case
-        when "holds" then greatest("clock", floor("last_refill"))
+        when "holds" then greatest("clock", "last_refill")
         else "clock"
       end as "now",
       case
@@ -21,10 +21,7 @@ from
         else $4::float8
       end as "tokens",
       case
-        when "holds" then case
-          when floor("last_refill") + power(2::float8, round(("last_refill" - floor("last_refill")) * 1000::float8)) - 1::float8 > "clock" then "last_refill"
-          else floor("last_refill")
-        end
+        when "holds" then "last_refill"
         else "clock"
       end as "last_refill"
     from
@@ -45,7 +42,7 @@ from
             select
               "place",
               "tokens" as "tokens",
-              round(date_part('epoch', "last_refill") * 1000000::float8) / 1000::float8 as "last_refill",
+              round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
               floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
             from
               rows
@@ -65,7 +62,6 @@ from
                 case
                   when (
                     "rate_limit_ephemeral"."count" is null
-                    and "rate_limit_ephemeral"."prev_count" is null
                     and "rate_limit_ephemeral"."window_start" is null
                     and "rate_limit_ephemeral"."tokens" is not null
                     and "rate_limit_ephemeral"."last_refill" is not null

@@ -35,7 +35,7 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - floor("last_refill")) / $9::float8) * $9::float8 * $6::float8 / $7::float8,
+            "tokens" + floor(("now" - "last_refill") / $9::float8) * $9::float8 * $6::float8 / $7::float8,
             $8::float8
           ) as "available"
         from
@@ -110,21 +110,13 @@ with
       null::bigint,
       null::bigint,
       null::timestamptz,
-      case
-        when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-        and "ratelimit_decided"."available" < $8::float8 then "ratelimit_decided"."tokens" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted"
-        else least(
-          "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-          $8::float8
-        )
-      end,
+      least(
+        "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
+        $8::float8
+      ),
       to_timestamp(
         (
-          case
-            when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-            and "ratelimit_decided"."available" < $8::float8 then "ratelimit_decided"."last_refill"
-            else floor("ratelimit_decided"."last_refill") + floor(("ratelimit_decided"."now" - floor("ratelimit_decided"."last_refill")) / $9::float8) * $9::float8
-          end
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8
         ) / 1000::float8
       ),
       to_timestamp(
@@ -132,22 +124,12 @@ with
           least(
             ceil(
               (
-                floor(
-                  case
-                    when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-                    and "ratelimit_decided"."available" < $8::float8 then "ratelimit_decided"."last_refill"
-                    else floor("ratelimit_decided"."last_refill") + floor(("ratelimit_decided"."now" - floor("ratelimit_decided"."last_refill")) / $9::float8) * $9::float8
-                  end
-                ) + ceil(
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $9::float8) * $9::float8 + ceil(
                   (
-                    $8::float8 - case
-                      when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-                      and "ratelimit_decided"."available" < $8::float8 then "ratelimit_decided"."tokens" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted"
-                      else least(
-                        "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-                        $8::float8
-                      )
-                    end - 1e-9::float8
+                    $8::float8 - least(
+                      "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
+                      $8::float8
+                    ) - 1e-9::float8
                   ) * $7::float8 / $6::float8 / $9::float8
                 ) * $9::float8
               ) / $10::float8

@@ -48,7 +48,6 @@ with
         case
           when (
             "rate_limit_ephemeral"."count" is null
-            and "rate_limit_ephemeral"."prev_count" is null
             and "rate_limit_ephemeral"."window_start" is null
             and "rate_limit_ephemeral"."tokens" is not null
             and "rate_limit_ephemeral"."last_refill" is not null
@@ -87,7 +86,7 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - floor("last_refill")) / $10::float8) * $10::float8 * $7::float8 / $8::float8,
+            "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
             $9::float8
           ) as "available"
         from
@@ -98,7 +97,7 @@ with
               "rate",
               "calls",
               case
-                when "holds" then greatest("clock", floor("last_refill"))
+                when "holds" then greatest("clock", "last_refill")
                 else "clock"
               end as "now",
               case
@@ -106,10 +105,7 @@ with
                 else $6::float8
               end as "tokens",
               case
-                when "holds" then case
-                  when floor("last_refill") + power(2::float8, round(("last_refill" - floor("last_refill")) * 1000::float8)) - 1::float8 > "clock" then "last_refill"
-                  else floor("last_refill")
-                end
+                when "holds" then "last_refill"
                 else "clock"
               end as "last_refill"
             from
@@ -136,7 +132,7 @@ with
                       "rate",
                       "calls",
                       "tokens" as "tokens",
-                      round(date_part('epoch', "last_refill") * 1000000::float8) / 1000::float8 as "last_refill",
+                      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
                       floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
@@ -157,23 +153,22 @@ with
     update "rate_limit_ephemeral"
     set
       "count" = null::bigint,
-      "prev_count" = null::bigint,
-      "window_start" = null::timestamptz,
-      "tokens" = case
-        when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-        and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."tokens" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted"
-        else least(
-          "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-          $9::float8
-        )
+      "prev_count" = case
+        when (
+          "rate_limit_ephemeral"."count" is null
+          and "rate_limit_ephemeral"."window_start" is null
+          and "rate_limit_ephemeral"."tokens" is not null
+          and "rate_limit_ephemeral"."last_refill" is not null
+        ) then "rate_limit_ephemeral"."prev_count"
       end,
+      "window_start" = null::timestamptz,
+      "tokens" = least(
+        "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
+        $9::float8
+      ),
       "last_refill" = to_timestamp(
         (
-          case
-            when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-            and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."last_refill"
-            else floor("ratelimit_decided"."last_refill") + floor(("ratelimit_decided"."now" - floor("ratelimit_decided"."last_refill")) / $10::float8) * $10::float8
-          end
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
         ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
@@ -181,22 +176,12 @@ with
           least(
             ceil(
               (
-                floor(
-                  case
-                    when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-                    and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."last_refill"
-                    else floor("ratelimit_decided"."last_refill") + floor(("ratelimit_decided"."now" - floor("ratelimit_decided"."last_refill")) / $10::float8) * $10::float8
-                  end
-                ) + ceil(
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
                   (
-                    $9::float8 - case
-                      when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-                      and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."tokens" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted"
-                      else least(
-                        "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
-                        $9::float8
-                      )
-                    end - 1e-9::float8
+                    $9::float8 - least(
+                      "ratelimit_decided"."available" - "ratelimit_decided"."rate" * "ratelimit_decided"."granted",
+                      $9::float8
+                    ) - 1e-9::float8
                   ) * $8::float8 / $7::float8 / $10::float8
                 ) * $10::float8
               ) / $11::float8

@@ -16,7 +16,6 @@ with
       case
         when (
           "rate_limit_ephemeral"."count" is null
-          and "rate_limit_ephemeral"."prev_count" is null
           and "rate_limit_ephemeral"."window_start" is null
           and "rate_limit_ephemeral"."tokens" is not null
           and "rate_limit_ephemeral"."last_refill" is not null
@@ -46,14 +45,14 @@ with
           "tokens",
           "last_refill",
           least(
-            "tokens" + floor(("now" - floor("last_refill")) / $10::float8) * $10::float8 * $7::float8 / $8::float8,
+            "tokens" + floor(("now" - "last_refill") / $10::float8) * $10::float8 * $7::float8 / $8::float8,
             $9::float8
           ) as "available"
         from
           (
             select
               case
-                when "holds" then greatest("clock", floor("last_refill"))
+                when "holds" then greatest("clock", "last_refill")
                 else "clock"
               end as "now",
               case
@@ -61,10 +60,7 @@ with
                 else $4::float8
               end as "tokens",
               case
-                when "holds" then case
-                  when floor("last_refill") + power(2::float8, round(("last_refill" - floor("last_refill")) * 1000::float8)) - 1::float8 > "clock" then "last_refill"
-                  else floor("last_refill")
-                end
+                when "holds" then "last_refill"
                 else "clock"
               end as "last_refill"
             from
@@ -83,7 +79,7 @@ with
                   (
                     select
                       "tokens" as "tokens",
-                      round(date_part('epoch', "last_refill") * 1000000::float8) / 1000::float8 as "last_refill",
+                      round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill",
                       floor(date_part('epoch', clock_timestamp()) * 1000::float8) as "clock"
                     from
                       "ratelimit_locked"
@@ -104,20 +100,19 @@ with
     update "rate_limit_ephemeral"
     set
       "count" = null::bigint,
-      "prev_count" = null::bigint,
-      "window_start" = null::timestamptz,
-      "tokens" = case
-        when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-        and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."tokens" - $5::float8 * "ratelimit_decided"."granted"
-        else least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8)
+      "prev_count" = case
+        when (
+          "rate_limit_ephemeral"."count" is null
+          and "rate_limit_ephemeral"."window_start" is null
+          and "rate_limit_ephemeral"."tokens" is not null
+          and "rate_limit_ephemeral"."last_refill" is not null
+        ) then "rate_limit_ephemeral"."prev_count"
       end,
+      "window_start" = null::timestamptz,
+      "tokens" = least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8),
       "last_refill" = to_timestamp(
         (
-          case
-            when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-            and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."last_refill"
-            else floor("ratelimit_decided"."last_refill") + floor(("ratelimit_decided"."now" - floor("ratelimit_decided"."last_refill")) / $10::float8) * $10::float8
-          end
+          "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8
         ) / 1000::float8
       ),
       "expires_at" = to_timestamp(
@@ -125,19 +120,9 @@ with
           least(
             ceil(
               (
-                floor(
-                  case
-                    when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-                    and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."last_refill"
-                    else floor("ratelimit_decided"."last_refill") + floor(("ratelimit_decided"."now" - floor("ratelimit_decided"."last_refill")) / $10::float8) * $10::float8
-                  end
-                ) + ceil(
+                "ratelimit_decided"."last_refill" + floor(("ratelimit_decided"."now" - "ratelimit_decided"."last_refill") / $10::float8) * $10::float8 + ceil(
                   (
-                    $9::float8 - case
-                      when "ratelimit_decided"."last_refill" > floor("ratelimit_decided"."last_refill")
-                      and "ratelimit_decided"."available" < $9::float8 then "ratelimit_decided"."tokens" - $5::float8 * "ratelimit_decided"."granted"
-                      else least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8)
-                    end - 1e-9::float8
+                    $9::float8 - least("ratelimit_decided"."available" - $5::float8 * "ratelimit_decided"."granted", $9::float8) - 1e-9::float8
                   ) * $8::float8 / $7::float8 / $10::float8
                 ) * $10::float8
               ) / $11::float8
