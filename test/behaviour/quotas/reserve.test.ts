@@ -393,7 +393,7 @@ describe('an error', () => {
     const broken = () => Promise.reject(Object.assign(new Error('broken'), { code: 'ECONNRESET' }))
     await database.db.transaction(async (tx) => {
       const settling = reserved.commit(1, { tx: watch(tx, broken).db })
-      await expect(settling).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+      await expect(settling).rejects.toMatchObject({ code: 'UNREACHABLE' })
     })
     expect(await reserved.commit(1)).toMatchObject({ remaining: 9 })
   })
