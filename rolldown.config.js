@@ -15,10 +15,12 @@ function inputOf(targets) {
 /**
  * Few files load quickly. So what an entry needs from the start is one file, and the next needs that and more.
  * What `Ratelimit` needs is apart from the other exports, because a bundler drops a file rather than its parts.
+ * It loads `hidden` when row level security is on, without the other exports that need that too.
  */
 const LAYERS = [
   ['schema', 'schema/index.ts'],
   ['core', 'src/ratelimit.ts'],
+  ['hidden', 'src/tables/hidden-rows.ts'],
   ['tables', 'src/index.ts'],
 ].map(([layer, entry], place) => ({
   name: (id, context) => (reachedFrom(resolve(entry), context).has(id) ? layer : null),

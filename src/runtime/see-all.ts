@@ -6,7 +6,7 @@ import { SECURED } from '../statements/look.ts'
 import { quotedName } from '../tables/table-name.ts'
 import type { Table } from './call.ts'
 
-const catalogs = /* @__PURE__ */ onFirstUse(() => import('../tables/catalogs.ts'))
+const hiddenRows = /* @__PURE__ */ onFirstUse(() => import('../tables/hidden-rows.ts'))
 
 /** How long a policy that shows all rows counts as there. */
 const MAX_AGE_MS = 10_000
@@ -27,7 +27,7 @@ export async function mustSeeAll(
   // A transaction may have a role of its own.
   if (!isTransaction && performance.now() - (seenAt.get(table) ?? Number.NEGATIVE_INFINITY) < MAX_AGE_MS)
     return
-  if (await (await catalogs()).hidesRows(db, quotedName(table.table))) {
+  if (await (await hiddenRows()).hidesRows(db, quotedName(table.table))) {
     throw new RatelimitError(
       'DATABASE',
       'Row level security may hide rows of the rate limiter from this role, and a hidden row would look like an unused limit. ' +

@@ -1,7 +1,8 @@
-import { type SQL, sql } from 'drizzle-orm'
+import { sql } from 'drizzle-orm'
 import type { Database } from '../database/database.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
 import { execute } from '../database/run.ts'
+import { HIDES_ROWS, isFor, SELF } from './hidden-rows.ts'
 
 /** A table as the catalogs describe it. */
 export interface Found {
@@ -52,14 +53,6 @@ export interface FoundIndex {
   readonly columns: readonly string[]
 }
 
-const SELF = sql`(select oid from pg_roles where rolname = current_user)`
-
-/** Whether a policy is for the role, or for one of its groups. 0 is everybody. */
-function isFor(role: SQL): SQL {
-  return sql`exists (
-    select from pg_catalog.unnest(p.polroles) as bound where bound = 0 or pg_has_role(${role}, bound, 'USAGE'))`
-}
-
 /** Whether a policy for the role lets it change rows of \`s\`. */
 const POLICY_LETS_WRITE = sql`exists (
   select from pg_policy p where p.polrelid = s.oid and p.polpermissive and p.polcmd <> 'r'
@@ -79,31 +72,6 @@ const WRITERS = sql`
     and (grantee = 0 or not (r.rolsuper or r.rolbypassrls or pg_has_role(grantee, s.relowner, 'MEMBER')))
     and (grantee = 0 or pg_has_role(${SELF}, s.relowner, 'MEMBER') or not pg_has_role(${SELF}, grantee, 'MEMBER'))
     and (not s.relrowsecurity or ${POLICY_LETS_WRITE})`
-
-/**
- * Whether row level security applies to this role, and not every row is shown: no policy shows all, or one
- * restricts them.
- */
-const HIDES_ROWS = sql`(pg_catalog.row_security_active(c.oid) and (
-  not exists (
-    select from pg_policy p where p.polrelid = c.oid and p.polpermissive and p.polcmd in ('r', '*')
-      and coalesce(pg_get_expr(p.polqual, p.polrelid), 'true') = 'true' and ${isFor(SELF)})
-  or exists (
-    select from pg_policy p where p.polrelid = c.oid and not p.polpermissive and p.polcmd in ('r', '*')
-      and coalesce(pg_get_expr(p.polqual, p.polrelid), 'true') <> 'true' and ${isFor(SELF)})))`
-
-/**
- * Whether row level security may hide rows of a table from this role.
- *
- * @throws RatelimitError for each error of the database or the driver.
- */
-export async function hidesRows(db: Database, quoted: string): Promise<boolean> {
-  const rows = await execute(
-    db,
-    sql`select ${HIDES_ROWS} as hidden from pg_class c where c.oid = to_regclass(${quoted}::text)::oid`,
-  )
-  return onlyRow(rows)?.['hidden'] === true
-}
 
 /**
  * Reads the catalogs as one JSON text, which no driver changes.
