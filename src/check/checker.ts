@@ -233,6 +233,11 @@ export class Checker implements Memory {
     if (addsTo(call)) this.#leases?.setAside(call.key)
   }
 
+  /** Gives the key's lease back before a list. Undefined if there are no leases. */
+  withholdLease(key: string): ReturnType<Leases['withhold']> | undefined {
+    return this.#leases?.withhold(key)
+  }
+
   /** Waits for the units of leases that are on their way back. */
   async leasesReturned(): Promise<void> {
     await this.#leases?.returned()

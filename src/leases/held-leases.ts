@@ -36,7 +36,8 @@ export class HeldLeases {
   readonly #onReturned: () => void
   /** The keys with a lease that has something left. The oldest lease comes first. */
   readonly #live = new Set<Key>()
-  readonly #returning = new Set<Promise<void>>()
+  /** What is being given back, and the key that gets it. */
+  readonly #returning = new Map<Promise<void>, string>()
   #sweep: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined
   #isClosed = false
 
@@ -49,6 +50,11 @@ export class HeldLeases {
 
   get isReturning(): boolean {
     return this.#returning.size > 0
+  }
+
+  /** Whether something is being given back to the key. */
+  isReturningTo(key: string): boolean {
+    return [...this.#returning.values()].includes(key)
   }
 
   /** Keeps a lease for calls that follow. */
@@ -97,13 +103,13 @@ export class HeldLeases {
       this.#returning.delete(returned)
       this.#onReturned()
     })
-    this.#returning.add(returned)
+    this.#returning.set(returned, key)
     this.#lessor.goOn(returned)
   }
 
   /** Waits for what is being given back. It never rejects. */
   async returned(): Promise<void> {
-    await Promise.all(this.#returning)
+    await Promise.all(this.#returning.keys())
   }
 
   /** Gives all leases back, and keeps none after it. */
@@ -155,7 +161,7 @@ export class HeldLeases {
 
   #stopSweeping(): void {
     clearTimeout(this.#sweep?.timer)
-    Promise.all(this.#returning).then(this.#sweep?.done)
+    Promise.all(this.#returning.keys()).then(this.#sweep?.done)
     this.#sweep = undefined
   }
 }

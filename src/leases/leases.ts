@@ -44,14 +44,16 @@ export class Leases implements Dispatcher {
   readonly #keys: LRU<Key>
   readonly #held: HeldLeases
   readonly #fetching = new Set<Asking>()
-  /** Called when a fetch or a refund has ended, while the leases are being closed. */
-  #onEnd: (() => void) | undefined
+  /** How many lists have to find all units of a key in its row. Until they end, no lease of it begins. */
+  readonly #withheld = new Map<string, number>()
+  /** Called when the next fetch or refund has ended. */
+  #onEnd: (() => void)[] = []
   #closed: Promise<void> | undefined
 
   constructor(lessor: Lessor) {
     this.#lessor = lessor
     this.#keys = lru(lessor.terms.maxKeys)
-    this.#held = new HeldLeases(lessor, lessor.terms.forMs, () => this.#onEnd?.())
+    this.#held = new HeldLeases(lessor, lessor.terms.forMs, () => this.#ended())
   }
 
   /** The decision on a call from memory. Undefined if the database has to decide. */
@@ -155,11 +157,40 @@ export class Leases implements Dispatcher {
   async #close(): Promise<void> {
     for (const asking of this.#fetching) asking.rest = 'give back'
     this.#held.close()
-    while (this.#fetching.size > 0 || this.#held.isReturning) {
+    await this.#until(() => this.#fetching.size === 0 && !this.#held.isReturning)
+  }
+
+  /**
+   * Gives a key's lease back before a list that has to find its units in the row. No lease of the key begins
+   * until `end` is called. `returned` never rejects.
+   */
+  withhold(name: string): { readonly returned: Promise<void>; end(): void } {
+    this.#withheld.set(name, (this.#withheld.get(name) ?? 0) + 1)
+    const end = () => {
+      const others = (this.#withheld.get(name) ?? 0) - 1
+      if (others > 0) this.#withheld.set(name, others)
+      else this.#withheld.delete(name)
+    }
+    const key = this.#keys.peek(name)
+    try {
+      if (key) this.#giveUp(key)
+    } catch {
+      // An injected clock that fails must fail where the list reads it.
+    }
+    const isBack = () => key?.fetching === undefined && !this.#held.isReturningTo(name)
+    return { returned: this.#until(isBack), end }
+  }
+
+  async #until(isOver: () => boolean): Promise<void> {
+    while (!isOver()) {
       await new Promise<void>((resolve) => {
-        this.#onEnd = resolve
+        this.#onEnd.push(resolve)
       })
     }
+  }
+
+  #ended(): void {
+    for (const resolve of this.#onEnd.splice(0)) resolve()
   }
 
   #now(): Moment {
@@ -211,6 +242,7 @@ export class Leases implements Dispatcher {
   }
 
   #extraFor(key: Key, { rate }: Request, inHand: number): number {
+    if (this.#withheld.has(key.key)) return 0
     const fair = (key.remaining + inHand - rate) * ASKED_SHARE
     return Math.max(0, Math.floor(Math.min(this.#lessor.terms.tokens, Math.max(key.size, rate), fair)))
   }
@@ -261,7 +293,7 @@ export class Leases implements Dispatcher {
   #fetched(key: Key, asking: Asking): void {
     this.#fetching.delete(asking)
     if (key.fetching === asking) key.fetching = undefined
-    this.#onEnd?.()
+    this.#ended()
   }
 
   /** Gives the caller its part of what was fetched, and keeps the rest. */

@@ -20,6 +20,7 @@ import { inLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import { type Turn, Turns } from './turns.ts'
+import { withoutLeases } from './without-leases.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
 
@@ -107,7 +108,7 @@ export async function takeTogether(asked: Asked, groups: readonly Group[] = []):
     for (const { checker, call } of asked.calls) checker.followUpJoined(call)
   }
   try {
-    return await chargeTogether(asked, { rows, groups }, followUp)
+    return await withoutLeases(asked, (own) => chargeTogether(own, { rows, groups }, followUp))
   } finally {
     followUp()
   }

@@ -333,17 +333,91 @@ describe('what stands in the row counts for', () => {
   })
 
   test('limitAll and calls in a transaction, which always ask the database', async () => {
-    const { ratelimit, used, common } = leasing()
+    const { ratelimit, used, common, db } = leasing()
     await leased(limitOf(ratelimit))
-    const one = new Ratelimit({ ...common, db: database.db, lease: LEASE })
+    const one = new Ratelimit({ ...common, db, lease: LEASE })
+    let calls = CALLS
     for (const each of [ratelimit, one]) {
-      const before = await used()
       expect(await Ratelimit.limitAll([{ ratelimit: each, key: 'key' }])).toMatchObject({ success: true })
       await database.db.transaction(async (tx) => {
         expect(await each.limit('key', { tx })).not.toHaveProperty('leased')
       })
-      expect(await used()).toBe(before + 2)
+      calls += 2
+      expect(await used()).toBe(calls)
     }
+  })
+
+  describe('a list, for which the units of this process come back,', () => {
+    const ALL = 1000 - CALLS
+
+    test.each<[string, (one: Ratelimit) => Promise<{ readonly success: boolean }>]>([
+      ['limit with once', (one) => one.limit('key', { rate: ALL, once: { id: 'job', for: '1h' } })],
+      ['a reservation with a name', (one) => one.reserve('key', { rate: ALL, id: 'job', expires: '10m' })],
+      ['limitAll', (one) => Ratelimit.limitAll([{ ratelimit: one, key: 'key', rate: ALL }])],
+      ['reserveAll', (one) => Ratelimit.reserveAll([{ ratelimit: one, key: 'key', rate: ALL }])],
+      ['spend', (one) => Ratelimit.spend([{ ratelimit: one, key: 'key' }], { rate: ALL })],
+    ])('%s', async (_, call) => {
+      const { ratelimit, used } = leasing()
+      await leased(limitOf(ratelimit))
+      expect(await used()).toBe(CALLS + LEFT)
+      expect(await call(ratelimit)).toMatchObject({ success: true })
+      expect(await ratelimit.limit('key')).toMatchObject({ success: false })
+      await ratelimit.close()
+      expect(await used()).toBe(1000)
+    })
+
+    test('also those that were on their way back, and those that are being fetched', async () => {
+      let open = () => {}
+      const opened = new Promise<void>((resolve) => {
+        open = resolve
+      })
+      let holds = false
+      const { ratelimit, used } = leasing(HOURLY, {}, () => holds && opened)
+      await leased(limitOf(ratelimit))
+      holds = true
+      const calls = Array.from({ length: LEFT + 1 }, () => ratelimit.limit('key'))
+      await sleep(0)
+      const once = ratelimit.limit('key', { rate: ALL - LEFT - 1, once: { id: 'job', for: '1h' } })
+      await sleep(0)
+      open()
+      expect((await Promise.all(calls)).every(({ success }) => success)).toBe(true)
+      expect(await once).toMatchObject({ success: true })
+      expect(await used()).toBe(1000)
+    })
+
+    test('and no other call takes them before it', async () => {
+      let open = () => {}
+      const opened = new Promise<void>((resolve) => {
+        open = resolve
+      })
+      let holds = false
+      const { ratelimit, used } = leasing(HOURLY, {}, () => holds && opened)
+      await leased(limitOf(ratelimit))
+      holds = true
+      const once = ratelimit.limit('key', { rate: ALL - 1, once: { id: 'job', for: '1h' } })
+      await sleep(0)
+      const call = ratelimit.limit('key')
+      await sleep(0)
+      open()
+      expect(await call).toMatchObject({ success: true })
+      expect(await once).toMatchObject({ success: true })
+      expect(await used()).toBe(1000)
+    })
+
+    test('once the time of the call is over, nothing more is sent', async () => {
+      let holds = false
+      const { ratelimit, statements } = leasing(
+        HOURLY,
+        { timeout: 100 },
+        () => holds && new Promise(() => {}),
+      )
+      await leased(limitOf(ratelimit))
+      holds = true
+      const before = statements.length
+      const once = ratelimit.limit('key', { once: { id: 'job', for: '1h' } })
+      await expect(once).rejects.toMatchObject({ code: 'TIMEOUT' })
+      expect(statements.length - before).toBe(1)
+    })
   })
 })
 

@@ -1,0 +1,37 @@
+import { CallTime } from '../check/bounds.ts'
+import { withinTimeout } from '../check/within-timeout.ts'
+import type { Asked } from './together.ts'
+
+/**
+ * Works while this process has no units of the calls' keys in leases: a list has to find them in the rows. They
+ * come back within the time of the call. In a caller's transaction they count as used, because they cannot come
+ * back by it.
+ */
+export async function withoutLeases<T>(asked: Asked, work: (asked: Asked) => Promise<T>): Promise<T> {
+  const leasing = asked.calls.filter(
+    ({ checker, call }) => checker.config.leases && call.purpose !== 'look' && !asked.joined,
+  )
+  if (leasing.length === 0) return work(asked)
+  return withinTimeout(asked.checkers, asked.time, async (at) => {
+    const time = at instanceof CallTime ? at : undefined
+    const withheld = leasing.flatMap(({ checker, call }) => checker.withholdLease(call.key) ?? [])
+    const returned = Promise.all(withheld.map((each) => each.returned))
+    try {
+      await (time ? endOf(time, returned) : returned)
+      return await work({ ...asked, time })
+    } finally {
+      for (const { end } of withheld) end()
+    }
+  })
+}
+
+/** Waits until the work or the time is over. */
+function endOf(time: CallTime, work: Promise<unknown>): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = time.whenOver(resolve)
+    work.then(() => {
+      stop()
+      resolve()
+    })
+  })
+}
