@@ -38,7 +38,10 @@ export class Shards {
  * @throws RatelimitError `INVALID_OPTION` if it is distributed by another column.
  */
 export async function readShards(db: Database, table: RateLimitTable): Promise<Shards> {
-  const [citus] = await execute(db, sql`select to_regclass('pg_catalog.pg_dist_shard') is not null as there`)
+  const [citus] = await execute(
+    db,
+    sql`select pg_catalog.to_regclass('pg_catalog.pg_dist_shard') is not null as there`,
+  )
   const name = quotedName(table)
   if (citus?.['there'] !== true) return new Shards(name, [])
   const rows = await execute(
@@ -46,7 +49,7 @@ export async function readShards(db: Database, table: RateLimitTable): Promise<S
     sql`select partition.colocationid as group, shard.shardminvalue as lowest,
         column_to_column_name(partition.logicalrelid, partition.partkey) as column
       from pg_dist_partition partition join pg_dist_shard shard using (logicalrelid)
-      where partition.logicalrelid = to_regclass(${name}) order by shard.shardminvalue::int`,
+      where partition.logicalrelid::oid = pg_catalog.to_regclass(${name})::oid order by shard.shardminvalue::int`,
   )
   const [first] = rows
   if (!first) return new Shards(name, [])

@@ -26,7 +26,8 @@ export function isLocked(table: RateLimitTable, alias: string): SQL {
  */
 export function isOwn(table: RateLimitTable): SQL {
   const self = oidOf(table)
-  return sql`(${table}.tableoid = ${self} or pg_catalog.pg_partition_root(${self}) is not null
+  // Two types that are one: Postgres then compares them by its own operator, whatever the search_path has.
+  return sql`(${table}.tableoid = ${self}::oid or pg_catalog.pg_partition_root(${self}) is not null
     or pg_catalog.current_setting('citus.shard_count', true) is not null)`
 }
 

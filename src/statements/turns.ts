@@ -27,14 +27,14 @@ const EACH = sql.raw(`${TIMES}::float8`)
 
 /** The same in SQL. */
 export function turnOf(limit: SQL): SQL {
-  return sql`(${ALL} - ${limit}) * ${EACH} + coalesce(since, at)`
+  return sql`(${ALL} - ${limit}::float8) * ${EACH} + coalesce(since, at)`
 }
 
 /** Whether a slot is kept. If the clock was set back, the row is ahead, and counts no more. */
 export const KEPT: SQL = sql`coalesce(kept_until > at and kept_until <= at + ${KEPT_MS}, false)`
 
 /** Whether the slot that is kept would be within the limit of those that wait for it. */
-export const HAS_USE: SQL = sql`pg_catalog.cardinality(leased) < ${ALL} - floor(kept_for / ${EACH})`
+export const HAS_USE: SQL = sql`pg_catalog.cardinality(leased)::float8 < ${ALL} - floor(kept_for / ${EACH})`
 
 /**
  * Keeps the next slot of keys for requests that wait and got none, and ends the turns of those that got one. It

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { Database } from '../database/database.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
 import { execute } from '../database/run.ts'
-import { HIDES_ROWS, isFor, SELF } from './hidden-rows.ts'
+import { EVERYBODY, HIDES_ROWS, isFor, SELF } from './hidden-rows.ts'
 
 /** A table as the catalogs describe it. */
 export interface Found {
@@ -56,10 +56,10 @@ export interface FoundIndex {
 /** Whether a policy for the role lets it change rows of \`s\`. */
 const POLICY_LETS_WRITE = sql`exists (
   select from pg_policy p where p.polrelid = s.oid and p.polpermissive and p.polcmd <> 'r'
-    and (grantee = 0 and p.polroles = '{0}' or grantee <> 0 and ${isFor(sql`grantee`)}))`
+    and (grantee = ${EVERYBODY} and ${EVERYBODY} = any(p.polroles) or grantee <> ${EVERYBODY} and ${isFor(sql`grantee`)}))`
 
 const WRITERS = sql`
-  select coalesce(pg_catalog.jsonb_agg(distinct case grantee when 0 then 'PUBLIC' else grantee::regrole::text end), '[]')
+  select coalesce(pg_catalog.jsonb_agg(distinct case grantee when ${EVERYBODY} then 'PUBLIC' else grantee::regrole::text end), '[]')
   from pg_class s
     join pg_roles o on o.oid = s.relowner
     cross join lateral (
@@ -67,10 +67,10 @@ const WRITERS = sql`
       union all select (pg_catalog.aclexplode(a.attacl)).* from pg_attribute a where a.attrelid = s.oid
     ) as granted
     left join pg_roles r on r.oid = grantee
-  where (s.oid = c.oid or s.oid in (select relid from pg_catalog.pg_partition_tree(c.oid)))
+  where (s.oid = c.oid or s.oid in (select relid::oid from pg_catalog.pg_partition_tree(c.oid)))
     and privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
-    and (grantee = 0 or not (r.rolsuper or r.rolbypassrls or pg_has_role(grantee, s.relowner, 'MEMBER')))
-    and (grantee = 0 or pg_has_role(${SELF}, s.relowner, 'MEMBER') or not pg_has_role(${SELF}, grantee, 'MEMBER'))
+    and (grantee = ${EVERYBODY} or not (r.rolsuper or r.rolbypassrls or pg_has_role(grantee, s.relowner, 'MEMBER')))
+    and (grantee = ${EVERYBODY} or pg_has_role(${SELF}, s.relowner, 'MEMBER') or not pg_has_role(${SELF}, grantee, 'MEMBER'))
     and (not s.relrowsecurity or ${POLICY_LETS_WRITE})`
 
 /**
@@ -92,7 +92,7 @@ export async function readCatalogs(db: Database, quoted: string): Promise<Found 
               select coalesce(pg_catalog.jsonb_agg(a.attname), '[]')
               from pg_attribute a where a.attrelid = s.oid and a.attstattarget = 0)) order by s.relname), '[]')
           from pg_class s where s.relkind <> 'p' and (
-            s.oid = c.oid or s.oid in (select relid from pg_catalog.pg_partition_tree(c.oid)))),
+            s.oid = c.oid or s.oid in (select relid::oid from pg_catalog.pg_partition_tree(c.oid)))),
         'heirs', (
           select coalesce(pg_catalog.jsonb_agg(i.inhrelid::regclass::text order by i.inhrelid::regclass::text), '[]')
           from pg_inherits i where i.inhparent = c.oid and c.relkind <> 'p'),

@@ -8,10 +8,13 @@ import { execute } from '../database/run.ts'
 /** The role that asks. */
 export const SELF: SQL = sql`(select oid from pg_roles where rolname = current_user)`
 
-/** Whether a policy `p` is for the role, or for one of its groups. 0 is everybody. */
+/** What the catalogs have in place of a role for everybody. */
+export const EVERYBODY: SQL = sql.raw('0::oid')
+
+/** Whether a policy `p` is for the role, or for one of its groups. */
 export function isFor(role: SQL): SQL {
   return sql`exists (
-    select from pg_catalog.unnest(p.polroles) as bound where bound = 0 or pg_has_role(${role}, bound, 'USAGE'))`
+    select from pg_catalog.unnest(p.polroles) as bound where bound = ${EVERYBODY} or pg_has_role(${role}, bound, 'USAGE'))`
 }
 
 /**
