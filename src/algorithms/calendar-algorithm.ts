@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Algorithm, Expression, Numbers } from './algorithm.ts'
-import { driftOf, isNear } from './drift.ts'
+import { driftOf, isNear, isNearNumber } from './drift.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 import { countAfter, countNumberAfter } from './window.ts'
 
@@ -56,8 +56,10 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
     },
     // A row knows what was settled. How long its period lasts, only its plan knows.
     before: ({ windowStart }, { periodEnd }) => sql`${periodEnd} - ${windowStart}`,
-    // Another process may begin the next period later: see drift.ts.
-    expiresAt: (_state, { periodEnd, periodMs }) => sql`${periodEnd} + ${driftOf(periodMs)}`,
+    // Another process may begin the next period later: see drift.ts. A row that counts for the next period too
+    // lasts for the longest one.
+    expiresAt: ({ windowStart }, { periodEnd, periodMs }) =>
+      sql`${periodEnd} + ${driftOf(periodMs)} + case when ${isNear(windowStart, periodEnd, periodMs)} then ${periodMs} else 0::float8 end`,
     wholeAt: (_state, { periodEnd }) => periodEnd,
     // The last period ended where this one begins, and its row may still exist. If this plan has charged a row
     // that another plan began, `paid` is the start of that row.
@@ -73,7 +75,8 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
   },
   numbers: {
     fresh: (_now, { periodStart }) => ({ count: 0, prevCount: 0, tokens: 0, windowStart: periodStart }),
-    available: ({ count }, time, { limit, periodEnd }) => (time < periodEnd ? limit - count : limit),
+    available: (state, time, params) =>
+      time < endNumberOf(state, params) ? params.limit - state.count : params.limit,
     used: ({ count }) => count,
     consume: ({ count, prevCount, tokens, windowStart }, _now, amount, _params, reserved) => {
       const next = countNumberAfter(count, amount)
@@ -85,8 +88,22 @@ export const calendarAlgorithm: Algorithm<ColumnOf<'calendarWindow'>, 'periodSta
         tokens: Math.max(tokens, next - nextReserved),
       }
     },
-    guess: (_state, _wanted, _now, { periodEnd }) => periodEnd,
+    guess: (state, _wanted, _now, params) => endNumberOf(state, params),
   },
+}
+
+/** When the count is over: a row that began shortly before the period's end counts for the next one too. */
+function endNumberOf(
+  { windowStart }: Numbers<'windowStart'>,
+  params: Numbers<'periodEnd' | 'periodMs'>,
+): number {
+  const { periodEnd, periodMs } = params
+  return isNearNumber(windowStart, periodEnd, periodMs) ? nextEndIn(params) : periodEnd
+}
+
+/** The end of the next period. It is a parameter of the formulas on numbers only. */
+export function nextEndIn(params: Readonly<Record<string, number>>): number {
+  return params['nextEnd'] ?? Number.POSITIVE_INFINITY
 }
 
 /** Whether a period that began at `start` was over when the one at `periodStart` began. */

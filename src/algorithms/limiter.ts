@@ -74,9 +74,10 @@ export function sameLimiter(one: StoredLimiter, other: StoredLimiter): boolean {
 export function paramsAt({ params, periodAt, algorithm }: StoredLimiter, time: number): Params {
   if (!periodAt) return params
   const { start, end } = periodAt(time)
-  const period = { ...params, periodStart: start, periodEnd: end }
-  if (!algorithm.params.includes('previousStart')) return period
-  return { ...period, previousStart: periodAt(start - 1).start, nextEnd: periodAt(end).end }
+  const period = { ...params, periodStart: start, periodEnd: end, nextEnd: periodAt(end).end }
+  return algorithm.params.includes('previousStart')
+    ? { ...period, previousStart: periodAt(start - 1).start }
+    : period
 }
 
 /** The period of a row that began to count at `start`, for an algorithm that has periods. */

@@ -2,7 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { checkOptions } from '../base/check-options.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Algorithm, Expressions, Numbers } from './algorithm.ts'
-import { calendarAlgorithm, isOver, settledNumber } from './calendar-algorithm.ts'
+import { calendarAlgorithm, isOver, nextEndIn, settledNumber } from './calendar-algorithm.ts'
 import { isNear, isNearNumber } from './drift.ts'
 import type { Rollover } from './periods.ts'
 import type { ColumnOf } from './rows.ts'
@@ -98,11 +98,6 @@ export const rolloverAlgorithm: Algorithm<
       return { count: 0, prevCount: 0, tokens: 0 - carried, windowStart: periodStart }
     },
   },
-}
-
-/** The end of the next period. It is a parameter of the formulas on numbers only. */
-function nextEndIn(params: Readonly<Record<string, number>>): number {
-  return params['nextEnd'] ?? Number.POSITIVE_INFINITY
 }
 
 /** The `tokens` of a key without a row. */

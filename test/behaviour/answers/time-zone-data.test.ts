@@ -81,6 +81,26 @@ describe.each(calendars)('%s, %o', (period, options, end) => {
   })
 })
 
+test.each(calendars.filter(([, { rollover }]) => !rollover))(
+  '%s, %o: what the late process writes before its own start lasts, and its answers say until when',
+  async (period, options, end) => {
+    const { early, late } = processes(period, options, HOUR_MS)
+    clock.ms = start
+    expect(await early.limit('key')).toMatchObject({ success: true })
+    clock.ms = start + HOUR_MS / 2
+    expect(await takeAll(late)).toBe(2)
+    expect(await late.limit('key')).toMatchObject({ success: false, reset: end + HOUR_MS })
+    clock.ms = end - 1
+    await late.cleanup()
+    expect(await takeAll(early, late)).toBe(0)
+    clock.ms = end + HOUR_MS - 1
+    await late.cleanup()
+    expect(await takeAll(late)).toBe(0)
+    clock.ms = end + HOUR_MS
+    expect(await takeAll(late)).toBe(3)
+  },
+)
+
 test('rows of both are of their plan', async () => {
   const { early, late, prefix, lateLimiter } = processes('day', {}, HOUR_MS, { onOtherPlan: 'throw' })
   clock.ms = start

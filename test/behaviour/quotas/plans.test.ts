@@ -352,6 +352,7 @@ describe('another calendar', () => {
   const month = calendarWindow(10, 'month')
   const day = calendarWindow(10, 'day')
   const berlin = calendarWindow(10, 'month', { timeZone: 'Europe/Berlin' })
+  const kathmandu = calendarWindow(10, 'month', { timeZone: 'Asia/Kathmandu' })
   const at = (...time: [number, number, number]) => Date.UTC(2026, ...time)
 
   test.each([
@@ -382,18 +383,26 @@ describe('another calendar', () => {
     {
       change: 'a zone whose month began earlier keeps it',
       from: month,
-      to: berlin,
+      to: kathmandu,
       now: at(0, 15, 9),
       used: 4,
-      start: Date.UTC(2025, 11, 31, 23),
+      start: Date.UTC(2025, 11, 31, 18, 15),
     },
     {
       change: 'a zone whose month began later is new',
-      from: berlin,
+      from: kathmandu,
       to: month,
       now: at(0, 15, 9),
       used: 0,
       start: at(0, 1, 0),
+    },
+    {
+      change: 'a zone whose month began an hour later keeps the start too, as other time zone data do',
+      from: berlin,
+      to: month,
+      now: at(0, 15, 9),
+      used: 4,
+      start: Date.UTC(2025, 11, 31, 23),
     },
   ])('$change', async ({ from, to, now, used, start }) => {
     const { clock, quota } = quotaOn(database, from)

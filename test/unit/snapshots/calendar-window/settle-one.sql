@@ -204,7 +204,15 @@ with
         (
           least(
             ceil(
-              ($5::float8 + least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)) / $11::float8
+              (
+                $5::float8 + least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8) + case
+                  when (
+                    abs("ratelimit_decided"."window_start" - $5::float8) <= least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)
+                    and abs("ratelimit_decided"."window_start" - $5::float8) / 900000::float8 = floor(abs("ratelimit_decided"."window_start" - $5::float8) / 900000::float8)
+                  ) then $3::float8
+                  else 0::float8
+                end
+              ) / $11::float8
             ) * $11::float8,
             8e15::float8
           )
