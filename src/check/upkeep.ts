@@ -14,6 +14,7 @@ import { Sweeper } from '../runtime/sweep.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import { MAX_SWEPT, removeStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
+import { afterChange } from './after-change.ts'
 import { type At, watchBounds } from './bounds.ts'
 import { type Checker, isRequest, type LimiterCall } from './checker.ts'
 import { behind, changing, gateOf } from './gate.ts'
@@ -52,7 +53,8 @@ async function blockIn(checker: Checker, call: Call, duration: Duration, tx: At)
   const outcome = await blocks.checker.decide({ ...blocks.call, rate: lengthMs, purpose: 'block' }, tx)
   const block = usageOf(blocks.call.limiter, afterCalls(outcome, 1))
   if (blocks.checker === checker) return block
-  const { decision } = await checker.decide({ ...call, rate: 0, purpose: 'look' }, tx)
+  const look = () => checker.decide({ ...call, rate: 0, purpose: 'look' }, tx)
+  const { decision } = await afterChange(checker, tx, 'The key is blocked, but the limit was not read.', look)
   return behind(usageOf(call.limiter, decision), block)
 }
 
@@ -103,7 +105,10 @@ async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
   }).finally(forget)
   // A limit that does not start full has less than the limit without a row.
   if (!isRequest(call) || call.limiter.startsFull) return
-  await checker.decide({ ...call, rate: -call.limiter.params.limit, purpose: 'adjust' }, tx)
+  const { limit } = call.limiter.params
+  await afterChange(checker, tx, 'The row was removed, but the limit may not be full. Call it again.', () =>
+    checker.decide({ ...call, rate: -limit, purpose: 'adjust' }, tx),
+  )
 }
 
 /**

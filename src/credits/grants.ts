@@ -1,6 +1,7 @@
 import { limiterOf, NEVER_MS, newGrant, type Terms } from '../algorithms/grant.ts'
 import type { GrantResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { afterChange } from '../check/after-change.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import { parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
@@ -68,18 +69,12 @@ export async function grant(
   return withinTimeout([checker], tx, async (at) => {
     const { decision } = await checker.decide(call, at)
     const isRepeated = (decision.state.prevCount ?? 0) > 0
-    const seen = await read(account, at).catch((error: unknown) => {
-      throw checker.joined(at) ? error : granted(error)
-    })
+    const seen = await afterChange(checker, at, GRANTED, () => read(account, at))
     return { ...usageOf(seen), ...(isRepeated ? { repeated: true } : {}) }
   })
 }
 
-/** The error of a grant that was made, although its answer could not be read. */
-function granted(cause: unknown): RatelimitError {
-  const message = 'The grant was made, but not answered. The same call again grants nothing more.'
-  return new RatelimitError('OUTCOME_UNKNOWN', message, { cause })
-}
+const GRANTED = 'The grant was made, but not answered. The same call again grants nothing more.'
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
 function endOf(expires: CreditGrantOptions['expires']): Pick<Terms, 'endMs' | 'forMs'> {
