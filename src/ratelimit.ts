@@ -684,11 +684,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const stored = this.#hash ? await this.#hash(key) : key
     const wanted = wantedBy(this.prefix, this.limiter, stored, options)
     this.#checker.config.onUse?.()
-    try {
-      return await acquire(this.#checker, wanted)
-    } catch (error) {
-      throw options.signal?.aborted && error === options.signal.reason ? error : ownError(error)
-    }
+    return await acquire(this.#checker, wanted)
   }
 
   /**

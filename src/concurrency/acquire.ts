@@ -12,6 +12,7 @@ import { checkKey, checkOption, isConcurrency } from '../options/validate.ts'
 import type { Slot } from './ask.ts'
 import { type Lease, leaseOf, type NoLease } from './lease.ts'
 import type { Look } from './look.ts'
+import { slotError } from './slot-error.ts'
 import { change } from './slots.ts'
 import { slotInTime, type Wanted } from './waiting.ts'
 
@@ -66,7 +67,10 @@ export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease |
       durationMs: performance.now() - startedAt,
     })
     return lease
-  } catch (error) {
+  } catch (reason) {
+    const { signal } = wanted
+    const isEnded = signal?.aborted && reason === signal.reason
+    const error = isEnded ? reason : slotError(reason, 'No slot was taken')
     publishError(prefix, wanted, error)
     throw error
   }

@@ -17,14 +17,14 @@ export function overload(ofKey: number, waiting: number): RatelimitError | undef
   if (ofKey >= MAX_OF_KEY) {
     return new RatelimitError(
       'OVERLOADED',
-      `${MAX_OF_KEY} calls of this key wait for the database already. This one was not sent, and nothing was charged.`,
+      `${MAX_OF_KEY} calls of this key wait for the database already. This one was not sent.`,
       { contended: true },
     )
   }
   if (waiting < MAX_WAITING) return undefined
   return new RatelimitError(
     'OVERLOADED',
-    `${MAX_WAITING} calls wait for the database already. This one was not sent, and nothing was charged.`,
+    `${MAX_WAITING} calls wait for the database already. This one was not sent.`,
   )
 }
 
