@@ -455,8 +455,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * counts whole units, all of them give whole units. During an outage it always throws; `onError` does not
    * apply.
    *
-   * @throws RatelimitError `INVALID_RATE` for a rate or an `atLeast` that is not above 0; `INVALID_OPTION` for
-   * a limiter with `dryRun`, and for two requests for one row; the errors of {@link Ratelimit.limitAll}.
+   * @throws RatelimitError `INVALID_RATE` for a negative rate, and an `atLeast` that is not above 0;
+   * `INVALID_OPTION` for a limiter with `dryRun`, and for two requests for one row; the errors of
+   * {@link Ratelimit.limitAll}.
    *
    * @example
    * ```ts

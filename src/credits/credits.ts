@@ -7,6 +7,7 @@ import { ownError, RatelimitError } from '../errors.ts'
 import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions, CreditReserveOptions } from '../options/grants.ts'
 import { checkOption, isCredits } from '../options/validate.ts'
+import { checkReserved } from '../reservations/reservation.ts'
 import { reservationsOf } from '../reservations/reserve-all.ts'
 import { idCall } from '../several/ids.ts'
 import { decideAll } from '../several/limit-all.ts'
@@ -137,8 +138,7 @@ function isShared({ checker }: Account, options: CreditLimitOptions): boolean {
 async function reserve(account: Account, options: CreditReserveOptions): Promise<CreditReserved> {
   checkOptions(options, RESERVE_NAMES)
   const call = callBy(account, options)
-  if (call.call.rate <= 0)
-    throw new RatelimitError('INVALID_RATE', 'The estimate must be a whole number above 0.')
+  checkReserved(call.call)
   const answered = withGranted(await decided(call, options), options)
   const { answer } = answered
   if (!answer.success) return answer
@@ -148,8 +148,6 @@ async function reserve(account: Account, options: CreditReserveOptions): Promise
 /** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
 function callBy({ checker, credits, key }: Account, options: CreditLimitOptions): FundedCall {
   const { rate = 1, atLeast, force = false } = options
-  const { once } = options
-  checkOption(rate !== 0 || once === undefined, 'once has no meaning with a rate of 0.')
   return fundedCall(checker, credits, key, { rate, force, atLeast })
 }
 

@@ -37,7 +37,7 @@ export interface Once {
 export interface OnceOptions {
   /**
    * Charges an event once. If its id was used before, nothing is charged, and the answer has `repeated: true`.
-   * A denial, a failure and a rollback do not use up the id. Default: each call is charged.
+   * A denial, a failure, a rollback and a rate of 0 do not use up the id. Default: each call is charged.
    */
   readonly once?: Once | undefined
 }

@@ -15,8 +15,8 @@ export interface Unnamed {
 export interface Naming {
   /**
    * The name of the reservation. A key's reservations have different names: the same name again charges
-   * nothing, and the answer has `repeated: true`. Prefix, key and id may have about 1,000 bytes together, of
-   * which the id counts twice.
+   * nothing, and the answer has `repeated: true`. An estimate of 0 charges nothing, and has the name too.
+   * Prefix, key and id may have about 1,000 bytes together, of which the id counts twice.
    */
   readonly id: string
   /**
@@ -53,7 +53,7 @@ export interface NamedSpendOptions extends Shared, Naming {
 export type SpendOptions = PlainSpendOptions | NamedSpendOptions
 
 interface Shared extends TxOptions {
-  /** The units to take from the limits together. Whole if one of them counts whole units. */
+  /** The units to take from the limits together. 0 only looks. Whole if one of them counts whole units. */
   readonly rate: number
   /**
    * The least that is worth granting. If they have less than `rate` together, but at least this, the call takes

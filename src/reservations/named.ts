@@ -7,7 +7,6 @@ import type { Checker, LimiterCall } from '../check/checker.ts'
 import { isFunded } from '../check/funds.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
-import { RatelimitError } from '../errors.ts'
 import { CALL_NAMES, type CallOptions } from '../options/calls.ts'
 import type { NamedReserveOptions, Naming } from '../options/reserve.ts'
 import { callOf, checkKey, checkOption } from '../options/validate.ts'
@@ -49,9 +48,6 @@ export async function reserveNamed(
   { id, expires, once, tx }: NamedReserveOptions,
 ): Promise<NamedAnswer> {
   checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
-  if (estimate.rate === 0) {
-    throw new RatelimitError('INVALID_RATE', 'The rate of a reservation with a name must be above 0.')
-  }
   const calls = [{ checker, call: estimate }]
   const named = await opening(calls, { id, expires })
   const [answered] = await chargeNamed(calls, named, tx)

@@ -7,16 +7,15 @@ import type { LimiterCall } from '../check/checker.ts'
 import { type Funds, isFunded, type Purse } from '../check/funds.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
-import { RatelimitError } from '../errors.ts'
 import { type CallOptions, TX_NAMES, type TxOptions } from '../options/calls.ts'
-import type { Naming, ReserveAllOptions } from '../options/reserve.ts'
+import type { ReserveAllOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { type Adjusted, adjustAll, type Repaid } from '../several/adjust-all.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
 import { chargeNamed, heldParts, inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
-import type { Opening, Part } from './part.ts'
+import type { Part } from './part.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
 import { settleParts } from './settle-named.ts'
 import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
@@ -72,7 +71,7 @@ export async function reserveAll<Request>(
   for (const { call } of calls) checkReserved(call)
   const estimates = calls.map((each) => ({ ...each, call: estimateOf(each.call) }))
   const { tx } = options
-  const named = options.id === undefined ? undefined : await openAll(estimates, options)
+  const named = options.id === undefined ? undefined : await opening(estimates, options)
   checkOption(named !== undefined || options.expires === undefined, NEEDS_ID)
   const answered = await (named ? chargeNamed(estimates, named, tx) : decideAll(estimates, tx))
   const { success, ...answer } = combined(requests, answered)
@@ -81,14 +80,6 @@ export async function reserveAll<Request>(
     ? namedReservations(answer.repeated ? await heldParts(named, tx) : named.parts)
     : await reservationsOf(calls, answered, tx)
   return { ...answer, success, ...reservations }
-}
-
-/** @throws RatelimitError `INVALID_RATE` for an estimate of 0, which charges nothing. */
-async function openAll(estimates: readonly LimiterCall[], naming: Naming): Promise<Opening> {
-  if (estimates.some(({ call }) => call.rate === 0)) {
-    throw new RatelimitError('INVALID_RATE', 'The rates of reservations with a name must be above 0.')
-  }
-  return opening(estimates, naming)
 }
 
 function namedReservations(parts: readonly Part[]): Reservations {

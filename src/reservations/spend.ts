@@ -102,12 +102,13 @@ function reportsOf({ success, granted, results, retryAfter }: Spent): Report[] {
 
 /** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
 function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: SpendOptions): void {
-  const { rate, atLeast = rate } = options
+  const { rate, atLeast } = options
   // Untyped callers may leave the rate out, or give something else than a number.
-  if (!Number.isFinite(rate) || rate <= 0) {
-    throw new RatelimitError('INVALID_RATE', 'The rate of spend must be a number above 0.')
+  if (!Number.isFinite(rate) || rate < 0) {
+    throw new RatelimitError('INVALID_RATE', 'The rate of spend must be a number of 0 or more.')
   }
-  if (!Number.isFinite(atLeast) || atLeast <= 0 || atLeast > rate) {
+  const isLeast = atLeast === undefined || (Number.isFinite(atLeast) && atLeast > 0 && atLeast <= rate)
+  if (!isLeast) {
     throw new RatelimitError('INVALID_RATE', 'atLeast must be a number above 0, and not above the rate.')
   }
   const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
@@ -226,8 +227,9 @@ function spentWith(
 /** The outcome of the call that has paid the share, or was charged it as an estimate. */
 function outcomeOf(call: Call, snapshot: Decision, share: number, isEstimate = false): Outcome {
   const asked = { ...call, rate: share, reserved: isEstimate ? share : 0, purpose: purposeOf(share) }
-  // A denial inserts the row of a bucket that has to fill, so the bucket is not new any more.
-  return { call: asked, decision: { ...snapshot, granted: 1, isNew: false }, place: 0 }
+  // Even a denial inserts the row of a bucket that has to fill, but a look does not.
+  const isNew = call.purpose === 'look' && snapshot.isNew === true
+  return { call: asked, decision: { ...snapshot, granted: 1, isNew }, place: 0 }
 }
 
 /** The `commit` of what was spent. */

@@ -19,7 +19,8 @@ const checkerOfIds = forEachChecker((owner) => {
 })
 
 /**
- * The call that uses up the id of calls: an id of the first one's limiter. Undefined if they have none.
+ * The call that uses up the id of calls: an id of the first one's limiter. Undefined if they have none. If all
+ * of them only look, it looks whether the id is free.
  *
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
  */
@@ -31,9 +32,6 @@ export async function idCall(
   if (once === undefined || !first) return undefined
   checkOptions(once, ONCE_NAMES, 'once')
   const { id, for: length } = once
-  // A refund to a window becomes a look if the limit has no windows.
-  const isCharged = calls.some(({ call }) => call.rate !== 0 || call.paidWindowStart !== null)
-  checkOption(isCharged, 'once has no meaning with a rate of 0, which charges nothing.')
   const limiter = fixedWindow(1, parseDuration(length, 'The time of once'))
   const checker = checkerOfIds(first.checker)
   const { prefix } = checker.config.namespace
@@ -44,5 +42,11 @@ export async function idCall(
     isStorable(stored, prefix),
     'The id of once must be a string that Postgres can store. Prefix and id may have about 1,000 bytes together.',
   )
-  return { checker, call: callOf(prefix, limiter, stored, {}) }
+  const call = callOf(prefix, limiter, stored, {})
+  return { checker, call: calls.every(isLook) ? { ...call, rate: 0, purpose: 'look', atLeast: 1 } : call }
+}
+
+/** A refund to a window becomes a look if the limit has no windows, and still uses up the id. */
+function isLook({ call }: LimiterCall): boolean {
+  return call.rate === 0 && call.paidWindowStart === null
 }

@@ -152,10 +152,11 @@ export function knownGranted({ does, asks, isDry }: ListRow): number | undefined
 
 /** The amount that is taken from the row if the list is done. */
 export function amountOf(
-  { isDry, asks, takesLess }: ListRow,
+  { does, isDry, asks, takesLess }: ListRow,
   of: Column,
   parameters: Parameters,
 ): SQL<number> {
+  if (does === 'look') return sql<number>`0::float8`
   const rate = parameters.number('rate')
   const amount = takesLess ? sql<number>`least(${rate}, ${of('available')})` : rate
   if (!isDry || !asks) return amount

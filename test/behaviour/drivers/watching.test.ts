@@ -88,7 +88,7 @@ test('spend publishes what each limit gave, or that all deny', async () => {
   await Ratelimit.spend(requests, { rate: 8 })
   const spent = await database.db.transaction((tx) => Ratelimit.spend(requests, { rate: 1, tx }))
   await spent.release()
-  await errorOf(() => Ratelimit.spend(requests, { rate: 0 }))
+  await errorOf(() => Ratelimit.spend(requests, { rate: -1 }))
 
   const common = { key: 'a', degraded: false, wouldDeny: false, joined: false }
   const denied = { ...common, rate: 8, success: false }

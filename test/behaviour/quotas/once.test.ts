@@ -304,15 +304,6 @@ test.each([
   await expect(Ratelimit.spend(requests, { ...options, rate: 1 })).rejects.toMatchObject(refused)
 })
 
-test('once is refused for a look, which charges nothing', async () => {
-  const { quota } = quotaOn(database, TEN_TOKENS)
-  const refused = { code: 'INVALID_OPTION' }
-  await expect(quota.limit('key', { rate: 0, once: once('event') })).rejects.toMatchObject(refused)
-  await expect(quota.reserve('key', { rate: 0, once: once('event') })).rejects.toMatchObject(refused)
-  const looks = [{ ratelimit: quota, key: 'key', rate: 0 }]
-  await expect(Ratelimit.limitAll(looks, { once: once('event') })).rejects.toMatchObject(refused)
-})
-
 test('a call during an outage that is let pass does not use up the id', async () => {
   const clock = new TestClock()
   const broken = { execute: () => Promise.reject(Object.assign(new Error(), { code: 'ECONNREFUSED' })) }

@@ -329,7 +329,7 @@ test('what does not go together is refused before any SQL', async () => {
     [[of(credits, '')], { rate: 1 }, 'INVALID_KEY'],
     [[of(credits, 'x'.repeat(2000))], { rate: 1 }, 'INVALID_KEY'],
     [[of(credits)], { rate: 0.5 }, 'INVALID_RATE'],
-    [[of(credits)], { rate: 0 }, 'INVALID_RATE'],
+    [[of(credits)], { rate: 0, atLeast: 0 }, 'INVALID_RATE'],
     [[of(credits)], { rate: -1 }, 'INVALID_RATE'],
     [[of(credits)], {}, 'INVALID_RATE'],
     [[of(credits)], { rate: 1, atLeast: 2 }, 'INVALID_RATE'],

@@ -281,7 +281,7 @@ test('invalid requests are refused before any SQL', async () => {
   const dry = quotaOn(database, Ratelimit.balance(), { db, dryRun: true }).quota
   const one = { ratelimit: quota, key: 'key' }
   const spend = (requests: (typeof one)[], rate: number) => Ratelimit.spend(requests, { rate })
-  for (const rate of [0, -1, 0.5, undefined as never])
+  for (const rate of [-1, 0.5, undefined as never])
     await expect(spend([one], rate)).rejects.toMatchObject({ code: 'INVALID_RATE' })
   const invalid = { code: 'INVALID_OPTION' }
   await expect(spend([], 1)).rejects.toMatchObject(invalid)
