@@ -108,7 +108,9 @@ export async function takeTogether(asked: Asked, groups: readonly Group[] = []):
     for (const { checker, call } of asked.calls) checker.followUpJoined(call)
   }
   try {
-    return await withoutLeases(asked, (own) => chargeTogether(own, { rows, groups }, followUp))
+    return await withoutLeases(asked, (time) =>
+      chargeTogether({ ...asked, time }, { rows, groups }, followUp),
+    )
   } finally {
     followUp()
   }

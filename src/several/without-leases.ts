@@ -1,24 +1,36 @@
 import { CallTime } from '../check/bounds.ts'
+import type { Checker, LimiterCall } from '../check/checker.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
-import type { Asked } from './together.ts'
+import type { Connection } from '../database/connection.ts'
+
+/** A list. */
+interface Listed {
+  readonly calls: readonly LimiterCall[]
+  readonly checkers: readonly Checker[]
+  readonly joined: Connection | undefined
+  readonly time: CallTime | undefined
+}
 
 /**
  * Works while this process has no units of the calls' keys in leases: a list has to find them in the rows. They
  * come back within the time of the call. In a caller's transaction they count as used, because they cannot come
  * back by it.
  */
-export async function withoutLeases<T>(asked: Asked, work: (asked: Asked) => Promise<T>): Promise<T> {
-  const leasing = asked.calls.filter(
-    ({ checker, call }) => checker.config.leases && call.purpose !== 'look' && !asked.joined,
+export async function withoutLeases<T>(
+  { calls, checkers, joined, time: own }: Listed,
+  work: (time: CallTime | undefined) => Promise<T>,
+): Promise<T> {
+  const leasing = calls.filter(
+    ({ checker, call }) => checker.config.leases && call.purpose !== 'look' && !joined,
   )
-  if (leasing.length === 0) return work(asked)
-  return withinTimeout(asked.checkers, asked.time, async (at) => {
+  if (leasing.length === 0) return work(own)
+  return withinTimeout(checkers, own, async (at) => {
     const time = at instanceof CallTime ? at : undefined
     const withheld = leasing.flatMap(({ checker, call }) => checker.withholdLease(call.key) ?? [])
     const returned = Promise.all(withheld.map((each) => each.returned))
     try {
       await (time ? endOf(time, returned) : returned)
-      return await work({ ...asked, time })
+      return await work(time)
     } finally {
       for (const { end } of withheld) end()
     }
