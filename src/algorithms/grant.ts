@@ -7,23 +7,28 @@ import { type ColumnOf, ROWS } from './rows.ts'
 import { countAfter, countNumberAfter } from './window.ts'
 
 type Column = ColumnOf<'credits'>
-type Param = 'endMs' | 'forMs' | 'priority' | 'keepMs'
+type Param = 'endMs' | 'forMs' | 'priority' | 'keepMs' | 'madeMs'
 
 /** The end of a grant that never ends: the latest time that a row can hold. */
 export const NEVER_MS = 8e15
+
+/** For calls on grants of any age. No grant was made then. */
+const ANY_TIME = -1
+const ANY_TIME_SQL = sql.raw(`${ANY_TIME}::float8`)
 
 /**
  * One grant of credits. `prevCount` is what was granted, `count` the used part of it, `windowStart` the end,
  * and `lastRefill` the time of the grant. `tokens` is the priority; below 0 the grant is voided.
  *
  * A grant only fills a new row, so a repeated grant changes nothing. A block of no length voids a grant: it
- * ends now.
+ * ends now. The id of a grant that was swept may be granted again: of a grant that was not made at `madeMs`,
+ * nothing is used that could be given back.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'credits',
   kind: 'bucket',
   ...ROWS.credits,
-  params: ['endMs', 'forMs', 'priority', 'keepMs'],
+  params: ['endMs', 'forMs', 'priority', 'keepMs', 'madeMs'],
   integersOnly: true,
   tolerance: 0,
 
@@ -38,8 +43,8 @@ const algorithm: Algorithm<Column, Param> = {
     }),
     available: ({ count, prevCount, windowStart }, now) =>
       sql`case when ${windowStart} > ${now} then ${prevCount} - ${count} else 0::float8 end`,
-    used: ({ count, windowStart }, now) =>
-      sql`case when ${windowStart} > ${now} then ${count} else 0::float8 end`,
+    used: ({ count, windowStart, lastRefill }, now, { madeMs }) =>
+      sql`case when ${windowStart} > ${now} and ${madeMs} in (${ANY_TIME_SQL}, ${lastRefill}) then ${count} else 0::float8 end`,
     consume: (state, _now, _available, amount) => ({ ...state, count: countAfter(state.count, amount) }),
     grant: (state, _now, amount) => ({
       ...state,
@@ -63,7 +68,8 @@ const algorithm: Algorithm<Column, Param> = {
       lastRefill: now,
     }),
     available: ({ count, prevCount, windowStart }, time) => (windowStart > time ? prevCount - count : 0),
-    used: ({ count, windowStart }, now) => (windowStart > now ? count : 0),
+    used: ({ count, windowStart, lastRefill }, now, { madeMs }) =>
+      windowStart > now && [ANY_TIME, lastRefill].includes(madeMs) ? count : 0,
     consume: (state, _now, amount) => ({ ...state, count: countNumberAfter(state.count, amount) }),
     grant: (state, _now, amount) => ({ ...state, prevCount: state.prevCount > 0 ? state.prevCount : amount }),
     capacity: ({ prevCount }) => prevCount,
@@ -95,15 +101,24 @@ export function limiterOf(credits: Credits): StoredLimiter {
   return known
 }
 
+/** The limit of the row of a grant that was made then: a younger one with the same id gets nothing back. */
+export function limiterOfAge(credits: Credits, madeMs: number): StoredLimiter {
+  return limiterWith(credits, KNOWN, { madeMs })
+}
+
 let lastGrant = 0
 
 /** The limit of a new grant's row. Such calls share no statement, which would add up their amounts. */
 export function newGrant(credits: Credits, terms: Terms): StoredLimiter {
-  return limiterWith(credits, terms, String(++lastGrant))
+  return limiterWith(credits, terms, { name: String(++lastGrant) })
 }
 
-function limiterWith({ keepMs }: Credits, terms: Terms, name = ''): StoredLimiter {
-  return makeLimiter(algorithm, { limit: 0, periodMs: PERIOD_MS, keepMs, ...terms }, { name })
+function limiterWith(
+  { keepMs }: Credits,
+  terms: Terms,
+  { name = '', madeMs = ANY_TIME }: { readonly name?: string; readonly madeMs?: number } = {},
+): StoredLimiter {
+  return makeLimiter(algorithm, { limit: 0, periodMs: PERIOD_MS, keepMs, madeMs, ...terms }, { name })
 }
 
 /** The limit of all grants of a key together. Its state is their sum, and as such it is a balance. */

@@ -1,3 +1,4 @@
+import { limiterOfAge } from '../algorithms/grant.ts'
 import type { Answered, PaidPart } from '../answers/answer.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
@@ -82,9 +83,13 @@ class Charging implements Purse {
   }
 
   #parts(decisions: readonly Decision[]): PaidPart[] {
-    return this.rows.flatMap(({ call }, place) => {
-      const amount = decisions[place]?.share ?? 0
-      return amount === 0 ? [] : [{ call, amount }]
+    return this.rows.flatMap(({ call, grant }, place) => {
+      const decision = decisions[place]
+      const amount = decision?.share ?? 0
+      if (!decision || amount === 0) return []
+      if (!grant) return [{ call, amount }]
+      const limiter = limiterOfAge(this.#account.credits, decision.state.lastRefill)
+      return [{ call: { ...call, limiter }, amount }]
     })
   }
 

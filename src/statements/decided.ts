@@ -76,15 +76,16 @@ export function decided(
     return level('decided', offered, { granted: onlyWhereItApplies(sql`least(${fitting}, ${calls})`) })
   }
   if (action === 'block') return level('decided', offered, { granted: onlyWhereItApplies(calls) })
-  const used = formulas.used(state, now, params)
-  const counted = action === 'grant' ? (formulas.capacity?.(state, params) ?? used) : used
+  // A parameter must be in the text of the statement, so only what is used is made.
+  const used = () => formulas.used(state, now, params)
+  const counted = (action === 'grant' && formulas.capacity?.(state, params)) || used()
   // A charge is refused if its count would be too large to be exact.
   const countable = sql`least(floor((${sql.raw(String(MAX_COUNT))}::float8 - (${counted})) / ${rate}), ${calls})`
   if (action === 'grant') return level('decided', offered, { granted: onlyWhereItApplies(countable) })
   return level('decided', offered, {
     granted: onlyWhereItApplies(
       sql`case when ${rate} > 0::float8 then ${countable}
-        when ${givesBack(algorithm, used, sent)} then ${calls} else 0 end`,
+        when ${givesBack(algorithm, used(), sent)} then ${calls} else 0 end`,
     ),
     ...lateColumn(algorithm, state, params, sent),
   })

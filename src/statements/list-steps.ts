@@ -72,12 +72,13 @@ function formulasOf({ row, place, own }: PlacedRow): {
   readonly now: Expression
   readonly params: Expressions<string>
   readonly formulas: AnyAlgorithm['sql']
-  readonly used: Expression
+  /** A parameter must be in the text of the statement, so it is made where it is used. */
+  readonly used: () => Expression
 } {
   const { algorithm } = row.rules
   const of: Column = (column) => name(at(place, column))
   const [state, now, params, formulas] = [stateOf(of), of('now'), paramsOf(algorithm, own), algorithm.sql]
-  return { of, state, now, params, formulas, used: formulas.used(state, now, params) }
+  return { of, state, now, params, formulas, used: () => formulas.used(state, now, params) }
 }
 
 function offeredStep(placed: PlacedRow): Step {
@@ -91,7 +92,7 @@ function refundingStep(placed: PlacedRow): Step {
   const { algorithm } = placed.row.rules
   const before = stateColumns(algorithm).map((column) => [BEFORE + column, of(column)] as const)
   return stepOf(placed, {
-    refunded: givesBack(algorithm, used, sentIn([], placed.own), of),
+    refunded: givesBack(algorithm, used(), sentIn([], placed.own), of),
     available: formulas.available(state, now, params),
     ...Object.fromEntries(before),
   })
@@ -131,7 +132,7 @@ export function verdictOn(placed: PlacedRow): Verdict {
   const fits = asks ? sql`${of('available')}${slackOf(algorithm)} >= ${parameters.number(asks)}` : sql`true`
   const granted: SQL[] = []
   if (does === 'adjust') {
-    const isUsed = givesBack(algorithm, used, sentIn([], parameters), of)
+    const isUsed = givesBack(algorithm, used(), sentIn([], parameters), of)
     granted.push(sql`${parameters.number('rate')} > 0::float8 or ${isUsed}`)
   }
   if (isDry && asks) granted.push(sql`${fits} or ${parameters.number('forced')} > 0::float8`)
@@ -153,7 +154,7 @@ export function verdictOn(placed: PlacedRow): Verdict {
 
   /** A charge or a grant is refused if its count would be too large to be exact. */
   function isCountable(): SQL {
-    const counted = does === 'grant' ? (formulas.capacity?.(state, params) ?? used) : used
+    const counted = does === 'grant' ? (formulas.capacity?.(state, params) ?? used()) : used()
     const [rate, most] = [parameters.number('rate'), sql.raw(`${MAX_COUNT}::float8`)]
     const amount =
       isDry && asks ? sql`case when ${fits} then ${rate} else ${parameters.number('forced')} end` : rate

@@ -172,6 +172,52 @@ describe('what is given back', () => {
     ])
   })
 
+  test.each<[string, (credits: Ratelimit<'credits'>) => Promise<() => Promise<unknown>>]>([
+    [
+      'reserve',
+      async (credits) => {
+        const reserved = await credits.reserve('org', { rate: 15 })
+        return () => (reserved.success ? reserved.release() : expect.fail('denied'))
+      },
+    ],
+    [
+      'reserveAll',
+      async (credits) => {
+        const reserved = await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org', rate: 15 }])
+        return async () => (reserved.success ? (await reserved.release())[0] : expect.fail('denied'))
+      },
+    ],
+    [
+      'spend',
+      async (credits) => {
+        const spent = await Ratelimit.spend([{ ratelimit: credits, key: 'org' }], { rate: 15 })
+        return async () => (spent.success ? (await spent.release()).results[0] : expect.fail('denied'))
+      },
+    ],
+  ])('by %s is lost where the grant that paid is gone, though its id was granted again', async (_, take) => {
+    const { clock, credits, left } = creditsOn()
+    await credits.grant('org', 10, { id: 'a', expires: '1d' })
+    await credits.grant('org', 10, { id: 'b' })
+    const release = await take(credits)
+    clock.advance(366 * DAY_MS)
+    await credits.cleanup()
+    expect(await left()).toEqual({ b: 5 })
+    await credits.grant('org', 10, { id: 'a', expires: '1d' })
+    await credits.limit('org', { rate: 8 })
+    expect(await left()).toEqual({ a: 2, b: 5 })
+    expect(await release()).toMatchObject({ returned: 5 })
+    expect(await left()).toEqual({ a: 2, b: 10 })
+  })
+
+  test('by a commit goes to more grants than a statement has rows', async () => {
+    const { credits, left } = creditsOn()
+    await Promise.all(Array.from({ length: 120 }, (_, i) => credits.grant('org', 2, { id: `small ${i}` })))
+    const reserved = await credits.reserve('org', { rate: 240 })
+    if (!reserved.success) throw new Error('It was denied.')
+    expect(await reserved.commit(1)).toMatchObject({ returned: 239, remaining: 239 })
+    expect(Object.values(await left()).filter((each) => each === 2)).toHaveLength(119)
+  })
+
   test('by a commit goes to the grants that paid, and not to others', async () => {
     const { credits, left } = creditsOn()
     await credits.grant('org', 10, { id: 'b', expires: '2d' })

@@ -5,9 +5,9 @@
 -- $5: 0.periodMs
 -- $6: 0.initialTokens
 -- $7: 1.periodMs
--- $8: 0.limit
--- $9: 0.refillRate
--- $10: 0.intervalMs
+-- $8: 0.refillRate
+-- $9: 0.intervalMs
+-- $10: 0.limit
 -- $11: 0.tickMs
 -- $12: 1.limit
 -- $13: 0.rate
@@ -123,8 +123,8 @@ with
           "1.count",
           "1.windowstart",
           least(
-            "0.tokens" + floor(("0.now" - "0.lastrefill") / $11::float8) * $11::float8 * $9::float8 / $10::float8,
-            $8::float8
+            "0.tokens" + floor(("0.now" - "0.lastrefill") / $11::float8) * $11::float8 * $8::float8 / $9::float8,
+            $10::float8
           ) as "0.available",
           $12::float8 - "1.count" as "1.available"
         from
@@ -206,7 +206,7 @@ with
         ) then "rate_limit_durable"."prev_count"
       end,
       "window_start" = null::timestamptz,
-      "tokens" = least("ratelimit_decided"."0.available" - $13::float8, $8::float8),
+      "tokens" = least("ratelimit_decided"."0.available" - $13::float8, $10::float8),
       "last_refill" = to_timestamp(
         (
           "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $11::float8) * $11::float8
@@ -218,7 +218,7 @@ with
             ceil(
               (
                 "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $11::float8) * $11::float8 + ceil(
-                  ($8::float8 - least("ratelimit_decided"."0.available" - $13::float8, $8::float8) - 1e-9::float8) * $10::float8 / $9::float8 / $11::float8
+                  ($10::float8 - least("ratelimit_decided"."0.available" - $13::float8, $10::float8) - 1e-9::float8) * $9::float8 / $8::float8 / $11::float8
                 ) * $11::float8
               ) / $15::float8
             ) * $15::float8,

@@ -7,9 +7,9 @@
 -- $7: 0.periodMs
 -- $8: 0.initialTokens
 -- $9: 1.periodMs
--- $10: 0.limit
--- $11: 0.refillRate
--- $12: 0.intervalMs
+-- $10: 0.refillRate
+-- $11: 0.intervalMs
+-- $12: 0.limit
 -- $13: 0.tickMs
 -- $14: 1.limit
 -- $15: 0.expiryGridMs
@@ -156,8 +156,8 @@ with
           "1.count",
           "1.windowstart",
           least(
-            "0.tokens" + floor(("0.now" - "0.lastrefill") / $13::float8) * $13::float8 * $11::float8 / $12::float8,
-            $10::float8
+            "0.tokens" + floor(("0.now" - "0.lastrefill") / $13::float8) * $13::float8 * $10::float8 / $11::float8,
+            $12::float8
           ) as "0.available",
           $14::float8 - "1.count" as "1.available"
         from
@@ -245,7 +245,7 @@ with
         ) then "rate_limit_durable"."prev_count"
       end,
       "window_start" = null::timestamptz,
-      "tokens" = least("ratelimit_decided"."0.available" - "0.rate", $10::float8),
+      "tokens" = least("ratelimit_decided"."0.available" - "0.rate", $12::float8),
       "last_refill" = to_timestamp(
         (
           "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $13::float8) * $13::float8
@@ -257,7 +257,7 @@ with
             ceil(
               (
                 "ratelimit_decided"."0.lastrefill" + floor(("ratelimit_decided"."0.now" - "ratelimit_decided"."0.lastrefill") / $13::float8) * $13::float8 + ceil(
-                  ($10::float8 - least("ratelimit_decided"."0.available" - "0.rate", $10::float8) - 1e-9::float8) * $12::float8 / $11::float8 / $13::float8
+                  ($12::float8 - least("ratelimit_decided"."0.available" - "0.rate", $12::float8) - 1e-9::float8) * $11::float8 / $10::float8 / $13::float8
                 ) * $13::float8
               ) / $15::float8
             ) * $15::float8,
