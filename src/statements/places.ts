@@ -13,11 +13,13 @@ export const PLACE: SQL = sql`home, found`
 
 /**
  * Whether a row is at one of the places that a link has locked. The list of places lets Postgres go to them
- * directly. Without it, Postgres might read all partitions to join them.
+ * directly. Without it, Postgres might read all partitions to join them. In a table without partitions the list
+ * is enough, because `isOwn` has locked no other rows, and Postgres never looks at the rest.
  */
 export function isLocked(table: RateLimitTable, alias: string): SQL {
   const places = sql`${table}.ctid = any(array(select found from ${name(alias)}))`
-  return sql`${places} and (${table}.tableoid, ${table}.ctid) in (select ${PLACE} from ${name(alias)})`
+  return sql`${places} and (${table}.tableoid = ${oidOf(table)}
+    or (${table}.tableoid, ${table}.ctid) in (select ${PLACE} from ${name(alias)}))`
 }
 
 /**

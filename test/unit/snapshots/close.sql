@@ -56,12 +56,15 @@ with
             "ratelimit_ended"
         )
       )
-      and ("rate_limit_ephemeral".tableoid, "rate_limit_ephemeral".ctid) in (
-        select
-          home,
-          found
-        from
-          "ratelimit_ended"
+      and (
+        "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass
+        or ("rate_limit_ephemeral".tableoid, "rate_limit_ephemeral".ctid) in (
+          select
+            home,
+            found
+          from
+            "ratelimit_ended"
+        )
       )
     returning
       "key",

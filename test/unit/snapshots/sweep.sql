@@ -35,12 +35,15 @@ with
             "ratelimit_expired"
         )
       )
-      and ("rate_limit_ephemeral".tableoid, "rate_limit_ephemeral".ctid) in (
-        select
-          home,
-          found
-        from
-          "ratelimit_expired"
+      and (
+        "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass
+        or ("rate_limit_ephemeral".tableoid, "rate_limit_ephemeral".ctid) in (
+          select
+            home,
+            found
+          from
+            "ratelimit_expired"
+        )
       )
     returning
       "key"
