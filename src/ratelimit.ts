@@ -621,7 +621,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * not start by then, it is denied and charged nothing. For token buckets and `gcra`.
    *
    * @throws RatelimitError `INVALID_OPTION` for a limiter that does not refill, and for `dryRun`;
-   * `INVALID_RATE` for a rate that is not above 0; the errors of {@link Ratelimit.limit}.
+   * `INVALID_RATE` for a negative rate; the errors of {@link Ratelimit.limit}.
    *
    * @example
    * ```ts

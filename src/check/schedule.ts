@@ -52,7 +52,7 @@ export async function schedule(
   tx: Database | undefined,
 ): Promise<Scheduled | NotScheduled> {
   const withinMs = parseDuration(within, 'within', 0)
-  if (call.rate <= 0) throw new RatelimitError('INVALID_RATE', 'The rate of schedule must be above 0.')
+  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'The rate of schedule must be 0 or more.')
   const { kind } = call.limiter.algorithm
   checkOption(
     kind === 'bucket' && !isBalance(call.limiter),
@@ -72,9 +72,10 @@ export async function schedule(
   const { prefix } = checker.config.namespace
   const beganAt = performance.now()
   try {
-    const scheduling = { ...call, purpose: 'schedule', within: withinMs } as const
+    const isLook = call.rate === 0
+    const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: withinMs } as const
     const { blocked, outcome } = await withinTimeout([checker], tx, async (at) => {
-      const denial = checker.config.blocks ? await blockOn(checker, call, at) : undefined
+      const denial = checker.config.blocks && !isLook ? await blockOn(checker, call, at) : undefined
       return { blocked: denial, outcome: denial ? undefined : await decide(checker, scheduling, at) }
     })
     const answer = outcome
@@ -144,8 +145,11 @@ function answerOf(
   outcome: Outcome,
   withinMs: number,
 ): Scheduled | NotScheduled {
+  const { now } = outcome.decision
+  // Nothing was charged, so there is nothing to wait for or to give back.
+  if (call.rate === 0) return { success: true, delay: 0, startsAt: now, cancel: async () => false }
   const { startsAt, isGiven } = startOf(outcome)
-  const delay = startsAt - outcome.decision.now
+  const delay = startsAt - now
   if (!isGiven) return { success: false, retryAfter: Math.max(delay - withinMs, 0) }
   // The row does not know who was cancelled: another call may have this place by now.
   let isCancelled = false

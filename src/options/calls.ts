@@ -100,7 +100,7 @@ export const BLOCK_NAMES: NamesOf<BlockOptions> = { rate: true, limiter: true, s
 export interface ScheduleOptions extends CallOptions {
   /** The longest time that the call may have to wait for its start. */
   readonly within: Duration
-  /** The cost of the call, above 0. Default: `1`. */
+  /** The cost of the call, 0 or more. 0 starts at once and charges nothing. Default: `1`. */
   readonly rate?: number | undefined
 }
 

@@ -521,7 +521,6 @@ test.each([
       }),
     'INVALID_OPTION',
   ],
-  ['no rate', () => partner(Ratelimit.gcra(5, '1m')).schedule('key', { rate: 0, within: 0 }), 'INVALID_RATE'],
   [
     'a refund',
     () => partner(Ratelimit.gcra(5, '1m')).schedule('key', { rate: -1, within: 0 }),
@@ -529,4 +528,15 @@ test.each([
   ],
 ])('%s is refused', async (_, call, code) => {
   await expect(call()).rejects.toMatchObject({ code })
+})
+
+test('a call of 0 units may start at once, behind any queue and any block, and writes nothing', async () => {
+  const ratelimit = partner(Ratelimit.gcra(1, '1s'), { blocks: true })
+  for (let call = 0; call < 3; call++) await ratelimit.schedule('key', { within: '10s' })
+  await ratelimit.block('key', '1h')
+  const used = await ratelimit.getRemaining('key')
+  const scheduled = await ratelimit.schedule('key', { rate: 0, within: 0 })
+  expect(scheduled).toMatchObject({ success: true, delay: 0, startsAt: clock.ms })
+  expect(scheduled.success && (await scheduled.cancel())).toBe(false)
+  expect(await ratelimit.getRemaining('key')).toEqual(used)
 })
