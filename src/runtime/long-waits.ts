@@ -1,4 +1,4 @@
-import { Deadlines } from '../base/deadlines.ts'
+import { startDeadline } from '../base/deadlines.ts'
 import { warnOnce } from '../base/warn.ts'
 
 /** Far longer than a statement takes on a busy database. */
@@ -13,18 +13,12 @@ function warn(): void {
   )
 }
 
-/** The waits of this process, which share one timer; undefined in production. */
-const waits =
-  globalThis.process?.env?.['NODE_ENV'] === 'production' ? undefined : new Deadlines(LONG_MS, false)
-
-const warning = { over: warn }
+const isWatching = globalThis.process?.env?.['NODE_ENV'] !== 'production'
 
 /**
  * Warns in development if the work takes too long. Usually it is called inside a transaction and waits for a
  * row or the connection of that transaction. Then neither the call nor the transaction ever ends.
  */
 export function watchWait<T>(work: () => Promise<T>): Promise<T> {
-  if (!waits) return work()
-  const wait = waits.start(warning)
-  return work().finally(() => waits.stop(wait))
+  return isWatching ? work().finally(startDeadline(LONG_MS, warn, false)) : work()
 }
