@@ -95,6 +95,8 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
   grant?(state: Expressions<Column>, now: Expression, amount: Expression): Expressions<Column>
   /** For an algorithm that can be blocked: the state of a key that is blocked for a time, from `now`. */
   block?(state: Expressions<Column>, now: Expression, lengthMs: Expression): Expressions<Column>
+  /** For an algorithm that can be blocked: when the block of an advanced state ends. Null without one. */
+  blockedUntil?(state: Expressions<Column>, params: Expressions<Param>): Expression
   /**
    * For an algorithm that blocks for longer each time: what a refund to a window that is over still changes. It
    * gives no units back.
@@ -166,8 +168,8 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
   ): Numbers<Column>
   grant?(state: Numbers<Column>, now: number, amount: number): Numbers<Column>
   block?(state: Numbers<Column>, now: number, lengthMs: number): Numbers<Column>
-  /** For an algorithm that can be blocked: when the block of a state ends. Undefined if it has none. */
-  blockedUntil?(state: Numbers<Column>): number | undefined
+  /** For an algorithm that can be blocked: when the block of an advanced state ends. Undefined without one. */
+  blockedUntil?(state: Numbers<Column>, params: Numbers<Param>): number | undefined
   capacity?(state: Numbers<Column>, params: Numbers<Param>): number
   /** For an algorithm whose capacity may grow with time: the most that it can be. Default: the limit. */
   most?(state: Numbers<Column>, params: Numbers<Param>): number

@@ -23,7 +23,8 @@ const BLOCKED_SQL: Expression = /* @__PURE__ */ sql.raw(`${BLOCKED}::float8`) as
  * later. A block of twice the longest was not written by this limiter, and does not count.
  *
  * A refund below the limit ends the block. If the window would be over without the block, the next window
- * begins. A block by hand has a count of its own, and no refund ends it.
+ * begins. A block by hand has a count of its own, and no refund ends it. Under a larger limit, a block that
+ * failures have started denies nothing.
  */
 const algorithm: Algorithm<Column, Param> = {
   name: 'lockout',
@@ -76,6 +77,8 @@ const algorithm: Algorithm<Column, Param> = {
       windowStart: now,
       lastRefill: sql`${now} + ${lengthMs}`,
     }),
+    blockedUntil: ({ count, windowStart, lastRefill }, { limit }) =>
+      sql`case when ${lastRefill} > ${windowStart} and ${count} >= ${limit} then ${lastRefill} end`,
     // The window in which the last block began is over, and its refund would have ended that block.
     late: {
       changes: ({ count, prevCount, windowStart, lastRefill }, paid, { periodMs }) =>
@@ -117,7 +120,8 @@ const algorithm: Algorithm<Column, Param> = {
       windowStart: now,
       lastRefill: now + lengthMs,
     }),
-    blockedUntil: ({ windowStart, lastRefill }) => (lastRefill > windowStart ? lastRefill : undefined),
+    blockedUntil: ({ count, windowStart, lastRefill }, { limit }) =>
+      lastRefill > windowStart && count >= limit ? lastRefill : undefined,
     guess: (state, _wanted, _now, params) => endNumberOf(state, params),
   },
 }
@@ -159,7 +163,8 @@ const LOCKOUT_NAMES: NamesOf<LockoutOptions> = { block: true, factor: true, max:
 /**
  * Blocks a key after `failures` within a `window`, with a `factor` above 1 for longer each time. Take 1 for
  * each failure. The call that reaches the limit is allowed and starts the block, whose end is `blockedUntil` in
- * its answer. Until that end, calls are denied and write nothing. A refund of that call ends the block.
+ * its answer. Until that end, calls are denied with the same `blockedUntil`, and write nothing. A refund of the
+ * call that started the block ends it.
  *
  * @param failures A whole number from 0 to 2^53 - 1, or `Infinity`.
  * @param window Milliseconds, or a string like `'15m'`.

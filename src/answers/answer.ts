@@ -3,7 +3,8 @@ import { isEndless, startIn } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import type { Threshold } from '../options/choices.ts'
 import { type Call, type Decision, neededBy, type Request, reservedIn } from '../runtime/call.ts'
-import { availableIn, capacityOf, remainingOf, unitsIn } from './capacity.ts'
+import { blockedIn, blockedUntilOf } from './blocked.ts'
+import { availableIn, capacityOf, remainingOf, unitsIn, usedIn } from './capacity.ts'
 import { afterCalls, grantedTo, type Outcome, type Payment, paymentOf, returnedBy } from './outcome.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
 import { crossedFrom } from './thresholds.ts'
@@ -68,9 +69,10 @@ export function answerOf(outcome: Outcome, reporting: Reporting): LimitResult {
   return reporting.dryRun ? letPass(denied, call) : denied
 }
 
-/** The answer to a call that a dry run lets pass without a charge. */
+/** The answer to a call that a dry run lets pass without a charge. It starts no block. */
 export function letPass(denied: Denied, call: Call): Allowed {
-  return { ...denied, success: true, retryAfter: 0, wouldDeny: denied, ...grantedIn(call, call.rate) }
+  const { blockedUntil: _, ...present } = denied
+  return { ...present, success: true, retryAfter: 0, wouldDeny: denied, ...grantedIn(call, call.rate) }
 }
 
 /** The field `granted`, for calls with `atLeast`. */
@@ -99,11 +101,10 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
   if (call.atLeast !== null) allowed.granted = grantedTo(outcome)
   const isFirst = place === 0 && granted > 0 && purpose !== 'look'
   if (isFirst && decision.ended) allowed.ended = decision.ended
-  const { blockedUntil } = limiter.algorithm.numbers
-  if (blockedUntil && rate > 0 && place < granted) {
-    const until = blockedUntil(snapshot.state)
-    const isNew = until !== blockedUntil(afterCalls(outcome, place).state)
-    if (until !== undefined && isNew) allowed.blockedUntil = until
+  if (rate > 0 && place < granted) {
+    const until = blockedUntilOf(limiter, snapshot)
+    const isNew = until !== undefined && until !== blockedUntilOf(limiter, afterCalls(outcome, place))
+    if (isNew) allowed.blockedUntil = until
   }
   if (thresholds.length === 0 || !mayCross(call) || place >= granted) return allowed
   const [before, next] = [afterCalls(outcome, place), afterCalls(outcome, place + 1)]
@@ -141,6 +142,7 @@ export function denialUntil(limiter: Limiter, snapshot: Snapshot, reset: number)
     remaining: unitsIn(limiter, snapshot),
     reset,
     retryAfter: reset - snapshot.now,
+    ...blockedIn(limiter, snapshot),
   }
 }
 
@@ -163,14 +165,15 @@ export function reachedIn({ algorithm }: Limiter, { state, now, params }: Snapsh
 
 /** The answer of a look. */
 export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'isNew'>): Usage {
-  const { kind, numbers } = limiter.algorithm
-  const { state, now, params, isNew } = decision
+  const { kind } = limiter.algorithm
+  const { state, params, isNew } = decision
   return {
     limit: capacityOf(limiter, decision),
     remaining: remainingOf(limiter, decision),
     reset: whenWhole(limiter, decision, isNew),
-    used: numbers.used(state, now, params),
+    used: usedIn(limiter, decision),
     ...(kind === 'window' ? { start: startIn(params, state.windowStart) } : {}),
+    ...blockedIn(limiter, decision),
   }
 }
 
@@ -178,7 +181,7 @@ export function usageOf(limiter: Limiter, decision: Snapshot & Pick<Decision, 'i
  * When the limit is full again. `Infinity` for a new key that fills only after a check has inserted its row.
  */
 function whenWhole(limiter: Limiter, snapshot: Snapshot, isNew: boolean | undefined): number {
-  if (isEndless(limiter)) return snapshot.now
+  if (isEndless(limiter)) return blockedUntilOf(limiter, snapshot) ?? snapshot.now
   if (isNew) return Number.POSITIVE_INFINITY
   const { numbers } = limiter.algorithm
   const capacity = capacityOf(limiter, snapshot)

@@ -1,6 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { isEndless } from '../algorithms/limiter.ts'
+import { isEndless, MAX_COUNT } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
+import { blockedUntilOf } from './blocked.ts'
 
 // What a row has.
 
@@ -19,9 +20,21 @@ export function availableIn({ algorithm }: Limiter, { state, now, params }: Snap
   return algorithm.numbers.available(state, now, params) + algorithm.tolerance
 }
 
+/**
+ * The used units. A block by hand has a larger count than calls can make: it uses up the whole limit, and
+ * nothing where there is none.
+ */
+export function usedIn(limiter: Limiter, snapshot: Snapshot): number {
+  const { state, now, params } = snapshot
+  const used = limiter.algorithm.numbers.used(state, now, params)
+  if (used <= MAX_COUNT || blockedUntilOf(limiter, snapshot) === undefined) return used
+  return isEndless(limiter) ? 0 : params.limit
+}
+
 /** Whole units that can be taken. */
 export function remainingOf(limiter: Limiter, snapshot: Snapshot): number {
-  return isEndless(limiter) ? limiter.limit : unitsIn(limiter, snapshot)
+  const isFree = isEndless(limiter) && blockedUntilOf(limiter, snapshot) === undefined
+  return isFree ? limiter.limit : unitsIn(limiter, snapshot)
 }
 
 /** The same. For a window without a limit, these are the units that it can still count. */

@@ -16,10 +16,15 @@ export interface Remaining {
 
 /** The answer of a look. */
 export interface Usage extends Remaining {
-  /** Used tokens or units. In debt or after a downgrade it is more than the limit. */
+  /**
+   * Used tokens or units. In debt or after a downgrade it is more than the limit. A block of a lockout's key by
+   * hand uses up the whole limit; with `blocks: true` a block changes nothing that was used.
+   */
   readonly used: number
   /** Only for windows: Unix milliseconds at which the current window began, or would begin now. */
   readonly start?: number
+  /** Unix milliseconds at which the block of the key ends. Only while the key is blocked. */
+  readonly blockedUntil?: number
 }
 
 /** Allowed and consumed. `remaining` and `reset` are those after the call. */
@@ -34,8 +39,8 @@ export interface Allowed extends Remaining {
    */
   readonly start?: number
   /**
-   * Only for lockouts: Unix milliseconds at which the block ends that this call has started. Only one call has
-   * it.
+   * Only for lockouts: Unix milliseconds at which the block ends that this call has started. Of all allowed
+   * calls, only that one has it.
    */
   readonly blockedUntil?: number
   /** With `atLeast`: how much of the rate was granted. */
@@ -81,6 +86,11 @@ export interface Denied extends Remaining {
   readonly reset: number
   /** Milliseconds until the same call would be allowed. `Infinity` if `rate` exceeds the capacity. */
   readonly retryAfter: number
+  /**
+   * Unix milliseconds at which the block of the key ends. Only while the key is blocked. `reset` is later if
+   * the limit has too little then.
+   */
+  readonly blockedUntil?: number
   /**
    * The database did not answer, and `onError` denied the call. `remaining` is not known. `'allow'` also denies
    * calls that have waited for their own key.

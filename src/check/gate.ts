@@ -1,7 +1,7 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { lockout } from '../algorithms/lockout.ts'
-import { whenAvailable } from '../algorithms/search.ts'
-import type { Denied, Usage } from '../answers/results.ts'
+import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
+import type { Denied } from '../answers/results.ts'
 import { MAX_MS } from '../duration.ts'
 import type { Call, Request } from '../runtime/call.ts'
 import { lookAt } from '../runtime/look-at.ts'
@@ -31,23 +31,29 @@ export function changing(key: string): Request {
   return lookAt(key, LIMIT)
 }
 
-/** The denial of a call whose key is blocked. Undefined if it is not. */
+/** The denial of a call whose key is blocked. */
+export interface Blocked extends Denied {
+  readonly blockedUntil: number
+}
+
+/** The denial of the call if its key is blocked. Undefined if it is not. */
 export async function blockOn(
   owner: Checker,
   call: Call,
   tx: At,
   bounds?: Bounds,
-): Promise<Denied | undefined> {
+): Promise<Blocked | undefined> {
   const look = changing(call.key)
   const { decision } = await gateOf(owner).decide(look, tx, bounds)
-  const reset = whenAvailable(LIMIT, decision, 1)
-  const retryAfter = reset - decision.now
-  return retryAfter > 0
-    ? { success: false, limit: call.limiter.limit, remaining: 0, reset, retryAfter }
-    : undefined
+  const until = endOfBlock(decision)
+  if (until === undefined) return undefined
+  const { limit } = call.limiter
+  const retryAfter = until - decision.now
+  return { success: false, limit, remaining: 0, reset: until, retryAfter, blockedUntil: until }
 }
 
-/** A usage as the block of the key leaves it. */
-export function behind(usage: Usage, block: Usage): Usage {
-  return block.remaining > 0 ? usage : { ...usage, remaining: 0, reset: Math.max(usage.reset, block.reset) }
+/** When the block in a gate's row ends. Undefined if the row has none. */
+export function endOfBlock(look: Snapshot): number | undefined {
+  const until = whenAvailable(LIMIT, look, 1)
+  return until > look.now ? until : undefined
 }

@@ -1,4 +1,5 @@
 import { usageOf } from '../answers/answer.ts'
+import { behindBlock } from '../answers/blocked.ts'
 import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
 import { retrying } from '../database/retry.ts'
@@ -8,7 +9,7 @@ import type { Call, Decision, Request } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide.ts'
 import type { At } from './bounds.ts'
 import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
-import { behind, changing, gateOf } from './gate.ts'
+import { changing, gateOf } from './gate.ts'
 import { outsideQueue } from './outside-queue.ts'
 import { refusalOf } from './refusal.ts'
 import { withinTimeout } from './within-timeout.ts'
@@ -39,7 +40,7 @@ async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise
   if (!checker.config.blocks) return usages
   const looks = calls.map(({ key }) => changing(key))
   const blocks = await usagesOf(gateOf(checker), looks, tx)
-  return usages.map((usage, place) => behind(usage, blocks[place] as Usage))
+  return usages.map((usage, place) => behindBlock(usage, blocks[place]?.blockedUntil))
 }
 
 async function usagesOf(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {

@@ -12,7 +12,7 @@ import type { Call, Request } from '../runtime/call.ts'
 import type { At } from './bounds.ts'
 import { type Checker, isRequest } from './checker.ts'
 import { countDenial } from './denial-counts.ts'
-import { blockOn } from './gate.ts'
+import { type Blocked, blockOn } from './gate.ts'
 import { mayHaveCharged } from './may-have-charged.ts'
 import { publishError } from './publish-error.ts'
 import { withinTimeout } from './within-timeout.ts'
@@ -42,6 +42,8 @@ export interface NotScheduled {
   readonly success: false
   /** Milliseconds until the same call would get a start time. `Infinity` if its rate exceeds the capacity. */
   readonly retryAfter: number
+  /** Unix milliseconds at which the block of the key ends. Only while the key is blocked. */
+  readonly blockedUntil?: number
 }
 
 /** Charges a call that may start within a time, and says when. */
@@ -74,16 +76,15 @@ export async function schedule(
   try {
     const isLook = call.rate === 0
     const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: withinMs } as const
-    const { blocked, outcome } = await withinTimeout([checker], tx, async (at) => {
+    const found = await withinTimeout([checker], tx, async (at) => {
       const denial = checker.config.blocks && !isLook ? await blockOn(checker, call, at) : undefined
-      return { blocked: denial, outcome: denial ? undefined : await decide(checker, scheduling, at) }
+      return denial ?? (await decide(checker, scheduling, at))
     })
-    const answer = outcome
-      ? answerOf(checker, call, outcome, withinMs)
-      : ({ success: false, retryAfter: blocked?.retryAfter ?? 0 } as const)
-    const remaining = outcome
-      ? remainingOf(call.limiter, afterCalls(outcome, Math.min(outcome.place + 1, outcome.decision.granted)))
-      : 0
+    const answer = 'decision' in found ? answerOf(checker, call, found, withinMs) : notScheduled(found)
+    const remaining =
+      'decision' in found
+        ? remainingOf(call.limiter, afterCalls(found, Math.min(found.place + 1, found.decision.granted)))
+        : found.remaining
     if (!answer.success) countDenial(checker.config, call.key)
     channels.decision?.publish({
       ...{ prefix, key: call.key, rate: call.rate, success: answer.success, limit: call.limiter.limit },
@@ -97,6 +98,10 @@ export async function schedule(
     publishError(prefix, call, error)
     throw error
   }
+}
+
+function notScheduled({ success, retryAfter, blockedUntil }: Blocked): NotScheduled {
+  return { success, retryAfter, blockedUntil }
 }
 
 /** A call that could start in time, but was not given a start together with equal calls, asks again. */

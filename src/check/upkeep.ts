@@ -1,4 +1,5 @@
 import { usageOf } from '../answers/answer.ts'
+import { behindBlock } from '../answers/blocked.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
@@ -17,7 +18,7 @@ import { kept } from '../statements/statements.ts'
 import { afterChange } from './after-change.ts'
 import { type At, watchBounds } from './bounds.ts'
 import { type Checker, isRequest, type LimiterCall } from './checker.ts'
-import { behind, changing, gateOf } from './gate.ts'
+import { changing, gateOf } from './gate.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
 import { withinTimeout } from './within-timeout.ts'
 
@@ -55,7 +56,7 @@ async function blockIn(checker: Checker, call: Call, duration: Duration, tx: At)
   if (blocks.checker === checker) return block
   const look = () => checker.decide({ ...call, rate: 0, purpose: 'look' }, tx)
   const { decision } = await afterChange(checker, tx, 'The key is blocked, but the limit was not read.', look)
-  return behind(usageOf(call.limiter, decision), block)
+  return behindBlock(usageOf(call.limiter, decision), block.blockedUntil)
 }
 
 /** Ends the block of the call's key. */

@@ -116,6 +116,7 @@ async function blockOf(limit: Shown, showing: Showing): Promise<string[]> {
     ...(each.isOther
       ? ['another plan']
       : [inDigits(each.remaining), inDigits(each.limit), inTime(each.reset, now)]),
+    ...(each.blockedUntil === undefined ? [] : [`blocked for ${inTime(each.blockedUntil, now)}`]),
   ])
   return [
     ...columnsOf([[prefix, 'used', 'left', 'limit', 'full in'], ...(used.length > 0 ? used : nothing)]),

@@ -94,7 +94,7 @@ ${
 export function keyPage(
   { limit, hours }: Overview,
   key: string,
-  { used, remaining, limit: most, reset }: Usage,
+  { used, remaining, limit: most, reset, blockedUntil }: Usage,
   looking: Looking,
 ): string {
   const { allow, now } = looking
@@ -105,6 +105,7 @@ export function keyPage(
 <table><thead><tr><th>Used</th><th></th><th>Left</th><th>Limit</th><th>Full in</th></tr></thead>
 <tbody><tr><td>${inDigits(used)}</td><td>${meter(used, most)}</td><td>${inDigits(remaining)}</td>
 <td>${inDigits(most)}</td><td>${inTime(reset, now)}</td></tr></tbody></table>
+${blockedUntil === undefined ? undefined : html`<p class="failed">${blockedFor(blockedUntil, now)}</p>`}
 ${
   allow.includes('reset') && !limit.isBalance && !limit.isLockout
     ? html`<form method="post" class="line">${hidden(looking, key)}
@@ -158,11 +159,17 @@ ${chart(bars, `Denials of ${limit.name} in each of the last ${hours.length} hour
 }
 
 function usedRow(each: KeyUsage | OtherUsage, now: number): Html {
-  const { key, used } = each
+  const { key, used, blockedUntil } = each
+  const block =
+    blockedUntil === undefined ? undefined : html` <small>${blockedFor(blockedUntil, now)}</small>`
   if (each.isOther)
-    return html`<tr><td>${keyButton(key)}</td><td></td><td>${inDigits(used)}</td><td colspan="3">another plan</td></tr>`
-  return html`<tr><td>${keyButton(key)}</td><td>${meter(used, each.limit)}</td><td>${inDigits(used)}</td>
+    return html`<tr><td>${keyButton(key)}${block}</td><td></td><td>${inDigits(used)}</td><td colspan="3">another plan</td></tr>`
+  return html`<tr><td>${keyButton(key)}${block}</td><td>${meter(used, each.limit)}</td><td>${inDigits(used)}</td>
 <td>${inDigits(each.remaining)}</td><td>${inDigits(each.limit)}</td><td>${inTime(each.reset, now)}</td></tr>`
+}
+
+function blockedFor(until: number, now: number): string {
+  return `Blocked for ${inTime(until, now)}, until ${new Date(until).toISOString()}`
 }
 
 function meter(used: number, limit: number): Html {

@@ -1,6 +1,7 @@
-import { type Answered, answeredBy } from '../answers/answer.ts'
+import { type Answered, answeredBy, denialUntil } from '../answers/answer.ts'
+import { behindBlock, blockedUntilOf } from '../answers/blocked.ts'
 import type { Outcome } from '../answers/outcome.ts'
-import type { LimitResult } from '../answers/results.ts'
+import type { Denied, LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
@@ -44,7 +45,10 @@ export type Spent = SpentAnswer & (Paid | Unpaid)
 interface SpentAnswer {
   /** How much each limit paid, in the order of the requests; 0 after a denial. */
   readonly granted: readonly number[]
-  /** The answer of each limit for its share of the rate. After a denial, each shows the present state. */
+  /**
+   * The answer of each limit for its share of the rate. After a denial, each shows the present state. If a key
+   * is blocked, its answer is then a denial with `blockedUntil`.
+   */
   readonly results: readonly LimitResult[]
   /** Milliseconds until the limits together have enough; 0 after success, `Infinity` if never. */
   readonly retryAfter: number
@@ -147,6 +151,8 @@ async function spentOf(
     const found = sent.decisionsOf(payer)
     if (payer.purse && !shares) return { answer: payer.purse.present(found), paid: NOTHING }
     if (payer.purse) return payer.purse.answer(found, fate)
+    const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
+    if (blocked) return { answer: blocked, paid: NOTHING }
     const outcome = outcomeOf(call, snapshotOf(payer, sent), granted[place] ?? 0, named !== undefined)
     return answeredBy(outcome, checker.config.reporting)
   })
@@ -174,6 +180,15 @@ const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
 /** The row of a limit as it was found, or the state of a limit without a row. */
 function snapshotOf(payer: Payer, { asked, decisionsOf }: SentPayers): Decision {
   return decisionsOf(payer)[0] ?? found(asked.unlimited, payer.call).decision
+}
+
+/** The denial of a limit whose key is blocked. Undefined if it is not. */
+function denialOfBlocked(payer: Payer, sent: SentPayers): Denied | undefined {
+  const { limiter } = payer.call.call
+  const snapshot = snapshotOf(payer, sent)
+  const own = blockedUntilOf(limiter, snapshot)
+  const until = Math.max(blockedUntil(sent.asked, sent.decisions, payer.call) ?? own ?? 0, own ?? 0)
+  return until > 0 ? behindBlock(denialUntil(limiter, snapshot, until), until) : undefined
 }
 
 /** What a payer has to pay with. */

@@ -8,6 +8,7 @@ import {
   letPass,
   reachedIn,
 } from '../answers/answer.ts'
+import { behindBlock } from '../answers/blocked.ts'
 import { capacityOf } from '../answers/capacity.ts'
 import { paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'
@@ -174,8 +175,9 @@ function answersOf(asked: Asked, decisions: Decisions): Answered[] {
 function blockedAnswer(asked: Asked, looks: Decisions['looks'], each: LimiterCall, until: number): Denied {
   const row = asked.rowOf.get(each)
   const look = row ? found(looks, row) : found(asked.unlimited, each).decision
-  const own = row && !fits(row, look) ? denialOf(row, look).reset : until
-  return { ...denialUntil(each.call.limiter, look, Math.max(until, own)), remaining: 0 }
+  const own = row && !fits(row, look) ? denialOf(row, look) : denialUntil(each.call.limiter, look, until)
+  const denied = behindBlock(own, until)
+  return { ...denied, retryAfter: denied.reset - look.now }
 }
 
 /** The present state of a limit that would allow, but from which nothing was taken. */

@@ -1,8 +1,7 @@
-import { whenAvailable } from '../algorithms/search.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import { type At, CallTime, timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
-import { gateOf, passing } from '../check/gate.ts'
+import { endOfBlock, gateOf, passing } from '../check/gate.ts'
 import { type Entry, outsideQueue, type Stage } from '../check/outside-queue.ts'
 import { type Report, watch } from '../check/watch.ts'
 import { timeoutOf } from '../check/within-timeout.ts'
@@ -95,9 +94,7 @@ export function isRepeated({ ids }: Asked, { looks }: Decisions): boolean {
 /** When the call's key is not blocked any more. Undefined if it is not blocked now. */
 export function blockedUntil(asked: Asked, { looks }: Decisions, each: LimiterCall): number | undefined {
   const gate = asked.gateOf.get(each)
-  if (!gate) return undefined
-  const look = found(looks, gate)
-  return fits(gate, look) ? undefined : whenAvailable(gate.limiter, look, gate.needed)
+  return gate && endOfBlock(found(looks, gate))
 }
 
 /** Charges the rows of the calls. Those of a group pay its rate together, and the others pay their own. */

@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Expression, PeriodAt, StoredLimiter } from '../algorithms/algorithm.ts'
-import { isEndless } from '../algorithms/limiter.ts'
+import { isEndless, MAX_COUNT } from '../algorithms/limiter.ts'
 import { name, Parameters } from './builder.ts'
 import { forEach, fromColumn, type RowColumns, rowColumns, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { advanced, CLOCK_MS, type Level, level, paramsOf, stateOf } from './levels.ts'
@@ -105,12 +105,22 @@ function rowNumbers(limiter: StoredLimiter, parameters: Parameters) {
   const whole = (formulas.wholeAt ?? formulas.expiresAt)(state, params)
   const limit = formulas.capacity?.(state, params) ?? name('limit')
   const reset = sql<number>`case when ${most} >= ${limit} then ${now} else ${whole} end`
+  const blockedUntil = formulas.blockedUntil?.(state, params)
+  const used = formulas.used(state, now, params)
+  const usedUp = isEndless(limiter) ? sql`0::float8` : name('limit')
+  const limitless = literal(limiter.limit)
+  const endless = blockedUntil
+    ? sql<number>`case when ${blockedUntil} is null then ${limitless} else 0::float8 end`
+    : limitless
   return {
-    used: (): Expression => formulas.used(state, now, params),
-    remaining: (): Expression =>
-      isEndless(limiter) ? literal(limiter.limit) : sql`greatest(floor(${most}), 0)`,
+    // A block by hand has a larger count than calls can make.
+    used: (): Expression =>
+      blockedUntil
+        ? sql`case when ${used} > ${sql.raw(`${MAX_COUNT}::float8`)} then ${usedUp} else ${used} end`
+        : used,
+    remaining: (): Expression => (isEndless(limiter) ? endless : sql`greatest(floor(${most}), 0)`),
     reset: (): Expression => {
-      if (isEndless(limiter)) return now
+      if (isEndless(limiter)) return blockedUntil ? sql`coalesce(${blockedUntil}, ${now})` : now
       // A new key of such a limit does not fill.
       return startsFull ? reset : sql`case when holds then ${reset} else 'Infinity' end`
     },

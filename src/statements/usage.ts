@@ -1,6 +1,8 @@
 import { and, asc, eq, gt, type SQL, sql } from 'drizzle-orm'
+import { alias } from 'drizzle-orm/pg-core'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
+import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, listOf, name, Parameters } from './builder.ts'
@@ -9,19 +11,35 @@ import { forEach, fromColumn, isOfKind, onGrid, rowColumns, STATE_COLUMNS, state
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
 import { MAX_PAGE, page } from './page.ts'
 
+/** More than calls can count: the count of a row that blocks its key. */
+const IS_BLOCK: SQL = sql.raw(`> ${MAX_COUNT}`)
+
+/** The block of a key that is in another row than the key's, as limiters with `blocks: true` have them. */
+function blockOf(table: RateLimitTable, parameters: Parameters) {
+  const gate = alias(table, 'gate')
+  const isOfKey = and(eq(gate.prefix, parameters.text('gates')), eq(gate.key, table.key))
+  return {
+    gate,
+    isBlock: sql`${isOfKey} and ${gate.count} ${IS_BLOCK}`,
+    blocked: fromColumn('lastRefill', gate.lastRefill).as('blocked'),
+  }
+}
+
 /**
- * The statement that finds the `top` keys of a prefix that have used most.
+ * The statement that finds the `top` keys of a prefix that have used most, and until when they are blocked.
  *
  * It also finds rows of other algorithms and periods that have not expired, and ranks them by their counts.
  */
 export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const { algorithm } = rules
   const parameters = new Parameters()
+  const { gate, isBlock, blocked } = blockOf(table, parameters)
   const columns = {
+    blocked,
     key: sql`${table.key}`.as('key'),
-    // The count of a lease is its fence.
+    // The count of a lease is its fence, and that of a block by hand is no number of units.
     counted:
-      sql`case when ${isOfKind(ROWS.concurrency, table)} then 0::float8 else ${fromColumn('count', table.count)} end`.as(
+      sql`case when ${isOfKind(ROWS.concurrency, table)} or ${table.count} ${IS_BLOCK} then 0::float8 else ${fromColumn('count', table.count)} end`.as(
         'counted',
       ),
     expires: fromColumn('windowStart', table.expiresAt).as('expires'),
@@ -31,6 +49,7 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const stored = builder
     .select(columns)
     .from(table)
+    .leftJoin(gate, isBlock)
     .where(eq(table.prefix, parameters.text('prefix')))
   const rows: Level = { source: sql`(${stored.getSQL()}) as stored`, columns: Object.keys(columns) }
   const states = advanced(rules, rows, parameters.number('clock'), parameters, { keepHolds: true })
@@ -38,7 +57,7 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const { source } = level('used', states, {
     used: sql`case when ${name('like')} then ${used} else coalesce(counted, 0) end`,
   })
-  const answer = ['key', 'used', 'like', 'now', ...stateColumns(algorithm)]
+  const answer = ['key', 'used', 'like', 'now', 'blocked', ...stateColumns(algorithm)]
   return parameters.render(
     sql`select ${listOf(answer)} from ${source}
       where case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}::float8
@@ -76,7 +95,8 @@ export function lookParams({ algorithm }: Rules): readonly string[] {
 export function lookEachStatement(table: RateLimitTable, rules: Rules, isDistributed: boolean): Statement {
   const numbers = lookParams(rules)
   const parameters = new Parameters(numbers)
-  const columns = rowColumns(table, rules.algorithm)
+  const { gate, isBlock, blocked } = blockOf(table, parameters)
+  const columns = { ...rowColumns(table, rules.algorithm), blocked }
   const array = (each: string, type: 'text' | 'float8') =>
     isDistributed ? parameters.shownArray(each, type) : parameters.array(each, type)
   const arrays = [array('key', 'text'), ...numbers.map((each) => array(each, 'float8'))]
@@ -86,6 +106,7 @@ export function lookEachStatement(table: RateLimitTable, rules: Rules, isDistrib
   const row = builder
     .select(stored)
     .from(table)
+    .leftJoin(gate, isBlock)
     .where(
       isDistributed
         ? sql`${isPrefix} and ${table.key} = any(${array('key', 'text')})`
@@ -99,6 +120,6 @@ export function lookEachStatement(table: RateLimitTable, rules: Rules, isDistrib
     columns: ['place', ...numbers, ...Object.keys(columns)],
   }
   const states = advanced(rules, rows, parameters.number('clock'), parameters, { keepHolds: true })
-  const answer = ['place', 'holds', 'now', ...stateColumns(rules.algorithm)]
+  const answer = ['place', 'holds', 'now', 'blocked', ...stateColumns(rules.algorithm)]
   return parameters.render(sql`select ${listOf(answer)} from ${states.source}`)
 }

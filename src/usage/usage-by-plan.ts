@@ -2,6 +2,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Limiter, Params, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import { usageOf } from '../answers/answer.ts'
+import { behindBlock } from '../answers/blocked.ts'
 import type { Usage } from '../answers/results.ts'
 import { groupBy } from '../base/group-by.ts'
 import type { Database } from '../database/database.ts'
@@ -10,6 +11,7 @@ import { type Row, runOnce } from '../database/run.ts'
 import { checkLimiter } from '../options/validate.ts'
 import { stateIn } from '../runtime/ask.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
+import { BLOCKED } from '../statements/own-prefixes.ts'
 import { MAX_PAGE } from '../statements/page.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { keysStatement, lookEachStatement, lookParams } from '../statements/usage.ts'
@@ -98,7 +100,10 @@ export async function lookAtEach(
         ahead.push({ ...one, placedAt: now })
       } else if (row['holds'] === true) {
         const found = usageOf(one.limiter, { now, state: stateIn(row, one.limiter), params: one.params })
-        if (found.used > one.limiter.algorithm.tolerance) used.push({ key: one.key, ...found })
+        // A block by hand of a lockout without a limit has used nothing.
+        if (found.used > one.limiter.algorithm.tolerance || found.blockedUntil !== undefined) {
+          used.push({ key: one.key, ...behindBlock(found, blockIn(row, now)) })
+        }
       }
     }
     rest = ahead
@@ -121,6 +126,18 @@ async function rowsOf(
     numberArray(asked.map(({ params }) => params[param] as number)),
   ])
   const key = textArray(asked.map((each) => each.key))
-  const rows = await runOnce(db, statement, { ...Object.fromEntries(columns), prefix, clock, key })
+  const sent = { ...Object.fromEntries(columns), prefix, gates: gatesOf(prefix), clock, key }
+  const rows = await runOnce(db, statement, sent)
   return distinct(rows, 'place', asked.length)
+}
+
+/** The prefix of the rows that block keys of a prefix. */
+export function gatesOf(prefix: string): string {
+  return prefix + BLOCKED
+}
+
+/** When the block ends that a row was found with. Undefined if it is over, or if there was none. */
+export function blockIn(row: Row, now: number): number | undefined {
+  const until = Number(row['blocked'] ?? 0)
+  return until > now ? until : undefined
 }

@@ -2,6 +2,7 @@ import type { RateLimitTables } from '../../schema/index.ts'
 import type { Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import { usageOf } from '../answers/answer.ts'
+import { behindBlock } from '../answers/blocked.ts'
 import type { Usage } from '../answers/results.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
@@ -15,7 +16,7 @@ import { kept, statementsOf } from '../statements/statements.ts'
 import { usageStatement } from '../statements/usage.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import { timeOf } from './clock.ts'
-import { lookAtEach, type Reading, usageByPlan } from './usage-by-plan.ts'
+import { blockIn, gatesOf, lookAtEach, type Reading, usageByPlan } from './usage-by-plan.ts'
 
 /** Options of `usage`, with one limit for all keys. */
 export interface UsageOptions {
@@ -80,10 +81,13 @@ export interface OtherUsage {
   readonly reset?: never
   /** Unknown. */
   readonly start?: never
+  /** With `blocks: true`: Unix milliseconds at which the block of the key ends. Only while it is blocked. */
+  readonly blockedUntil?: number
 }
 
 /**
- * Lists the keys of a prefix that have used most. Keys without usage are not in the list.
+ * Lists the keys of a prefix that have used most. Keys without usage are not in the list. A key that is blocked
+ * has `blockedUntil`, also one of a limiter with `blocks: true`.
  *
  * With `limiterOf` each key is read under its own plan, a thousand rows at a time. With one `limiter`, keys on
  * plans of another algorithm or period are in the list with `isOther: true`.
@@ -147,7 +151,8 @@ async function usageUnder(reading: Reading, limiter: StoredLimiter): Promise<(Ke
   const params = paramsAt(limiter, time)
   const { periodStart = 0 } = params
   const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
-  const rows = await uncharged(runOnce(db, statement, { prefix, top, clock: time, previousStart }, params))
+  const sent = { prefix, gates: gatesOf(prefix), top, clock: time, previousStart }
+  const rows = await uncharged(runOnce(db, statement, sent, params))
   const found = distinct(rows, 'key', top)
   const ahead = await usedAhead(
     found.filter((row) => limiter.periodAt && !appliesAt(params, nowIn(row))),
@@ -159,11 +164,14 @@ async function usageUnder(reading: Reading, limiter: StoredLimiter): Promise<(Ke
       ),
   )
   return found.map((row) => {
-    const key = String(row['key'])
+    const [key, now] = [String(row['key']), nowIn(row)]
+    const blockedUntil = blockIn(row, now)
     if (row['like'] === true) {
-      return { key, ...usageOf(limiter, { now: nowIn(row), state: stateIn(row, limiter), params }) }
+      const found = usageOf(limiter, { now, state: stateIn(row, limiter), params })
+      return { key, ...behindBlock(found, blockedUntil) }
     }
-    return ahead.get(key) ?? { key, used: Number(mustHave(row['used'])), isOther: true }
+    const other = { key, used: Number(mustHave(row['used'])), isOther: true } as const
+    return ahead.get(key) ?? (blockedUntil === undefined ? other : { ...other, blockedUntil })
   })
 }
 

@@ -6,6 +6,10 @@ import { beforeEach } from 'vitest'
  * of.
  */
 const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
+  'behaviour/answers/blocked-until.test.ts': [
+    'reserve with a name is denied until then',
+    'spend with a name is denied until then',
+  ],
   'behaviour/answers/calendar-window.test.ts': [
     'a period of a row ahead of the clock does not count as the present period',
     'about a period behind, in months of different lengths, there is an answer',

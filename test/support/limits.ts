@@ -245,7 +245,7 @@ function lockoutPlan(own: LockoutNumbers): Plan {
       return { ...before, count, previous, tokens: before.at }
     },
     isTooLong: ({ tokens: until }, clockMs) => until - clockMs > 2 * max,
-    blockedUntil: (each) => (hasBlock(each) ? each.tokens : undefined),
+    blockedUntil: (each) => (hasBlock(each) && each.count >= most ? each.tokens : undefined),
   }
   const limiter = Ratelimit.lockout(tokens, window, { block, factor, max, forgive })
   return planWith('lockout', own, { limiter, rules, stepMs })

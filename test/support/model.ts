@@ -28,7 +28,7 @@ export interface Rules {
   readonly endOf?: (state: State) => number
   /** Whether a state lasts longer than the limit can have written, for algorithms that block. */
   readonly isTooLong?: (state: State, clockMs: number) => boolean
-  /** When the block of the state ends, for algorithms that block. */
+  /** When the block of the state ends, for algorithms that block. It denies every call. */
   readonly blockedUntil?: (state: State) => number | undefined
   /** Whether rows say how much of what was used is reserved. */
   readonly reserves?: true
@@ -52,6 +52,8 @@ export interface ModelRemaining {
 
 export interface ModelUsage extends ModelRemaining {
   readonly used: number
+  /** When the block of the key ends. */
+  readonly blockedUntil?: number
 }
 
 export interface ModelAnswer extends ModelRemaining {
@@ -66,7 +68,7 @@ export interface ModelAnswer extends ModelRemaining {
   }
   readonly granted?: number
   readonly returned?: number
-  /** When the block ends that the call has started. */
+  /** When the block ends that the call has started, or that denies it. */
   readonly blockedUntil?: number
   /** When the window began that has paid. */
   readonly start?: number
@@ -104,7 +106,8 @@ export class Model {
         ? timeFrom(now, (t) => rules.fits(rules.forward(state, t), t, rate))
         : Number.POSITIVE_INFINITY
       const remaining = unitsOf(rules, state, now)
-      return { limit: rules.capacity, remaining, success: false, reset, retryAfter: reset - now }
+      const denial = { limit: rules.capacity, remaining, success: false, reset, retryAfter: reset - now }
+      return { ...denial, ...blockOf(rules, state) }
     }
     if (rate === 0) return { ...this.#lookOf(plan, clockMs), success: true, retryAfter: 0 }
     const next = rules.take(state, rate, now)
@@ -137,7 +140,11 @@ export class Model {
 
   getRemaining(plan: ModelPlan, clockMs: number): ModelUsage {
     const { now, state } = this.#view(plan, clockMs)
-    return { ...this.#lookOf(plan, clockMs), used: plan.rules.used(state, now) }
+    return {
+      ...this.#lookOf(plan, clockMs),
+      used: plan.rules.used(state, now),
+      ...blockOf(plan.rules, state),
+    }
   }
 
   /** A limit that does not start full only fills once it is stored. */
@@ -177,6 +184,11 @@ export class Model {
   }
 }
 
+function blockOf(rules: Rules, state: State): Pick<ModelUsage, 'blockedUntil'> {
+  const blockedUntil = rules.blockedUntil?.(state)
+  return blockedUntil === undefined ? {} : { blockedUntil }
+}
+
 /** The state after everything was given back. */
 function full(rules: Rules, at: number): State {
   return rules.take(rules.fresh(at), -rules.capacity, at)
@@ -188,7 +200,12 @@ function isFull(rules: Rules, state: State, t: number): boolean {
 
 function remainingOf(rules: Rules, state: State, now: number): ModelRemaining {
   const limit = rules.capacity
-  if (limit === Number.POSITIVE_INFINITY) return { limit, remaining: limit, reset: now }
+  const until = rules.blockedUntil?.(state)
+  if (limit === Number.POSITIVE_INFINITY) {
+    return until === undefined
+      ? { limit, remaining: limit, reset: now }
+      : { limit, remaining: 0, reset: until }
+  }
   const reset = timeFrom(now, (t) => isFull(rules, rules.forward(state, t), t))
   return { limit, remaining: unitsOf(rules, state, now), reset }
 }

@@ -32,7 +32,8 @@ beforeAll(async () => {
 
 describe('drizzle-ratelimit top', () => {
   test('shows the keys that use most and are denied most, by the limits of a module', async () => {
-    const { code, words } = await run(['top', database.url, ...LIMITS])
+    const shown = ['--prefix', 'requests', '--prefix', 'exports']
+    const { code, words } = await run(['top', database.url, ...LIMITS, ...shown])
     expect(code).toBe(0)
     expect(words).toEqual([
       'requests used left limit full in',
@@ -47,6 +48,22 @@ describe('drizzle-ratelimit top', () => {
       'exports used left limit full in',
       'paid:1 120 380 500 60 min',
       'free:1 1 4 5 60 min',
+    ])
+  })
+
+  test('shows for how long a key is blocked', async () => {
+    const { db } = database
+    const limiter = Ratelimit.lockout(5, '15m', { block: '1h' })
+    const logins = new Ratelimit({ db, limiter, prefix: 'logins' })
+    await logins.limit('ada', { rate: 5 })
+    await logins.block('eve', '1d')
+    await logins.limit('bob')
+    const { words } = await run(['top', database.url, ...LIMITS, '--prefix', 'logins'])
+    expect(words).toEqual([
+      'logins used left limit full in',
+      'eve 5 0 5 24 h blocked for 24 h',
+      'ada 5 0 5 60 min blocked for 60 min',
+      'bob 1 4 5 15 min',
     ])
   })
 

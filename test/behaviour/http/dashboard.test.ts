@@ -170,7 +170,11 @@ test('blocks a key of a lockout, and unblocks it', async () => {
   })
   const { retryAfter } = await ratelimit.limit('ada')
   expect(retryAfter).toBeGreaterThan(7_100_000)
-  expect((await post('?limit=logins', { stored: 'ada' })).text).toContain('<td>2 h</td>')
+  for (const { text } of [await post('?limit=logins', { stored: 'ada' }), await get('?limit=logins')]) {
+    expect(text).toContain('<td>2 h</td>')
+    expect(text).toMatch(/Blocked for 2 h, until 20\d\d-/)
+    expect(text).not.toContain('9,007,199')
+  }
   for (const duration of ['', 'long', '2 days', '-1h', '2000d'])
     expect(await post('?limit=logins', { stored: 'ada', do: 'block', duration })).toMatchObject({
       status: 400,
@@ -188,8 +192,11 @@ test('blocks a key of another limit that has blocks, and keeps its count', async
   for (const each of ['reset', 'block', 'unblock']) expect(text).toContain(`value="${each}"`)
   await post('?limit=api', { stored: 'ada', do: 'block', duration: '2h' })
   expect(await ratelimit.limit('ada')).toMatchObject({ success: false })
-  expect((await post('?limit=api', { stored: 'ada' })).text).toContain('<td>2 h</td>')
+  const pages = async () => [await post('?limit=api', { stored: 'ada' }), await get('?limit=api')]
+  for (const { text } of await pages()) expect(text).toMatch(/Blocked for 2 h, until 20\d\d-/)
+  expect((await pages())[0]?.text).toContain('<td>2 h</td>')
   await post('?limit=api', { stored: 'ada', do: 'unblock' })
+  for (const { text } of await pages()) expect(text).not.toContain('Blocked for')
   expect(await ratelimit.limit('ada')).toMatchObject({ success: true, remaining: 2 })
 })
 

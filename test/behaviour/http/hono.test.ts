@@ -4,8 +4,9 @@ import { type RateLimitOptions, rateLimit } from 'drizzle-ratelimit/hono'
 import { clientKey } from 'drizzle-ratelimit/http'
 import { type Handler, Hono, type MiddlewareHandler } from 'hono'
 import { describe, expect, test } from 'vitest'
+import { Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
-import { away, perHour, serve, statusesOf } from './serve.ts'
+import { away, newPrefix, perHour, serve, statusesOf } from './serve.ts'
 
 const database = useDatabase()
 const key = () => 'all'
@@ -41,6 +42,19 @@ test('a denial is 429 with a problem document', async () => {
   expect(denied.headers.get('content-type')).toBe('application/problem+json')
   expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(3500)
   expect(await denied.json()).toMatchObject({ status: 429, remaining: 0, retryAfterMs: expect.any(Number) })
+})
+
+test.each<[string, Partial<RatelimitConfig>]>([
+  ['a lockout', { limiter: Ratelimit.lockout(5, '15m', { block: '10m' }) }],
+  ['a limit with blocks', { limiter: Ratelimit.fixedWindow(5, '1m'), blocks: true }],
+])('a key that is blocked is denied until the end of the block, under %s', async (_, options) => {
+  const common = { db: database.db, prefix: newPrefix(), clock: () => new Date(1_800_000_000_000) }
+  const ratelimit = new Ratelimit({ ...common, ...options } as RatelimitConfig)
+  await ratelimit.block('all', '90s')
+  const onDenied: RateLimitOptions['onDenied'] = ({ blockedUntil }, c) => c.json({ blockedUntil }, 429)
+  const blocked = await fetch(await start(limited({ ratelimit, key, onDenied })))
+  expect([blocked.status, blocked.headers.get('retry-after')]).toEqual([429, '90'])
+  expect(await blocked.json()).toEqual({ blockedUntil: 1_800_000_090_000 })
 })
 
 test('fifty requests at once stay within the limit', async () => {
