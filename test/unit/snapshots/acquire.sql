@@ -48,7 +48,7 @@ with
               false
             )
             and kept_for < turn
-            and pg_catalog.cardinality (leased) < 1000::float8 - floor(kept_for / 8796093022208::float8) then 1
+            and pg_catalog.cardinality (leased)::float8 < 1000::float8 - floor(kept_for / 8796093022208::float8) then 1
             else 0
           end
         ),
@@ -59,7 +59,7 @@ with
         select
           *,
           greatest($2::integer - pg_catalog.cardinality (leased), 0) as open,
-          (1000::float8 - $2::integer) * 8796093022208::float8 + coalesce(since, at) as turn
+          (1000::float8 - $2::integer::float8) * 8796093022208::float8 + coalesce(since, at) as turn
         from
           (
             select

@@ -36,7 +36,7 @@ with
           and "rate_limit_ephemeral"."key" = call.key
           and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) = call.start
           and (
-            "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass
+            "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass::oid
             or pg_catalog.pg_partition_root ('"rate_limit_ephemeral"'::regclass) is not null
             or pg_catalog.current_setting ('citus.shard_count', true) is not null
           )

@@ -11,7 +11,7 @@ with
       (
         "rate_limit_ephemeral"."prefix" = $1::text
         and (
-          "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass
+          "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass::oid
           or pg_catalog.pg_partition_root ('"rate_limit_ephemeral"'::regclass) is not null
           or pg_catalog.current_setting ('citus.shard_count', true) is not null
         )
