@@ -10,9 +10,9 @@ const consumer = inject('consumer')
  * feature, and none for the code of `limitAll`, reservations or `blockUntilReady`, which is loaded on first
  * use.
  */
-const MAX_BYTES = 29_900
+const MAX_BYTES = 33_900
 /** Of what importing Drizzle takes. */
-const MAX_IMPORT_PERCENT = 20
+const MAX_IMPORT_PERCENT = 26
 
 /** The files that a bundler makes of an import. Drizzle is not counted, for the application has it anyway. */
 async function bundled(source: string): Promise<readonly OutputChunk[]> {
