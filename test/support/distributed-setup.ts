@@ -69,7 +69,10 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'concurrency/named.test.ts': [],
   'behaviour/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],
-  'behaviour/leases/leases.test.ts': ['get back all leases that are over by one statement'],
+  'behaviour/leases/leases.test.ts': [
+    'get back all leases that are over by one statement',
+    'for which the units of this process come back, > a reservation with a name',
+  ],
   'behaviour/outages/limit-all.test.ts': ['the settings of its statements'],
   'behaviour/quotas/close-periods.test.ts': [
     'it reads as many rows as it may close, and then twice as many each time',
@@ -84,6 +87,18 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/reserve.test.ts': [
     'a reservation in a transaction is charged and settled with it',
     'is refused, and it stays open',
+  ],
+  'behaviour/quotas/zero.test.ts': [
+    'with a name is settled once',
+    'is settled by its answer as well',
+    'settleExpired',
+    'the books',
+    'a blocked key may look in every call',
+    'in a transaction it looks too',
+    'belongs to its period',
+    'under a name',
+    'an unlimited plan and a used-up one',
+    'credits',
   ],
   'behaviour/quotas/settle.test.ts': [
     'the text of a balance needs a name',

@@ -9,7 +9,10 @@ const DRY = { dryRun: true }
 
 /** What a dry run says where a plain limiter gives this answer. */
 function dryOf(plain: LimitResult): LimitResult {
-  return plain.success ? plain : { ...plain, success: true, retryAfter: 0, wouldDeny: plain }
+  if (plain.success) return plain
+  // The call passed, so it started no block.
+  const { blockedUntil: _, ...answer } = plain
+  return { ...answer, success: true, retryAfter: 0, wouldDeny: plain }
 }
 
 /** A dry run, and a plain limiter at the same time. */
