@@ -20,10 +20,9 @@ export const MAX_TIMER_MS: number = 2 ** 31 - 1
  * the time never ends in the first late step, because what arrived meanwhile is read after it. So in a process
  * that is always busy it ends after eleven of its tasks.
  *
- * @param keepsAlive Whether the timer keeps the process from ending.
  * @returns A function that stops it.
  */
-export function startDeadline(ms: number, over: () => void, keepsAlive = true): () => void {
+export function startDeadline(ms: number, over: () => void): () => void {
   if (ms > MAX_TIMER_MS) return () => {}
   let timer: ReturnType<typeof setTimeout> | undefined
   let leftMs = ms
@@ -42,8 +41,6 @@ export function startDeadline(ms: number, over: () => void, keepsAlive = true): 
       if (isDue && (wasDue || !wasBusy)) over()
       else stepIn(leftMs > 0 ? Math.min(leftMs, ms / STEPS) : ms / STEPS)
     }, wholeMs)
-    // In some runtimes the timer is a number.
-    if (!keepsAlive) timer.unref?.()
   }
   stepIn(ms / STEPS)
   return () => clearTimeout(timer)
@@ -61,6 +58,7 @@ export function doAfter(ms: number, work: () => void): () => void {
     if (performance.now() - dueAtMs <= LATE_MS) work()
     else {
       timer = setTimeout(work, 1)
+      // In some runtimes the timer is a number.
       timer.unref?.()
     }
   }, ms)

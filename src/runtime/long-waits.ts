@@ -1,4 +1,4 @@
-import { startDeadline } from '../base/deadlines.ts'
+import { doAfter } from '../base/deadlines.ts'
 import { warnOnce } from '../base/warn.ts'
 
 /** Far longer than a statement takes on a busy database. */
@@ -20,5 +20,5 @@ const isWatching = globalThis.process?.env?.['NODE_ENV'] !== 'production'
  * row or the connection of that transaction. Then neither the call nor the transaction ever ends.
  */
 export function watchWait<T>(work: () => Promise<T>): Promise<T> {
-  return isWatching ? work().finally(startDeadline(LONG_MS, warn, false)) : work()
+  return isWatching ? work().finally(doAfter(LONG_MS, warn)) : work()
 }
