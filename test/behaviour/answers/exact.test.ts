@@ -136,7 +136,8 @@ const anyRollover = fc
     period: fc.constantFrom('hour' as const, 'month' as const),
   })
   .map(({ tokens, share, period }): Pick<Plan, 'limiter' | 'stepMs' | 'name'> => {
-    const max = Math.max(1, Math.floor(tokens * share))
+    const most = Math.min(tokens, Number.MAX_SAFE_INTEGER - tokens)
+    const max = Math.max(1, Math.floor(most * share))
     const limiter = calendarWindow(tokens, period, { rollover: { max } }) as StoredLimiter
     return { limiter, stepMs: limiter.params.periodMs, name: `rollover ${tokens} ${max} ${period}` }
   })
