@@ -18,7 +18,7 @@ export const PLACE: SQL = sql`home, found`
  */
 export function isLocked(table: RateLimitTable, alias: string): SQL {
   const places = sql`${table}.ctid = any(array(select found from ${name(alias)}))`
-  return sql`${places} and (${table}.tableoid = ${oidOf(table)}
+  return sql`${places} and (${table}.tableoid = ${oidOf(table)}::oid
     or (${table}.tableoid, ${table}.ctid) in (select ${PLACE} from ${name(alias)}))`
 }
 

@@ -211,7 +211,10 @@ describe.each([false, true])('durable: %s', (durable) => {
     for (const missing of needed) {
       const lacking = await openAs(needed.filter((privilege) => privilege !== missing))
       const error = await errorOf(call(make(lacking, durable), lacking))
-      expect(error).toMatchObject({ code: 'DATABASE', sqlState: '42501' })
+      const refused = { code: 'DATABASE', sqlState: '42501' }
+      // A reset of two statements may have done the first.
+      const isHalf = (error as { code?: unknown }).code === 'OUTCOME_UNKNOWN'
+      expect(error).toMatchObject(isHalf ? { cause: refused } : refused)
       await expectQuiet(lacking)
     }
     await expectQuiet(opened)
