@@ -57,7 +57,7 @@ with
         )
       )
       and (
-        "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass
+        "rate_limit_ephemeral".tableoid = '"rate_limit_ephemeral"'::regclass::oid
         or ("rate_limit_ephemeral".tableoid, "rate_limit_ephemeral".ctid) in (
           select
             home,
