@@ -139,11 +139,11 @@ export interface SqlFormulas<Column extends StateColumn, Param extends string> {
   /** When an advanced state that has less than the limit is full again. Default: when it expires. */
   wholeAt?(state: Expressions<Column>, params: Expressions<Param>): Expression
   /** For an algorithm that refills: how calls are given start times. */
-  readonly line?: LineFormulas<Column, Param>
+  readonly starts?: StartFormulas<Column, Param>
 }
 
 /** The formulas of calls that are given start times. */
-export interface LineFormulas<Column extends StateColumn, Param extends string> {
+export interface StartFormulas<Column extends StateColumn, Param extends string> {
   /** When an advanced state that has less than `wanted` has it, if nothing else is taken. */
   whenAvailable(state: Expressions<Column>, wanted: Expression, params: Expressions<Param>): Expression
   /** How much comes at once. */

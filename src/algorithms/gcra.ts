@@ -36,7 +36,7 @@ const plain: Algorithm<Column, 'unitMs'> = {
       windowStart: now,
     }),
     expiresAt: (state, params) => whenAvailable(state, params.limit, params),
-    line: { whenAvailable, refill: ({ unitMs }) => sql`1::float8 / ${unitMs}` },
+    starts: { whenAvailable, refill: ({ unitMs }) => sql`1::float8 / ${unitMs}` },
   },
   numbers: {
     fresh: (now, { limit }) => ({ tokens: limit, windowStart: now }),

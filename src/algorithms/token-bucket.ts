@@ -32,7 +32,7 @@ const plain: Algorithm<Column, Param> = {
       lastRefill: sql`${state.lastRefill} + ${refilledMs(state, now, params)}`,
     }),
     expiresAt: (state, params) => whenAvailable(state, params.limit, params),
-    line: {
+    starts: {
       whenAvailable,
       refill: ({ refillRate, intervalMs, tickMs }) => sql`${tickMs} * ${refillRate} / ${intervalMs}`,
     },

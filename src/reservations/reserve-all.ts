@@ -4,7 +4,7 @@ import type { Allowed, LimitAllResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { type Funds, isFunded, type Purse } from '../check/funds.ts'
+import { FUNDED_LIMITER, type Funds, isFunded, type Purse } from '../check/funds.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
 import { type CallOptions, TX_NAMES, type TxOptions } from '../options/calls.ts'
@@ -176,8 +176,6 @@ function costsOf(
     return { estimate, actual, limiter, isPresent: given !== undefined, parts }
   })
 }
-
-export const FUNDED_LIMITER = 'Credits take no limiter: each grant has its own terms.'
 
 /** Settles the costs of the calls. */
 async function settleAll(calls: readonly LimiterCall[], costs: readonly Cost[], tx: At): Promise<Allowed[]> {

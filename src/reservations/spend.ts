@@ -5,7 +5,7 @@ import type { Denied, LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { type FundedCall, isFunded } from '../check/funds.ts'
+import { FUNDED_LIMITER, type FundedCall, isFunded } from '../check/funds.ts'
 import type { Report } from '../check/watch.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
@@ -25,7 +25,7 @@ import { type Payer, withFunds } from '../several/with-funds.ts'
 import { remember } from './charged.ts'
 import { heldParts } from './named.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
-import { FUNDED_LIMITER, SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
+import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import {
   COMMIT_NAMES,
   type CommitSpentOptions,

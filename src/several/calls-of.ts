@@ -3,7 +3,7 @@ import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { isFunded } from '../check/funds.ts'
+import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
 import { type Handle, handles } from '../check/handles.ts'
 import { callOf, checkOption } from '../options/validate.ts'
 
@@ -59,6 +59,6 @@ function callOn(
 ): LimiterCall | Promise<LimiterCall> {
   const { prefix, limiter } = ratelimit
   if (!funded) return { checker, call: callOf(prefix, limiter, key, { rate, limiter: plan, force }) }
-  checkOption(plan === undefined, 'Credits take no limiter: each grant has its own terms.')
+  checkOption(plan === undefined, FUNDED_LIMITER)
   return funded(key, { rate, force })
 }

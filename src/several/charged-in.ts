@@ -22,7 +22,7 @@ export async function chargedIn(checker: Checker, tx: Database | undefined): Pro
 
 /**
  * Refuses to settle an estimate that is not there: outside of its transaction while that is open, where the
- * settlement would find nothing or wait for ever, and after a rollback.
+ * settlement would find nothing, or wait without an end, and after a rollback.
  *
  * @param isNamed Whether a row says if the estimate is there. A rollback of a repeated call changes nothing.
  * @throws RatelimitError `NOT_RESERVED`

@@ -5,7 +5,7 @@ import { name, type Parameters } from './builder.ts'
 import type { CallColumn, Sent } from './calls.ts'
 import { forEach, MAX_TIME, onGrid, STATE_COLUMNS, toColumn } from './columns.ts'
 import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
-import { startingLater, stateInLine, unpromised } from './line.ts'
+import { startingLater, stateWithStarts, unpromised } from './starts.ts'
 
 /**
  * What a statement does to a row that it writes. `'take'` charges a rate, and `'reserve'` an estimate; both can
@@ -171,7 +171,7 @@ export function nextRow(
   of: Column = (column) => name(column, DECIDED),
 ): Record<StateColumn | 'expiresAt', SQL> {
   const params = paramsOf(algorithm, parameters)
-  const { consume, grant, block, line, late } = algorithm.sql
+  const { consume, grant, block, starts, late } = algorithm.sql
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   const reserved = algorithm.settled
     ? reservedBy(algorithm, action, amount, sent, of)
@@ -190,8 +190,8 @@ export function nextRow(
   function nextState(): Expressions<StateColumn> {
     if (action === 'grant' && grant) return grant(state, now, amount)
     if (action === 'block' && block) return block(state, now, sent('rate'))
-    if (line && (action === 'schedule' || action === 'cancel')) {
-      return stateInLine(algorithm, action, amount, of, params)
+    if (starts && (action === 'schedule' || action === 'cancel')) {
+      return stateWithStarts(algorithm, action, amount, of, params)
     }
     if (action !== 'adjust') return consume(state, now, available, amount, params, reserved)
     const adjusted = consume(state, now, available, amount, params, reserved)

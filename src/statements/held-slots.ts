@@ -6,7 +6,7 @@ import { name } from './builder.ts'
 // A transaction that holds a slot holds two advisory locks, because others see neither its new rows nor its
 // changes: one on the name of the key, and one on the number of the slot, which is the name plus the number.
 
-/** Slots have ten bits of a name. */
+/** The last twelve bits of a name are for the number of a slot, which is at most 1,000. */
 const NUMBERS = sql.raw('4095::bigint')
 
 /** The name of a key for advisory locks. Its last bits are 0. */

@@ -6,7 +6,7 @@ import { onGrid, toColumn } from './columns.ts'
 
 // The processes that wait for slots of a key take turns. The row with the number 0 says for whom the next slot
 // is kept: `count` is the turn, and `last_refill` its end. All times are those of the database, whatever clock
-// is injected: it may stand still, and a process that has died must not keep a slot for ever.
+// is injected: it may stand still, and the turn of a process that has died must end.
 
 /** How long a slot is kept. It is longer than the pause between two looks. */
 const KEPT_MS = sql.raw('250::float8')

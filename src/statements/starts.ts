@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { AnyAlgorithm, Expressions, LineFormulas, StateColumn } from '../algorithms/algorithm.ts'
+import type { AnyAlgorithm, Expressions, StartFormulas, StateColumn } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
 import type { Sent } from './calls.ts'
 import { MAX_TIME, SQL_NAMES } from './columns.ts'
@@ -33,7 +33,7 @@ export function startingLater(
   parameters: Parameters,
 ): { readonly below: Level; readonly granted: SQL } {
   const { available, consume } = algorithm.sql
-  const line = lineOf(algorithm)
+  const formulas = startsOf(algorithm)
   const [state, now, params] = [stateOf(), name('now'), paramsOf(algorithm, parameters)]
   const endless = paramsOf(algorithm, parameters, ENDLESS)
   const [rate, slack, limit] = [sent('rate'), sql.raw(`${algorithm.tolerance}::float8`), params['limit']]
@@ -45,7 +45,7 @@ export function startingLater(
   })
   const begun = name(BEGUN)
   const waiting = level('waiting', standing, {
-    [FIRST]: line.whenAvailable(state, sql`(${begun} + 1::float8) * ${rate}`, params),
+    [FIRST]: formulas.whenAvailable(state, sql`(${begun} + 1::float8) * ${rate}`, params),
   })
   const reached = level('reached', waiting, {
     [REACHED]: sql`${available(state, name(FIRST), endless)} - ${begun} * ${rate}`,
@@ -54,7 +54,7 @@ export function startingLater(
   const atFirst = sql`floor((least(${name(REACHED)}, ${limit}) + ${slack}) / ${rate})`
   const soon = sql`${begun} + case when ${name(FIRST)} <= ${latest} then ${atFirst} else 0::float8 end`
   const all = sql`floor((${available(state, latest, endless)} + ${slack}) / ${rate})`
-  const most = mostBefore(rate, line.refill(params))
+  const most = mostBefore(rate, formulas.refill(params))
   return {
     below: reached,
     granted: sql`case when ${rate} > ${limit} + ${slack} then 0::float8
@@ -80,12 +80,12 @@ export function unpromised(algorithm: AnyAlgorithm, sent: Sent, params: Expressi
   const { available } = algorithm.sql
   const state = stateOf()
   const then = available(state, sent('refundableUntil'), params)
-  const left = available(state, lineOf(algorithm).whenAvailable(state, NONE, params), params)
+  const left = available(state, startsOf(algorithm).whenAvailable(state, NONE, params), params)
   return sql`case when ${then} < 0::float8 then ${then} - greatest(${left}, 0::float8) else 0::float8 end - ${sent('rate')}`
 }
 
 /** The state after calls were given starts, or after one was cancelled. */
-export function stateInLine(
+export function stateWithStarts(
   algorithm: AnyAlgorithm,
   action: 'schedule' | 'cancel',
   amount: SQL<number>,
@@ -93,7 +93,7 @@ export function stateInLine(
   params: Expressions<string>,
 ): Expressions<StateColumn> {
   const { consume } = algorithm.sql
-  const line = lineOf(algorithm)
+  const formulas = startsOf(algorithm)
   const [state, now, available] = [stateOf(of), of('now'), of('available')]
   if (action === 'cancel') {
     const idle = consume(state, now, available, NONE, params, NONE)
@@ -103,12 +103,12 @@ export function stateInLine(
     then greatest(${of(REACHED)} - ${params['limit']}, 0::float8) else 0::float8 end`
   const next = consume(state, now, available, sql`(${amount} + ${spilt})`, params, NONE)
   // Calls that start now promise nothing.
-  const last = sql`least(${line.whenAvailable(state, amount, params)}, ${MAX_TIME})`
+  const last = sql`least(${formulas.whenAvailable(state, amount, params)}, ${MAX_TIME})`
   const promised = sql`case when ${of('granted')} > ${of(BEGUN)} then ${last} end`
   return { ...next, prevCount: sql`greatest(${state.prevCount}, ${promised})` }
 }
 
-function lineOf({ sql: { line } }: AnyAlgorithm): LineFormulas<StateColumn, string> {
-  if (!line) throw new TypeError('The algorithm gives no start times.')
-  return line
+function startsOf({ sql: { starts } }: AnyAlgorithm): StartFormulas<StateColumn, string> {
+  if (!starts) throw new TypeError('The algorithm gives no start times.')
+  return starts
 }
