@@ -42,6 +42,7 @@ function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[]
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
       globalSetup: `test/support/${hasServer ? 'global-setup' : 'pglite-setup'}.ts`,
       ...{ testTimeout: 120_000, hookTimeout: 60_000 },
+      setupFiles: ['test/support/timers.ts'],
       // Files share the modules of a process: loading them, and starting PGlite, takes longer than most tests.
       isolate: false,
     },
@@ -62,7 +63,11 @@ function distributed(settings: ProjectConfig): ProjectConfig {
   return {
     ...settings,
     plugins: [asDistributed],
-    test: { ...test, name: `${test?.name} distributed`, setupFiles: 'test/support/distributed-setup.ts' },
+    test: {
+      ...test,
+      name: `${test?.name} distributed`,
+      setupFiles: ['test/support/timers.ts', 'test/support/distributed-setup.ts'],
+    },
   }
 }
 

@@ -1,9 +1,15 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { resolve } from 'node:path'
-import { vi } from 'vitest'
+import { aroundEach, vi } from 'vitest'
 
 const SOURCE = resolve('src')
 
 const { setTimeout: setReal, clearTimeout: clearReal } = globalThis
+
+/** What a test has started knows its test. What earlier tests have left in the process does not. */
+const tests = new AsyncLocalStorage<object>()
+
+aroundEach((runTest) => tests.run({}, runTest))
 
 /** Where the package set each timer that has neither ended nor been cleared. */
 const places = new Map<ReturnType<typeof setTimeout>, string>()
@@ -16,6 +22,7 @@ const places = new Map<ReturnType<typeof setTimeout>, string>()
  * and a month of the test's time has too many of them.
  */
 export function fakeTime(): void {
+  const test = tests.getStore()
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   places.clear()
   const { setTimeout: set, clearTimeout: clear } = globalThis
@@ -24,10 +31,8 @@ export function fakeTime(): void {
       places.delete(timer)
       work(...values)
     }
-    const [, , caller = '', , beforeIt = ''] = new Error('Who sets it').stack?.split('\n') ?? []
-    // A real timer that fires was set before this test, and its next step is not this test's either.
-    const isOlder = caller.includes('stepIn') && beforeIt.includes('listOnTimeout')
-    if (isOlder || caller.includes('node_modules')) return setReal(work, ms, ...values)
+    const [, , caller = ''] = new Error('Who sets it').stack?.split('\n') ?? []
+    if (tests.getStore() !== test || caller.includes('node_modules')) return setReal(work, ms, ...values)
     const timer = set(ended, ms)
     if (caller.includes(SOURCE)) places.set(timer, caller.trim())
     return timer
