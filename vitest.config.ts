@@ -75,8 +75,12 @@ const asDistributed = {
   name: 'distributed',
   enforce: 'pre',
   transform(code: string, file: string) {
-    if (!/src\/(check|usage|runtime)\/[\w-]+\.ts$/.test(file)) return undefined
+    if (!/src\/(options|usage|runtime)\/[\w-]+\.ts$/.test(file)) return undefined
     return code
+      .replace(
+        'distributed: { ...RATES, ...SWITCH }',
+        'distributed: { ...RATES, ...SWITCH, byDefault: true }',
+      )
       .replace(/\bdistributed = false\b/g, 'distributed = true')
       .replace('new Shards(name, [])', 'new Shards(name, [-(2 ** 31), -(2 ** 30), 0, 2 ** 30])')
   },

@@ -65,8 +65,8 @@ import {
   SPEND_NAMES,
   type SpendOptions,
 } from './options/reserve.ts'
+import { settingsOf } from './options/settings.ts'
 import { callOf, checkOption, isCredits, type OptionsOfCall } from './options/validate.ts'
-import { checkConfig } from './options/validate-config.ts'
 import type { ReservationName } from './reservations/named.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
@@ -121,10 +121,10 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   readonly #hash: ((key: unknown) => Promise<string>) | undefined
 
   constructor(config: ConfigOf<K, D>) {
-    checkConfig(config)
+    const settings = settingsOf(config)
     this.prefix = config.prefix
     this.limiter = config.limiter
-    this.#checker = checkerOf(config)
+    this.#checker = checkerOf(settings)
     this.#hash = this.#checker.config.hash
     const { limiter } = config
     const checker = this.#checker

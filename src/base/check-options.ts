@@ -10,7 +10,7 @@ export type NamesOf<Options> = Readonly<Record<NameOf<Options>, true>>
 export type OptionNames = Readonly<Record<string, true>>
 
 /** The names of options, without those of type `never`, which the interface forbids. */
-type NameOf<Options> = Options extends unknown
+export type NameOf<Options> = Options extends unknown
   ? {
       [Name in keyof Options]-?: [Exclude<Options[Name], undefined>] extends [never] ? never : Name
     }[keyof Options]
@@ -70,7 +70,7 @@ function changesBetween(one: string, other: string): number {
  *
  * @throws RatelimitError `INVALID_OPTION`
  */
-export function checkSwitch(name: string, value: unknown): void {
+export function checkSwitch(value: unknown, name: string): void {
   if (value !== undefined && typeof value !== 'boolean') {
     throw new RatelimitError('INVALID_OPTION', `${name} must be true or false.`)
   }

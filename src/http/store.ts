@@ -3,7 +3,8 @@ import { checkOptions } from '../base/check-options.ts'
 import { warnOnce } from '../base/warn.ts'
 import { sha256 } from '../database/digest.ts'
 import { RatelimitError } from '../errors.ts'
-import { CONFIG_NAMES, type RatelimitConfig } from '../options/config.ts'
+import type { RatelimitConfig } from '../options/config.ts'
+import { configNames } from '../options/settings.ts'
 import { isStorable } from '../options/validate.ts'
 import { Ratelimit } from '../ratelimit.ts'
 
@@ -12,8 +13,6 @@ type WithoutLimiter<Config> = Config extends unknown ? Omit<Config, 'limiter'> :
 /** The options of a `Ratelimit`, without `limiter`, because the framework's own rate limiter has the limits. */
 export type StoreConfig = WithoutLimiter<RatelimitConfig>
 
-const { limiter: _, ...STORE_NAMES } = CONFIG_NAMES
-
 /**
  * The `Ratelimit` of a store.
  *
@@ -21,7 +20,8 @@ const { limiter: _, ...STORE_NAMES } = CONFIG_NAMES
  * would be ignored.
  */
 export function ratelimitOf(config: StoreConfig, limiter: StoredLimiter): Ratelimit {
-  checkOptions(config, STORE_NAMES)
+  const { limiter: _, ...names } = configNames('rate')
+  checkOptions(config, names)
   return new Ratelimit({ ...config, limiter })
 }
 

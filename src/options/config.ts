@@ -1,4 +1,3 @@
-import type { NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
 import type {
   Asking,
@@ -27,36 +26,3 @@ export type RatelimitConfig<D extends Database = Database> = CommonConfig<D> &
   (NoDenials | Denials) &
   (Throwing | Degrading) &
   (Asking | Leasing)
-
-export const CONFIG_NAMES: NamesOf<RatelimitConfig> = {
-  db: true,
-  limiter: true,
-  prefix: true,
-  durable: true,
-  synchronousCommit: true,
-  cleanupProbability: true,
-  keepEnded: true,
-  grace: true,
-  lease: true,
-  blocks: true,
-  inMemoryBlock: true,
-  maxBlockedKeys: true,
-  clock: true,
-  tables: true,
-  distributed: true,
-  autoMigrate: true,
-  timeout: true,
-  onError: true,
-  onDegraded: true,
-  coalesce: true,
-  connections: true,
-  preparedStatements: true,
-  waitUntil: true,
-  thresholds: true,
-  dryRun: true,
-  hashKeys: true,
-  reservationSecret: true,
-  denials: true,
-  onOtherPlan: true,
-  onEntries: true,
-}

@@ -1,7 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
-import type { NamesOf } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
 import type { Asking, DurableTable, EitherTable, EitherWay, Sweeping } from './choices.ts'
 import type { CommonConfig } from './common.ts'
@@ -48,22 +47,6 @@ export type ConcurrencyConfig = LeaseConfig & {
   readonly [Name in Exclude<keyof RatelimitConfig, keyof LeaseConfig>]?: never
 }
 
-export const CONCURRENCY_CONFIG_NAMES: NamesOf<ConcurrencyConfig> = {
-  db: true,
-  limiter: true,
-  prefix: true,
-  clock: true,
-  tables: true,
-  autoMigrate: true,
-  waitUntil: true,
-  timeout: true,
-  hashKeys: true,
-  cleanupProbability: true,
-  coalesce: true,
-  durable: true,
-  synchronousCommit: true,
-}
-
 /** The options that mean something for credits in grants. */
 type GrantedConfig = EveryKind &
   Pick<CommonConfig, 'preparedStatements'> &
@@ -75,10 +58,4 @@ type GrantedConfig = EveryKind &
 /** Options of the constructor of {@link Ratelimit} for credits in grants. */
 export type CreditsConfig = GrantedConfig & {
   readonly [Name in Exclude<keyof RatelimitConfig, keyof GrantedConfig>]?: never
-}
-
-export const CREDITS_CONFIG_NAMES: NamesOf<CreditsConfig> = {
-  ...CONCURRENCY_CONFIG_NAMES,
-  preparedStatements: true,
-  thresholds: true,
 }

@@ -29,7 +29,7 @@ export function checkRows(options: Rows): void {
   const { prefix, tables, clock, durable } = options
   checkPrefix(prefix)
   checkClock(clock)
-  checkSwitch('durable', durable)
+  checkSwitch(durable, 'durable')
   if (tables !== undefined) checkTablesGiven(tables)
 }
 
@@ -64,7 +64,7 @@ export function callOf(
     )
   }
   checkRate(rate, limiter, prefix)
-  checkSwitch('force', force)
+  checkSwitch(force, 'force')
   if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, prefix, force)
   if (start !== undefined) checkStart(start, rate)
   // A window has paid, and this limit has no windows.
@@ -115,7 +115,7 @@ export function purposeOf(rate: number): Purpose {
 }
 
 /** @throws RatelimitError `INVALID_PREFIX` */
-function checkPrefix(prefix: unknown): asserts prefix is string {
+export function checkPrefix(prefix: unknown): asserts prefix is string {
   const fault = faultOf(prefix, '') ?? reservedFaultOf(String(prefix))
   if (fault) throw new RatelimitError('INVALID_PREFIX', `The prefix ${fault}.`)
 }
@@ -201,6 +201,11 @@ export function checkLimiter(limiter: Limiter | Concurrency | Credits): asserts 
     typeof limiter?.algorithm?.numbers?.available === 'function',
     'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
   )
+}
+
+/** @throws RatelimitError `INVALID_OPTION` for what is no limiter of any kind */
+export function checkLimiterGiven(limiter: Limiter | Concurrency | Credits): void {
+  if (!isConcurrency(limiter) && !isCredits(limiter)) checkLimiter(limiter)
 }
 
 /** Whether it limits leases at once, and not the rate of calls. */

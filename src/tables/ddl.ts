@@ -110,7 +110,7 @@ const STORAGE_NAMES: NamesOf<StorageOptions> = { logged: true }
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkStorageOptions(options: StorageOptions): void {
   checkOptions(options, STORAGE_NAMES)
-  checkSwitch('logged', options.logged)
+  checkSwitch(options.logged, 'logged')
 }
 
 /** The statements for settings that Drizzle's schema cannot express. */

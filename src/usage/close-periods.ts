@@ -110,7 +110,7 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
   checkOption(isTransaction(tx), 'closePeriods needs a transaction of Drizzle.')
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(typeof after === 'string', 'after must be a key.')
-  checkSwitch('distributed', distributed)
+  checkSwitch(distributed, 'distributed')
   checkOption(
     (limiter === undefined) !== (limiterOf === undefined),
     'closePeriods needs either limiter or limiterOf.',

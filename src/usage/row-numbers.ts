@@ -65,7 +65,7 @@ export function resetOf(table: RowColumns, limiter: Limiter, options: RowOptions
 function numberOf(table: RowColumns, limiter: Limiter, options: RowOptions, which: RowNumber): SQL<number> {
   checkOptions(options, ROW_NAMES)
   const { clock, distributed = false } = options
-  checkSwitch('distributed', distributed)
+  checkSwitch(distributed, 'distributed')
   checkClock(clock)
   checkLimiter(limiter)
   checkOption(limiter.stored, 'An unlimited plan has no rows to read.')

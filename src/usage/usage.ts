@@ -131,7 +131,7 @@ export async function usage(
   } = options
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
-  checkSwitch('distributed', distributed)
+  checkSwitch(distributed, 'distributed')
   const reading = { db, table, prefix, distributed, top, clock }
   if (limiterOf === undefined) {
     checkLimiter(limiter)

@@ -21,7 +21,7 @@ import {
 } from '../../../src/index.ts'
 import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../../src/kysely.ts'
 import { LIMIT_NAMES } from '../../../src/options/calls.ts'
-import { CONFIG_NAMES } from '../../../src/options/config.ts'
+import { configNames } from '../../../src/options/settings.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
 
@@ -58,7 +58,7 @@ function eachOf(name: string, options: readonly string[], call: (given: Untyped)
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
 const CALL = Object.keys(LIMIT_NAMES)
-const CONFIG = Object.keys(CONFIG_NAMES)
+const CONFIG = Object.keys(configNames('rate'))
 /** Those that are made of a number and a duration. */
 const ALGORITHMS = new Set(
   allExamples.filter(({ lengths }) => lengths === 'any').map(({ algorithm }) => algorithm),

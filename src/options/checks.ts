@@ -1,0 +1,110 @@
+import { checkOptions } from '../base/check-options.ts'
+import { isTransaction } from '../database/database.ts'
+import { type Duration, parseDuration } from '../duration.ts'
+import { LEASE_NAMES, type LeaseTerms } from './choices.ts'
+import { DENIAL_NAMES, type DenialOptions } from './common.ts'
+import type { RatelimitConfig } from './config.ts'
+import { checkOption } from './validate.ts'
+
+// What the values of the constructor's options may be. Untyped callers may give anything.
+
+/** In characters. Shorter secrets can be guessed. */
+const MIN_SECRET = 16
+
+/** The longest lease. What a process that ends does not give back is lost for others. */
+const MAX_LEASE_MS = 3_600_000
+
+/** The rows of denials are hourly. */
+const MAX_EVERY_MS = 3_600_000
+
+/** Each write adds to this many rows, in one statement. */
+const MAX_TOP = 500
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkFunction(value: unknown, name: string): void {
+  checkOption(typeof value === 'function', `${name} must be a function.`)
+}
+
+/** @throws RatelimitError `INVALID_DURATION` */
+export function checkDuration(value: Duration, name: string): void {
+  parseDuration(value, name)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkShare(value: number, name: string): void {
+  checkOption(Number.isFinite(value) && value >= 0 && value <= 1, `${name} must be a number from 0 to 1.`)
+}
+
+/** A check that the value is a whole number from 1 to `max`. */
+export function upTo(max: number): (value: number, name: string) => void {
+  return (value, name) =>
+    checkOption(isFrom1To(max, value), `${name} must be a whole number from 1 to ${max}.`)
+}
+
+/** A check that the value is one of these words. */
+export function wordOf(...words: readonly string[]): (value: string, name: string) => void {
+  return (value, name) =>
+    checkOption(words.includes(value), `${name} must be one of these: '${words.join("', '")}'.`)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkSecret(value: unknown, name: string): void {
+  checkOption(isSecret(value), `${name} must have at least ${MIN_SECRET} characters.`)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkHashKeys(value: unknown, name: string): void {
+  const needed = `true, false, or a secret of at least ${MIN_SECRET} characters`
+  checkOption(typeof value === 'boolean' || isSecret(value), `${name} must be ${needed}.`)
+}
+
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkThresholds(value: unknown, name: string): void {
+  checkOption(
+    Array.isArray(value) && Array.from(value).every(isThreshold),
+    `${name} must be a list of shares above 0, { used } above 0, and { left } of 0 or more.`,
+  )
+}
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
+export function checkLease(lease: LeaseTerms): void {
+  checkOptions(lease, LEASE_NAMES, 'lease')
+  const { tokens, for: time, maxKeys = 1 } = lease
+  const isWhole = [tokens, maxKeys].every((units) => Number.isSafeInteger(units) && units > 0)
+  checkOption(
+    parseDuration(time, 'lease.for') <= MAX_LEASE_MS && isWhole,
+    'tokens and maxKeys of a lease must be whole numbers above 0, and for at most an hour.',
+  )
+}
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION` */
+export function checkDenials(
+  denials: DenialOptions,
+  _name: string,
+  { db }: Pick<RatelimitConfig, 'db'>,
+): void {
+  checkOptions(denials, DENIAL_NAMES, 'denials')
+  const { every = MAX_EVERY_MS, top = 1 } = denials
+  checkOption(parseDuration(every, 'denials.every') <= MAX_EVERY_MS, 'denials.every must be at most an hour.')
+  checkOption(isFrom1To(MAX_TOP, top), `denials.top must be a whole number from 1 to ${MAX_TOP}.`)
+  checkOption(
+    !isTransaction(db),
+    'denials needs a db that is not a transaction: denials are written after it. Give calls the tx.',
+  )
+}
+
+/** Whether it is a share, `{ used }` or `{ left }`. */
+function isThreshold(value: unknown): boolean {
+  const isObject = typeof value === 'object' && value !== null
+  const [[name, amount] = [], ...others] = isObject ? Object.entries(value) : [['used', value]]
+  if (others.length > 0 || !Number.isFinite(amount)) return false
+  return name === 'left' ? amount >= 0 : name === 'used' && amount > 0
+}
+
+function isSecret(value: unknown): boolean {
+  return typeof value === 'string' && value.length >= MIN_SECRET
+}
+
+function isFrom1To(max: number, value: number): boolean {
+  return Number.isSafeInteger(value) && value > 0 && value <= max
+}

@@ -1,0 +1,122 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Concurrency } from '../algorithms/concurrency.ts'
+import type { Credits } from '../algorithms/credits.ts'
+import { checkSwitch, type NameOf } from '../base/check-options.ts'
+import { checkDatabase, checkTablesGiven } from '../database/given.ts'
+import { SHIPPED } from '../tables/shipped.ts'
+import {
+  checkDenials,
+  checkDuration,
+  checkFunction,
+  checkHashKeys,
+  checkLease,
+  checkSecret,
+  checkShare,
+  checkThresholds,
+  upTo,
+  wordOf,
+} from './checks.ts'
+import type { RatelimitConfig } from './config.ts'
+import type { ConcurrencyConfig, CreditsConfig } from './kinds.ts'
+import { checkClock, checkLimiterGiven, checkPrefix } from './validate.ts'
+
+/** The name of an option of the constructor. */
+export type ConfigName = NameOf<RatelimitConfig>
+
+/** The options that have a value also where none is given. */
+type Defaulted =
+  | 'durable'
+  | 'tables'
+  | 'synchronousCommit'
+  | 'keepEnded'
+  | 'blocks'
+  | 'inMemoryBlock'
+  | 'maxBlockedKeys'
+  | 'distributed'
+  | 'autoMigrate'
+  | 'onError'
+  | 'coalesce'
+  | 'connections'
+  | 'thresholds'
+  | 'dryRun'
+  | 'hashKeys'
+
+/** The options of a constructor, checked, with their defaults. */
+export type Settings = {
+  readonly [Name in Exclude<ConfigName, 'limiter'>]: Name extends Defaulted
+    ? Given<Name>
+    : RatelimitConfig[Name]
+} & { readonly limiter: Limiter | Concurrency | Credits }
+
+type Given<Name extends ConfigName> = Exclude<RatelimitConfig[Name], undefined>
+
+/** An option of the constructor. Every limit on a rate has it. */
+interface Option<Name extends ConfigName> {
+  /** Whether limits on leases have it too. */
+  readonly concurrency: Name extends NameOf<ConcurrencyConfig> ? true : false
+  /** Whether credits have it too. */
+  readonly credits: Name extends NameOf<CreditsConfig> ? true : false
+  /** Whether it must be given. */
+  readonly isNeeded: undefined extends RatelimitConfig[Name] ? false : true
+  /** Its value where none is given. */
+  readonly byDefault: Name extends Defaulted ? Given<Name> : undefined
+  /** Throws for a value that it cannot have. */
+  check(value: Given<Name>, name: string, given: RatelimitConfig): void
+}
+
+const RATES = { concurrency: false, credits: false, isNeeded: false, byDefault: undefined } as const
+const BUT_LEASES = { ...RATES, credits: true } as const
+const EVERY = { ...BUT_LEASES, concurrency: true } as const
+const NEEDED = { ...EVERY, isNeeded: true } as const
+
+const SWITCH = { byDefault: false, check: checkSwitch }
+
+/** The number of connections of a server by default. */
+const MAX_CONNECTIONS = 100
+
+/** A remembered key takes about half a kilobyte, so more would take many gigabytes. */
+const MAX_KEYS = 10_000_000
+
+/** Every option of the constructor, with its check and its default. */
+export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
+  prefix: { ...NEEDED, check: checkPrefix },
+  clock: { ...EVERY, check: checkClock },
+  durable: { ...EVERY, ...SWITCH },
+  tables: { ...EVERY, check: checkTablesGiven, byDefault: SHIPPED },
+  db: { ...NEEDED, check: checkDatabase },
+  limiter: { ...NEEDED, check: checkLimiterGiven },
+  synchronousCommit: { ...EVERY, ...SWITCH },
+  cleanupProbability: { ...EVERY, check: checkShare },
+  keepEnded: { ...RATES, ...SWITCH },
+  grace: { ...RATES, check: checkDuration },
+  lease: { ...RATES, check: checkLease },
+  blocks: { ...RATES, ...SWITCH },
+  inMemoryBlock: { ...RATES, ...SWITCH },
+  maxBlockedKeys: { ...RATES, check: upTo(MAX_KEYS), byDefault: 10_000 },
+  distributed: { ...RATES, ...SWITCH },
+  autoMigrate: { ...EVERY, ...SWITCH },
+  timeout: { ...EVERY, check: checkDuration },
+  onError: { ...RATES, check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
+  onDegraded: { ...RATES, check: checkFunction },
+  coalesce: {
+    ...{ ...EVERY, check: checkSwitch },
+    get byDefault() {
+      return !isWorkers()
+    },
+  },
+  connections: { ...RATES, check: upTo(MAX_CONNECTIONS), byDefault: 4 },
+  preparedStatements: { ...BUT_LEASES, check: checkSwitch },
+  waitUntil: { ...EVERY, check: checkFunction },
+  thresholds: { ...BUT_LEASES, check: checkThresholds, byDefault: [] },
+  dryRun: { ...RATES, ...SWITCH },
+  hashKeys: { ...EVERY, check: checkHashKeys, byDefault: false },
+  reservationSecret: { ...RATES, check: checkSecret },
+  denials: { ...RATES, check: checkDenials },
+  onOtherPlan: { ...RATES, check: wordOf('begin anew', 'throw') },
+  onEntries: { ...RATES, check: checkFunction },
+}
+
+/** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */
+function isWorkers(): boolean {
+  return globalThis.navigator?.userAgent === 'Cloudflare-Workers'
+}
