@@ -85,6 +85,7 @@ const MODULES = {
   changePlan: /* @__PURE__ */ onFirstUse(() => import('./usage/change-plan.ts')),
   schedule: /* @__PURE__ */ onFirstUse(() => import('./check/schedule.ts')),
   upkeep: /* @__PURE__ */ onFirstUse(() => import('./check/upkeep.ts')),
+  reset: /* @__PURE__ */ onFirstUse(() => import('./check/reset.ts')),
   acquire: /* @__PURE__ */ onFirstUse(() => import('./concurrency/acquire.ts')),
   credits: /* @__PURE__ */ onFirstUse(() => import('./credits/credits.ts')),
   funded: /* @__PURE__ */ onFirstUse(() => import('./credits/funded.ts')),
@@ -885,7 +886,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   async resetUsedTokens(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
     Ratelimit.#check(this, options, CALL_NAMES)
     const call = await this.#call(key, options)
-    const { reset } = await MODULES.upkeep()
+    const { reset } = await MODULES.reset()
     await reset(this.#checker, call, options.tx)
   }
 

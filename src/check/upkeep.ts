@@ -2,24 +2,19 @@ import { usageOf } from '../answers/answer.ts'
 import { behindBlock } from '../answers/blocked.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { Usage } from '../answers/results.ts'
-import type { Connection } from '../database/connection.ts'
-import { retrying } from '../database/retry.ts'
-import { runOnce } from '../database/run.ts'
-import { timed } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
-import { watchWait } from '../runtime/long-waits.ts'
 import { Sweeper } from '../runtime/sweep.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
-import { MAX_SWEPT, removeStatement } from '../statements/remove.ts'
-import { kept } from '../statements/statements.ts'
+import { MAX_SWEPT } from '../statements/remove.ts'
 import { afterChange } from './after-change.ts'
 import { type At, watchBounds } from './bounds.ts'
-import { type Checker, isRequest, type LimiterCall } from './checker.ts'
+import type { Checker, LimiterCall } from './checker.ts'
 import { changing, gateOf } from './gate.ts'
-import { outsideQueue, type Stage } from './outside-queue.ts'
+import { reset } from './reset.ts'
+import { runOn } from './run-on.ts'
 import { withinTimeout } from './within-timeout.ts'
 
 /** Adds the call's rate to a balance. During an outage it always throws; `onError` does not apply. */
@@ -79,39 +74,6 @@ function blocksOf(checker: Checker, call: Call): LimiterCall {
   return { checker, call }
 }
 
-/** Makes the key's limit full again. */
-export function reset(checker: Checker, call: Call, tx: At): Promise<void> {
-  return withinTimeout([checker], tx, (at) => resetIn(checker, call, at))
-}
-
-async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
-  checkOption(
-    !isBalance(checker.config.limiter),
-    'A balance cannot be reset: that would take away paid credits, or give back used ones.',
-  )
-  const { table, namespace } = checker.config
-  // If the clock fails, it must fail before the row is removed.
-  namespace.clock?.()
-  const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
-  const values = { prefix: namespace.prefix, key: call.key }
-  const forget = () => checker.forgetRow(call.key)
-  const about = { prefix: namespace.prefix, statement: 'remove', keys: 1 } as const
-  // When its time is over, the row may be removed already, or be removed later.
-  const stage = { mayCharge: true, mayWait: true, isContended: false }
-  await runOn(checker, tx, stage, async ({ db, isTransaction }) => {
-    const remove = () => timed(about, () => runOnce(db, statement, values))
-    // Units of a lease that came back after the reset would lower the count of the new row.
-    if (!isTransaction) await checker.leasesReturned()
-    await (isTransaction ? remove() : watchWait(remove)).finally(forget)
-  }).finally(forget)
-  // A limit that does not start full has less than the limit without a row.
-  if (!isRequest(call) || call.limiter.startsFull) return
-  const { limit } = call.limiter.params
-  await afterChange(checker, tx, 'The row was removed, but the limit may not be full. Call it again.', () =>
-    checker.decide({ ...call, rate: -limit, purpose: 'adjust' }, tx),
-  )
-}
-
 /**
  * Deletes all expired rows of the prefix, the ids of `once` and the blocks that have ended, some at a time.
  * Rows that others have locked stay.
@@ -155,20 +117,4 @@ export function close(checker: Checker): Promise<void> {
     const stop = watchBounds({ timeoutMs: CLOSING_MS }, () => resolve())
     closing().then(resolve, reject).finally(stop)
   })
-}
-
-/** Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another. */
-export function runOn<T>(
-  checker: Checker,
-  tx: At,
-  stage: Stage,
-  work: (connection: Connection) => Promise<T>,
-): Promise<T> {
-  const joined = checker.joined(tx)
-  if (joined) return work(joined)
-  const running = async () => {
-    await checker.config.ensureTables?.()
-    return retrying(() => work(checker.config.home))
-  }
-  return outsideQueue(checker, stage, running, undefined, checker.boundsOf(tx))
 }

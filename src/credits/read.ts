@@ -1,7 +1,7 @@
 import { limiterOf } from '../algorithms/grant.ts'
 import type { At } from '../check/bounds.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
-import { runOn } from '../check/upkeep.ts'
+import { runOn } from '../check/run-on.ts'
 import { uncharged } from '../database/database-error.ts'
 import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'

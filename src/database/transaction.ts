@@ -81,7 +81,7 @@ function notBegun(cause: Error): RatelimitError {
     const message =
       'This call needs a driver with interactive transactions, and this driver has none. The calls that need one ' +
       'are those with onEntries, settlements with grace, costs above an estimate with a name, and with ' +
-      'distributed: true new keys and rows on several shards.'
+      'distributed: true new keys, rows on several shards, and resets of buckets with initialTokens.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }
   return nothingCharged(toRatelimitError(cause))

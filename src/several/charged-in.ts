@@ -1,6 +1,6 @@
 import type { At } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
-import { runOn } from '../check/upkeep.ts'
+import { runOn } from '../check/run-on.ts'
 import type { Database } from '../database/database.ts'
 import { fateOf, idOf } from '../database/fate.ts'
 import { RatelimitError } from '../errors.ts'

@@ -81,6 +81,35 @@ describe('one call', () => {
   })
 })
 
+test.each([
+  ['cut before', 0],
+  ['cut after', 0],
+  ['cut before', 1],
+  ['cut after', 1],
+] as const)(
+  'a reset of a bucket that starts with less, %s at request %s, changes nothing or is done',
+  async (fault, place) => {
+    const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 3 })
+    const own = { limiter, prefix: newPrefix('reset'), cleanupProbability: 0 }
+    const before = new Ratelimit({ ...own, db: openPool(await urlOf(database)).db })
+    await before.resetUsedTokens(SECRET)
+    await before.limit(SECRET, { rate: 2 })
+    const ratelimit = new Ratelimit({ ...own, db: openPool(url).db })
+    await ratelimit.getRemaining(SECRET)
+    const uncaught = await uncaughtBy(async () => {
+      once(fault, place)
+      await ratelimit.resetUsedTokens(SECRET).catch((error: unknown) => {
+        expect(error).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+      })
+    })
+    expect(uncaught).toEqual([])
+    const isDone = place > 0 || fault === 'cut after'
+    await expect
+      .poll(() => before.getRemaining(SECRET))
+      .toMatchObject({ remaining: isDone ? 10 : 8, limit: 10 })
+  },
+)
+
 test('a burst of which some statements are cut: granted <= used <= granted + unknown, for each key', async () => {
   const opened = openPool(url)
   const prefix = newPrefix('burst')

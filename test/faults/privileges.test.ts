@@ -192,8 +192,11 @@ const methods: Record<
   usage: [['select'], (_, { db }) => usage(db, { prefix: 'privileges', limiter, top: 3 })],
   resetUsedTokens: [['select', 'delete'], (ratelimit) => ratelimit.resetUsedTokens(randomUUID())],
   'resetUsedTokens of a bucket that starts with less': [
-    ALL,
-    (ratelimit) => ratelimit.resetUsedTokens(randomUUID(), { limiter: partlyFilled }),
+    ['select', 'insert', 'update'],
+    async (ratelimit) => {
+      const key = randomUUID()
+      for (let i = 0; i < 2; i++) await ratelimit.resetUsedTokens(key, { limiter: partlyFilled })
+    },
   ],
   cleanup: [['select', 'update', 'delete'], (ratelimit) => ratelimit.cleanup()],
   checkTables: [[], (_, { db }) => checkTables(db)],
@@ -211,10 +214,7 @@ describe.each([false, true])('durable: %s', (durable) => {
     for (const missing of needed) {
       const lacking = await openAs(needed.filter((privilege) => privilege !== missing))
       const error = await errorOf(call(make(lacking, durable), lacking))
-      const refused = { code: 'DATABASE', sqlState: '42501' }
-      // A reset of two statements may have done the first.
-      const isHalf = (error as { code?: unknown }).code === 'OUTCOME_UNKNOWN'
-      expect(error).toMatchObject(isHalf ? { cause: refused } : refused)
+      expect(error).toMatchObject({ code: 'DATABASE', sqlState: '42501' })
       await expectQuiet(lacking)
     }
     await expectQuiet(opened)

@@ -18,12 +18,9 @@ function reachedFor(statements: number) {
 const bucket = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 3 })
 const common = { limiter: bucket, prefix: 'after change', cleanupProbability: 0, blocks: true } as const
 
-const calls = {
-  'a reset of a bucket that does not start full': (ratelimit: Ratelimit) => ratelimit.resetUsedTokens('key'),
-  'a block': (ratelimit: Ratelimit) => ratelimit.block('key', '1h'),
-}
+describe('a block', () => {
+  const call = (ratelimit: Ratelimit) => ratelimit.block('key', '1h')
 
-describe.each(Object.entries(calls))('%s', (_, call) => {
   test('fails before its first statement: UNREACHABLE', async () => {
     const ratelimit = new Ratelimit({ ...common, db: reachedFor(0) })
     await expect(call(ratelimit)).rejects.toMatchObject({ code: 'UNREACHABLE' })
@@ -36,3 +33,19 @@ describe.each(Object.entries(calls))('%s', (_, call) => {
     await expect(call(ratelimit)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN', cause })
   })
 })
+
+test.each([0, 1, 2, 3, 4, 5, 6])(
+  'a reset of a bucket that does not start full, of which %s statements are sent, changes nothing or is done',
+  async (statements) => {
+    const own = { ...common, prefix: `reset after ${statements}` }
+    const ratelimit = new Ratelimit({ ...own, db: database.db })
+    await ratelimit.resetUsedTokens('key')
+    await ratelimit.limit('key', { rate: 2 })
+    const reset = new Ratelimit({ ...own, db: reachedFor(statements) }).resetUsedTokens('key')
+    const isDone = await reset.then(
+      () => true,
+      () => false,
+    )
+    expect(await ratelimit.getRemaining('key')).toMatchObject({ remaining: isDone ? 10 : 8 })
+  },
+)

@@ -77,13 +77,6 @@ const windowCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
   },
 }
 
-const bucketCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
-  'a reset': async ({ slow, quick }) => {
-    await quick.limit('key')
-    return () => slow.resetUsedTokens('key')
-  },
-}
-
 const blockedCalls: Readonly<Record<string, Ready<Ratelimit>>> = {
   block: async ({ slow, quick }) => {
     await quick.block('key', '1h')
@@ -138,12 +131,6 @@ test.each(Object.entries(creditCalls))('%s of credits ends by its timeout', asyn
 
 test.each(Object.entries(windowCalls))('%s ends by its timeout', async (_, ready) => {
   const make = (config: object) => new Ratelimit({ ...config, limiter: WINDOW } as RatelimitConfig)
-  expect(await failsAfter(make, ready)).toBe(1_000)
-})
-
-test.each(Object.entries(bucketCalls))('%s ends by its timeout', async (_, ready) => {
-  const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 3 })
-  const make = (config: object) => new Ratelimit({ ...config, limiter } as RatelimitConfig)
   expect(await failsAfter(make, ready)).toBe(1_000)
 })
 

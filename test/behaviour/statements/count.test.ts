@@ -28,6 +28,25 @@ describe('a check is one statement, and the first check of a key two', () => {
   })
 })
 
+describe('a reset is one statement', () => {
+  const limits = {
+    'of a limit that starts full': options.limiter,
+    'of one that does not': Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 3 }),
+  }
+  test.each(Object.entries(limits))('%s', async (prefix, limiter) => {
+    const { db, statements } = watch(database.db)
+    const ratelimit = new Ratelimit({ ...options, limiter, db, prefix })
+    await ratelimit.resetUsedTokens('new')
+    await ratelimit.resetUsedTokens('new')
+    expect(statements).toHaveLength(2)
+    await database.db.transaction(async (tx) => {
+      const joined = watch(tx)
+      await ratelimit.resetUsedTokens('new', { tx: joined.db })
+      expect(joined.statements).toHaveLength(1)
+    })
+  })
+})
+
 test.each([
   ['alone', 'joined'],
   ['joined', 'alone'],

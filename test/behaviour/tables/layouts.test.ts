@@ -107,6 +107,17 @@ describe.each(Object.entries(layouts))('%s', (name, changes) => {
     expect(await counts('quick')).toEqual({ empty: 100, ended: 100, kept: 99, periods: 100 })
   })
 
+  test('a reset of a bucket that begins with less changes one row', async () => {
+    await fill('quick')
+    const limiter = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 5 })
+    const filling = ratelimit('filling', { limiter })
+    for (const key of ['new', 'known']) await filling.limit(key)
+    for (const key of ['other', 'known']) await filling.resetUsedTokens(key)
+    expect(await counts('quick')).toEqual({ empty: 100, ended: 100, filling: 3, kept: 100, periods: 100 })
+    const looks = await filling.getRemainingAll(['new', 'other', 'known'])
+    expect(looks.map(({ remaining }) => remaining)).toEqual([4, 10, 10])
+  })
+
   test('first calls, known keys, lists and looks are counted', async () => {
     const api = ratelimit('api')
     const keys = Array.from({ length: 40 }, (_, key) => `key ${key}`)
