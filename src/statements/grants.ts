@@ -68,8 +68,11 @@ export function grantsStatement({ table, injectedClock, guarded }: GrantsSource)
 /** Whether a row of the table is the key's debt, or one of its grants that meet the condition. */
 export function grantsOf(table: RateLimitTable, prefix: SQL, key: SQL, isShown: SQL): SQL {
   const [debt, grant] = [sql.raw(`'${DEBT}'`), sql.raw(`'${GRANT}'`)]
+  const start = sql`${key} || ${grant}`
+  // A key may itself begin like the row of a grant. Its rows have one more slash, and no id has one.
+  const isOwn = sql`starts_with(${table.key}, ${start}) and strpos(substr(${table.key}, length(${start}) + 1), '/') = 0`
   // The range is for the index. In some collations it has other keys too.
-  return sql`${table.prefix} = ${prefix} and ${table.key} between ${key} || ${debt} and ${key} || ${grant} || 'z'
+  return sql`${table.prefix} = ${prefix} and ${table.key} between ${key} || ${debt} and ${start} || 'z'
     and ((${table.key} = ${key} || ${debt} and ${isOfKind(ROWS.balance, table)})
-      or (starts_with(${table.key}, ${key} || ${grant}) and ${isOfKind(ROWS.credits, table)} and ${isShown}))`
+      or (${isOwn} and ${isOfKind(ROWS.credits, table)} and ${isShown}))`
 }

@@ -1,6 +1,12 @@
 import { count, like } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import { type Database, Ratelimit, rateLimitDurable, usage } from '../../../src/index.ts'
+import {
+  type CreditLimitOptions,
+  type Database,
+  Ratelimit,
+  rateLimitDurable,
+  usage,
+} from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -342,6 +348,21 @@ test('keys and ids of any kind keep to themselves', async () => {
     expect([key, ids.toSorted()]).toEqual([key, texts.filter(Boolean).toSorted()])
     expect(await credits.getRemaining(key)).toMatchObject({ limit: 9, used: 10 })
   }
+})
+
+test.each<[string, CreditLimitOptions]>([
+  ['alone', {}],
+  ['with atLeast', { atLeast: 1 }],
+  ['by force', { force: true }],
+])('no call takes from the grants of a key that looks like a grant of its own: %s', async (_, options) => {
+  const { credits } = creditsOn()
+  const other = 'org/grant/61'
+  await credits.grant(other, 100, { id: 'a' })
+  await credits.grant('org', 5, { id: 'a' })
+  const { success } = await credits.limit('org', { rate: 50, ...options })
+  expect(success).toBe('atLeast' in options || 'force' in options)
+  expect(await credits.getRemaining(other)).toMatchObject({ limit: 100, used: 0 })
+  expect(await credits.limit(other, { rate: 100 })).toMatchObject({ success: true, remaining: 0 })
 })
 
 test('every call takes from as many grants as it needs, or from none', async () => {

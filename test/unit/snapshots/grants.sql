@@ -62,6 +62,7 @@ from
             )
             or (
               starts_with("rate_limit_ephemeral"."key", $2::text || '/grant/')
+              and strpos(substr("rate_limit_ephemeral"."key", length($2::text || '/grant/') + 1), '/') = 0
               and (
                 "rate_limit_ephemeral"."count" is not null
                 and "rate_limit_ephemeral"."prev_count" is not null

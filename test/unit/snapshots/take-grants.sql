@@ -116,6 +116,7 @@ with
                   )
                   or (
                     starts_with("rate_limit_ephemeral"."key", call.key || '/grant/')
+                    and strpos(substr("rate_limit_ephemeral"."key", length(call.key || '/grant/') + 1), '/') = 0
                     and (
                       "rate_limit_ephemeral"."count" is not null
                       and "rate_limit_ephemeral"."prev_count" is not null
