@@ -15,7 +15,7 @@ import { refuseRepeated } from '../several/once.ts'
 import { fundedCall } from './funded.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
 import { sumOf } from './purse.ts'
-import { accountOf, read } from './read.ts'
+import { accountOf, readSums } from './read.ts'
 import type { Account } from './seen.ts'
 import { takeShared } from './take.ts'
 import { usageOf } from './usage.ts'
@@ -189,5 +189,5 @@ async function reservationOf(
 /** Looks at the credits. */
 async function getRemaining(account: Account, options: TxOptions): Promise<Usage> {
   checkOptions(options, TX_NAMES)
-  return usageOf(await read(account, options.tx))
+  return usageOf(await readSums(account, options.tx))
 }

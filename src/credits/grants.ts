@@ -9,7 +9,7 @@ import { TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions } from '../options/grants.ts'
 import { checkOption, checkRate, isStorable } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
-import { keyOfGrant, read } from './read.ts'
+import { keyOfGrant, read, readSums } from './read.ts'
 import { type Account, isEndless, leftOf } from './seen.ts'
 import { usageOf } from './usage.ts'
 
@@ -69,8 +69,8 @@ export async function grant(
   return withinTimeout([checker], tx, async (at) => {
     const { decision } = await checker.decide(call, at)
     const isRepeated = (decision.state.prevCount ?? 0) > 0
-    const seen = await afterChange(checker, at, GRANTED, () => read(account, at))
-    return { ...usageOf(seen), ...(isRepeated ? { repeated: true } : {}) }
+    const sums = await afterChange(checker, at, GRANTED, () => readSums(account, at))
+    return { ...usageOf(sums), ...(isRepeated ? { repeated: true } : {}) }
   })
 }
 
@@ -123,10 +123,11 @@ export async function voidGrant(account: Account, id: string, { tx }: TxOptions)
   const { checker, credits } = account
   const key = grantKey(account, id)
   return withinTimeout([checker], tx, async (at) => {
-    const { grants } = await read(account, at)
-    // Without the row, the statement would insert one.
-    if (!grants.some((each) => each.id === id)) return 0
-    const request = { ...lookAt(key, limiterOf(credits)), rate: 0, purpose: 'block' as const }
+    const look = lookAt(key, limiterOf(credits))
+    const { decision: found } = await checker.decide(look, at)
+    // Without the row, the statement would insert one. A grant that is over keeps its end.
+    if (found.state.prevCount === 0 || found.state.windowStart <= found.now) return 0
+    const request = { ...look, rate: 0, purpose: 'block' as const }
     const { decision, place } = await checker.decide(request, at)
     // Equal calls that were decided together have one answer.
     return place === 0 ? leftOf({ request, look: decision }) : 0

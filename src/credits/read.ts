@@ -3,16 +3,17 @@ import type { At } from '../check/bounds.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
 import { runOn } from '../check/run-on.ts'
 import { uncharged } from '../database/database-error.ts'
-import { mustHave } from '../database/rows.ts'
+import { mustHave, onlyRow } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
+import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import { checkKey } from '../options/validate.ts'
 import { columnIn, stateIn } from '../runtime/ask.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { compareText } from '../statements/calls.ts'
-import { DEBT, GRANT, grantsStatement } from '../statements/grants.ts'
+import { DEBT, GRANT, type GrantsSource, grantSumsStatement, grantsStatement } from '../statements/grants.ts'
 import { kept } from '../statements/statements.ts'
-import type { Account, Grant, Seen } from './seen.ts'
+import type { Account, Grant, Seen, Sums } from './seen.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */
 export function accountOf({ checker, credits, key }: Account): Account {
@@ -30,22 +31,42 @@ export function keyOfGrant(key: string, id: string): string {
 
 /** Reads the grants and the debt of a key. Without `ended` it leaves out grants that are over. */
 export async function read(account: Account, tx: At, ended = false): Promise<Seen> {
-  const { checker, key } = account
+  const rows = await readBy(account, tx, 'grants', grantsStatement, { ended: Number(ended) })
+  return seenIn(account, rows)
+}
+
+/** Reads what a key has. How many grants that is makes no difference to the answer of the database. */
+export async function readSums(account: Account, tx: At): Promise<Sums> {
+  const row = mustHave(onlyRow(await readBy(account, tx, 'grant sums', grantSumsStatement)))
+  return {
+    now: Number(mustHave(row['now'])),
+    granted: Number(mustHave(row['granted'])),
+    used: Number(mustHave(row['used'])),
+  }
+}
+
+function readBy(
+  { checker, key }: Account,
+  tx: At,
+  name: string,
+  statement: (source: GrantsSource) => Statement,
+  more: Readonly<Record<string, Value>> = {},
+): Promise<readonly Row[]> {
   const { table, namespace } = checker.config
   const { prefix } = namespace
   const clock = namespace.clock?.() ?? null
   const injectedClock = clock !== null
   const statementFor = (guarded: boolean) =>
-    kept(table.statements, `grants ${injectedClock} ${guarded}`, () =>
-      grantsStatement({ table: table.table, injectedClock, guarded }),
+    kept(table.statements, `${name} ${injectedClock} ${guarded}`, () =>
+      statement({ table: table.table, injectedClock, guarded }),
     )
   const stage = { mayCharge: false, mayWait: false, isContended: false }
   const reading = runOn(checker, tx, stage, (connection) =>
     timed({ prefix, statement: 'look', keys: 1 }, () =>
-      run(connection, [table.size], statementFor, { prefix, key, clock, ended: Number(ended) }, {}),
+      run(connection, [table.size], statementFor, { prefix, key, clock, ...more }, {}),
     ),
   )
-  return seenIn(account, await uncharged(reading))
+  return uncharged(reading)
 }
 
 function seenIn({ credits, key }: Account, rows: readonly Row[]): Seen {

@@ -33,6 +33,14 @@ export interface Seen {
   readonly grants: readonly Grant[]
 }
 
+/** What a key has: the sums over the grants that have not ended. */
+export interface Sums {
+  readonly now: number
+  readonly granted: number
+  /** With what is owed. */
+  readonly used: number
+}
+
 /** What a grant has left. */
 export function leftOf({ request, look }: Pick<Grant, 'request' | 'look'>): number {
   return request.limiter.algorithm.numbers.available(look.state, look.now, look.params)

@@ -28,31 +28,55 @@ export interface GrantsSource {
  * the time. `rest` is what the key of a row has after the limited key. Without `ended` it leaves out grants
  * that are over.
  */
-export function grantsStatement({ table, injectedClock, guarded }: GrantsSource): Statement {
+export function grantsStatement(source: GrantsSource): Statement {
+  const { table } = source
   const parameters = new Parameters()
-  const guarding = guard([table], guarded, parameters)
-  const [prefix, key] = [parameters.text('prefix'), parameters.text('key')]
   const state = Object.fromEntries(
     STATE_COLUMNS.map((column) => [
       SQL_NAMES[column],
       fromColumn(column, table[column]).as(SQL_NAMES[column]),
     ]),
   )
+  const key = parameters.text('key')
   const columns = { rest: sql`substr(${table.key}, length(${key}) + 1)`.as('rest'), ...state }
+  const isShown = sql`(${parameters.number('ended')} > 0::float8 or ${isLive(table)})`
+  return readStatement(source, parameters, columns, isShown)
+}
+
+/**
+ * The statement that adds up the rows of a key's credits that are not over: what was granted, and what is used
+ * or owed. Its answer is one row, however many grants there are.
+ */
+export function grantSumsStatement(source: GrantsSource): Statement {
+  const { table } = source
+  const isDebt = sql`${table.windowStart} is null`
+  const granted = sql`case when ${isDebt} then 0::float8 else ${fromColumn('prevCount', table.prevCount)} end`
+  const sumOf = (numbers: SQL) => sql`coalesce(sum(${numbers}), 0::float8)`
+  const columns = {
+    granted: sumOf(granted).as('granted'),
+    used: sumOf(fromColumn('count', table.count)).as('used'),
+  }
+  return readStatement(source, new Parameters(), columns, isLive(table))
+}
+
+/** Whether a grant is not over. */
+function isLive(table: RateLimitTable): SQL {
+  return sql`${fromColumn('windowStart', table.windowStart)} > ${name('now', 'timed')}`
+}
+
+/** The statement that reads these columns of the debt and of the grants that are shown, and the time. */
+function readStatement(
+  { table, injectedClock, guarded }: GrantsSource,
+  parameters: Parameters,
+  columns: Readonly<Record<string, SQL.Aliased>>,
+  isShown: SQL,
+): Statement {
+  const guarding = guard([table], guarded, parameters)
   const rows = builder
     .select(columns)
     .from(table)
     .where(
-      and(
-        grantsOf(
-          table,
-          prefix,
-          key,
-          sql`(${parameters.number('ended')} > 0::float8
-            or ${fromColumn('windowStart', table.windowStart)} > ${name('now', 'timed')})`,
-        ),
-        guarding.fits(table),
-      ),
+      and(grantsOf(table, parameters.text('prefix'), parameters.text('key'), isShown), guarding.fits(table)),
     )
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const answer = ['now', ...Object.keys(columns)]

@@ -424,6 +424,61 @@ test('a call on live grants is one statement, and so is a denial', async () => {
   expect([await statements(5), await statements(20), await statements(50)]).toEqual([1, 1, 1])
 })
 
+describe('a key with many grants', () => {
+  const calls: Record<string, (credits: Ratelimit<'credits'>) => Promise<unknown>> = {
+    'a grant': (credits) => credits.grant('org', 10, { id: 'new' }),
+    'a repeated grant': (credits) => credits.grant('org', 10, { id: '1' }),
+    'a look': (credits) => credits.getRemaining('org'),
+    'a void': (credits) => credits.voidGrant('org', '1'),
+  }
+
+  test.each(Object.entries(calls))('%s gets as few rows as on a key with two', async (_, call) => {
+    const rows = await Promise.all(
+      [2, 60].map(async (grants) => {
+        const counting = countRows(database.db)
+        const { credits } = creditsOn({ db: counting.db })
+        for (let id = 0; id < grants; id++) await credits.grant('org', 10, { id: `${id}` })
+        const before = counting.rows()
+        await call(credits)
+        return counting.rows() - before
+      }),
+    )
+    expect(rows[1]).toBe(rows[0])
+    expect(rows[0]).toBeGreaterThan(0)
+  })
+
+  /** The database, and how many rows it has answered with. */
+  function countRows(db: Database) {
+    let rows = 0
+    const execute: Database['execute'] = async (query) => {
+      const answer: unknown = await db.execute(query)
+      const found = answer !== null && typeof answer === 'object' && 'rows' in answer ? answer.rows : answer
+      rows += Array.isArray(found) ? found.length : 0
+      return answer
+    }
+    return { db: { ...watch(db).db, execute }, rows: () => rows }
+  }
+})
+
+test('an answer adds up what has not ended, what is used and what is owed', async () => {
+  const { clock, credits } = creditsOn()
+  await credits.grant('org', 10, { id: 'ends', expires: '1d', priority: 0 })
+  await credits.grant('org', 20, { id: 'stays' })
+  await credits.grant('org', 5, { id: 'voided' })
+  await credits.limit('org', { rate: 14 })
+  await credits.voidGrant('org', 'voided')
+  const before = { limit: 30, used: 14, remaining: 16, reset: Number.POSITIVE_INFINITY }
+  expect(await credits.getRemaining('org')).toEqual(before)
+  clock.advance(DAY_MS)
+  const after = { limit: 20, used: 4, remaining: 16, reset: Number.POSITIVE_INFINITY }
+  expect(await credits.getRemaining('org')).toEqual(after)
+  await credits.limit('org', { rate: 18, force: true })
+  expect(await credits.getRemaining('org')).toEqual({ ...after, used: 22, remaining: 0 })
+  const granted = { limit: 21, used: 22, remaining: 0, reset: Number.POSITIVE_INFINITY }
+  expect(await credits.grant('org', 1, { id: 'more' })).toEqual(granted)
+  expect(await credits.grant('org', 4, { id: 'more' })).toEqual({ ...granted, repeated: true })
+})
+
 test('one call takes from more grants than a list has rows, and pays a debt before', async () => {
   const { credits } = creditsOn()
   await credits.grant('org', 1, { id: 'first', priority: 0 })

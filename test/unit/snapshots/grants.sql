@@ -1,6 +1,6 @@
--- $1: prefix
--- $2: key
--- $3: ended
+-- $1: key
+-- $2: ended
+-- $3: prefix
 select
   "now",
   "rest",
@@ -28,7 +28,7 @@ from
       ) as timed
       left join lateral (
         select
-          substr("key", length($2::text) + 1) as "rest",
+          substr("key", length($1::text) + 1) as "rest",
           (
             case
               when "count" < 0 then 0
@@ -47,11 +47,11 @@ from
         from
           "rate_limit_ephemeral"
         where
-          "rate_limit_ephemeral"."prefix" = $1::text
-          and "rate_limit_ephemeral"."key" between $2::text || '/debt' and $2::text || '/grant/' || 'z'
+          "rate_limit_ephemeral"."prefix" = $3::text
+          and "rate_limit_ephemeral"."key" between $1::text || '/debt' and $1::text || '/grant/' || 'z'
           and (
             (
-              "rate_limit_ephemeral"."key" = $2::text || '/debt'
+              "rate_limit_ephemeral"."key" = $1::text || '/debt'
               and (
                 "rate_limit_ephemeral"."count" is not null
                 and "rate_limit_ephemeral"."prev_count" is not null
@@ -61,8 +61,8 @@ from
               )
             )
             or (
-              starts_with("rate_limit_ephemeral"."key", $2::text || '/grant/')
-              and strpos(substr("rate_limit_ephemeral"."key", length($2::text || '/grant/') + 1), '/') = 0
+              starts_with("rate_limit_ephemeral"."key", $1::text || '/grant/')
+              and strpos(substr("rate_limit_ephemeral"."key", length($1::text || '/grant/') + 1), '/') = 0
               and (
                 "rate_limit_ephemeral"."count" is not null
                 and "rate_limit_ephemeral"."prev_count" is not null
@@ -71,7 +71,7 @@ from
                 and "rate_limit_ephemeral"."last_refill" is not null
               )
               and (
-                $3::float8 > 0::float8
+                $2::float8 > 0::float8
                 or round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) > "timed"."now"
               )
             )
