@@ -1,10 +1,10 @@
 import { sql } from 'drizzle-orm'
-import type { Algorithm, Limiter, Noted, Numbers, StateColumn, StoredLimiter } from './algorithm.ts'
+import type { Algorithm, Limiter, Noted, Numbers, Params, StateColumn, StoredLimiter } from './algorithm.ts'
 import { limiterOf } from './limiter.ts'
 import { type ColumnOf, ROWS } from './rows.ts'
 
 type Column = ColumnOf<'estimate'>
-type Param = 'lengthMs' | 'facts' | 'estimate' | 'scale'
+type Param = 'lengthMs' | 'facts' | 'estimate' | 'paidAt' | 'scale'
 
 /** The latest time that a row can hold. */
 const NEVER_MS = 8e15
@@ -37,7 +37,7 @@ const algorithm: Algorithm<Column, Param> = {
   name: 'estimate',
   kind: 'bucket',
   ...ROWS.estimate,
-  params: ['lengthMs', 'facts', 'estimate', 'scale'],
+  params: ['lengthMs', 'facts', 'estimate', 'paidAt', 'scale'],
   integersOnly: true,
   tolerance: 0,
 
@@ -55,11 +55,11 @@ const algorithm: Algorithm<Column, Param> = {
       tokens: sql`-(${amount})`,
       lastRefill: sql`greatest(${lastRefill}, ${now}) + ${KEPT}`,
     }),
-    note: (now, paid, { lengthMs, facts, estimate, scale }) => ({
+    note: (now, paid, { lengthMs, facts, estimate, paidAt, scale }) => ({
       count: sql`${facts} + ${paid.passed} * 4::float8
         + least(greatest(floor(${paid.before} * ${scale} + 0.5::float8), 0::float8), ${sql.raw(`${MAX_BEFORE}::float8`)})
           * ${sql.raw(`${UNIT}::float8`)}`,
-      windowStart: sql`least(${paid.at}, ${NEVER})`,
+      windowStart: sql`least(${paid.at}, ${paidAt})`,
       tokens: sql`${paid.rate} + ${estimate}`,
       lastRefill: sql`${now} + ${lengthMs}`,
     }),
@@ -90,7 +90,7 @@ export const CLOSING: StoredLimiter = /* @__PURE__ */ limiterOf(algorithm, {
 })
 
 function none(): Numbers<Param> {
-  return { lengthMs: 0, facts: 0, estimate: 0, scale: 1 }
+  return { lengthMs: 0, facts: 0, estimate: 0, paidAt: NEVER_MS, scale: 1 }
 }
 
 /** Opens an estimate that lasts so long. */
@@ -99,19 +99,27 @@ export function opened(lengthMs: number, limiter: Limiter, hasPlan: boolean, rat
   const isWindow = limiter.algorithm.kind === 'window'
   const facts = 1 + 2 * Number(hasPlan) + 8 * Number(isWindow) + 16 * maskOf(limiter)
   const scale = isWindow ? 1 : THOUSANDTHS
-  return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate, scale })
+  return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate, paidAt: NEVER_MS, scale })
+}
+
+/** Opens the same estimate with what was paid as a number of its own, as if a limit without a row had paid. */
+export function noting({ params }: StoredLimiter, paid: Paid): StoredLimiter {
+  const { count, windowStart, tokens } = openedAt(0, params, paid)
+  const { lengthMs = 0, scale = 1 } = params
+  const own = { lengthMs, facts: count, estimate: tokens, paidAt: windowStart, scale }
+  return limiterOf(algorithm, { limit: 1, periodMs: 0, ...own })
 }
 
 /** What was paid when an estimate was opened. */
 export type Paid = Numbers<Noted>
 
 /** The row of an estimate that was opened at that time, by the rule of `note`. */
-export function openedAt(now: number, { params }: StoredLimiter, paid: Paid): Numbers<Column> {
-  const { lengthMs = 0, facts = 0, estimate = 0, scale = 1 } = params
+export function openedAt(now: number, params: Params, paid: Paid): Numbers<Column> {
+  const { lengthMs = 0, facts = 0, estimate = 0, paidAt = NEVER_MS, scale = 1 } = params
   const before = Math.min(Math.max(Math.floor(paid.before * scale + 0.5), 0), MAX_BEFORE)
   return {
     count: facts + paid.passed * 4 + before * UNIT,
-    windowStart: Math.min(paid.at, NEVER_MS),
+    windowStart: Math.min(paid.at, paidAt),
     tokens: paid.rate + estimate,
     lastRefill: now + lengthMs,
   }

@@ -1,13 +1,13 @@
 import { lru } from 'tiny-lru'
 import { type Opened, openedAt, openedIn, type Paid } from '../algorithms/estimate.ts'
-import { type Answered, refundableUntilOf } from '../answers/answer.ts'
+import type { Answered } from '../answers/answer.ts'
 import { forEachChecker } from '../check/beside.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { found } from '../several/enough.ts'
+import { notedBy } from '../several/noting.ts'
 import type { Asked } from '../several/together.ts'
 import type { Opening, Part } from './part.ts'
-import { windowEndOf } from './settlement.ts'
 
 // The open estimates that this process has charged. It knows their rows, so it settles them without a look. If
 // one is not open any more, the settlement changes nothing, and is sent again after a look.
@@ -36,7 +36,7 @@ export function remember(
     if (!paid) continue
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
-    const opened = openedIn(openedAt(found(looks, row).now, row.limiter, { ...paid, rate }))
+    const opened = openedIn(openedAt(found(looks, row).now, row.limiter.params, { ...paid, rate }))
     if (opened) estimatesOf(part.checker).set(part.row, opened)
   }
 }
@@ -44,15 +44,7 @@ export function remember(
 /** What a limit has paid. Undefined if it has paid nothing, or if the call was repeated. */
 function paidBy({ limiter }: Part, { answer, paid }: Answered): Paid | undefined {
   if (!answer.success || answer.repeated || answer.wouldDeny) return undefined
-  const { rate, windowStart, usedBefore } = paid
-  const notesEnd = limiter.stored && limiter.algorithm.sql.before !== undefined
-  const end = notesEnd ? windowEndOf(limiter, paid) : null
-  return {
-    rate,
-    at: windowStart ?? refundableUntilOf(limiter, answer) ?? Number.POSITIVE_INFINITY,
-    before: end !== null && windowStart !== null ? end - windowStart : (usedBefore ?? 0),
-    passed: 0,
-  }
+  return notedBy(limiter, paid, answer)
 }
 
 /** Takes the estimates of parts out of the memory. Undefined if one of them is not there. */

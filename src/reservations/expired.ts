@@ -88,7 +88,6 @@ export async function settleExpired(
   const checker = handles.get(Object(ratelimit))?.checker
   checkOption(checker !== undefined, 'ratelimit must be a Ratelimit of the same copy of this package.')
   checkLimiter(ratelimit.limiter)
-  checkOption(!checker.config.table.distributed, 'A distributed table has no reservations with names.')
   const expired = (await findFree(tx, checker, limit)).map((row) => ({
     row: String(row['key']),
     name: nameIn(String(row['key'])),
@@ -120,13 +119,19 @@ export async function settleExpired(
 /**
  * Finds expired estimates that no other transaction has locked, and leaves them unlocked: a settlement locks
  * the row of the limit first, and would otherwise wait for this transaction while this one waits for the limit.
+ * Citus locks rows of one shard at a time, so there it finds them first.
  */
 async function findFree(tx: Database, { config }: Checker, size: number): Promise<readonly Row[]> {
   const { table, namespace } = config
   const clock = namespace.clock?.() ?? null
-  const statement = kept(table.statements, 'expired', () => expiredStatement(table.table))
+  const prefix = RESERVED_PREFIX + namespace.prefix
+  const distributed = await table.distributed?.()
+  const statement = kept(table.statements, 'expired', () => expiredStatement(table.table, !distributed))
   await execute(tx, sql`savepoint ratelimit_expired`)
-  const rows = await runOnce(tx, statement, { prefix: RESERVED_PREFIX + namespace.prefix, clock, size })
+  const found = await runOnce(tx, statement, { prefix, clock, size })
+  const keys = found.map((row) => String(row['key']))
+  const free = await distributed?.lockFree(tx, prefix, keys)
+  const rows = free ? found.filter((row) => free.has(String(row['key']))) : found
   await execute(tx, sql`rollback to savepoint ratelimit_expired`)
   await execute(tx, sql`release savepoint ratelimit_expired`)
   return distinct(rows, 'key', size)

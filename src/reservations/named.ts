@@ -105,7 +105,6 @@ export async function opening(
   checkOption(!calls.some(isFunded), 'Estimates on credits have no names: leave out id and expires.')
   const each = calls.map(async ({ checker, call }) => {
     const { key, limiter } = call
-    checkNotDistributed(checker)
     const row = await keyOfName(checker, key, id)
     const limits = openedBy(lengthMs, limiter, limiter !== checker.config.limiter, rate ?? call.rate)
     const { opener } = namesOf(checker)
@@ -131,14 +130,6 @@ function checkDifferent(calls: readonly LimiterCall[]): void {
 /** The part under the customer's present plan, if one is given. */
 export function inPlan(part: Part, present: Limiter | undefined): Part {
   return present === undefined ? part : { ...part, limiter: present, isPresent: true }
-}
-
-/** A name is a row of its own, which may be on another server than the limit. */
-function checkNotDistributed({ config }: Checker): void {
-  checkOption(
-    !config.table.distributed,
-    'A reservation in a distributed table has no id. Reserve without one, and settle by the text.',
-  )
 }
 
 /** Settles the reservation of a name, as its `commit` does. */
@@ -184,7 +175,6 @@ async function partNamed(
   id: string,
   limiter: Limiter | undefined,
 ): Promise<Part> {
-  checkNotDistributed(checker)
   return partOf(checker, await keyOfName(checker, key, id), limiter)
 }
 

@@ -1,5 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
+import { windowEndOf } from '../algorithms/limiter.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { RatelimitError } from '../errors.ts'
@@ -9,7 +10,7 @@ import type { ChargedIn } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { namesOf } from '../several/names.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
-import { type Estimate, windowEndOf } from './settlement.ts'
+import type { Estimate } from './settlement.ts'
 
 /** The estimate of one limit under a name. */
 export interface Part {

@@ -1,3 +1,4 @@
+import { windowEndOf } from '../algorithms/limiter.ts'
 import { type Answered, refundableUntilOf } from '../answers/answer.ts'
 import type { Allowed, Denied, Granted } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
@@ -12,7 +13,7 @@ import { type ChargedIn, chargedIn, checkCharged } from '../several/charged-in.t
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
 import type { ReservationName } from './named.ts'
-import { checkActual, checkPlan, type Estimate, layoutOf, settle, windowEndOf } from './settlement.ts'
+import { checkActual, checkPlan, type Estimate, layoutOf, settle } from './settlement.ts'
 import { nameTokenOf, readToken, tokenOf } from './token.ts'
 
 /** A charged estimate that waits for its cost. */

@@ -1,6 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
-import { hasPeriods, periodFrom } from '../algorithms/limiter.ts'
 import { allowanceOf, type Reporting, withCrossed } from '../answers/answer.ts'
 import { type Outcome, type Payment, returnedBy } from '../answers/outcome.ts'
 import type { Allowed } from '../answers/results.ts'
@@ -162,11 +161,6 @@ function withKept(
   const kept = crossedFrom(limiter, limit, usedBefore, to, thresholds)
   const crossed = thresholds.filter((each) => kept.includes(each) || settled.crossed?.includes(each))
   return withCrossed(settled, crossed)
-}
-
-/** When the period that paid ends under the plan that it was charged with. Null if there is none. */
-export function windowEndOf(limiter: Limiter, { windowStart }: Pick<Payment, 'windowStart'>): number | null {
-  return windowStart !== null && hasPeriods(limiter) ? periodFrom(limiter, windowStart).end : null
 }
 
 /** Whether rows of this limiter's algorithm were charged the estimate. */

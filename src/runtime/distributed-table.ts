@@ -11,6 +11,7 @@ import { textArray } from '../statements/calls.ts'
 import {
   expiredStatement,
   insertEmptyStatement,
+  lockFreeStatement,
   lookShardsStatement,
   removeEmptyShardStatement,
   sweepShardStatement,
@@ -149,6 +150,18 @@ export class DistributedTable {
   async removeEmpty(connection: Connection, prefix: string, keys: readonly string[]): Promise<void> {
     const build = () => removeEmptyShardStatement(this.#table)
     await this.#run(connection, 'remove empty', build, { prefix, key: textArray(keys) })
+  }
+
+  /** Locks those of the keys that no other transaction has locked, and returns them. */
+  async lockFree(db: Database, prefix: string, keys: readonly string[]): Promise<ReadonlySet<string>> {
+    await this.load(db)
+    const statement = kept(this.#statements, 'lock free', () => lockFreeStatement(this.#table))
+    const free = new Set<string>()
+    for (const own of this.split(keys, (key) => key)) {
+      const rows = await runOnce(db, statement, { prefix, key: textArray(own) })
+      for (const row of rows) free.add(String(mustHave(row['key'])))
+    }
+    return free
   }
 
   /** Deletes some expired rows of a prefix. Rows that others have locked stay. */

@@ -125,7 +125,7 @@ export function shapesOf(rows: readonly RowRequest[], looks: boolean, groups: re
 }
 
 /** Whether the row of an estimate has the name of one that was charged to the other row. */
-function isNotedBy(estimate: RowRequest, row: RowRequest): boolean {
+export function isNotedBy(estimate: RowRequest, row: RowRequest): boolean {
   const { namespace, key } = estimate
   return (
     namespace.prefix === RESERVED_PREFIX + row.namespace.prefix &&
@@ -135,7 +135,7 @@ function isNotedBy(estimate: RowRequest, row: RowRequest): boolean {
 }
 
 /** Whether it makes the row of an estimate, which notes what the charged row has paid. */
-function opens({ limiter }: RowRequest): boolean {
+export function opens({ limiter }: RowRequest): boolean {
   return limiter.algorithm.sql.note !== undefined && limiter.limit > 0
 }
 

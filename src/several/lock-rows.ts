@@ -1,7 +1,8 @@
 import type { LimiterCall } from '../check/checker.ts'
 import type { Connection } from '../database/connection.ts'
 import { addUp } from './add-up.ts'
-import { inLockOrder, makeRows, removeEmpty } from './list.ts'
+import { inLockOrder } from './list.ts'
+import { makeRows, removeEmpty } from './send-list.ts'
 import type { List } from './sending.ts'
 
 /**

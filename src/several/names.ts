@@ -18,7 +18,8 @@ interface Names {
 export const namesOf: (owner: Checker) => Names = forEachChecker((owner) => {
   const beside = { prefix: RESERVED_PREFIX + owner.config.namespace.prefix, comesLast: true }
   return {
-    opener: checkerBeside(owner, { ...beside, isUsuallyNew: true }),
+    // Citus makes no row in the statement that charges others.
+    opener: checkerBeside(owner, { ...beside, isUsuallyNew: !owner.config.table.distributed }),
     // The calls that open estimates sweep the rows.
     closer: checkerBeside(owner, { ...beside, isSwept: false }),
   }

@@ -3,7 +3,8 @@ import { inTransaction } from '../database/transaction.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { isEnough, isInGroup, refusalBy, sourceOf } from './enough.ts'
-import { askList } from './list.ts'
+import { askList, opens } from './list.ts'
+import { notingRows } from './noting.ts'
 import { isLook } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import { takenFrom } from './shares.ts'
@@ -63,6 +64,11 @@ async function charge(
       charged.delete(sent)
       charged.set(row, { ...sharedState(row, locked.get(row) as Decision, found), share })
     }
+    for (const { row, sent } of notingRows(own, charged)) {
+      if (!(await askRow(own, sent, 'waits', undefined, charged))) throw new Undone()
+      charged.set(row, charged.get(sent) as Decision)
+      charged.delete(sent)
+    }
     return { isDone: true, looks: charged }
   })
 }
@@ -89,7 +95,8 @@ interface Charge {
 
 /** The rows to charge. A row of a group is charged its share, as a group of its own. */
 function chargesOf({ rows, groups }: List, looks: Looks): Charge[] {
-  const others = rows.filter((row) => !isInGroup(groups, row) && !isLook(row))
+  // Estimates are opened last, because they note what the others have paid.
+  const others = rows.filter((row) => !isInGroup(groups, row) && !isLook(row) && !opens(row))
   return [
     ...others.map((row) => ({ row, share: undefined, sent: row })),
     ...groups.flatMap((group) => sharesIn(group, looks)),

@@ -70,6 +70,17 @@ export function lookShardsStatement(source: LookSource): Statement {
   return lookFrom(rows, clock, source, parameters, NO_GUARD, [link(STORED, row)])
 }
 
+/** The statement that locks those keys of a shard that no other transaction has locked, and returns them. */
+export function lockFreeStatement(table: RateLimitTable): Statement {
+  const parameters = new Parameters()
+  const row = builder
+    .select({ key: sql`${table.key}`.as('key') })
+    .from(table)
+    .where(isOneOf(table, parameters))
+    .for('update', { skipLocked: true })
+  return parameters.render(row.getSQL())
+}
+
 /**
  * The statement that inserts rows without a state, where they are missing. If it `locks`, it also locks the
  * rows that exist: see `lockStatement`.

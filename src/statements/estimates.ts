@@ -49,10 +49,10 @@ function isNamedOf({ key }: RateLimitTable, from: SQL, to: SQL): SQL {
 }
 
 /**
- * The statement that locks open estimates whose end has come. It skips those that others have locked. It uses
- * `now()` instead of the clock, because Postgres cannot search an index by a volatile function.
+ * The statement that finds open estimates whose end has come. If it `locks`, it skips those that others have
+ * locked. It uses `now()` instead of the clock, because Postgres cannot search an index by a volatile function.
  */
-export function expiredStatement(table: RateLimitTable): Statement {
+export function expiredStatement(table: RateLimitTable, locks: boolean): Statement {
   const parameters = new Parameters()
   const now = sql`coalesce(${parameters.number('clock')}, floor(date_part('epoch', now()) * 1000::float8))`
   const rows = openRows(
@@ -62,7 +62,6 @@ export function expiredStatement(table: RateLimitTable): Statement {
       and to_timestamp((${OPEN} + ${now} + ${sql.raw(`${GRID_MS}::float8`)}) / 1000::float8)`,
     sql`${fromColumn('lastRefill', table.lastRefill)} <= ${now}`,
   )
-  return parameters.render(
-    sql`${rows.getSQL()} limit ${parameters.number('size')}::bigint for update skip locked`,
-  )
+  const query = sql`${rows.getSQL()} limit ${parameters.number('size')}::bigint`
+  return parameters.render(locks ? sql`${query} for update skip locked` : query)
 }

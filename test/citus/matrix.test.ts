@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { callOn, calls, callsOfPeriods, limiters } from './calls.ts'
 import { CITUS_PLAIN, CITUS_URL, CITUS_WORKERS, type Layout, useLayout } from './layout.ts'
-import { ownCalls, refusedCalls, takeSlots } from './own-calls.ts'
+import { ownCalls, takeSlots } from './own-calls.ts'
 
 // Every call gives the answer that it gives on a plain server.
 
@@ -34,12 +34,6 @@ describe.skipIf(!CITUS_URL || !CITUS_PLAIN)('needs CITUS_URL and CITUS_PLAIN: ev
         const prefix = `${name}${url ? ' worker' : ''}`
         const right = await run({ laid: plain, db: expected(), prefix: `${prefix} ${layout}` })
         expect(await run({ laid, db: laid.at(url), prefix })).toEqual(right)
-      })
-      test.each(Object.entries(refusedCalls))('%s, which needs a table on one shard', async (name, run) => {
-        const prefix = `${name}${url ? ' worker' : ''}`
-        const right = await run({ laid: plain, db: expected(), prefix: `${prefix} ${layout}` })
-        const seen = await run({ laid, db: laid.at(url), prefix })
-        expect(seen).toEqual(laid.distributed ? ['INVALID_OPTION', undefined] : right)
       })
       test('slots of work, which need a table on one shard', async () => {
         const seen = await takeSlots({ laid, db: laid.at(url), prefix: `slots${url ? ' worker' : ''}` })

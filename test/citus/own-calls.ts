@@ -14,6 +14,7 @@ const monthly = calendarWindow(20, 'month')
 const yearly = calendarWindow(500, 'year')
 const rolling = calendarWindow(20, 'month', { rollover: { max: 5 } })
 const later = new Date(NOW.getTime() + 40 * 86_400_000)
+const AN_HOUR_LATER = new Date(NOW.getTime() + 3_600_000)
 
 function optionsOf({ laid: { tables, distributed }, db, prefix }: Placed, at: Date = NOW) {
   return { db, tables, distributed, prefix, clock: () => at }
@@ -150,6 +151,47 @@ export const ownCalls: Readonly<Record<string, Run>> = {
       await outcomeOf(() => quota.changePlan('new', { to: yearly })),
     ]
   },
+  'reserve with an id, settled by other processes': async (placed) => {
+    const quotaAt = () => new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
+    const answers = []
+    for (const [place, actual] of [0, 2, 3, 8].entries()) {
+      const key = `k${place}`
+      const reserved = await quotaAt().reserve(key, { rate: 3, id: 'job', expires: '1h' })
+      const again = await quotaAt().reserve(key, { rate: 3, id: 'job', expires: '1h' })
+      answers.push([reserved.success, again.success && again.repeated])
+      for (const cost of [actual, actual, actual + 1])
+        answers.push(await outcomeOf(() => quotaAt().settle({ key, id: 'job' }, cost)))
+    }
+    return [answers, await quotaAt().getRemainingAll(keys)]
+  },
+  'a name over shards': async (placed) => {
+    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
+    const bucket = new Ratelimit({
+      ...{ ...optionsOf(placed), prefix: `${placed.prefix} bucket`, durable: true },
+      limiter: Ratelimit.tokenBucket(5, '10s', 20),
+    })
+    const requests = [
+      { ratelimit: quota, key: 'k0' },
+      { ratelimit: bucket, key: 'k3' },
+    ]
+    const reserved = await Ratelimit.reserveAll(
+      requests.map((each) => ({ ...each, rate: 4 })),
+      { id: 'both', expires: '1h' },
+    )
+    const settled = await Ratelimit.settleAll(requests, 'both', [1, 6])
+    const spent = await Ratelimit.spend(requests, { rate: 20, id: 'spent', expires: '1h' })
+    const settledSpent = await Ratelimit.settleSpent(requests, 'spent', 7)
+    return [reserved.results, settled, spent.results, settledSpent]
+  },
+  settleExpired: async (placed) => {
+    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
+    for (const key of keys) await quota.reserve(key, { rate: 3, id: 'job', expires: '1h' })
+    const after = new Ratelimit({ ...optionsOf(placed, AN_HOUR_LATER), limiter: monthly, durable: true })
+    const ended = await outcomeOf(() =>
+      placed.db.transaction((tx) => settleExpired(tx, { ratelimit: after, as: 'release' })),
+    )
+    return [ended, await after.getRemainingAll(keys)]
+  },
 }
 
 /** Takes three slots of two. Limits of work have no option for tables that are distributed by key. */
@@ -159,24 +201,6 @@ export async function takeSlots(placed: Placed): Promise<unknown[]> {
   const answers: unknown[] = []
   for (let i = 0; i < 3; i++) answers.push(await outcomeOf(async () => (await jobs.acquire('k')).success))
   return answers
-}
-
-/** Calls that refuse tables that are distributed by key. */
-export const refusedCalls: Readonly<Record<string, Run>> = {
-  'reserve with an id': async (placed) => {
-    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
-    return outcomeOf(async () => (await quota.reserve('k', { rate: 3, id: 'job', expires: '1h' })).success)
-  },
-  'settle by an id': async (placed) => {
-    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
-    return outcomeOf(() => quota.settle({ key: 'k', id: 'job' }, 2))
-  },
-  settleExpired: async (placed) => {
-    const quota = new Ratelimit({ ...optionsOf(placed), limiter: monthly, durable: true })
-    return outcomeOf(() =>
-      placed.db.transaction((tx) => settleExpired(tx, { ratelimit: quota, as: 'release' })),
-    )
-  },
 }
 
 /** The answer, or what the error says. */

@@ -49,6 +49,18 @@ describe.skipIf(!CITUS_URL)('needs CITUS_URL: races', () => {
     }
   })
 
+  test('a name is charged once and settled once, by three entry nodes at the same time', async () => {
+    const limits = servers.map((url) => limiterAt(url, 'named', 100, true))
+    for (const key of ['k0', 'k1', 'k2', 'k3']) {
+      const open = { rate: 8, id: 'job', expires: '1h' } as const
+      const reserved = await Promise.all(limits.map((one) => one.reserve(key, open)))
+      expect(reserved.filter((each) => each.success && !each.repeated)).toHaveLength(1)
+      const settled = await Promise.all(limits.map((one) => one.settle({ key, id: 'job' }, 5)))
+      expect(settled.filter(({ repeated }) => !repeated)).toHaveLength(1)
+      expect(await limits[0]?.getRemaining(key)).toMatchObject({ used: 5 })
+    }
+  })
+
   test('lists in opposite orders over shards end, all or none', async () => {
     const a = limiterAt(undefined, 'order a', 500)
     const b = limiterAt(undefined, 'order b', 60, true)

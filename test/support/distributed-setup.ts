@@ -6,10 +6,7 @@ import { beforeEach } from 'vitest'
  * of.
  */
 const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
-  'behaviour/answers/blocked-until.test.ts': [
-    'reserve with a name is denied until then',
-    'spend with a name is denied until then',
-  ],
+  'behaviour/answers/blocked-until.test.ts': [],
   'behaviour/answers/calendar-window.test.ts': [
     'a period of a row ahead of the clock does not count as the present period',
     'about a period behind, in months of different lengths, there is an answer',
@@ -25,7 +22,6 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'the database is asked when an injected clock goes back',
     'without inMemoryBlock no denial is remembered',
   ],
-  'behaviour/answers/lockout.test.ts': ['settle by name'],
   'behaviour/answers/schedule.test.ts': ['share a statement'],
   'behaviour/drivers/cleanup.test.ts': [
     '1 has a call sweep afterwards, a hundred rows at most',
@@ -50,29 +46,22 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/renaming.test.ts': ['a cleanup that cannot read how many rows it deleted ends'],
   'behaviour/drivers/synchronous-commit.test.ts': [],
   'behaviour/drivers/unstorable.test.ts': ['keys that the encoding of the database cannot store fail alone'],
-  // Distributed tables have none of these: `Ratelimit.credits`, `onEntries` and names refuse them.
-  'behaviour/quotas/billing-year.test.ts': [],
+  // Distributed tables have none of these: `Ratelimit.credits` and `onEntries` refuse them.
+  'behaviour/quotas/entries.test.ts': [],
   'behaviour/quotas/credits.test.ts': [],
   'behaviour/quotas/credits-model.test.ts': [],
   'behaviour/quotas/limit-all-credits.test.ts': [],
   'behaviour/quotas/reserve-all-credits.test.ts': [],
   'behaviour/quotas/spend-credits.test.ts': [],
-  'behaviour/quotas/entries.test.ts': [],
-  'behaviour/quotas/named-lists.test.ts': [],
-  'behaviour/quotas/named.test.ts': [],
+  'behaviour/quotas/named.test.ts': ['to reserve is one statement'],
+  'behaviour/quotas/named-lists.test.ts': ['it is one statement'],
   'behaviour/quotas/change-plan.test.ts': ['the grace time of the first half begins with the change'],
-  'behaviour/quotas/expired.test.ts': [],
   'concurrency/credits.test.ts': [],
   'concurrency/credits-in-lists.test.ts': [],
   'concurrency/credits-shared.test.ts': [],
-  'concurrency/named-lists.test.ts': [],
-  'concurrency/named.test.ts': [],
   'behaviour/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],
-  'behaviour/leases/leases.test.ts': [
-    'get back all leases that are over by one statement',
-    'for which the units of this process come back, > a reservation with a name',
-  ],
+  'behaviour/leases/leases.test.ts': ['get back all leases that are over by one statement'],
   'behaviour/outages/limit-all.test.ts': ['the settings of its statements'],
   'behaviour/quotas/close-periods.test.ts': [
     'it reads as many rows as it may close, and then twice as many each time',
@@ -88,23 +77,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'a reservation in a transaction is charged and settled with it',
     'is refused, and it stays open',
   ],
-  'behaviour/quotas/zero.test.ts': [
-    'with a name is settled once',
-    'is settled by its answer as well',
-    'settleExpired',
-    'the books',
-    'a blocked key may look in every call',
-    'in a transaction it looks too',
-    'belongs to its period',
-    'under a name',
-    'an unlimited plan and a used-up one',
-    'credits',
-  ],
-  'behaviour/quotas/settle.test.ts': [
-    'the text of a balance needs a name',
-    'the text of a name is signed',
-    'a name without a secret',
-  ],
+  'behaviour/quotas/zero.test.ts': ['credits'],
   'behaviour/quotas/thresholds.test.ts': ['one of equal calls at once crosses it'],
   'behaviour/statements/count.test.ts': [],
   'behaviour/tables/auto-migrate.test.ts': ['without autoMigrate, not even that'],
@@ -120,6 +93,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'in a batch of new keys of which another transaction is making one, the others are decided at once',
   ],
   'concurrency/interleavings.test.ts': ['limitAll locks in one order'],
+  'concurrency/named.test.ts': ['a settlement whose answer is lost'],
   'concurrency/plans.test.ts': [],
   'concurrency/shared-lists.test.ts': [
     'estimates that are settled at the same time share statements',

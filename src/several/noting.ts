@@ -1,0 +1,55 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import { noting, type Paid } from '../algorithms/estimate.ts'
+import { windowEndOf } from '../algorithms/limiter.ts'
+import { allowanceOf, refundableUntilOf } from '../answers/answer.ts'
+import { type Payment, paymentOf } from '../answers/outcome.ts'
+import type { Allowed } from '../answers/results.ts'
+import type { RowRequest } from './add-up.ts'
+import { found, isInGroup, paidIn } from './enough.ts'
+import { isNotedBy, opens } from './list.ts'
+import { fits, partsOf } from './parts.ts'
+import type { Found, List } from './sending.ts'
+
+// What the row of an estimate notes, where a statement cannot read it from the row that pays. Statements work
+// out the same: see `statements/noted`.
+
+/** The rows of estimates that the list opens, with what the rows of the list have paid as their own numbers. */
+export function notingRows(list: List, looks: Found['looks']): { row: RowRequest; sent: RowRequest }[] {
+  return list.rows.filter(opens).map((row) => {
+    const paid = paidFor(row, list, looks)
+    return { row, sent: { ...row, limiter: noting(row.limiter, paid) } }
+  })
+}
+
+function paidFor(estimate: RowRequest, { rows, groups }: List, looks: Found['looks']): Paid {
+  const payer = rows.find((row) => isNotedBy(estimate, row))
+  if (payer) return paidBy(payer, looks, isInGroup(groups, payer))
+  // A limit without a row pays what the others of its group do not.
+  const group = groups.find(({ order }) => order.includes(undefined))
+  const rate = group ? (paidIn(group, looks)[group.order.indexOf(undefined)] ?? 0) : 0
+  return { rate, at: Number.POSITIVE_INFINITY, before: 0, passed: 0 }
+}
+
+function paidBy(row: RowRequest, looks: Found['looks'], isShared: boolean): Paid {
+  const look = found(looks, row)
+  const { share = 0 } = look
+  const charge = isShared ? { ...row, rate: share, atLeast: null } : partsOf(row, look).at(-1)
+  const outcome = { call: charge ?? { ...row, rate: 0 }, decision: { ...look, granted: 1 }, place: 0 }
+  const noted = notedBy(row.limiter, paymentOf(outcome), allowanceOf(outcome, NO_REPORTS))
+  return { ...noted, passed: Number(row.reporting.dryRun && !isShared && !fits(row, look)) }
+}
+
+const NO_REPORTS = { thresholds: [], dryRun: false }
+
+/** What the row of an estimate notes of a payment. */
+export function notedBy(limiter: Limiter, payment: Payment, answer: Allowed): Paid {
+  const { rate, windowStart, usedBefore } = payment
+  const notesEnd = limiter.stored && limiter.algorithm.sql.before !== undefined
+  const end = notesEnd ? windowEndOf(limiter, payment) : null
+  return {
+    rate,
+    at: windowStart ?? refundableUntilOf(limiter, answer) ?? Number.POSITIVE_INFINITY,
+    before: end !== null && windowStart !== null ? end - windowStart : (usedBefore ?? 0),
+    passed: 0,
+  }
+}
