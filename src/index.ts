@@ -45,14 +45,10 @@ export type {
 export type { LeaseTerms, Threshold, TransactionOf } from './options/choices.ts'
 export type { DenialOptions } from './options/common.ts'
 export type { RatelimitConfig } from './options/config.ts'
-export type {
-  CreditGrantOptions,
-  CreditLimitOptions,
-  CreditReserveOptions,
-  GrantOptions,
-} from './options/grants.ts'
+export type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
 export type { ConcurrencyConfig, CreditsConfig } from './options/kinds.ts'
 export type {
+  CreditReserveOptions,
   NamedReserveOptions,
   NamedSpendOptions,
   PlainReserveOptions,

@@ -52,12 +52,12 @@ import {
 import {
   type CreditGrantOptions,
   type CreditLimitOptions,
-  type CreditReserveOptions,
   GRANT_NAMES,
   type GrantOptions,
 } from './options/grants.ts'
 import type { ConfigOf, KeyFor, Kind, LimiterOf } from './options/kinds.ts'
 import {
+  type CreditReserveOptions,
   RESERVE_ALL_NAMES,
   RESERVE_NAMES,
   type ReserveAllOptions,
@@ -77,6 +77,7 @@ import type { Call } from './runtime/call.ts'
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
+  named: /* @__PURE__ */ onFirstUse(() => import('./reservations/named.ts')),
   limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
   reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
   spend: /* @__PURE__ */ onFirstUse(() => import('./reservations/spend.ts')),
@@ -304,12 +305,13 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * }
    * ```
    */
-  settle(name: NameFor<K>, actual: number, options?: CallOptions): Promise<Allowed>
+  settle(name: NameFor<K>, actual: number, options?: SettleOptionsFor<K>): Promise<Allowed>
   async settle(token: string | NameFor<K>, actual: number, options: CallOptions = {}): Promise<Allowed> {
     Ratelimit.#check(this, options, CALL_NAMES)
-    const { settleToken } = await MODULES.reservation()
     try {
-      return await settleToken(this.#checker, token, actual, options)
+      if (typeof token === 'object')
+        return await (await MODULES.named()).settleName(this, token, actual, options)
+      return await (await MODULES.reservation()).settleToken(this.#checker, token, actual, options)
     } catch (error) {
       throw ownError(error)
     }
@@ -396,10 +398,10 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     requests: readonly ReserveRequest[],
     options?: ReserveAllOptions,
   ): Promise<ReservedAll<ReserveRequest>>
-  /** Charges estimates to several limits, and to the credits of keys. They have no name. */
+  /** Charges estimates to several limits, and to the credits of keys. */
   static reserveAll(
     requests: readonly (ReserveRequest | CreditReserveRequest)[],
-    options?: TxOptions,
+    options?: ReserveAllOptions,
   ): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>>
   static async reserveAll(
     requests: readonly (ReserveRequest | CreditReserveRequest)[],
@@ -435,14 +437,14 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   static async settleAll(
-    requests: readonly SpendRequest[],
+    requests: readonly (SpendRequest | CreditSpendRequest)[],
     id: string,
     actuals: readonly number[],
     options: TxOptions = {},
   ): Promise<readonly Allowed[]> {
     const { settleAllByName } = await MODULES.reserveAll()
-    const { ratesOf } = await MODULES.calls()
-    const calls = await ratesOf(requests, SPEND_REQUEST_NAMES, 0)
+    const { callsOf } = await MODULES.calls()
+    const calls = await callsOf(requests, SPEND_REQUEST_NAMES, 0)
     return settleAllByName(requests, calls, id, actuals, options)
   }
 
@@ -515,14 +517,14 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   static async settleSpent(
-    requests: readonly SpendRequest[],
+    requests: readonly (SpendRequest | CreditSpendRequest)[],
     id: string,
     actual: number,
     options: SettleSpentOptions = {},
   ): Promise<SettledSpending> {
     const { settleByName } = await MODULES.spend()
-    const { ratesOf } = await MODULES.calls()
-    const calls = await ratesOf(requests, SPEND_REQUEST_NAMES, 0)
+    const { callsOf } = await MODULES.calls()
+    const calls = await callsOf(requests, SPEND_REQUEST_NAMES, 0)
     return settleByName(requests, calls, id, actual, options)
   }
 
@@ -908,7 +910,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   async cleanup(): Promise<number> {
     Ratelimit.#check(this, {}, {})
     const { cleanUp } = await MODULES.upkeep()
-    return cleanUp(this.#checker)
+    return cleanUp(this.#checker, isCredits(this.limiter))
   }
 
   /**
@@ -963,8 +965,11 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 }
 
+/** Credits have no plans. */
+type SettleOptionsFor<K extends Kind> = K extends 'credits' ? TxOptions : CallOptions
+
 /** The name of a reservation of a limiter that has reservations with names. */
-type NameFor<K extends Kind> = K extends 'rate' ? ReservationName : never
+type NameFor<K extends Kind> = K extends 'rate' | 'credits' ? ReservationName : never
 
 /** One of the limits of `Ratelimit.spend`. */
 export type SpendRequest = Omit<LimitRequest, 'rate' | 'force'>

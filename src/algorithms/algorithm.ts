@@ -177,6 +177,7 @@ export interface NumberFormulas<Column extends StateColumn, Param extends string
   wholeAt?(state: Numbers<Column>, params: Numbers<Param>): number
   /** For an algorithm whose periods depend on the ones before: the state of the period after a state's. */
   next?(state: Numbers<Column>, params: Numbers<Param>): Numbers<Column>
+  before?(state: Numbers<Column>): number
   /** About when `wanted` will be available. The search for the exact time begins there. */
   guess(state: Numbers<Column>, wanted: number, now: number, params: Numbers<Param>): number
 }

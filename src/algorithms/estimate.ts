@@ -98,7 +98,8 @@ export function opened(lengthMs: number, limiter: Limiter, hasPlan: boolean, rat
   const estimate = limiter.stored ? 0 : rate
   const isWindow = limiter.algorithm.kind === 'window'
   const facts = 1 + 2 * Number(hasPlan) + 8 * Number(isWindow) + 16 * maskOf(limiter)
-  const scale = isWindow ? 1 : THOUSANDTHS
+  const notesTime = limiter.stored && limiter.algorithm.sql.before !== undefined
+  const scale = isWindow || notesTime ? 1 : THOUSANDTHS
   return limiterOf(algorithm, { limit: 1, periodMs: 0, lengthMs, facts, estimate, paidAt: NEVER_MS, scale })
 }
 
@@ -142,9 +143,11 @@ export interface Opened {
   readonly refundableUntil: number | null
   /** When the period that paid ends, for a calendar window. Null for other limits. */
   readonly windowEnd: number | null
+  /** When the grant that paid was made. Null for other limits. */
+  readonly madeMs: number | null
   /**
-   * What was used before, of a bucket to the nearest thousandth. 0 for a calendar window, which does not need
-   * it.
+   * What was used before, of a bucket to the nearest thousandth. 0 for a calendar window and a grant, which do
+   * not need it.
    */
   readonly usedBefore: number
   /** The columns of the row that was charged, sorted. Empty if there was none. */
@@ -161,7 +164,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
   const paidAt = windowStart < NEVER_MS ? windowStart : null
   const columns = COLUMNS.filter((_, place) => bit(16 * 2 ** place))
   const before = Math.floor(count / UNIT)
-  const isCalendar = columns.join() === CALENDAR
+  const [isCalendar, isGrant] = [columns.join() === CALENDAR, columns.join() === GRANT]
   return {
     rate: tokens,
     endMs: lastRefill,
@@ -170,7 +173,8 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
     windowStart: bit(8) ? paidAt : null,
     refundableUntil: bit(8) ? null : paidAt,
     windowEnd: isCalendar ? windowStart + before : null,
-    usedBefore: isCalendar ? 0 : bit(8) ? before : before / THOUSANDTHS,
+    madeMs: isGrant ? before : null,
+    usedBefore: isCalendar || isGrant ? 0 : bit(8) ? before : before / THOUSANDTHS,
     columns,
     wasSettledWith: (actual) => tokens === -(1 + actual),
     isOpen: tokens >= 0,
@@ -181,6 +185,7 @@ export function openedIn({ count, tokens, windowStart, lastRefill }: Numbers<Col
 const COLUMNS: readonly StateColumn[] = ['count', 'lastRefill', 'prevCount', 'tokens', 'windowStart']
 
 const CALENDAR = ROWS.calendarWindow.columns.toSorted().join()
+const GRANT = ROWS.credits.columns.toSorted().join()
 
 function maskOf(limiter: Limiter): number {
   if (!limiter.stored) return 0

@@ -46,6 +46,7 @@ const algorithm: Algorithm<Column, Param> = {
     used: ({ count, windowStart, lastRefill }, now, { madeMs }) =>
       sql`case when ${windowStart} > ${now} and ${madeMs} in (${ANY_TIME_SQL}, ${lastRefill}) then ${count} else 0::float8 end`,
     consume: (state, _now, _available, amount) => ({ ...state, count: countAfter(state.count, amount) }),
+    before: ({ lastRefill }) => lastRefill,
     grant: (state, _now, amount) => ({
       ...state,
       prevCount: sql`case when ${state.prevCount} > 0::float8 then ${state.prevCount} else ${amount} end`,
@@ -73,6 +74,7 @@ const algorithm: Algorithm<Column, Param> = {
     consume: (state, _now, amount) => ({ ...state, count: countNumberAfter(state.count, amount) }),
     grant: (state, _now, amount) => ({ ...state, prevCount: state.prevCount > 0 ? state.prevCount : amount }),
     capacity: ({ prevCount }) => prevCount,
+    before: ({ lastRefill }) => lastRefill,
     guess: () => Number.POSITIVE_INFINITY,
   },
 }

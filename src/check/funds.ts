@@ -54,6 +54,8 @@ export interface Taking {
 /** What pays calls on one key. Each call of these reads, without a lock, which rows take part. */
 export interface Funds {
   take(taking: Taking, tx: At): Promise<Purse>
+  /** The call of a row that has paid. A later row with the same key is another one, by when it was made. */
+  payerOf(key: string, madeMs: number): Request
   /** Gives an amount back to the rows that have paid: to the last one first. */
   giveBack(parts: readonly PaidPart[], amount: number, tx: At): Promise<Purse>
 }

@@ -7,7 +7,7 @@ import { RatelimitError } from '../errors.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
 import { Sweeper } from '../runtime/sweep.ts'
-import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
+import { ID_PREFIX, RESERVED_PREFIX, SHARE_PREFIX } from '../statements/own-prefixes.ts'
 import { MAX_SWEPT } from '../statements/remove.ts'
 import { afterChange } from './after-change.ts'
 import { type At, watchBounds } from './bounds.ts'
@@ -77,13 +77,15 @@ function blocksOf(checker: Checker, call: Call): LimiterCall {
 /**
  * Deletes all expired rows of the prefix, the ids of `once` and the blocks that have ended, some at a time.
  * Rows that others have locked stay.
+ *
+ * @param hasShares Whether estimates have rows for the shares of those that pay.
  */
-export function cleanUp(checker: Checker): Promise<number> {
+export function cleanUp(checker: Checker, hasShares: boolean): Promise<number> {
   return runOn(checker, undefined, { mayCharge: false, mayWait: false, isContended: false }, async () => {
     const { home, table, namespace, keepEnded, blocks } = checker.config
     const sweepers = [
       new Sweeper(home.db, table, namespace, keepEnded),
-      ...[ID_PREFIX, RESERVED_PREFIX].map(
+      ...[ID_PREFIX, RESERVED_PREFIX, ...(hasShares ? [SHARE_PREFIX] : [])].map(
         (before) => new Sweeper(home.db, table, { ...namespace, prefix: before + namespace.prefix }, false),
       ),
       ...(blocks ? [new Sweeper(home.db, table, gateOf(checker).config.namespace, false)] : []),

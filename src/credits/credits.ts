@@ -1,11 +1,13 @@
 import type { Answered } from '../answers/answer.ts'
 import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker } from '../check/checker.ts'
 import type { FundedCall } from '../check/funds.ts'
 import { ownError, RatelimitError } from '../errors.ts'
 import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'
-import type { CreditGrantOptions, CreditLimitOptions, CreditReserveOptions } from '../options/grants.ts'
+import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.ts'
+import { type CreditReserveOptions, NEEDS_ID } from '../options/reserve.ts'
 import { checkOption, isCredits } from '../options/validate.ts'
 import { checkReserved } from '../reservations/reservation.ts'
 import { reservationsOf } from '../reservations/reserve-all.ts'
@@ -33,6 +35,8 @@ const RESERVE_NAMES: NamesOf<CreditReserveOptions> = {
   ...ALL_NAMES,
   rate: true,
   atLeast: true,
+  id: true,
+  expires: true,
 }
 
 /** An estimate that was taken from credits and waits for its cost. */
@@ -59,6 +63,8 @@ export interface CreditReservation {
 
 /** The answer of `Ratelimit.reserve` on credits. A denial needs no settling. */
 export type CreditReserved = (Allowed & CreditReservation) | Denied
+
+const named = /* @__PURE__ */ onFirstUse(() => import('../reservations/named.ts'))
 
 /** The calls on the credits of a key. */
 export interface CreditCalls {
@@ -139,10 +145,22 @@ async function reserve(account: Account, options: CreditReserveOptions): Promise
   checkOptions(options, RESERVE_NAMES)
   const call = callBy(account, options)
   checkReserved(call.call)
+  if (options.id !== undefined) return reserveNamed(call, options)
+  checkOption(options.expires === undefined, NEEDS_ID)
   const answered = withGranted(await decided(call, options), options)
   const { answer } = answered
   if (!answer.success) return answer
   return { ...answer, ...(await reservationOf(call, answered, options.tx)) }
+}
+
+async function reserveNamed(
+  call: FundedCall,
+  options: Extract<CreditReserveOptions, { readonly id: string }>,
+): Promise<CreditReserved> {
+  const { answered, commit } = await (await named()).reserveNamed(call, options)
+  const { answer } = withGranted(answered, options)
+  if (!answer.success) return answer
+  return { ...answer, commit, release: (given) => commit(0, given), toString: refuseText }
 }
 
 /** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
@@ -180,10 +198,12 @@ async function reservationOf(
   return {
     commit,
     release: (options?: TxOptions) => commit(0, options),
-    toString: (): string => {
-      throw new RatelimitError('INVALID_OPTION', 'An estimate on credits has no text. Settle it here.')
-    },
+    toString: refuseText,
   }
+}
+
+function refuseText(): never {
+  throw new RatelimitError('INVALID_OPTION', 'An estimate on credits has no text. Give it a name.')
 }
 
 /** Looks at the credits. */

@@ -4,6 +4,7 @@ import { afterCalls } from '../answers/outcome.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
 import type { Fate, FoundCall, Funds, Purse, Taking } from '../check/funds.ts'
 import type { Decision } from '../runtime/call.ts'
+import { lookAt } from '../runtime/look-at.ts'
 import { read } from './read.ts'
 import { refunding } from './refunding.ts'
 import { type Account, debtOf, type Grant, isEndless, leftOf, netOf, type Seen, seenAfter } from './seen.ts'
@@ -16,6 +17,7 @@ export function fundsOf(account: Account): Funds {
       const seen = await read(account, tx)
       return taking.rate > 0 ? new Charging(account, taking, seen) : refunding(account, seen, -taking.rate)
     },
+    payerOf: (key, madeMs) => lookAt(key, limiterOfAge(account.credits, madeMs)),
     giveBack: async (parts, amount, tx) => refunding(account, await read(account, tx), amount, parts),
   }
 }

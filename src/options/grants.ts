@@ -22,6 +22,3 @@ export interface CreditGrantOptions extends Pick<CallOptions, 'tx'> {
 
 /** Options of a check of `Ratelimit.credits`. */
 export type CreditLimitOptions = Pick<LimitOptions, 'tx' | 'once' | 'rate' | 'force' | 'atLeast'>
-
-/** Options of an estimate on `Ratelimit.credits`. */
-export type CreditReserveOptions = Omit<CreditLimitOptions, 'force'>

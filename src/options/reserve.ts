@@ -1,7 +1,10 @@
 import type { NamesOf } from '../base/check-options.ts'
 import type { Duration } from '../duration.ts'
 import { type LimitOptions, type OnceOptions, TX_NAMES, type TxOptions } from './calls.ts'
-import { GRANT_NAMES } from './grants.ts'
+import { type CreditLimitOptions, GRANT_NAMES } from './grants.ts'
+
+/** Why `expires` is refused. */
+export const NEEDS_ID = 'expires needs an id: the reservation then has a name.'
 
 /** The options of an estimate without a name. */
 export interface Unnamed {
@@ -71,6 +74,10 @@ export const SPEND_NAMES: NamesOf<SpendOptions> = {
 
 /** Options of `reserve`. */
 export type ReserveOptions = PlainReserveOptions | NamedReserveOptions
+
+/** Options of an estimate on `Ratelimit.credits`. */
+export type CreditReserveOptions = Omit<CreditLimitOptions, 'force' | 'once'> &
+  ((OnceOptions & Unnamed) | (Naming & { readonly once?: never }))
 
 export const RESERVE_NAMES: NamesOf<ReserveOptions> = {
   ...GRANT_NAMES,

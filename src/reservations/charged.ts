@@ -32,7 +32,8 @@ export function remember(
   if (joined || answered.some(({ answer }) => !answer.success)) return
   for (const [place, part] of parts.entries()) {
     const row = found(rowOf, openings[place] as LimiterCall)
-    const paid = paidBy(part, answered[place] as Answered)
+    // What each row of funds has paid is only in rows.
+    const paid = part.funded ? undefined : paidBy(part, answered[place] as Answered)
     if (!paid) continue
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Credits } from '../algorithms/credits.ts'
 import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
 import type { Allowed } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
@@ -21,7 +22,7 @@ import type { OpenReservation } from './open.ts'
 /** Options of `settleExpired`. */
 export interface SettleExpiredOptions {
   /** The `Ratelimit` whose reservations are ended. */
-  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter }
+  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Credits }
   /** Whether the estimates are given back, or stay charged as costs. */
   readonly as: 'release' | 'charge'
   /** The most reservations to end. Default: `100`. */
@@ -49,7 +50,7 @@ export interface ExpiredReservation
 }
 
 const settling = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('./named.ts'), import('./settle-named.ts')]),
+  Promise.all([import('./named.ts'), import('./part.ts'), import('./settle-named.ts')]),
 )
 
 /**
@@ -85,29 +86,32 @@ export async function settleExpired(
   checkOption(as === 'release' || as === 'charge', "as must be 'release' or 'charge'.")
   checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
   checkOption(limiterOf === undefined || typeof limiterOf === 'function', 'limiterOf must be a function.')
-  const checker = handles.get(Object(ratelimit))?.checker
-  checkOption(checker !== undefined, 'ratelimit must be a Ratelimit of the same copy of this package.')
-  checkLimiter(ratelimit.limiter)
+  const handle = handles.get(Object(ratelimit))
+  checkOption(handle !== undefined, 'ratelimit must be a Ratelimit of the same copy of this package.')
+  const { checker, funded } = handle
+  if (!funded) checkLimiter(ratelimit.limiter)
   const expired = (await findFree(tx, checker, limit)).map((row) => ({
     row: String(row['key']),
     name: nameIn(String(row['key'])),
     seen: openedIn(stateIn(row, CLOSING)) as Opened,
   }))
-  const [{ partOf }, { endEstimate, lockParts }] = await settling()
-  const ending = expired
-    .toSorted(inOrder)
-    .map((each) => ({ ...each, part: partOf(checker, each.row, limiterOf?.(each.name.key)) }))
-  await lockParts(
-    ending.map(({ part }) => part),
-    checker.where(tx),
-  )
+  const ending = expired.toSorted(inOrder)
+  const [{ partOf }, { hold }, { endEstimate, lockHeld }] = await settling()
+  const parts = ending.map(async ({ row, name: { key } }) => {
+    const own = { checker, key, row, funded: await funded?.(key, { rate: 0 }) }
+    return partOf(own, limiterOf?.(key))
+  })
+  const seen = ending.map((each) => each.seen)
+  const all = await hold(await Promise.all(parts), seen, tx)
+  await lockHeld(all, checker.where(tx))
   const ended: ExpiredReservation[] = []
-  for (const { part, name, seen } of ending) {
-    const answer = await endEstimate(part, seen, as, tx)
+  for (const held of all) {
+    const answer = await endEstimate(held, as, tx)
     if (!answer) continue
+    const { key, id } = nameIn(held.part.row)
     const { returned = 0, ended: period, correction, crossed } = answer
     ended.push({
-      ...{ ...name, rate: seen.rate, expires: seen.endMs, returned },
+      ...{ key, id, rate: held.opened.rate, expires: held.opened.endMs, returned },
       ...(period ? { ended: period } : {}),
       ...(correction ? { correction } : {}),
       ...(crossed ? { crossed } : {}),

@@ -1,23 +1,24 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { opened as openedBy } from '../algorithms/estimate.ts'
 import type { Answered } from '../answers/answer.ts'
-import type { Allowed, LimitResult } from '../answers/results.ts'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import type { Allowed } from '../answers/results.ts'
+import { checkOptions, type NamesOf, type OptionNames } from '../base/check-options.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
-import { isFunded } from '../check/funds.ts'
+import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
 import { CALL_NAMES, type CallOptions } from '../options/calls.ts'
 import type { NamedReserveOptions, Naming } from '../options/reserve.ts'
-import { callOf, checkKey, checkOption } from '../options/validate.ts'
-import type { Call } from '../runtime/call.ts'
+import { checkOption } from '../options/validate.ts'
+import { lookAt } from '../runtime/look-at.ts'
 import { addUp } from '../several/add-up.ts'
+import { callsOf, type Requested } from '../several/calls-of.ts'
 import { chargedIn } from '../several/charged-in.ts'
-import { answersIn, reportsOf } from '../several/limit-all.ts'
+import { reportsOf, sendCalls } from '../several/limit-all.ts'
 import { keyIn, keyOfName, namesOf } from '../several/names.ts'
-import { askedOf, takeTogether, watchAll } from '../several/together.ts'
+import { checkNames, watchAll } from '../several/together.ts'
 import { remember } from './charged.ts'
-import { lookingAt, type Opening, type Part } from './part.ts'
+import { lookingAt, notesOf, type Opening, type Part, takenFrom } from './part.ts'
 import { settleOne } from './settle-named.ts'
 
 // Reservations with a name. The open estimate is a row, which is made by the statement that charges the limit,
@@ -35,7 +36,7 @@ const NAME_NAMES: NamesOf<ReservationName> = { key: true, id: true }
 
 /** The answer to a call that reserves with a name, and how its estimate is settled. */
 interface NamedAnswer {
-  readonly answer: LimitResult
+  readonly answered: Answered
   /** The key of its row. */
   readonly row: string
   commit(actual: number, options?: CallOptions): Promise<Allowed>
@@ -43,22 +44,21 @@ interface NamedAnswer {
 
 /** Charges the estimate and gives it a name, or charges nothing if the name is in use. */
 export async function reserveNamed(
-  checker: Checker,
-  estimate: Call,
-  { id, expires, once, tx }: NamedReserveOptions,
+  estimate: LimiterCall,
+  { id, expires, once, tx }: Omit<NamedReserveOptions, 'limiter'>,
 ): Promise<NamedAnswer> {
   checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
-  const calls = [{ checker, call: estimate }]
+  const calls = [estimate]
   const named = await opening(calls, { id, expires })
-  const [answered] = await chargeNamed(calls, named, tx)
-  const { answer } = answered as Answered
+  const [answered] = (await chargeNamed(calls, named, tx)) as [Answered]
+  const { answer } = answered
   const isRepeated = answer.success && answer.repeated === true
   const [part] = (isRepeated ? await heldParts(named, tx) : named.parts) as readonly [Part]
   const commit: NamedAnswer['commit'] = async (actual, options = {}) => {
     checkOptions(options, CALL_NAMES)
     return settleOne(inPlan(part, options.limiter), actual, options.tx)
   }
-  return { answer, commit, row: part.row }
+  return { answered, commit, row: part.row }
 }
 
 /**
@@ -81,16 +81,15 @@ export function chargeNamed(
   tx: Database | undefined,
 ): Promise<Answered[]> {
   const charge = async () => {
-    const asked = askedOf(calls, tx, ...named.openings)
-    const decisions = await takeTogether(asked)
-    const answered = answersIn(asked, decisions)
+    const { answered, asked, decisions } = await sendCalls(calls, tx, (payers) => ({
+      notes: notesOf(named, payers),
+    }))
+    checkNames(asked, decisions)
     remember(named, answered, asked, decisions)
     return answered
   }
   return watchAll(calls, tx, charge(), reportsOf)
 }
-
-export const NEEDS_ID = 'expires needs an id: the reservation then has a name.'
 
 /**
  * @param rate What a limit without a row notes as its estimate. Default: the rate of its call.
@@ -102,15 +101,17 @@ export async function opening(
   rate?: number,
 ): Promise<Opening> {
   const lengthMs = parseDuration(expires, 'expires')
-  checkOption(!calls.some(isFunded), 'Estimates on credits have no names: leave out id and expires.')
-  const each = calls.map(async ({ checker, call }) => {
+  const each = calls.map(async (own) => {
+    const { checker, call } = own
     const { key, limiter } = call
     const row = await keyOfName(checker, key, id)
-    const limits = openedBy(lengthMs, limiter, limiter !== checker.config.limiter, rate ?? call.rate)
+    const funded = isFunded(own) ? own : undefined
+    const hasPlan = !funded && limiter !== checker.config.limiter
+    const opens = openedBy(lengthMs, limiter, hasPlan, rate ?? call.rate)
     const { opener } = namesOf(checker)
-    const opened = callOf(opener.config.namespace.prefix, limits, row, {})
+    const opened = takenFrom(lookAt(row, opens))
     const plan = { limiter, isPresent: false, hasPlan: true, charged: limiter }
-    return { part: { checker, key, row, ...plan }, opening: { checker: opener, call: opened } }
+    return { part: { checker, key, row, funded, ...plan }, opening: { checker: opener, call: opened } }
   })
   const made = await Promise.all(each)
   const openings = made.map(({ opening }) => opening)
@@ -127,29 +128,35 @@ function checkDifferent(calls: readonly LimiterCall[]): void {
   )
 }
 
-/** The part under the customer's present plan, if one is given. */
+/**
+ * The part under the customer's present plan, if one is given.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
 export function inPlan(part: Part, present: Limiter | undefined): Part {
+  checkOption(present === undefined || !part.funded, FUNDED_LIMITER)
   return present === undefined ? part : { ...part, limiter: present, isPresent: true }
 }
 
 /** Settles the reservation of a name, as its `commit` does. */
 export async function settleName(
-  checker: Checker,
+  ratelimit: Requested['ratelimit'],
   name: ReservationName,
   actual: number,
-  options: CallOptions,
+  { limiter, tx }: CallOptions,
 ): Promise<Allowed> {
   checkOptions(name, NAME_NAMES, 'The name of a reservation')
   checkOption(
     typeof name.key === 'string',
     'settle needs the text of a reservation, or its name: { key, id }.',
   )
-  const { hash, namespace } = checker.config
-  const key = hash ? await hash(name.key) : name.key
-  checkKey(key, namespace.prefix)
-  const part = await partNamed(checker, key, name.id, options.limiter)
-  return settleOne(part, actual, options.tx)
+  const requests = [{ ratelimit, key: name.key, limiter }]
+  const calls = await callsOf(requests, REQUEST_NAMES, 0)
+  const [part] = (await partsNamed(requests, calls, name.id)) as [Part]
+  return settleOne(part, actual, tx)
 }
+
+const REQUEST_NAMES: OptionNames = { ratelimit: true, key: true, limiter: true }
 
 /**
  * The estimates of a name, in the order of the calls.
@@ -162,20 +169,16 @@ export async function partsNamed(
   id: string,
 ): Promise<Part[]> {
   checkOption(calls.length > 0, 'At least one request is needed.')
-  const parts = await Promise.all(
-    calls.map(({ checker, call }, place) => partNamed(checker, call.key, id, requests[place]?.limiter)),
-  )
+  const parts = await Promise.all(calls.map((call, place) => partNamed(call, id, requests[place]?.limiter)))
   checkDifferent(lookingAt(parts))
   return parts
 }
 
-async function partNamed(
-  checker: Checker,
-  key: string,
-  id: string,
-  limiter: Limiter | undefined,
-): Promise<Part> {
-  return partOf(checker, await keyOfName(checker, key, id), limiter)
+async function partNamed(call: LimiterCall, id: string, present: Limiter | undefined): Promise<Part> {
+  const { checker } = call
+  const { key } = call.call
+  const row = await keyOfName(checker, key, id)
+  return partOf({ checker, key, row, funded: isFunded(call) ? call : undefined }, present)
 }
 
 /** Settles a reservation by the key of its row, which a text has. */
@@ -183,14 +186,16 @@ export function settleText(
   checker: Checker,
   row: string,
   actual: number,
-  options: CallOptions,
+  { limiter, tx }: CallOptions,
 ): Promise<Allowed> {
-  return settleOne(partOf(checker, row, options.limiter), actual, options.tx)
+  return settleOne(partOf({ checker, key: keyIn(row), row }, limiter), actual, tx)
 }
 
 /** The estimate in a row. */
-export function partOf(checker: Checker, row: string, limiter: Limiter | undefined): Part {
-  const isPresent = limiter !== undefined
-  const own = limiter ?? checker.config.limiter
-  return { checker, key: keyIn(row), row, limiter: own, isPresent, hasPlan: isPresent }
+export function partOf(
+  own: Pick<Part, 'checker' | 'key' | 'row' | 'funded'>,
+  present: Limiter | undefined,
+): Part {
+  const limiter = own.funded?.call.limiter ?? own.checker.config.limiter
+  return inPlan({ ...own, limiter, isPresent: false, hasPlan: false }, present)
 }

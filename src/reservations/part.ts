@@ -1,15 +1,25 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
 import { windowEndOf } from '../algorithms/limiter.ts'
+import type { PaidPart } from '../answers/answer.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
+import type { FoundCall, FundedCall } from '../check/funds.ts'
+import { runOn } from '../check/run-on.ts'
+import { uncharged } from '../database/database-error.ts'
+import { runOnce } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf } from '../options/validate.ts'
-import type { Decision } from '../runtime/call.ts'
+import { stateIn } from '../runtime/ask.ts'
+import type { Decision, Request } from '../runtime/call.ts'
+import { lookAt } from '../runtime/look-at.ts'
 import type { ChargedIn } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
-import { namesOf } from '../several/names.ts'
+import { keyOfShare, namesOf, payerIn, sharesOf } from '../several/names.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
+import type { Payer } from '../several/with-funds.ts'
+import { openStatement } from '../statements/estimates.ts'
+import { kept } from '../statements/statements.ts'
 import type { Estimate } from './settlement.ts'
 
 /** The estimate of one limit under a name. */
@@ -28,12 +38,90 @@ export interface Part {
   readonly charged?: Limiter
   /** Where it was charged, if this process knows that. */
   readonly chargedIn?: ChargedIn
+  /** The call that funds have paid. Undefined if the limit has one row, or none. */
+  readonly funded?: FundedCall | undefined
+}
+
+/** The row of an open estimate, or of a share in it, and the call that closes it. */
+interface HeldRow extends LimiterCall {
+  readonly call: Request
+  readonly opened: Opened
+  readonly isFound?: true
+}
+
+/** An open estimate as it was seen. */
+export interface Held {
+  readonly part: Part
+  readonly opened: Opened
+  /** Its row, and those of the shares in it. */
+  readonly rows: readonly HeldRow[]
+  /** What rows of funds have paid, in the order of paying. */
+  readonly shares: readonly PaidPart[]
 }
 
 /** The estimates of calls under a name, and the calls that make their rows. */
 export interface Opening {
   readonly parts: readonly Part[]
-  readonly openings: readonly LimiterCall[]
+  readonly openings: readonly OpeningCall[]
+}
+
+interface OpeningCall extends LimiterCall {
+  readonly call: Request
+}
+
+/** The calls that open estimates and the shares in them, and the calls of which each notes what they pay. */
+export function notesOf(
+  { openings }: Opening,
+  payers: readonly Payer[],
+): ReadonlyMap<LimiterCall, readonly LimiterCall[]> {
+  const notes = payers.flatMap(({ call, rows, purse }, place) => {
+    const opening = openings[place] as OpeningCall
+    // A debt gets nothing back.
+    const sharing = purse ? rows.filter(({ pays }) => pays !== 'what it owes') : []
+    const shares = sharing.map((row, order): [FoundCall, readonly LimiterCall[]] => {
+      const key = keyOfShare(opening.call.key, order, row.call.key)
+      const { opener } = sharesOf(call.checker)
+      return [{ checker: opener, call: { ...opening.call, key }, isFound: true }, [row]]
+    })
+    return [[opening, rows] as const, ...shares]
+  })
+  return new Map(notes)
+}
+
+/** The call that takes one unit of the row. */
+export function takenFrom(look: Request): Request {
+  return { ...look, rate: 1, purpose: 'take' }
+}
+
+/** What is known of open estimates that were seen. */
+export function hold(parts: readonly Part[], seen: readonly Opened[], tx: At): Promise<Held[]> {
+  const held = parts.map(async (part, place): Promise<Held> => {
+    const { checker, row, funded } = part
+    const shares = funded ? await sharesIn(part, tx) : []
+    const opened = seen[place] as Opened
+    const own = { checker: namesOf(checker).closer, call: takenFrom(lookAt(row, CLOSING)), opened }
+    const paid = shares.flatMap(({ call, opened: { rate, madeMs } }) =>
+      funded ? [{ call: funded.funds.payerOf(payerIn(call.key).key, madeMs ?? 0), amount: rate }] : [],
+    )
+    return { part, opened, rows: [own, ...shares], shares: paid }
+  })
+  return Promise.all(held)
+}
+
+/** The rows that say what rows of funds have paid of an open estimate, in the order of paying. */
+async function sharesIn({ checker, row }: Part, tx: At): Promise<HeldRow[]> {
+  const { closer } = sharesOf(checker)
+  const { namespace, table } = closer.config
+  const statement = kept(table.statements, 'open true', () => openStatement(table.table, true))
+  const values = { prefix: namespace.prefix, from: `${row}/`, to: `${row}/z`, size: Number.MAX_SAFE_INTEGER }
+  const stage = { mayCharge: false, mayWait: false, isContended: false }
+  const rows = await runOn(checker, tx, stage, ({ db }) => uncharged(runOnce(db, statement, values)))
+  const shares = rows.flatMap((each): HeldRow[] => {
+    const opened = openedIn(stateIn(each, CLOSING))
+    const call = takenFrom(lookAt(String(each['key']), CLOSING))
+    return opened ? [{ checker: closer, call, opened, isFound: true }] : []
+  })
+  return shares.toSorted((one, other) => payerIn(one.call.key).place - payerIn(other.call.key).place)
 }
 
 /**

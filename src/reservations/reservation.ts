@@ -6,13 +6,12 @@ import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { RatelimitError } from '../errors.ts'
 import { CALL_NAMES, type CallOptions } from '../options/calls.ts'
-import type { NamedReserveOptions, ReserveOptions } from '../options/reserve.ts'
+import { type NamedReserveOptions, NEEDS_ID, type ReserveOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
 import { type ChargedIn, chargedIn, checkCharged } from '../several/charged-in.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
-import type { ReservationName } from './named.ts'
 import { checkActual, checkPlan, type Estimate, layoutOf, settle } from './settlement.ts'
 import { nameTokenOf, readToken, tokenOf } from './token.ts'
 
@@ -75,7 +74,7 @@ const named = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
 export async function reserve(checker: Checker, call: Call, options: ReserveOptions): Promise<Reserved> {
   checkReserved(call)
   if (options.id !== undefined) return reserveNamed(checker, call, options)
-  checkOption(options.expires === undefined, 'expires needs an id: the reservation then has a name.')
+  checkOption(options.expires === undefined, NEEDS_ID)
   const { once, tx } = options
   const estimate = estimateOf(call)
   const answered = await (once === undefined && !checker.config.blocks
@@ -104,7 +103,9 @@ function textOf(token: string | undefined): string {
 }
 
 async function reserveNamed(checker: Checker, call: Call, options: NamedReserveOptions): Promise<Reserved> {
-  const { answer, commit, row } = await (await named()).reserveNamed(checker, estimateOf(call), options)
+  const estimate = { checker, call: estimateOf(call) }
+  const { answered, commit, row } = await (await named()).reserveNamed(estimate, options)
+  const { answer } = answered
   if (!answer.success) return answer
   const { config } = checker
   const secret = config.reservationSecret
@@ -124,16 +125,15 @@ async function tokenFor(
   return tokenOf(config, reservationSecret, { estimate, hasPlan: limiter !== config.limiter, transaction })
 }
 
-/** Settles the reservation of a token or a name, as its `commit` does. */
+/** Settles the reservation of a token, as its `commit` does. */
 export async function settleToken(
   checker: Checker,
-  token: string | ReservationName,
+  token: string,
   actual: number,
   options: CallOptions,
 ): Promise<Allowed> {
   const { config } = checker
   const { limiter = config.limiter } = options
-  if (typeof token === 'object') return (await named()).settleName(checker, token, actual, options)
   checkLimiter(limiter)
   checkActual(checker, actual, limiter)
   checkOption(config.reservationSecret !== undefined, 'settle needs the option reservationSecret.')

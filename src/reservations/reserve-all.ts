@@ -1,24 +1,25 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { type Answered, allowanceOf, type PaidPart } from '../answers/answer.ts'
+import type { Answered } from '../answers/answer.ts'
 import type { Allowed, LimitAllResult } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { FUNDED_LIMITER, type Funds, isFunded, type Purse } from '../check/funds.ts'
+import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
+import { mustHave } from '../database/rows.ts'
 import { type CallOptions, TX_NAMES, type TxOptions } from '../options/calls.ts'
-import type { ReserveAllOptions } from '../options/reserve.ts'
+import { NEEDS_ID, type ReserveAllOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
-import { type Adjusted, adjustAll, type Repaid } from '../several/adjust-all.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
-import { chargeNamed, heldParts, inPlan, NEEDS_ID, opening, partsNamed } from './named.ts'
+import { chargeNamed, heldParts, inPlan, opening, partsNamed } from './named.ts'
 import type { Part } from './part.ts'
 import { chargedBy, checkReserved, estimateOf } from './reservation.ts'
+import { type Cost, settleCosts } from './settle-costs.ts'
 import { settleParts } from './settle-named.ts'
-import { checkActual, type Settled, settledAnswer, settlementOf } from './settlement.ts'
+import { checkActual } from './settlement.ts'
 
 /** Estimates that are charged together and wait for their costs. */
 export interface Reservations {
@@ -144,15 +145,10 @@ export async function reservationsOf(
     checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)
     const checkers = calls.map((each) => each.checker)
-    const settleIn = (at: At) => settleAll(calls, costs, at)
+    const settleIn = async (at: At) => mustHave(await settleCosts(calls, costs, at))
     return settling.run(tx, () => withinTimeout(checkers, tx, settleIn))
   }
   return { commit, release: (options) => commit(new Array(calls.length).fill(0), options) }
-}
-
-/** A cost, and the parts of the estimate that several rows have paid. */
-interface Cost extends Settled {
-  readonly parts: readonly PaidPart[]
 }
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE` */
@@ -175,44 +171,4 @@ function costsOf(
     const estimate = chargedBy(call, answered[place] as Answered)
     return { estimate, actual, limiter, isPresent: given !== undefined, parts }
   })
-}
-
-/** Settles the costs of the calls. */
-async function settleAll(calls: readonly LimiterCall[], costs: readonly Cost[], tx: At): Promise<Allowed[]> {
-  const settlements = calls.map((each, place) =>
-    isFunded(each) ? each : { ...each, call: settlementOf(each.checker, costs[place] as Cost) },
-  )
-  const adjusted = await adjustAll(
-    settlements,
-    ({ funds }, place) => settleFunds(funds, costs[place] as Cost, tx),
-    tx,
-  )
-  return costs.map((cost, place) => {
-    const own = adjusted[place] as Adjusted | Repaid
-    if (!('outcome' in own)) return own.answer
-    const ofRow = costs.filter((_, other) => adjusted[other] === own)
-    const { outcome, reporting } = own
-    if (ofRow[0] === cost) return settledAnswer(outcome, sumOf(ofRow), reporting)
-    // The first one for a row has reported the crossed thresholds, the returned amount and the ended period.
-    const decision = { ...outcome.decision, ended: undefined }
-    const left = allowanceOf({ ...outcome, decision }, { ...reporting, thresholds: [] })
-    return cost.actual < cost.estimate.paid.rate ? { ...left, returned: 0 } : left
-  })
-}
-
-/** What gives back the part of an estimate that was not needed, or pays what it lacks. */
-function settleFunds(funds: Funds, { actual, estimate, parts }: Cost, tx: At): Promise<Purse> {
-  const missing = actual - estimate.paid.rate
-  return missing > 0
-    ? funds.take({ rate: missing, least: missing, lacking: 'owed' }, tx)
-    : funds.giveBack(parts, -missing, tx)
-}
-
-/** The sum of the costs of estimates for one row. */
-function sumOf(costs: readonly Settled[]): Settled {
-  const [first] = costs as [Settled]
-  const { paid } = first.estimate
-  const rate = costs.reduce((sum, { estimate }) => sum + estimate.paid.rate, 0)
-  const actual = costs.reduce((sum, each) => sum + each.actual, 0)
-  return { ...first, actual, estimate: { ...first.estimate, paid: { ...paid, rate } } }
 }

@@ -1,4 +1,5 @@
-import { CLOSING, costOf, type Opened } from '../algorithms/estimate.ts'
+import { costOf, type Opened } from '../algorithms/estimate.ts'
+import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { At } from '../check/bounds.ts'
@@ -14,20 +15,13 @@ import type { Decisions } from '../several/all-or-nothing.ts'
 import { checkCharged } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { lockRows } from '../several/lock-rows.ts'
-import { nameIn, namesOf } from '../several/names.ts'
+import { nameIn } from '../several/names.ts'
 import { fits } from '../several/parts.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
 import { recall } from './charged.ts'
-import { estimateIn, look, lookingAt, type Part } from './part.ts'
-import {
-  checkActual,
-  checkPlan,
-  mayBeLate,
-  type Settled,
-  settledAnswer,
-  settleIfLate,
-  settlementOf,
-} from './settlement.ts'
+import { estimateIn, type Held, hold, look, lookingAt, type Part, takenFrom } from './part.ts'
+import { type Cost, settleCosts } from './settle-costs.ts'
+import { checkActual, checkPlan, mayBeLate, settleIfLate } from './settlement.ts'
 
 // How reservations with a name are settled: those of one name together, all or none.
 
@@ -78,8 +72,7 @@ async function settlePartsIn(parts: readonly Part[], costs: Costs, tx: At): Prom
     if (seen.some(({ isOpen }) => !isOpen)) {
       return { answers: await repeated(parts, seen, costs.remembered, tx), rates: undefined }
     }
-    const settled = settledWith(parts, seen, costs)
-    const answers = await settleSeen(parts, seen, settled, costs, tx)
+    const answers = await settleSeen(await hold(parts, seen, tx), costs, tx)
     if (answers) return { answers, rates: seen.map(({ rate }) => rate) }
   }
   throw new RatelimitError(
@@ -91,26 +84,22 @@ async function settlePartsIn(parts: readonly Part[], costs: Costs, tx: At): Prom
 
 /** Ends an open estimate: keeps what it has charged, or gives it back. Undefined if another call was faster. */
 export async function endEstimate(
-  part: Part,
-  seen: Opened,
+  held: Held,
   as: 'release' | 'charge',
   tx: Database,
 ): Promise<Allowed | undefined> {
-  const costs = { remembered: [as === 'release' ? 0 : seen.rate] }
-  const answers = await settleSeen([part], [seen], settledWith([part], [seen], costs), costs, tx)
+  const answers = await settleSeen([held], { remembered: [as === 'release' ? 0 : held.opened.rate] }, tx)
   return answers?.[0]
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-function settledWith(parts: readonly Part[], seen: readonly Opened[], costs: Costs): Settled[] {
-  const rates = seen.map(({ rate }) => rate)
-  const actuals = costs.of?.(rates) ?? costs.remembered
-  return parts.map((part, place): Settled => {
-    const own = seen[place] as Opened
-    const estimate = estimateIn(part, own)
+function costsOf(held: readonly Held[], { of, remembered }: Costs): Cost[] {
+  const actuals = of?.(held.map(({ opened }) => opened.rate)) ?? remembered
+  return held.map(({ part, opened, shares: parts }, place): Cost => {
+    const estimate = estimateIn(part, opened)
     const { limiter, isPresent, hasPlan } = part
-    checkPlan(estimate, limiter, isPresent, own.hasPlan && !hasPlan)
-    return { estimate, actual: actuals[place] as number, limiter, isPresent }
+    checkPlan(estimate, limiter, isPresent, opened.hasPlan && !hasPlan)
+    return { estimate, actual: actuals[place] as number, limiter, isPresent, parts }
   })
 }
 
@@ -127,7 +116,8 @@ function repeated(
       'The reservation was settled before, with another cost. If it had expired, settleExpired may have ended it.',
     )
   }
-  const present = async ({ checker, key, limiter }: Part): Promise<Allowed> => {
+  const present = async ({ checker, key, limiter, funded }: Part): Promise<Allowed> => {
+    if (funded) return { ...(await funded.funds.take(LOOK, tx)).present([]), repeated: true }
     const { config } = checker
     const call = callOf(config.namespace.prefix, config.limiter, key, { rate: 0, limiter })
     return { ...allowanceOf(await checker.decide(call, tx), config.reporting), repeated: true }
@@ -135,99 +125,79 @@ function repeated(
   return Promise.all(parts.map(present))
 }
 
+const LOOK = { rate: 0, least: 0, lacking: 'denied' } as const
+
 /** Settles the estimates if they are still those that were seen. Undefined if they are not. */
-function settleSeen(
-  parts: readonly Part[],
-  seen: readonly Opened[],
-  settled: readonly Settled[],
-  { remembered, after }: Costs,
-  tx: At,
-): Promise<Allowed[] | undefined> {
-  const closings = parts.map(({ checker, row }, place): LimiterCall => {
-    const { closer } = namesOf(checker)
-    const call = callOf(closer.config.namespace.prefix, CLOSING, row, {})
-    return {
-      checker: closer,
-      call: { ...call, ...costOf(seen[place] as Opened, remembered[place] as number) },
-    }
-  })
-  const isInGrace = parts.some(({ checker }, place) => mayBeLate(checker, settled[place] as Settled))
-  const more = after?.(seen.map(({ rate }) => rate))
-  if (!isInGrace && !more) return settleTogether(parts, settled, closings, tx)
-  const [{ checker }] = parts as readonly [Part]
+function settleSeen(held: readonly Held[], costs: Costs, tx: At): Promise<Allowed[] | undefined> {
+  const settled = costsOf(held, costs)
+  const closings = held.flatMap(({ rows }, place) =>
+    rows.map(({ opened, ...row }) => ({
+      ...row,
+      call: { ...row.call, ...costOf(opened, costs.remembered[place] as number) },
+    })),
+  )
+  const isInGrace = held.some(({ part }, place) => mayBeLate(part.checker, settled[place] as Cost))
+  const more = costs.after?.(held.map(({ opened }) => opened.rate))
+  const calls = held.map(({ part }) => settledCall(part))
+  if (!isInGrace && !more) return settleCosts(calls, settled, tx, closings)
+  const [{ part }] = held as readonly [Held]
   const stage = { mayCharge: true, mayWait: true, isContended: false }
   const settleIn = async (own: Connection) => {
-    await lockParts(parts, own)
-    if (isInGrace) return settleInGrace(parts, settled, closings, more, own.db)
+    await lockHeld(held, own)
+    if (isInGrace) return settleInGrace(held, settled, closings, more, own.db)
     await more?.(own.db)
-    return settleTogether(parts, settled, closings, own.db)
+    return settleCosts(calls, settled, own.db, closings)
   }
-  return runOn(checker, tx, stage, (connection) =>
+  return runOn(part.checker, tx, stage, (connection) =>
     inTransactionIf(connection, settleIn, (answers) => answers !== undefined),
   )
 }
 
-/** Settles by one list, which closes the rows and corrects the limits. */
-async function settleTogether(
-  parts: readonly Part[],
-  settled: readonly Settled[],
-  closings: readonly LimiterCall[],
-  tx: At,
-): Promise<Allowed[] | undefined> {
-  const settlements = parts.map(({ checker }, place) => ({
-    checker,
-    call: settlementOf(checker, settled[place] as Settled),
-  }))
-  const asked = askedOf(settlements, tx, ...closings)
-  const decisions = await takeTogether(asked)
-  if (!areOpen(closings, asked, decisions)) return undefined
-  return settlements.map((settlement, place) => {
-    const limit = asked.rowOf.get(settlement)
-    const outcome = limit
-      ? { call: limit, decision: found(decisions.taken, limit), place: 0 }
-      : found(asked.unlimited, settlement)
-    return settledAnswer(outcome, settled[place] as Settled, settlement.checker.config.reporting)
-  })
+/** The call that settles a part, or that stands for it if funds have paid. */
+function settledCall({ checker, key, limiter, funded }: Part): LimiterCall {
+  const { namespace, limiter: own } = checker.config
+  return funded ?? { checker, call: callOf(namespace.prefix, own, key, { limiter }) }
 }
 
 /** The same where a period that paid may be over: its correction takes statements of its own. */
 async function settleInGrace(
-  parts: readonly Part[],
-  settled: readonly Settled[],
+  held: readonly Held[],
+  settled: readonly Cost[],
   closings: readonly LimiterCall[],
   more: ((tx: Database) => Promise<void>) | undefined,
   tx: Database,
 ): Promise<Allowed[] | undefined> {
   const answers = new Map<Part, Allowed>()
-  for (const [place, part] of parts.entries()) {
-    const { checker, row } = part
-    const own = settled[place] as Settled
-    const late = await settleIfLate(checker, own, tx, nameIn(row).id)
-    const [answer] = late ? [late] : ((await settleTogether([part], [own], lookingAt([part]), tx)) ?? [])
+  for (const [place, { part }] of held.entries()) {
+    const own = settled[place] as Cost
+    const late = await settleIfLate(part.checker, own, tx, nameIn(part.row).id)
+    const inTime = () => settleCosts([settledCall(part)], [own], tx, lookingAt([part]))
+    const [answer] = late ? [late] : ((await inTime()) ?? [])
     answers.set(part, answer as Allowed)
   }
   await more?.(tx)
   const asked = askedOf(closings, tx)
   if (!areOpen(closings, asked, await takeTogether(asked))) return undefined
-  return parts.map((part) => found(answers, part))
+  return held.map(({ part }) => found(answers, part))
 }
 
 /**
  * Locks the limits and the estimates of parts in the order of every list, for statements that need only some of
  * them. One part has its statements in that order.
  */
-export async function lockParts(parts: readonly Part[], connection: Connection): Promise<void> {
-  if (parts.length < 2) return
-  const limits = parts.map(({ checker, key, limiter }): LimiterCall => {
-    const { namespace, limiter: own } = checker.config
-    return { checker, call: callOf(namespace.prefix, own, key, { limiter }) }
+export async function lockHeld(held: readonly Held[], connection: Connection): Promise<void> {
+  if (held.length < 2) return
+  const limits = held.map(async ({ part, shares }): Promise<readonly LimiterCall[]> => {
+    if (!part.funded) return [settledCall(part)]
+    const { rows } = await part.funded.funds.take(ALL, connection.db)
+    const paying = shares.map(({ call }) => ({ checker: part.checker, call: takenFrom(call) }))
+    return [...rows, ...paying]
   })
-  const estimates = parts.map(({ checker, row }): LimiterCall => {
-    const { closer } = namesOf(checker)
-    return { checker: closer, call: callOf(closer.config.namespace.prefix, CLOSING, row, {}) }
-  })
-  await lockRows([...limits, ...estimates], connection)
+  const estimates = held.flatMap(({ rows }) => rows)
+  await lockRows([...(await Promise.all(limits)).flat(), ...estimates], connection)
 }
+
+const ALL = { rate: MAX_COUNT, least: MAX_COUNT, lacking: 'owed' } as const
 
 /** Whether the estimates were open, and as they were seen. */
 function areOpen(closings: readonly LimiterCall[], { rowOf }: Asked, { looks }: Decisions): boolean {

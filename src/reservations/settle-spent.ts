@@ -6,7 +6,7 @@ import type { NamesOf } from '../base/check-options.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type PayingCall } from '../check/funds.ts'
-import { notAsExpected } from '../database/rows.ts'
+import { mustHave, notAsExpected } from '../database/rows.ts'
 import { TX_NAMES } from '../options/calls.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import { adjustAll } from '../several/adjust-all.ts'
@@ -74,11 +74,9 @@ export async function giveBack(
   const refunds = calls.map((each, place) =>
     isFunded(each) ? each : refundOf(expense, place, parts[place] ?? 0, limiters[place]),
   )
-  const adjusted = await adjustAll(
-    refunds,
-    ({ funds }, place) => funds.giveBack(answered[place]?.parts ?? [], parts[place] ?? 0, tx),
-    tx,
-  )
+  const find = ({ funds }: FundedCall, place: number) =>
+    funds.giveBack(answered[place]?.parts ?? [], parts[place] ?? 0, tx)
+  const adjusted = mustHave(await adjustAll(refunds, find, tx))
   const returned = adjusted.map((each, place) =>
     calls[place]?.call.limiter.stored ? each.returned : (parts[place] ?? 0),
   )
@@ -140,7 +138,7 @@ export async function takeMore(
   const find = ({ funds }: FundedCall, place: number) =>
     funds.take({ rate, least: rate, lacking: place === debtor ? 'owed' : 'left to others' }, tx)
   const taken = await withFunds(charges, find, tx, async (payers, own) => {
-    const sent = await sendPayers(payers, own, names, { rate, least: rate })
+    const sent = await sendPayers(payers, own, { ids: names }, { rate, least: rate })
     const shares = paidByEach(payers, sent)
     const results = payers.map((payer, place) => {
       const { call, purse } = payer

@@ -20,11 +20,12 @@ import { idCall } from '../several/ids.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
 import { paidByEach, type SentPayers, sendPayers } from '../several/send-payers.ts'
 import { msUntilEnough, type Source } from '../several/shares.ts'
-import { type Asked, blockedUntil, watchAll } from '../several/together.ts'
+import { type Asked, blockedUntil, checkNames, watchAll } from '../several/together.ts'
 import { type Payer, withFunds } from '../several/with-funds.ts'
 import { remember } from './charged.ts'
 import { heldParts } from './named.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
+import { notesOf } from './part.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import {
   COMMIT_NAMES,
@@ -123,12 +124,14 @@ async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): 
   checkSpending(calls, options)
   const { rate, atLeast: least = rate, tx, once } = options
   const named = await openSpending(calls, options)
-  const ids = [await idCall(once, calls), ...(named?.openings ?? [])]
+  const ids = [await idCall(once, calls)]
   const checkers = calls.map(({ checker }) => checker)
   const { spent } = await withinTimeout(checkers, tx, (at) => {
     const find = ({ funds }: FundedCall) => funds.take({ rate, least: rate, lacking: 'left to others' }, at)
     return withFunds(named?.calls ?? calls, find, at, async (payers, own) => {
-      const sent = await sendPayers(payers, own, ids, { rate, least })
+      const notes = named && notesOf(named, payers)
+      const sent = await sendPayers(payers, own, { ids, notes }, { rate, least })
+      if (named) checkNames(sent.asked, sent.decisions)
       return { ...sent, spent: () => spentOf(payers, sent, least, named, tx) }
     })
   })

@@ -33,16 +33,20 @@ export interface Adjusted {
  * outage it always throws; `onError` does not apply.
  *
  * @param find What gives back, or pays, for calls that funds pay.
+ * @param ids The calls that close estimates.
+ * @returns Undefined if one of the estimates was closed before.
  */
 export async function adjustAll(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
   tx: At,
-): Promise<(Adjusted | Repaid)[]> {
+  ids: readonly LimiterCall[] = [],
+): Promise<(Adjusted | Repaid)[] | undefined> {
   const { payers, ...sent } = await withFunds(calls, find, tx, async (payers, own) => ({
-    ...(await sendPayers(payers, own)),
+    ...(await sendPayers(payers, own, { ids })),
     payers,
   }))
+  if (sent.fate === 'repeated') return undefined
   if (!sent.isOver) throw notAsExpected('contradicts itself')
   const others = adjustedIn(sent.asked, sent.decisions, plainCalls(payers))
   return ofEach<Adjusted | Repaid>(payers, others, (purse, payer) => {

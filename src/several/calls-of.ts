@@ -3,12 +3,12 @@ import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
+import { FUNDED_LIMITER } from '../check/funds.ts'
 import { type Handle, handles } from '../check/handles.ts'
 import { callOf, checkOption } from '../options/validate.ts'
 
 /** One of the requests of a call for several limits. */
-interface Requested {
+export interface Requested {
   readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Concurrency | Credits }
   readonly key: string
   readonly rate?: number | undefined
@@ -42,13 +42,6 @@ export async function callsOf(
     return hash ? hash(key).then(callWith) : callWith(key)
   })
   return Promise.all(calls)
-}
-
-/** The same, for calls that take no credits. */
-export async function ratesOf(...asked: Parameters<typeof callsOf>): Promise<readonly LimiterCall[]> {
-  const calls = await callsOf(...asked)
-  checkOption(!calls.some(isFunded), 'Ratelimit.credits has no such call.')
-  return calls
 }
 
 function callOn(

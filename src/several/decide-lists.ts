@@ -48,7 +48,7 @@ export interface SharedList extends Queued {
 /** The list in the form in which it waits for its turn. */
 export function queued(list: List, prepare: SharedList['prepare'], isOver: () => boolean): SharedList {
   const { rows, groups, connection, commit } = list
-  const shapes = shapesOf(rows, false, groups)
+  const shapes = shapesOf(list, false)
   // Each estimate notes what there was before it.
   const isBound = groups.length > 0 || shapes.some(({ notes }) => notes !== undefined)
   const about = rows.map(

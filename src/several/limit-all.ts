@@ -13,7 +13,6 @@ import { capacityOf } from '../answers/capacity.ts'
 import { paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
-import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Degrading } from '../check/degrading.ts'
 import { type FundedCall, isFunded } from '../check/funds.ts'
@@ -28,9 +27,9 @@ import type { Decisions } from './all-or-nothing.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
-import { ofEach, plainCalls, sendPayers } from './send-payers.ts'
+import { type Beside, ofEach, plainCalls, type SentPayers, sendPayers } from './send-payers.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from './together.ts'
-import { withFunds } from './with-funds.ts'
+import { type Payer, withFunds } from './with-funds.ts'
 
 /** Decides all calls together: all are consumed, or none. */
 export async function limitAll<Request>(
@@ -71,7 +70,7 @@ async function answerTogether(
   tx: Database | undefined,
   ids: readonly (LimiterCall | undefined)[],
 ): Promise<Answered[]> {
-  if (calls.some(isFunded)) return answerFunded(calls, tx, ids)
+  if (calls.some(isFunded)) return (await sendCalls(calls, tx, () => ({ ids }))).answered
   const asked = askedOf(calls, tx, ...ids)
   try {
     return answersIn(asked, await takeTogether(asked))
@@ -90,36 +89,34 @@ async function answerTogether(
   }
 }
 
-/** The answers to calls some of which have rows that only a read can find. */
-function answerFunded(
-  calls: readonly LimiterCall[],
-  tx: Database | undefined,
-  ids: readonly (LimiterCall | undefined)[],
-): Promise<Answered[]> {
-  const checkers = calls.map(({ checker }) => checker)
-  return withinTimeout(checkers, tx, (at) => answerFundedIn(calls, at, ids))
+/** How calls were sent, and their answers. */
+interface SentCalls extends SentPayers {
+  readonly answered: Answered[]
 }
 
-async function answerFundedIn(
+/** Sends calls some of which may have rows that only a read can find. During an outage it throws. */
+export function sendCalls(
   calls: readonly LimiterCall[],
-  tx: At,
-  ids: readonly (LimiterCall | undefined)[],
-): Promise<Answered[]> {
-  const find = ({ funds, call, force }: FundedCall) =>
-    funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied' }, tx)
-  const { answered } = await withFunds(calls, find, tx, async (payers, own) => {
-    const sent = await sendPayers(payers, own, ids)
-    const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
-    const answered = ofEach(payers, others, (purse, payer) =>
-      purse.answer(sent.decisionsOf(payer), sent.fate),
-    )
-    return { ...sent, answered }
+  tx: Database | undefined,
+  besideOf: (payers: readonly Payer[]) => Beside,
+): Promise<SentCalls> {
+  const checkers = calls.map(({ checker }) => checker)
+  return withinTimeout(checkers, tx, (at) => {
+    const find = ({ funds, call, force }: FundedCall) =>
+      funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied' }, at)
+    return withFunds(calls, find, at, async (payers, own) => {
+      const sent = await sendPayers(payers, own, besideOf(payers))
+      const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
+      const answered = ofEach(payers, others, (purse, payer) =>
+        purse.answer(sent.decisionsOf(payer), sent.fate),
+      )
+      return { ...sent, answered }
+    })
   })
-  return answered
 }
 
 /** The answers in the order of the calls. */
-export function answersIn(asked: Asked, decisions: Decisions): Answered[] {
+function answersIn(asked: Asked, decisions: Decisions): Answered[] {
   if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
   return addReturned(asked, decisions, answersOf(asked, decisions))
 }

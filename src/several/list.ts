@@ -11,12 +11,10 @@ import { compareText, textArray } from '../statements/calls.ts'
 import { listStatement } from '../statements/list.ts'
 import type { ListRow, Pays } from '../statements/list-row.ts'
 import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
-import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import { type Payers, rateOf, spareOf } from '../statements/shares.ts'
 import { kept, type Statements } from '../statements/statements.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { KeptLists } from './kept-lists.ts'
-import { keyIn } from './names.ts'
 import { isLook } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import {
@@ -57,7 +55,7 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
   const { rows, commit, periodsMs, onSend } = list
   const groups = how === 'looks' ? [] : list.groups
   const payers = payersIn(groups, rows)
-  const shapes = shapesOf(rows, how === 'looks', groups)
+  const shapes = shapesOf({ ...list, groups }, how === 'looks')
   const params = rows.map((row) => paramsFor(row, periodsMs.get(row)))
   const values: Record<string, Value> = Object.fromEntries(sentOfGroups(groups))
   for (const [place, row] of rows.entries()) {
@@ -112,7 +110,10 @@ export function foundIn(
 }
 
 /** The shapes of the rows. Two declarations of one table count as one. */
-export function shapesOf(rows: readonly RowRequest[], looks: boolean, groups: readonly Group[]): ListRow[] {
+export function shapesOf(
+  { rows, groups, notes }: Pick<List, 'rows' | 'groups' | 'notes'>,
+  looks: boolean,
+): ListRow[] {
   const [first] = rows
   const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
   const makesRows = !looks && rows.some((row) => makes(row) && !isLook(row))
@@ -120,21 +121,13 @@ export function shapesOf(rows: readonly RowRequest[], looks: boolean, groups: re
     const { table } = tables?.get(tableNameOf(row)) ?? row.table
     const shape = shapeOf(row, table, looks, paysOf(groups, row))
     if (makesRows && !shape.makes && shape.does !== 'look') return { ...shape, keepsVersion: true }
-    return !looks && opens(row) ? { ...shape, notes: rows.findIndex((each) => isNotedBy(row, each)) } : shape
+    if (looks || !opens(row)) return shape
+    const noted = notes.get(row) ?? []
+    return { ...shape, notes: noted.map((each) => (each ? rows.indexOf(each) : -1)) }
   })
 }
 
-/** Whether the row of an estimate has the name of one that was charged to the other row. */
-export function isNotedBy(estimate: RowRequest, row: RowRequest): boolean {
-  const { namespace, key } = estimate
-  return (
-    namespace.prefix === RESERVED_PREFIX + row.namespace.prefix &&
-    keyIn(key) === row.key &&
-    tableNameOf(estimate) === tableNameOf(row)
-  )
-}
-
-/** Whether it makes the row of an estimate, which notes what the charged row has paid. */
+/** Whether it makes the row of an estimate, which notes what others have paid. */
 export function opens({ limiter }: RowRequest): boolean {
   return limiter.algorithm.sql.note !== undefined && limiter.limit > 0
 }

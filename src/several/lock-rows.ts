@@ -13,7 +13,14 @@ export async function lockRows(calls: readonly LimiterCall[], connection: Connec
   // There may be more than a list can have.
   const rows = new Map(calls.flatMap((each) => [...addUp([each]).values()]).map((row) => [row.row, row]))
   const list: List = {
-    ...{ connection, commit: 'as the session', groups: [], periodsMs: new Map(), hasMade: false },
+    ...{
+      connection,
+      commit: 'as the session',
+      groups: [],
+      notes: new Map(),
+      periodsMs: new Map(),
+      hasMade: false,
+    },
     rows: inLockOrder([...rows.values()]),
     onSend: () => {},
   }

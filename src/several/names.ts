@@ -2,28 +2,36 @@ import { checkerBeside, forEachChecker } from '../check/beside.ts'
 import type { Checker } from '../check/checker.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
 import { checkOption, isStorable } from '../options/validate.ts'
-import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
+import { RESERVED_PREFIX, SHARE_PREFIX } from '../statements/own-prefixes.ts'
 
 // The names of reservations. The key of a named estimate's row is the limited key, a slash, and the id in
-// hexadecimal.
+// hexadecimal. If several rows pay, each has a row that says what its share is.
 
-/** The checkers of a limiter's named estimates. */
+/** The checkers of a limiter's named estimates, or of the shares in them. */
 interface Names {
   /** Its lists insert the rows. */
   readonly opener: Checker
   readonly closer: Checker
 }
 
-/** The checkers of a limiter's named estimates. Their rows have a prefix of their own, in the same table. */
-export const namesOf: (owner: Checker) => Names = forEachChecker((owner) => {
-  const beside = { prefix: RESERVED_PREFIX + owner.config.namespace.prefix, comesLast: true }
+/** The checkers of a limiter's named estimates. */
+export const namesOf: (owner: Checker) => Names = forEachChecker((owner) =>
+  rowsBeside(owner, RESERVED_PREFIX),
+)
+
+/** The checkers of the shares in a limiter's named estimates. */
+export const sharesOf: (owner: Checker) => Names = forEachChecker((owner) => rowsBeside(owner, SHARE_PREFIX))
+
+/** The rows have a prefix of their own, in the same table. */
+function rowsBeside(owner: Checker, before: string): Names {
+  const beside = { prefix: before + owner.config.namespace.prefix, comesLast: true }
   return {
     // Citus makes no row in the statement that charges others.
     opener: checkerBeside(owner, { ...beside, isUsuallyNew: !owner.config.table.distributed }),
     // The calls that open estimates sweep the rows.
     closer: checkerBeside(owner, { ...beside, isSwept: false }),
   }
-})
+}
 
 /**
  * The key of the row of a named estimate.
@@ -50,4 +58,19 @@ export function keyIn(row: string): string {
 export function nameIn(row: string): { readonly key: string; readonly id: string } {
   const key = keyIn(row)
   return { key, id: fromHex(row.slice(key.length + 1)) ?? '' }
+}
+
+/**
+ * The key of the row of a share: the key of the estimate's row, a slash, the place in the order of paying, and
+ * what the key of the row that pays has after the limited key.
+ */
+export function keyOfShare(name: string, place: number, payer: string): string {
+  return `${name}/${place}${payer.slice(keyIn(name).length).replaceAll('/', '-')}`
+}
+
+/** The place in the order of paying, and the key of the row that pays, in the key of a share's row. */
+export function payerIn(share: string): { readonly place: number; readonly key: string } {
+  const name = keyIn(share)
+  const [place = '', ...rest] = share.slice(name.length + 1).split('-')
+  return { place: Number(place), key: [keyIn(name), ...rest].join('/') }
 }

@@ -6,7 +6,7 @@ import { type Payment, paymentOf } from '../answers/outcome.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { RowRequest } from './add-up.ts'
 import { found, isInGroup, paidIn } from './enough.ts'
-import { isNotedBy, opens } from './list.ts'
+import { opens } from './list.ts'
 import { fits, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
 
@@ -16,18 +16,24 @@ import type { Found, List } from './sending.ts'
 /** The rows of estimates that the list opens, with what the rows of the list have paid as their own numbers. */
 export function notingRows(list: List, looks: Found['looks']): { row: RowRequest; sent: RowRequest }[] {
   return list.rows.filter(opens).map((row) => {
-    const paid = paidFor(row, list, looks)
-    return { row, sent: { ...row, limiter: noting(row.limiter, paid) } }
+    const paid = (list.notes.get(row) ?? []).map((payer) => paidFor(payer, list, looks))
+    return { row, sent: { ...row, limiter: noting(row.limiter, together(paid)) } }
   })
 }
 
-function paidFor(estimate: RowRequest, { rows, groups }: List, looks: Found['looks']): Paid {
-  const payer = rows.find((row) => isNotedBy(estimate, row))
+/** What is noted of several rows is the sum that they have paid. */
+function together(paid: readonly Paid[]): Paid {
+  const [only = NOTHING, ...more] = paid
+  return more.length === 0 ? only : { ...NOTHING, rate: paid.reduce((sum, { rate }) => sum + rate, 0) }
+}
+
+const NOTHING: Paid = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 0 }
+
+function paidFor(payer: RowRequest | undefined, { groups }: List, looks: Found['looks']): Paid {
   if (payer) return paidBy(payer, looks, isInGroup(groups, payer))
   // A limit without a row pays what the others of its group do not.
   const group = groups.find(({ order }) => order.includes(undefined))
-  const rate = group ? (paidIn(group, looks)[group.order.indexOf(undefined)] ?? 0) : 0
-  return { rate, at: Number.POSITIVE_INFINITY, before: 0, passed: 0 }
+  return { ...NOTHING, rate: (group && paidIn(group, looks)[group.order.indexOf(undefined)]) ?? 0 }
 }
 
 function paidBy(row: RowRequest, looks: Found['looks'], isShared: boolean): Paid {
@@ -36,7 +42,8 @@ function paidBy(row: RowRequest, looks: Found['looks'], isShared: boolean): Paid
   const charge = isShared ? { ...row, rate: share, atLeast: null } : partsOf(row, look).at(-1)
   const outcome = { call: charge ?? { ...row, rate: 0 }, decision: { ...look, granted: 1 }, place: 0 }
   const noted = notedBy(row.limiter, paymentOf(outcome), allowanceOf(outcome, NO_REPORTS))
-  return { ...noted, passed: Number(row.reporting.dryRun && !isShared && !fits(row, look)) }
+  const before = row.limiter.algorithm.numbers.before?.(look.state) ?? noted.before
+  return { ...noted, before, passed: Number(row.reporting.dryRun && !isShared && !fits(row, look)) }
 }
 
 const NO_REPORTS = { thresholds: [], dryRun: false }

@@ -1,6 +1,6 @@
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import type { Fate, Purse } from '../check/funds.ts'
+import { type Fate, isFound, type Purse } from '../check/funds.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Decisions } from './all-or-nothing.ts'
@@ -17,21 +17,30 @@ export interface SentPayers extends Sent {
   readonly groups: readonly Group[]
 }
 
+/** What is sent beside the rows of payers. */
+export interface Beside {
+  /** The calls that use up ids, or close estimates. */
+  readonly ids?: readonly (LimiterCall | undefined)[] | undefined
+  /** The calls that open estimates, and the calls of which each notes what they pay. */
+  readonly notes?: ReadonlyMap<LimiterCall, readonly LimiterCall[]> | undefined
+}
+
 /**
  * Sends the rows of payers as a list.
  *
- * @param ids The calls that use up ids, or make the rows of names.
  * @param shared The rate that all rows pay together. Default: the rows of a call that funds pay share its rate.
  */
 export async function sendPayers(
   payers: readonly Payer[],
   tx: At,
-  ids: readonly (LimiterCall | undefined)[] = [],
+  { ids = [], notes = new Map() }: Beside = {},
   shared?: Pick<Group, 'rate' | 'least'>,
 ): Promise<SentPayers> {
   // A call without rows stands for itself.
   const calls = payers.flatMap(({ call, rows }) => (rows.length > 0 ? rows : [call]))
-  const asked = askedOf(calls, tx, ...ids)
+  const opening = [...notes.keys()]
+  const names = opening.filter((each) => !isFound(each))
+  const asked = askedOf([...calls, ...opening.filter(isFound)], tx, ...ids, ...names)
   const groups = shared
     ? [
         groupOf(
@@ -41,7 +50,11 @@ export async function sendPayers(
         ),
       ]
     : groupsOf(payers, asked)
-  const decisions = await takeTogether(asked, groups)
+  const { rowOf } = asked
+  const noted = opening.map(
+    (each) => [found(rowOf, each), (notes.get(each) ?? []).map((payer) => rowOf.get(payer))] as const,
+  )
+  const decisions = await takeTogether(asked, { groups, notes: new Map(noted) })
   const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
   return {
     asked,

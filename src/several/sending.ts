@@ -17,6 +17,12 @@ export interface Group {
   readonly pays?: ReadonlyMap<RowRequest, Pays> | undefined
 }
 
+/**
+ * The rows of estimates, and the rows of which each notes what they pay. An undefined entry is a limit without
+ * a row.
+ */
+export type Notes = ReadonlyMap<RowRequest, readonly (RowRequest | undefined)[]>
+
 /** A list and how it is sent. */
 export interface List {
   readonly connection: Connection
@@ -24,6 +30,7 @@ export interface List {
   readonly rows: readonly RowRequest[]
   /** The rows that are in none of the groups pay their own rates. */
   readonly groups: readonly Group[]
+  readonly notes: Notes
   readonly commit: Commit
   /**
    * Called before each statement and each wait, with: whether it may charge, whether it may wait for a row, and

@@ -81,7 +81,7 @@ export function nameOfShape(row: RowRequest, shape: ListRow): string {
     1024 * Number(pays === 'what it owes') +
     2048 * Number(pays === 'the rest') +
     4096 * Number(pays === 'what is not owed')
-  return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags} ${shape.notes ?? ''}`
+  return `${tableNameOf(row)} ${rules.algorithm.name} ${does} ${flags} ${shape.notes?.join('+') ?? ''}`
 }
 
 /** The parameters of the row's limiter. `periodMs` is a time in the calendar period to send. */

@@ -17,7 +17,7 @@ import { askAlone, decideLists, isDecided, queued, type SharedList } from './dec
 import { found } from './enough.ts'
 import { inLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
-import type { Found, Group, List } from './sending.ts'
+import type { Found, List } from './sending.ts'
 import { type Turn, Turns } from './turns.ts'
 import { withoutLeases } from './without-leases.ts'
 
@@ -77,18 +77,26 @@ export function askedOf(
   }
 }
 
+/** Whether one of the ids was used before, so that nothing was charged. */
+export function isRepeated(asked: Asked, decisions: Decisions): boolean {
+  return usedIds(asked, decisions).length > 0
+}
+
 /**
- * Whether the ids were used before, so that nothing was charged.
+ * The names that were in use, of calls that open estimates: all of them, or none.
  *
- * @throws RatelimitError `INVALID_OPTION` if some of them were, and others were not.
+ * @throws RatelimitError `INVALID_OPTION`
  */
-export function isRepeated({ ids }: Asked, { looks }: Decisions): boolean {
-  const used = ids.filter((id) => !fits(id, found(looks, id)))
+export function checkNames(asked: Asked, decisions: Decisions): void {
+  const used = usedIds(asked, decisions)
   checkOption(
-    used.length === 0 || used.length === ids.length,
+    used.length === 0 || used.length === asked.ids.length,
     'Some of the limits have a reservation with this id, and others have none. Nothing was charged.',
   )
-  return used.length > 0
+}
+
+function usedIds({ ids }: Asked, { looks }: Decisions): readonly RowRequest[] {
+  return ids.filter((id) => !fits(id, found(looks, id)))
 }
 
 /** When the call's key is not blocked any more. Undefined if it is not blocked now. */
@@ -98,7 +106,10 @@ export function blockedUntil(asked: Asked, { looks }: Decisions, each: LimiterCa
 }
 
 /** Charges the rows of the calls. Those of a group pay its rate together, and the others pay their own. */
-export async function takeTogether(asked: Asked, groups: readonly Group[] = []): Promise<Decisions> {
+export async function takeTogether(
+  asked: Asked,
+  { groups = [], notes = new Map() }: Partial<Pick<List, 'groups' | 'notes'>> = {},
+): Promise<Decisions> {
   const rows = [...new Set(asked.rowOf.values())]
   const followUp = () => {
     // Remembered denials may be wrong if the rows have more than before.
@@ -106,7 +117,7 @@ export async function takeTogether(asked: Asked, groups: readonly Group[] = []):
   }
   try {
     return await withoutLeases(asked, (time) =>
-      chargeTogether({ ...asked, time }, { rows, groups }, followUp),
+      chargeTogether({ ...asked, time }, { rows, groups, notes }, followUp),
     )
   } finally {
     followUp()
@@ -119,7 +130,7 @@ export async function takeTogether(asked: Asked, groups: readonly Group[] = []):
  */
 function chargeTogether(
   { checkers, joined, time }: Asked,
-  list: Pick<List, 'rows' | 'groups'>,
+  list: Pick<List, 'rows' | 'groups' | 'notes'>,
   followUp: () => void,
 ): Promise<Decisions> {
   const rows = inLockOrder(list.rows)
@@ -139,7 +150,6 @@ function chargeTogether(
   const inTurn = checkers.every(({ config }) => config.connections !== undefined)
   let isOver = () => false
   let turn: Turn<Found> | undefined
-  const { groups } = list
   const onSend: List['onSend'] = (mayCharge, mayWait, statement) => {
     // The call has ended, so nothing more is sent.
     if (isOver()) throw timedOut(false, stage.isContended)
@@ -148,7 +158,7 @@ function chargeTogether(
     stage.statement = statement
     stage.isContended ||= mayWait
   }
-  const own: List = { rows, groups, connection, commit, periodsMs, hasMade: false, onSend }
+  const own: List = { ...list, rows, connection, commit, periodsMs, hasMade: false, onSend }
   const ensures = checkers.flatMap(({ config }) => config.ensureTables ?? [])
   const prepareAll = async () => {
     for (const ensureTables of ensures) await ensureTables()

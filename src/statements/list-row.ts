@@ -37,10 +37,10 @@ export interface ListRow {
   /** What the row pays of the shared rate. Undefined if it pays its own rate. */
   readonly pays?: Pays | undefined
   /**
-   * For a new row that notes what another row has paid: the place of that row, or -1 if the limit has none.
-   * Undefined for other rows.
+   * For a new row that notes what others have paid together: the places of those rows, or -1 for a limit that
+   * has none. Undefined for other rows.
    */
-  readonly notes?: number | undefined
+  readonly notes?: readonly number[] | undefined
 }
 
 /**

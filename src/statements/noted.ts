@@ -20,14 +20,31 @@ export function withNotes(
   let noted = decided
   for (const { row, place } of rows) {
     if (row.notes === undefined) continue
-    const payer = rows.find((other) => other.place === row.notes)
-    // A limit without a row pays what the others of its group do not.
-    const group = groups.findIndex((payers) => payers.includes(-1))
-    const paid = payer ? paidBy(payer) : group < 0 ? NOTHING : leftBy(groups, group, parameters)
+    const paid = together(row.notes.map(paidAt))
     const columns = Object.entries(PAID).map(([each, column]) => [at(place, column), paid[each as Noted]])
     noted = level('noted', noted, Object.fromEntries(columns))
   }
   return noted
+
+  function paidAt(place: number): Expressions<Noted> {
+    const payer = rows.find((other) => other.place === place)
+    // A limit without a row pays what the others of its group do not.
+    const group = groups.findIndex((payers) => payers.includes(-1))
+    return payer ? paidBy(payer) : group < 0 ? NOTHING : leftBy(groups, group, parameters)
+  }
+}
+
+/** What is noted of several rows is the sum that they have paid. */
+function together(paid: readonly Expressions<Noted>[]): Expressions<Noted> {
+  const [only = NOTHING, ...more] = paid
+  if (more.length === 0) return only
+  return {
+    ...NOTHING,
+    rate: sql<number>`${sql.join(
+      paid.map(({ rate }) => rate),
+      sql` + `,
+    )}`,
+  }
 }
 
 const NONE = sql<number>`0::float8`

@@ -44,6 +44,12 @@ const creditCalls: Readonly<Record<string, Ready<Ratelimit<'credits'>>>> = {
   force: onCredits((credits) => credits.limit('key', { rate: 20, force: true })),
   'a refund': onCredits((credits) => credits.limit('key', { rate: -2 })),
   reserve: onCredits((credits) => credits.reserve('key')),
+  'reserve with a name': onCredits((credits) => credits.reserve('key', { id: 'job', expires: '1h' })),
+  settle: async ({ slow, quick }) => {
+    await quick.grant('key', 10, { id: 'first' })
+    await quick.reserve('key', { rate: 4, id: 'job', expires: '1h' })
+    return () => slow.settle({ key: 'key', id: 'job' }, 2)
+  },
   grant: onCredits((credits) => credits.grant('key', 1, { id: 'first' })),
   voidGrant: onCredits((credits) => credits.voidGrant('key', 'first')),
   limitAll: async ({ slow, quick, prefix: same, slowDb: db }) => {

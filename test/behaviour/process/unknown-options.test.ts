@@ -84,6 +84,7 @@ const ENTRIES: readonly Entry[] = [
   ['credits', (more) => all.credits(more)],
   ['limit of credits', (more) => credits().limit('key', more)],
   ['reserve of credits', (more) => credits().reserve('key', more)],
+  ['reserve of credits with a name', (more) => credits().reserve('key', { id: 'a', expires: '1h', ...more })],
   ['grant of credits', (more) => credits().grant('key', 1, { id: 'a', ...more })],
   ['grantsOf', (more) => credits().grantsOf('key', more)],
   ['voidGrant', (more) => credits().voidGrant('key', 'a', more)],

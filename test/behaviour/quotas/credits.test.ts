@@ -552,7 +552,6 @@ test('what does not go together is refused before any SQL, also without types', 
   const requests = [{ ratelimit: untyped, key: 'org' }]
   const api = new Ratelimit({ db: watched.db, limiter: Ratelimit.fixedWindow(5, '1m'), prefix: 'windows' })
   for (const call of [
-    () => all.reserveAll(requests, { id: 'job', expires: '1h' }),
     () => all.reserveAll(requests, { expires: '1h' }),
     () => all.reserveAll([{ ...requests[0], force: true }]),
     () => all.reserveAll([{ ...requests[0], limiter }]),

@@ -401,8 +401,8 @@ export async function prepaid(api: Ratelimit): Promise<void> {
     { ratelimit: credits, key: 'org', rate: 5 },
   ])
   if (estimates.success) await estimates.commit([1, 4], { limiters: [limiter] })
-  // @ts-expect-error credits have no names
   await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org' }], { id: 'job', expires: '1h' })
+  await Ratelimit.settleAll([{ ratelimit: credits, key: 'org' }], 'job', [3])
   // @ts-expect-error an estimate is not forced
   await Ratelimit.reserveAll([{ ratelimit: credits, key: 'org', force: true }])
   const several = [{ ratelimit: api, key: 'org' }]

@@ -1,10 +1,11 @@
-import type { Allowed, Ratelimit, ReservedPart, ReserveOptions } from 'drizzle-ratelimit'
+import type { Allowed, Limiter, Ratelimit, ReservedPart, ReserveOptions } from 'drizzle-ratelimit'
 
 // What does not compile of reservations with a name.
 
 declare const tokens: Ratelimit
 declare const slots: Ratelimit<'concurrency'>
 declare const credits: Ratelimit<'credits'>
+declare const PLAN: Limiter
 
 export const named: ReserveOptions = { rate: 4000, id: 'job', expires: '10m', atLeast: 1 }
 export const settled: Promise<Allowed> = tokens.settle({ key: 'org:1', id: 'job' }, 3120)
@@ -26,5 +27,6 @@ export const twice: ReserveOptions = { id: 'job', expires: '10m', once: { id: 'j
 export const keyless: Promise<Allowed> = tokens.settle({ id: 'job' }, 3120)
 // @ts-expect-error Leases are not settled.
 export const lease: Promise<Allowed> = slots.settle({ key: 'org:1', id: 'job' }, 1)
-// @ts-expect-error Credits that end have no names.
 export const granted: Promise<Allowed> = credits.settle({ key: 'org:1', id: 'job' }, 1)
+// @ts-expect-error Credits have no plans.
+export const planned: Promise<Allowed> = credits.settle({ key: 'org:1', id: 'job' }, 1, { limiter: PLAN })
