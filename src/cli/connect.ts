@@ -54,7 +54,9 @@ async function byNodePostgres({ Client }: typeof import('pg'), url: string): Pro
 }
 
 async function byPostgresJs(postgres: typeof import('postgres'), url: string): Promise<Connected> {
-  const client = postgres(url, { max: 1, connect_timeout: CONNECT_TIMEOUT_MS / 1000, onnotice: () => {} })
+  // If the connection broke while it fetches types, an unhandled rejection would end the process.
+  const quiet = { fetch_types: false, onnotice: () => {} }
+  const client = postgres(url, { max: 1, connect_timeout: CONNECT_TIMEOUT_MS / 1000, ...quiet })
   const db = databaseOf((sql, params) => client.unsafe(sql, params as never[]))
   return { db, end: () => client.end({ timeout: 1 }) }
 }

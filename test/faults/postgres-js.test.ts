@@ -1,3 +1,4 @@
+import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/postgres-js'
 import postgres from 'postgres'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -24,6 +25,7 @@ import {
 
 const database = useDatabase()
 const OWN = `pg_stat_activity where application_name = 'postgres.js' and datname = current_database()`
+type Tx = Parameters<Parameters<ReturnType<typeof drizzle>['transaction']>[0]>[0]
 const clients: postgres.Sql[] = []
 let proxy: FaultyProxy
 let url: string
@@ -40,7 +42,7 @@ afterEach(async () => {
 })
 afterAll(() => proxy.close())
 
-function open(prefix: string, max = 3, options: { readonly timeout?: number } = {}): Ratelimit {
+function connect(max = 3): postgres.Sql {
   // Without fetch_types: where a connection ends while it fetches them, postgres.js leaves a rejection
   // unhandled.
   const client = postgres(url, {
@@ -48,6 +50,11 @@ function open(prefix: string, max = 3, options: { readonly timeout?: number } = 
     ...{ backoff: () => 0.02, connect_timeout: 1 },
   })
   clients.push(client)
+  return client
+}
+
+function open(prefix: string, max = 3, options: { readonly timeout?: number } = {}): Ratelimit {
+  const client = connect(max)
   return new Ratelimit({ db: drizzle({ client }), limiter, prefix, cleanupProbability: 0, ...options })
 }
 
@@ -118,4 +125,84 @@ test('a backend is ended in limitAll: nothing is charged, and the process goes o
   expect(await usedOf(database, 'all', SECRET)).toBe(1)
   await recovers(() => limitAll(ratelimit))
   expect(uncaught).toEqual([])
+})
+
+describe('a backend ends in a transaction that the limiter begins: nothing is charged, the process goes on', () => {
+  const IDLE = `${OWN} and state = 'idle in transaction'`
+
+  /** Ends the backend while the limiter's transaction is idle, and waits until the client has seen it. */
+  async function endIdle(): Promise<void> {
+    await expect.poll(() => endBackends(database, IDLE)).toBe(1)
+    await expect.poll(() => database.rows(`select 1 from ${IDLE}`)).toEqual([])
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+
+  /** What `onEntries` does. */
+  const ways: Record<string, (tx: Tx) => Promise<unknown>> = {
+    'by a statement of its own': (tx) => tx.execute(sql`select pg_terminate_backend(pg_backend_pid())`),
+    'in a savepoint': (tx) =>
+      tx.transaction((nested) => nested.execute(sql`select pg_terminate_backend(pg_backend_pid())`)),
+    'before the commit': endIdle,
+    'before a further statement': async (tx) => {
+      await endIdle()
+      await tx.execute(sql`select 1`)
+    },
+    'before a savepoint': async (tx) => {
+      await endIdle()
+      await tx.transaction(async (nested) => nested.execute(sql`select 1`))
+    },
+    'while a savepoint does something else': (tx) => tx.transaction(endIdle),
+    'before it throws': async () => {
+      await endIdle()
+      throw new Error('no')
+    },
+  }
+
+  test.each(Object.entries(ways))('%s', async (prefix, way) => {
+    let ends = false
+    const client = connect()
+    const ratelimit = new Ratelimit({
+      ...{ db: drizzle({ client }), limiter, prefix, cleanupProbability: 0 },
+      onEntries: async (tx) => ends && way(tx),
+    })
+    await limit(ratelimit)
+    const uncaught = await uncaughtBy(async () => {
+      ends = true
+      expect(await outcomeOf(limit(ratelimit))).toBe('UNREACHABLE')
+      await new Promise((resolve) => setTimeout(resolve, 50))
+      ends = false
+      await recovers(() => limit(ratelimit))
+    })
+    expect(uncaught).toEqual([])
+    expect(await usedOf(database, prefix, SECRET)).toBe(2)
+  })
+})
+
+describe.each(['cut before', 'cut after'] as const)('a transaction of the limiter is %s', (fault) => {
+  test.each([0, 1, 2, 3, 4, 5, 6, 7])(
+    'request %i: granted <= used <= granted + unknown, and its connection is used again',
+    async (place) => {
+      const prefix = `${fault} ${place}`
+      const ratelimit = new Ratelimit({
+        ...{ db: drizzle({ client: connect(1) }), limiter, prefix, cleanupProbability: 0 },
+        onEntries: async (tx) => tx.execute(sql`select 1`),
+      })
+      const outcomes: Outcome[] = []
+      const call = async () => {
+        const outcome = await outcomeOf(limit(ratelimit))
+        outcomes.push(outcome)
+        return { success: outcome === 'granted' }
+      }
+      for (let i = 0; i < 2; i++) await call()
+      const uncaught = await uncaughtBy(async () => {
+        let requests = 0
+        proxy.fault = () => (requests++ === place ? fault : 'pass')
+        await call()
+        proxy.fault = () => 'pass'
+        await recovers(call)
+      })
+      expect(uncaught).toEqual([])
+      expectExact(outcomes, await usedOf(database, prefix, SECRET))
+    },
+  )
 })
