@@ -1,6 +1,7 @@
 import type { Answered, PaidPart } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { Decision, Request } from '../runtime/call.ts'
+import type { Entry } from '../runtime/entry.ts'
 import type { Pays } from '../statements/list-row.ts'
 import type { At } from './bounds.ts'
 import type { LimiterCall } from './checker.ts'
@@ -22,6 +23,8 @@ export type Fate = 'charged' | 'repeated' | 'not charged'
 export interface FoundCall extends PayingCall {
   readonly call: Request
   readonly isFound: true
+  /** The kind of its entry. Default: by the rate. */
+  readonly kind?: Entry['kind']
 }
 
 /** The rows that a read has found for a call. They may have less by the time they are locked. */
@@ -49,7 +52,12 @@ export interface Taking {
   readonly least: number
   /** What happens if there is too little: it is denied, becomes a debt, or others of its group pay the rest. */
   readonly lacking: 'denied' | 'owed' | 'left to others'
+  /** Whether it charges an estimate, or settles one. */
+  readonly as?: Estimating | undefined
 }
+
+/** The kind of the entries of an estimate. Other calls charge, or give back. */
+type Estimating = 'reserve' | 'settle'
 
 /** What pays calls on one key. Each call of these reads, without a lock, which rows take part. */
 export interface Funds {
@@ -57,7 +65,7 @@ export interface Funds {
   /** The call of a row that has paid. A later row with the same key is another one, by when it was made. */
   payerOf(key: string, madeMs: number): Request
   /** Gives an amount back to the rows that have paid: to the last one first. */
-  giveBack(parts: readonly PaidPart[], amount: number, tx: At): Promise<Purse>
+  giveBack(parts: readonly PaidPart[], amount: number, tx: At, as?: Estimating): Promise<Purse>
 }
 
 /** A call that funds pay. It has no row of its own, and stands for the rows where calls are published. */

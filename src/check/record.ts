@@ -11,6 +11,8 @@ import { RatelimitError } from '../errors.ts'
 import { applies } from '../runtime/ask.ts'
 import type { Answers, Asked, Call, Ledger } from '../runtime/call.ts'
 import type { Entry, OnEntries } from '../runtime/entry.ts'
+import { DEBT, GRANT } from '../statements/grants.ts'
+import { fromHex } from './hex-id.ts'
 
 /** An entry, and the callback that gets it. */
 export interface Recorded {
@@ -96,37 +98,67 @@ async function handOut(onEntries: OnEntries, tx: Database, entries: readonly Ent
 
 /** Records what the calls of one limiter charge. */
 export function recordCalls(
-  { onEntries, prefix }: { readonly onEntries: OnEntries; readonly prefix: string },
+  about: Pick<Ledger, 'onEntries' | 'hasGrants'> & About,
   ...[connection, asked, isBrief, run]: Parameters<Ledger['record']>
 ): Promise<Answers> {
+  const { onEntries } = about
   const recordedBy = (answers: Answers) =>
-    entriesOf(prefix, asked, answers).map((entry) => ({ onEntries, entry }))
+    entriesOf(about, asked, answers).map((entry) => ({ onEntries, entry }))
   return record({ connection, isBrief, run, recordedBy })
 }
 
 /** The entries of the calls that a statement has granted. */
-function entriesOf(prefix: string, asked: readonly Asked[], answers: Answers): Entry[] {
+function entriesOf(about: About, asked: readonly Asked[], answers: Answers): Entry[] {
   return asked.flatMap((each, i) => {
     const decision = answers[i]
     if (!decision || decision.isOther || !applies(each, decision)) return []
     const places = Array.from({ length: Math.min(decision.granted, each.calls.length) }, (_, place) => place)
-    return places.flatMap((place) => entryOf({ call: each.request, decision, place }, prefix) ?? [])
+    return places.flatMap((place) => entryOf({ call: each.request, decision, place }, about) ?? [])
   })
 }
 
+/** What an entry says beside the change. */
+interface About {
+  readonly prefix: string
+  readonly hasGrants: boolean
+  readonly id?: string | undefined
+  readonly kind?: Entry['kind'] | undefined
+}
+
 /** The entry of a granted call. Undefined if it has changed no count. */
-export function entryOf(outcome: Outcome, prefix: string, id?: string): Entry | undefined {
+export function entryOf(outcome: Outcome, { prefix, hasGrants, id, kind }: About): Entry | undefined {
   const { call, decision, place } = outcome
   const { key, limiter, purpose } = call
   if (purpose === 'look' || purpose === 'block') return undefined
-  const units = call.rate < 0 ? -returnedBy(outcome) : paymentOf(outcome).rate
+  const units = unitsOf(outcome)
   if (units === 0) return undefined
   return {
-    ...{ prefix, key, kind: kindOf(call), units, at: decision.now },
+    ...{
+      prefix,
+      ...(hasGrants ? grantIn(key) : { key }),
+      kind: kind ?? kindOf(call),
+      units,
+      at: decision.now,
+    },
     remaining: remainingOf(limiter, afterCalls(outcome, place + 1)),
     ...(limiter.algorithm.kind === 'window' ? { start: decision.state.windowStart } : {}),
     ...(id === undefined ? {} : { id }),
   }
+}
+
+function unitsOf(outcome: Outcome): number {
+  const { call, decision } = outcome
+  if (call.rate < 0) return -returnedBy(outcome)
+  // A grant of credits fills a new row only.
+  const isRepeated = call.limiter.algorithm.name === 'credits' && (decision.state.prevCount ?? 0) > 0
+  return call.purpose === 'grant' && isRepeated ? 0 : paymentOf(outcome).rate
+}
+
+/** The limited key and the grant in the key of a row of credits. What is owed has no grant. */
+function grantIn(row: string): Pick<Entry, 'key' | 'grant'> {
+  if (row.endsWith(DEBT)) return { key: row.slice(0, -DEBT.length) }
+  const at = row.lastIndexOf(GRANT)
+  return { key: row.slice(0, at), grant: fromHex(row.slice(at + GRANT.length)) ?? '' }
 }
 
 function kindOf({ rate, reserved, purpose }: Call): Entry['kind'] {

@@ -51,7 +51,7 @@ export function checkerOf(settings: Settings): Checker {
       prefix,
       clock: clock && (() => readClock(clock)),
       refusesOther: onOtherPlan === 'throw',
-      ledger: onEntries && ledgerOf(onEntries, prefix),
+      ledger: onEntries && ledgerOf(onEntries, prefix, settings.limiter.kind === 'credits'),
     },
     limiter,
     reporting: { thresholds: distinctThresholds(settings.thresholds), dryRun: settings.dryRun },
@@ -79,10 +79,11 @@ export function checkerOf(settings: Settings): Checker {
   })
 }
 
-function ledgerOf(onEntries: OnEntries, prefix: string): Ledger {
+function ledgerOf(onEntries: OnEntries, prefix: string, hasGrants: boolean): Ledger {
+  const about = { onEntries, hasGrants }
   return {
-    onEntries,
-    record: async (...call) => (await recording()).recordCalls({ onEntries, prefix }, ...call),
+    ...about,
+    record: async (...call) => (await recording()).recordCalls({ ...about, prefix }, ...call),
   }
 }
 

@@ -9,7 +9,7 @@ import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.ts'
 import { type CreditReserveOptions, NEEDS_ID } from '../options/reserve.ts'
 import { checkOption, isCredits } from '../options/validate.ts'
-import { checkReserved } from '../reservations/reservation.ts'
+import { checkReserved, estimateOf } from '../reservations/reservation.ts'
 import { reservationsOf } from '../reservations/reserve-all.ts'
 import { idCall } from '../several/ids.ts'
 import { decideAll } from '../several/limit-all.ts'
@@ -137,14 +137,16 @@ async function givenBack(
 function isShared({ checker }: Account, options: CreditLimitOptions): boolean {
   const { rate = 1, once, tx, atLeast, force } = options
   const isPlain = rate > 0 && once === undefined && atLeast === undefined && !force
-  return isPlain && !checker.joined(tx) && checker.config.reporting.thresholds.length === 0
+  const { reporting, namespace } = checker.config
+  return isPlain && !checker.joined(tx) && reporting.thresholds.length === 0 && !namespace.ledger
 }
 
 /** Charges an estimate. */
 async function reserve(account: Account, options: CreditReserveOptions): Promise<CreditReserved> {
   checkOptions(options, RESERVE_NAMES)
-  const call = callBy(account, options)
-  checkReserved(call.call)
+  const { call: asked, ...own } = callBy(account, options)
+  checkReserved(asked)
+  const call = { ...own, call: estimateOf(asked) }
   if (options.id !== undefined) return reserveNamed(call, options)
   checkOption(options.expires === undefined, NEEDS_ID)
   const answered = withGranted(await decided(call, options), options)

@@ -4,6 +4,7 @@ import { afterCalls } from '../answers/outcome.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
 import type { Fate, FoundCall, Funds, Purse, Taking } from '../check/funds.ts'
 import type { Decision } from '../runtime/call.ts'
+import type { Entry } from '../runtime/entry.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { read } from './read.ts'
 import { refunding } from './refunding.ts'
@@ -18,7 +19,7 @@ export function fundsOf(account: Account): Funds {
       return taking.rate > 0 ? new Charging(account, taking, seen) : refunding(account, seen, -taking.rate)
     },
     payerOf: (key, madeMs) => lookAt(key, limiterOfAge(account.credits, madeMs)),
-    giveBack: async (parts, amount, tx) => refunding(account, await read(account, tx), amount, parts),
+    giveBack: async (parts, amount, tx, as) => refunding(account, await read(account, tx), amount, parts, as),
   }
 }
 
@@ -127,8 +128,9 @@ function planOf(account: Account, taking: Taking, seen: Seen): { rate: number; r
   const { thresholds } = account.checker.config.reporting
   const paying = firstOf(left, rate + seen.debt)
   const locked = thresholds.length > 0 ? left.slice(0, Math.max(paying.length, MIN_LOCKED)) : paying
-  const grants = (pays?: Payer['pays']) => locked.map((grant) => grantRow(account, grant, rate, pays))
-  const debt = (pays: Payer['pays']) => debtRow(account, rate, pays)
+  const asked = { rate, kind: taking.as ?? 'charge' } as const
+  const grants = (pays?: Payer['pays']) => locked.map((grant) => grantRow(account, grant, asked, pays))
+  const debt = (pays: Payer['pays']) => debtRow(account, asked, pays)
   // A call that is never denied leaves an older debt to the next one.
   if (lacking === 'owed') return { rate, rows: isEnough ? grants() : [...grants(), debt('the rest')] }
   return { rate, rows: seen.debt > 0 ? [debt('what it owes'), ...grants('what is not owed')] : grants() }
@@ -141,14 +143,17 @@ function firstOf(grants: readonly Grant[], amount: number): readonly Grant[] {
   return grants.slice(0, length)
 }
 
-function grantRow({ checker }: Account, grant: Grant, rate: number, pays: Payer['pays']): Payer {
+type AskedOf = { readonly rate: number; readonly kind: Entry['kind'] }
+
+function grantRow({ checker }: Account, grant: Grant, { rate, kind }: AskedOf, pays: Payer['pays']): Payer {
   const endsAt = isEndless(grant) ? undefined : grant.look.state.windowStart
-  return { checker, call: { ...grant.request, rate, purpose: 'take' }, grant, pays, endsAt, isFound: true }
+  const call = { ...grant.request, rate, purpose: 'take' } as const
+  return { checker, call, grant, pays, endsAt, isFound: true, kind }
 }
 
-function debtRow(account: Account, rate: number, pays: Payer['pays']): Payer {
+function debtRow(account: Account, { rate, kind }: AskedOf, pays: Payer['pays']): Payer {
   const call = { ...debtOf(account), rate, purpose: 'take' } as const
-  return { checker: account.checker, call, grant: undefined, pays, isFound: true }
+  return { checker: account.checker, call, grant: undefined, pays, isFound: true, kind }
 }
 
 /** For how long there is a rate, if nothing is taken: grants end. */

@@ -2,6 +2,7 @@ import type { Answered, PaidPart } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { Fate, FoundCall, Purse } from '../check/funds.ts'
 import type { Decision } from '../runtime/call.ts'
+import type { Entry } from '../runtime/entry.ts'
 import { afterRefund, type Refunding, returnedTo } from '../several/parts.ts'
 import { type Account, debtOf, type Seen, seenAfter } from './seen.ts'
 import { allowed } from './usage.ts'
@@ -67,12 +68,19 @@ class Refunds implements Purse {
  * the debt, and then gives to the grants in the opposite order of that in which calls take from them. A grant
  * that has ended gets nothing back.
  */
-export function refunding(account: Account, seen: Seen, amount: number, parts?: readonly PaidPart[]): Purse {
+export function refunding(
+  account: Account,
+  seen: Seen,
+  amount: number,
+  parts?: readonly PaidPart[],
+  kind: Entry['kind'] = 'refund',
+): Purse {
   const { checker } = account
   const rows = firstOf(parts?.toReversed() ?? usedIn(account, seen), amount).map(
     ({ call, amount: part }) => ({
       checker,
       isFound: true as const,
+      kind,
       call: { ...call, rate: -part, refund: -part, purpose: 'adjust' as const },
     }),
   )

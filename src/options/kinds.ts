@@ -2,7 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import type { Database } from '../database/database.ts'
-import type { Asking, DurableTable, EitherTable, EitherWay, Sweeping } from './choices.ts'
+import type { Asking, DurableTable, EitherTable, EitherWay, Recording, Sweeping } from './choices.ts'
 import type { CommonConfig } from './common.ts'
 import type { RatelimitConfig } from './config.ts'
 
@@ -22,14 +22,14 @@ export type KeyFor<K extends Kind, Needed extends Kind> = K extends Needed ? str
 export type ConfigOf<K extends Kind, D extends Database = Database> = (
   | RatelimitConfig<D>
   | ConcurrencyConfig
-  | CreditsConfig
+  | CreditsConfig<D>
 ) & {
   readonly limiter: LimiterOf<K>
 }
 
 /** The options that mean something for every kind of limiter. */
-type EveryKind = Pick<
-  CommonConfig,
+type EveryKind<D extends Database = Database> = Pick<
+  CommonConfig<D>,
   'db' | 'prefix' | 'clock' | 'tables' | 'autoMigrate' | 'waitUntil' | 'timeout' | 'hashKeys'
 > &
   Pick<Sweeping, 'cleanupProbability'> &
@@ -48,14 +48,15 @@ export type ConcurrencyConfig = LeaseConfig & {
 }
 
 /** The options that mean something for credits in grants. */
-type GrantedConfig = EveryKind &
+type GrantedConfig<D extends Database = Database> = EveryKind<D> &
   Pick<CommonConfig, 'preparedStatements'> &
-  Pick<Asking, 'thresholds'> & {
+  Pick<Asking, 'thresholds'> &
+  Partial<Pick<Recording<D>, 'onEntries'>> & {
     /** The credits, from `Ratelimit.credits`. */
     readonly limiter: Credits
   }
 
 /** Options of the constructor of {@link Ratelimit} for credits in grants. */
-export type CreditsConfig = GrantedConfig & {
+export type CreditsConfig<D extends Database = Database> = GrantedConfig<D> & {
   readonly [Name in Exclude<keyof RatelimitConfig, keyof GrantedConfig>]?: never
 }

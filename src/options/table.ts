@@ -113,7 +113,7 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   reservationSecret: { ...RATES, check: checkSecret },
   denials: { ...RATES, check: checkDenials },
   onOtherPlan: { ...RATES, check: wordOf('begin anew', 'throw') },
-  onEntries: { ...RATES, check: checkFunction },
+  onEntries: { ...BUT_LEASES, check: checkFunction },
 }
 
 /** Whether this is Workers, where a promise hangs if the I/O of another request resolves it. */

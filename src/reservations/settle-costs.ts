@@ -36,8 +36,8 @@ export async function settleCosts(
 function settleFunds(funds: Funds, { actual, estimate, parts }: Cost, tx: At): Promise<Purse> {
   const missing = actual - estimate.paid.rate
   return missing > 0
-    ? funds.take({ rate: missing, least: missing, lacking: 'owed' }, tx)
-    : funds.giveBack(parts, -missing, tx)
+    ? funds.take({ rate: missing, least: missing, lacking: 'owed', as: 'settle' }, tx)
+    : funds.giveBack(parts, -missing, tx, 'settle')
 }
 
 function answerTo(

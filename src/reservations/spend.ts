@@ -127,7 +127,9 @@ async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): 
   const ids = [await idCall(once, calls)]
   const checkers = calls.map(({ checker }) => checker)
   const { spent } = await withinTimeout(checkers, tx, (at) => {
-    const find = ({ funds }: FundedCall) => funds.take({ rate, least: rate, lacking: 'left to others' }, at)
+    const as = named && 'reserve'
+    const find = ({ funds }: FundedCall) =>
+      funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
     return withFunds(named?.calls ?? calls, find, at, async (payers, own) => {
       const notes = named && notesOf(named, payers)
       const sent = await sendPayers(payers, own, { ids, notes }, { rate, least })

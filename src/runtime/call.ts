@@ -77,6 +77,8 @@ export type Answers = readonly (Decision | undefined)[]
 /** Hands out the entries of statements, in their transactions. */
 export interface Ledger {
   readonly onEntries: OnEntries
+  /** Whether the rows are those of credits: the grants of keys, and what these owe. */
+  readonly hasGrants: boolean
   /**
    * Runs a statement, and hands out the entries of the calls that it has granted.
    *

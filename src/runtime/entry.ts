@@ -10,7 +10,7 @@ export interface Entry {
   readonly kind: 'charge' | 'refund' | 'reserve' | 'settle' | 'grant'
   /** The units that were taken; below 0 if they were given back. For a grant, the units that were added. */
   readonly units: number
-  /** The whole units that were left afterwards. */
+  /** The whole units that were left afterwards: of the grant, if it is one. */
   readonly remaining: number
   /** Unix milliseconds of the decision, by the clock that made it. */
   readonly at: number
@@ -18,6 +18,8 @@ export interface Entry {
   readonly start?: number
   /** With `once` or a name: the id as it is stored. */
   readonly id?: string
+  /** Credits that end: the id of the grant. Units without one are owed, or pay what was owed. */
+  readonly grant?: string
 }
 
 /** Gets the entries of one statement, in its transaction. */

@@ -15,6 +15,7 @@ import {
   reservedIn,
   type Table,
 } from '../runtime/call.ts'
+import type { Entry } from '../runtime/entry.ts'
 import { shapeOf } from '../tables/ddl.ts'
 
 /** The request for one row: of one call, or the sum of several. */
@@ -30,11 +31,14 @@ export interface RowRequest extends Request {
   readonly needed: number
   /** The part of the rate that is taken by force. */
   readonly forced: number
+  /** The kind of its entry. Default: by the rate. */
+  readonly kind: Entry['kind'] | undefined
 }
 
 /** A call that the database decides. */
 interface Charge extends LimiterCall {
   readonly call: Request
+  readonly kind?: Entry['kind']
 }
 
 function isCharge(each: LimiterCall): each is Charge {
@@ -110,6 +114,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
     table,
     namespace,
     reporting,
+    kind: first.kind,
     rate,
     refund,
     needed,

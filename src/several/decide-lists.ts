@@ -18,18 +18,16 @@ import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
 import {
   foundIn,
-  isRecorded,
   isWhole,
   learnPeriods,
   nameOfGroups,
   payersIn,
-  recording,
   runLists,
   sentOfGroups,
   shapesOf,
 } from './list.ts'
 import { isLook } from './parts.ts'
-import { isSentAlone, sendList } from './send-list.ts'
+import { isRecorded, isSentAlone, recording, sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
 import { isNeeded, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
 import type { Verdict } from './turns.ts'

@@ -102,8 +102,13 @@ export function sendCalls(
 ): Promise<SentCalls> {
   const checkers = calls.map(({ checker }) => checker)
   return withinTimeout(checkers, tx, (at) => {
-    const find = ({ funds, call, force }: FundedCall) =>
-      funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied' }, at)
+    const find = ({ funds, call, force }: FundedCall) => {
+      const as = call.reserved > 0 ? 'reserve' : undefined
+      return funds.take(
+        { rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as },
+        at,
+      )
+    }
     return withFunds(calls, find, at, async (payers, own) => {
       const sent = await sendPayers(payers, own, besideOf(payers))
       const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)

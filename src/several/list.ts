@@ -1,7 +1,5 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { appliesAt } from '../algorithms/limiter.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
-import type { Connection } from '../database/connection.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runKept, runOnce } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
@@ -69,24 +67,9 @@ export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Pro
     build: (guarded: boolean) =>
       listStatement({ rows: shapes, groups: payers, commit, guarded, waits: how === 'waits' }),
   }
-  const run = async (connection: Connection) => {
-    const [answer, ...more] = await runLists({ connection, rows }, values, source)
-    if (!answer || more.length > 0) throw notAsExpected('has not one row for the list')
-    return foundIn(answer, rows, shapes, params)
-  }
-  if (how === 'looks' || !isRecorded(list)) return run(list.connection)
-  return (await recording()).recordLists(list, run, (found) => [[list, found]])
-}
-
-export const recording: () => Loaded | Promise<Loaded> = /* @__PURE__ */ onFirstUse(
-  () => import('./record-lists.ts'),
-)
-
-type Loaded = typeof import('./record-lists.ts')
-
-/** Whether one of the limiters has `onEntries`. */
-export function isRecorded({ rows }: Pick<List, 'rows'>): boolean {
-  return rows.some(({ namespace }) => namespace.ledger !== undefined)
+  const [answer, ...more] = await runLists(list, values, source)
+  if (!answer || more.length > 0) throw notAsExpected('has not one row for the list')
+  return foundIn(answer, rows, shapes, params)
 }
 
 /** Whether all rows were found. */

@@ -35,7 +35,7 @@ function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
       // The charge finds the row as the refund left it.
       const { state } = place > 0 ? afterRefund(row, look) : look
       const decision = { ...look, state, granted: 1 }
-      const entry = entryOf({ call, decision, place: 0 }, prefix, id)
+      const entry = entryOf({ call, decision, place: 0 }, { ...ledger, prefix, id, kind: row.kind })
       return entry ? [{ onEntries: ledger.onEntries, entry }] : []
     })
   })

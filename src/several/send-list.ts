@@ -1,4 +1,5 @@
 import { onFirstUse } from '../base/on-first-use.ts'
+import type { Connection } from '../database/connection.ts'
 import { MAX_ROWS } from './add-up.ts'
 import { askList, makeRows as makeAll, removeEmpty as removeAllEmpty } from './list.ts'
 import { isLook } from './parts.ts'
@@ -9,9 +10,23 @@ const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
 /** Charges the list, or only looks at it: by one statement, unless it has many rows, or on several servers. */
 export async function sendList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
   const isShort = list.rows.length <= MAX_ROWS
-  if (isShort && (!isDistributed(list) || (await isOnOneShard(list)))) return askList(list, how)
-  const { askRowByRow } = await rowByRow()
-  return askRowByRow(list, how)
+  const isOne = isShort && (!isDistributed(list) || (await isOnOneShard(list)))
+  const ask = isOne ? askList : (await rowByRow()).askRowByRow
+  if (how === 'looks' || !isRecorded(list)) return ask(list, how)
+  const { recordLists } = await recording()
+  const run = (connection: Connection) => ask({ ...list, connection }, how)
+  return recordLists(list, run, (found) => [[list, found]])
+}
+
+export const recording: () => Loaded | Promise<Loaded> = /* @__PURE__ */ onFirstUse(
+  () => import('./record-lists.ts'),
+)
+
+type Loaded = typeof import('./record-lists.ts')
+
+/** Whether one of the limiters has `onEntries`. */
+export function isRecorded({ rows }: Pick<List, 'rows'>): boolean {
+  return rows.some(({ namespace }) => namespace.ledger !== undefined)
 }
 
 /** Whether the list shares no statement with others. */

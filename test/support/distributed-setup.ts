@@ -47,6 +47,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/drivers/synchronous-commit.test.ts': [],
   'behaviour/drivers/unstorable.test.ts': ['keys that the encoding of the database cannot store fail alone'],
   // Distributed tables have none of these: `Ratelimit.credits` and `onEntries` refuse them.
+  'behaviour/quotas/credit-entries.test.ts': [],
   'behaviour/quotas/entries.test.ts': [],
   'behaviour/quotas/credits.test.ts': [],
   'behaviour/quotas/credits-model.test.ts': [],
@@ -56,6 +57,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/quotas/named.test.ts': ['to reserve is one statement'],
   'behaviour/quotas/named-lists.test.ts': ['it is one statement'],
   'behaviour/quotas/change-plan.test.ts': ['the grace time of the first half begins with the change'],
+  'concurrency/credit-entries.test.ts': [],
   'concurrency/credits.test.ts': [],
   'concurrency/credits-in-lists.test.ts': [],
   'concurrency/credits-shared.test.ts': [],

@@ -12,11 +12,12 @@ const ledger = pgTable('app_ledger', {
   at: bigint('at', { mode: 'number' }).notNull(),
   start: bigint('start', { mode: 'number' }),
   id: text('id'),
+  grant: text('grant'),
 })
 
 export async function createLedger({ script }: Pick<TestDatabase, 'script'>): Promise<void> {
   await script(`create table app_ledger (prefix text not null, key text not null, kind text not null,
-    units float8 not null, remaining float8 not null, at bigint not null, start bigint, id text)`)
+    units float8 not null, remaining float8 not null, at bigint not null, start bigint, id text, "grant" text)`)
 }
 
 /** Writes the entries. */
@@ -29,9 +30,10 @@ export async function entriesOf(db: Db, prefix: string): Promise<Partial<Entry>[
   const rows = await db.select().from(ledger)
   return rows
     .filter((row) => row.prefix === prefix)
-    .map(({ prefix: _, start, id, ...row }) => ({
+    .map(({ prefix: _, start, id, grant, ...row }) => ({
       ...row,
       ...(start === null ? {} : { start }),
       ...(id === null ? {} : { id }),
+      ...(grant === null ? {} : { grant }),
     })) as Partial<Entry>[]
 }

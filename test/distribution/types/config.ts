@@ -336,6 +336,10 @@ const credits = new Ratelimit({
   thresholds: [0.8, { left: 100 }],
   hashKeys: true,
 })
+new Ratelimit({
+  ...{ db, limiter: Ratelimit.credits(), prefix: 'credits' },
+  onEntries: async (tx, [entry]) => [tx, entry?.grant],
+})
 // @ts-expect-error a dry run of credits would have to guess what the grants have left
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true })
 // @ts-expect-error grants have no periods
