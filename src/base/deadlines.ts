@@ -13,37 +13,117 @@ const STEPS = 10
  */
 export const MAX_TIMER_MS: number = 2 ** 31 - 1
 
+/** What has a deadline. */
+export interface Timed {
+  /** Its time is over. It must not throw. */
+  over(): void
+}
+
+/** When a wait ends. */
+export class Deadline {
+  readonly timed: Timed
+  /** In the time in which the process was not busy. */
+  readonly endsAtMs: number
+  before: Deadline | undefined = undefined
+  after: Deadline | undefined = undefined
+  readonly #own: Deadlines
+
+  constructor(own: Deadlines, timed: Timed, endsAtMs: number) {
+    this.#own = own
+    this.timed = timed
+    this.endsAtMs = endsAtMs
+  }
+
+  /** Stops it, or does nothing if it is over. */
+  stop(): void {
+    this.#own.stop(this)
+  }
+}
+
 /**
- * Calls `over` when a time has passed. No call takes weeks, so a longer time than a timer's never does.
+ * Deadlines of one length. They share a timer, because one for each call costs too much. They are linked: in a
+ * map, the garbage collector would keep calls that have ended.
  *
  * Time in which the process was busy does not count: of a step that comes late, only its own length does. And
- * the time never ends in the first late step, because what arrived meanwhile is read after it. So in a process
- * that is always busy it ends after eleven of its tasks.
- *
- * @returns A function that stops it.
+ * no deadline ends in the first late step, because what arrived meanwhile is read after it. So in a process
+ * that is always busy a deadline ends after eleven of its tasks.
  */
-export function startDeadline(ms: number, over: () => void): () => void {
-  if (ms > MAX_TIMER_MS) return () => {}
-  let timer: ReturnType<typeof setTimeout> | undefined
-  let leftMs = ms
-  let isDue = false
-  const stepIn = (stepMs: number) => {
-    const wholeMs = Math.max(1, Math.ceil(stepMs))
-    const startedAtMs = performance.now()
-    timer = setTimeout(() => {
-      const tookMs = performance.now() - startedAtMs
-      const wasBusy = tookMs > wholeMs + LATE_MS
-      const wasDue = isDue
-      // A timer that is early by the clock is right: with fake timers, the clock may be another one.
-      leftMs -= wasBusy ? wholeMs : Math.max(tookMs, wholeMs)
-      // Timers count whole milliseconds.
-      isDue = leftMs < 0.5
-      if (isDue && (wasDue || !wasBusy)) over()
-      else stepIn(leftMs > 0 ? Math.min(leftMs, ms / STEPS) : ms / STEPS)
-    }, wholeMs)
+export class Deadlines {
+  readonly #ms: number
+  readonly #stepMs: number
+  #first: Deadline | undefined
+  #last: Deadline | undefined
+  #timer: ReturnType<typeof setTimeout> | undefined
+  /** How long the process was not busy, up to the last step. */
+  #countedMs = 0
+  #steppedAtMs = 0
+  #wholeMs = 0
+
+  constructor(ms: number) {
+    this.#ms = ms
+    this.#stepMs = ms / STEPS
   }
-  stepIn(ms / STEPS)
-  return () => clearTimeout(timer)
+
+  start(timed: Timed): Deadline {
+    const nowMs = performance.now()
+    if (!this.#timer) this.#stepIn(this.#stepMs, nowMs)
+    // A step that is late already will count with its own length only.
+    const sinceStepMs = Math.min(nowMs - this.#steppedAtMs, this.#wholeMs + LATE_MS)
+    const deadline = new Deadline(this, timed, this.#countedMs + sinceStepMs + this.#ms)
+    deadline.before = this.#last
+    if (this.#last) this.#last.after = deadline
+    else this.#first = deadline
+    this.#last = deadline
+    return deadline
+  }
+
+  stop(deadline: Deadline): void {
+    const { before, after } = deadline
+    if (!before && this.#first !== deadline) return
+    if (before) before.after = after
+    else this.#first = after
+    if (after) after.before = before
+    else this.#last = before
+    deadline.before = undefined
+    deadline.after = undefined
+    if (!this.#first) this.#rest()
+  }
+
+  #rest(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+  }
+
+  /** Timers count whole milliseconds. */
+  #stepIn(ms: number, nowMs: number): void {
+    this.#rest()
+    this.#wholeMs = Math.max(1, Math.ceil(ms))
+    this.#steppedAtMs = nowMs
+    this.#timer = setTimeout(() => this.#step(), this.#wholeMs)
+  }
+
+  #step(): void {
+    const nowMs = performance.now()
+    const tookMs = nowMs - this.#steppedAtMs
+    const wasBusy = tookMs > this.#wholeMs + LATE_MS
+    const readMs = this.#countedMs
+    // A timer that is early by the clock is right: with fake timers, the clock may be another one.
+    this.#countedMs += wasBusy ? this.#wholeMs : Math.max(tookMs, this.#wholeMs)
+    this.#steppedAtMs = nowMs
+    this.#end(wasBusy ? readMs : this.#countedMs)
+    if (!this.#first) return
+    const leftMs = this.#first.endsAtMs - this.#countedMs
+    this.#stepIn(leftMs > 0 ? Math.min(leftMs, this.#stepMs) : this.#stepMs, nowMs)
+  }
+
+  /** Ends the deadlines up to this time. Timers count whole milliseconds. */
+  #end(untilMs: number): void {
+    while (this.#first && this.#first.endsAtMs < untilMs + 0.5) {
+      const { timed } = this.#first
+      this.stop(this.#first)
+      timed.over()
+    }
+  }
 }
 
 /**

@@ -7,7 +7,7 @@ import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
-import { CallTime } from './bounds.ts'
+import { CallTime, Timeout } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { blockOn } from './gate.ts'
 
@@ -69,7 +69,7 @@ async function answerWithin(
   denial: LimitResult | undefined,
 ): Promise<LimitResult> {
   const { bounds, reporting } = checker.config
-  const ownMs = bounds?.timeoutMs ?? Number.POSITIVE_INFINITY
+  const ownMs = bounds?.time.ms ?? Number.POSITIVE_INFINITY
   let isOver = false
   const endsWait = () => {
     isOver = true
@@ -82,7 +82,7 @@ async function answerWithin(
   const giveBack = async (outcome: Outcome) => {
     if (!(await passed)) await refund(checker, outcome)
   }
-  const time = new CallTime(Math.min(leftMs, ownMs))
+  const time = new CallTime(new Timeout(Math.min(leftMs, ownMs)))
   try {
     const looking = { time, signal, onWaitOver: leftMs < ownMs ? endsWait : undefined }
     const blocked = checker.config.blocks ? await blockOn(checker, call, undefined, looking) : undefined

@@ -1,31 +1,60 @@
 import type { Outcome } from '../answers/outcome.ts'
 import { whenAborted } from '../base/abort.ts'
-import { startDeadline } from '../base/deadlines.ts'
+import { type Deadline, Deadlines, MAX_TIMER_MS, type Timed } from '../base/deadlines.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 
-/** The time of a call that may take several statements. */
-export class CallTime {
-  isOver = false
-  readonly #ends = new Set<() => void>()
-  readonly #stop: () => void
+/** When waits are over. */
+interface Time {
+  readonly isOver: boolean
+  /** Begins a wait, which is told when the time is over. */
+  begin(timed: Timed): Pick<Deadline, 'stop'>
+}
 
-  constructor(ms: number) {
-    this.#stop = startDeadline(ms, () => {
-      this.isOver = true
-      for (const end of this.#ends) end()
-    })
+/** A length of time, which begins anew for each wait. */
+export class Timeout implements Time {
+  readonly ms: number
+  readonly isOver = false
+  readonly #shared: Deadlines | undefined
+
+  /** @param isShared Whether all waits share a timer. In Workers it would end with the request that set it. */
+  constructor(ms: number, isShared = false) {
+    this.ms = ms
+    this.#shared = isShared ? new Deadlines(ms) : undefined
   }
 
-  /** Calls `end` when the time is over. Returns a function that stops that. */
-  whenOver(end: () => void): () => void {
-    this.#ends.add(end)
-    return () => this.#ends.delete(end)
+  begin(timed: Timed): Pick<Deadline, 'stop'> {
+    // No call takes weeks.
+    if (this.ms > MAX_TIMER_MS) return ENDLESS
+    return (this.#shared ?? new Deadlines(this.ms)).start(timed)
+  }
+}
+
+const ENDLESS = { stop: () => {} }
+
+/** The time of a call that may take several statements. */
+export class CallTime implements Time, Timed {
+  isOver = false
+  readonly #waits = new Set<Timed>()
+  readonly #deadline: Pick<Deadline, 'stop'>
+
+  constructor(timeout: Timeout) {
+    this.#deadline = timeout.begin(this)
+  }
+
+  begin(timed: Timed): Pick<Deadline, 'stop'> {
+    this.#waits.add(timed)
+    return { stop: () => this.#waits.delete(timed) }
+  }
+
+  over(): void {
+    this.isOver = true
+    for (const timed of this.#waits) timed.over()
   }
 
   /** The call has ended. */
   stop(): void {
-    this.#stop()
+    this.#deadline.stop()
   }
 }
 
@@ -34,15 +63,13 @@ export type At = Database | CallTime | undefined
 
 /** When to stop waiting for a call. */
 export interface Bounds {
-  /** When the time of the whole call is over. */
-  readonly time?: CallTime
-  /** This many milliseconds after the call. */
-  readonly timeoutMs?: number | undefined
+  /** When this time is over. */
+  readonly time?: Time | undefined
   /** As soon as this signal aborts. */
   readonly signal?: AbortSignal | undefined
   /**
-   * Called when the time is over, if `timeoutMs` is the rest of a wait of `blockUntilReady`. Its end says
-   * nothing about the database.
+   * Called when the time is over, if it is the rest of a wait of `blockUntilReady`. Its end says nothing about
+   * the database.
    */
   readonly onWaitOver?: (() => void) | undefined
   /** Gets a grant that comes after the wait has ended, to give it back. It never rejects. */
@@ -56,16 +83,13 @@ export interface Bounds {
  * @returns A function that stops the watch. Call it when the call is decided.
  */
 export function watchBounds(
-  { time, timeoutMs, signal }: Bounds,
+  { time, signal }: Bounds,
   end: (why: { readonly aborted: unknown } | 'timeout') => void,
 ): () => void {
-  const onOver = () => finish('timeout')
-  const stopTimer = time
-    ? time.whenOver(onOver)
-    : startDeadline(timeoutMs ?? Number.POSITIVE_INFINITY, onOver)
+  const deadline = time?.begin({ over: () => finish('timeout') })
   const stopSignal = signal && whenAborted(signal, () => finish({ aborted: signal.reason }))
   function stop(): void {
-    stopTimer()
+    deadline?.stop()
     stopSignal?.()
   }
   function finish(why: { readonly aborted: unknown } | 'timeout'): void {

@@ -5,7 +5,7 @@ import type { Terms } from '../leases/leases.ts'
 import type { TakeStatement } from '../runtime/ask.ts'
 import type { Namespace, Table } from '../runtime/call.ts'
 import type { Commit } from '../statements/setting.ts'
-import type { Bounds } from './bounds.ts'
+import type { Timeout } from './bounds.ts'
 import type { Degrading } from './degrading.ts'
 
 /** How denials are counted. */
@@ -27,7 +27,7 @@ export interface CheckerConfig {
   readonly reporting: Reporting
   readonly degrading: Degrading
   /** The limits on the time of a call outside a transaction. */
-  readonly bounds: Bounds | undefined
+  readonly bounds: { readonly time: Timeout } | undefined
   readonly commit: Commit
   /** How many shared statements may be under way. Undefined if each call has a statement of its own. */
   readonly connections: number | undefined

@@ -40,7 +40,7 @@ async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
     const change = () => timed(about, () => reset(connection))
     // Units of a lease that came back after the reset would lower the count of the new row.
     if (!connection.isTransaction) await checker.leasesReturned()
-    await (connection.isTransaction ? change() : watchWait(change)).finally(forget)
+    await (connection.isTransaction ? change() : watchWait(prefix, change)).finally(forget)
   }).finally(forget)
 }
 

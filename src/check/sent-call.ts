@@ -1,10 +1,12 @@
 import type { Outcome } from '../answers/outcome.ts'
+import { whenAborted } from '../base/abort.ts'
+import type { Deadline, Timed } from '../base/deadlines.ts'
 import { nothingCharged } from '../database/database-error.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 import type { Circuit } from '../runtime/circuit.ts'
 import type { Batch, Dispatcher, Pending } from '../runtime/queue.ts'
-import { type Bounds, timedOut, watchBounds } from './bounds.ts'
+import { type Bounds, timedOut } from './bounds.ts'
 import type { Sent } from './denials.ts'
 import { refusalOf } from './refusal.ts'
 
@@ -21,11 +23,12 @@ export interface Sender {
 }
 
 /** A call on its way to the database. There is one for each check, so it has one promise. */
-export class SentCall<T> implements Pending {
+export class SentCall<T> implements Pending, Timed {
   readonly request: Request
   isOver = false
   batch: Batch | undefined = undefined
   isContended = false
+  #isDecided = false
   readonly result: Promise<T>
   readonly #sender: Sender
   readonly #sent: Sent | undefined
@@ -33,7 +36,8 @@ export class SentCall<T> implements Pending {
   readonly #resultOf: (outcome: Outcome) => T
   #resolve!: (result: T) => void
   #reject!: (reason: unknown) => void
-  #stopWatching: (() => void) | undefined
+  #deadline: Pick<Deadline, 'stop'> | undefined
+  #stopSignal: (() => void) | undefined
   /** Called at the end of a call whose caller has given up. */
   #whenSettled: (() => void) | undefined
 
@@ -54,9 +58,24 @@ export class SentCall<T> implements Pending {
       this.#resolve = resolve
       this.#reject = reject
     })
-    if (bounds) this.#stopWatching = watchBounds(bounds, (why) => this.#giveUp(bounds, why))
-    // Last, because it may fail the call at once.
     sender.dispatcher().add(this)
+    // A call that a lease has answered needs no timer.
+    if (bounds && !this.#isDecided) this.#watch(bounds)
+  }
+
+  /** As `watchBounds` does, without making a function for each call. */
+  #watch({ time, signal }: Bounds): void {
+    this.#deadline = time?.begin(this)
+    this.#stopSignal = signal && whenAborted(signal, () => this.#giveUp({ aborted: signal.reason }))
+  }
+
+  #stopWatching(): void {
+    this.#deadline?.stop()
+    this.#stopSignal?.()
+  }
+
+  over(): void {
+    this.#giveUp('timeout')
   }
 
   hold(): void {
@@ -66,7 +85,8 @@ export class SentCall<T> implements Pending {
 
   fulfil(decision: Decision, place: number): void {
     const { request } = this
-    this.#stopWatching?.()
+    this.#isDecided = true
+    this.#stopWatching()
     this.#sender.circuit.answered()
     const refusal = refusalOf(request, decision, place)
     if (refusal) {
@@ -82,17 +102,20 @@ export class SentCall<T> implements Pending {
 
   fail(reason: RatelimitError): void {
     const error = this.request.purpose === 'look' ? nothingCharged(reason) : reason
-    this.#stopWatching?.()
+    this.#isDecided = true
+    this.#stopWatching()
     this.#sender.circuit.learn(error, this.batch)
     this.#sender.failed(this.request)
     this.#whenSettled?.()
     this.#reject(error)
   }
 
-  #giveUp(bounds: Bounds, why: { readonly aborted: unknown } | 'timeout'): void {
+  #giveUp(why: { readonly aborted: unknown } | 'timeout'): void {
+    this.#stopWatching()
+    const bounds = this.#bounds
     const { dispatcher, goOn, circuit } = this.#sender
     const wasSent = dispatcher().cancel(this)
-    if (wasSent && bounds.giveBack) {
+    if (wasSent && bounds?.giveBack) {
       const settled = new Promise<void>((resolve) => {
         this.#whenSettled = resolve
       })
@@ -104,7 +127,7 @@ export class SentCall<T> implements Pending {
     }
     const error = timedOut(wasSent && this.request.purpose !== 'look', this.isContended)
     const { batch } = this
-    if (bounds.onWaitOver) bounds.onWaitOver()
+    if (bounds?.onWaitOver) bounds.onWaitOver()
     // A wait for a held row, or for other calls of the key, says nothing about the database.
     else if (batch && !batch.mayWait) circuit.failed(error, batch)
     this.#reject(error)

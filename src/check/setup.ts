@@ -13,6 +13,7 @@ import { hashOf, readClock } from '../options/validate.ts'
 import type { Ledger } from '../runtime/call.ts'
 import type { OnEntries } from '../runtime/entry.ts'
 import { statementsOf } from '../statements/statements.ts'
+import { Timeout } from './bounds.ts'
 import { Checker } from './checker.ts'
 import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'
@@ -56,7 +57,8 @@ export function checkerOf(settings: Settings): Checker {
     limiter,
     reporting: { thresholds: distinctThresholds(settings.thresholds), dryRun: settings.dryRun },
     degrading: { onError, onDegraded: settings.onDegraded },
-    bounds: timeout === undefined ? undefined : { timeoutMs: parseDuration(timeout, 'timeout') },
+    bounds:
+      timeout === false ? undefined : { time: new Timeout(parseDuration(timeout, 'timeout'), coalesce) },
     commit: durable ? (settings.synchronousCommit ? 'flushed' : 'async') : 'as the session',
     connections: coalesce ? settings.connections : undefined,
     cleanupProbability: settings.cleanupProbability ?? (keepEnded ? 0 : 0.1),

@@ -10,7 +10,7 @@ import { Sweeper } from '../runtime/sweep.ts'
 import { ID_PREFIX, RESERVED_PREFIX, SHARE_PREFIX } from '../statements/own-prefixes.ts'
 import { MAX_SWEPT } from '../statements/remove.ts'
 import { afterChange } from './after-change.ts'
-import { type At, watchBounds } from './bounds.ts'
+import { type At, Timeout, watchBounds } from './bounds.ts'
 import type { Checker, LimiterCall } from './checker.ts'
 import { changing, gateOf } from './gate.ts'
 import { reset } from './reset.ts'
@@ -76,31 +76,30 @@ function blocksOf(checker: Checker, call: Call): LimiterCall {
 
 /**
  * Deletes all expired rows of the prefix, the ids of `once` and the blocks that have ended, some at a time.
- * Rows that others have locked stay.
+ * Rows that others have locked stay. Each statement has the whole timeout, because there may be many rows.
  *
  * @param hasShares Whether estimates have rows for the shares of those that pay.
  */
-export function cleanUp(checker: Checker, hasShares: boolean): Promise<number> {
-  return runOn(checker, undefined, { mayCharge: false, mayWait: false, isContended: false }, async () => {
-    const { home, table, namespace, keepEnded, blocks } = checker.config
-    const sweepers = [
-      new Sweeper(home.db, table, namespace, keepEnded),
-      ...[ID_PREFIX, RESERVED_PREFIX, ...(hasShares ? [SHARE_PREFIX] : [])].map(
-        (before) => new Sweeper(home.db, table, { ...namespace, prefix: before + namespace.prefix }, false),
-      ),
-      ...(blocks ? [new Sweeper(home.db, table, gateOf(checker).config.namespace, false)] : []),
-    ]
-    const clock = namespace.clock?.() ?? null
-    let deleted = 0
-    for (const sweeper of sweepers) deleted += await sweepAll(sweeper, clock)
-    return deleted
-  })
+export async function cleanUp(checker: Checker, hasShares: boolean): Promise<number> {
+  const { home, table, namespace, keepEnded, blocks } = checker.config
+  const sweepers = [
+    new Sweeper(home.db, table, namespace, keepEnded),
+    ...[ID_PREFIX, RESERVED_PREFIX, ...(hasShares ? [SHARE_PREFIX] : [])].map(
+      (before) => new Sweeper(home.db, table, { ...namespace, prefix: before + namespace.prefix }, false),
+    ),
+    ...(blocks ? [new Sweeper(home.db, table, gateOf(checker).config.namespace, false)] : []),
+  ]
+  const clock = namespace.clock?.() ?? null
+  let deleted = 0
+  for (const sweeper of sweepers) deleted += await sweepAll(checker, sweeper, clock)
+  return deleted
 }
 
-async function sweepAll(sweeper: Sweeper, clock: number | null): Promise<number> {
+async function sweepAll(checker: Checker, sweeper: Sweeper, clock: number | null): Promise<number> {
+  const stage = { mayCharge: false, mayWait: false, isContended: false }
   let deleted = 0
   for (;;) {
-    const rows = await sweeper.sweep(clock)
+    const rows = await runOn(checker, undefined, stage, () => sweeper.sweep(clock))
     deleted += rows
     if (rows < MAX_SWEPT) return deleted
   }
@@ -116,7 +115,7 @@ export function close(checker: Checker): Promise<void> {
     if (checker.config.denials) await (await import('./denial-counts.ts')).writeDenials(checker.config)
   }
   return new Promise((resolve, reject) => {
-    const stop = watchBounds({ timeoutMs: CLOSING_MS }, () => resolve())
+    const stop = watchBounds({ time: new Timeout(CLOSING_MS) }, () => resolve())
     closing().then(resolve, reject).finally(stop)
   })
 }

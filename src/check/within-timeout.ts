@@ -10,10 +10,10 @@ export async function withinTimeout<T>(
   at: At,
   work: (at: At) => Promise<T>,
 ): Promise<T> {
-  const timeoutMs = Math.min(...checkers.map(timeoutOf))
-  const isAlone = at === undefined && !checkers[0]?.joined(at)
-  if (!isAlone || timeoutMs === Number.POSITIVE_INFINITY) return work(at)
-  const time = new CallTime(timeoutMs)
+  const [first] = checkers
+  const timeout = first && hastiestOf(checkers).config.bounds?.time
+  if (!timeout || at !== undefined || first.joined(at)) return work(at)
+  const time = new CallTime(timeout)
   try {
     return await work(time)
   } finally {
@@ -21,7 +21,12 @@ export async function withinTimeout<T>(
   }
 }
 
+/** The limiter with the shortest `timeout`. */
+export function hastiestOf(checkers: readonly Checker[]): Checker {
+  return checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
+}
+
 /** Infinity if there is none. */
-export function timeoutOf({ config }: Checker): number {
-  return config.bounds?.timeoutMs ?? Number.POSITIVE_INFINITY
+function timeoutOf({ config }: Checker): number {
+  return config.bounds?.time.ms ?? Number.POSITIVE_INFINITY
 }

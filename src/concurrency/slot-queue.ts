@@ -116,8 +116,10 @@ class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
   }
 
   async #ask(groups: readonly Group[], mayWait: boolean): Promise<SlotAnswers> {
-    const { ensureTables, home } = this.#checker.config
+    const { ensureTables, home, namespace } = this.#checker.config
     await ensureTables?.()
-    return watchWait(() => retrying(() => askForSlots(this.#checker, home, groups, mayWait)))
+    return watchWait(namespace.prefix, () =>
+      retrying(() => askForSlots(this.#checker, home, groups, mayWait)),
+    )
   }
 }

@@ -1,6 +1,6 @@
 import type { Concurrency } from '../algorithms/concurrency.ts'
 import { wait } from '../check/block.ts'
-import { timedOut, watchBounds } from '../check/bounds.ts'
+import { Timeout, timedOut, watchBounds } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
@@ -95,7 +95,8 @@ function lookWithin(
   const looking = look(checker, sought, undefined, caller)
   if (timeoutMs === undefined && !signal) return looking
   return new Promise((resolve, reject) => {
-    const stop = watchBounds({ timeoutMs, signal }, (why) => {
+    const time = timeoutMs === undefined ? undefined : new Timeout(timeoutMs)
+    const stop = watchBounds({ time, signal }, (why) => {
       caller.hasGivenUp = true
       const { wasSent = false, isContended = false } = caller.leaveQueue?.() ?? {}
       reject(why === 'timeout' ? timedOut(wasSent, isContended) : why.aborted)
@@ -129,7 +130,7 @@ async function waitInLine(line: Line, checker: Checker, wanted: Wanted, endsAt: 
   const found = new Promise<Look>((resolve, reject) => {
     const waiting: Waiting = { found: resolve, failed: reject }
     line.join(waiting)
-    stop = watchBounds({ timeoutMs, signal }, (why) => {
+    stop = watchBounds({ time: new Timeout(timeoutMs), signal }, (why) => {
       line.leave(waiting)
       if (why === 'timeout') resolve(line.last)
       else reject(why.aborted)

@@ -30,6 +30,11 @@ export function checkDuration(value: Duration, name: string): void {
   parseDuration(value, name)
 }
 
+/** @throws RatelimitError `INVALID_DURATION` */
+export function checkTimeout(value: Duration | false, name: string): void {
+  if (value !== false) parseDuration(value, name)
+}
+
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkShare(value: number, name: string): void {
   checkOption(Number.isFinite(value) && value >= 0 && value <= 1, `${name} must be a number from 0 to 1.`)

@@ -56,10 +56,10 @@ export interface CommonConfig<D extends Database = Database> {
   readonly onOtherPlan?: 'begin anew' | 'throw'
   /**
    * How long a call outside a transaction may take. After that, a call that waits for its turn fails with
-   * `TIMEOUT` and is not charged; a call that was sent fails with `OUTCOME_UNKNOWN`. Default: only the limits
-   * of the driver and the server.
+   * `TIMEOUT` and is not charged; a call that was sent fails with `OUTCOME_UNKNOWN`. With `false` only the
+   * driver and the server limit it. Default: `'5s'`.
    */
-  readonly timeout?: Duration
+  readonly timeout?: Duration | false
   /**
    * Stores hashes in place of keys. Keys may then have any length, and lists such as `usage` show the hashes.
    * `true` stores the SHA-256: a reader of the table can find the rows of addresses by guessing. A secret of at

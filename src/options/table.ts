@@ -13,6 +13,7 @@ import {
   checkSecret,
   checkShare,
   checkThresholds,
+  checkTimeout,
   upTo,
   wordOf,
 } from './checks.ts'
@@ -34,6 +35,7 @@ type Defaulted =
   | 'maxBlockedKeys'
   | 'distributed'
   | 'autoMigrate'
+  | 'timeout'
   | 'onError'
   | 'coalesce'
   | 'connections'
@@ -95,7 +97,8 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   maxBlockedKeys: { ...RATES, check: upTo(MAX_KEYS), byDefault: 10_000 },
   distributed: { ...RATES, ...SWITCH },
   autoMigrate: { ...EVERY, ...SWITCH },
-  timeout: { ...EVERY, check: checkDuration },
+  // A call that waits for its own transaction would never end.
+  timeout: { ...EVERY, check: checkTimeout, byDefault: '5s' },
   onError: { ...RATES, check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
   onDegraded: { ...RATES, check: checkFunction },
   coalesce: {

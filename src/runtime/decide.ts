@@ -58,7 +58,8 @@ export class AloneDecider implements Decider {
   async decideAlone(group: CallGroup): Promise<void> {
     try {
       await this.#prepare?.()
-      fulfil(group, await watchWait(() => retrying(() => decideOne(this.#asking(), group))))
+      const decided = () => retrying(() => decideOne(this.#asking(), group))
+      fulfil(group, await watchWait(this.#alone.namespace.prefix, decided))
     } catch (error) {
       failAll([group], afterWait(toRatelimitError(error), true), () => {})
     }
@@ -119,7 +120,8 @@ export class AloneDecider implements Decider {
       await this.#prepare?.()
       const asking = periodMs === undefined ? this.#asking() : { ...this.#alone, periodMs }
       const answers = () => ask(asking, groups)
-      return await watchWait(() => answers().catch((error) => tryAgain(error, answers)))
+      const settled = () => answers().catch((error) => tryAgain(error, answers))
+      return await watchWait(asking.namespace.prefix, settled)
     } catch (error) {
       return toRatelimitError(error)
     }

@@ -37,6 +37,8 @@ import type { Verdict } from './turns.ts'
 /** A list that may share a statement with others. */
 export interface SharedList extends Queued {
   readonly list: List
+  /** Of the limiter whose time bounds the list. */
+  readonly prefix: string
   readonly shapes: readonly ListRow[]
   /** Awaited before the first statement. */
   readonly prepare: (() => Promise<void>) | undefined
@@ -44,7 +46,12 @@ export interface SharedList extends Queued {
 }
 
 /** The list in the form in which it waits for its turn. */
-export function queued(list: List, prepare: SharedList['prepare'], isOver: () => boolean): SharedList {
+export function queued(
+  list: List,
+  prefix: string,
+  prepare: SharedList['prepare'],
+  isOver: () => boolean,
+): SharedList {
   const { rows, groups, connection, commit } = list
   const shapes = shapesOf(list, false)
   // Each estimate notes what there was before it.
@@ -55,6 +62,7 @@ export function queued(list: List, prepare: SharedList['prepare'], isOver: () =>
   )
   return {
     list,
+    prefix,
     shapes,
     prepare,
     isOver,
@@ -92,8 +100,9 @@ export async function decideLists(
   const [first] = sent
   let founds = new Map<SharedList, Found | undefined>()
   try {
-    if (first && sent.length === 1) founds.set(first, await watchWait(() => askAlone(first.list)))
-    else if (first) founds = await watchWait(() => askLists(sent, isCommon))
+    if (first && sent.length === 1)
+      founds.set(first, await watchWait(first.prefix, () => askAlone(first.list)))
+    else if (first) founds = await watchWait(first.prefix, () => askLists(sent, isCommon))
   } catch (reason) {
     const error = toRatelimitError(reason)
     if (!isOfOne(error)) throw error

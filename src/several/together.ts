@@ -4,7 +4,7 @@ import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../
 import { endOfBlock, gateOf, passing } from '../check/gate.ts'
 import { type Entry, outsideQueue, type Stage } from '../check/outside-queue.ts'
 import { type Report, watch } from '../check/watch.ts'
-import { timeoutOf } from '../check/within-timeout.ts'
+import { hastiestOf } from '../check/within-timeout.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
@@ -141,8 +141,8 @@ function chargeTogether(
     const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
     return chargeList({ ...list, ...own, rows, periodsMs, hasMade: false })
   }
-  const hastiest = checkers.reduce((one, other) => (timeoutOf(other) < timeoutOf(one) ? other : one))
-  const { home: connection } = hastiest.config
+  const hastiest = hastiestOf(checkers)
+  const { home: connection, namespace } = hastiest.config
   const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ config }) => config.commit))
   const stage: Stage = { mayCharge: false, mayWait: false, isContended: false }
@@ -167,7 +167,7 @@ function chargeTogether(
   const enter = (over: () => boolean): Entry<Found | undefined> => {
     isOver = over
     if (!inTurn) return { leave: hastiest.enter() }
-    turn = turnsOn(connection.db).enter(queued(own, prepare, over))
+    turn = turnsOn(connection.db).enter(queued(own, namespace.prefix, prepare, over))
     stage.mayWait = true
     stage.isContended = turn.isBehind
     return turn
@@ -193,7 +193,7 @@ function chargeTogether(
       followUp()
       return decisionsOn(own, found)
     }
-    return watchWait(() => charge(found)).finally(followUp)
+    return watchWait(namespace.prefix, () => charge(found)).finally(followUp)
   }
   const charged = outsideQueue<Decisions, Found | undefined>(
     hastiest,

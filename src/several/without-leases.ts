@@ -40,9 +40,9 @@ export async function withoutLeases<T>(
 /** Waits until the work or the time is over. */
 function endOf(time: CallTime, work: Promise<unknown>): Promise<void> {
   return new Promise((resolve) => {
-    const stop = time.whenOver(resolve)
+    const deadline = time.begin({ over: resolve })
     work.then(() => {
-      stop()
+      deadline.stop()
       resolve()
     })
   })

@@ -13,7 +13,7 @@ test('calls and changes of the plan at once: each unit is in one period', async 
   const quotas = Array.from({ length: 8 }, () => {
     const { db } = database.connect(1)
     const config = { db, limiter: plans[0], prefix: 'changes', clock: clock.now } as const
-    return new Ratelimit({ ...config, keepEnded: true })
+    return new Ratelimit({ timeout: false, ...config, keepEnded: true })
   })
   const ended: EndedPeriod[] = []
   let used = 0
@@ -43,7 +43,7 @@ test('calls and changes of the plan at once: each unit is in one period', async 
 test('the period ends when the row is free, so it holds all that was charged before', async () => {
   const [month, year] = [calendarWindow(100, 'month'), calendarWindow(100, 'year')]
   const { db } = database.connect(1)
-  const quota = new Ratelimit({ db, limiter: month, prefix: 'held', keepEnded: true })
+  const quota = new Ratelimit({ timeout: false, db, limiter: month, prefix: 'held', keepEnded: true })
   await quota.limit('key')
   const holder = await database.client()
   await holder.query('begin')

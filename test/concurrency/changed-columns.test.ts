@@ -33,6 +33,7 @@ test.each(examples)(
   async ({ name, of }) => {
     const { db } = database.connect(4)
     const ratelimit = new Ratelimit({
+      timeout: false,
       db,
       limiter: of(1_000, '1h').limiter,
       prefix: name,
@@ -56,6 +57,7 @@ test.each(examples)(
 test('a column that changes its type beside warm connections fails no call: credits', async () => {
   const { db } = database.connect(4)
   const credits = new Ratelimit({
+    timeout: false,
     db,
     limiter: Ratelimit.credits(),
     prefix: 'credits',

@@ -14,8 +14,19 @@ function range(length: number): readonly number[] {
 
 function limitersOn(name: string, month: number, processes: number) {
   const on = (db: typeof database.db) => ({
-    monthly: new Ratelimit({ db, limiter: Ratelimit.fixedWindow(month, '30d'), prefix: `${name} month` }),
-    credits: new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: `${name} credits`, durable: true }),
+    monthly: new Ratelimit({
+      db,
+      limiter: Ratelimit.fixedWindow(month, '30d'),
+      prefix: `${name} month`,
+      timeout: false,
+    }),
+    credits: new Ratelimit({
+      db,
+      limiter: Ratelimit.credits(),
+      prefix: `${name} credits`,
+      durable: true,
+      timeout: false,
+    }),
   })
   const pools = range(processes).map(() => database.connect(1).db)
   return { own: on(database.db), pools, others: pools.map(on) }

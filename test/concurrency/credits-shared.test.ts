@@ -16,7 +16,7 @@ function range(length: number): readonly number[] {
 
 function creditsOn(prefix: string, db: Database = database.db) {
   const options = { limiter: Ratelimit.credits(), prefix, durable: true } as const
-  return new Ratelimit({ db, ...options, cleanupProbability: 0 })
+  return new Ratelimit({ timeout: false, db, ...options, cleanupProbability: 0 })
 }
 
 test('equal calls of a key at once are decided together, and the first ones get what there is', async () => {

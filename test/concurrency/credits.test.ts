@@ -13,7 +13,7 @@ function range(length: number): readonly number[] {
 }
 
 function creditsOn(prefix: string, processes: number) {
-  const options = { limiter: Ratelimit.credits(), prefix, durable: true } as const
+  const options = { limiter: Ratelimit.credits(), prefix, durable: true, timeout: false } as const
   const pools = range(processes).map(() => database.connect(1).db)
   const own = new Ratelimit({ db: database.db, ...options })
   return { own, pools, others: pools.map((db) => new Ratelimit({ db, ...options })) }
@@ -130,7 +130,8 @@ test('calls that need more grants than a statement has rows take all that there 
 test('with rollbacks in between, one committed call says that little is left, once after each grant', async () => {
   const [undo, LOW] = [new Error('undo'), { left: 40 }]
   const pools = range(12).map(() => database.connect(1).db)
-  const options = { limiter: Ratelimit.credits(), prefix: 'low', durable: true, thresholds: [LOW] } as const
+  const common = { prefix: 'low', durable: true, timeout: false } as const
+  const options = { ...common, limiter: Ratelimit.credits(), thresholds: [LOW] } as const
   const own = new Ratelimit({ db: database.db, ...options })
   for (const round of range(3)) {
     // Two grants that both pay for some calls.

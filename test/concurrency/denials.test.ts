@@ -9,6 +9,7 @@ const limiter = Ratelimit.fixedWindow(0, '1h')
 function processOf(prefix: string) {
   const handed: Promise<unknown>[] = []
   const ratelimit = new Ratelimit({
+    timeout: false,
     ...{ db: database.connect(2).db, limiter, prefix, denials: { every: 1 } },
     waitUntil: (work) => void handed.push(work),
   })

@@ -26,7 +26,7 @@ function sums(prefix: string) {
 function quotaOf(prefix: string, write = writeEntries) {
   const { db } = database.connect(6)
   const limiter = Ratelimit.fixedWindow(1200, '1d')
-  return { db, quota: new Ratelimit({ db, prefix, limiter, onEntries: write }) }
+  return { db, quota: new Ratelimit({ timeout: false, db, prefix, limiter, onEntries: write }) }
 }
 
 test('64 callers of four processes, with refunds, lists, ids and rollbacks: the table has what the rows have', async () => {
@@ -117,7 +117,7 @@ test.runIf(inject('driver') === 'node-postgres')(
   async () => {
     const { db } = database.connect(1)
     const limiter = Ratelimit.fixedWindow(10, '1d')
-    const quota = new Ratelimit({ db, prefix: 'refused', limiter, onEntries: writeEntries })
+    const quota = new Ratelimit({ timeout: false, db, prefix: 'refused', limiter, onEntries: writeEntries })
     for (let i = 0; i < 3; i++) await quota.limit('key')
     // The driver believes that the connection still has them.
     await db.execute('deallocate all')

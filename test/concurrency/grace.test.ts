@@ -22,10 +22,9 @@ test('late costs, calls of the new period and closings at once bill each period 
     ...[ReturnType<typeof database.connect>, ReturnType<typeof database.connect>],
     ReturnType<typeof database.connect>,
   ]
-  const [settling, calling] = [one, other].map(({ db }) => new Ratelimit({ ...config, db })) as [
-    Ratelimit,
-    Ratelimit,
-  ]
+  const [settling, calling] = [one, other].map(
+    ({ db }) => new Ratelimit({ timeout: false, ...config, db }),
+  ) as [Ratelimit, Ratelimit]
   const billed = new Map<string, number>()
   const add = (key: string, period: EndedPeriod | undefined) => {
     if (period?.end === END) billed.set(key, (billed.get(key) ?? 0) + period.used)

@@ -9,7 +9,7 @@ const limiterOf = (limit: number) => Ratelimit.concurrency(limit, { lease: '1h' 
 
 function slots(prefix: string, limit: number): Ratelimit<'concurrency'> {
   const { db } = database.connect(8)
-  return new Ratelimit({ db, limiter: limiterOf(limit), prefix, cleanupProbability: 0 })
+  return new Ratelimit({ timeout: false, db, limiter: limiterOf(limit), prefix, cleanupProbability: 0 })
 }
 
 function held(answer: Lease | NoLease): Lease {

@@ -17,7 +17,7 @@ afterEach(async () => {
 function limiterOn(prefix: string, connections = 2): Ratelimit {
   // One connection for each statement that may be under way, and four for those that may wait.
   const { db } = database.connect(connections + 4)
-  return new Ratelimit({ db, limiter, prefix, connections, cleanupProbability: 0 })
+  return new Ratelimit({ timeout: false, db, limiter, prefix, connections, cleanupProbability: 0 })
 }
 
 /** A transaction that stays open until the test ends it. */
@@ -132,7 +132,13 @@ describe('keys that others hold delay their own callers only', () => {
 test('a held row has more than a new one would have', async () => {
   const { db } = database.connect(6)
   const balance = Ratelimit.balance()
-  const ratelimit = new Ratelimit({ db, limiter: balance, prefix: 'filled', cleanupProbability: 0 })
+  const ratelimit = new Ratelimit({
+    timeout: false,
+    db,
+    limiter: balance,
+    prefix: 'filled',
+    cleanupProbability: 0,
+  })
   await ratelimit.grant('held', 10)
   const holder = await holding('filled', ['held'])
   const answer = ratelimit.limit('held', { rate: 5 })
@@ -164,7 +170,14 @@ test('without coalescing, held rows delay their own callers only, beyond their t
 
 test('in a batch of new keys of which another transaction is making one, the others are decided at once', async () => {
   const { db, statements } = watch(database.connect(5).db)
-  const ratelimit = new Ratelimit({ db, limiter, prefix: 'batch', connections: 1, cleanupProbability: 0 })
+  const ratelimit = new Ratelimit({
+    timeout: false,
+    db,
+    limiter,
+    prefix: 'batch',
+    connections: 1,
+    cleanupProbability: 0,
+  })
   const maker = await making('batch', 'new 31')
   const made = ratelimit.limit('new 31')
   const others = keysNamed('new', 100).filter((key) => key !== 'new 31')

@@ -32,7 +32,7 @@ beforeEach(async () => {
 })
 
 function limiterOn(db: Db): Ratelimit {
-  return new Ratelimit({ db, limiter, prefix: 'login', tables, cleanupProbability: 0 })
+  return new Ratelimit({ timeout: false, db, limiter, prefix: 'login', tables, cleanupProbability: 0 })
 }
 
 function as(role: string): Ratelimit {

@@ -19,7 +19,15 @@ afterEach(async () => {
 /** A process of its own, with a connection of its own. */
 function limiterOf(process: number, prefix: string, limiter: Limiter, durable = false): Ratelimit {
   const { db } = connections[process] ?? expect.fail()
-  return new Ratelimit({ db, limiter, prefix, durable, cleanupProbability: 0, connections: 1 })
+  return new Ratelimit({
+    timeout: false,
+    db,
+    limiter,
+    prefix,
+    durable,
+    cleanupProbability: 0,
+    connections: 1,
+  })
 }
 
 /** Resolves when this many sessions of this database wait for a lock. */
@@ -164,7 +172,9 @@ describe('a row that ends while calls wait for it', () => {
     const expired = { clock: () => new Date(0), cleanupProbability: 0 }
     const limiter = Ratelimit.fixedWindow(10, 1000)
     const db = connections[0]?.db ?? expect.fail()
-    await new Ratelimit({ db, limiter, prefix: 'expired', ...expired }).limit('key', { rate: 10 })
+    await new Ratelimit({ timeout: false, db, limiter, prefix: 'expired', ...expired }).limit('key', {
+      rate: 10,
+    })
     const [first, second] = [limiterOf(0, 'expired', limiter), limiterOf(1, 'expired', limiter)]
     const holder = await hold('expired')
     const answer = second.limit('key', { rate: 4 })

@@ -24,6 +24,7 @@ function leasing(period: number = PERIOD_MS) {
   })
   const prefix = `lease ${prefixes++}`
   const ratelimit = new Ratelimit({
+    timeout: false,
     ...{ db: delayed(database.db), limiter: Ratelimit.fixedWindow(1000, period), prefix },
     ...{ cleanupProbability: 0, lease: { tokens: 50, for: '10s' } },
   })
@@ -88,6 +89,7 @@ test('a call that waits for the row beyond the end of the window brings no unit 
 test('of two processes at the end of a limit, none is denied while the row has units', async () => {
   const one = leasing(3_600_000)
   const other = new Ratelimit({
+    timeout: false,
     ...{ db: database.db, limiter: Ratelimit.fixedWindow(1000, 3_600_000), prefix: one.prefix },
     ...{ cleanupProbability: 0, lease: { tokens: 50, for: 100 } },
   })

@@ -10,7 +10,7 @@ const database = useDatabase()
 /** A limiter with a connection of its own, as another process would have. */
 function process(limit: number, lease: number, prefix: string): Ratelimit<'concurrency'> {
   const limiter = Ratelimit.concurrency(limit, { lease })
-  return new Ratelimit({ db: database.connect(2).db, limiter, prefix })
+  return new Ratelimit({ timeout: false, db: database.connect(2).db, limiter, prefix })
 }
 
 function held(answer: Lease | NoLease): Lease {
@@ -133,7 +133,7 @@ test('a statement that holds the row of a slot for a moment is no denial', async
 test('a release that waits for another transaction delays no other, and a slot is freed once', async () => {
   const { db } = database.connect(8)
   const limiter = Ratelimit.concurrency(1, { lease: '30s' })
-  const jobs = new Ratelimit({ db, limiter, prefix: 'held releases', cleanupProbability: 0 })
+  const jobs = new Ratelimit({ timeout: false, db, limiter, prefix: 'held releases', cleanupProbability: 0 })
   const keys = ['a', 'b', 'c', 'd']
   const leases = (await Promise.all(keys.map((key) => jobs.acquire(key)))).flatMap((job) =>
     job.success ? [job] : [],

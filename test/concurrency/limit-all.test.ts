@@ -17,10 +17,21 @@ test('24 connections, the same limits in opposite orders, single checks, stateme
       const options = { db, cleanupProbability: 1 }
       const bucket = Ratelimit.tokenBucket(1000, 20, 1000)
       const limits = [
-        new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(1000, 20), prefix: 'a' }),
-        new Ratelimit({ ...options, limiter: Ratelimit.slidingWindow(1000, 20), prefix: 'b' }),
-        new Ratelimit({ ...options, limiter: bucket, prefix: 'c', durable: true }),
-        new Ratelimit({ ...options, limiter: Ratelimit.fixedWindow(1000, 20), prefix: 'd', durable: true }),
+        new Ratelimit({ timeout: false, ...options, limiter: Ratelimit.fixedWindow(1000, 20), prefix: 'a' }),
+        new Ratelimit({
+          timeout: false,
+          ...options,
+          limiter: Ratelimit.slidingWindow(1000, 20),
+          prefix: 'b',
+        }),
+        new Ratelimit({ timeout: false, ...options, limiter: bucket, prefix: 'c', durable: true }),
+        new Ratelimit({
+          timeout: false,
+          ...options,
+          limiter: Ratelimit.fixedWindow(1000, 20),
+          prefix: 'd',
+          durable: true,
+        }),
       ]
       const forth = limits.flatMap((ratelimit) => ['x', 'y'].map((key) => ({ ratelimit, key })))
       const requests = process % 2 === 0 ? forth : forth.toReversed()
@@ -42,8 +53,14 @@ test('24 connections on two limits stay within both, and use as much of the one 
   const answers = await Promise.all(
     Array.from({ length: CONNECTIONS }, async (_, process) => {
       const { db } = database.connect(1)
-      const small = new Ratelimit({ db, limiter: Ratelimit.fixedWindow(40, '1h'), prefix: 'small' })
+      const small = new Ratelimit({
+        timeout: false,
+        db,
+        limiter: Ratelimit.fixedWindow(40, '1h'),
+        prefix: 'small',
+      })
       const large = new Ratelimit({
+        timeout: false,
         db,
         limiter: Ratelimit.tokenBucket(1, '1h', 60),
         prefix: 'large',
@@ -67,8 +84,8 @@ test('24 connections on two limits stay within both, and use as much of the one 
 test('a statement with a known and a new key, together with limitAll on both: no deadlock', async () => {
   const options = { limiter: Ratelimit.fixedWindow(10, '1h'), prefix: 'mixed', cleanupProbability: 0 }
   const pools = [database.connect(2).db, database.connect(1).db] as const
-  const single = new Ratelimit({ db: pools[0], ...options })
-  const together = new Ratelimit({ db: pools[1], ...options })
+  const single = new Ratelimit({ timeout: false, db: pools[0], ...options })
+  const together = new Ratelimit({ timeout: false, db: pools[1], ...options })
   await single.limit('b')
   const holder = await database.client()
   await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'mixed' for update`)
@@ -87,6 +104,7 @@ test('a statement with a known and a new key, together with limitAll on both: no
 test('a held key does not delay the others', async () => {
   const { db } = database.connect(4)
   const limit = new Ratelimit({
+    timeout: false,
     db,
     limiter: Ratelimit.fixedWindow(10, '1h'),
     prefix: 'held',

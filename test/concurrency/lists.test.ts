@@ -6,7 +6,13 @@ import { untilWaiting } from '../support/locks.ts'
 const database = useDatabase()
 
 function limitOn(db: Database, prefix: string): Ratelimit {
-  return new Ratelimit({ db, limiter: Ratelimit.fixedWindow(100, '1d'), prefix, cleanupProbability: 0 })
+  return new Ratelimit({
+    timeout: false,
+    db,
+    limiter: Ratelimit.fixedWindow(100, '1d'),
+    prefix,
+    cleanupProbability: 0,
+  })
 }
 
 /** Charges keys of a prefix in a transaction; some may be given back. */

@@ -11,10 +11,17 @@ const database = useDatabase()
 
 test('the clock is read after the lock: a window that ends during the wait is over', async () => {
   const limiter = Ratelimit.fixedWindow(2, 300)
-  const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'clock', cleanupProbability: 0 })
+  const ratelimit = new Ratelimit({
+    timeout: false,
+    db: database.db,
+    limiter,
+    prefix: 'clock',
+    cleanupProbability: 0,
+  })
   await ratelimit.limit('key', { rate: 2 })
   const holder = database.connect(1).db
   const waiter = new Ratelimit({
+    timeout: false,
     db: database.connect(1).db,
     limiter,
     prefix: 'clock',
@@ -32,9 +39,15 @@ test('the clock is read after the lock: a window that ends during the wait is ov
 
 test('a row that is removed while a check waits for it is made again', async () => {
   const limiter = Ratelimit.fixedWindow(2, '1h')
-  const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'removed', cleanupProbability: 0 })
+  const ratelimit = new Ratelimit({
+    timeout: false,
+    db: database.db,
+    limiter,
+    prefix: 'removed',
+    cleanupProbability: 0,
+  })
   await ratelimit.limit('key', { rate: 2 })
-  const waiter = new Ratelimit({ db: database.connect(1).db, limiter, prefix: 'removed' })
+  const waiter = new Ratelimit({ timeout: false, db: database.connect(1).db, limiter, prefix: 'removed' })
   const { started } = await database.connect(1).db.transaction(async (tx) => {
     await ratelimit.resetUsedTokens('key', { tx })
     const started = waiter.limit('key')
@@ -46,8 +59,8 @@ test('a row that is removed while a check waits for it is made again', async () 
 
 test('a first insert that loses its race is decided by another statement, and charged once', async () => {
   const limiter = Ratelimit.fixedWindow(2, '1h')
-  const first = new Ratelimit({ db: database.db, limiter, prefix: 'race' })
-  const second = new Ratelimit({ db: database.connect(1).db, limiter, prefix: 'race' })
+  const first = new Ratelimit({ timeout: false, db: database.db, limiter, prefix: 'race' })
+  const second = new Ratelimit({ timeout: false, db: database.connect(1).db, limiter, prefix: 'race' })
   const { started } = await database.connect(1).db.transaction(async (tx) => {
     await first.limit('key', { tx })
     const started = second.limit('key')
@@ -64,7 +77,13 @@ test('statements over the same keys in opposite orders, single checks and cleanu
   const pools = Array.from({ length: 16 }, () => database.connect(1).db)
   await Promise.all(
     pools.map(async (db, process) => {
-      const ratelimit = new Ratelimit({ db, limiter, prefix: 'orders', cleanupProbability: 1 })
+      const ratelimit = new Ratelimit({
+        timeout: false,
+        db,
+        limiter,
+        prefix: 'orders',
+        cleanupProbability: 1,
+      })
       const mine = process % 2 === 0 ? keys : keys.toReversed()
       for (let round = 0; round < 25; round++) {
         await Promise.all(mine.map((key) => ratelimit.limit(key)))
@@ -78,6 +97,7 @@ test('statements over the same keys in opposite orders, single checks and cleanu
 
 test('getRemaining waits for no lock', async () => {
   const ratelimit = new Ratelimit({
+    timeout: false,
     db: database.db,
     limiter: Ratelimit.fixedWindow(5, '1h'),
     prefix: 'look',
@@ -91,6 +111,7 @@ test('getRemaining waits for no lock', async () => {
 
 test('cleanup skips what others have locked', async () => {
   const ratelimit = new Ratelimit({
+    timeout: false,
     db: database.db,
     limiter: Ratelimit.fixedWindow(5, 1),
     prefix: 'skip',
@@ -99,7 +120,12 @@ test('cleanup skips what others have locked', async () => {
   })
   await ratelimit.limit('locked')
   await ratelimit.limit('free')
-  const now = new Ratelimit({ db: database.db, limiter: Ratelimit.fixedWindow(5, 1), prefix: 'skip' })
+  const now = new Ratelimit({
+    timeout: false,
+    db: database.db,
+    limiter: Ratelimit.fixedWindow(5, 1),
+    prefix: 'skip',
+  })
   await database.connect(1).db.transaction(async (tx) => {
     await tx.execute(
       sql`select 1 from rate_limit_ephemeral where prefix = 'skip' and key = 'locked' for update`,

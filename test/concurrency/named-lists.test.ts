@@ -26,12 +26,19 @@ async function processes(name: string) {
   const all = dbs.map((db) => {
     // The names sort differently from the order of the requests.
     const month = new Ratelimit({
+      timeout: false,
       ...common,
       db,
       limiter: Ratelimit.fixedWindow(100, '1h'),
       prefix: `z ${name}`,
     })
-    const credits = new Ratelimit({ ...common, db, limiter: Ratelimit.balance(), prefix: `a ${name}` })
+    const credits = new Ratelimit({
+      timeout: false,
+      ...common,
+      db,
+      limiter: Ratelimit.balance(),
+      prefix: `a ${name}`,
+    })
     const of = (key: string) => [
       { ratelimit: month, key },
       { ratelimit: credits, key },
@@ -103,7 +110,7 @@ test('with grace, a settlement locks the limits in the order of every list, and 
   const limiter = calendarWindow(100, 'month')
   const processOn = (db: Db) => {
     const limitOf = (prefix: string) =>
-      new Ratelimit({ db, limiter, prefix, keepEnded: true, grace: '1h', durable: true })
+      new Ratelimit({ timeout: false, db, limiter, prefix, keepEnded: true, grace: '1h', durable: true })
     return { db, first: limitOf('a in grace'), last: limitOf('b in grace') }
   }
   const [one, other] = (dbs as [Db, Db]).map(processOn) as [

@@ -26,7 +26,10 @@ function processes(count: number, prefix: string, limiter = Ratelimit.fixedWindo
   const clock = new TestClock()
   return range(count).map((i) => {
     const db = dbs[i % dbs.length] as Db
-    return { db, quota: new Ratelimit({ db, limiter, prefix, clock: clock.now, cleanupProbability: 0 }) }
+    return {
+      db,
+      quota: new Ratelimit({ timeout: false, db, limiter, prefix, clock: clock.now, cleanupProbability: 0 }),
+    }
   })
 }
 
@@ -130,8 +133,8 @@ test('a settlement whose answer is lost is tried again, and settled once', async
     },
   }
   const config = { limiter: Ratelimit.fixedWindow(1000, '1h'), prefix: 'lost', cleanupProbability: 0 }
-  const quota = new Ratelimit({ ...config, db })
-  const unlucky = new Ratelimit({ ...config, db: broken })
+  const quota = new Ratelimit({ timeout: false, ...config, db })
+  const unlucky = new Ratelimit({ timeout: false, ...config, db: broken })
   const name = { key: 'key', id: 'job' }
   const open = { rate: 100, id: 'job', expires: '10m' } as const
   await quota.limit('key')
@@ -149,7 +152,7 @@ test('a settlement whose answer is lost is tried again, and settled once', async
       return answer
     },
   }
-  const late = new Ratelimit({ ...config, db: later })
+  const late = new Ratelimit({ timeout: false, ...config, db: later })
   await expect(late.settle(name, 30)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
   expect(await late.settle(name, 30)).toMatchObject({ repeated: true })
   expect(await quota.getRemaining('key')).toMatchObject({ used: 31 })
@@ -160,6 +163,7 @@ test('settle and settleExpired race: each estimate ends once, and nothing is los
   const limits = dbs.map(
     (db) =>
       new Ratelimit({
+        timeout: false,
         ...{ db, limiter: Ratelimit.balance(), prefix: 'race', durable: true, clock: clock.now },
         cleanupProbability: 0,
       }),
@@ -203,7 +207,7 @@ test('settle and settleExpired race: each estimate ends once, and nothing is los
 test('settleExpired skips what an open transaction settles, and finds it after its connection is killed', async () => {
   const clock = new TestClock()
   const config = { limiter: Ratelimit.fixedWindow(1000, '1h'), prefix: 'killed', clock: clock.now }
-  const quotas = dbs.map((db) => new Ratelimit({ ...config, db, cleanupProbability: 0 }))
+  const quotas = dbs.map((db) => new Ratelimit({ timeout: false, ...config, db, cleanupProbability: 0 }))
   const [one, two] = quotas as [Ratelimit, Ratelimit]
   const [db, other] = dbs as [Db, Db]
   for (const id of ['held', 'free']) await one.reserve(id, { rate: 10, id, expires: '1m' })

@@ -17,7 +17,7 @@ beforeAll(() => {
  * Limiters that share nothing but the tables, each with a connection of its own, as separate processes would.
  */
 function processes(limiter: Limiter, prefix: string, config: Partial<RatelimitConfig> = {}): Ratelimit[] {
-  const common = { limiter, prefix, cleanupProbability: 0, ...config }
+  const common = { limiter, prefix, cleanupProbability: 0, timeout: false, ...config }
   return connections.map(({ db }) => new Ratelimit({ ...common, db } as RatelimitConfig))
 }
 

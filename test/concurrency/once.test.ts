@@ -50,7 +50,7 @@ test('24 connections charge the same 100 ids on three keys: each id once, and no
   const options = { limiter: Ratelimit.fixedWindow(1000, '1d'), prefix: 'ids' }
   const answers = await Promise.all(
     pools.map(async (db, process) => {
-      const ratelimit = new Ratelimit({ db, ...options })
+      const ratelimit = new Ratelimit({ timeout: false, db, ...options })
       return Promise.all(
         // Each process has them in another order.
         range(100)
@@ -61,7 +61,7 @@ test('24 connections charge the same 100 ids on three keys: each id once, and no
   )
   const charged = answers.flat().filter((answer) => answer.success && !answer.repeated)
   expect(charged).toHaveLength(100)
-  const ratelimit = new Ratelimit({ db: database.db, ...options })
+  const ratelimit = new Ratelimit({ timeout: false, db: database.db, ...options })
   const used = await Promise.all(range(3).map(async (i) => (await ratelimit.getRemaining(`key ${i}`)).used))
   expect(used).toEqual([34, 33, 33])
   expect(await deadlocks(database, pools)).toBe(0)
@@ -71,7 +71,7 @@ test('24 connections on a limit of 40 stay within it, and an id that was denied 
   const pools = range(24).map(() => database.connect(2).db)
   let now = Date.UTC(2026, 0, 1)
   const options = { limiter: Ratelimit.fixedWindow(40, '1h'), prefix: 'few', clock: () => new Date(now) }
-  const limits = pools.map((db) => new Ratelimit({ db, ...options }))
+  const limits = pools.map((db) => new Ratelimit({ timeout: false, db, ...options }))
   const round = async () => {
     const answers = await Promise.all(
       limits.flatMap((ratelimit) =>
@@ -93,8 +93,18 @@ test('24 connections on a limit of 40 stay within it, and an id that was denied 
 test('a new id of a known key is one statement, and so is a repeated one', async () => {
   const { db, statements } = watch(database.connect(4).db)
   const common = { db, cleanupProbability: 0 }
-  const window = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(100, '1d'), prefix: 'one window' })
-  const balance = new Ratelimit({ ...common, limiter: Ratelimit.balance(), prefix: 'one balance' })
+  const window = new Ratelimit({
+    timeout: false,
+    ...common,
+    limiter: Ratelimit.fixedWindow(100, '1d'),
+    prefix: 'one window',
+  })
+  const balance = new Ratelimit({
+    timeout: false,
+    ...common,
+    limiter: Ratelimit.balance(),
+    prefix: 'one balance',
+  })
   await window.limit('key')
   await balance.grant('key', 10)
   const both = [window, balance].map((ratelimit) => ({ ratelimit, key: 'key' }))
@@ -117,7 +127,7 @@ test('a new id of a known key is one statement, and so is a repeated one', async
 test('new ids of many keys share statements, and so do those of one key', async () => {
   const { db, statements } = watch(database.connect(4).db)
   const limiter = Ratelimit.fixedWindow(30, '1d')
-  const ratelimit = new Ratelimit({ db, limiter, prefix: 'shared', cleanupProbability: 0 })
+  const ratelimit = new Ratelimit({ timeout: false, db, limiter, prefix: 'shared', cleanupProbability: 0 })
   const keys = range(60).map((i) => `key ${i}`)
   for (const key of [...keys, 'one']) await ratelimit.limit(key)
   statements.length = 0
@@ -139,7 +149,7 @@ test.each(['commit', 'rollback'])(
   async (end) => {
     const { db, statements } = watch(database.connect(6).db)
     const options = { limiter: Ratelimit.fixedWindow(10, '1d'), prefix: `open ${end}`, cleanupProbability: 0 }
-    const ratelimit = new Ratelimit({ db, ...options })
+    const ratelimit = new Ratelimit({ timeout: false, db, ...options })
     for (const key of ['one', 'two', 'three']) await ratelimit.limit(key)
     const holder = await open(database.connect(1).db, end, async (tx) => {
       await ratelimit.limit('one', { tx, once: once('event') })
@@ -166,6 +176,7 @@ test('an id that a transaction inserts while a shared statement runs is not char
   const holder = await database.client()
   const prefix = 'race'
   const ratelimit = new Ratelimit({
+    timeout: false,
     ...{ db: database.db, prefix, limiter: Ratelimit.fixedWindow(5, '1d'), cleanupProbability: 0 },
   })
   await ratelimit.limit('key')
@@ -193,7 +204,7 @@ test('ids of a plan without a limit are not charged twice when the table has out
   const insert = `insert into rate_limit_ephemeral (prefix, key, expires_at)
     select 'large', repeat('key', 50) || i, now() from generate_series(1, 1000) i`
   await database.rows(insert)
-  const ratelimit = new Ratelimit({ db, limiter, prefix: 'unlimited', cleanupProbability: 0 })
+  const ratelimit = new Ratelimit({ timeout: false, db, limiter, prefix: 'unlimited', cleanupProbability: 0 })
   const answers = await Promise.all(range(9).map((i) => ratelimit.limit('key', { once: once(`event ${i}`) })))
   expect(answers.filter((answer) => answer.success && answer.repeated)).toEqual([])
 })

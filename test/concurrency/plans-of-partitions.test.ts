@@ -36,6 +36,7 @@ describe.each(Object.entries(layouts))('partitions by %s', (name, [by, bounds]) 
     }
     const { db } = database.connect(1)
     const ratelimit = new Ratelimit({
+      timeout: false,
       ...{ db, limiter, prefix: 'grown', tables, cleanupProbability: 0, connections: 1 },
     })
     const calls = async (rounds: number) => {

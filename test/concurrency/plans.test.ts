@@ -12,7 +12,7 @@ const database = useDatabase()
 const limiter = Ratelimit.tokenBucket(1000, '1s', 1_000_000)
 
 function limiterOn(db: Db, prefix: string): Ratelimit {
-  return new Ratelimit({ db, limiter, prefix, cleanupProbability: 0, connections: 1 })
+  return new Ratelimit({ timeout: false, db, limiter, prefix, cleanupProbability: 0, connections: 1 })
 }
 
 /** The rows of a query on the one connection of a pool. */
@@ -65,7 +65,7 @@ describe('no plan outlives the size of the table that it was made for', () => {
     for (let i = 0; i < 2; i++) {
       const { db } = database.connect(1)
       const limiter = Ratelimit.concurrency(5, { lease: '30s' })
-      const slots = new Ratelimit({ db, limiter, prefix: PREFIX, cleanupProbability: 0 })
+      const slots = new Ratelimit({ timeout: false, db, limiter, prefix: PREFIX, cleanupProbability: 0 })
       processes.push({ db, ratelimit: limiterOn(db, PREFIX), slots })
     }
     await together(processes[0]?.ratelimit ?? expect.fail(), keysNamed('key', 20))

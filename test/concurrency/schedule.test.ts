@@ -10,7 +10,13 @@ test('start times of 12 processes are spaced exactly, in the order of their answ
   const processes = Array.from(
     { length: 12 },
     () =>
-      new Ratelimit({ db: database.connect(1).db, limiter, prefix: 'start times', cleanupProbability: 0 }),
+      new Ratelimit({
+        timeout: false,
+        db: database.connect(1).db,
+        limiter,
+        prefix: 'start times',
+        cleanupProbability: 0,
+      }),
   )
   const turns = await Promise.all(
     processes.map(async (ratelimit) => {
@@ -34,7 +40,7 @@ test('a held row delays its own callers only, and a start that comes too late is
   const { db } = database.connect(8)
   const limiter = Ratelimit.gcra(1, '1h', { burst: 1 })
   const config = { limiter, prefix: 'held starts', cleanupProbability: 0 }
-  const ratelimit = new Ratelimit({ ...config, db })
+  const ratelimit = new Ratelimit({ timeout: false, ...config, db })
   const watched = watch(db)
   const hasty = new Ratelimit({ ...config, db: watched.db, timeout: 2_000 })
   const schedule = (by: Ratelimit, key: string) => by.schedule(key, { within: '10h' })
@@ -56,7 +62,12 @@ test('cancels at the same time as calls let no two calls start together', async 
   const kept: number[] = []
   await Promise.all(
     Array.from({ length: 8 }, async () => {
-      const ratelimit = new Ratelimit({ db: database.connect(1).db, limiter, prefix: 'cancels' })
+      const ratelimit = new Ratelimit({
+        timeout: false,
+        db: database.connect(1).db,
+        limiter,
+        prefix: 'cancels',
+      })
       for (let i = 0; i < 20; i++) {
         const turn = await ratelimit.schedule('key', { within: '1h' })
         if (!turn.success) continue

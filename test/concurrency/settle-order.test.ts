@@ -49,8 +49,20 @@ function monthOn(db: Db | undefined, name: string) {
   if (!db) throw new Error('There is no such database.')
   const common = { db, durable: true, cleanupProbability: 0 } as const
   const limiter = calendarWindow(1000, 'month')
-  const month = new Ratelimit({ ...common, limiter, prefix: `z ${name}`, keepEnded: true, grace: '1h' })
-  const credits = new Ratelimit({ ...common, limiter: Ratelimit.balance(), prefix: `a ${name}` })
+  const month = new Ratelimit({
+    timeout: false,
+    ...common,
+    limiter,
+    prefix: `z ${name}`,
+    keepEnded: true,
+    grace: '1h',
+  })
+  const credits = new Ratelimit({
+    timeout: false,
+    ...common,
+    limiter: Ratelimit.balance(),
+    prefix: `a ${name}`,
+  })
   const requests = [
     { ratelimit: month, key: 'org' },
     { ratelimit: credits, key: 'org' },
@@ -78,8 +90,14 @@ test('a cost above an estimate that the month has paid, with grace', async () =>
 function tablesOn(db: Db | undefined, name: string) {
   if (!db) throw new Error('There is no such database.')
   const common = { db, prefix: name, cleanupProbability: 0 } as const
-  const first = new Ratelimit({ ...common, limiter: Ratelimit.tokenBucket(40, '1d', 40), durable: true })
+  const first = new Ratelimit({
+    timeout: false,
+    ...common,
+    limiter: Ratelimit.tokenBucket(40, '1d', 40),
+    durable: true,
+  })
   const second = new Ratelimit({
+    timeout: false,
     ...common,
     limiter: calendarWindow(1000, 'month'),
     grace: '1h',
@@ -114,7 +132,7 @@ test('settleExpired of several keys', async () => {
   const clock = new TestClock()
   const [one, other] = dbs.map((db) => {
     const common = { db, durable: true, prefix: 'expired', cleanupProbability: 0, clock: clock.now } as const
-    return new Ratelimit({ ...common, limiter: Ratelimit.slidingWindow(100, '1h') })
+    return new Ratelimit({ timeout: false, ...common, limiter: Ratelimit.slidingWindow(100, '1h') })
   }) as [Ratelimit, Ratelimit]
   for (const key of ['one', 'two']) {
     await one.reserve(key, { rate: 10, id: 'job', expires: '1m' })

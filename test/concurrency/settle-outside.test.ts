@@ -98,10 +98,16 @@ describe.each(kinds)('%s', (name, kind) => {
     const prefix = `${what} ${name}`
     const common = { db, durable: true, cleanupProbability: 0 } as const
     const quota = new Ratelimit({
+      timeout: false,
       ...{ ...common, limiter: Ratelimit.fixedWindow(100, '1h'), prefix },
       reservationSecret: 'a secret of at least 32 characters',
     })
-    const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits(), prefix: `${prefix}, credits` })
+    const credits = new Ratelimit({
+      timeout: false,
+      ...common,
+      limiter: Ratelimit.credits(),
+      prefix: `${prefix}, credits`,
+    })
     await credits.grant('key', 100, { id: 'grant' })
     if (used > 0)
       await Promise.all([quota.limit('key', { rate: used }), credits.limit('key', { rate: used })])
@@ -167,7 +173,7 @@ describe.each(kinds)('%s', (name, kind) => {
 test('a name that was taken before is not settled outside of a transaction that holds its rows', async () => {
   const prefix = 'held by a repeat'
   const limiter = Ratelimit.fixedWindow(100, '1h')
-  const quota = new Ratelimit({ db, limiter, prefix, cleanupProbability: 0 })
+  const quota = new Ratelimit({ timeout: false, db, limiter, prefix, cleanupProbability: 0 })
   await quota.reserve('key', { rate: 5, ...named })
   let repeated: Awaited<ReturnType<typeof quota.reserve>> | undefined
   await db

@@ -21,7 +21,10 @@ beforeAll(async () => {
   await database.script('create table settled (id text primary key)')
   processes = Array.from({ length: SETTLERS }, () => {
     const { db } = database.connect(2)
-    return { db, quota: new Ratelimit({ ...config, db, prefix: 'settled', cleanupProbability: 0 }) }
+    return {
+      db,
+      quota: new Ratelimit({ timeout: false, ...config, db, prefix: 'settled', cleanupProbability: 0 }),
+    }
   })
 })
 

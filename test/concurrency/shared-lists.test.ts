@@ -30,6 +30,7 @@ interface Options {
 
 function limit(prefix: string, options: Options): Ratelimit {
   return new Ratelimit({
+    timeout: false,
     db: database.db,
     prefix,
     cleanupProbability: 0,
@@ -189,12 +190,14 @@ test('a crossed threshold and an ended period are reported once', async () => {
   let now = Date.UTC(2026, 5, 30, 12)
   const options = { db: database.db, cleanupProbability: 0, clock: () => new Date(now), durable: true }
   const month = new Ratelimit({
+    timeout: false,
     ...options,
     limiter: calendarWindow(100, 'month'),
     prefix: 'told',
     thresholds: [0.5],
   })
   const users = new Ratelimit({
+    timeout: false,
     ...options,
     limiter: Ratelimit.fixedWindow(9, '365d'),
     prefix: 'told by user',
@@ -305,7 +308,14 @@ test('lists whose statement failed for a reason of its own are not sent one by o
 test('calls of keys that can be blocked share a statement, although most have no row for a block', async () => {
   const { db, statements } = watch(database.db)
   const limiter = Ratelimit.fixedWindow(5, '1d')
-  const ratelimit = new Ratelimit({ db, limiter, prefix: 'blocks', blocks: true, cleanupProbability: 0 })
+  const ratelimit = new Ratelimit({
+    timeout: false,
+    db,
+    limiter,
+    prefix: 'blocks',
+    blocks: true,
+    cleanupProbability: 0,
+  })
   const keys = ['ada', 'bob', 'eve', 'joe']
   for (const key of keys) await ratelimit.limit(key)
   await ratelimit.block('eve', '1h')
@@ -324,6 +334,7 @@ test('calls of keys that can be blocked share a statement, although most have no
 
 test('a block that comes while others charge the key lets none pass that begin later', async () => {
   const ratelimit = new Ratelimit({
+    timeout: false,
     ...{ db: database.db, limiter: Ratelimit.fixedWindow(1e6, '1d'), prefix: 'blocked', blocks: true },
   })
   await ratelimit.limit('ada')

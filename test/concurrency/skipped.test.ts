@@ -20,7 +20,7 @@ afterEach(async () => {
 function limitOn(prefix: string, db: Db | undefined = dbs[0], limit = 10): Ratelimit {
   if (!db) throw new Error('There is no such database.')
   const limiter = Ratelimit.fixedWindow(limit, '1h')
-  return new Ratelimit({ db, limiter, prefix, durable: true, cleanupProbability: 0 })
+  return new Ratelimit({ timeout: false, db, limiter, prefix, durable: true, cleanupProbability: 0 })
 }
 
 /** Holds the rows whose prefixes end so until the answer is there, or the call waits for them. */
@@ -87,7 +87,7 @@ describe.each(Object.entries(calls))('%s that comes again, and nothing is left',
     const prefix = `again in ${name}`
     expect(await call(limitOn(prefix))).toMatchObject({ success: true })
     const again = await whileHeld(prefix, async () =>
-      dbs[1]?.transaction((tx) => call(new Ratelimit({ ...configOf(prefix), db: tx }))),
+      dbs[1]?.transaction((tx) => call(new Ratelimit({ timeout: false, ...configOf(prefix), db: tx }))),
     )
     expect(again).toMatchObject({ success: true, repeated: true })
   })
@@ -140,7 +140,8 @@ test('many calls that share a statement come again while others hold some of the
 
 test('credits: a call with once that takes the rest comes again while others hold its row', async () => {
   const [one, two] = dbs.map(
-    (db) => new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true }),
+    (db) =>
+      new Ratelimit({ timeout: false, db, limiter: Ratelimit.credits(), prefix: 'credits', durable: true }),
   ) as [Ratelimit<'credits'>, Ratelimit<'credits'>]
   const list = (credits: Ratelimit<'credits'>, db: Db | undefined) =>
     Ratelimit.limitAll(
@@ -169,7 +170,7 @@ test.each([1, 2])(
     const clock = new TestClock()
     const prefixes = Array.from({ length: count }, (_, i) => `${i} swept ${count}`)
     const on = (db: Db) =>
-      prefixes.map((prefix) => new Ratelimit({ ...configOf(prefix), db, clock: clock.now }))
+      prefixes.map((prefix) => new Ratelimit({ timeout: false, ...configOf(prefix), db, clock: clock.now }))
     const all = dbs.map((db) => ({ db, limits: on(db) }))
     const names = Array.from({ length: 10 }, (_, i) => `job ${i}`)
     const reserve = (limits: readonly Ratelimit[], id: string) =>

@@ -11,11 +11,13 @@ test('concurrent estimates and costs over two limits: each unit is paid once, an
   const processes = Array.from({ length: PROCESSES }, () => {
     const config = { db: database.connect(2).db, cleanupProbability: 0 }
     const month = new Ratelimit({
+      timeout: false,
       ...config,
       limiter: Ratelimit.fixedWindow(MONTH, '30d'),
       prefix: 'spent month',
     })
     const bought = new Ratelimit({
+      timeout: false,
       ...config,
       limiter: Ratelimit.balance(),
       prefix: 'spent bought',

@@ -25,6 +25,7 @@ function processes(prefix: string, clock: TestClock): Ratelimit[] {
   return connections.map(
     ({ db }) =>
       new Ratelimit({
+        timeout: false,
         ...{ db, limiter: calendarWindow(TOKENS, 'month'), prefix, clock: clock.now },
         ...{ thresholds: THRESHOLDS, cleanupProbability: 0 },
       }),
@@ -141,6 +142,7 @@ test('credits report each threshold once after each grant, while estimates and r
   const all = connections.map(
     ({ db }) =>
       new Ratelimit({
+        timeout: false,
         ...{ db, limiter: Ratelimit.balance(), prefix: 'credits', clock: clock.now },
         ...{ thresholds: low, cleanupProbability: 0 },
       }),

@@ -14,7 +14,7 @@ const limiterOf = (limit: number, lease = 3_600_000) => Ratelimit.concurrency(li
 /** A limiter with connections of its own, as another process would have. */
 function process(prefix: string, limit: number, own: object = {}): Ratelimit<'concurrency'> {
   const common = { db: database.connect(4).db, limiter: limiterOf(limit), cleanupProbability: 0 }
-  return new Ratelimit({ ...common, prefix, ...own })
+  return new Ratelimit({ timeout: false, ...common, prefix, ...own })
 }
 
 function held(answer: Lease | NoLease): Lease {

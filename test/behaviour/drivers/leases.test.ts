@@ -312,7 +312,13 @@ describe('a database that does not answer', () => {
       let isStuck = true
       const { db } = watch(database.db, () => isStuck && new Promise(() => {}))
       const limiter = Ratelimit.concurrency(1, { lease: '1h' })
-      const exports = new Ratelimit({ db, limiter, prefix: `stuck by ${bound}`, cleanupProbability: 0 })
+      const exports = new Ratelimit({
+        db,
+        limiter,
+        prefix: `stuck by ${bound}`,
+        cleanupProbability: 0,
+        timeout: false,
+      })
       await expect(exports.acquire('org', optionsOf())).rejects.toThrow()
       isStuck = false
       expect(await exports.acquire('org', { timeout: '20s' })).toMatchObject({ success: true })

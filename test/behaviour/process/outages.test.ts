@@ -109,14 +109,17 @@ describe('timeout', () => {
     expect(ownTimers()).toEqual([])
   })
 
-  test('a time that is too long for a timer never ends it', async () => {
-    const { ratelimit, open } = stalling()
-    const waiting = ratelimit.blockUntilReady('key', '365d')
-    await turns()
-    expect(ownTimers()).toEqual([])
-    open()
-    expect(await waiting).toMatchObject({ success: true })
-  })
+  test.each([false, '365d'] as const)(
+    'a time that is too long for a timer never ends it: %s',
+    async (timeout) => {
+      const { ratelimit, open } = stalling({ timeout })
+      const waiting = ratelimit.blockUntilReady('key', '365d')
+      await turns()
+      expect(ownTimers()).toEqual([])
+      open()
+      expect(await waiting).toMatchObject({ success: true })
+    },
+  )
 
   test('a look is never charged', async () => {
     const { ratelimit } = stalling({ timeout: 100 })
@@ -793,7 +796,8 @@ describe('a database that fails for a while', () => {
     const calls = Array.from({ length: 10_000 }, (_, i) => ratelimit.limit(`key ${i % 20}`, { rate: 0.001 }))
     await turns()
     await expect(ratelimit.limit('other')).rejects.toMatchObject({ code: 'OVERLOADED' })
-    expect(ownTimers()).toHaveLength(10_001)
+    // One for all of them.
+    expect(ownTimers()).toHaveLength(1)
     open()
     await Promise.all([first, ...calls])
     expect(ownTimers()).toEqual([])

@@ -137,6 +137,9 @@ new Ratelimit({ ...common, coalesce: common.prefix === 'p', waitUntil: (work) =>
 // @ts-expect-error each call takes a connection, so a number of them means nothing
 new Ratelimit({ ...common, connections: 2, coalesce: false })
 new Ratelimit({ ...common, timeout: '250ms', hashKeys: true, onError: 'throw' })
+new Ratelimit({ ...common, timeout: common.prefix === 'p' ? '5s' : false })
+// @ts-expect-error true is no time
+new Ratelimit({ ...common, timeout: true })
 new Ratelimit({ ...common, hashKeys: 'a secret of these types' })
 // @ts-expect-error a secret that may be missing would store the keys themselves
 new Ratelimit({ ...common, hashKeys: process.env['SECRET'] })
