@@ -3,6 +3,7 @@ import { wasNeverSent } from '../database/never-sent.ts'
 import { contendedError, type RatelimitError } from '../errors.ts'
 
 const LOCK_NOT_AVAILABLE = '55P03'
+const UNIQUE_VIOLATION = '23505'
 const QUERY_CANCELED = '57014'
 
 /**
@@ -34,7 +35,8 @@ export class Blame {
   /** The cause of the error: one of the keys, a key that others hold, or all of them. */
   of(error: RatelimitError): 'one' | 'held' | 'all' {
     const { code, sqlState = '' } = error
-    if (this.#waitsBriefly && sqlState === LOCK_NOT_AVAILABLE) return 'held'
+    // Another transaction is inserting one of the rows, or was faster.
+    if (this.#waitsBriefly && [LOCK_NOT_AVAILABLE, UNIQUE_VIOLATION].includes(sqlState)) return 'held'
     // The database cannot store a value, such as one outside its encoding.
     if (sqlState.startsWith('22')) return 'one'
     // Not a lock_timeout, a statement_timeout or a cancel.

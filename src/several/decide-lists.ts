@@ -17,6 +17,7 @@ import type { RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
 import {
+  askList,
   foundIn,
   isWhole,
   learnPeriods,
@@ -29,7 +30,7 @@ import {
 import { isLook } from './parts.ts'
 import { isRecorded, isSentAlone, recording, sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
-import { isNeeded, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
+import { isNeeded, isPlain, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
 import type { Verdict } from './turns.ts'
 
 // Lists that share a statement.
@@ -53,7 +54,7 @@ export function queued(
   isOver: () => boolean,
 ): SharedList {
   const { rows, groups, connection, commit } = list
-  const shapes = shapesOf(list, false)
+  const shapes = shapesOf(list, 'skips')
   // Each estimate notes what there was before it.
   const isBound = groups.length > 0 || shapes.some(({ notes }) => notes !== undefined)
   const about = rows.map(
@@ -70,7 +71,9 @@ export function queued(
     kind: isSentAlone(list)
       ? `alone ${++lastId}`
       : `${connection.keeping.wish} ${commit} ${nameOfGroups(payersIn(groups, rows))} ${about.join()}`,
-    asks: rows.map((row, place) => (isPlain(shapes[place] as ListRow) && !isBound ? row.rate : undefined)),
+    asks: rows.map((row, place) =>
+      mayBeCommon(shapes[place] as ListRow) && !isBound ? row.rate : undefined,
+    ),
   }
 }
 
@@ -84,10 +87,9 @@ function idOf(namespace: Namespace): number {
   return known
 }
 
-/** Whether the whole rate is taken from the row, or nothing. */
-function isPlain({ does, refunds, asks, takesLess, isDry, makes }: ListRow): boolean {
-  const isCharge = does === 'take' || does === 'reserve'
-  return isCharge && asks === 'rate' && !takesLess && !refunds && !isDry && !makes
+/** Whether lists that ask the same of the row may share it. */
+function mayBeCommon(shape: ListRow): boolean {
+  return isPlain(shape) && !shape.makes
 }
 
 /** Decides lists by one statement, as far as possible without waiting for a row. */
@@ -96,17 +98,9 @@ export async function decideLists(
   isCommon: readonly boolean[],
 ): Promise<readonly Verdict<Found>[]> {
   for (const { prepare } of lists) if (prepare) await prepare()
-  const sent = lists.filter(({ isOver }) => !isOver())
-  const [first] = sent
-  let founds = new Map<SharedList, Found | undefined>()
-  try {
-    if (first && sent.length === 1)
-      founds.set(first, await watchWait(first.prefix, () => askAlone(first.list)))
-    else if (first) founds = await watchWait(first.prefix, () => askLists(sent, isCommon))
-  } catch (reason) {
-    const error = toRatelimitError(reason)
-    if (!isOfOne(error)) throw error
-  }
+  const founds = await askTogether(lists, isCommon, false)
+  const mayBeNew = lists.filter((each) => !hasAll(each, founds.get(each)) && canMake(each))
+  for (const [each, found] of await askTogether(mayBeNew, isCommon, true)) founds.set(each, found)
   return lists.map((each) => {
     const found = founds.get(each)
     if (found && isDecided(each.list, found)) return { found, isDecided: true }
@@ -114,6 +108,40 @@ export async function decideLists(
     if (!each.isOver()) each.list.onSend(false, true)
     return { found, isDecided: false }
   })
+}
+
+function hasAll({ list }: SharedList, found: Found | undefined): boolean {
+  return found !== undefined && isWhole(list, found)
+}
+
+/** The rows that a statement found of the lists. If it `makes` rows, it inserts those that are missing. */
+async function askTogether(
+  lists: readonly SharedList[],
+  isCommon: readonly boolean[],
+  makes: boolean,
+): Promise<Map<SharedList, Found>> {
+  const sent = lists.filter(({ isOver }) => !isOver())
+  const [first] = sent
+  if (!first) return new Map()
+  try {
+    if (sent.length > 1) return await watchWait(first.prefix, () => askLists(sent, isCommon, makes))
+    const found = await watchWait(first.prefix, () => askAlone(first.list, makes))
+    return new Map(found ? [[first, found]] : [])
+  } catch (reason) {
+    const error = toRatelimitError(reason)
+    if (!isOfOne(error)) throw error
+    return new Map()
+  }
+}
+
+/**
+ * Whether a statement can insert the missing rows of the list: rows that start full, of which each pays its own
+ * rate. Others are inserted without a state first, when the list goes on alone.
+ */
+function canMake({ list, shapes }: SharedList): boolean {
+  if (list.groups.length > 0 || isSentAlone(list) || isRecorded(list)) return false
+  const missing = shapes.filter(({ isNeeded, makes }) => isNeeded && !makes)
+  return missing.length > 0 && missing.every((shape) => isPlain(shape) && shape.rules.startsFull)
 }
 
 /** Whether all rows were found, each in the calendar period that was sent. */
@@ -125,10 +153,10 @@ export function isDecided(list: List, found: Found): boolean {
  * Sends the list alone. Undefined if another transaction is inserting one of its rows. If some of its rows need
  * not exist, only waiting for them shows whether they do.
  */
-export async function askAlone(list: List): Promise<Found | undefined> {
+export async function askAlone(list: List, makes = false): Promise<Found | undefined> {
   if (!list.rows.every((row) => isLook(row) || isNeeded(row))) return undefined
   try {
-    return await sendList(list, 'skips')
+    return await (makes ? askList(list, 'skips', true) : sendList(list, 'skips'))
   } catch (error) {
     if (isHeld(error)) return undefined
     throw error
@@ -147,9 +175,11 @@ function isOfOne(error: RatelimitError): boolean {
 async function askLists(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
+  makes: boolean,
 ): Promise<Map<SharedList, Found>> {
-  const [{ list: first, shapes }] = lists as readonly [SharedList]
+  const [{ list: first, shapes: plain }] = lists as readonly [SharedList]
   const { rows, commit, groups } = first
+  const shapes = makes ? shapesOf(first, 'skips', (place) => !isCommon[place]) : plain
   const payers = payersIn(groups, rows)
   const params = rows.map((row) => paramsFor(row, undefined))
   const values: Record<string, Value> = { one: numberArray(lists.map(() => 1)) }
@@ -171,7 +201,7 @@ async function askLists(
     build: (guarded: boolean) => listsStatement({ rows: shapes, groups: payers, commit, guarded, isCommon }),
   }
   const run = async (connection: Connection) =>
-    foundInAll(await runLists({ connection, rows }, values, source), lists, isCommon, params)
+    foundInAll(await runLists({ connection, rows }, values, source), lists, shapes, isCommon, params)
   if (!isRecorded(first)) return run(first.connection)
   return (await recording()).recordLists(first, run, (founds) =>
     Array.from(founds, ([{ list }, found]) => [list, found] as const),
@@ -187,6 +217,7 @@ function arrayOf(values: readonly (string | number | null)[]): string {
 function foundInAll(
   answer: readonly Row[],
   lists: readonly SharedList[],
+  shapes: readonly ListRow[],
   isCommon: readonly boolean[],
   params: readonly Params[],
 ): Map<SharedList, Found> {
@@ -199,7 +230,7 @@ function foundInAll(
   for (const [place, row] of inOrder) {
     const each = mustHave(lists[place - 1])
     if (found.has(each)) throw notAsExpected(TWO_ROWS)
-    const own = foundIn(row, each.list.rows, each.shapes, params)
+    const own = foundIn(row, each.list.rows, shapes, params)
     // A row that another transaction inserted meanwhile was not charged, and the common rows have more left for
     // the lists behind it.
     if (!isWhole(each.list, own)) isInTurn = false

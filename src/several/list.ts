@@ -17,6 +17,7 @@ import { isLook } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import {
   decisionAt,
+  isPlain,
   makes,
   nameOfShape,
   namesOf,
@@ -49,11 +50,11 @@ function listsOf(statements: Statements): KeptLists {
 }
 
 /** Charges the list, or only looks at its rows. */
-export async function askList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
+export async function askList(list: List, how: How, makesMissing = false): Promise<Found> {
   const { rows, commit, periodsMs, onSend } = list
   const groups = how === 'looks' ? [] : list.groups
   const payers = payersIn(groups, rows)
-  const shapes = shapesOf({ ...list, groups }, how === 'looks')
+  const shapes = shapesOf({ ...list, groups }, how, makesMissing ? () => true : undefined)
   const params = rows.map((row) => paramsFor(row, periodsMs.get(row)))
   const values: Record<string, Value> = Object.fromEntries(sentOfGroups(groups))
   for (const [place, row] of rows.entries()) {
@@ -92,23 +93,38 @@ export function foundIn(
   return { isDone: mustHave(answer['done']) === true, looks }
 }
 
-/** The shapes of the rows. Two declarations of one table count as one. */
+/**
+ * The shapes of the rows. Two declarations of one table count as one.
+ *
+ * @param isMade Whether the statement inserts the charged row at a place if it is missing. Default: if the row
+ * is usually missing.
+ */
 export function shapesOf(
   { rows, groups, notes }: Pick<List, 'rows' | 'groups' | 'notes'>,
-  looks: boolean,
+  how: How,
+  isMade?: (place: number) => boolean,
 ): ListRow[] {
   const [first] = rows
   const tables = rows.every(({ table }) => table === first?.table) ? undefined : tablesOf(rows)
-  const makesRows = !looks && rows.some((row) => makes(row) && !isLook(row))
-  return rows.map((row) => {
+  const isMadeFirst = madeBefore(rows, how)
+  const shapes = rows.map((row, place) => {
     const { table } = tables?.get(tableNameOf(row)) ?? row.table
-    const shape = shapeOf(row, table, looks, paysOf(groups, row))
-    if (makesRows && !shape.makes && shape.does !== 'look') return { ...shape, keepsVersion: true }
-    if (looks || !opens(row)) return shape
+    const plain = shapeOf(row, table, how === 'looks', paysOf(groups, row))
+    const makes = plain.makes ? !isMadeFirst(row) : isMade?.(place) === true && isPlain(plain)
+    if (how === 'looks' || !opens(row)) return { ...plain, makes }
     const noted = notes.get(row) ?? []
-    return { ...shape, notes: noted.map((each) => (each ? rows.indexOf(each) : -1)) }
+    return { ...plain, makes, notes: noted.map((each) => (each ? rows.indexOf(each) : -1)) }
+  })
+  const made = shapes.filter(({ makes }) => makes).length
+  if (made === 0) return shapes
+  return shapes.map((shape) => {
+    const keepsVersion = shape.does !== 'look' && (made > 1 || !shape.makes)
+    return keepsVersion ? { ...shape, keepsVersion } : shape
   })
 }
+
+/** How a statement for a list treats rows that others hold. If it `looks`, it locks and charges nothing. */
+export type How = 'looks' | 'skips' | 'waits'
 
 /** Whether it makes the row of an estimate, which notes what others have paid. */
 export function opens({ limiter }: RowRequest): boolean {
@@ -190,7 +206,7 @@ function namesIn(
  * order of every list.
  */
 export async function makeRows({ connection, rows, commit, onSend }: List, waits: boolean): Promise<number> {
-  const needed = rows.filter(isMadeFirst)
+  const needed = rows.filter(madeBefore(rows, waits ? 'waits' : 'skips'))
   if (needed.length === 0) return 0
   const tables = tablesOf(needed)
   const values: Record<string, Value> = {}
@@ -213,9 +229,15 @@ export async function makeRows({ connection, rows, commit, onSend }: List, waits
   return Number(mustHave(answer?.['made']))
 }
 
-/** Whether a missing row is inserted by a statement of its own, before the list is charged. */
-function isMadeFirst(row: RowRequest): boolean {
-  return !isLook(row) && !makes(row)
+/**
+ * Which rows are inserted by a statement of their own if they are missing, before the list is charged.
+ *
+ * A statement that inserts several rows fails if another transaction was faster, so that none of them stays. A
+ * statement that waits must not fail, because it may be in a caller's transaction.
+ */
+function madeBefore(rows: readonly RowRequest[], how: How): (row: RowRequest) => boolean {
+  const mayMake = how !== 'waits' || rows.filter((row) => makes(row) && !isLook(row)).length < 2
+  return (row) => !isLook(row) && !(makes(row) && mayMake)
 }
 
 /** The plan fits tables of any size, because an insert finds its conflict by the primary key. */
@@ -223,7 +245,7 @@ const ANY_SIZE = 'any size'
 
 /** Removes the rows that were inserted and have no state, because nothing was taken from them. */
 export async function removeEmpty({ connection, rows }: List): Promise<void> {
-  const needed = rows.filter(isMadeFirst)
+  const needed = rows.filter((row) => !isLook(row))
   for (const [name, { table, statements }] of tablesOf(needed)) {
     const statement = kept(statements, 'remove empty', () => removeEmptyStatement(table))
     await runOnce(connection.db, statement, namesIn(name, needed))

@@ -25,6 +25,11 @@ export function makes({ namespace }: RowRequest): boolean {
   return namespace.isUsuallyNew === true
 }
 
+/** Whether the whole rate is taken from the row, or nothing. */
+export function isPlain({ does, refunds, asks, takesLess, isDry }: ListRow): boolean {
+  return (does === 'take' || does === 'reserve') && asks === 'rate' && !takesLess && !refunds && !isDry
+}
+
 /** What the statement does to the row. A refund alone is an adjustment. */
 export function shapeOf(
   row: RowRequest,

@@ -14,10 +14,10 @@ const LET = 'ratelimit_let'
 type MadeRow = PlacedRow & { readonly row: Charged }
 
 /**
- * The links that decide lists and insert their missing rows. If another transaction has inserted one of them
- * meanwhile, the list is not done, and that row is not `there`. If the list is not done for another reason,
- * a missing row is only `there` if it is certain that it is missing: others may hold it, or have inserted it
- * just now.
+ * The links that decide lists and insert their missing rows. If another transaction has inserted the only one
+ * of them meanwhile, the list is not done, and that row is not `there`. With several of them, the statement
+ * fails, because the others would stay inserted. If the list is not done for another reason, a missing row is
+ * only `there` if it is certain that it is missing: others may hold it, or have inserted it just now.
  *
  * @param join Joined to the inserts, so that the settings come first.
  */
@@ -29,7 +29,8 @@ export function decidedLinks(
 ): readonly Link[] {
   const made = rows.filter((each): each is MadeRow => each.row.makes && each.row.does !== 'look')
   if (made.length === 0) return [link(DECIDED, decided.query)]
-  const inserts = made.map((each) => link(linkOf(each), insertOf(each, join)))
+  const isOnly = made.length === 1
+  const inserts = made.map((each) => link(linkOf(each), insertOf(each, join, isOnly)))
   const joins = made.map((each) => {
     const { own } = each
     return sql` left join ${name(linkOf(each))} on ${name('key', linkOf(each))} = ${own.text('key')}`
@@ -48,7 +49,14 @@ export function decidedLinks(
     { source: sql`${name(LET)}${sql.join(joins, sql``)}`, columns: decided.columns },
     { [DONE]: isDone, ...Object.fromEntries(there) },
   )
-  return [link(LET, decided.query), ...inserts, link(DECIDED, all.query)]
+  // A row that others hold was not found, and must not make the statement fail.
+  const areFree = made.map(
+    (each) => sql`(${name(at(each.place, THERE))} is true or ${isMissing(each, guarding)})`,
+  )
+  const let_ = isOnly
+    ? decided
+    : level('let', decided, { [DONE]: sql`(${sql.join([name(DONE), ...areFree], sql` and `)})` })
+  return [link(LET, let_.query), ...inserts, link(DECIDED, all.query)]
 }
 
 function linkOf({ place }: PlacedRow): string {
@@ -70,7 +78,8 @@ function isMissing(each: MadeRow, guarding: Guard): SQL {
  * written it may also have inserted a row that the snapshot lacks.
  */
 function isUnchanged(each: PlacedRow, guarding: Guard): SQL {
-  return sql`${name(at(each.place, VERSION), LET)} = (${inSnapshot(each, guarding, sql`ctid`)})`
+  const isSame = sql`${name(at(each.place, VERSION), LET)} = (${inSnapshot(each, guarding, sql`ctid`)})`
+  return each.row.makes ? sql`(${name(at(each.place, THERE), LET)} is not true or ${isSame})` : isSame
 }
 
 /** Reads the row without a lock. It is a scalar, which the planner does not turn into a join of the tables. */
@@ -82,21 +91,18 @@ function inSnapshot({ row: { table }, own }: PlacedRow, guarding: Guard, column:
     .getSQL()
 }
 
-function insertOf({ row, place, own }: MadeRow, join: SQL): SQL {
+function insertOf({ row, place, own }: MadeRow, join: SQL, isOnly: boolean): SQL {
   const { table, rules, does } = row
   const of: Column = (column) => name(at(place, column), LET)
   const next =
     row.notes === undefined
       ? nextRow(rules, does, amountOf(row, of, own), (what) => own.number(what), own, of)
       : notedRow(rules.algorithm, of, own)
-  return builder
-    .insert(table)
-    .select(
-      sql`select ${own.text('prefix')}, ${own.text('key')}, ${next.count}, ${next.prevCount}, ${next.windowStart},
+  const insert = builder.insert(table).select(
+    sql`select ${own.text('prefix')}, ${own.text('key')}, ${next.count}, ${next.prevCount}, ${next.windowStart},
         ${next.tokens}, ${next.lastRefill}, ${next.expiresAt} from ${name(LET)}${join}
         where ${name(DONE)} and ${of(THERE)} is not true`,
-    )
-    .onConflictDoNothing({ target: [table.prefix, table.key] })
-    .returning({ key: table.key })
-    .getSQL()
+  )
+  const target = [table.prefix, table.key]
+  return (isOnly ? insert.onConflictDoNothing({ target }) : insert).returning({ key: table.key }).getSQL()
 }

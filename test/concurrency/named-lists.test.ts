@@ -1,9 +1,10 @@
-import { beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { Ratelimit, RatelimitError, type SettledSpending, settleExpired } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
+import { PATIENTLY } from '../support/patience.ts'
 import { deadlocks } from '../support/statistics.ts'
 
 // Estimates over several limits with a name, by many connections at once.
@@ -143,3 +144,33 @@ function lateness(error: unknown): SettledSpending | undefined {
   if (error instanceof RatelimitError && error.code === 'ALREADY_SETTLED') return undefined
   throw error
 }
+
+test('of a list that finds one of its names in use, nothing stays', async () => {
+  const [db, other] = dbs as [Db, Db]
+  const limitAt = (db: Db, prefix: string) =>
+    new Ratelimit({ db, limiter: Ratelimit.fixedWindow(100, '1h'), prefix, cleanupProbability: 0 })
+  const limits = ['in use a', 'in use z'].map((prefix) => limitAt(db, prefix)) as [Ratelimit, Ratelimit]
+  for (const ratelimit of limits) await ratelimit.limit('org', { rate: 20 })
+  const estimates = limits.map((ratelimit) => ({ ratelimit, key: 'org', rate: 5 }))
+  const named = { id: 'job', expires: '1h' } as const
+  let both: Promise<unknown> | undefined
+  await other.transaction(async (tx) => {
+    await limitAt(other, 'in use z').reserve('org', { rate: 7, ...named, tx })
+    both = Ratelimit.reserveAll(estimates, named).catch(({ code }: RatelimitError) => code)
+    // Statements that do not wait give up after three milliseconds.
+    await vi.waitUntil(
+      async () =>
+        (
+          await database.rows(
+            `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+            and clock_timestamp() - query_start > interval '100 ms'`,
+          )
+        ).length > 0,
+      PATIENTLY,
+    )
+  })
+  expect(await both).toBe('INVALID_OPTION')
+  const [free] = limits
+  await expect(free.settle({ key: 'org', id: 'job' }, 0)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
+  expect(await free.getRemaining('org')).toMatchObject({ used: 20 })
+})

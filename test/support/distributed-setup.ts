@@ -85,7 +85,7 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'behaviour/tables/auto-migrate.test.ts': ['without autoMigrate, not even that'],
   'behaviour/tables/layouts.test.ts': ['an archive that inherits from the table loses and changes nothing'],
   'behaviour/transactions/limit-all.test.ts': [
-    'known rows are one statement, alone and joined',
+    'new rows are two statements, and known ones one, alone and joined',
     'limitAll sweeps afterwards like a single check, and not inside a transaction',
   ],
   'behaviour/transactions/transactions.test.ts': [
