@@ -215,8 +215,8 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     options: ReserveOptions & { readonly atLeast: number },
   ): Promise<ReservedPart>
   /**
-   * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. Another process
-   * can do that with `String(reservation)`: see {@link Ratelimit.settle}.
+   * Charges an estimate. When the cost is known, `commit(actual)` or `release()` corrects it. With a name,
+   * `id` and `expires`, another process can do that: see {@link Ratelimit.settle}.
    *
    * If the process crashes before that, the estimate stays charged.
    *
@@ -254,38 +254,6 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   }
 
   /**
-   * Settles a reservation by its text, `String(reservation)`, as its `commit` does: in another process, from a
-   * queue, or in a webhook. It needs the option `reservationSecret` on both sides.
-   *
-   * Each call settles again, because it does not know whether the text was settled before. Insert a row of your
-   * own with a hash of the text as its unique id in the same transaction. If that rolls back, the text can be
-   * settled again.
-   *
-   * @param token The text of a reservation with this prefix, in this table.
-   * @param actual The actual cost; 0 gives everything back.
-   * @param options If the reservation was made with a `limiter`, give one here too: the customer's present
-   * plan.
-   * @throws RatelimitError before any SQL `INVALID_OPTION` for a text that was changed, that was signed with
-   * another secret, or that has another prefix, another table or, without `limiter`, another algorithm; then
-   * the errors of {@link Reservation.commit}.
-   *
-   * @example
-   * ```ts
-   * import { Ratelimit } from 'drizzle-ratelimit'
-   *
-   * declare const tokens: Ratelimit
-   * declare const queue: { send(text: string): Promise<void> }
-   * const reserved = await tokens.reserve('org:1', { rate: 4000 })
-   * if (reserved.success) await queue.send(String(reserved))
-   *
-   * // In the process that knows the cost:
-   * export async function received(text: string, used: number) {
-   *   await tokens.settle(text, used)
-   * }
-   * ```
-   */
-  settle(token: KeyFor<K, 'rate'>, actual: number, options?: CallOptions): Promise<Allowed>
-  /**
    * Settles a reservation by its name: from any process, and once. Again with the same cost it charges nothing,
    * and the answer has `repeated: true`. A rollback of `tx` makes the reservation open again.
    *
@@ -305,13 +273,11 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * }
    * ```
    */
-  settle(name: NameFor<K>, actual: number, options?: SettleOptionsFor<K>): Promise<Allowed>
-  async settle(token: string | NameFor<K>, actual: number, options: CallOptions = {}): Promise<Allowed> {
+  async settle(name: NameFor<K>, actual: number, options: SettleOptionsFor<K> = {}): Promise<Allowed> {
     Ratelimit.#check(this, options, CALL_NAMES)
+    const { settleName } = await MODULES.named()
     try {
-      if (typeof token === 'object')
-        return await (await MODULES.named()).settleName(this, token, actual, options)
-      return await (await MODULES.reservation()).settleToken(this.#checker, token, actual, options)
+      return await settleName(this, name, actual, options)
     } catch (error) {
       throw ownError(error)
     }

@@ -70,8 +70,6 @@ async function checksOn(db: NodePgDatabase): Promise<readonly Call[]> {
 async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
   const tokens = await withRows(defaultLimiter(db, 'tokens'))
   const spending = await withRows(defaultLimiter(db, 'spending'))
-  const reservationSecret = 'known to nobody but this bench'
-  const signed = await withRows(new Ratelimit({ db, limiter, prefix: 'signed', reservationSecret }))
   const credits = new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: 'credits', durable: true })
   const grant = async (key: string) => (await credits.grant(key, 1)).remaining > 0
   await makeKeys({ check: grant }, keyNumbers(KEYS))
@@ -99,13 +97,6 @@ async function settlingsOn(db: NodePgDatabase): Promise<readonly Call[]> {
         const spent = await Ratelimit.spend(requestsOf(tokens, spending, key), { rate: 1 })
         if (spent.success) await spent.commit(2)
         return spent.success
-      },
-    },
-    {
-      name: 'reserve and settle by text, pairs',
-      async check(key) {
-        const reserved = await signed.reserve(key, { rate: 2 })
-        return reserved.success && (await signed.settle(String(reserved), 1)).success
       },
     },
     {

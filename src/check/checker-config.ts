@@ -45,8 +45,6 @@ export interface CheckerConfig {
   readonly blocks: boolean
   /** The terms of leases. Undefined if the database decides each call. */
   readonly leases: Terms | undefined
-  /** The secret that signs the texts of reservations. */
-  readonly reservationSecret: string | undefined
   /** Called at each use. It watches for other limiters of the prefix. */
   readonly onUse: (() => void) | undefined
   /** Awaited before each statement. It creates missing tables. */

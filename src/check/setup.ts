@@ -69,7 +69,6 @@ export function checkerOf(settings: Settings): Checker {
     hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
     blocks: settings.blocks,
     leases: lease && termsOf(lease),
-    reservationSecret: settings.reservationSecret,
     onUse: isWatched ? watchPrefix(db, table, prefix, rows) : undefined,
     ensureTables: onCitus
       ? async () => {

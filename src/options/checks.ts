@@ -53,14 +53,10 @@ export function wordOf(...words: readonly string[]): (value: string, name: strin
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
-export function checkSecret(value: unknown, name: string): void {
-  checkOption(isSecret(value), `${name} must have at least ${MIN_SECRET} characters.`)
-}
-
-/** @throws RatelimitError `INVALID_OPTION` */
 export function checkHashKeys(value: unknown, name: string): void {
   const needed = `true, false, or a secret of at least ${MIN_SECRET} characters`
-  checkOption(typeof value === 'boolean' || isSecret(value), `${name} must be ${needed}.`)
+  const isSecret = typeof value === 'string' && value.length >= MIN_SECRET
+  checkOption(typeof value === 'boolean' || isSecret, `${name} must be ${needed}.`)
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
@@ -104,10 +100,6 @@ function isThreshold(value: unknown): boolean {
   const [[name, amount] = [], ...others] = isObject ? Object.entries(value) : [['used', value]]
   if (others.length > 0 || !Number.isFinite(amount)) return false
   return name === 'left' ? amount >= 0 : name === 'used' && amount > 0
-}
-
-function isSecret(value: unknown): boolean {
-  return typeof value === 'string' && value.length >= MIN_SECRET
 }
 
 function isFrom1To(max: number, value: number): boolean {

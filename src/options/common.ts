@@ -72,11 +72,6 @@ export interface CommonConfig<D extends Database = Database> {
    * background, never in your transaction. Rows are kept for a week. Default: none are counted.
    */
   readonly denials?: DenialOptions
-  /**
-   * The secret that signs the texts of reservations, `String(reservation)`, which `settle` accepts in another
-   * process. At least 16 random characters. Default: none; reservations then have no text.
-   */
-  readonly reservationSecret?: string
 }
 
 /** How denials are counted. */

@@ -3,7 +3,7 @@ import { opened as openedBy } from '../algorithms/estimate.ts'
 import type { Answered } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import { checkOptions, type NamesOf, type OptionNames } from '../base/check-options.ts'
-import type { Checker, LimiterCall } from '../check/checker.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
@@ -15,7 +15,7 @@ import { addUp } from '../several/add-up.ts'
 import { callsOf, type Requested } from '../several/calls-of.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { reportsOf, sendCalls } from '../several/limit-all.ts'
-import { keyIn, keyOfName, namesOf } from '../several/names.ts'
+import { keyOfName, namesOf } from '../several/names.ts'
 import { checkNames, watchAll } from '../several/together.ts'
 import { remember } from './charged.ts'
 import { lookingAt, notesOf, type Opening, type Part, takenFrom } from './part.ts'
@@ -37,8 +37,6 @@ const NAME_NAMES: NamesOf<ReservationName> = { key: true, id: true }
 /** The answer to a call that reserves with a name, and how its estimate is settled. */
 interface NamedAnswer {
   readonly answered: Answered
-  /** The key of its row. */
-  readonly row: string
   commit(actual: number, options?: CallOptions): Promise<Allowed>
 }
 
@@ -58,7 +56,7 @@ export async function reserveNamed(
     checkOptions(options, CALL_NAMES)
     return settleOne(inPlan(part, options.limiter), actual, options.tx)
   }
-  return { answered, commit, row: part.row }
+  return { answered, commit }
 }
 
 /**
@@ -146,10 +144,7 @@ export async function settleName(
   { limiter, tx }: CallOptions,
 ): Promise<Allowed> {
   checkOptions(name, NAME_NAMES, 'The name of a reservation')
-  checkOption(
-    typeof name.key === 'string',
-    'settle needs the text of a reservation, or its name: { key, id }.',
-  )
+  checkOption(typeof name.key === 'string', 'settle needs the name of a reservation: { key, id }.')
   const requests = [{ ratelimit, key: name.key, limiter }]
   const calls = await callsOf(requests, REQUEST_NAMES, 0)
   const [part] = (await partsNamed(requests, calls, name.id)) as [Part]
@@ -179,16 +174,6 @@ async function partNamed(call: LimiterCall, id: string, present: Limiter | undef
   const { key } = call.call
   const row = await keyOfName(checker, key, id)
   return partOf({ checker, key, row, funded: isFunded(call) ? call : undefined }, present)
-}
-
-/** Settles a reservation by the key of its row, which a text has. */
-export function settleText(
-  checker: Checker,
-  row: string,
-  actual: number,
-  { limiter, tx }: CallOptions,
-): Promise<Allowed> {
-  return settleOne(partOf({ checker, key: keyIn(row), row }, limiter), actual, tx)
 }
 
 /** The estimate in a row. */

@@ -7,13 +7,12 @@ import type { Checker, LimiterCall } from '../check/checker.ts'
 import { RatelimitError } from '../errors.ts'
 import { CALL_NAMES, type CallOptions } from '../options/calls.ts'
 import { type NamedReserveOptions, NEEDS_ID, type ReserveOptions } from '../options/reserve.ts'
-import { checkLimiter, checkOption, isBalance } from '../options/validate.ts'
+import { checkLimiter, checkOption } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
-import { type ChargedIn, chargedIn, checkCharged } from '../several/charged-in.ts'
+import { type ChargedIn, chargedIn } from '../several/charged-in.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
-import { checkActual, checkPlan, type Estimate, layoutOf, settle } from './settlement.ts'
-import { nameTokenOf, readToken, tokenOf } from './token.ts'
+import { checkActual, type Estimate, layoutOf, settle } from './settlement.ts'
 
 /** A charged estimate that waits for its cost. */
 export interface Reservation {
@@ -36,18 +35,7 @@ export interface Reservation {
   commit(actual: number, options?: CallOptions): Promise<Allowed>
   /** Gives all of it back: the same as `commit(0)`. */
   release(options?: CallOptions): Promise<Allowed>
-  /**
-   * A text that another process can settle with `settle`, signed with `reservationSecret`. It contains the key
-   * as it is stored: with `hashKeys`, the hash. No two reservations have the same text. The text of a
-   * reservation with a name is settled once. Another one does not know whether it was settled: use either the
-   * text or `commit` and `release`.
-   *
-   * @throws RatelimitError `INVALID_OPTION` without `reservationSecret`, and on a balance without a name.
-   */
-  toString(): string
 }
-
-type Settling = Pick<Reservation, 'commit' | 'release'>
 
 /** The answer of `Ratelimit.reserve`. A denial needs no settling. */
 export type Reserved = (Allowed & Reservation) | Denied
@@ -59,7 +47,6 @@ export type ReservedPart = (Allowed & Granted & Reservation) | Denied
 const OF_ANOTHER_CALL: Reservation = {
   commit: async () => refuseRepeated(),
   release: async () => refuseRepeated(),
-  toString: refuseRepeated,
 }
 
 const limitOnce = /* @__PURE__ */ onFirstUse(() => import('../several/limit-once.ts'))
@@ -84,67 +71,15 @@ export async function reserve(checker: Checker, call: Call, options: ReserveOpti
   if (!answer.success) return answer
   if (answer.repeated) return { ...answer, ...OF_ANOTHER_CALL }
   const charged = await chargedIn(checker, tx)
-  const token = await tokenFor(checker, call, chargedBy(call, answered), charged.id)
-  const text = () => {
-    checkOption(!isBalance(call.limiter), NEEDS_NAME)
-    return textOf(token)
-  }
-  return { ...answer, ...reservationOf({ checker, call }, answered, charged), toString: text }
-}
-
-/** A balance never forgets. Each release of such a text would grant the estimate again. */
-const NEEDS_NAME =
-  'The text of a reservation on a balance needs a name, so that it is settled once: reserve with id and expires.'
-
-/** @throws RatelimitError `INVALID_OPTION` */
-function textOf(token: string | undefined): string {
-  checkOption(token !== undefined, 'The text of a reservation needs the option reservationSecret.')
-  return token
+  return { ...answer, ...reservationOf({ checker, call }, answered, charged) }
 }
 
 async function reserveNamed(checker: Checker, call: Call, options: NamedReserveOptions): Promise<Reserved> {
   const estimate = { checker, call: estimateOf(call) }
-  const { answered, commit, row } = await (await named()).reserveNamed(estimate, options)
+  const { answered, commit } = await (await named()).reserveNamed(estimate, options)
   const { answer } = answered
   if (!answer.success) return answer
-  const { config } = checker
-  const secret = config.reservationSecret
-  const token = secret === undefined ? undefined : await nameTokenOf(config, secret, row)
-  return { ...answer, commit, release: (given) => commit(0, given), toString: () => textOf(token) }
-}
-
-/** The text of a reservation, if there is a secret to sign it. */
-async function tokenFor(
-  { config }: Checker,
-  { limiter }: Call,
-  estimate: Estimate,
-  transaction: string | undefined,
-): Promise<string | undefined> {
-  const { reservationSecret } = config
-  if (reservationSecret === undefined) return undefined
-  return tokenOf(config, reservationSecret, { estimate, hasPlan: limiter !== config.limiter, transaction })
-}
-
-/** Settles the reservation of a token, as its `commit` does. */
-export async function settleToken(
-  checker: Checker,
-  token: string,
-  actual: number,
-  options: CallOptions,
-): Promise<Allowed> {
-  const { config } = checker
-  const { limiter = config.limiter } = options
-  checkLimiter(limiter)
-  checkActual(checker, actual, limiter)
-  checkOption(config.reservationSecret !== undefined, 'settle needs the option reservationSecret.')
-  const content = await readToken(config, config.reservationSecret, token)
-  if (typeof content === 'string') return (await named()).settleText(checker, content, actual, options)
-  const { estimate, hasPlan, transaction } = content
-  checkOption(!isBalance(config.limiter) || estimate.layout === '', NEEDS_NAME)
-  const isPresent = options.limiter !== undefined
-  checkPlan(estimate, limiter, isPresent, hasPlan)
-  await checkCharged(checker, { db: undefined, id: transaction }, options.tx)
-  return settle(checker, { estimate, actual, limiter, isPresent }, options.tx)
+  return { ...answer, commit, release: (given) => commit(0, given) }
 }
 
 export function estimateOf(call: Call): Call {
@@ -156,7 +91,7 @@ export function checkReserved(call: Call): void {
   if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'The rate of a reservation must be 0 or more.')
 }
 
-function reservationOf({ checker, call }: LimiterCall, answered: Answered, charged: ChargedIn): Settling {
+function reservationOf({ checker, call }: LimiterCall, answered: Answered, charged: ChargedIn): Reservation {
   const estimate = chargedBy(call, answered)
   const settling = new Once(checker, charged)
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {

@@ -12,7 +12,7 @@ import { RatelimitError } from '../errors.ts'
 import { callOf, checkOption, checkRate } from '../options/validate.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
 
-/** The data of an estimate that are needed to settle it. A token contains them. */
+/** The data of an estimate that are needed to settle it. */
 export interface Estimate {
   /** The key as it is stored. */
   readonly key: string
@@ -169,9 +169,8 @@ function hasPaid(limiter: Limiter, { layout }: Estimate): boolean {
 }
 
 /**
- * Identifies the algorithm of a row by the columns that it fills. Empty for a limiter without rows. It is
- * sorted, so that the order of the columns in the source does not matter, because the texts of reservations
- * contain it and never expire.
+ * Identifies the algorithm of a row by the columns that it fills, in the order in which the row of a named
+ * estimate has them. Empty for a limiter without rows.
  */
 export function layoutOf(limiter: Limiter): string {
   return limiter.stored ? limiter.algorithm.columns.toSorted().join() : ''

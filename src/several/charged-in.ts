@@ -9,8 +9,7 @@ import { RatelimitError } from '../errors.ts'
 
 /** Where an estimate was charged. */
 export interface ChargedIn {
-  /** Undefined if only the id is known. */
-  readonly db: Database | undefined
+  readonly db: Database
   /** The id of the caller's transaction. Undefined if it was charged alone. */
   readonly id: string | undefined
 }

@@ -50,7 +50,7 @@ export async function keyOfName({ config }: Checker, key: string, id: unknown): 
 }
 
 /** The limited key in the key of a named estimate's row. */
-export function keyIn(row: string): string {
+function keyIn(row: string): string {
   return row.slice(0, row.lastIndexOf('/'))
 }
 

@@ -43,7 +43,7 @@ export function callOn(laid: Laid, db: Call['db'], limiter: Limiter, prefix: str
   const { tables, distributed } = laid
   const options = { db, tables, distributed, limiter, clock: () => NOW, cleanupProbability: 0 }
   const a = new Ratelimit({ ...options, prefix })
-  const b = new Ratelimit({ ...options, prefix, durable: true, reservationSecret: 'x'.repeat(32) })
+  const b = new Ratelimit({ ...options, prefix, durable: true })
   return { limiter, laid, db, prefix, a, b }
 }
 
@@ -111,8 +111,8 @@ export const calls: Readonly<Record<string, Run>> = {
   ],
   'reserve and commit': async ({ b }) => settled(await b.reserve('k', { rate: 8 }), 3),
   'reserve and settle': async ({ b }) => {
-    const reserved = await b.reserve('k', { rate: 8 })
-    return reserved.success ? b.settle(String(reserved), 2) : reserved
+    const reserved = await b.reserve('k', { rate: 8, id: 'job', expires: '1h' })
+    return reserved.success ? b.settle({ key: 'k', id: 'job' }, 2) : reserved
   },
   'reserveAll over shards': async ({ a, b }) => {
     const reserved = await Ratelimit.reserveAll([

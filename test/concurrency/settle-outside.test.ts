@@ -33,10 +33,6 @@ const OF_QUOTA: Readonly<Record<string, Kind>> = {
     const reserved = only(await quota.reserve('key', { rate: 5, tx }))
     return (actual, own) => reserved.commit(actual, { tx: own })
   },
-  'its text': async ({ quota }, tx) => {
-    const text = String(only(await quota.reserve('key', { rate: 5, tx })))
-    return (actual, own) => quota.settle(text, actual, { tx: own })
-  },
   'a reservation with a name': async ({ quota }, tx) => {
     const reserved = only(await quota.reserve('key', { rate: 5, tx, ...named }))
     return (actual, own) => reserved.commit(actual, { tx: own })
@@ -96,18 +92,9 @@ describe.each(kinds)('%s', (name, kind) => {
   /** Limits of which `used` was used before. A key without use has no row. */
   async function limitsOf(what: string, used: number) {
     const prefix = `${what} ${name}`
-    const common = { db, durable: true, cleanupProbability: 0 } as const
-    const quota = new Ratelimit({
-      timeout: false,
-      ...{ ...common, limiter: Ratelimit.fixedWindow(100, '1h'), prefix },
-      reservationSecret: 'a secret of at least 32 characters',
-    })
-    const credits = new Ratelimit({
-      timeout: false,
-      ...common,
-      limiter: Ratelimit.credits(),
-      prefix: `${prefix}, credits`,
-    })
+    const common = { db, durable: true, cleanupProbability: 0, timeout: false } as const
+    const quota = new Ratelimit({ ...common, limiter: Ratelimit.fixedWindow(100, '1h'), prefix })
+    const credits = new Ratelimit({ ...common, limiter: Ratelimit.credits(), prefix: `${prefix}, credits` })
     await credits.grant('key', 100, { id: 'grant' })
     if (used > 0)
       await Promise.all([quota.limit('key', { rate: used }), credits.limit('key', { rate: used })])

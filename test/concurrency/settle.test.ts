@@ -1,49 +1,39 @@
-import { createHash } from 'node:crypto'
-import { pgTable, text } from 'drizzle-orm/pg-core'
 import { beforeAll, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 
-// The recipe of docs/cost-recipes.md: a row with a unique id, in the transaction that settles.
+// The recipe of docs/cost-recipes.md: a webhook settles by the name, in a transaction with work of its own.
 
 const SETTLERS = 8
 const RESERVATIONS = 20
 const ESTIMATE = 5
 const CRASH = new Error('crash')
-const settledTable = pgTable('settled', { id: text().primaryKey() })
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(1000, '1h')
-const config = { limiter, clock: new TestClock().now, reservationSecret: 'a secret of these tests' }
+const common = { limiter, clock: new TestClock().now, cleanupProbability: 0, timeout: false } as const
 
 let processes: { db: typeof database.db; quota: Ratelimit }[]
-beforeAll(async () => {
-  await database.script('create table settled (id text primary key)')
+beforeAll(() => {
   processes = Array.from({ length: SETTLERS }, () => {
     const { db } = database.connect(2)
-    return {
-      db,
-      quota: new Ratelimit({ timeout: false, ...config, db, prefix: 'settled', cleanupProbability: 0 }),
-    }
+    return { db, quota: new Ratelimit({ ...common, db, prefix: 'settled' }) }
   })
 })
 
-test('eight settlers of each text, half of which crash: it is settled once', async () => {
+test('eight settlers of each name, half of which crash: it is settled once', async () => {
   const [{ quota } = { quota: undefined }] = processes
   if (!quota) throw new Error('no process')
-  const answers = await Promise.all(
-    Array.from({ length: RESERVATIONS }, () => quota.reserve('key', { rate: ESTIMATE })),
-  )
+  const ids = Array.from({ length: RESERVATIONS }, (_, i) => `job ${i}`)
+  await Promise.all(ids.map((id) => quota.reserve('key', { rate: ESTIMATE, id, expires: '1h' })))
   expect(await quota.getRemaining('key')).toMatchObject({ used: RESERVATIONS * ESTIMATE })
   const outcomes: string[] = []
-  const settle = async (place: number, token: string, actual: number) => {
+  const settle = async (place: number, id: string, actual: number) => {
     const { db, quota } = processes[place] as (typeof processes)[number]
     const outcome = await db
       .transaction(async (tx) => {
-        const id = createHash('sha256').update(token).digest('hex')
-        const inserted = await tx.insert(settledTable).values({ id }).onConflictDoNothing().returning()
-        if (inserted.length === 0) return 'known'
-        await quota.settle(token, actual, { tx })
+        const { repeated } = await quota.settle({ key: 'key', id }, actual, { tx })
+        if (repeated) return 'known'
         if (place % 2 === 0) throw CRASH
         return 'settled'
       })
@@ -53,9 +43,9 @@ test('eight settlers of each text, half of which crash: it is settled once', asy
       })
     outcomes.push(outcome)
   }
-  const everywhere = (token: string, i: number) =>
-    processes.map((_, place) => settle((place + i) % SETTLERS, token, i))
-  await Promise.all(answers.map(String).flatMap(everywhere))
+  const everywhere = (id: string, i: number) =>
+    processes.map((_, place) => settle((place + i) % SETTLERS, id, i))
+  await Promise.all(ids.flatMap(everywhere))
   const used = (RESERVATIONS * (RESERVATIONS - 1)) / 2
   expect(await quota.getRemaining('key')).toMatchObject({ used })
   const count = (outcome: string) => outcomes.filter((each) => each === outcome).length

@@ -45,10 +45,7 @@ async function openAs(privileges: readonly Privilege[]): Promise<Pool> {
 }
 
 function make({ db }: Pool, durable: boolean): Ratelimit {
-  const reservationSecret = 'sixteen letters!'
-  return new Ratelimit({
-    ...{ db, limiter, prefix: 'privileges', durable, cleanupProbability: 0, reservationSecret },
-  })
+  return new Ratelimit({ db, limiter, prefix: 'privileges', durable, cleanupProbability: 0 })
 }
 
 /** Prepaid credits of the role's. */
@@ -91,8 +88,9 @@ const methods: Record<
   settle: [
     ['select', 'insert', 'update'],
     async (ratelimit) => {
-      const reserved = await ratelimit.reserve(randomUUID(), { rate: 5 })
-      if (reserved.success) await ratelimit.settle(String(reserved), 2)
+      const [key, id] = [randomUUID(), 'job']
+      await ratelimit.reserve(key, { rate: 5, id, expires: '1h' })
+      await ratelimit.settle({ key, id }, 2)
     },
   ],
   grant: [['select', 'insert', 'update'], (_, opened) => creditsOf(opened).grant(randomUUID(), 5)],

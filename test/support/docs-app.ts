@@ -27,7 +27,6 @@ export const TABLES_SQL: string = `
   create table warnings (org text not null, granted integer not null);
   create table top_ups (id serial primary key, org text not null, credits integer not null);
   create table events (id text primary key);
-  create table settled (id text primary key);
   create table sessions (email text not null);
   create table messages (org text not null);
   create table invoice_lines (id serial primary key, org text not null, start timestamptz not null,
@@ -106,7 +105,6 @@ export const ledger: Table<{
   eventId: text('event_id'),
 })
 export const events: Table<{ id: Text }> = pgTable('events', { id: text().notNull() })
-export const settled: Table<{ id: Text }> = pgTable('settled', { id: text().notNull() })
 export const sessions: Table<{ email: Text }> = pgTable('sessions', { email: text().notNull() })
 export const messages: Table<{ org: Text }> = pgTable('messages', { org: text().notNull() })
 export const mails: Table<{ org: Text; share: Share; quota: Amount; until: Time }> = pgTable('mails', {

@@ -48,8 +48,7 @@ const all: Untyped = Ratelimit
 
 function ours(config: object = {}): Untyped {
   const limiter = Ratelimit.slidingWindow(5, '1s')
-  const secret = { reservationSecret: 'sixteen or longer', timeout: TIMEOUT_MS }
-  return new Ratelimit({ db: database.db, limiter, prefix: PREFIX, ...secret, ...config })
+  return new Ratelimit({ db: database.db, limiter, prefix: PREFIX, timeout: TIMEOUT_MS, ...config })
 }
 
 function inTransaction(work: (tx: Untyped) => Promise<unknown>): Promise<unknown> {
@@ -87,6 +86,9 @@ const oneKey: readonly Entry[] = [
   ['grant to another limit', [anyKey, anyNumber], (key, amount) => ours().grant(key, amount)],
 ]
 
+const anyId = usually('job', 'other')
+const NAMED = { ...CHECK, once: usually(undefined), id: anyId, expires: usually('1m', 1000) }
+
 const settling: readonly Entry[] = [
   [
     'reserve and commit',
@@ -103,13 +105,17 @@ const settling: readonly Entry[] = [
   ],
   [
     'settle',
-    [anyKey, options(CHECK), anyNumber, options(CALL)],
+    [anyKey, options(NAMED), anyNumber, options(CALL)],
     async (key, given, actual, rest) => {
       const reserved = await ours().reserve(key, given)
-      return reserved.success ? ours().settle(String(reserved), actual, rest) : undefined
+      return reserved.success ? ours().settle({ key, id: given.id }, actual, rest) : undefined
     },
   ],
-  ['settle a text', [anything, anyNumber], (text, actual) => ours().settle(text, actual)],
+  [
+    'settle a name',
+    [options({ key: anyKey, id: anyId }), anyNumber],
+    (name, actual) => ours().settle(name, actual),
+  ],
 ]
 
 const REQUEST = { key: anyKey, rate: anyNumber, limiter: anyLimiter, force: anySwitch }
@@ -287,7 +293,6 @@ const CONFIG = {
     (time) => typeof time !== 'number' || time >= TIMEOUT_MS || time <= 0,
   ),
   hashKeys: anySwitch,
-  reservationSecret: usually('sixteen or longer'),
   coalesce: anySwitch,
   connections: usually(1, 2),
   onError: usually('throw', 'allow', 'deny'),
@@ -321,7 +326,7 @@ describe('an answer, or a documented error, in time', () => {
         } catch (error) {
           if (!(error instanceof RatelimitError)) throw error
           // A row may be of another plan that came before, and an estimate of nothing leaves it so.
-          expect(error.code).toMatch(/^INVALID_|^ALREADY_SETTLED$|^OTHER_PLAN$/)
+          expect(error.code).toMatch(/^INVALID_|^ALREADY_SETTLED$|^NOT_RESERVED$|^OTHER_PLAN$/)
         }
         expect(performance.now() - startMs).toBeLessThan(TIMEOUT_MS + 1000)
       })

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { eq } from 'drizzle-orm'
 import fc from 'fast-check'
 import { expect } from 'vitest'
@@ -35,12 +36,11 @@ export function groundOf(
   options: Partial<RatelimitConfig>,
 ): Ground {
   const config = { db: own.db, clock: own.clock.now, cleanupProbability: 0 }
-  const secret = { reservationSecret: 'sixteen or longer' }
   const { prefix, limiter } = own
   const wide = { prefix: `${prefix} other`, limiter: Ratelimit.fixedWindow(2 ** 53 - 1, '1s') }
   return {
     ...own,
-    quota: new Ratelimit({ ...config, ...secret, ...options, prefix, limiter } as RatelimitConfig),
+    quota: new Ratelimit({ ...config, ...options, prefix, limiter } as RatelimitConfig),
     other: new Ratelimit({ ...config, ...wide }),
   }
 }
@@ -96,12 +96,11 @@ const CALLS: Readonly<Record<string, Call>> = {
     checkNumbers(await reserved.commit(Math.min(rate, 1)))
     return taken(rate, Math.min(rate, 1))
   },
-  'reserve and settle': async ({ quota, key, limiter }, rate) => {
-    const reserved = await quota.reserve(key, { rate })
+  'reserve and settle': async ({ quota, key }, rate) => {
+    const id = randomUUID()
+    const reserved = await quota.reserve(key, { rate, id, expires: '1m' })
     if (!reserved.success) return NOTHING
-    // The text of a balance needs a name, which distributed tables do not have.
-    const isBalance = limiter.algorithm.name === 'balance'
-    checkNumbers(await (isBalance ? reserved.commit(rate) : quota.settle(String(reserved), rate)))
+    checkNumbers(await quota.settle({ key, id }, rate))
     return taken(rate)
   },
   limitAll: async ({ quota, other, key }, rate) => {

@@ -296,12 +296,11 @@ describe.each(['one limit', 'two limits'])('requests that count, with %s', (numb
   test('the answer is data: it settles nothing, and can be cloned and logged', async () => {
     const { db } = database
     const limiter = Ratelimit.fixedWindow(2, '1h')
-    const ratelimit = new Ratelimit({ db, limiter, prefix: 'data', reservationSecret: 's'.repeat(16) })
+    const ratelimit = new Ratelimit({ db, limiter, prefix: 'data' })
     const limits = [ratelimit, limitOf(2)].slice(0, number === 'one limit' ? 1 : 2)
     const check = guard({ limits: limits.map((each) => ({ ratelimit: each, key })), count: 'failures' })
     const { answer } = await check({ user: `${number}'s key` })
     expect(structuredClone(answer)).toEqual(answer)
-    expect(String(answer)).toBe('[object Object]')
   })
 
   test('a request that is never settled stays charged', async () => {

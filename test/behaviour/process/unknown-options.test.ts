@@ -89,7 +89,6 @@ const ENTRIES: readonly Entry[] = [
   ['grantsOf', (more) => credits().grantsOf('key', more)],
   ['voidGrant', (more) => credits().voidGrant('key', 'a', more)],
   ['getRemaining of credits', (more) => credits().getRemaining('key', more)],
-  ['settle', (more) => ours({ reservationSecret: 'sixteen or longer' }).settle('text', 1, more)],
   ['commit', async (more) => (await reserved()).commit(1, more)],
   ['release', async (more) => (await reserved()).release(more)],
   ['limitAll', (more) => all.limitAll([request()], more)],

@@ -69,7 +69,7 @@ describe('a value that the types forbid is refused', () => {
     ({ db: database.db, limiter, prefix: 'untyped', ...options }) as RatelimitConfig
   const ours = (options: object = {}): Untyped => new Ratelimit(config(options))
   let keys = 0
-  const secret = { reservationSecret: 'sixteen or longer' }
+  const name = { key: 'key', id: 'job' }
   const granted = () => ours({ limiter: Ratelimit.balance(), prefix: 'untyped balance' })
   const locking = () =>
     ours({ limiter: Ratelimit.lockout(5, '1m', { block: '1m' }), prefix: 'untyped lockout' })
@@ -169,9 +169,11 @@ describe('a value that the types forbid is refused', () => {
     ['grantsOf options', (value) => credits().grantsOf('key', value)],
     ['voidGrant id', (value) => credits().voidGrant('key', value)],
     ['voidGrant options', (value) => credits().voidGrant('key', 'a', value)],
-    ['settle token', (value) => ours(secret).settle(value, 1)],
-    ['settle actual', (value) => ours(secret).settle('token', value)],
-    ['settle options', (value) => ours(secret).settle('token', 1, value)],
+    ['settle name', (value) => ours().settle(value, 1)],
+    ...eachOf('settle name', ['key', 'id'], (given) => ours().settle({ ...name, ...given }, 1)),
+    ['settle actual', (value) => ours().settle(name, value)],
+    ['settle options', (value) => ours().settle(name, 1, value)],
+    ...eachOf('settle', ['tx', 'limiter'], (options) => ours().settle(name, 1, options)),
     ['commit actual', async (value) => (await reserved()).commit(value)],
     ['commit options', async (value) => (await reserved()).commit(1, value)],
     ['release options', async (value) => (await reserved()).release(value)],

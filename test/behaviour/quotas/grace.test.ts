@@ -16,7 +16,7 @@ import { type QuotaUnderTest, quotaOn, TEN, UNDO } from './ten.ts'
 const database = useDatabase()
 const HOUR_MS = 3_600_000
 const END = Date.UTC(2026, 1, 1)
-const KEEPING = { keepEnded: true, grace: '1h', reservationSecret: 'sixteen or longer' } as const
+const KEEPING = { keepEnded: true, grace: '1h' } as const
 const limiter = calendarWindow(100, 'month')
 
 /** A quota in which an estimate of 40 was reserved an hour before the end of January, after 10 were used. */
@@ -72,12 +72,11 @@ test.each([
 )
 
 test('a late cost is a correction if closePeriods has handed the period out, and makes no row', async () => {
-  const { clock, prefix, rows, quota, reservation } = await reserved()
+  const { clock, prefix, rows, reservation } = await reserved()
   clock.ms = END
   expect(await close({ prefix, clock })).toMatchObject([{ used: 50, reserved: 40 }])
-  const text = String(reservation)
-  expect(await quota.settle(text, 70)).toMatchObject({ remaining: 100, correction: { end: END, used: 30 } })
-  expect(await quota.settle(text, 40)).not.toHaveProperty('correction')
+  const correction = { end: END, used: 30 }
+  expect(await reservation.commit(70)).toMatchObject({ remaining: 100, correction })
   expect(await rows()).toEqual([])
 })
 

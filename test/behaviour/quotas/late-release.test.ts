@@ -7,7 +7,6 @@ import { HOUR_MS, kinds, quotaOn } from './ten.ts'
 
 const database = useDatabase()
 const buckets = kinds.filter(({ keeps }) => keeps === 'what is left')
-const reservationSecret = 'sixteen or longer'
 
 function allowed<T extends Reserved>(reserved: T): T & Reservation {
   if (!reserved.success) throw new Error('denied')
@@ -32,21 +31,24 @@ describe.each(buckets)('$name', ({ limiter }) => {
     expect(passed).toBeLessThanOrEqual(20)
   })
 
+  const named = { id: 'job', expires: '900d' } as const
   test.each([
-    { how: 'release', settle: (reserved: Reservation) => reserved.release() },
-    { how: 'commit', settle: (reserved: Reservation) => reserved.commit(0) },
+    { how: 'release', named: {}, settle: (reserved: Reservation) => reserved.release() },
+    { how: 'commit', named: {}, settle: (reserved: Reservation) => reserved.commit(0) },
+    { how: 'release of a name', named, settle: (reserved: Reservation) => reserved.release() },
     {
       how: 'settle',
-      settle: (reserved: Reservation, quota: Ratelimit) => quota.settle(String(reserved), 0),
+      named,
+      settle: (_: Reservation, quota: Ratelimit) => quota.settle({ key: 'key', id: 'job' }, 0),
     },
-  ])('$how gives back until the time at which the bucket is full by itself', async ({ settle }) => {
+  ])('$how gives back until the time at which the bucket is full by itself', async ({ named, settle }) => {
     for (const [laterMs, back] of [
       [-1, 4],
       [0, 0],
     ] as const) {
-      const { clock, quota } = quotaOn(database, limiter, { reservationSecret })
+      const { clock, quota } = quotaOn(database, limiter)
       await quota.limit('key', { rate: 3 })
-      const reserved = allowed(await quota.reserve('key', { rate: 4 }))
+      const reserved = allowed(await quota.reserve('key', { rate: 4, ...named }))
       expect(reserved.reset).toBe(clock.ms + 7 * HOUR_MS)
       clock.ms = reserved.reset + laterMs
       await quota.limit('key', { rate: 9 })

@@ -192,12 +192,11 @@ describe('reserve', () => {
   })
 })
 
-test('a text is not the name of an estimate on credits, and a plan is refused', async () => {
+test('a plan is refused, and so is a name that is not whole', async () => {
   const { mine } = await granted()
   const reserved = await mine.credits.reserve('org', NAMED)
   if (!reserved.success) expect.fail('denied')
   const refused = { code: 'INVALID_OPTION' }
-  expect(() => String(reserved)).toThrow(expect.objectContaining(refused))
   const plan: object = { limiter: Ratelimit.balance() }
   await expect(mine.credits.settle({ key: 'org', id: 'job' }, 1, plan)).rejects.toMatchObject(refused)
   await expect(reserved.commit(1, plan)).rejects.toMatchObject(refused)

@@ -88,7 +88,6 @@ describe.each(oneOfEachKind)('$name', ({ limiter }) => {
     expect(again).toMatchObject({ repeated: true, remaining: 4 })
     await expect(again.commit(9)).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
     await expect(again.release()).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
-    expect(() => String(again)).toThrow(expect.objectContaining({ code: 'ALREADY_SETTLED' }))
     const own = await plain.reserve('key', { rate: 6 })
     if (!own.success) throw new Error('denied')
     expect(await reserved.commit(2)).toEqual(await own.commit(2))

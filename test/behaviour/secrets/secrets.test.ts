@@ -26,14 +26,7 @@ function expectNoSecret(error: unknown): void {
   }
 }
 
-/** Signs, and reads, the texts of reservations. */
-const reservations = { prefix: SECRET, reservationSecret: 'hunter2 hunter2 hunter2', cleanupProbability: 0 }
-
-async function reservedText(): Promise<string> {
-  return String(
-    await new Ratelimit({ db: database.db, limiter, ...reservations }).reserve(SECRET, { rate: 0 }),
-  )
-}
+const hidden = { prefix: SECRET, cleanupProbability: 0 }
 
 function balanceOn(db: Database): Ratelimit {
   return new Ratelimit({ db, limiter: Ratelimit.balance(), prefix: SECRET, cleanupProbability: 0 })
@@ -49,7 +42,11 @@ const calls: readonly (readonly [string, (ratelimit: Ratelimit, db: Database) =>
   ['limit, a refund', (ratelimit) => ratelimit.limit(SECRET, { rate: -4242 })],
   ['limit, joined', (ratelimit, db) => ratelimit.limit(SECRET, { tx: { ...db, rollback: undefined } })],
   ['reserve', (ratelimit) => ratelimit.reserve(SECRET, { rate: 4242 })],
-  ['settle', async (ratelimit) => ratelimit.settle(await reservedText(), 4242)],
+  [
+    'reserve with a name',
+    (ratelimit) => ratelimit.reserve(SECRET, { rate: 4242, id: SECRET, expires: 4242 }),
+  ],
+  ['settle', (ratelimit) => ratelimit.settle({ key: SECRET, id: SECRET }, 4242)],
   ['getRemaining', (ratelimit) => ratelimit.getRemaining(SECRET)],
   ['getRemainingAll', (ratelimit) => ratelimit.getRemainingAll([SECRET, `${SECRET} 2`])],
   ['grant', (_, db) => balanceOn(db).grant(SECRET, 4242)],
@@ -107,7 +104,7 @@ const NO_SECRET = '%s: no error of the database tells a key, a number or the con
 test.concurrent.each(calls)(NO_SECRET, async (_, call) => {
   await forEachCode(async (code) => {
     const { db } = watch(database.db, () => Promise.reject(fromDriver(code)))
-    const ratelimit = new Ratelimit({ db, limiter, ...reservations })
+    const ratelimit = new Ratelimit({ db, limiter, ...hidden })
     const error = await call(ratelimit, db).catch((reason: unknown) => reason)
     expectNoSecret(error)
     // It was not refused before it reached the database.
@@ -124,9 +121,10 @@ test('no error of invalid input has the secret in it', async () => {
     () => ratelimit.limit(`${SECRET}\ud800`),
     () => ratelimit.limit(SECRET, { rate: 4242.5 }),
     () => ratelimit.reserve(SECRET, { rate: -4242 }),
-    () => ratelimit.settle(SECRET, 4242),
-    () => new Ratelimit({ db: database.db, limiter, ...reservations }).settle(SECRET, 4242),
-    async () => new Ratelimit({ db: database.db, limiter, ...reservations, reservationSecret: 'hunter2' }),
+    () => ratelimit.settle({ key: bad, id: SECRET }, 4242),
+    () => ratelimit.settle({ key: SECRET, id: bad }, 4242),
+    () => ratelimit.settle({ key: SECRET, id: SECRET }, -4242),
+    async () => new Ratelimit({ db: database.db, limiter, prefix: 'secrets', hashKeys: 'hunter2' }),
     () => ratelimit.limit(SECRET, { tx: database.db }),
     () => ratelimit.blockUntilReady(SECRET, -4242),
     () => ratelimit.getRemaining(bad),

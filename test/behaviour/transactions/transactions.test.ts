@@ -80,18 +80,18 @@ test('a rollback undoes the work of every method', async () => {
   expect(await limit.getRemaining('key')).toMatchObject({ remaining: 1 })
 })
 
-test('another process settles a reservation by its text, or leaves it as it was with a rollback', async () => {
+test('another process settles a reservation by its name, or leaves it as it was with a rollback', async () => {
   const limiter = calendarWindow(10, 'month')
-  const config = { db: database.db, limiter, prefix: 'text', durable: true, clock: new TestClock().now }
-  const signing = { ...config, reservationSecret: 'correct horse battery staple' } as const
-  const [limit, other] = [new Ratelimit(signing), new Ratelimit(signing)]
-  const text = String(await limit.reserve('key', { rate: 4 }))
+  const config = { db: database.db, limiter, prefix: 'name', durable: true, clock: new TestClock().now }
+  const [limit, other] = [new Ratelimit(config), new Ratelimit(config)]
+  const name = { key: 'key', id: 'job' }
+  await limit.reserve('key', { rate: 4, id: 'job', expires: '1h' })
   await rolledBack(database.db, async (tx) => {
-    expect(await other.settle(text, 9, { tx })).toMatchObject({ success: true, remaining: 1 })
+    expect(await other.settle(name, 9, { tx })).toMatchObject({ success: true, remaining: 1 })
     expect(await limit.getRemaining('key', { tx })).toMatchObject({ used: 9 })
   })
   expect(await limit.getRemaining('key')).toMatchObject({ used: 4 })
-  await database.db.transaction((tx) => other.settle(text, 1, { tx }))
+  await database.db.transaction((tx) => other.settle(name, 1, { tx }))
   expect(await limit.getRemaining('key')).toMatchObject({ used: 1 })
 })
 

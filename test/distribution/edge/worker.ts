@@ -62,9 +62,10 @@ async function answersTo(path: string, key: string): Promise<LimitResult[]> {
     })
   }
   if (path === '/settled') {
-    const quota = new Ratelimit({ ...common, prefix: 'settled', reservationSecret: 'a secret of the Worker' })
-    const reserved = await quota.reserve(key, { rate: 20 })
-    return [reserved.success ? await quota.settle(String(reserved), 1) : reserved]
+    const quota = new Ratelimit({ ...common, prefix: 'settled' })
+    const id = crypto.randomUUID()
+    const reserved = await quota.reserve(key, { rate: 20, id, expires: '1h' })
+    return [reserved.success ? await quota.settle({ key, id }, 1) : reserved]
   }
   const ratelimit = http[path]
   return ratelimit ? [await ratelimit.limit(key)] : []

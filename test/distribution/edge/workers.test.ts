@@ -55,7 +55,7 @@ describe.each(DATES)('a Worker of compatibility date %s', (date) => {
     })
   })
 
-  test('a reservation is signed, and settled by its text', async () => {
+  test('a reservation is settled by its name', async () => {
     expect(await statuses(1, '/settled?key=one')).toEqual({ 200: 1 })
     expect(await statuses(1, '/settled?key=one')).toEqual({ 429: 1 })
   })

@@ -111,9 +111,10 @@ const CHECKS: Checks = {
     await reserved.commit(1)
     equal((await api.getRemaining('key')).used, 1)
   },
-  'a reservation by its text': async (name) => {
-    const api = limiter(name, { reservationSecret: 'sixteen or longer', hashKeys: true })
-    await api.settle(String(await api.reserve('key', { rate: 4 })), 2)
+  'a reservation by its name': async (name) => {
+    const api = limiter(name, { hashKeys: 'sixteen or longer' })
+    await api.reserve('key', { rate: 4, id: 'job', expires: '1h' })
+    await api.settle({ key: 'key', id: 'job' }, 2)
     equal((await api.getRemaining('key')).used, 2)
   },
   'many looks': async (name) => {

@@ -145,9 +145,6 @@ new Ratelimit({ ...common, hashKeys: 'a secret of these types' })
 new Ratelimit({ ...common, hashKeys: process.env['SECRET'] })
 // @ts-expect-error neither a secret nor a choice
 new Ratelimit({ ...common, hashKeys: 'sha256' as 'sha256' | 1 })
-new Ratelimit({ ...common, reservationSecret: 'a secret of these types' })
-// @ts-expect-error a secret that may be missing
-new Ratelimit({ ...common, reservationSecret: process.env['SECRET'] })
 new Ratelimit({ ...common, onError: 'allow', onDegraded: ({ code }) => void code })
 // @ts-expect-error a thrown error is not reported
 new Ratelimit({ ...common, onDegraded: () => {} })
@@ -242,15 +239,15 @@ export async function quotas(quota: Ratelimit): Promise<void> {
     const crossed: readonly Threshold[] | undefined = (await reserved.commit(3)).success ? [] : undefined
     void crossed
   }
-  const text: string = String(reserved)
-  const settled: Allowed = await quota.settle(text, 3, { tx: db, limiter })
+  const name = { key: 'key', id: 'job' }
+  const settled: Allowed = await quota.settle(name, 3, { tx: db, limiter })
   void settled
-  // @ts-expect-error its text settles a reservation
+  // @ts-expect-error its name settles a reservation
   await quota.settle(reserved, 3)
   // @ts-expect-error what it has cost is not optional
-  await quota.settle(text)
+  await quota.settle(name)
   // @ts-expect-error the cost is not an option
-  await quota.settle(text, 3, { rate: 3 })
+  await quota.settle(name, 3, { rate: 3 })
   // @ts-expect-error an estimate is not forced
   await quota.reserve('key', { force: true })
   // @ts-expect-error a limit is needed to read the rows by

@@ -9,7 +9,6 @@ declare const PLAN: Limiter
 
 export const named: ReserveOptions = { rate: 4000, id: 'job', expires: '10m', atLeast: 1 }
 export const settled: Promise<Allowed> = tokens.settle({ key: 'org:1', id: 'job' }, 3120)
-export const byText: Promise<Allowed> = tokens.settle('r1.text', 3120)
 export const part: Promise<ReservedPart> = tokens.reserve('org:1', {
   rate: 4000,
   atLeast: 1,
@@ -23,6 +22,8 @@ export const endless: ReserveOptions = { rate: 4000, id: 'job' }
 export const unnamed: ReserveOptions = { rate: 4000, expires: '10m' }
 // @ts-expect-error A name is charged once by itself.
 export const twice: ReserveOptions = { id: 'job', expires: '10m', once: { id: 'job', for: '1d' } }
+// @ts-expect-error An id alone is no name.
+export const bare: Promise<Allowed> = tokens.settle('job', 3120)
 // @ts-expect-error A name has a key.
 export const keyless: Promise<Allowed> = tokens.settle({ id: 'job' }, 3120)
 // @ts-expect-error Leases are not settled.

@@ -44,11 +44,10 @@ export const recorder: Recorder = new Recorder(job.file)
 export const limits: readonly Tested[] = limitsFrom(job.started)
 export const did = { calls: 0, resets: 0, deleted: 0 }
 
-const reservationSecret = 'the same in all processes'
 const ratelimits = limits.map(
   ({ limiter, prefix, options }) =>
     new Ratelimit({
-      ...{ db, limiter, prefix, cleanupProbability: 0.5, reservationSecret },
+      ...{ db, limiter, prefix, cleanupProbability: 0.5 },
       ...options,
     } as RatelimitConfig),
 )

@@ -1,4 +1,4 @@
-import { Ratelimit } from '../../../src/index.ts'
+import { randomUUID } from 'node:crypto'
 import {
   below,
   type Call,
@@ -13,11 +13,11 @@ import {
   tested,
 } from './kit.ts'
 
-// Estimates of one key, which are settled here, or by their text in any process.
+// Estimates of one key, which are settled here, or by their name in any process.
 
 /** A reservation that another process shall settle. */
 export interface Handed {
-  readonly text: string
+  readonly id: string
   readonly limit: number
   readonly key: number
   readonly estimate: number
@@ -33,22 +33,22 @@ export function receive(reservation: Handed): void {
 export async function reserve(): Promise<void> {
   const chosen = callAt(COUNTED)
   const call = random() < 0.3 ? inPart(chosen) : { ...chosen, rate: 5 }
-  const reserving = ratelimitOf(call).reserve(keyOf(call), optionsOf(call))
+  const id = random() < 0.3 ? randomUUID() : undefined
+  const named = id === undefined ? {} : ({ id, expires: '1d' } as const)
+  const reserving = ratelimitOf(call).reserve(keyOf(call), { ...optionsOf(call), ...named })
   const estimate = await record(call, reserving)
   if (estimate === 0) return
   const reserved = await reserving
   if (!reserved.success) return
-  // The text of a balance needs a name.
-  const hasText = tested(call.limit).limiter !== Ratelimit.balance()
-  if (hasText && random() < 0.3) return handOver(call, estimate, String(reserved))
+  if (id !== undefined) return handOver(call, estimate, id)
   const actual = below(estimate + 1)
   const settling = actual === 0 ? reserved.release() : reserved.commit(actual)
   await record({ ...call, rate: actual - estimate }, settling)
 }
 
 /** Gives a reservation to the parent, which gives it to another process. */
-function handOver({ limit, key, limiter }: Call, estimate: number, text: string): void {
-  const reservation: Handed = { limit, key, estimate, text, hasPlan: limiter !== undefined }
+function handOver({ limit, key, limiter }: Call, estimate: number, id: string): void {
+  const reservation: Handed = { limit, key, estimate, id, hasPlan: limiter !== undefined }
   process.send?.({ handed: reservation })
 }
 
@@ -56,8 +56,9 @@ function handOver({ limit, key, limiter }: Call, estimate: number, text: string)
 export async function settle(): Promise<void> {
   const reservation = handed.shift()
   if (!reservation) return
-  const { text, estimate, hasPlan, ...of } = reservation
+  const { id, estimate, hasPlan, ...of } = reservation
   const actual = below(estimate + 1)
   const limiter = hasPlan ? tested(of.limit).plan : undefined
-  await record({ ...of, rate: actual - estimate }, ratelimitOf(of).settle(text, actual, { limiter }))
+  const settling = ratelimitOf(of).settle({ key: keyOf(of), id }, actual, { limiter })
+  await record({ ...of, rate: actual - estimate }, settling)
 }

@@ -76,7 +76,7 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
   const options = { prefix: 'year', clock: clock.now, durable: true } as const
   const quota = new Ratelimit({
     ...{ ...options, db, limiter: calendarWindow(0, 'month'), keepEnded: true, grace: GRACE },
-    ...{ reservationSecret: 'for the texts of estimates', thresholds: [{ used: WARN_AT }] },
+    thresholds: [{ used: WARN_AT }],
     onEntries: async (tx, entries) => {
       for (const { key, start = 0, units } of entries) await note(tx, sql`entries`, [key, start, units])
     },
@@ -168,9 +168,9 @@ export async function quotasOf(world: World, customers: number): Promise<Quotas>
     const actual = whole(30)
     const isDone = await world.commits(async (tx, saw) => {
       const plan = { limiter: customer.plan, tx }
-      const settled = await (id !== undefined || random() < 0.5
+      const settled = await (id === undefined || random() < 0.5
         ? reservation.commit(actual, plan)
-        : quota.settle(String(reservation), actual, plan))
+        : quota.settle({ key: customer.key, id }, actual, plan))
       await write(tx, saw, customer, settled)
       saw('settled')
       const isCorrected = settled.correction !== undefined
