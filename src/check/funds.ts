@@ -74,7 +74,7 @@ export interface FundedCall extends LimiterCall {
   readonly force: boolean
 }
 
-export function isFunded(each: LimiterCall): each is FundedCall {
+export function isFunded(each: Pick<LimiterCall, 'checker'>): each is FundedCall {
   return 'funds' in each
 }
 

@@ -119,6 +119,7 @@ export async function opening(
 
 /** @throws RatelimitError `INVALID_OPTION` if two of the calls are for the same estimate. */
 function checkDifferent(calls: readonly LimiterCall[]): void {
+  if (calls.length === 1) return
   const rows = new Set(addUp(calls).values())
   checkOption(
     rows.size === calls.length,
@@ -181,6 +182,7 @@ export function partOf(
   own: Pick<Part, 'checker' | 'key' | 'row' | 'funded'>,
   present: Limiter | undefined,
 ): Part {
-  const limiter = own.funded?.call.limiter ?? own.checker.config.limiter
-  return inPlan({ ...own, limiter, isPresent: false, hasPlan: false }, present)
+  const { checker, key, row, funded } = own
+  const limiter = funded?.call.limiter ?? checker.config.limiter
+  return inPlan({ checker, key, row, funded, limiter, isPresent: false, hasPlan: false }, present)
 }

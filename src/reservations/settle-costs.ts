@@ -18,7 +18,7 @@ export interface Cost extends Settled {
  * @returns Undefined if one of the estimates was closed before.
  */
 export async function settleCosts(
-  calls: readonly LimiterCall[],
+  calls: readonly Pick<LimiterCall, 'checker'>[],
   costs: readonly Cost[],
   tx: At,
   closings: readonly LimiterCall[] = [],

@@ -131,14 +131,14 @@ const LOOK = { rate: 0, least: 0, lacking: 'denied' } as const
 function settleSeen(held: readonly Held[], costs: Costs, tx: At): Promise<Allowed[] | undefined> {
   const settled = costsOf(held, costs)
   const closings = held.flatMap(({ rows }, place) =>
-    rows.map(({ opened, ...row }) => ({
-      ...row,
-      call: { ...row.call, ...costOf(opened, costs.remembered[place] as number) },
-    })),
+    rows.map((row) => {
+      const { atLeast, rate } = costOf(row.opened, costs.remembered[place] as number)
+      return { ...row, call: { ...row.call, atLeast, rate } }
+    }),
   )
   const isInGrace = held.some(({ part }, place) => mayBeLate(part.checker, settled[place] as Cost))
   const more = costs.after?.(held.map(({ opened }) => opened.rate))
-  const calls = held.map(({ part }) => settledCall(part))
+  const calls = held.map(({ part }) => part.funded ?? part)
   if (!isInGrace && !more) return settleCosts(calls, settled, tx, closings)
   const [{ part }] = held as readonly [Held]
   const stage = { mayCharge: true, mayWait: true, isContended: false }
@@ -153,12 +153,6 @@ function settleSeen(held: readonly Held[], costs: Costs, tx: At): Promise<Allowe
   )
 }
 
-/** The call that settles a part, or that stands for it if funds have paid. */
-function settledCall({ checker, key, limiter, funded }: Part): LimiterCall {
-  const { namespace, limiter: own } = checker.config
-  return funded ?? { checker, call: callOf(namespace.prefix, own, key, { limiter }) }
-}
-
 /** The same where a period that paid may be over: its correction takes statements of its own. */
 async function settleInGrace(
   held: readonly Held[],
@@ -171,7 +165,7 @@ async function settleInGrace(
   for (const [place, { part }] of held.entries()) {
     const own = settled[place] as Cost
     const late = await settleIfLate(part.checker, own, tx, nameIn(part.row).id)
-    const inTime = () => settleCosts([settledCall(part)], [own], tx, lookingAt([part]))
+    const inTime = () => settleCosts([part.funded ?? part], [own], tx, lookingAt([part]))
     const [answer] = late ? [late] : ((await inTime()) ?? [])
     answers.set(part, answer as Allowed)
   }
@@ -188,7 +182,9 @@ async function settleInGrace(
 export async function lockHeld(held: readonly Held[], connection: Connection): Promise<void> {
   if (held.length < 2) return
   const limits = held.map(async ({ part, shares }): Promise<readonly LimiterCall[]> => {
-    if (!part.funded) return [settledCall(part)]
+    const { checker, key, limiter } = part
+    const { namespace, limiter: own } = checker.config
+    if (!part.funded) return [{ checker, call: callOf(namespace.prefix, own, key, { limiter }) }]
     const { rows } = await part.funded.funds.take(ALL, connection.db)
     const paying = shares.map(({ call }) => ({ checker: part.checker, call: takenFrom(call) }))
     return [...rows, ...paying]

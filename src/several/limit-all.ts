@@ -13,6 +13,7 @@ import { capacityOf } from '../answers/capacity.ts'
 import { paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
+import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Degrading } from '../check/degrading.ts'
 import { type FundedCall, isFunded } from '../check/funds.ts'
@@ -100,23 +101,27 @@ export function sendCalls(
   tx: Database | undefined,
   besideOf: (payers: readonly Payer[]) => Beside,
 ): Promise<SentCalls> {
+  if (!calls.some(isFunded)) return sendIn(calls, tx, besideOf)
   const checkers = calls.map(({ checker }) => checker)
-  return withinTimeout(checkers, tx, (at) => {
-    const find = ({ funds, call, force }: FundedCall) => {
-      const as = call.reserved > 0 ? 'reserve' : undefined
-      return funds.take(
-        { rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as },
-        at,
-      )
-    }
-    return withFunds(calls, find, at, async (payers, own) => {
-      const sent = await sendPayers(payers, own, besideOf(payers))
-      const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
-      const answered = ofEach(payers, others, (purse, payer) =>
-        purse.answer(sent.decisionsOf(payer), sent.fate),
-      )
-      return { ...sent, answered }
-    })
+  return withinTimeout(checkers, tx, (at) => sendIn(calls, at, besideOf))
+}
+
+function sendIn(
+  calls: readonly LimiterCall[],
+  at: At,
+  besideOf: (payers: readonly Payer[]) => Beside,
+): Promise<SentCalls> {
+  const find = ({ funds, call, force }: FundedCall) => {
+    const as = call.reserved > 0 ? 'reserve' : undefined
+    return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
+  }
+  return withFunds(calls, find, at, async (payers, own) => {
+    const sent = await sendPayers(payers, own, besideOf(payers))
+    const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
+    const answered = ofEach(payers, others, (purse, payer) =>
+      purse.answer(sent.decisionsOf(payer), sent.fate),
+    )
+    return { ...sent, answered }
   })
 }
 

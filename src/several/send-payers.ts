@@ -33,14 +33,15 @@ export interface Beside {
 export async function sendPayers(
   payers: readonly Payer[],
   tx: At,
-  { ids = [], notes = new Map() }: Beside = {},
+  { ids = [], notes }: Beside = {},
   shared?: Pick<Group, 'rate' | 'least'>,
 ): Promise<SentPayers> {
   // A call without rows stands for itself.
   const calls = payers.flatMap(({ call, rows }) => (rows.length > 0 ? rows : [call]))
-  const opening = [...notes.keys()]
-  const names = opening.filter((each) => !isFound(each))
-  const asked = askedOf([...calls, ...opening.filter(isFound)], tx, ...ids, ...names)
+  const opening = notes ? [...notes.keys()] : []
+  const shares = opening.filter(isFound)
+  const names = shares.length > 0 ? opening.filter((each) => !isFound(each)) : opening
+  const asked = askedOf(shares.length > 0 ? [...calls, ...shares] : calls, tx, ...ids, ...names)
   const groups = shared
     ? [
         groupOf(
@@ -52,7 +53,7 @@ export async function sendPayers(
     : groupsOf(payers, asked)
   const { rowOf } = asked
   const noted = opening.map(
-    (each) => [found(rowOf, each), (notes.get(each) ?? []).map((payer) => rowOf.get(payer))] as const,
+    (each) => [found(rowOf, each), (notes?.get(each) ?? []).map((payer) => rowOf.get(payer))] as const,
   )
   const decisions = await takeTogether(asked, { groups, notes: new Map(noted) })
   const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'

@@ -158,7 +158,8 @@ function chargeTogether(
     stage.statement = statement
     stage.isContended ||= mayWait
   }
-  const own: List = { ...list, rows, connection, commit, periodsMs, hasMade: false, onSend }
+  const { groups, notes } = list
+  const own: List = { rows, groups, notes, connection, commit, periodsMs, hasMade: false, onSend }
   const ensures = checkers.flatMap(({ config }) => config.ensureTables ?? [])
   const prepareAll = async () => {
     for (const ensureTables of ensures) await ensureTables()

@@ -1,5 +1,12 @@
 import { beforeAll, expect, test } from 'vitest'
-import { openReservations, Ratelimit, RatelimitError, settleExpired } from '../../src/index.ts'
+import {
+  type LimitResult,
+  openReservations,
+  Ratelimit,
+  RatelimitError,
+  settleExpired,
+  type Threshold,
+} from '../../src/index.ts'
 import { TestClock } from '../support/clock.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -19,7 +26,7 @@ beforeAll(() => {
 })
 
 /** A month and credits of customers, in as many processes as there are databases. */
-function processes(name: string) {
+function processes(name: string, thresholds: readonly Threshold[] = []) {
   const clock = new TestClock()
   const common = { clock: clock.now, cleanupProbability: 0, durable: true }
   const all = dbs.map((db) => {
@@ -30,7 +37,9 @@ function processes(name: string) {
       limiter: Ratelimit.fixedWindow(100, '1d'),
       prefix: `z ${name}`,
     })
-    const credits = new Ratelimit({ ...common, db, limiter: Ratelimit.credits(), prefix: `a ${name}` })
+    const credits = new Ratelimit({
+      ...{ ...common, db, limiter: Ratelimit.credits(), prefix: `a ${name}`, thresholds },
+    })
     const of = (key: string) =>
       [
         { ratelimit: month, key },
@@ -112,6 +121,27 @@ test('names of one key at once never take more than its grants have', async () =
   await Promise.all(charged.map((each) => each?.success && each.release()))
   expect(await used('org')).toBe(0)
   expect(await openReservations(first.db, { prefix: 'a sums' })).toEqual([])
+})
+
+test('each threshold of the credits is crossed once, by lists, names and settlements at once', async () => {
+  const thresholds = [0.5, { left: 20 }]
+  const { all, grant, used } = processes('low', thresholds)
+  await grant('org', [70, 50, 30])
+  const answers = await Promise.all(
+    range(36).map(async (i): Promise<readonly LimitResult[]> => {
+      const { credits, of } = all[i % 12] as (typeof all)[number]
+      const requests = of('org').slice(1) as [ReturnType<typeof of>[1]]
+      const named = { id: `job ${i}`, expires: '1h' } as const
+      if (i % 3 === 0) return (await Ratelimit.limitAll([{ ...requests[0], rate: 4 }])).results
+      if (i % 3 === 1) return (await Ratelimit.spend(requests, { rate: 4, ...named })).results
+      const reserved = await credits.reserve('org', { rate: 1, ...named })
+      return [reserved, await credits.settle({ key: 'org', id: named.id }, 4)]
+    }),
+  )
+  expect(await used('org')).toBe(144)
+  const crossed = answers.flat().flatMap((each) => (each.success ? (each.crossed ?? []) : []))
+  expect(crossed).toHaveLength(2)
+  expect(new Set(crossed)).toEqual(new Set(thresholds))
 })
 
 test('estimates, costs, grants, calls and settleExpired race: nothing is lost, and nothing deadlocks', async () => {
