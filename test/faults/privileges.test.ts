@@ -104,7 +104,7 @@ const methods: Record<
   ],
   limitAll: [['select', 'insert', 'update'], (ratelimit) => Ratelimit.limitAll(requestsOf(ratelimit))],
   'limitAll that denies a new key': [
-    ['select', 'update'],
+    ['select', 'insert', 'update'],
     (ratelimit) => Ratelimit.limitAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
   ],
   'reserveAll, and commit of what it reserved': [
@@ -122,7 +122,7 @@ const methods: Record<
     },
   ],
   'reserveAll that denies a new key': [
-    ['select', 'update'],
+    ['select', 'insert', 'update'],
     (ratelimit) => Ratelimit.reserveAll([{ ratelimit, key: randomUUID(), rate: 101 }]),
   ],
   'spend, and its release': [
