@@ -12,6 +12,7 @@ import { WsAdapter } from '@nestjs/platform-ws'
 import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets'
 import { desc } from 'drizzle-orm'
 import type { Express } from 'express'
+import { createRequestHandler, type ServerBuild } from 'react-router'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { WebSocket } from 'ws'
 import { rateLimitEphemeral } from '../../../src/index.ts'
@@ -68,25 +69,76 @@ test('SvelteKit: a response whose headers cannot be changed is sent with those o
   ])
 })
 
-test('SvelteKit', async () => {
-  const url = await serveSvelteKit('192.0.2.1', async () => new Response('hello'))
-  const served = await fetch(url)
-  expect(served.headers.get('ratelimit')).toMatch('"api";r=4;')
-  expect(await statusesOf(20, () => fetch(url))).toEqual({ 200: 4, 429: 16 })
-  expect(await (await fetch(url)).json()).toMatchObject({ status: 429, 'violated-policies': ['api'] })
-})
+type ServerRouteModule = NonNullable<ServerBuild['routes'][string]>['module']
 
-test('React Router', async () => {
-  const { action } = await block<{ action(input: { request: Request }): Promise<object> }>('React Router')
-  // As it does with what an action returns, and with a response that it throws.
-  const url = await serve(
-    getRequestListener((request) =>
-      action({ request }).then(Response.json, (thrown: unknown) => thrown as Response),
-    ),
-  )
-  const headers = { 'x-forwarded-for': '192.0.2.2' }
-  expect(await (await fetch(url, { headers })).json()).toEqual({ left: 4 })
-  expect(await statusesOf(20, () => fetch(url, { headers }))).toEqual({ 200: 4, 429: 16 })
+describe('React Router', () => {
+  /** Its server, with a route that has the recipe, and the place of the boundary that shows a page's errors. */
+  async function serveRoute(page: 'no page' | 'its own boundary' | 'the boundary above'): Promise<string> {
+    type Recipe = Required<Pick<ServerRouteModule, 'action' | 'headers'>>
+    const { action, headers } = await block<Recipe>('React Router')
+    const limited: ServerRouteModule = {
+      default: () => null,
+      ...{ action, headers },
+      ...(page === 'its own boundary' ? { ErrorBoundary: () => null } : {}),
+    }
+    // Its types know no routes without a page.
+    if (page === 'no page') Reflect.deleteProperty(limited, 'default')
+    const root: ServerRouteModule = {
+      default: () => null,
+      ...(page === 'the boundary above' ? { headers } : {}),
+    }
+    const handle = createRequestHandler(
+      {
+        entry: {
+          module: { default: (_request, status, headers) => new Response(page, { status, headers }) },
+        },
+        routes: {
+          root: { id: 'root', path: '', module: root },
+          limited: { id: 'limited', parentId: 'root', path: 'limited', module: limited },
+        },
+        assets: { entry: { imports: [], module: '' }, routes: {}, url: '', version: '' },
+        routeDiscovery: { mode: 'lazy', manifestPath: '/__manifest' },
+        publicPath: '/',
+        assetsBuildDirectory: '',
+        future: {
+          v8_middleware: false,
+          v8_passThroughRequests: false,
+          v8_trailingSlashAwareDataRequests: false,
+        },
+        ssr: true,
+        isSpaMode: false,
+        prerender: [],
+      },
+      'production',
+    )
+    return serve(getRequestListener((request) => handle(request)))
+  }
+
+  const post = (url: string, from: string) =>
+    fetch(url, { method: 'POST', headers: { 'x-forwarded-for': from } })
+
+  test('an action of a route without a page', async () => {
+    const url = `${await serveRoute('no page')}/limited`
+    expect(await (await post(url, '192.0.2.2')).json()).toEqual({ left: 4 })
+    expect(await statusesOf(20, () => post(url, '192.0.2.2'))).toEqual({ 200: 4, 429: 16 })
+    const denied = await post(url, '192.0.2.2')
+    expect(Number(denied.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(await denied.json()).toMatchObject({ status: 429, 'violated-policies': ['api'] })
+  })
+
+  test.each([
+    ['its own boundary', '192.0.2.5'],
+    ['the boundary above', '192.0.2.6'],
+  ] as const)('an action of a page with %s', async (page, from) => {
+    const url = `${await serveRoute(page)}/limited`
+    expect(await statusesOf(20, () => post(url, from))).toEqual({ 200: 5, 429: 15 })
+    // Without JavaScript a form posts to the page, and otherwise the client to its data.
+    for (const path of [url, `${url}.data`]) {
+      const { status, headers } = await post(path, from)
+      expect([path, status, Number(headers.get('retry-after'))]).toEqual([path, 429, expect.any(Number)])
+      expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
+    }
+  })
 })
 
 describe('NestJS', () => {
