@@ -168,7 +168,7 @@ export async function askAlone(list: List, makes = false): Promise<Found | undef
  * nothing, and each list is sent alone.
  */
 function isOfOne(error: RatelimitError): boolean {
-  return isTransient(error) || new Blame(false).of(error) === 'one'
+  return isTransient(error) || new Blame(true).of(error) !== 'all'
 }
 
 /** Charges lists of one kind. Returns the rows of those lists whose rows all exist and are free. */

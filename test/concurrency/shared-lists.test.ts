@@ -354,3 +354,34 @@ test('a block that comes while others charge the key lets none pass that begin l
   expect(late.length).toBeGreaterThan(0)
   expect(late).not.toContain(true)
 })
+
+/** Lets another transaction be faster once to insert the row of a key that begins so. */
+async function raceFor(start: string): Promise<void> {
+  await database.script(`
+    create sequence races;
+    create function race() returns trigger language plpgsql as $$ begin
+      if new.key like '${start}%' and pg_trigger_depth() = 1 and nextval('races') = 1 then
+        insert into rate_limit_ephemeral (prefix, key, expires_at) values (new.prefix, new.key, 'infinity');
+      end if;
+      return new;
+    end $$;
+    create trigger race before insert on rate_limit_ephemeral for each row execute function race()`)
+}
+
+test('if another process makes a row of one list first, each list is charged once', async () => {
+  const limits = ['raced 1', 'raced 2'].map((prefix) =>
+    limit(prefix, { limiter: LIMITERS['fixed window'](5) }),
+  )
+  const keys = range(6).map((i) => `raced:${i}`)
+  await raceFor('raced:3')
+  const answers = await Promise.all(
+    keys.map((key) => Ratelimit.limitAll(limits.map((ratelimit) => ({ ratelimit, key })))),
+  )
+  expect(await database.rows('select is_called from races')).toEqual([{ is_called: true }])
+  await database.script('drop function race cascade; drop sequence races')
+  expect(answers.map(({ results }) => results.map(({ remaining }) => remaining))).toEqual(
+    keys.map(() => [4, 4]),
+  )
+  for (const each of limits)
+    expect(await each.getRemainingAll(keys)).toEqual(keys.map(() => expect.objectContaining({ used: 1 })))
+})
