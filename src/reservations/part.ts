@@ -2,6 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
 import { windowEndOf } from '../algorithms/limiter.ts'
 import type { PaidPart } from '../answers/answer.ts'
+import { inTurn } from '../base/in-turn.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import type { FoundCall, FundedCall } from '../check/funds.ts'
@@ -95,7 +96,7 @@ export function takenFrom(look: Request): Request {
 
 /** What is known of open estimates that were seen. */
 export function hold(parts: readonly Part[], seen: readonly Opened[], tx: At): Promise<Held[]> {
-  const held = parts.map(async (part, place): Promise<Held> => {
+  return inTurn(parts, async (part, place): Promise<Held> => {
     const { checker, row, funded } = part
     const shares = funded ? await sharesIn(part, tx) : []
     const opened = seen[place] as Opened
@@ -105,7 +106,6 @@ export function hold(parts: readonly Part[], seen: readonly Opened[], tx: At): P
     )
     return { part, opened, rows: [own, ...shares], shares: paid }
   })
-  return Promise.all(held)
 }
 
 /** The rows that say what rows of funds have paid of an open estimate, in the order of paying. */

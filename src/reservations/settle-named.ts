@@ -2,6 +2,7 @@ import { costOf, type Opened } from '../algorithms/estimate.ts'
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
+import { inTurn } from '../base/in-turn.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { runOn } from '../check/run-on.ts'
@@ -122,7 +123,7 @@ function repeated(
     const call = callOf(config.namespace.prefix, config.limiter, key, { rate: 0, limiter })
     return { ...allowanceOf(await checker.decide(call, tx), config.reporting), repeated: true }
   }
-  return Promise.all(parts.map(present))
+  return inTurn(parts, present)
 }
 
 const LOOK = { rate: 0, least: 0, lacking: 'denied' } as const
@@ -181,7 +182,7 @@ async function settleInGrace(
  */
 export async function lockHeld(held: readonly Held[], connection: Connection): Promise<void> {
   if (held.length < 2) return
-  const limits = held.map(async ({ part, shares }): Promise<readonly LimiterCall[]> => {
+  const limits = await inTurn(held, async ({ part, shares }): Promise<readonly LimiterCall[]> => {
     const { checker, key, limiter } = part
     const { namespace, limiter: own } = checker.config
     if (!part.funded) return [{ checker, call: callOf(namespace.prefix, own, key, { limiter }) }]
@@ -190,7 +191,7 @@ export async function lockHeld(held: readonly Held[], connection: Connection): P
     return [...rows, ...paying]
   })
   const estimates = held.flatMap(({ rows }) => rows)
-  await lockRows([...(await Promise.all(limits)).flat(), ...estimates], connection)
+  await lockRows([...limits.flat(), ...estimates], connection)
 }
 
 const ALL = { rate: MAX_COUNT, least: MAX_COUNT, lacking: 'owed' } as const

@@ -1,3 +1,4 @@
+import { inTurn } from '../base/in-turn.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type PayingCall, type Purse } from '../check/funds.ts'
@@ -77,12 +78,11 @@ function findAll(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
 ): Promise<Payer[]> {
-  const found = calls.map(async (call, place): Promise<Payer> => {
+  return inTurn(calls, async (call, place): Promise<Payer> => {
     if (!isFunded(call)) return byItself(call)
     const purse = await find(call, place)
     return { call, rows: purse.rows, purse }
   })
-  return Promise.all(found)
 }
 
 /**
