@@ -145,6 +145,24 @@ test.each(
 
 const USUAL = ['"rate_limit_ephemeral"', '"rate_limit_durable"'] as const
 
+test.each(DRIZZLES)(
+  'Drizzle %s, tablesFilter: push makes the tables, and then has nothing to do',
+  async (drizzle) => {
+    const config = CONFIG.replace('{', "{ tablesFilter: ['app_*'],")
+    const jobs = JOBS.replace("'jobs'", "'app_jobs'")
+    const project = await start(drizzle, { 'drizzle.config.ts': config, 'schema.ts': jobs })
+    expect(await project.run('drizzle-ratelimit', 'init')).toEqual(fine())
+    const push = () => project.run('drizzle-kit', 'push', '--force')
+    expect(await push()).toEqual(fine('Changes applied'))
+    for (let times = 0; times < 2; times++) expect(await push()).toEqual(fine('No changes detected'))
+    // A push sets no storage.
+    const names = ['--ephemeral', 'app_rate_limit_ephemeral', '--durable', 'app_rate_limit_durable']
+    const { printed } = await project.run('drizzle-ratelimit', 'check', ...names)
+    expect(printed).toContain('is logged and should be UNLOGGED')
+    expect(printed).not.toContain('missing')
+  },
+)
+
 test.each<[string, Readonly<Record<string, string>>, string]>([
   [
     'a name that the file has already',

@@ -2,23 +2,26 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, inject, test } from 'vitest'
+import { beforeAll, expect, inject, onTestFinished, test } from 'vitest'
 import { emptyDatabase, type TestDatabase } from '../../support/databases.ts'
 import { createProject, type Ended, type Project } from './project.ts'
 
 // Slow: someone's project installs the tarball, and has the blocks of the README and no other file. Each is run
 // as it stands there.
 
-let database: TestDatabase
-let project: Project
+type Drizzle = '0.45' | '1.0'
+
 let page: string
 beforeAll(async () => {
   page = await readFile('README.md', 'utf8')
-  database = await emptyDatabase()
-  const files = { 'package.json': '{ "type": "module" }', ...Object.fromEntries(blocks('ts').map(named)) }
-  project = await createProject(inject('installed')['0.45'], files, database.url)
 })
-afterAll(() => database.close())
+
+async function start(drizzle: Drizzle): Promise<{ database: TestDatabase; project: Project }> {
+  const database = await emptyDatabase()
+  onTestFinished(() => database.close())
+  const files = { 'package.json': '{ "type": "module" }', ...Object.fromEntries(blocks('ts').map(named)) }
+  return { database, project: await createProject(inject('installed')[drizzle], files, database.url) }
+}
 
 function blocks(language: 'ts' | 'sh'): string[] {
   return [...page.matchAll(/^```(\w+)\n(.*?)^```/gms)].flatMap(([, is, code = '']) =>
@@ -51,6 +54,7 @@ function expectPromised(file: string, { code, printed }: Ended): void {
 }
 
 test('the first block runs by itself, prints what its comments say and ends at once', async () => {
+  const { project } = await start('0.45')
   expect(blockOf('try.mjs').split('\n').length).toBeLessThan(20)
   const ended = await project.node('try.mjs', { env: { NODE_OPTIONS: `--import=${TELLS_IDLE}` } })
   expectPromised('try.mjs', ended)
@@ -67,23 +71,37 @@ const TELLS_IDLE = `data:text/javascript,${encodeURIComponent(`
   }
   process.on('exit', () => log('idle for ' + Math.round(performance.now() - at) + ' ms'))`)}`
 
-test('its commands make the tables that the other blocks then use', async () => {
-  const made = commandsOf('sh').filter((command) => command.startsWith('npx '))
-  expect(made).toContain('npx drizzle-ratelimit init')
-  for (const command of made) {
-    const [, name, ...args] = command.split(' ')
-    const ended = await project.run(name as 'drizzle-kit', ...args)
-    expect({ command, ...ended }).toEqual({ command, code: 0, printed: ended.printed })
-  }
-  const scripts = ['transaction.ts', 'quota.ts'].map(async (file) =>
-    expectPromised(file, await project.node(file)),
-  )
-  await Promise.all([...scripts, expectLimited('route.ts')])
-  expect(await database.rows('select * from jobs')).toHaveLength(1)
-})
+test.each([
+  ['0.45', 'a new project'],
+  ['0.45', 'one with migrations'],
+  ['1.0', 'a new project'],
+  ['1.0', 'one with migrations'],
+] as const)(
+  'Drizzle %s, %s: its commands make the tables that the other blocks then use',
+  async (drizzle, kind) => {
+    const { database, project } = await start(drizzle)
+    if (kind === 'one with migrations') {
+      for (const step of ['generate', 'migrate']) {
+        expect(await project.run('drizzle-kit', step)).toMatchObject({ code: 0 })
+      }
+    }
+    const made = commandsOf('sh').filter((command) => command.startsWith('npx '))
+    expect(made).toContain('npx drizzle-ratelimit init')
+    for (const command of made) {
+      const [, name, ...args] = command.split(' ')
+      const ended = await project.run(name as 'drizzle-kit', ...args)
+      expect({ command, ...ended }).toEqual({ command, code: 0, printed: ended.printed })
+    }
+    const scripts = ['transaction.ts', 'quota.ts'].map(async (file) =>
+      expectPromised(file, await project.node(file)),
+    )
+    await Promise.all([...scripts, expectLimited(project, 'route.ts')])
+    expect(await database.rows('select * from jobs')).toHaveLength(1)
+  },
+)
 
 /** Starts the server, and calls it until it denies. */
-async function expectLimited(file: string): Promise<void> {
+async function expectLimited(project: Project, file: string): Promise<void> {
   const port = await freePort()
   const stop = new AbortController()
   const served = project.node(file, { env: { PORT: String(port) }, signal: stop.signal })
