@@ -28,16 +28,16 @@ async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
   const { prefix, clock } = checker.config.namespace
   // If the clock fails, it must fail before the row is changed.
   clock?.()
-  // Without its row, a limit that does not start full would have less.
+  // It is enough to remove the row, unless a new row would have less than the whole limit.
   const isEnough = !isRequest(call) || call.limiter.startsFull
-  const reset = (connection: Connection) =>
+  const resetOn = (connection: Connection) =>
     isEnough ? removeRow(checker, call.key, connection) : makeWhole(checker, call, connection)
   const forget = () => checker.forgetRow(call.key)
   const about = { prefix, statement: 'remove', keys: 1 } as const
   // When its time is over, the row may be changed already, or be changed later.
   const stage = { mayCharge: true, mayWait: true, isContended: false }
   await runOn(checker, tx, stage, async (connection) => {
-    const change = () => timed(about, () => reset(connection))
+    const change = () => timed(about, () => resetOn(connection))
     // Units of a lease that came back after the reset would lower the count of the new row.
     if (!connection.isTransaction) await checker.leasesReturned()
     await (connection.isTransaction ? change() : watchWait(prefix, change)).finally(forget)
@@ -50,7 +50,7 @@ async function removeRow(checker: Checker, key: string, { db }: Connection): Pro
   await runOnce(db, statement, { prefix: namespace.prefix, key })
 }
 
-/** Makes the whole limit of a key be in its row. */
+/** Writes the whole limit into the row of a key. */
 async function makeWhole(checker: Checker, call: Request, connection: Connection): Promise<void> {
   const { table, namespace } = checker.config
   const { key, limiter } = call

@@ -12,10 +12,10 @@ export interface PostgresJs {
 /**
  * The same client, but its transactions send nothing more once their connection has broken. postgres.js 3.4.9
  * sends a rollback, a commit or a statement to a closed connection, and this throws where nobody can catch it,
- * so the process ends. If the connection is about to close, the rollback waits in it for ever, and so does each
- * later query that gets this connection.
+ * so the process ends. If the connection is about to close, the rollback in it never ends, and later queries
+ * that get this connection never end either.
  *
- * `begin` itself rejects when the connection closes. So work that ends later ends for nobody.
+ * `begin` itself rejects when the connection closes. Nobody waits for work that ends later.
  */
 export function sendingOnlyWhileOpen(client: PostgresJs): PostgresJs {
   const begin: PostgresJs['begin'] = (work) => {
@@ -52,7 +52,7 @@ class Line {
       this.#mustBeOpen()
       const answer = scope.unsafe(...query)
       answer.catch((error) => {
-        // It says so before `begin` does. Errors of the connection have a number, and those of Postgres none.
+        // The query rejects before `begin` does. Only errors of the connection have a number.
         if (Object(error).errno !== undefined) this.close(error)
       })
       return answer

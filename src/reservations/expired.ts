@@ -96,13 +96,13 @@ export async function settleExpired(
     seen: openedIn(stateIn(row, CLOSING)) as Opened,
   }))
   const ending = expired.toSorted(inOrder)
-  const [{ partOf }, { hold }, { endEstimate, lockHeld }] = await settling()
+  const [{ partOf }, { withShares }, { endEstimate, lockHeld }] = await settling()
   const parts = ending.map(async ({ row, name: { key } }) => {
     const own = { checker, key, row, funded: await funded?.(key, { rate: 0 }) }
     return partOf(own, limiterOf?.(key))
   })
   const seen = ending.map((each) => each.seen)
-  const all = await hold(await Promise.all(parts), seen, tx)
+  const all = await withShares(await Promise.all(parts), seen, tx)
   await lockHeld(all, checker.where(tx))
   const ended: ExpiredReservation[] = []
   for (const held of all) {

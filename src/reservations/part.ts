@@ -70,7 +70,7 @@ interface OpeningCall extends LimiterCall {
   readonly call: Request
 }
 
-/** The calls that open estimates and the shares in them, and the calls of which each notes what they pay. */
+/** The calls that open estimates and the shares in them, each with the calls whose payments it notes. */
 export function notesOf(
   { openings }: Opening,
   payers: readonly Payer[],
@@ -94,8 +94,8 @@ export function takenFrom(look: Request): Request {
   return { ...look, rate: 1, purpose: 'take' }
 }
 
-/** What is known of open estimates that were seen. */
-export function hold(parts: readonly Part[], seen: readonly Opened[], tx: At): Promise<Held[]> {
+/** Open estimates that were seen, with the shares in them. It reads these, and locks nothing. */
+export function withShares(parts: readonly Part[], seen: readonly Opened[], tx: At): Promise<Held[]> {
   return inTurn(parts, async (part, place): Promise<Held> => {
     const { checker, row, funded } = part
     const shares = funded ? await sharesIn(part, tx) : []

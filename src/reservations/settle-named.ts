@@ -20,7 +20,7 @@ import { nameIn } from '../several/names.ts'
 import { fits } from '../several/parts.ts'
 import { type Asked, askedOf, takeTogether } from '../several/together.ts'
 import { recall } from './charged.ts'
-import { estimateIn, type Held, hold, look, lookingAt, type Part, takenFrom } from './part.ts'
+import { estimateIn, type Held, look, lookingAt, type Part, takenFrom, withShares } from './part.ts'
 import { type Cost, settleCosts } from './settle-costs.ts'
 import { checkActual, checkPlan, mayBeLate, settleIfLate } from './settlement.ts'
 
@@ -73,7 +73,7 @@ async function settlePartsIn(parts: readonly Part[], costs: Costs, tx: At): Prom
     if (seen.some(({ isOpen }) => !isOpen)) {
       return { answers: await repeated(parts, seen, costs.remembered, tx), rates: undefined }
     }
-    const answers = await settleSeen(await hold(parts, seen, tx), costs, tx)
+    const answers = await settleSeen(await withShares(parts, seen, tx), costs, tx)
     if (answers) return { answers, rates: seen.map(({ rate }) => rate) }
   }
   throw new RatelimitError(

@@ -21,7 +21,7 @@ export interface SentPayers extends Sent {
 export interface Beside {
   /** The calls that use up ids, or close estimates. */
   readonly ids?: readonly (LimiterCall | undefined)[] | undefined
-  /** The calls that open estimates, and the calls of which each notes what they pay. */
+  /** The calls that open estimates, each with the calls whose payments it notes. */
   readonly notes?: ReadonlyMap<LimiterCall, readonly LimiterCall[]> | undefined
 }
 

@@ -18,8 +18,8 @@ export interface Group {
 }
 
 /**
- * The rows of estimates, and the rows of which each notes what they pay. An undefined entry is a limit without
- * a row.
+ * The rows of estimates, each with the rows whose payments it notes. An undefined entry is a limit without a
+ * row.
  */
 export type Notes = ReadonlyMap<RowRequest, readonly (RowRequest | undefined)[]>
 

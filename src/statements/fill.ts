@@ -6,8 +6,8 @@ import { forEach, MAX_TIME, STATE_COLUMNS, toColumn } from './columns.ts'
 import { CLOCK_MS } from './levels.ts'
 
 /**
- * The statement that makes the limit of a key whole which does not start full: it inserts the row, or replaces
- * its state. The parameters have the names of the state's columns.
+ * The statement that resets a limit that does not start full. It inserts the row with the whole limit, or
+ * replaces the state of the row. The parameters have the names of the state's columns.
  *
  * If another transaction holds the row, it waits, and Postgres works out the new state afterwards. So the time
  * in it is later than the wait.
