@@ -1,6 +1,6 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { expect, inject } from 'vitest'
+import { afterAll, afterEach, beforeAll, expect, inject } from 'vitest'
 import {
   type Database,
   type Limiter,
@@ -11,6 +11,7 @@ import {
 } from '../../src/index.ts'
 import type { TestDatabase } from '../support/databases.ts'
 import { tell } from '../support/happened.ts'
+import { FaultyProxy } from '../support/proxy.ts'
 
 /** No message may tell this. */
 export const SECRET = 'alice@example.com'
@@ -53,6 +54,43 @@ export async function endBackends(database: TestDatabase, which: string): Promis
   const { length } = await database.rows(`select pg_terminate_backend(pid) from ${which}`)
   tell('backends', 'ended', length)
   return length
+}
+
+/** The URL of a test's database. The pools that a test opens end with it. */
+export function usePools(database: TestDatabase): { readonly url: string } {
+  let url = ''
+  beforeAll(async () => {
+    url = await urlOf(database)
+  })
+  afterEach(endPools)
+  return {
+    get url() {
+      return url
+    },
+  }
+}
+
+/** A network in front of a test's database, and the URL there. After each test it is as it was. */
+export function useProxy(database: TestDatabase): { readonly proxy: FaultyProxy; readonly url: string } {
+  const direct = usePools(database)
+  let proxy: FaultyProxy | undefined
+  const started = () => proxy ?? expect.fail('The proxy starts before the first test.')
+  beforeAll(async () => {
+    proxy = await FaultyProxy.start(direct.url)
+  })
+  afterEach(async () => {
+    started().fault = () => 'pass'
+    await started().welcome('accept')
+  })
+  afterAll(() => started().close())
+  return {
+    get proxy() {
+      return started()
+    },
+    get url() {
+      return started().through(direct.url)
+    },
+  }
 }
 
 /** How much of a key is used, by its row. */

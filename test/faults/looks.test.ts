@@ -1,35 +1,13 @@
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { openReservations, Ratelimit, usage } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
-import { type Fault, FaultyProxy } from '../support/proxy.ts'
-import {
-  endPools,
-  errorOf,
-  expectQuiet,
-  limiter,
-  limiterOn,
-  newPrefix,
-  openPool,
-  SECRET,
-  urlOf,
-} from './kit.ts'
+import type { Fault } from '../support/proxy.ts'
+import { errorOf, expectQuiet, limiter, limiterOn, newPrefix, openPool, SECRET, useProxy } from './kit.ts'
 
 // A call that charges nothing says so, whatever happens to its connection.
 
 const database = useDatabase()
-let proxy: FaultyProxy
-let url: string
-
-beforeAll(async () => {
-  const direct = await urlOf(database)
-  proxy = await FaultyProxy.start(direct)
-  url = proxy.through(direct)
-})
-afterEach(async () => {
-  proxy.fault = () => 'pass'
-  await endPools()
-})
-afterAll(() => proxy.close())
+const network = useProxy(database)
 
 type Look = (ratelimit: Ratelimit, db: ReturnType<typeof openPool>['db']) => PromiseLike<unknown>
 
@@ -52,11 +30,11 @@ test.each(
     ]),
   ),
 )('%s, %s: UNREACHABLE', async (_, fault, look) => {
-  const opened = openPool(url, { query_timeout: 1000 })
+  const opened = openPool(network.url, { query_timeout: 1000 })
   const ratelimit = limiterOn(opened, newPrefix('look'))
   await ratelimit.limit(SECRET)
   let requests = 0
-  proxy.fault = () => (requests++ === 0 ? fault : 'pass')
+  network.proxy.fault = () => (requests++ === 0 ? fault : 'pass')
   const error = await errorOf(look(ratelimit, opened.db))
   expect(error).toMatchObject({ code: 'UNREACHABLE', contended: false })
   expect(requests).toBe(1)

@@ -1,10 +1,9 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
-import { type Fault, FaultyProxy } from '../support/proxy.ts'
+import type { Fault } from '../support/proxy.ts'
 import {
   count,
-  endPools,
   errorOf,
   expectExact,
   expectQuiet,
@@ -19,24 +18,12 @@ import {
   uncaughtBy,
   urlOf,
   usedOf,
+  useProxy,
 } from './kit.ts'
 
 const database = useDatabase()
-let proxy: FaultyProxy
-let url: string
-
-beforeAll(async () => {
-  const direct = await urlOf(database)
-  proxy = await FaultyProxy.start(direct)
-  url = proxy.through(direct)
-})
-afterEach(async () => {
-  vi.useRealTimers()
-  proxy.fault = () => 'pass'
-  await proxy.welcome('accept')
-  await endPools()
-})
-afterAll(() => proxy.close())
+const network = useProxy(database)
+afterEach(() => void vi.useRealTimers())
 
 /**
  * Lets one request meet the fault: the next one, or a later one.
@@ -45,7 +32,7 @@ afterAll(() => proxy.close())
  */
 function once(fault: Fault, place = 0): () => boolean {
   let requests = 0
-  proxy.fault = () => (requests++ === place ? fault : 'pass')
+  network.proxy.fault = () => (requests++ === place ? fault : 'pass')
   return () => requests > place
 }
 
@@ -59,7 +46,7 @@ describe('one call', () => {
     ['stall before', 1],
     ['stall after', 2],
   ] as const)('%s: the outcome is unknown, and the next call goes on', async (fault, used) => {
-    const opened = openPool(url, IMPATIENT)
+    const opened = openPool(network.url, IMPATIENT)
     const prefix = newPrefix(fault)
     const ratelimit = limiterOn(opened, prefix)
     await ratelimit.limit(SECRET)
@@ -74,9 +61,9 @@ describe('one call', () => {
   })
 
   test('a delay changes only the time', async () => {
-    const opened = openPool(url, IMPATIENT)
+    const opened = openPool(network.url, IMPATIENT)
     const ratelimit = limiterOn(opened, newPrefix('delay'))
-    proxy.fault = () => 50
+    network.proxy.fault = () => 50
     expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 99 })
   })
 })
@@ -94,7 +81,7 @@ test.each([
     const before = new Ratelimit({ ...own, db: openPool(await urlOf(database)).db })
     await before.resetUsedTokens(SECRET)
     await before.limit(SECRET, { rate: 2 })
-    const ratelimit = new Ratelimit({ ...own, db: openPool(url).db })
+    const ratelimit = new Ratelimit({ ...own, db: openPool(network.url).db })
     await ratelimit.getRemaining(SECRET)
     const uncaught = await uncaughtBy(async () => {
       once(fault, place)
@@ -111,12 +98,13 @@ test.each([
 )
 
 test('a burst of which some statements are cut: granted <= used <= granted + unknown, for each key', async () => {
-  const opened = openPool(url)
+  const opened = openPool(network.url)
   const prefix = newPrefix('burst')
   const ratelimit = limiterOn(opened, prefix)
   const outcomes = new Map(Array.from({ length: 400 }, (_, i) => [`key ${i}`, [] as Outcome[]]))
   let requests = 0
-  proxy.fault = () => (++requests % 5 === 0 ? (requests % 2 === 0 ? 'cut before' : 'cut after') : 'pass')
+  network.proxy.fault = () =>
+    ++requests % 5 === 0 ? (requests % 2 === 0 ? 'cut before' : 'cut after') : 'pass'
   const uncaught = await uncaughtBy(async () => {
     for (let round = 0; round < 5; round++) {
       await Promise.all(
@@ -129,7 +117,7 @@ test('a burst of which some statements are cut: granted <= used <= granted + unk
   expect(count(all, 'OUTCOME_UNKNOWN')).toBeGreaterThan(0)
   expect(count(all, 'granted')).toBeGreaterThan(0)
   for (const [key, told] of outcomes) expectExact(told, await usedOf(database, prefix, key))
-  proxy.fault = () => 'pass'
+  network.proxy.fault = () => 'pass'
   await recovers(() => ratelimit.limit('key 0'))
   await expectQuiet(opened)
 })
@@ -137,7 +125,7 @@ test('a burst of which some statements are cut: granted <= used <= granted + unk
 describe('limitAll', () => {
   const faults = ['cut before', 'cut after', 'stall before', 'stall after'] as const
   test.each(faults)('%s: the outcome is unknown, and all is charged or nothing', async (fault) => {
-    const opened = openPool(url, IMPATIENT)
+    const opened = openPool(network.url, IMPATIENT)
     const prefix = newPrefix(`all ${fault}`)
     const ratelimit = limiterOn(opened, prefix)
     const keys = [SECRET, 'other']
@@ -163,7 +151,7 @@ describe('a call with once', () => {
   const faults = ['cut before', 'cut after', 'stall before', 'stall after'] as const
 
   test.each(faults)('%s: repeated until the outcome is known, it is charged once', async (fault) => {
-    const opened = openPool(url, IMPATIENT)
+    const opened = openPool(network.url, IMPATIENT)
     const prefix = newPrefix(`once ${fault}`)
     const ratelimit = limiterOn(opened, prefix)
     await ratelimit.limit(SECRET)
@@ -181,22 +169,22 @@ describe('a call with once', () => {
 })
 
 test('no server listens: UNREACHABLE, and later calls succeed', async () => {
-  const opened = openPool(url)
+  const opened = openPool(network.url)
   const ratelimit = limiterOn(opened, newPrefix('refused'))
   await ratelimit.limit(SECRET)
-  await proxy.welcome('refuse')
+  await network.proxy.welcome('refuse')
   await expect.poll(() => opened.pool.totalCount).toBe(0)
   expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('UNREACHABLE')
   expect(await outcomeOf(Ratelimit.limitAll([{ ratelimit, key: SECRET }]))).toBe('UNREACHABLE')
-  await proxy.welcome('accept')
+  await network.proxy.welcome('accept')
   expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
   await expectQuiet(opened)
 })
 
 test('a connection that breaks while it is made: UNREACHABLE', async () => {
-  const opened = openPool(url)
+  const opened = openPool(network.url)
   const ratelimit = limiterOn(opened, 'reset')
-  await proxy.welcome('reset')
+  await network.proxy.welcome('reset')
   const error = await errorOf(ratelimit.limit(SECRET))
   expect(error.code).toBe('UNREACHABLE')
 })
@@ -204,7 +192,7 @@ test('a connection that breaks while it is made: UNREACHABLE', async () => {
 test('statements that never end, on a driver that never gives up: the limiter goes on without them', async () => {
   // Only time that the test lets pass can end a call, so a busy machine changes nothing.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
-  const opened = openPool(url, { max: 10 })
+  const opened = openPool(network.url, { max: 10 })
   const prefix = newPrefix('for ever')
   const common = { db: opened.db, limiter, prefix, cleanupProbability: 0 }
   const ratelimit = new Ratelimit({ ...common, timeout: 500, connections: 1 })
@@ -231,23 +219,23 @@ test('statements that never end, on a driver that never gives up: the limiter go
   expect(count(outcomes, 'granted')).toBe(20)
   expect(await usedOf(database, prefix, SECRET)).toBe(23)
   vi.useRealTimers()
-  proxy.cutAll()
+  network.proxy.cutAll()
   await expectQuiet(opened)
 })
 
 // The pool's second message for it is not known: 'Connection terminated due to connection timeout'.
 test('a server that does not answer to a new connection: UNREACHABLE after the connect time-out', async () => {
-  const opened = openPool(url, { connectionTimeoutMillis: 200 })
+  const opened = openPool(network.url, { connectionTimeoutMillis: 200 })
   const ratelimit = limiterOn(opened, 'silent')
-  proxy.fault = () => 'stall before'
+  network.proxy.fault = () => 'stall before'
   expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('UNREACHABLE')
 })
 
 test('connections whose server is gone silently fail by the time-out, once each', async () => {
-  const opened = openPool(url, { ...IMPATIENT, max: 2 })
+  const opened = openPool(network.url, { ...IMPATIENT, max: 2 })
   const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'half open', cleanupProbability: 0 })
   await ratelimit.limit(SECRET)
-  proxy.halfOpenAll()
+  network.proxy.halfOpenAll()
   expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('OUTCOME_UNKNOWN')
   expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
   await expectQuiet(opened)

@@ -1,40 +1,18 @@
 import { withReplicas } from 'drizzle-orm/pg-core'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Entry, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { createLedger, writeEntries } from '../support/ledger.ts'
-import { type Fault, FaultyProxy } from '../support/proxy.ts'
-import {
-  endPools,
-  errorOf,
-  expectQuiet,
-  newPrefix,
-  openPool,
-  type Pool,
-  SECRET,
-  uncaughtBy,
-  urlOf,
-} from './kit.ts'
+import type { Fault } from '../support/proxy.ts'
+import { errorOf, expectQuiet, newPrefix, openPool, type Pool, SECRET, uncaughtBy, useProxy } from './kit.ts'
 
 // Calls that take several statements run in a transaction that the limiter begins. A connection may break
 // before its commit, or after it.
 
 const database = useDatabase()
-let proxy: FaultyProxy
-let url: string
-
-beforeAll(async () => {
-  await createLedger(database)
-  const direct = await urlOf(database)
-  proxy = await FaultyProxy.start(direct)
-  url = proxy.through(direct)
-})
-afterEach(async () => {
-  proxy.fault = () => 'pass'
-  await endPools()
-})
-afterAll(() => proxy.close())
+const network = useProxy(database)
+beforeAll(() => createLedger(database))
 
 /** A call that begins a transaction. */
 interface Way {
@@ -100,7 +78,7 @@ const ways: Record<string, (opened: Pool) => Promise<Way>> = {
 /** Lets the next request that has these words meet the fault. Returns whether it has met it. */
 function meets(words: RegExp, fault: Fault): () => boolean {
   let isMet = false
-  proxy.fault = (request) => {
+  network.proxy.fault = (request) => {
     if (isMet || !words.test(request.toString('latin1'))) return 'pass'
     isMet = true
     return fault
@@ -128,7 +106,7 @@ describe.each(Object.entries(ways))('%s', (_, open) => {
     ['commit', 'cut after', COMMIT, 'OUTCOME_UNKNOWN', 11],
     ['commit', 'stall after', COMMIT, 'OUTCOME_UNKNOWN', 11],
   ] as const)('%s, %s: the error is true, and no connection is lost', async (_, fault, words, code, used) => {
-    const opened = openPool(url, { ...(fault.startsWith('stall') ? IMPATIENT : {}), max: 2 })
+    const opened = openPool(network.url, { ...(fault.startsWith('stall') ? IMPATIENT : {}), max: 2 })
     const { call, books } = await open(opened)
     const uncaught = await uncaughtBy(async () => {
       const isMet = meets(words, fault)
@@ -146,7 +124,7 @@ describe.each(Object.entries(ways))('%s', (_, open) => {
 })
 
 test('a database with replicas loses no connection of the primary', async () => {
-  const opened = openPool(url, { max: 2 })
+  const opened = openPool(network.url, { max: 2 })
   const db = withReplicas(opened.db as never, [database.db as never])
   const { call, books } = await limiting({ ...opened, db })
   for (let times = 0; times < 2; times++) {

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../support/databases.ts'
 import {
-  endPools,
   errorOf,
   expectQuiet,
   limit,
@@ -14,19 +13,15 @@ import {
   type Pool,
   SECRET,
   uncaughtBy,
-  urlOf,
+  usePools,
 } from './kit.ts'
 
 const database = useDatabase()
-let url: string
-beforeAll(async () => {
-  url = await urlOf(database)
-})
-afterEach(endPools)
+const direct = usePools(database)
 
 /** A pool whose sessions have a setting of the server. */
 function openWith(setting: string): Pool {
-  const other = new URL(url)
+  const other = new URL(direct.url)
   other.searchParams.set('options', `-c ${setting}`)
   return openPool(other.href)
 }
@@ -41,7 +36,7 @@ async function hold(prefix: string): Promise<() => Promise<unknown>> {
 
 describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
   test('a full pool: UNREACHABLE after its connect time-out, and nothing is charged', async () => {
-    const opened = openPool(url, { max: 1, connectionTimeoutMillis: 1000 })
+    const opened = openPool(direct.url, { max: 1, connectionTimeoutMillis: 1000 })
     const ratelimit = limiterOn(opened, `full ${way}`)
     await ratelimit.limit(SECRET)
     const taken = await opened.pool.connect()
@@ -52,7 +47,7 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
   })
 
   test('a full pool without a time-out: the call waits, and is charged once', async () => {
-    const opened = openPool(url, { max: 1 })
+    const opened = openPool(direct.url, { max: 1 })
     const ratelimit = limiterOn(opened, `waits ${way}`)
     const taken = await opened.pool.connect()
     const waiting = call(ratelimit)
@@ -64,7 +59,7 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
   })
 
   test('a pool that was ended: UNREACHABLE', async () => {
-    const opened = openPool(url)
+    const opened = openPool(direct.url)
     const ratelimit = limiterOn(opened, `ended ${way}`)
     await opened.pool.end()
     expect(await outcomeOf(call(ratelimit))).toBe('UNREACHABLE')
@@ -74,7 +69,7 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
     const role = `few_${randomUUID().replaceAll('-', '')}`
     await database.script(`create role ${role} login password 'postgres' connection limit 0;
       grant select, insert, update, delete on rate_limit_ephemeral to ${role}`)
-    const other = new URL(url)
+    const other = new URL(direct.url)
     other.username = role
     const opened = openPool(other.href)
     const ratelimit = limiterOn(opened, `few ${way}`)
@@ -107,7 +102,7 @@ describe.each(Object.entries({ limit, limitAll }))('%s', (way, call) => {
 })
 
 test("the server's time-out ends an idle holder: the waiting calls go on, and its charge is undone", async () => {
-  const opened = openPool(url)
+  const opened = openPool(direct.url)
   const ratelimit = limiterOn(opened, 'idle')
   await ratelimit.limit(SECRET)
   const holder = openWith('idle_in_transaction_session_timeout=200')
@@ -124,7 +119,7 @@ test("the server's time-out ends an idle holder: the waiting calls go on, and it
 })
 
 test("a caller's rollback, on purpose or by a fault, undoes the charge and frees the row", async () => {
-  const opened = openPool(url)
+  const opened = openPool(direct.url)
   const ratelimit = limiterOn(opened, 'rollback')
   await ratelimit.limit(SECRET)
   const undo = new Error('undo')
