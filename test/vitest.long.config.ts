@@ -20,7 +20,9 @@ const SOURCES = [...ENTRIES].map(([entry, file]) => ({
 }))
 
 /** Each version of Drizzle has connections and transactions of its own, which may break in other ways. */
-const CONNECTIONS = ['backends', 'network', 'own-transactions', 'pgbouncer', 'pools', 'postgres-js', 'readme']
+const CONNECTIONS = [
+  ...['backends', 'network', 'own-transactions', 'pgbouncer', 'pools', 'postgres-js', 'readme', 'unsent'],
+]
 
 /** The folders of the suites. */
 const FOLDERS = {

@@ -1,4 +1,5 @@
 import { fixedWindow } from '../algorithms/fixed-window.ts'
+import { newSending } from '../database/sending.ts'
 import type { Namespace, Request } from '../runtime/call.ts'
 import { databaseTime } from '../runtime/clock.ts'
 import { AloneDecider } from '../runtime/decide.ts'
@@ -111,7 +112,7 @@ class DenialCounts {
       this.#total += total
     })
     const groups = total > 0 ? [...adding, addingAll] : adding
-    const held = await this.#decider.decideTogether(groups, () => {})
+    const held = await this.#decider.decideTogether(groups, () => {}, { sending: newSending() })
     for (const { calls } of held) calls[0]?.hold()
   }
 

@@ -1,4 +1,5 @@
 import { nothingCharged } from '../database/database-error.ts'
+import { type Sending, withdraw } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { afterWait } from '../runtime/blame.ts'
 import { type Bounds, timedOut, watchBounds } from './bounds.ts'
@@ -12,8 +13,10 @@ export interface Stage {
   mayWait: boolean
   /** Whether it may have waited for its own keys: for rows that others hold, or behind other calls. */
   isContended: boolean
-  /** The statement that it shares with other work, so that a failure of the statement counts once. */
+  /** Other work has the same one if it shares the statement. A failure of the statement then counts once. */
   statement?: object | undefined
+  /** How far its statements have come. Undefined if they do not tell. */
+  sending?: Sending | undefined
 }
 
 /** The admission of some work. */
@@ -59,8 +62,9 @@ export function outsideQueue<T, Found = undefined>(
   return new Promise((resolve, reject) => {
     const stopWatching = watchBounds(bounds, () => {
       isOver = true
+      const mayBeCharged = stage.mayCharge && !withdraw(stage.sending)
       entry.giveUp?.()
-      const error = timedOut(stage.mayCharge, stage.isContended)
+      const error = timedOut(mayBeCharged, stage.isContended)
       if (!stage.mayWait) checker.circuit.failed(error, stage.statement)
       reject(error)
     })
@@ -73,8 +77,8 @@ function learned(checker: Checker, stage: Readonly<Stage>, reason: unknown): unk
   if (!(reason instanceof RatelimitError)) return reason
   const known = stage.mayCharge ? reason : nothingCharged(reason)
   const error = stage.mayWait ? afterWait(known, stage.isContended) : known
-  // Work that stops because its time is over had an answer from the database before.
-  if (error.code === 'TIMEOUT') checker.circuit.answered()
-  else checker.circuit.learn(error, stage.statement)
+  // Work that stops because its time is over had an answer from the database before, unless it never began.
+  if (error.code !== 'TIMEOUT') checker.circuit.learn(error, stage.statement)
+  else if (!stage.sending?.isWithdrawn) checker.circuit.answered()
   return error
 }

@@ -44,10 +44,10 @@ async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
   }).finally(forget)
 }
 
-async function removeRow(checker: Checker, key: string, { db }: Connection): Promise<void> {
+async function removeRow(checker: Checker, key: string, connection: Connection): Promise<void> {
   const { table, namespace } = checker.config
   const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
-  await runOnce(db, statement, { prefix: namespace.prefix, key })
+  await runOnce(connection, statement, { prefix: namespace.prefix, key })
 }
 
 /** Writes the whole limit into the row of a key. */
@@ -60,7 +60,7 @@ async function makeWhole(checker: Checker, call: Request, connection: Connection
   const name = `fill ${algorithm.name} ${clock !== null}`
   const statement = kept(table.statements, name, () => fillStatement(table.table, algorithm, clock !== null))
   const values = { prefix: namespace.prefix, key, clock, ...wholeState(limiter, 0, params) }
-  await runOnce(connection.db, statement, values)
+  await runOnce(connection, statement, values)
 }
 
 /**

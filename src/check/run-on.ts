@@ -1,5 +1,6 @@
 import type { Connection } from '../database/connection.ts'
 import { retrying } from '../database/retry.ts'
+import { newSending } from '../database/sending.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { outsideQueue, type Stage } from './outside-queue.ts'
@@ -13,9 +14,10 @@ export function runOn<T>(
 ): Promise<T> {
   const joined = checker.joined(tx)
   if (joined) return work(joined)
+  const sending = newSending()
   const running = async () => {
     await checker.config.ensureTables?.()
-    return retrying(() => work(checker.config.home))
+    return retrying(() => work({ ...checker.config.home, sending }))
   }
-  return outsideQueue(checker, stage, running, undefined, checker.boundsOf(tx))
+  return outsideQueue(checker, { ...stage, sending }, running, undefined, checker.boundsOf(tx))
 }

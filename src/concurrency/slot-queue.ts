@@ -2,13 +2,14 @@ import { forEachChecker } from '../check/beside.ts'
 import type { Checker } from '../check/checker.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { retrying } from '../database/retry.ts'
+import { isWithdrawal } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { Direct } from '../runtime/direct.ts'
-import { failAll, fulfil, halvesOf, inLockOrder } from '../runtime/groups.ts'
+import { beginAnew, failAll, fulfil, halvesOf, inLockOrder, stillAsked } from '../runtime/groups.ts'
 import { watchWait } from '../runtime/long-waits.ts'
-import type { Batch, CallGroup, Decider, Dispatcher, Pending } from '../runtime/queue.ts'
+import type { Batch, CallGroup, Decider, Dispatcher, Pending, Work } from '../runtime/queue.ts'
 import { Room } from '../runtime/room.ts'
 import {
   askForSlots,
@@ -82,14 +83,25 @@ class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
     this.#checker = checker
   }
 
-  async decideTogether(groups: readonly Group[], done: (group: Group) => void): Promise<readonly Group[]> {
+  async decideTogether(
+    groups: readonly Group[],
+    done: (group: Group) => void,
+    work: Work,
+  ): Promise<readonly Group[]> {
     const held: Group[] = []
     const blame = new Blame(false)
     // One of the keys may be the cause of an error, so the statement runs again in halves.
     const parts: (readonly Group[])[] = [inLockOrder(groups)]
-    for (const part of parts) {
-      const answers = blame.forAll ?? (await this.#ask(part, false).catch(toRatelimitError))
+    for (const asked of parts) {
+      const part = stillAsked(asked, done)
+      if (part.length === 0) continue
+      const answers = blame.forAll ?? (await this.#ask(part, false, work).catch(toRatelimitError))
       if (answers instanceof RatelimitError) {
+        if (isWithdrawal(answers, work.sending)) {
+          beginAnew(groups, work)
+          parts.push(part)
+          continue
+        }
         if (blame.of(answers) === 'one' && part.length > 1) parts.push(...halvesOf(part))
         else failAll(part, answers, done)
         continue
@@ -106,20 +118,26 @@ class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
     return held
   }
 
-  async decideAlone(group: Group): Promise<void> {
+  async decideAlone(group: Group, work: Work): Promise<void> {
     try {
-      const [answer] = await this.#ask([group], true)
+      const [answer] = await this.#ask([group], true, work)
       fulfil(group, answer ?? NOTHING)
     } catch (reason) {
-      failAll([group], toRatelimitError(reason), () => {})
+      const error = toRatelimitError(reason)
+      if (isWithdrawal(error, work.sending)) {
+        beginAnew([group], work)
+        if (group.calls.length > 0) return this.decideAlone(group, work)
+      }
+      failAll([group], error, () => {})
     }
   }
 
-  async #ask(groups: readonly Group[], mayWait: boolean): Promise<SlotAnswers> {
+  async #ask(groups: readonly Group[], mayWait: boolean, { sending }: Work): Promise<SlotAnswers> {
     const { ensureTables, home, namespace } = this.#checker.config
     await ensureTables?.()
+    const connection = { ...home, sending }
     return watchWait(namespace.prefix, () =>
-      retrying(() => askForSlots(this.#checker, home, groups, mayWait)),
+      retrying(() => askForSlots(this.#checker, connection, groups, mayWait)),
     )
   }
 }

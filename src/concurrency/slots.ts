@@ -84,7 +84,12 @@ async function decide<T>(
   const dispatcher = dispatcherOf(checker)
   const call = new SlotCall(request)
   const stage = {
-    mayCharge: true,
+    get mayCharge() {
+      return call.batch !== undefined
+    },
+    get sending() {
+      return call.batch?.sending
+    },
     get mayWait() {
       return call.batch?.mayWait ?? true
     },

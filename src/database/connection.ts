@@ -1,5 +1,6 @@
-import { entityKind } from 'drizzle-orm'
 import { type Database, isTransaction } from './database.ts'
+import type { Sending } from './sending.ts'
+import { kindsOf, wireSessionOf } from './session.ts'
 
 /**
  * The argument with which Drizzle returns rows as the driver gives them: `undefined` in 0.45, where it is a
@@ -40,6 +41,8 @@ export interface Connection {
   /** The session that sends kept statements. Undefined if none are kept. */
   readonly session: NamingSession | undefined
   readonly rawMode: RawMode
+  /** What its statements tell about themselves. Undefined if nobody asks. */
+  readonly sending?: Sending | undefined
 }
 
 export function connectionTo(db: Database, keeping: Keeping): Connection {
@@ -49,30 +52,8 @@ export function connectionTo(db: Database, keeping: Keeping): Connection {
   return { db, isTransaction: inTransaction, keeping, session, rawMode }
 }
 
-/** Drizzle's sessions that pass the name of a statement on to their driver. */
-const NAMING = ['NodePgSession', 'PostgresJsSession', 'NeonSession', 'VercelPgSession']
-
+/** The session, if it passes the name of a statement on to its driver. */
 function namingSession(db: Database): NamingSession | undefined {
-  const session = sessionOf(db, NAMING)
+  const session = wireSessionOf(db)
   return session && 'prepareQuery' in session ? (session as NamingSession) : undefined
-}
-
-/** The session of a database, if its class or a base class is one of these. */
-export function sessionOf({ _: inner }: Database, kinds: readonly string[]): object | undefined {
-  const session = inner?.session
-  return session && kindsOf(session).some((kind) => kinds.includes(kind)) ? session : undefined
-}
-
-const known = new WeakMap<object, readonly string[]>()
-
-/** Drizzle's names of a session's class and of its base classes. They are the same in minified code. */
-function kindsOf(session: object): readonly string[] {
-  const kinds = known.get(session) ?? entityKinds(session.constructor)
-  known.set(session, kinds)
-  return kinds
-}
-
-function entityKinds(entity: unknown): string[] {
-  if (typeof entity !== 'function' || !(entityKind in entity)) return []
-  return [String(entity[entityKind]), ...entityKinds(Object.getPrototypeOf(entity))]
 }

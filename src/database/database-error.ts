@@ -1,5 +1,5 @@
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
-import { wasNeverSent } from './never-sent.ts'
+import { wasNotConnected } from './not-connected.ts'
 
 const DUPLICATE_NAME = '42P05'
 const UNKNOWN_NAME = '26000'
@@ -18,6 +18,20 @@ export function isOfConnection({ code }: RatelimitError): boolean {
 /** The error of work that has charged nothing, even if its answer is lost. */
 export function nothingCharged(error: RatelimitError): RatelimitError {
   return error.code === 'OUTCOME_UNKNOWN' ? databaseError('UNREACHABLE', error) : error
+}
+
+const unsent = new WeakSet<RatelimitError>()
+
+/** The error of work of which nothing was sent. */
+export function neverSent(error: RatelimitError): RatelimitError {
+  const known = nothingCharged(error)
+  unsent.add(known)
+  return known
+}
+
+/** Whether it is certain that nothing was sent. */
+export function wasNeverSent(error: RatelimitError): boolean {
+  return unsent.has(error)
 }
 
 /** Work that only reads, or charges nothing. Its errors say so. */
@@ -42,8 +56,8 @@ export function toRatelimitError(error: unknown): RatelimitError {
   if (error instanceof RatelimitError) return error
   const cause = mostSpecific(error)
   const sqlState = sqlStateOf(cause)
-  const code = wasNeverSent(cause) ? 'UNREACHABLE' : codeFor(sqlState)
-  return databaseError(code, { cause, sqlState })
+  const found = databaseError(codeFor(sqlState), { cause, sqlState })
+  return wasNotConnected(cause) ? neverSent(found) : found
 }
 
 /** An error with the message of its code. */
@@ -129,13 +143,13 @@ function codeFor(sqlState: string | undefined): DatabaseCode {
 const MAX_DEPTH = 5
 
 /**
- * The most specific error: the first one that has a code or proves that nothing was sent. Otherwise the error
- * that Drizzle wraps, because Drizzle writes the parameters into its own message.
+ * The most specific error: the first one that has a code. Otherwise the error that Drizzle wraps, because
+ * Drizzle writes the parameters into its own message.
  */
 function mostSpecific(error: unknown): unknown {
   let each = error
   for (let depth = 0; depth < MAX_DEPTH && each !== undefined; depth++) {
-    if (codeOf(each) !== undefined || wasNeverSent(each)) return each
+    if (codeOf(each) !== undefined || wasNotConnected(each)) return each
     each = below(each)
   }
   return below(error) ?? error

@@ -1,7 +1,7 @@
-import { sessionOf } from './connection.ts'
 import type { Database } from './database.ts'
 import { isOfConnection, toRatelimitError } from './database-error.ts'
 import { type PostgresJs, sendingOnlyWhileOpen } from './postgres-js.ts'
+import { sessionOf } from './session.ts'
 
 /** A client that a pool has handed out. */
 interface Client {

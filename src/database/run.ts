@@ -2,7 +2,8 @@ import { entityKind, SQL } from 'drizzle-orm'
 import { RatelimitError } from '../errors.ts'
 import type { Connection } from './connection.ts'
 import type { Database } from './database.ts'
-import { isOutdated, isRefusal, toRatelimitError } from './database-error.ts'
+import { isOutdated, isRefusal, neverSent, toRatelimitError } from './database-error.ts'
+import { newSending, watchedParams, withdrawn } from './sending.ts'
 import { nameText, type Statement, type Value, type Values } from './statement.ts'
 import type { KnownSize } from './table-size.ts'
 
@@ -29,7 +30,7 @@ export async function run(
   for (let tries = 0; tries < MAX_SIZE_CHANGES; tries++) {
     const plan = planFor(sizes)
     const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
-    if (!keeps) return runOnce(connection.db, statementFor(false), values, params)
+    if (!keeps) return runOnce(connection, statementFor(false), values, params)
     const guarded = sizes.some(({ isOld }) => isOld)
     const expected = sizes.map((size) => size.expected)
     for (const [place, size] of expected.entries()) values[sizeParameter(place)] = size
@@ -59,18 +60,15 @@ export async function runKept(
   values: Values,
   params: Values = {},
 ): Promise<readonly Row[]> {
-  const { db, session, keeping, rawMode, isTransaction } = connection
-  if (!session || keeping.refused) return runOnce(db, statement, values, params)
+  const { session, keeping, rawMode, isTransaction } = connection
+  if (!session || keeping.refused) return runOnce(connection, statement, values, params)
   const { renewed } = keeping
   const own = renewed === 0 ? plan : `${plan}, ${renewed}`
   const { sql, name } = statement.named.get(own) ?? (await nameText(statement, own))
   try {
-    const query = session.prepareQuery(
-      { sql, params: valuesInOrder(statement, values, params) },
-      rawMode,
-      name,
+    return await send(connection, valuesInOrder(statement, values, params), (watched) =>
+      session.prepareQuery({ sql, params: watched }, rawMode, name).execute(),
     )
-    return rowsOf(await query.execute())
   } catch (reason) {
     const error = toRatelimitError(reason)
     if (isRefusal(error)) keeping.refused = true
@@ -78,21 +76,42 @@ export async function runKept(
     else if (keeping.renewed === renewed) keeping.renewed++
     // In a caller's transaction, every further statement would fail.
     if (isTransaction) throw error
-    return runOnce(db, statement, values, params)
+    return runOnce(connection, statement, values, params)
   }
 }
 
 /** Runs a statement that the server plans each time. */
 export function runOnce(
-  db: Database,
+  place: Place,
   statement: Statement,
   values: Values,
   params: Values = {},
 ): Promise<readonly Row[]> {
-  return execute(
-    db,
-    new WrittenQuery({ sql: statement.sql, params: valuesInOrder(statement, values, params) }),
+  return send(place, valuesInOrder(statement, values, params), (watched) =>
+    place.db.execute(new WrittenQuery({ sql: statement.sql, params: watched })),
   )
+}
+
+/** Where a statement is run. */
+type Place = Pick<Connection, 'db' | 'sending'>
+
+/**
+ * Hands a statement to the driver.
+ *
+ * @throws RatelimitError for each error of the database or the driver. What was not sent has charged nothing.
+ */
+async function send(
+  { db, sending = newSending() }: Place,
+  params: unknown[],
+  execute: (params: unknown[]) => PromiseLike<unknown>,
+): Promise<readonly Row[]> {
+  if (sending.isWithdrawn) throw withdrawn()
+  try {
+    return rowsOf(await execute(watchedParams(db, params, sending)))
+  } catch (reason) {
+    const error = toRatelimitError(reason)
+    throw sending.isSent ? error : neverSent(error)
+  }
 }
 
 /** A query that is rendered already, because rendering takes Drizzle longer than running takes Postgres. */

@@ -1,8 +1,15 @@
 import { RatelimitError } from '../errors.ts'
 import { type Connection, connectionTo } from './connection.ts'
 import type { Database } from './database.ts'
-import { databaseError, isOfConnection, nothingCharged, toRatelimitError } from './database-error.ts'
+import {
+  databaseError,
+  isOfConnection,
+  neverSent,
+  nothingCharged,
+  toRatelimitError,
+} from './database-error.ts'
 import { onOwnClient } from './own-client.ts'
+import { newSending, withdrawn } from './sending.ts'
 
 /**
  * Runs work in a transaction, or in a savepoint of the present one. If the work throws something that is no
@@ -12,7 +19,7 @@ import { onOwnClient } from './own-client.ts'
  * have been sent; `INVALID_OPTION` if the driver has no transactions.
  */
 export async function inTransaction<T>(
-  { db, keeping, isTransaction: isJoined }: Connection,
+  { db, keeping, isTransaction: isJoined, sending = newSending() }: Connection,
   work: (connection: Connection) => Promise<T>,
 ): Promise<T> {
   let stage = 'begin' as Stage
@@ -21,13 +28,18 @@ export async function inTransaction<T>(
     stage = 'work'
     try {
       const result = await work(connectionTo(tx, keeping))
+      if (sending.isWithdrawn) throw withdrawn()
       stage = 'commit'
+      sending.isSent = true
       return result
     } catch (reason) {
       failure = { reason }
       throw reason
     }
   }
+  if (sending.isWithdrawn) throw withdrawn()
+  // What a transaction does is charged when it commits.
+  sending.isSent = false
   try {
     return await onOwnClient(db, (own) => own.transaction(joined, { isolationLevel: 'read committed' }))
   } catch (last) {
@@ -84,7 +96,7 @@ function notBegun(cause: Error): RatelimitError {
       'distributed: true new keys, rows on several shards, and resets of buckets with initialTokens.'
     return new RatelimitError('INVALID_OPTION', message, { cause })
   }
-  return nothingCharged(toRatelimitError(cause))
+  return neverSent(toRatelimitError(cause))
 }
 
 /** The error of a commit. Only Postgres can say that it has not committed, and only while the session lasts. */

@@ -132,7 +132,7 @@ async function findFree(tx: Database, { config }: Checker, size: number): Promis
   const distributed = await table.distributed?.()
   const statement = kept(table.statements, 'expired', () => expiredStatement(table.table, !distributed))
   await execute(tx, sql`savepoint ratelimit_expired`)
-  const found = await runOnce(tx, statement, { prefix, clock, size })
+  const found = await runOnce({ db: tx }, statement, { prefix, clock, size })
   const keys = found.map((row) => String(row['key']))
   const free = await distributed?.lockFree(tx, prefix, keys)
   const rows = free ? found.filter((row) => free.has(String(row['key']))) : found

@@ -48,8 +48,8 @@ export async function settleLate(
   const values = { prefix: namespace.prefix, key, start, rate, reserved: settlement.reserved }
   const stage = { mayCharge: true, mayWait: true, isContended: false }
   const { used, consume, next } = limiter.algorithm.numbers
-  const correct = async ({ db }: Connection) => {
-    const [row] = await runOnce(db, statement, values, limiter.params)
+  const correct = async (connection: Connection) => {
+    const [row] = await runOnce(connection, statement, values, limiter.params)
     if (!row) return { isCorrected: false, returned: -rate, answer: allowanceOf(outcome, reporting) }
     const before = stateIn(row, limiter)
     // What is left of the period may be carried over to the running one.

@@ -80,7 +80,7 @@ export async function openReservations(
   const statement = kept(statementsOf(table), `open ${isOfKey}`, () => openStatement(table, isOfKey))
   const own = { from: `${key}/`, to: `${key}/z` }
   const rows = await uncharged(
-    runOnce(db, statement, { prefix: RESERVED_PREFIX + prefix, size: limit, ...own }),
+    runOnce({ db }, statement, { prefix: RESERVED_PREFIX + prefix, size: limit, ...own }),
   )
   return distinct(rows, 'key', limit).flatMap((row) => {
     const name = nameIn(String(row['key']))

@@ -115,7 +115,9 @@ async function sharesIn({ checker, row }: Part, tx: At): Promise<HeldRow[]> {
   const statement = kept(table.statements, 'open true', () => openStatement(table.table, true))
   const values = { prefix: namespace.prefix, from: `${row}/`, to: `${row}/z`, size: Number.MAX_SAFE_INTEGER }
   const stage = { mayCharge: false, mayWait: false, isContended: false }
-  const rows = await runOn(checker, tx, stage, ({ db }) => uncharged(runOnce(db, statement, values)))
+  const rows = await runOn(checker, tx, stage, (connection) =>
+    uncharged(runOnce(connection, statement, values)),
+  )
   const shares = rows.flatMap((each): HeldRow[] => {
     const opened = openedIn(stateIn(each, CLOSING))
     const call = takenFrom(lookAt(String(each['key']), CLOSING))

@@ -1,5 +1,4 @@
-import { isOfConnection } from '../database/database-error.ts'
-import { wasNeverSent } from '../database/never-sent.ts'
+import { isOfConnection, wasNeverSent } from '../database/database-error.ts'
 import { contendedError, type RatelimitError } from '../errors.ts'
 
 const LOCK_NOT_AVAILABLE = '55P03'
@@ -63,8 +62,8 @@ const ENDS_WAIT: ReadonlySet<string> = new Set([LOCK_NOT_AVAILABLE, QUERY_CANCEL
  * as node-postgres does after query_timeout. Otherwise the network may be silent.
  */
 export function afterWait(error: RatelimitError, isHeld: boolean): RatelimitError {
-  const { sqlState, cause } = error
-  const hasGivenUp = isHeld && isOfConnection(error) && !wasNeverSent(cause)
+  const { sqlState } = error
+  const hasGivenUp = isHeld && isOfConnection(error) && !wasNeverSent(error)
   const endsWait = sqlState === undefined ? hasGivenUp : ENDS_WAIT.has(sqlState)
   return endsWait ? contendedError(error) : error
 }

@@ -1,3 +1,4 @@
+import { newSending, withdraw } from '../database/sending.ts'
 import { isWorthOne, shareOf } from './batch-size.ts'
 import type { Decision, Request } from './call.ts'
 import { HeldQueues } from './held-queues.ts'
@@ -58,10 +59,13 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   cancel(call: Pending<R, D>): boolean {
     call.isOver = true
     const queue = this.#queuesFor(call.request).get(call.request.key)
-    if (!queue || call.batch) {
-      if (call.batch) this.#giveUp(call.batch, 1)
-      return true
+    const { batch } = call
+    if (batch) {
+      const isWithdrawn = withdraw(batch.sending)
+      this.#giveUp(batch, 1)
+      return !isWithdrawn
     }
+    if (!queue) return true
     this.#waiting--
     queue.waiting--
     queue.cancelled++
@@ -160,7 +164,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     this.#underWay.add(batch)
     const groups = queues.map(({ groups: [first] }) => first as CallGroup<R, D>)
     this.#decider
-      .decideTogether(groups, (group) => this.#done(batch, group))
+      .decideTogether(groups, (group) => this.#done(batch, group), batch)
       .then((held) => {
         this.#slots.leave(batch)
         this.#underWay.delete(batch)
@@ -173,7 +177,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   }
 
   #send(queues: readonly KeyQueue<R, D>[], mayWait: boolean): Batch<R, D> {
-    const batch: Batch<R, D> = { queues, mayWait, waiting: 0 }
+    const batch: Batch<R, D> = { queues, mayWait, waiting: 0, sending: newSending() }
     for (const queue of queues) {
       const calls = queue.groups[0]?.calls ?? []
       for (const call of calls) call.batch = batch
@@ -221,7 +225,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     removeCancelled(queue)
     const batch = this.#send([queue], true)
     const group = queue.groups[0] as CallGroup<R, D>
-    await this.#decider.decideAlone(group)
+    await this.#decider.decideAlone(group, batch)
     this.#done(batch, group)
   }
 

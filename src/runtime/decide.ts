@@ -1,13 +1,14 @@
 import { toRatelimitError } from '../database/database-error.ts'
 import { retrying, tryAgain } from '../database/retry.ts'
+import { isWithdrawal } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { type Asking, applies, askOne, askToLook, askToMake, askToTake } from './ask.ts'
 import { afterWait, Blame } from './blame.ts'
 import { type Answers, type Asked, canShare, type Decision, sameRequest } from './call.ts'
 import type { DistributedTable } from './distributed-table.ts'
-import { failAll, fulfil, halvesOf, inLockOrder } from './groups.ts'
+import { beginAnew, failAll, fulfil, halvesOf, inLockOrder, stillAsked } from './groups.ts'
 import { watchWait } from './long-waits.ts'
-import type { CallGroup, Decider } from './queue.ts'
+import type { CallGroup, Decider, Work } from './queue.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
 export class AloneDecider implements Decider {
@@ -26,21 +27,24 @@ export class AloneDecider implements Decider {
     this.#prepare = prepare
   }
 
-  /** How to send a statement: with the calendar period of the database's time, if that is known. */
-  #asking(): Asking {
-    return this.#aheadMs === 0 ? this.#alone : { ...this.#alone, periodMs: Date.now() + this.#aheadMs }
+  /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
+  #asking({ sending }: Work, periodMs?: number): Asking {
+    const asking = { ...this.#alone, connection: { ...this.#alone.connection, sending } }
+    if (periodMs !== undefined) return { ...asking, periodMs }
+    return this.#aheadMs === 0 ? asking : { ...asking, periodMs: Date.now() + this.#aheadMs }
   }
 
   async decideTogether(
     groups: readonly CallGroup[],
     done: (group: CallGroup) => void,
+    work: Work,
   ): Promise<readonly CallGroup[]> {
     if (this.#alone.table.distributed && !this.#distributed) await this.#loadShards()
     const sorted = groups.length > 1 ? inLockOrder(groups) : groups
     const purpose = sorted[0]?.request.purpose
-    if (purpose === 'look') return this.#decideBy(askToLook, sorted, done)
-    const missing = await this.#decideBy(askToTake, sorted, done)
-    return missing.length > 0 ? this.#decideBy(askToMakeAtOnce, inLockOrder(missing), done) : missing
+    if (purpose === 'look') return this.#decideBy(askToLook, sorted, done, work)
+    const missing = await this.#decideBy(askToTake, sorted, done, work)
+    return missing.length > 0 ? this.#decideBy(askToMakeAtOnce, inLockOrder(missing), done, work) : missing
   }
 
   shardOf(key: string): number {
@@ -55,13 +59,18 @@ export class AloneDecider implements Decider {
     } catch {}
   }
 
-  async decideAlone(group: CallGroup): Promise<void> {
+  async decideAlone(group: CallGroup, work: Work): Promise<void> {
     try {
       await this.#prepare?.()
-      const decided = () => retrying(() => decideOne(this.#asking(), group))
+      const decided = () => retrying(() => decideOne(this.#asking(work), group))
       fulfil(group, await watchWait(this.#alone.namespace.prefix, decided))
-    } catch (error) {
-      failAll([group], afterWait(toRatelimitError(error), true), () => {})
+    } catch (reason) {
+      const error = toRatelimitError(reason)
+      if (isWithdrawal(error, work.sending)) {
+        beginAnew([group], work)
+        if (group.calls.length > 0) return this.decideAlone(group, work)
+      }
+      failAll([group], afterWait(error, true), () => {})
     }
   }
 
@@ -80,13 +89,19 @@ export class AloneDecider implements Decider {
     ask: typeof askToTake,
     all: readonly CallGroup[],
     done: (group: CallGroup) => void,
+    work: Work,
   ): Promise<readonly CallGroup[]> {
     const undecided: CallGroup[] = []
     const parts = this.#onShards({ groups: all })
     let blame: Blame | undefined
-    for (const part of parts) {
-      const answers = blame?.forAll ?? (await this.#answersTo(ask, part))
-      if (answers instanceof RatelimitError && (await this.#hasSplit(answers, part))) {
+    for (const { groups: asked, periodMs } of parts) {
+      const part = { groups: stillAsked(asked, done), periodMs }
+      if (part.groups.length === 0) continue
+      const answers = blame?.forAll ?? (await this.#answersTo(ask, part, work))
+      if (answers instanceof RatelimitError && isWithdrawal(answers, work.sending)) {
+        beginAnew(all, work)
+        parts.push(part)
+      } else if (answers instanceof RatelimitError && (await this.#hasSplit(answers, part))) {
         parts.push(...this.#onShards(part))
       } else if (answers instanceof RatelimitError) {
         blame ??= new Blame(ask === askToMakeAtOnce)
@@ -115,10 +130,14 @@ export class AloneDecider implements Decider {
   }
 
   /** The answers of one statement, or the error that it failed with. */
-  async #answersTo(ask: typeof askToTake, { groups, periodMs }: Part): Promise<Answers | RatelimitError> {
+  async #answersTo(
+    ask: typeof askToTake,
+    { groups, periodMs }: Part,
+    work: Work,
+  ): Promise<Answers | RatelimitError> {
     try {
       await this.#prepare?.()
-      const asking = periodMs === undefined ? this.#asking() : { ...this.#alone, periodMs }
+      const asking = this.#asking(work, periodMs)
       const answers = () => ask(asking, groups)
       const settled = () => answers().catch((error) => tryAgain(error, answers))
       return await watchWait(asking.namespace.prefix, settled)

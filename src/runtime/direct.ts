@@ -1,4 +1,5 @@
 import { toRatelimitError } from '../database/database-error.ts'
+import { newSending, withdraw } from '../database/sending.ts'
 import type { Decision, Request } from './call.ts'
 import type { Decider, Dispatcher, Pending, Queued } from './queue.ts'
 import type { Room } from './room.ts'
@@ -29,16 +30,19 @@ export class Direct<R extends Queued = Request, D = Decision> implements Dispatc
   /** The first try does not wait for the row. It shows whether others hold the row. */
   async #decide(call: Pending<R, D>): Promise<void> {
     const group = { request: call.request, calls: [call] }
-    call.batch = { queues: [], mayWait: false, waiting: 1 }
-    const held = await this.#decider.decideTogether([group], () => {})
+    const batch = { queues: [], waiting: 1 }
+    const first = { ...batch, mayWait: false, sending: newSending() }
+    call.batch = first
+    const held = await this.#decider.decideTogether([group], () => {}, first)
     if (held.length === 0) return
     call.hold()
-    call.batch = { queues: [], mayWait: true, waiting: 1 }
-    await this.#decider.decideAlone(group)
+    const second = { ...batch, mayWait: true, sending: newSending() }
+    call.batch = second
+    await this.#decider.decideAlone(group, second)
   }
 
   cancel(call: Pending<R, D>): boolean {
     call.isOver = true
-    return true
+    return !withdraw(call.batch?.sending)
   }
 }

@@ -158,7 +158,7 @@ export class DistributedTable {
     const statement = kept(this.#statements, 'lock free', () => lockFreeStatement(this.#table))
     const free = new Set<string>()
     for (const own of this.split(keys, (key) => key)) {
-      const rows = await runOnce(db, statement, { prefix, key: textArray(own) })
+      const rows = await runOnce({ db }, statement, { prefix, key: textArray(own) })
       for (const row of rows) free.add(String(mustHave(row['key'])))
     }
     return free
@@ -181,10 +181,12 @@ export class DistributedTable {
     const sweep = kept(this.#statements, `sweep ${keepEnded}`, () =>
       sweepShardStatement(this.#table, keepEnded),
     )
-    const expired = (await runOnce(db, find, { prefix, clock })).map((row) => String(mustHave(row['key'])))
+    const expired = (await runOnce({ db }, find, { prefix, clock })).map((row) =>
+      String(mustHave(row['key'])),
+    )
     let deleted = 0
     for (const keys of this.split(expired, (key) => key)) {
-      const rows = await runOnce(db, sweep, { prefix, clock, key: textArray(keys) })
+      const rows = await runOnce({ db }, sweep, { prefix, clock, key: textArray(keys) })
       deleted += Number(mustHave(onlyRow(rows)?.['deleted']))
     }
     return deleted

@@ -1,7 +1,8 @@
 import { toRatelimitError } from '../database/database-error.ts'
+import { newSending } from '../database/sending.ts'
 import type { RatelimitError } from '../errors.ts'
 import { compareText } from '../statements/calls.ts'
-import type { CallGroup, Pending, Queued } from './queue.ts'
+import type { CallGroup, Pending, Queued, Work } from './queue.ts'
 
 /** If a call throws, only that call fails. Otherwise the error would leave the others waiting for ever. */
 export function fulfil<R extends Queued, D>({ calls }: CallGroup<R, D>, decision: D): void {
@@ -25,6 +26,24 @@ export function failAll<R extends Queued, D>(
     for (const call of group.calls) call.fail(error)
     done(group)
   }
+}
+
+/** Lets work begin anew that was withdrawn, without the calls whose callers have given up. */
+export function beginAnew<R extends Queued, D>(groups: readonly CallGroup<R, D>[], work: Work): void {
+  work.sending = newSending()
+  for (const { calls } of groups) calls.splice(0, calls.length, ...calls.filter(({ isOver }) => !isOver))
+}
+
+/** The groups that still have calls. Calls `done` for each other group. */
+export function stillAsked<R extends Queued, D>(
+  groups: readonly CallGroup<R, D>[],
+  done: (group: CallGroup<R, D>) => void,
+): readonly CallGroup<R, D>[] {
+  if (groups.every(({ calls }) => calls.length > 0)) return groups
+  return groups.filter((group) => {
+    if (group.calls.length === 0) done(group)
+    return group.calls.length > 0
+  })
 }
 
 /** Every statement locks rows in the order of their keys, so that two of them cannot deadlock. */

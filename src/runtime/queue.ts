@@ -1,3 +1,4 @@
+import type { Sending } from '../database/sending.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision, Request } from './call.ts'
 
@@ -47,8 +48,14 @@ export interface KeyQueue<R extends Queued = Request, D = Decision> {
   isHeld: boolean
 }
 
+/** Work of a decider. */
+export interface Work {
+  /** How far it has come. It is another one each time that the work begins anew. */
+  sending: Sending
+}
+
 /** The first groups of some queues, which were sent to the database together. */
-export interface Batch<R extends Queued = Request, D = Decision> {
+export interface Batch<R extends Queued = Request, D = Decision> extends Work {
   readonly queues: readonly KeyQueue<R, D>[]
   /** Whether its statement may wait for a row that others hold. */
   readonly mayWait: boolean
@@ -61,14 +68,15 @@ export interface Decider<R extends Queued = Request, D = Decision> {
   /**
    * Decides groups of different keys that can share a statement. It waits for no row, and returns the
    * groups whose rows others hold. It calls `done` for each other group as soon as its calls have their
-   * answers.
+   * answers. If a call is withdrawn, the others are decided without it.
    */
   decideTogether(
     groups: readonly CallGroup<R, D>[],
     done: (group: CallGroup<R, D>) => void,
+    work: Work,
   ): Promise<readonly CallGroup<R, D>[]>
   /** Decides one group, and waits for its row. */
-  decideAlone(group: CallGroup<R, D>): Promise<void>
+  decideAlone(group: CallGroup<R, D>, work: Work): Promise<void>
   /** Whether one statement can decide both requests. */
   canShare(one: R, other: R): boolean
   /** Whether two requests for one key are equal, so that they can be decided together. */
@@ -81,6 +89,6 @@ export interface Decider<R extends Queued = Request, D = Decision> {
 export interface Dispatcher<R extends Queued = Request, D = Decision> {
   /** Sends the call to the decider. If too many calls wait, it fails the call. */
   add(call: Pending<R, D>): void
-  /** Cancels a call. Returns whether it was sent already. */
+  /** Cancels a call. Returns whether it may have been sent already. */
   cancel(call: Pending<R, D>): boolean
 }

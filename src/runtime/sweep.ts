@@ -59,7 +59,7 @@ export class Sweeper {
     const statement = kept(statements, `sweep ${this.#keepEnded}`, () =>
       sweepStatement(table, this.#keepEnded),
     )
-    const rows = await runOnce(this.#db, statement, { prefix, clock })
+    const rows = await runOnce({ db: this.#db }, statement, { prefix, clock })
     return Number(mustHave(onlyRow(rows)?.['deleted']))
   }
 }

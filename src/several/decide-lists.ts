@@ -5,6 +5,7 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { isTransient } from '../database/retry.ts'
 import { mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
 import type { Row } from '../database/run.ts'
+import { isWithdrawal, newSending, type Sending } from '../database/sending.ts'
 import type { Value } from '../database/statement.ts'
 import type { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
@@ -123,13 +124,14 @@ async function askTogether(
   const sent = lists.filter(({ isOver }) => !isOver())
   const [first] = sent
   if (!first) return new Map()
+  const sending = newSending()
   try {
-    if (sent.length > 1) return await watchWait(first.prefix, () => askLists(sent, isCommon, makes))
+    if (sent.length > 1) return await watchWait(first.prefix, () => askLists(sent, isCommon, makes, sending))
     const found = await watchWait(first.prefix, () => askAlone(first.list, makes))
     return new Map(found ? [[first, found]] : [])
   } catch (reason) {
     const error = toRatelimitError(reason)
-    if (!isOfOne(error)) throw error
+    if (!isOfOne(error) && !isWithdrawal(error, sending)) throw error
     return new Map()
   }
 }
@@ -176,6 +178,7 @@ async function askLists(
   lists: readonly SharedList[],
   isCommon: readonly boolean[],
   makes: boolean,
+  sending: Sending,
 ): Promise<Map<SharedList, Found>> {
   const [{ list: first, shapes: plain }] = lists as readonly [SharedList]
   const { rows, commit, groups } = first
@@ -195,15 +198,16 @@ async function askLists(
       values[`${place}.${name}`] = isCommon[place] ? sentOf(row, name) : arrayOf(all())
     }
   }
-  for (const { list } of lists) list.onSend(true, false, lists)
+  for (const { list } of lists) list.onSend(true, false, sending)
   const source = {
     name: `lists ${commit} ${isCommon.map(Number).join('')} ${nameOfGroups(payers)} ${rows.map((row, place) => nameOfShape(row, shapes[place] as ListRow)).join()}`,
     build: (guarded: boolean) => listsStatement({ rows: shapes, groups: payers, commit, guarded, isCommon }),
   }
   const run = async (connection: Connection) =>
     foundInAll(await runLists({ connection, rows }, values, source), lists, shapes, isCommon, params)
-  if (!isRecorded(first)) return run(first.connection)
-  return (await recording()).recordLists(first, run, (founds) =>
+  const own = { ...first, connection: { ...first.connection, sending } }
+  if (!isRecorded(own)) return run(own.connection)
+  return (await recording()).recordLists(own, run, (founds) =>
     Array.from(founds, ([{ list }, found]) => [list, found] as const),
   )
 }

@@ -169,7 +169,7 @@ export function runLists(
   const sizes = tables.map(({ size }) => size)
   const about = { prefix: undefined, statement: 'list', keys: rows.length } as const
   return timed(about, () =>
-    isKept ? run(connection, sizes, text, values, {}) : runOnce(connection.db, text(false), values),
+    isKept ? run(connection, sizes, text, values, {}) : runOnce(connection, text(false), values),
   )
 }
 
@@ -248,6 +248,6 @@ export async function removeEmpty({ connection, rows }: List): Promise<void> {
   const needed = rows.filter((row) => !isLook(row))
   for (const [name, { table, statements }] of tablesOf(needed)) {
     const statement = kept(statements, 'remove empty', () => removeEmptyStatement(table))
-    await runOnce(connection.db, statement, namesIn(name, needed))
+    await runOnce(connection, statement, namesIn(name, needed))
   }
 }

@@ -1,4 +1,5 @@
 import type { Connection } from '../database/connection.ts'
+import type { Sending } from '../database/sending.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Pays } from '../statements/list-row.ts'
 import type { Commit } from '../statements/setting.ts'
@@ -34,9 +35,9 @@ export interface List {
   readonly commit: Commit
   /**
    * Called before each statement and each wait, with: whether it may charge, whether it may wait for a row, and
-   * the statement if other lists share it. An error that this throws ends the list.
+   * how far the statement has come if other lists share it. An error that this throws ends the list.
    */
-  readonly onSend: (mayCharge: boolean, mayWait: boolean, statement?: object) => void
+  readonly onSend: (mayCharge: boolean, mayWait: boolean, shared?: Sending) => void
   /** Times in the calendar periods to send, where the database has returned one. */
   readonly periodsMs: Map<RowRequest, number>
   /** Whether missing rows were inserted for the list. */

@@ -8,6 +8,7 @@ import { hastiestOf } from '../check/within-timeout.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
+import { newSending } from '../database/sending.ts'
 import { checkOption } from '../options/validate.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
@@ -142,7 +143,9 @@ function chargeTogether(
     return chargeList({ ...list, ...own, rows, periodsMs, hasMade: false })
   }
   const hastiest = hastiestOf(checkers)
-  const { home: connection, namespace } = hastiest.config
+  const { home, namespace } = hastiest.config
+  const sending = newSending()
+  const connection = { ...home, sending }
   const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ config }) => config.commit))
   const stage: Stage = { mayCharge: false, mayWait: false, isContended: false }
@@ -150,12 +153,13 @@ function chargeTogether(
   const inTurn = checkers.every(({ config }) => config.connections !== undefined)
   let isOver = () => false
   let turn: Turn<Found> | undefined
-  const onSend: List['onSend'] = (mayCharge, mayWait, statement) => {
+  const onSend: List['onSend'] = (mayCharge, mayWait, shared) => {
     // The call has ended, so nothing more is sent.
     if (isOver()) throw timedOut(false, stage.isContended)
     stage.mayCharge = mayCharge && charges
     stage.mayWait = mayWait
-    stage.statement = statement
+    stage.statement = shared
+    stage.sending = shared ?? sending
     stage.isContended ||= mayWait
   }
   const { groups, notes } = list

@@ -38,7 +38,7 @@ export async function begin(
       numberArray(rows.map((row) => row[each] ?? null)),
     ])
     const key = textArray(alike.map((each) => each.key))
-    inserted += (await runOnce(tx, statement, { ...Object.fromEntries(values), prefix, key })).length
+    inserted += (await runOnce({ db: tx }, statement, { ...Object.fromEntries(values), prefix, key })).length
   }
   return inserted
 }

@@ -74,7 +74,7 @@ async function windowsAfter(
   const statement = kept(statementsOf(table, distributed), 'windows', () =>
     windowsStatement(table, distributed),
   )
-  return distinct(await runOnce(tx, statement, { prefix, after, latestStart, size }), 'key', size)
+  return distinct(await runOnce({ db: tx }, statement, { prefix, after, latestStart, size }), 'key', size)
 }
 
 /** The period of a row, if it is over under the limit of its key. */
@@ -144,7 +144,7 @@ function remove(
   const statement = kept(statementsOf(table, distributed), 'close', () =>
     distributed ? closeShardStatement(table) : closeStatement(table),
   )
-  return runOnce(tx, statement, {
+  return runOnce({ db: tx }, statement, {
     prefix,
     key: textArray(ended.map(({ key }) => key)),
     start: numberArray(ended.map(({ start }) => start)),

@@ -79,7 +79,7 @@ export async function denied(db: Database, options: DeniedOptions): Promise<Deni
   const from = since?.getTime() ?? (await timeOf(db, clock)) - DAY_MS
   const statement = kept(statementsOf(table), 'denied', () => deniedStatement(table))
   const rows = await uncharged(
-    runOnce(db, statement, { prefix: deniedPrefix(prefix), since: hourOf(from), top }),
+    runOnce({ db }, statement, { prefix: deniedPrefix(prefix), since: hourOf(from), top }),
   )
   return distinct(rows, 'key', top).map((row) => ({
     key: String(row['key']),
@@ -113,7 +113,7 @@ export async function deniedByHour(
   const starts = Array.from({ length: hours }, (_, place) => hourOf(first + place * HOUR_MS))
   const statement = kept(statementsOf(table), 'denied by hour', () => deniedByHourStatement(table))
   const values = { prefix: deniedPrefix(prefix), since: starts[0] ?? '', key }
-  const rows = await uncharged(runOnce(db, statement, values))
+  const rows = await uncharged(runOnce({ db }, statement, values))
   const counts = new Map(rows.map((row) => [String(row['hour']), Number(mustHave(row['denials']))]))
   return starts.map((hour) => ({ start: Date.parse(`${hour}:00Z`), denials: counts.get(hour) ?? 0 }))
 }

@@ -72,7 +72,7 @@ function byUse(one: Used, other: Used): number {
 
 async function keysAfter({ db, table, prefix, distributed }: Reading, after: string): Promise<string[]> {
   const statement = kept(statementsOf(table, distributed), 'keys', () => keysStatement(table, distributed))
-  const rows = await runOnce(db, statement, { prefix, after })
+  const rows = await runOnce({ db }, statement, { prefix, after })
   return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
 }
 
@@ -127,7 +127,7 @@ async function rowsOf(
   ])
   const key = textArray(asked.map((each) => each.key))
   const sent = { ...Object.fromEntries(columns), prefix, gates: gatesOf(prefix), clock, key }
-  const rows = await runOnce(db, statement, sent)
+  const rows = await runOnce({ db }, statement, sent)
   return distinct(rows, 'place', asked.length)
 }
 

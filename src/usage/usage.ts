@@ -152,7 +152,7 @@ async function usageUnder(reading: Reading, limiter: StoredLimiter): Promise<(Ke
   const { periodStart = 0 } = params
   const previousStart = limiter.periodAt?.(periodStart - 1).start ?? null
   const sent = { prefix, gates: gatesOf(prefix), top, clock: time, previousStart }
-  const rows = await uncharged(runOnce(db, statement, sent, params))
+  const rows = await uncharged(runOnce({ db }, statement, sent, params))
   const found = distinct(rows, 'key', top)
   const ahead = await usedAhead(
     found.filter((row) => limiter.periodAt && !appliesAt(params, nowIn(row))),

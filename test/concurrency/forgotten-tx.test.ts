@@ -29,12 +29,12 @@ test('a forgotten tx with the only connection of the pool ends after five second
     expect(ended).toBeUndefined()
     await vi.advanceTimersByTimeAsync(1)
     await forgotten
-    expect(ended).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    expect(ended).toMatchObject({ code: 'TIMEOUT' })
     await ratelimit.limit('other', { tx })
   })
   expect(ownTimers()).toEqual([])
-  // The statement was waiting for a connection, and is sent when the transaction has ended.
-  expect(await ratelimit.limit('key')).toMatchObject({ remaining: 8 })
+  // The statement was waiting for a connection. It charges nothing when the transaction has ended.
+  expect(await ratelimit.limit('key')).toMatchObject({ remaining: 9 })
 })
 
 test('a forgotten tx that waits for the row of its own transaction ends after five seconds', async () => {

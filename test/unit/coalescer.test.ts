@@ -4,7 +4,7 @@ import type { RatelimitError } from '../../src/errors.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { canShare, type Decision, type Request, sameRequest } from '../../src/runtime/call.ts'
 import { Coalescer } from '../../src/runtime/coalescer.ts'
-import type { CallGroup, Decider, Pending } from '../../src/runtime/queue.ts'
+import type { CallGroup, Decider, Pending, Work } from '../../src/runtime/queue.ts'
 import { keysNamed } from '../support/keys.ts'
 import { requestOf } from '../support/requests.ts'
 import { fakeTime, ownTimers } from '../support/timers.ts'
@@ -37,7 +37,9 @@ class ManualDecider implements Decider {
   decideTogether(
     groups: readonly CallGroup[],
     decided: (group: CallGroup) => void,
+    { sending }: Work,
   ): Promise<readonly CallGroup[]> {
+    sending.isSent = true
     return new Promise((resolve) => {
       const left = new Set(groups)
       const decide = (group: CallGroup) => {
@@ -55,7 +57,8 @@ class ManualDecider implements Decider {
     })
   }
 
-  decideAlone(group: CallGroup): Promise<void> {
+  decideAlone(group: CallGroup, { sending }: Work): Promise<void> {
+    sending.isSent = true
     return new Promise((resolve) => {
       const decide = () => {
         settle(group)

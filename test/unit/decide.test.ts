@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { rateLimitEphemeral } from '../../schema/index.ts'
 import { connectionTo } from '../../src/database/connection.ts'
+import { newSending } from '../../src/database/sending.ts'
 import { TableSize } from '../../src/database/table-size.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { AloneDecider } from '../../src/runtime/decide.ts'
@@ -45,12 +46,14 @@ function groupsOf(...keys: readonly (readonly string[])[]) {
   return { groups, told }
 }
 
+const WORK = () => ({ sending: newSending() })
+
 const FAILED = 'broken OUTCOME_UNKNOWN TypeError: no such thing'
 
 test('a call that throws on its decision fails alone among those that share its statement', async () => {
   const { groups, told } = groupsOf(['before'], ['equal', 'broken', 'equal too'], ['after'])
   const done: CallGroup[] = []
-  const held = await deciderOf('together').decideTogether(groups, (group) => done.push(group))
+  const held = await deciderOf('together').decideTogether(groups, (group) => done.push(group), WORK())
   expect(told).toEqual([
     'before fulfilled',
     'equal fulfilled',
@@ -64,6 +67,6 @@ test('a call that throws on its decision fails alone among those that share its 
 
 test('a call that throws on its decision fails alone among equal calls', async () => {
   const { groups, told } = groupsOf(['equal', 'broken', 'equal too'])
-  await deciderOf('alone').decideAlone(groups[0] as CallGroup)
+  await deciderOf('alone').decideAlone(groups[0] as CallGroup, WORK())
   expect(told).toEqual(['equal fulfilled', FAILED, 'equal too fulfilled'])
 })

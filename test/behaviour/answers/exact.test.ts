@@ -84,7 +84,7 @@ async function decide(limiter: StoredLimiter, cases: readonly Case[]): Promise<D
     at: column(({ at }) => at),
     rate: column(({ rate }) => rate),
   }
-  const rows = await runOnce(database.db, arithmeticOf(limiter), values, paramsAt(limiter, NOW))
+  const rows = await runOnce({ db: database.db }, arithmeticOf(limiter), values, paramsAt(limiter, NOW))
   const found: Decided[] = []
   for (const row of rows) {
     found[Number(row['place']) - 1] = {

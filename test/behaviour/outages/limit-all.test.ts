@@ -62,8 +62,10 @@ describe.runIf(hasServer())('alone, on a server', () => {
     const { db, end } = open(proxy.through(database.url), 2)
     const all = requests(db, 'broken')
     proxy.fault = (request) => (/for update/.test(request.toString('latin1')) ? 'cut before' : 'pass')
+    // postgres.js first sends a new statement without its parameters, so that it cannot charge.
+    const code = inject('driver') === 'postgres-js' ? 'UNREACHABLE' : 'OUTCOME_UNKNOWN'
     for (let i = 0; i < 4; i++) {
-      await expect(Ratelimit.limitAll(all)).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+      await expect(Ratelimit.limitAll(all)).rejects.toMatchObject({ code })
     }
     proxy.fault = () => 'pass'
     expect(await charged('broken')).toEqual([])

@@ -28,22 +28,11 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
   const named = (message: string, more: object = {}) => Object.assign(new Error(message), more)
   const refused = { code: 'ECONNREFUSED', syscall: 'connect' }
   const unreachable = [
-    named('timeout exceeded when trying to connect'),
-    named('Connection terminated due to connection timeout', {
-      cause: named('Connection terminated unexpectedly'),
-    }),
-    named('timeout expired'),
-    named('Cannot use a pool after calling end on the pool'),
-    named('Client was closed and is not queryable'),
-    named('The server does not support SSL connections'),
-    named('There was an error establishing an SSL connection'),
-    named('SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string'),
     ...['CERT_HAS_EXPIRED', 'ERR_TLS_CERT_ALTNAME_INVALID', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'].map((code) =>
       named(code, { code }),
     ),
-    named('PGlite is closed'),
     named('write CONNECTION_ENDED 127.0.0.1:5432', { code: 'CONNECTION_ENDED' }),
-    ...['ECONNRESET', 'ETIMEDOUT', 'EPIPE', 'ENOENT', 'EACCES'].map((code) =>
+    ...['ECONNRESET', 'ETIMEDOUT', 'EPIPE', 'ENOENT', 'EACCES', 'EHOSTUNREACH'].map((code) =>
       named(`connect ${code}`, { code, syscall: 'connect' }),
     ),
     named('getaddrinfo ESERVFAIL', { code: 'ESERVFAIL', syscall: 'getaddrinfo' }),
@@ -63,48 +52,15 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
       code: undefined,
       sourceError: named('fetch failed', { cause: named('one', refused) }),
     }),
-    // What neon-http says on Node, Bun and Deno about an address that fetch does not like.
+    // What neon-http says about an address that fetch does not like.
     ...[
-      named('fetch failed', { cause: named('bad port') }),
-      named('fetch failed', { cause: named('unknown scheme') }),
       named('fetch() URL is invalid', { code: 'ERR_INVALID_URL' }),
       named('Failed to parse URL from nonsense', {
         cause: named('Invalid URL', { code: 'ERR_INVALID_URL' }),
       }),
-      named("Invalid URL: 'nonsense'"),
-      named("Url scheme 'ftp' not supported"),
-      named('Fetch failed: Requests to port 1 are blocked'),
-      named('fetch failed', {
-        cause: named(
-          'error sending request for url (http://db/sql): client error (Connect): tcp connect error',
-        ),
-      }),
     ].map((sourceError) => named(`Error connecting to database: ${sourceError.message}`, { sourceError })),
-    named(
-      'All attempts to open a WebSocket to connect to the database failed. Details: TypeError: Failed to parse URL from http://bad host/v2',
-    ),
-    named('Received network error or non-101 status code.'),
     // What Neon's WebSocket driver throws is an event.
-    ...[
-      named('connect ECONNREFUSED', refused),
-      named('failed to connect to WebSocket: tcp connect error'),
-      named('Received network error or non-101 status code.'),
-    ].map((error) => ({ type: 'error', message: error.message, error })),
-    ...[
-      'query_wait_timeout',
-      'unsupported startup parameter: lock_timeout',
-      'client_login_timeout (server down)',
-      'no more connections allowed (max_client_conn)',
-      'client connections exceeded (max_user_client_connections)',
-      'server login has been failing, cached error: connect failed (server_login_retry)',
-      'pgbouncer cannot connect to server',
-      'pooler is shutting down',
-      'server shutting down',
-      'no such database: app',
-      'database "app" is disabled',
-      'SASL authentication failed',
-      'bouncer config error',
-    ].map((message) => named(message, { code: '08P01' })),
+    { type: 'error', message: 'connect ECONNREFUSED', error: named('connect ECONNREFUSED', refused) },
   ]
   const unknown = [
     { type: 'error', message: '' },
@@ -116,22 +72,28 @@ describe('an error as drivers and poolers make it, behind Drizzle', () => {
     named('Error connecting to database: TypeError: Failed to fetch', {
       sourceError: named('Failed to fetch'),
     }),
-    named('Error connecting to database', {
-      sourceError: named('fetch failed', {
-        cause: named('error sending request for url (http://db/sql): client error (SendRequest)'),
-      }),
-    }),
     named('Connection terminated unexpectedly'),
     named('Query read timeout'),
-    ...['ECONNRESET', 'ETIMEDOUT'].map((code) => named(`read ${code}`, { code, syscall: 'read' })),
+    ...['ECONNRESET', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH'].map((code) =>
+      named(`read ${code}`, { code, syscall: 'read' }),
+    ),
     named('write EPIPE', { code: 'EPIPE', syscall: 'write' }),
     Object.assign(new AggregateError([named('one', refused), named('read', { code: 'ECONNRESET' })]), {
       code: 'ECONNREFUSED',
     }),
     named('fetch failed', { cause: named('other side closed', { code: 'UND_ERR_SOCKET' }) }),
-    ...['server conn crashed?', 'query_timeout', 'client_idle_timeout'].map((message) =>
+    ...['server conn crashed?', 'query_timeout', 'client_idle_timeout', 'query_wait_timeout'].map((message) =>
       named(message, { code: '08P01' }),
     ),
+    // No message proves that nothing was sent: a trigger or a later error may have the same one.
+    ...[
+      'timeout exceeded when trying to connect',
+      'timeout expired',
+      'Cannot use a pool after calling end on the pool',
+      'Client was closed and is not queryable',
+      'PGlite is closed',
+      'SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string',
+    ].map((message) => named(message)),
   ]
   test.each([
     ...unreachable.map((error) => ['UNREACHABLE', error.message, error] as const),
@@ -154,8 +116,9 @@ test('a closed client', async () => {
   const ratelimit = limitOn(closed.db, 'closed')
   await ratelimit.limit('key')
   if (!hasServer()) {
+    // PGlite says so by a message only.
     await (closed.db as Db & { $client: PGlite }).$client.close()
-    expect(await codesOf(ratelimit)).toEqual(['UNREACHABLE', 'UNREACHABLE'])
+    expect(await codesOf(ratelimit)).toEqual(['OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN'])
     return
   }
   const { db, end } = open(closed.url, 1)
@@ -200,7 +163,7 @@ describe.runIf(hasServer())('over a network', () => {
 })
 
 test('a reservation that could not be released is released later', async () => {
-  const ended = new Error('Cannot use a pool after calling end on the pool')
+  const ended = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })
   let isThere = true
   const { db } = watch(database.db, () => isThere || Promise.reject(ended))
   const ratelimit = limitOn(db, 'reserved')
