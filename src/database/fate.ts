@@ -22,14 +22,12 @@ export async function idOf(tx: Database): Promise<string> {
  * @throws RatelimitError for each error of the database or the driver.
  */
 export async function fateOf(db: Database, id: string): Promise<string | undefined> {
-  const [row] = await execute(
-    db,
-    sql`select case when id = pg_catalog.pg_current_xact_id_if_assigned() then 'here'
-        when id < pg_catalog.pg_current_xact_id() then pg_catalog.pg_xact_status(id) end as status
-      from (select ${id}::text::xid8 as id offset 0) as asked`,
-  )
-  const status = row?.['status']
-  return typeof status === 'string' ? status : undefined
+  const status = sql`select case when id = pg_catalog.pg_current_xact_id_if_assigned() then 'here'
+      when id < pg_catalog.pg_current_xact_id() then pg_catalog.pg_xact_status(id) end as status
+    from (select ${id}::text::xid8 as id offset 0) as asked`
+  const [row] = await uncharged(execute(db, status))
+  const found = row?.['status']
+  return typeof found === 'string' ? found : undefined
 }
 
 /**

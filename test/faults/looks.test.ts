@@ -2,7 +2,17 @@ import { expect, test } from 'vitest'
 import { openReservations, Ratelimit, usage } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import type { Fault } from '../support/proxy.ts'
-import { errorOf, expectQuiet, limiter, limiterOn, newPrefix, openPool, SECRET, useProxy } from './kit.ts'
+import {
+  errorOf,
+  expectQuiet,
+  limiter,
+  limiterOn,
+  newPrefix,
+  openPool,
+  SECRET,
+  uncaughtBy,
+  useProxy,
+} from './kit.ts'
 
 // A call that charges nothing says so, whatever happens to its connection.
 
@@ -40,4 +50,25 @@ test.each(
   expect(requests).toBe(1)
   expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used: 1 })
   await expectQuiet(opened)
+})
+
+test('a settlement whose transaction breaks before it charges: UNREACHABLE', async () => {
+  const opened = openPool(network.url)
+  const ratelimit = limiterOn(opened, newPrefix('fate'))
+  const reserved = await opened.db.transaction((tx) => ratelimit.reserve(SECRET, { rate: 5, tx }))
+  if (!reserved.success) throw new Error('denied')
+  // Drizzle's own transaction does not listen for the errors of its client.
+  await uncaughtBy(async () => {
+    let error: unknown
+    const settling = opened.db.transaction(async (tx) => {
+      network.proxy.fault = (request) =>
+        /xact_status/.test(request.toString('latin1')) ? 'cut before' : 'pass'
+      error = await errorOf(reserved.commit(2, { tx }))
+      throw error
+    })
+    await expect(settling).rejects.toThrow()
+    expect(error).toMatchObject({ code: 'UNREACHABLE' })
+  })
+  network.proxy.fault = () => 'pass'
+  expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used: 5 })
 })
