@@ -16,6 +16,7 @@ export type RatelimitErrorCode =
   | 'LEASE_ENDED'
   | 'COUNT_OVERFLOW'
   | 'OTHER_PLAN'
+  | 'OTHER_RESERVATION'
   | 'ENTRIES_FAILED'
   | 'SERIALIZATION_FAILURE'
   | 'DEADLOCK'

@@ -258,7 +258,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * and the answer has `repeated: true`. A rollback of `tx` makes the reservation open again.
    *
    * @throws RatelimitError `NOT_RESERVED` if there is no such reservation; `ALREADY_SETTLED` if it was settled
-   * with another cost; `INVALID_OPTION` if it was made with a `limiter` and none is given; the errors of
+   * with another cost; `OTHER_PLAN` if it was made with a `limiter` and none is given; the errors of
    * {@link Reservation.commit}.
    *
    * @example

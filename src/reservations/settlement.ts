@@ -9,7 +9,7 @@ import type { At } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import { RatelimitError } from '../errors.ts'
-import { callOf, checkOption, checkRate } from '../options/validate.ts'
+import { callOf, checkRate } from '../options/validate.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
 
 /** The data of an estimate that are needed to settle it. */
@@ -43,7 +43,7 @@ export function checkActual({ config }: Checker, actual: unknown, limiter: Limit
 /**
  * Refuses to settle an estimate under the limiter's own limit if another one has paid.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `OTHER_PLAN`
  */
 export function checkPlan(
   { layout }: Estimate,
@@ -51,10 +51,16 @@ export function checkPlan(
   isPresent: boolean,
   hasPlan: boolean,
 ): void {
-  checkOption(isPresent || !hasPlan, 'The reservation was made with a limiter. Give settle a limiter too.')
-  checkOption(
-    isPresent || !limiter.stored || layout === '' || layout === layoutOf(limiter),
-    'The reservation was charged under another algorithm. Give settle the present limiter.',
+  if (isPresent) return
+  if (hasPlan) throw otherPlan('The reservation was made with a limiter.')
+  if (limiter.stored && layout !== '' && layout !== layoutOf(limiter))
+    throw otherPlan('The reservation was charged under another algorithm.')
+}
+
+function otherPlan(why: string): RatelimitError {
+  return new RatelimitError(
+    'OTHER_PLAN',
+    `${why} Nothing was charged. Give the present limiter to settle it.`,
   )
 }
 

@@ -9,6 +9,7 @@ import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { newSending } from '../database/sending.ts'
+import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
@@ -86,12 +87,13 @@ export function isRepeated(asked: Asked, decisions: Decisions): boolean {
 /**
  * The names that were in use, of calls that open estimates: all of them, or none.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `OTHER_RESERVATION`
  */
 export function checkNames(asked: Asked, decisions: Decisions): void {
   const used = usedIds(asked, decisions)
-  checkOption(
-    used.length === 0 || used.length === asked.ids.length,
+  if (used.length === 0 || used.length === asked.ids.length) return
+  throw new RatelimitError(
+    'OTHER_RESERVATION',
     'Some of the limits have a reservation with this id, and others have none. Nothing was charged.',
   )
 }

@@ -169,7 +169,7 @@ test('of a list that finds one of its names in use, nothing stays', async () => 
       PATIENTLY,
     )
   })
-  expect(await both).toBe('INVALID_OPTION')
+  expect(await both).toBe('OTHER_RESERVATION')
   const [free] = limits
   await expect(free.settle({ key: 'org', id: 'job' }, 0)).rejects.toMatchObject({ code: 'NOT_RESERVED' })
   expect(await free.getRemaining('org')).toMatchObject({ used: 20 })

@@ -168,7 +168,7 @@ test('plans of their own need limiterOf', async () => {
   const limiter = Ratelimit.fixedWindow(100, '10h')
   await quota.reserve('key', { rate: 40, id: 'job', expires: '1m', limiter })
   clock.advance(HOUR_MS)
-  await expect(end('release')).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  await expect(end('release')).rejects.toMatchObject({ code: 'OTHER_PLAN' })
   expect(await list()).toHaveLength(1)
   const plans: string[] = []
   const limiterOf = (key: string) => {

@@ -243,7 +243,7 @@ describe('reserveAll', () => {
     const { mine, theirs, books } = await granted()
     await mine.credits.reserve('org', { rate: 8, ...NAMED })
     const mixed = Ratelimit.reserveAll(mine.both, NAMED)
-    await expect(mixed).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(mixed).rejects.toMatchObject({ code: 'OTHER_RESERVATION' })
     expect(await books()).toEqual([0, 0, 97, 0])
     await theirs.credits.settle({ key: 'org', id: 'job' }, 8)
     await Ratelimit.reserveAll(mine.both, { ...NAMED, id: 'both' })

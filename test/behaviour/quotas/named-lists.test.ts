@@ -187,7 +187,7 @@ describe('spend', () => {
     const sources = await monthAndCredits()
     await sources.quotas[1].reserve('org', { rate: 5, ...NAMED })
     const refused = Ratelimit.spend(sources.mine, { rate: 14, ...NAMED })
-    await expect(refused).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(refused).rejects.toMatchObject({ code: 'OTHER_RESERVATION' })
     expect(await sources.used()).toEqual([0, 5])
   })
 
@@ -385,7 +385,7 @@ describe('reserveAll', () => {
     const requests = [{ ...month, rate: 4, limiter }, credits]
     const reserved = await Ratelimit.reserveAll(requests, NAMED)
     const without = Ratelimit.settleAll(sources.theirs, 'job', [1, 1])
-    await expect(without).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(without).rejects.toMatchObject({ code: 'OTHER_PLAN' })
     if (!reserved.success) throw new Error('denied')
     expect(await reserved.commit([5, 0])).toMatchObject([{ limit: 1000 }, { returned: 1 }])
     expect(await sources.used()).toEqual([5, 0])

@@ -152,7 +152,7 @@ describe.each(kinds)('$name', ({ limiter, of, takesFractions }) => {
     const { quota, other } = processes(Ratelimit.fixedWindow(1, '1h'))
     const larger = of(100, '1h').limiter
     await quota.reserve('key', { rate: 4, limiter, ...NAMED })
-    await expect(other.settle(NAME, 1)).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    await expect(other.settle(NAME, 1)).rejects.toMatchObject({ code: 'OTHER_PLAN' })
     const { used } = await quota.getRemaining('key', { limiter: larger })
     await other.settle(NAME, 1, { limiter: larger })
     expect(await quota.getRemaining('key', { limiter: larger })).toMatchObject({ used: used - 3 })
