@@ -1,4 +1,5 @@
 import { expect, inject, onTestFinished, test } from 'vitest'
+import { RECOMMENDED_DB } from '../../../src/cli/recommended-db.ts'
 import { emptyDatabase } from '../../support/databases.ts'
 import { createProject, type Project } from './project.ts'
 
@@ -44,7 +45,10 @@ test.each([
   expect(dry).toEqual(fine(`export * from 'drizzle-ratelimit/schema'`))
   expect(await project.texts()).toEqual(before)
 
-  expect(await project.run('drizzle-ratelimit', 'init')).toEqual(fine('npx drizzle-kit migrate'))
+  const { code, printed } = await project.run('drizzle-ratelimit', 'init')
+  expect({ code, printed }).toEqual(fine('Now run `npx drizzle-kit migrate`.'))
+  const did = ['Wrote to the end of schema.ts', 'Ran `npx drizzle-kit generate`, which', 'Wrote drizzle/']
+  for (const said of [...did, ...RECOMMENDED_DB.trim().split('\n')]) expect(printed).toContain(said)
   const after = await project.texts()
   expect(after['schema.ts']).toBe(`${JOBS}\nexport * from 'drizzle-ratelimit/schema'\n`)
   const { 'schema.ts': _, ...others } = before
