@@ -274,10 +274,12 @@ test('a request without a key is an error, and shares no row with others', async
 })
 
 describe('a login', () => {
-  async function login(count: 'failures' | 'successes') {
-    const ratelimit = perHour(database.db, 3)
+  async function login(
+    count: 'failures' | 'successes',
+    { ratelimit = perHour(database.db, 3), resetOnSuccess = false } = {},
+  ) {
     const app = new Hono()
-    app.use(rateLimit({ ratelimit, key: (c) => c.req.query('account'), count }))
+    app.use(rateLimit({ ratelimit, key: (c) => c.req.query('account'), count, resetOnSuccess }))
     app.get('/', (c) => {
       if (c.req.query('password') === 'crash') throw new Error('crashed')
       return c.text('', c.req.query('password') === 'right' ? 200 : 401)
@@ -298,6 +300,19 @@ describe('a login', () => {
       ['right', 429],
     ] as const) {
       expect(await statusOf(password)).toBe(status)
+    }
+  })
+
+  test('whose success forgets the failures before it', async () => {
+    const ratelimit = perHour(database.db, 3)
+    const statusOf = await login('failures', { ratelimit, resetOnSuccess: true })
+    for (const [password, status, used] of [
+      ['wrong', 401, 1],
+      ['right', 200, 0],
+      ['wrong', 401, 1],
+    ] as const) {
+      expect(await statusOf(password)).toBe(status)
+      await expect.poll(() => ratelimit.getRemaining('ada')).toMatchObject({ used })
     }
   })
 

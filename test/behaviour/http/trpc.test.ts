@@ -87,6 +87,15 @@ test('only failures count', async () => {
   }
 })
 
+test('with resetOnSuccess a success forgets the failures before it', async () => {
+  const ratelimit = perHour(database.db, 5)
+  const client = await clientOf({ ratelimit, key, count: 'failures', resetOnSuccess: true })
+  await dataOf(client.fail.mutate())
+  expect(await ratelimit.getRemaining('ada')).toMatchObject({ used: 1 })
+  await client.left.query()
+  await expect.poll(() => ratelimit.getRemaining('ada')).toMatchObject({ used: 0 })
+})
+
 test.each([
   ['throw', { code: 'INTERNAL_SERVER_ERROR' }],
   ['allow', null],
