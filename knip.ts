@@ -25,7 +25,7 @@ const config: KnipConfig = {
       'examples/*.ts',
     ],
   ],
-  project: ['{src,schema,test,bench,mutants,tools,examples}/**/*.{ts,mjs,cjs,js,jsx}', '*.{ts,js}'],
+  project: ['{src,schema,test,bench,mutants,tools,examples}/**/*.{ts,mjs,cjs,js,jsx,svelte}', '*.{ts,js}'],
   ignoreDependencies: [...BY_NAME, ...BUILT_IN].map((name) => new RegExp(`^${name}$`)),
   ignoreExportsUsedInFile: { interface: true, type: true },
 }
