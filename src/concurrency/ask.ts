@@ -4,6 +4,7 @@ import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
+import { exactNumber } from '../runtime/number-columns.ts'
 import { acquireStatement } from '../statements/acquire.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { type LeaseAction, type LeaseSource, leaseStatement } from '../statements/lease.ts'
@@ -142,8 +143,8 @@ function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: n
     const { request } = mustHave(asked[place])
     const slots = [...(answers[place]?.slots ?? []), ...slotIn(row, request)]
     const left = row['left_ms']
-    const endsInMs = left === null || left === undefined ? undefined : Number(left)
-    const at = Number(row['at'] ?? 0)
+    const endsInMs = left === null || left === undefined ? undefined : exactNumber(left)
+    const at = row['at'] === undefined ? 0 : exactNumber(row['at'])
     answers[place] = {
       ...{ slots, open: Number(row['open'] ?? 0), isNext: row['is_next'] === true, at, endsInMs, sentAt },
     }
@@ -155,5 +156,5 @@ function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: n
 function slotIn(row: Row, request: SlotRequest): Slot[] {
   if (!isAcquire(request)) return mustHave(row['changed']) === true ? [request] : []
   const slot = mustHave(row['slot'])
-  return slot === null ? [] : [{ key: String(slot), fence: Number(mustHave(row['fence'])) }]
+  return slot === null ? [] : [{ key: String(slot), fence: exactNumber(row['fence']) }]
 }

@@ -8,8 +8,8 @@ import { type Row, run } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import { checkKey } from '../options/validate.ts'
-import { columnIn, stateIn } from '../runtime/ask.ts'
 import { lookAt } from '../runtime/look-at.ts'
+import { columnIn, exactNumber, stateIn } from '../runtime/number-columns.ts'
 import { compareText } from '../statements/calls.ts'
 import { DEBT, GRANT, type GrantsSource, grantSumsStatement, grantsStatement } from '../statements/grants.ts'
 import { kept } from '../statements/statements.ts'
@@ -39,9 +39,9 @@ export async function read(account: Account, tx: At, ended = false): Promise<See
 export async function readSums(account: Account, tx: At): Promise<Sums> {
   const row = mustHave(onlyRow(await readBy(account, tx, 'grant sums', grantSumsStatement)))
   return {
-    now: Number(mustHave(row['now'])),
-    granted: Number(mustHave(row['granted'])),
-    used: Number(mustHave(row['used'])),
+    now: exactNumber(row['now']),
+    granted: exactNumber(row['granted']),
+    used: exactNumber(row['used']),
   }
 }
 
@@ -71,14 +71,14 @@ function readBy(
 
 function seenIn({ credits, key }: Account, rows: readonly Row[]): Seen {
   const limiter = limiterOf(credits)
-  const now = Number(mustHave(rows[0]?.['now']))
+  const now = exactNumber(rows[0]?.['now'])
   let debt = 0
   const grants: Grant[] = []
   for (const row of rows) {
     const rest = mustHave(row['rest'])
     if (typeof rest !== 'string') continue
     const id = fromHex(rest.slice(GRANT.length))
-    if (rest === DEBT) debt = Number(columnIn(row, 'count'))
+    if (rest === DEBT) debt = exactNumber(columnIn(row, 'count'))
     else if (id !== undefined) {
       const look = { now, params: limiter.params, state: stateIn(row, limiter), granted: 0 }
       grants.push({ id, request: lookAt(key + rest, limiter), look })

@@ -14,6 +14,28 @@ export function mustHave<T>(value: T | undefined): T {
   throw notAsExpected('lacks a column: the driver gives it another name')
 }
 
+const bytes = /* @__PURE__ */ new DataView(new ArrayBuffer(8))
+
+/**
+ * The double precision numbers that the answer has as eight bytes each, in hexadecimal. `parseInt` takes three
+ * times as long.
+ *
+ * @throws RatelimitError `DATABASE` if it is no text.
+ */
+export function exactNumbers(value: unknown): number[] {
+  const digits = mustHave(typeof value === 'string' ? value : undefined)
+  const numbers: number[] = []
+  let fourBytes = 0
+  for (let place = 0; place < digits.length; place++) {
+    const digit = digits.charCodeAt(place)
+    // The last four bits of `1` are 1, and those of `a` are 1 too. Only letters have the bit of 64.
+    fourBytes = (fourBytes << 4) | ((digit & 15) + (digit >> 6) * 9)
+    if (place % 8 === 7) bytes.setInt32((place & 8) / 2, fourBytes)
+    if (place % 16 === 15) numbers.push(bytes.getFloat64(0))
+  }
+  return numbers
+}
+
 /**
  * The row of an answer with at most one row.
  *

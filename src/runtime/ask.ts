@@ -1,12 +1,12 @@
 import type { EndedPeriod, Numbers, Params, StateColumn, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Connection } from '../database/connection.ts'
-import { atMost, mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
+import { atMost, exactNumbers, mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { channels, type StatementMessage, timed } from '../diagnostics.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
-import { SQL_NAMES } from '../statements/columns.ts'
+import { NUMBERS } from '../statements/columns.ts'
 import type { Form } from '../statements/decided.ts'
 import { ENDED, OTHER } from '../statements/levels.ts'
 import { lookStatement } from '../statements/look.ts'
@@ -255,7 +255,7 @@ function answersOf(
   const answers: (Decision | undefined)[] = new Array(asked.length)
   const isAnswered: boolean[] = []
   for (const row of rows) {
-    if (mustHave(row['now']) === null) continue
+    if (mustHave(row[NUMBERS]) === null) continue
     const place = row['place'] === undefined ? 0 : Number(row['place']) - 1
     if (isAnswered[place]) throw notAsExpected(TWO_ROWS)
     isAnswered[place] = true
@@ -264,13 +264,12 @@ function answersOf(
   return answers
 }
 
-/** The decision in a row. Some drivers return numbers as text. */
+/** The decision in a row. */
 function decisionOf(row: Row, { calls }: Asked, limiter: StoredLimiter, params: Params): Decision {
-  const granted = row['granted']
+  const numbers = exactNumbers(row[NUMBERS])
   return {
-    now: Number(row['now']),
-    granted: granted === undefined ? calls.length : Math.max(Number(granted), 0),
-    state: stateIn(row, limiter),
+    ...timeAndState(numbers, limiter),
+    granted: Math.max(numbers[0] ?? calls.length, 0),
     params,
     ended: endedIn(row[ENDED], limiter),
     isOther: row[OTHER] === true,
@@ -278,39 +277,26 @@ function decisionOf(row: Row, { calls }: Asked, limiter: StoredLimiter, params: 
   }
 }
 
+/** Takes the first numbers of a decision, in the order of `decisionNumbers`. The rest stays. */
+export function timeAndState(
+  numbers: number[],
+  { algorithm: { columns } }: Pick<StoredLimiter, 'algorithm'>,
+): Pick<Decision, 'now' | 'state'> {
+  const now = mustHave(numbers.shift())
+  const state: Record<string, number> = {}
+  for (const column of columns) state[column] = mustHave(numbers.shift())
+  // An algorithm reads only its own columns.
+  return { now, state: state as Numbers<StateColumn> }
+}
+
 /** Reads the period that the first granted call has ended from the statement's text. */
 export function endedIn(text: unknown, limiter: StoredLimiter): EndedPeriod | undefined {
   if (typeof text !== 'string') return undefined
-  const [start = Number.NaN, used = Number.NaN, reserved] = text.split(' ').map(Number)
+  const [start = Number.NaN, used = Number.NaN, reserved] = exactNumbers(text)
   // Other programs may write to the table too. A row without a count, or with a start at infinity, is no
   // period.
   if (!(Number.isFinite(start) && Number.isFinite(used))) return undefined
   return { ...periodFrom(limiter, start), used, ...(reserved === undefined ? {} : { reserved }) }
-}
-
-/** The state in a row of an answer. */
-export function stateIn(row: Row, limiter: StoredLimiter): Numbers<StateColumn> {
-  return stateBy((column) => columnIn(row, column), limiter)
-}
-
-/** The state made of the columns that `of` returns. */
-export function stateBy(
-  of: (column: StateColumn) => unknown,
-  { algorithm }: Pick<StoredLimiter, 'algorithm'>,
-): Numbers<StateColumn> {
-  const state: Record<string, number> = {}
-  for (const column of algorithm.columns) state[column] = Number(mustHave(of(column)))
-  // An algorithm reads only its own columns.
-  return state as Numbers<StateColumn>
-}
-
-/**
- * A state column in a row of an answer. postgres.js' `transform: postgres.camel` and Kysely's CamelCasePlugin
- * rename the columns of every answer. Other columns have names of one word, which both leave as they are.
- */
-export function columnIn(row: Row, column: StateColumn): unknown {
-  const name = SQL_NAMES[column]
-  return mustHave(name in row ? row[name] : row[column])
 }
 
 /** Whether the decision was made with the right calendar period. */

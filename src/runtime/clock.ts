@@ -1,10 +1,13 @@
+import { sql } from 'drizzle-orm'
 import type { Database } from '../database/database.ts'
 import { uncharged } from '../database/database-error.ts'
-import { mustHave, onlyRow } from '../database/rows.ts'
+import { onlyRow } from '../database/rows.ts'
 import { execute } from '../database/run.ts'
-import { CLOCK } from '../statements/levels.ts'
+import { exact } from '../statements/columns.ts'
+import { CLOCK_MS } from '../statements/levels.ts'
+import { exactNumber } from './number-columns.ts'
 
 /** The time of the database, in Unix milliseconds. */
 export async function databaseTime(db: Database): Promise<number> {
-  return Number(mustHave(onlyRow(await uncharged(execute(db, CLOCK)))?.['now']))
+  return exactNumber(onlyRow(await uncharged(execute(db, sql`select ${exact(CLOCK_MS)} as now`)))?.['now'])
 }

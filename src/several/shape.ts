@@ -1,15 +1,14 @@
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Params } from '../algorithms/algorithm.ts'
 import { paramsAt } from '../algorithms/limiter.ts'
-import { mustHave } from '../database/rows.ts'
+import { exactNumbers, mustHave } from '../database/rows.ts'
 import type { Row } from '../database/run.ts'
 import type { Value } from '../database/statement.ts'
-import { endedIn, stateBy } from '../runtime/ask.ts'
+import { endedIn, timeAndState } from '../runtime/ask.ts'
 import { type Decision, limiterFor, reservedIn } from '../runtime/call.ts'
-import { SQL_NAMES } from '../statements/columns.ts'
+import { NUMBERS } from '../statements/columns.ts'
 import { OTHER } from '../statements/levels.ts'
 import { at, knownGranted, type ListRow, numbersOf, type Pays, THERE } from '../statements/list-row.ts'
-import { SHARE } from '../statements/shares.ts'
 import { type RowRequest, tableNameOf } from './add-up.ts'
 import { isLook } from './parts.ts'
 
@@ -124,11 +123,11 @@ export function decisionAt(
 ): Decision | undefined {
   const of = (column: string) => answer[at(place, column)]
   if (shape.isNeeded && mustHave(of(THERE)) !== true) return undefined
+  const numbers = exactNumbers(of(NUMBERS))
   return {
-    now: Number(mustHave(of('now'))),
-    granted: knownGranted(shape) ?? Number(mustHave(of('granted'))),
-    share: shape.pays && Number(mustHave(of(SHARE))),
-    state: stateBy((column) => of(SQL_NAMES[column]), shape.rules),
+    ...timeAndState(numbers, shape.rules),
+    granted: knownGranted(shape) ?? mustHave(numbers[0]),
+    share: shape.pays && mustHave(numbers.at(-1)),
     params,
     ended: endedIn(of('ended'), limiter),
     isOther: of(OTHER) === true,

@@ -2,6 +2,7 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
 import { literal, quotedName } from '../tables/table-name.ts'
+import { answered } from './answered.ts'
 import { builder, isDecidedRow, type Link, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { fromColumn, isOfKind, onGrid, toColumn } from './columns.ts'
@@ -156,7 +157,8 @@ export function acquireStatement(source: AcquireSource): Statement {
   return guardedStatement(parameters, guarding, settingsOf(source.commit), {
     links,
     columns: [
-      ...['place', 'open', 'left_ms', 'at', 'is_next', 'slot', 'fence'].map((column) => name(column)),
+      ...['place', 'open', 'is_next', 'slot'].map((column) => name(column)),
+      ...answered(['left_ms', 'at', 'fence']),
       ...(joined
         ? [sql`case when slot is not null then ${holdSlot(sql`right(slot, 4)::bigint`)} end as held`]
         : []),

@@ -2,6 +2,7 @@ import { and, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
+import { answered } from './answered.ts'
 import { builder, isTheRow, link, name, Parameters } from './builder.ts'
 import {
   forEach,
@@ -100,9 +101,10 @@ export function changePlanStatement({
       ...(isDistributed ? [] : [link(BEGUN, begun)]),
     ],
     columns: [
-      name('now', TIMED),
+      ...answered(['now'], TIMED),
       sql`exists (select from ${name(CHANGED)}) ${isBegun} as done`,
-      sql`${name(FOUND)}.*`,
+      ...['own', 'other'].map((column) => name(column, FOUND)),
+      ...answered(Object.values(SQL_NAMES), FOUND),
     ],
     from: sql`(${name(TIMED)} left join ${name(FOUND)} on true)`,
   })

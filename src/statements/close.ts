@@ -4,7 +4,7 @@ import type { StateColumn } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, chain, type Link, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { forEach, fromColumn, mayHavePeriod, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { exact, forEach, fromColumn, mayHavePeriod, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { CLOCK_MS } from './levels.ts'
 import { page } from './page.ts'
 import { isLocked, isOwn, PLACE, placeOf } from './places.ts'
@@ -20,7 +20,7 @@ export function windowsStatement(table: RateLimitTable, isDistributed: boolean):
     .select({
       key: sql`${table.key}`.as('key'),
       ...numbersOf(table),
-      ...(isDistributed ? { at: CLOCK_MS.as('at') } : {}),
+      ...(isDistributed ? { at: exact(CLOCK_MS).as('at') } : {}),
     })
     .from(table)
     .where(
@@ -38,7 +38,7 @@ export function windowsStatement(table: RateLimitTable, isDistributed: boolean):
 
 /** The state of a row. */
 function numbersOf(table: RateLimitTable): Record<StateColumn, SQL.Aliased> {
-  return forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]).as(SQL_NAMES[column]))
+  return forEach(STATE_COLUMNS, (column) => exact(fromColumn(column, table[column])).as(SQL_NAMES[column]))
 }
 
 /**
@@ -76,7 +76,7 @@ export function returned(table: RateLimitTable): Pick<RateLimitTable, 'key' | St
 export function closed(links: readonly Link[], removed: SQLWrapper): SQL {
   const numbers = STATE_COLUMNS.map((column) => {
     const stored = name(SQL_NAMES[column])
-    return sql`${fromColumn(column, stored)} as ${stored}`
+    return sql`${exact(fromColumn(column, stored))} as ${stored}`
   })
   const columns = sql.join([name('key'), ...numbers], sql`, `)
   return chain([...links, link(CLOSED, removed)], sql`select ${columns} from ${name(CLOSED)}`)

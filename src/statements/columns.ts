@@ -2,7 +2,7 @@ import { and, isNotNull, isNull, or, type SQL, type SQLWrapper, sql } from 'driz
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm, Expression, RowKind, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { ROWS } from '../algorithms/rows.ts'
-import type { Parameters } from './builder.ts'
+import { name, type Parameters } from './builder.ts'
 
 // Converts between a row and the arithmetic, where numbers are double precision and times Unix milliseconds.
 
@@ -104,6 +104,33 @@ export function mayHavePeriod(row: RowColumns): SQL {
   const kinds = kindsWithPeriods()
   const common = STATE_COLUMNS.filter((each) => kinds.every(({ columns }) => columns.includes(each)))
   return sql`${and(...common.map((column) => isNotNull(row[column])))}`
+}
+
+/**
+ * Numbers as they are sent to the client: the eight bytes of each, in hexadecimal. Postgres writes a double
+ * precision number with 15 digits if the session's `extra_float_digits` is 0. These numbers need up to 17.
+ * Null if one of them is null.
+ */
+export function exact(...numbers: readonly SQLWrapper[]): SQL {
+  const bytes = numbers.map((number) => sql`pg_catalog.float8send(${number})`)
+  return sql`pg_catalog.encode(${sql.join(bytes, sql` || `)}, 'hex')`
+}
+
+/** The column with the numbers of a decision. One long text costs less than a short one for each number. */
+export const NUMBERS = 'numbers'
+
+/** The numbers of a decision: its time, its state, and `more`. */
+export function decisionNumbers(
+  { columns, optional = [] }: RowKind,
+  more: readonly string[],
+  of: (column: string) => SQL = (column) => name(column),
+  named: string = NUMBERS,
+): SQL {
+  const state = columns.map((column) => {
+    const number = of(SQL_NAMES[column])
+    return optional.includes(column) ? sql`coalesce(${number}, 0::float8)` : number
+  })
+  return sql`${exact(of('now'), ...state, ...more.map((column) => of(column)))} as ${name(named)}`
 }
 
 /** The columns of a state, by their names in SQL. */

@@ -3,7 +3,16 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, chain, isTheRow, link, name, Parameters } from './builder.ts'
-import { forEach, fromColumn, isOfKind, rowColumns, STATE_COLUMNS, toColumn } from './columns.ts'
+import {
+  exact,
+  forEach,
+  fromColumn,
+  isOfKind,
+  rowColumns,
+  SQL_NAMES,
+  STATE_COLUMNS,
+  toColumn,
+} from './columns.ts'
 import { paramsOf, stateOf } from './levels.ts'
 
 const [FOUND, CORRECTED] = ['ratelimit_found', 'ratelimit_corrected']
@@ -49,7 +58,11 @@ export function correctStatement(table: RateLimitTable, algorithm: AnyAlgorithm)
     .from(name(FOUND))
     .where(isTheRow(table, parameters))
     .returning({ key: table.key })
+  const answer = algorithm.columns.map((column) => sql`${exact(state[column])} as ${name(SQL_NAMES[column])}`)
   return parameters.render(
-    chain([link(FOUND, found), link(CORRECTED, corrected)], sql`select * from ${name(FOUND)}`),
+    chain(
+      [link(FOUND, found), link(CORRECTED, corrected)],
+      sql`select ${sql.join(answer, sql`, `)} from ${name(FOUND)}`,
+    ),
   )
 }

@@ -35,7 +35,7 @@ export function deniedStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const key = sql.raw(`substr(key, ${HOUR_LENGTH + 2})`)
   return parameters.render(
-    sql`select ${key} as key, sum(count)::float8 as denials
+    sql`select ${key} as key, sum(count) as denials
       from (${rowsSince(table, parameters)}) as counted where ${key} <> ''
       group by 1 order by denials desc, 1 limit ${parameters.number('top')}::bigint`,
   )
@@ -48,7 +48,7 @@ export function deniedStatement(table: RateLimitTable): Statement {
 export function deniedByHourStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   return parameters.render(
-    sql`select left(key, ${sql.raw(String(HOUR_LENGTH))}) as hour, count::float8 as denials
+    sql`select left(key, ${sql.raw(String(HOUR_LENGTH))}) as hour, count as denials
       from (${rowsSince(table, parameters)}) as counted
       where substr(key, ${sql.raw(String(HOUR_LENGTH + 2))}) = ${parameters.text('key')} order by 1`,
   )

@@ -4,7 +4,7 @@ import { GRID_MS, OPEN_MS } from '../algorithms/estimate.ts'
 import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, Parameters } from './builder.ts'
-import { forEach, fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { exact, forEach, fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 
 // Statements for the rows of open estimates. These expire in a far future, in the order of their ends.
 
@@ -15,7 +15,7 @@ function openRows(table: RateLimitTable, parameters: Parameters, ...conditions: 
   return builder
     .select({
       key: sql`${table.key}`.as('key'),
-      ...forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]).as(SQL_NAMES[column])),
+      ...forEach(STATE_COLUMNS, (column) => exact(fromColumn(column, table[column])).as(SQL_NAMES[column])),
     })
     .from(table)
     .where(

@@ -2,6 +2,7 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
+import { answered } from './answered.ts'
 import { builder, listOf, name, Parameters } from './builder.ts'
 import { fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { guard, guardedStatement } from './guard.ts'
@@ -16,6 +17,9 @@ export const DEBT = '/debt'
 
 /** What the key of a grant's row has before the grant's id, in hexadecimal. */
 export const GRANT = '/grant/'
+
+/** The column with what the key of a row has after the limited key. */
+const REST = 'rest'
 
 export interface GrantsSource {
   readonly table: RateLimitTable
@@ -38,7 +42,7 @@ export function grantsStatement(source: GrantsSource): Statement {
     ]),
   )
   const key = parameters.text('key')
-  const columns = { rest: sql`substr(${table.key}, length(${key}) + 1)`.as('rest'), ...state }
+  const columns = { [REST]: sql`substr(${table.key}, length(${key}) + 1)`.as(REST), ...state }
   const isShown = sql`(${parameters.number('ended')} > 0::float8 or ${isLive(table)})`
   return readStatement(source, parameters, columns, isShown)
 }
@@ -79,10 +83,10 @@ function readStatement(
       and(grantsOf(table, parameters.text('prefix'), parameters.text('key'), isShown), guarding.fits(table)),
     )
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const answer = ['now', ...Object.keys(columns)]
+  const numbers = Object.keys(columns).filter((column) => column !== REST)
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
     links: [],
-    columns: answer.map((column) => name(column)),
+    columns: [...(REST in columns ? [name(REST)] : []), ...answered(['now', ...numbers])],
     from: sql`(select ${name('now')}, ${listOf(Object.keys(columns), 'stored')}
       from (select ${clock} as now offset 0) as timed
       left join lateral (${rows.getSQL()} ${BY_ITSELF}) as stored on true) as seen`,

@@ -1,7 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../algorithms/algorithm.ts'
 import { name, type Parameters } from './builder.ts'
-import { forEach, fromColumn, onGrid, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
+import { exact, forEach, fromColumn, onGrid, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 
 /** Rows to select from, and the names of their columns. */
 export interface Level {
@@ -80,9 +80,6 @@ export const BY_ITSELF: SQL = sql.raw('offset 0')
 
 /** The database's clock at millisecond precision. */
 export const CLOCK_MS: SQL<number> = sql<number>`floor(date_part('epoch', clock_timestamp()) * 1000::float8)`
-
-/** The query that reads only the clock. */
-export const CLOCK: SQL = sql`select ${CLOCK_MS} as now`
 
 /** A part of a level: new columns worked out from those below, and the columns that it leaves out. */
 export interface Step {
@@ -201,7 +198,7 @@ export function stepsFrom(
       ...(formulas.reserved ? [formulas.reserved(row)] : []),
     ]
     return {
-      [ENDED]: sql`case when ${ended} then pg_catalog.concat_ws(' ', ${sql.join(numbers, sql`, `)}) end`,
+      [ENDED]: sql`case when ${ended} then ${exact(...numbers)} end`,
     }
   }
 }

@@ -3,7 +3,7 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import { builder, isDecidedRow, isTheRow, name, type Parameters } from './builder.ts'
 import type { CallColumn } from './calls.ts'
-import { leftColumns, lockedColumns, stateColumns } from './columns.ts'
+import { decisionNumbers, leftColumns, lockedColumns, NUMBERS, stateColumns } from './columns.ts'
 import { isAdjusted, nextRow, type RowAction, sentIn } from './decided.ts'
 import { type Column, numbersFrom, OTHER } from './levels.ts'
 import { notedRow } from './note.ts'
@@ -198,20 +198,22 @@ export function writtenRow(
     .getSQL()
 }
 
-/** The columns of the row in the answer, as they were before the list: the names there and in the link. */
-export function answerColumns(row: ListRow): readonly (readonly [string, string])[] {
+/** The columns of the row in the answer, as they were before the list. Their names begin with its place. */
+export function answerOf(row: ListRow, place: number, from: string): SQL[] {
   const { rules, refunds } = row
   const { algorithm } = rules
-  const same = [
-    'now',
-    ...(knownGranted(row) === undefined ? ['granted'] : []),
-    ...(row.pays ? ['share'] : []),
+  const states = stateColumns(algorithm)
+  const others = [
     ...(rules.startsFull ? [] : ['holds']),
     ...(rules.refusesOther ? [OTHER] : []),
     ...(algorithm.sql.ended ? ['ended'] : []),
   ]
-  return [
-    ...same.map((column) => [column, column] as const),
-    ...stateColumns(algorithm).map((column) => [column, refunds ? BEFORE + column : column] as const),
-  ]
+  const more = [...(knownGranted(row) === undefined ? ['granted'] : []), ...(row.pays ? ['share'] : [])]
+  const numbers = decisionNumbers(
+    algorithm,
+    more,
+    (column) => name(at(place, refunds && states.includes(column) ? BEFORE + column : column), from),
+    at(place, NUMBERS),
+  )
+  return [...others.map((column) => name(at(place, column), from)), numbers]
 }

@@ -6,7 +6,7 @@ import { type Body, type Guard, guard, guardedStatement } from './guard.ts'
 import { type Column, type Level, level, type QueryLevel } from './levels.ts'
 import {
   amountOf,
-  answerColumns,
+  answerOf,
   at,
   type Charged,
   DONE,
@@ -163,13 +163,6 @@ export function writtenLink(
   const pays = row.pays === 'what it owes' ? sql`<>` : sql`>`
   const isCharged = row.pays ? sql`${isDone} and ${amount} ${pays} 0::float8` : isDone
   return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
-}
-
-/** The columns of a row in the answer. Their names begin with the place of the row. */
-export function answerOf(row: ListRow, place: number, from: string): SQL[] {
-  return answerColumns(row).map(
-    ([column, found]) => sql`${name(at(place, found), from)} as ${name(at(place, column))}`,
-  )
 }
 
 /** The statement made of the links, the settings and the guard. */

@@ -5,17 +5,9 @@ import { CALL_COLUMNS, placed } from './calls.ts'
 import { DECIDED, slackOf } from './decided.ts'
 import type { Guard } from './guard.ts'
 import { type Column, type Level, level, type QueryLevel } from './levels.ts'
+import { doneRows, FOUND, finished, guardOf, type ListSource, settingsFor, writtenLink } from './list.ts'
 import {
   answerOf,
-  doneRows,
-  FOUND,
-  finished,
-  guardOf,
-  type ListSource,
-  settingsFor,
-  writtenLink,
-} from './list.ts'
-import {
   at,
   DONE,
   foundColumns,

@@ -4,7 +4,7 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, type Link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { lockedColumns, stateColumns } from './columns.ts'
+import { decisionNumbers, lockedColumns } from './columns.ts'
 import { type Guard, guard, guardedStatement } from './guard.ts'
 import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
 import { oidOf } from './places.ts'
@@ -56,16 +56,10 @@ export function lookFrom(
   more: readonly SQL[] = [],
 ): Statement {
   const states = advanced(rules, rows, clock, parameters)
-  const answer = [
-    'place',
-    ...(rules.startsFull ? [] : ['holds']),
-    ...(rules.refusesOther ? [OTHER] : []),
-    'now',
-    ...stateColumns(rules.algorithm),
-  ]
+  const answer = ['place', ...(rules.startsFull ? [] : ['holds']), ...(rules.refusesOther ? [OTHER] : [])]
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
     links,
-    columns: [...answer.map((column) => name(column)), ...more],
+    columns: [...answer.map((column) => name(column)), decisionNumbers(rules.algorithm, []), ...more],
     from: states.source,
   })
 }

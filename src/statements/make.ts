@@ -2,7 +2,7 @@ import { and, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
 import { builder, link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { stateColumns } from './columns.ts'
+import { decisionNumbers } from './columns.ts'
 import { DECIDED, decided, grantedAmount, isWritten, nextRow, sentColumns, sentIn } from './decided.ts'
 import { guard, guardedStatement } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
@@ -50,10 +50,7 @@ export function makeStatement(source: PatientSource): Statement {
     .returning({ key: table.key })
 
   const made = sql`(not ${isWritten(rules, action)} or ${name('key', WRITTEN)} is not null) as decided`
-  const answer = [
-    ...['place', 'now', 'granted', ...stateColumns(rules.algorithm)].map((column) => name(column, DECIDED)),
-    made,
-  ]
+  const answer = [name('place', DECIDED), decisionNumbers(rules.algorithm, ['granted']), made]
   const outcome = sql`${name(DECIDED)} left join ${name(WRITTEN)} on ${name('key', WRITTEN)} = ${name('key', DECIDED)}`
   return guardedStatement(parameters, guarding, settings, {
     links: [link(DECIDED, decision.query), link(WRITTEN, written)],

@@ -1,9 +1,10 @@
 import { and, type SQL, sql } from 'drizzle-orm'
+import { ROWS } from '../algorithms/rows.ts'
 import { countAfter } from '../algorithms/window.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, isDecidedRow, isTheRow, type Link, link, listOf, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
-import { fromColumn, toColumn } from './columns.ts'
+import { decisionNumbers, fromColumn, toColumn } from './columns.ts'
 import { DECIDED } from './decided.ts'
 import { grantsOf } from './grants.ts'
 import { type Guard, guard, guardedStatement } from './guard.ts'
@@ -58,6 +59,12 @@ export function takeGrantsStatement(source: TakeGrantsSource): Statement {
       ),
     )
   const [left, capacity] = [name('left', DECIDED), name('capacity', DECIDED)]
+  const balance: Readonly<Record<string, SQL>> = {
+    count: sql`${capacity} - ${left}`,
+    prev_count: capacity,
+    last_refill: name('now', DECIDED),
+    tokens: NONE,
+  }
   return guardedStatement(parameters, guarding, settingsOf(source.commit), {
     links: [
       link(SEEN, seenRows(source, parameters, guarding).query),
@@ -66,11 +73,8 @@ export function takeGrantsStatement(source: TakeGrantsSource): Statement {
       link('ratelimit_written', written),
     ],
     columns: [
-      ...['place', 'now', 'decided', 'granted'].map((column) => name(column, DECIDED)),
-      sql`${capacity} - ${left} as count`,
-      sql`${capacity} as prev_count`,
-      sql`${name('now', DECIDED)} as last_refill`,
-      sql`${NONE} as tokens`,
+      ...['place', 'decided'].map((column) => name(column, DECIDED)),
+      decisionNumbers(ROWS.balance, ['granted'], (column) => balance[column] ?? name(column, DECIDED)),
     ],
     from: sql`(select * from ${name(DECIDED)} where ${name('position')} = 1) as ${name(DECIDED)}`,
   })

@@ -3,7 +3,7 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, isDecidedRow, isTheRow, link, listOf, name, Parameters } from './builder.ts'
 import { type CallColumn, callsFrom } from './calls.ts'
-import { leftColumns, lockedColumns, stateColumns } from './columns.ts'
+import { decisionNumbers, leftColumns, lockedColumns } from './columns.ts'
 import {
   DECIDED,
   decided,
@@ -116,15 +116,15 @@ export function takeFrom(
   const place = locked.columns.filter((column) => column === 'place')
   return guardedStatement(parameters, guarding, settingsOf(source.commit), {
     links: [link(LOCKED, locked.query), link(DECIDED, decision.query), link('ratelimit_written', written)],
-    columns: [...place, ...answerOf(rules)].map((column) => name(column)),
+    columns: [...place.map((column) => name(column)), ...answerOf(rules)],
     from: name(DECIDED),
   })
 }
 
-function answerOf({ algorithm, refusesOther = false }: Rules): readonly string[] {
+function answerOf({ algorithm, refusesOther = false }: Rules): readonly SQL[] {
   return [
-    ...['now', 'granted', ...stateColumns(algorithm)],
-    ...(algorithm.sql.ended ? [ENDED] : []),
-    ...(refusesOther ? [OTHER] : []),
+    decisionNumbers(algorithm, ['granted']),
+    ...(algorithm.sql.ended ? [name(ENDED)] : []),
+    ...(refusesOther ? [name(OTHER)] : []),
   ]
 }

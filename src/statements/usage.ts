@@ -5,9 +5,19 @@ import type { Rules } from '../algorithms/algorithm.ts'
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
-import { builder, listOf, name, Parameters } from './builder.ts'
+import { answered } from './answered.ts'
+import { builder, name, Parameters } from './builder.ts'
 import { placed } from './calls.ts'
-import { forEach, fromColumn, isOfKind, onGrid, rowColumns, STATE_COLUMNS, stateColumns } from './columns.ts'
+import {
+  exact,
+  forEach,
+  fromColumn,
+  isOfKind,
+  onGrid,
+  rowColumns,
+  STATE_COLUMNS,
+  stateColumns,
+} from './columns.ts'
 import { advanced, BY_ITSELF, type Level, level, paramsOf, stateOf } from './levels.ts'
 import { MAX_PAGE, page } from './page.ts'
 
@@ -57,9 +67,12 @@ export function usageStatement(table: RateLimitTable, rules: Rules): Statement {
   const { source } = level('used', states, {
     used: sql`case when ${name('like')} then ${used} else coalesce(counted, 0) end`,
   })
-  const answer = ['key', 'used', 'like', 'now', 'blocked', ...stateColumns(algorithm)]
+  const answer = [
+    ...[name('key'), name('like'), sql`${exact(name('used'))} as counted`],
+    ...answered(['now', 'blocked', ...stateColumns(algorithm)]),
+  ]
   return parameters.render(
-    sql`select ${listOf(answer)} from ${source}
+    sql`select ${sql.join(answer, sql`, `)} from ${source}
       where case when ${name('like')} then holds and used > ${sql.raw(String(algorithm.tolerance))}::float8
         else expires > now and counted is distinct from 0::float8 end
       order by used desc, key asc limit ${parameters.number('top')}::bigint`,
@@ -120,6 +133,7 @@ export function lookEachStatement(table: RateLimitTable, rules: Rules, isDistrib
     columns: ['place', ...numbers, ...Object.keys(columns)],
   }
   const states = advanced(rules, rows, parameters.number('clock'), parameters, { keepHolds: true })
-  const answer = ['place', 'holds', 'now', 'blocked', ...stateColumns(rules.algorithm)]
-  return parameters.render(sql`select ${listOf(answer)} from ${states.source}`)
+  const numbered = answered(['now', 'blocked', ...stateColumns(rules.algorithm)])
+  const answer = [name('place'), name('holds'), ...numbered]
+  return parameters.render(sql`select ${sql.join(answer, sql`, `)} from ${states.source}`)
 }

@@ -9,7 +9,7 @@ import { type Row, run } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import type { ChangePlanOptions } from '../options/calls.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
-import { stateIn } from '../runtime/ask.ts'
+import { exactNumber, stateIn } from '../runtime/number-columns.ts'
 import { changePlanStatement } from '../statements/change-plan.ts'
 import { kept } from '../statements/statements.ts'
 
@@ -52,7 +52,7 @@ export async function changePlan(
           await (await table.distributed?.())?.insert(connection, namespace.prefix, [key])
         return row
       })
-      time = Number(mustHave(answer['now']))
+      time = exactNumber(answer['now'])
       if (answer['other'] === true) throw otherPlan()
       if (mustHave(answer['done']) === true)
         return answer['own'] === true ? endedIn(answer, from, time) : undefined

@@ -2,10 +2,10 @@ import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
-import { distinct, mustHave } from '../database/rows.ts'
+import { distinct } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { checkLimiter } from '../options/validate.ts'
-import { columnIn, stateIn } from '../runtime/ask.ts'
+import { columnIn, exactNumber, stateIn } from '../runtime/number-columns.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { closeStatement, windowsStatement } from '../statements/close.ts'
 import { STATE_COLUMNS } from '../statements/columns.ts'
@@ -83,12 +83,12 @@ function endedIn(row: Row, { limiterOf, now, graceMs, distributed, ownClock }: C
   const limiter = limiterOf(key)
   checkLimiter(limiter)
   if (!hasPeriods(limiter) || !isOwn(row, limiter)) return []
-  const start = Number(columnIn(row, 'windowStart'))
+  const start = exactNumber(columnIn(row, 'windowStart'))
   // Other programs may write to the table too, and infinity is no time.
   if (!Number.isFinite(start)) return []
   const period = periodFrom(limiter, start)
   // The server of the row may be behind this one, and still count calls in the period.
-  const time = distributed && !ownClock ? Number(mustHave(row['at'])) : now
+  const time = distributed && !ownClock ? exactNumber(row['at']) : now
   return period.end + graceMs <= Math.min(now, time) ? [{ key, limiter, time, ...period }] : []
 }
 

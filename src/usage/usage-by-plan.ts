@@ -9,7 +9,7 @@ import type { Database } from '../database/database.ts'
 import { distinct, mustHave } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { checkLimiter } from '../options/validate.ts'
-import { stateIn } from '../runtime/ask.ts'
+import { exactNumber, stateIn } from '../runtime/number-columns.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { BLOCKED } from '../statements/own-prefixes.ts'
 import { MAX_PAGE } from '../statements/page.ts'
@@ -94,7 +94,7 @@ export async function lookAtEach(
     const ahead: Placed[] = []
     for (const row of await rowsOf(reading, asked, time)) {
       const one = mustHave(asked[Number(row['place']) - 1])
-      const now = Number(mustHave(row['now']))
+      const now = exactNumber(row['now'])
       // A row of the next period, written by a clock that is ahead, is read at its own time.
       if (one.limiter.periodAt && !appliesAt(one.params, now)) {
         ahead.push({ ...one, placedAt: now })
@@ -138,6 +138,6 @@ export function gatesOf(prefix: string): string {
 
 /** When the block ends that a row was found with. Undefined if it is over, or if there was none. */
 export function blockIn(row: Row, now: number): number | undefined {
-  const until = Number(row['blocked'] ?? 0)
+  const until = exactNumber(row['blocked'])
   return until > now ? until : undefined
 }

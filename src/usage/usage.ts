@@ -8,10 +8,10 @@ import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.t
 import type { Database } from '../database/database.ts'
 import { uncharged } from '../database/database-error.ts'
 import { checkDatabase } from '../database/given.ts'
-import { distinct, mustHave } from '../database/rows.ts'
+import { distinct } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { checkLimiter, checkOption, checkRows } from '../options/validate.ts'
-import { stateIn } from '../runtime/ask.ts'
+import { exactNumber, stateIn } from '../runtime/number-columns.ts'
 import { kept, statementsOf } from '../statements/statements.ts'
 import { usageStatement } from '../statements/usage.ts'
 import { SHIPPED } from '../tables/shipped.ts'
@@ -170,7 +170,7 @@ async function usageUnder(reading: Reading, limiter: StoredLimiter): Promise<(Ke
       const found = usageOf(limiter, { now, state: stateIn(row, limiter), params })
       return { key, ...behindBlock(found, blockedUntil) }
     }
-    const other = { key, used: Number(mustHave(row['used'])), isOther: true } as const
+    const other = { key, used: exactNumber(row['counted']), isOther: true } as const
     return ahead.get(key) ?? (blockedUntil === undefined ? other : { ...other, blockedUntil })
   })
 }
@@ -191,5 +191,5 @@ async function usedAhead(
 }
 
 function nowIn(row: Row): number {
-  return Number(mustHave(row['now']))
+  return exactNumber(row['now'])
 }

@@ -7,10 +7,9 @@ import { whenAvailable } from '../../../src/algorithms/search.ts'
 import { calendarWindow } from '../../../src/calendar.ts'
 import { runOnce } from '../../../src/database/run.ts'
 import type { Statement } from '../../../src/database/statement.ts'
-import { stateBy, stateIn } from '../../../src/runtime/ask.ts'
 import { name, Parameters } from '../../../src/statements/builder.ts'
 import { numberArray } from '../../../src/statements/calls.ts'
-import { SQL_NAMES, STATE_COLUMNS } from '../../../src/statements/columns.ts'
+import { forEach, SQL_NAMES, STATE_COLUMNS } from '../../../src/statements/columns.ts'
 import { decided } from '../../../src/statements/decided.ts'
 import { advanced, level, paramsOf, stateOf } from '../../../src/statements/levels.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -86,17 +85,27 @@ async function decide(limiter: StoredLimiter, cases: readonly Case[]): Promise<D
   }
   const rows = await runOnce({ db: database.db }, arithmeticOf(limiter), values, paramsAt(limiter, NOW))
   const found: Decided[] = []
+  const own = limiter.algorithm.columns
   for (const row of rows) {
     found[Number(row['place']) - 1] = {
       isGranted: Number(row['granted']) >= 1,
       available: Number(row['available']),
       used: Number(row['used']),
       now: Number(row['now']),
-      state: stateIn(row, limiter),
-      next: stateBy((each) => row[NEXT + SQL_NAMES[each]], limiter),
+      state: stateIn(row, own, ''),
+      next: stateIn(row, own, NEXT),
     }
   }
   return found
+}
+
+/** The state in the columns whose names begin like this. An algorithm reads only its own. */
+function stateIn(
+  row: Record<string, unknown>,
+  own: readonly StateColumn[],
+  begins: string,
+): Numbers<StateColumn> {
+  return forEach(own, (column) => Number(row[begins + SQL_NAMES[column]])) as Numbers<StateColumn>
 }
 
 function anyCase({ limiter, stepMs }: Pick<Plan, 'limiter' | 'stepMs'>): fc.Arbitrary<Case> {

@@ -45,17 +45,29 @@ test("Kysely's CamelCasePlugin", () =>
   worksOn(fromKysely(kyselyOf(database).withPlugin(new CamelCasePlugin())), 'CamelCasePlugin'))
 
 describe.each([
-  ['one word', (name: string) => name.toUpperCase()],
-  ['several words', (name: string) => name.replaceAll('_', '-')],
-])('if a driver renames %s in an unknown way', (name, rename) => {
+  ['one word', (name: string) => name.toUpperCase(), true],
+  ['several words', (name: string) => name.replaceAll('_', '-'), false],
+])('if a driver renames %s in an unknown way', (name, rename, isAnyName) => {
   const limiter = Ratelimit.slidingWindow(3, '1h')
   const own = { prefix: name, limiter, durable: true } as const
   const ratelimitOn = (db: Database) => new Ratelimit({ ...own, db, cleanupProbability: 0 })
 
   test.each([
-    ['limit', (db: Database) => ratelimitOn(db).limit('key')],
-    ['getRemaining', (db: Database) => ratelimitOn(db).getRemaining('key')],
-    ['getRemainingAll', (db: Database) => ratelimitOn(db).getRemainingAll(['key', 'other'])],
+    ['limit', (db: Database) => ratelimitOn(db).limit('limit'), { remaining: 1 }],
+    ['getRemaining', (db: Database) => ratelimitOn(db).getRemaining('getRemaining'), { remaining: 2 }],
+    [
+      'getRemainingAll',
+      (db: Database) => ratelimitOn(db).getRemainingAll(['getRemainingAll', 'other']),
+      [{ remaining: 2 }, { remaining: 3 }],
+    ],
+  ])('%s throws, or reads no such name', async (key, call, right) => {
+    await ratelimitOn(database.db).limit(key)
+    const answer = call(renaming(rename))
+    if (isAnyName) await expect(answer).rejects.toMatchObject({ code: 'DATABASE', sqlState: undefined })
+    else expect(await answer).toMatchObject(right)
+  })
+
+  test.each([
     ['usage', (db: Database) => usage(db, own)],
     ['usage at a time', (db: Database) => usage(db, { ...own, clock: () => new Date() })],
     ['usage by plan', (db: Database) => usage(db, { prefix: name, limiterOf: () => limiter })],

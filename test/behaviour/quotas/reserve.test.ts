@@ -356,7 +356,7 @@ describe('an error', () => {
         execute: async (query) => {
           const answer = (await db.execute(query)) as { rows: object[] } | object[]
           if (!lacking.isOn) return answer
-          return (Array.isArray(answer) ? answer : answer.rows).map((row) => ({ ...row, now: undefined }))
+          return (Array.isArray(answer) ? answer : answer.rows).map((row) => ({ ...row, numbers: undefined }))
         },
       }
       const { quota } = quotaOn(database, TEN['fixed window'], { db: strange })

@@ -525,11 +525,11 @@ with
 select
   "place",
   "open",
-  "left_ms",
-  "at",
   "is_next",
   "slot",
-  "fence"
+  pg_catalog.encode (pg_catalog.float8send ("left_ms"), 'hex') as "left_ms",
+  pg_catalog.encode (pg_catalog.float8send ("at"), 'hex') as "at",
+  pg_catalog.encode (pg_catalog.float8send ("fence"), 'hex') as "fence"
 from
   (
     select

@@ -140,11 +140,9 @@ with
       )
   )
 select
-  "now",
-  "granted",
-  "count",
-  "prev_count",
-  "last_refill",
-  "tokens"
+  pg_catalog.encode (
+    pg_catalog.float8send ("now") || pg_catalog.float8send ("count") || pg_catalog.float8send ("prev_count") || pg_catalog.float8send ("last_refill") || pg_catalog.float8send ("tokens") || pg_catalog.float8send ("granted"),
+    'hex'
+  ) as "numbers"
 from
   "ratelimit_decided"

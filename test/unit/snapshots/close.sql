@@ -76,20 +76,30 @@ with
   )
 select
   "key",
-  (
-    case
-      when "count" < 0 then 0
-      else "count"
-    end
-  )::float8 as "count",
-  (
-    case
-      when "prev_count" < 0 then 0
-      else "prev_count"
-    end
-  )::float8 as "prev_count",
-  round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
-  "tokens" as "tokens",
-  round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill"
+  pg_catalog.encode (
+    pg_catalog.float8send (
+      (
+        case
+          when "count" < 0 then 0
+          else "count"
+        end
+      )::float8
+    ),
+    'hex'
+  ) as "count",
+  pg_catalog.encode (
+    pg_catalog.float8send (
+      (
+        case
+          when "prev_count" < 0 then 0
+          else "prev_count"
+        end
+      )::float8
+    ),
+    'hex'
+  ) as "prev_count",
+  pg_catalog.encode (pg_catalog.float8send (round(date_part('epoch', "window_start") * 1000::float8)), 'hex') as "window_start",
+  pg_catalog.encode (pg_catalog.float8send ("tokens"), 'hex') as "tokens",
+  pg_catalog.encode (pg_catalog.float8send (round(date_part('epoch', "last_refill") * 1000::float8)), 'hex') as "last_refill"
 from
   "ratelimit_closed"

@@ -1,9 +1,9 @@
 -- $1: prefix
 -- $2: key
 select
-  "now",
-  "granted",
-  "used"
+  pg_catalog.encode (pg_catalog.float8send ("now"), 'hex') as "now",
+  pg_catalog.encode (pg_catalog.float8send ("granted"), 'hex') as "granted",
+  pg_catalog.encode (pg_catalog.float8send ("used"), 'hex') as "used"
 from
   (
     select

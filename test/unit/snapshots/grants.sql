@@ -2,13 +2,13 @@
 -- $2: ended
 -- $3: prefix
 select
-  "now",
   "rest",
-  "count",
-  "prev_count",
-  "window_start",
-  "tokens",
-  "last_refill"
+  pg_catalog.encode (pg_catalog.float8send ("now"), 'hex') as "now",
+  pg_catalog.encode (pg_catalog.float8send ("count"), 'hex') as "count",
+  pg_catalog.encode (pg_catalog.float8send ("prev_count"), 'hex') as "prev_count",
+  pg_catalog.encode (pg_catalog.float8send ("window_start"), 'hex') as "window_start",
+  pg_catalog.encode (pg_catalog.float8send ("tokens"), 'hex') as "tokens",
+  pg_catalog.encode (pg_catalog.float8send ("last_refill"), 'hex') as "last_refill"
 from
   (
     select

@@ -218,7 +218,7 @@ with
                     and "clock" < "1.windowstart" + $9::float8
                   ) as "1.holds",
                   case
-                    when "clock" >= "1.windowstart" + $9::float8 then pg_catalog.concat_ws (' ', "1.windowstart", "1.count")
+                    when "clock" >= "1.windowstart" + $9::float8 then pg_catalog.encode (pg_catalog.float8send ("1.windowstart") || pg_catalog.float8send ("1.count"), 'hex')
                   end as "1.ended"
                 from
                   "ratelimit_found"
@@ -309,13 +309,15 @@ with
 select
   "ratelimit_decided"."place",
   "ratelimit_decided"."done",
-  "ratelimit_decided"."0.now" as "0.now",
-  "ratelimit_decided"."0.tokens" as "0.tokens",
-  "ratelimit_decided"."0.lastrefill" as "0.lastrefill",
-  "ratelimit_decided"."1.now" as "1.now",
-  "ratelimit_decided"."1.ended" as "1.ended",
-  "ratelimit_decided"."1.count" as "1.count",
-  "ratelimit_decided"."1.windowstart" as "1.windowstart",
+  pg_catalog.encode (
+    pg_catalog.float8send ("ratelimit_decided"."0.now") || pg_catalog.float8send ("ratelimit_decided"."0.tokens") || pg_catalog.float8send ("ratelimit_decided"."0.lastrefill"),
+    'hex'
+  ) as "0.numbers",
+  "ratelimit_decided"."1.ended",
+  pg_catalog.encode (
+    pg_catalog.float8send ("ratelimit_decided"."1.now") || pg_catalog.float8send ("ratelimit_decided"."1.count") || pg_catalog.float8send ("ratelimit_decided"."1.windowstart"),
+    'hex'
+  ) as "1.numbers",
   true as "0.there",
   true as "1.there"
 from

@@ -390,13 +390,11 @@ with
   )
 select
   "ratelimit_decided"."place",
-  "ratelimit_decided"."now",
   "ratelimit_decided"."decided",
-  "ratelimit_decided"."granted",
-  "ratelimit_decided"."capacity" - "ratelimit_decided"."left" as count,
-  "ratelimit_decided"."capacity" as prev_count,
-  "ratelimit_decided"."now" as last_refill,
-  0::float8 as tokens
+  pg_catalog.encode (
+    pg_catalog.float8send ("ratelimit_decided"."now") || pg_catalog.float8send ("ratelimit_decided"."capacity" - "ratelimit_decided"."left") || pg_catalog.float8send ("ratelimit_decided"."capacity") || pg_catalog.float8send ("ratelimit_decided"."now") || pg_catalog.float8send (0::float8) || pg_catalog.float8send ("ratelimit_decided"."granted"),
+    'hex'
+  ) as "numbers"
 from
   (
     select

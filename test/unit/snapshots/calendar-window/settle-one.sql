@@ -114,7 +114,10 @@ with
                         abs("window_start" - $4::float8) <= least(greatest($3::float8 - 3600000::float8, 0::float8), 3600000::float8)
                         and abs("window_start" - $4::float8) / 900000::float8 = floor(abs("window_start" - $4::float8) / 900000::float8)
                       )
-                    ) then pg_catalog.concat_ws (' ', "window_start", "count", "prev_count")
+                    ) then pg_catalog.encode (
+                      pg_catalog.float8send ("window_start") || pg_catalog.float8send ("count") || pg_catalog.float8send ("prev_count"),
+                      'hex'
+                    )
                   end as "ended"
                 from
                   (
@@ -230,12 +233,10 @@ with
       )
   )
 select
-  "now",
-  "granted",
-  "count",
-  "prev_count",
-  "window_start",
-  "tokens",
+  pg_catalog.encode (
+    pg_catalog.float8send ("now") || pg_catalog.float8send ("count") || pg_catalog.float8send ("prev_count") || pg_catalog.float8send ("window_start") || pg_catalog.float8send ("tokens") || pg_catalog.float8send ("granted"),
+    'hex'
+  ) as "numbers",
   "ended"
 from
   "ratelimit_decided"

@@ -4,9 +4,10 @@
 -- $4: initialTokens
 select
   "place",
-  "now",
-  "tokens",
-  "last_refill",
+  pg_catalog.encode (
+    pg_catalog.float8send ("now") || pg_catalog.float8send ("tokens") || pg_catalog.float8send ("last_refill"),
+    'hex'
+  ) as "numbers",
   pg_catalog.row_security_active ('"rate_limit_ephemeral"'::regclass) as "secured"
 from
   (

@@ -149,10 +149,10 @@ with
   )
 select
   "ratelimit_decided"."place",
-  "ratelimit_decided"."now",
-  "ratelimit_decided"."granted",
-  "ratelimit_decided"."tokens",
-  "ratelimit_decided"."last_refill",
+  pg_catalog.encode (
+    pg_catalog.float8send ("now") || pg_catalog.float8send ("tokens") || pg_catalog.float8send ("last_refill") || pg_catalog.float8send ("granted"),
+    'hex'
+  ) as "numbers",
   (
     not "ratelimit_decided"."granted" > 0::float8
     or "ratelimit_written"."key" is not null

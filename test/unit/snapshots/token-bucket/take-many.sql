@@ -206,9 +206,9 @@ with
   )
 select
   "place",
-  "now",
-  "granted",
-  "tokens",
-  "last_refill"
+  pg_catalog.encode (
+    pg_catalog.float8send ("now") || pg_catalog.float8send ("tokens") || pg_catalog.float8send ("last_refill") || pg_catalog.float8send ("granted"),
+    'hex'
+  ) as "numbers"
 from
   "ratelimit_decided"
