@@ -18,3 +18,16 @@ test('a route handler that redirects has not failed', async () => {
   await expect(ask('wrong')).rejects.toThrow('wrong password')
   expect(await ratelimit.getRemaining('ada')).toMatchObject({ used: 1 })
 })
+
+test('with resetOnSuccess a success forgets the failures before it', async () => {
+  const ratelimit = perHour(database.db, 3)
+  const options = { ratelimit, key: () => 'ada', count: 'failures', resetOnSuccess: true } as const
+  const login = limitedRoute<Request>(options, (request) =>
+    Response.json({}, { status: request.url.endsWith('right') ? 200 : 401 }),
+  )
+  const ask = (path: string) => login(new Request(`http://localhost/${path}`), {})
+  await ask('wrong')
+  expect(await ratelimit.getRemaining('ada')).toMatchObject({ used: 1 })
+  await ask('right')
+  expect(await ratelimit.getRemaining('ada')).toMatchObject({ used: 0 })
+})
