@@ -68,7 +68,16 @@ export function outsideQueue<T, Found = undefined>(
       if (!stage.mayWait) checker.circuit.failed(error, stage.statement)
       reject(error)
     })
-    running.then(resolve, reject).finally(stopWatching)
+    running.then(
+      (result) => {
+        stopWatching()
+        resolve(result)
+      },
+      (reason) => {
+        stopWatching()
+        reject(reason)
+      },
+    )
   })
 }
 
