@@ -108,7 +108,7 @@ const settling: readonly Entry[] = [
     [anyKey, options(NAMED), anyNumber, options(CALL)],
     async (key, given, actual, rest) => {
       const reserved = await ours().reserve(key, given)
-      return reserved.success ? ours().settle({ key, id: given.id }, actual, rest) : undefined
+      return reserved.success ? ours().settle({ key, id: given?.id }, actual, rest) : undefined
     },
   ],
   [
