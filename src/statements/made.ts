@@ -103,6 +103,10 @@ function insertOf({ row, place, own }: MadeRow, join: SQL, isOnly: boolean): SQL
         ${next.tokens}, ${next.lastRefill}, ${next.expiresAt} from ${name(LET)}${join}
         where ${name(DONE)} and ${of(THERE)} is not true`,
   )
-  const target = [table.prefix, table.key]
-  return (isOnly ? insert.onConflictDoNothing({ target }) : insert).returning({ key: table.key }).getSQL()
+  const key = { key: table.key }
+  if (!isOnly) return insert.returning(key).getSQL()
+  return insert
+    .onConflictDoNothing({ target: [table.prefix, table.key] })
+    .returning(key)
+    .getSQL()
 }
