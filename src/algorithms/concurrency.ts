@@ -36,7 +36,7 @@ const CONCURRENCY_NAMES: NamesOf<ConcurrencyOptions> = { lease: true }
 
 /**
  * At most `limit` leases of a key at once. `acquire` takes one. It ends by `release`, or by itself when `lease`
- * is over, so that a process that crashes does not hold it for ever.
+ * is over, so that no slot is lost when a process crashes.
  *
  * @param limit From 0 to 1,000; 0 denies.
  * @throws RatelimitError `INVALID_LIMIT`, `INVALID_DURATION`, `INVALID_OPTION`

@@ -4,7 +4,7 @@ import type { RatelimitError } from '../errors.ts'
 import { compareText } from '../statements/calls.ts'
 import type { CallGroup, Pending, Queued, Work } from './queue.ts'
 
-/** If a call throws, only that call fails. Otherwise the error would leave the others waiting for ever. */
+/** If a call throws, only that call fails. Otherwise the error would leave the others without an answer. */
 export function fulfil<R extends Queued, D>({ calls }: CallGroup<R, D>, decision: D): void {
   for (let place = 0; place < calls.length; place++) {
     const call = calls[place] as Pending<R, D>

@@ -3,7 +3,7 @@ import { inTransaction } from '../database/transaction.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { isEnough, isInGroup, refusalBy, sourceOf } from './enough.ts'
-import { askList, opens } from './list.ts'
+import { askList, type How, opens } from './list.ts'
 import { notingRows } from './noting.ts'
 import { isLook } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
@@ -19,7 +19,7 @@ class Undone {}
  * none, in one transaction, with statements for each row. It locks all rows in the order of every list,
  * decides, and then writes each.
  */
-export async function askRowByRow(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
+export async function askRowByRow(list: List, how: How): Promise<Found> {
   if (how === 'looks') return { isDone: false, looks: await lookAtEach(list) }
   const { connection } = list
   const within = (work: (own: List) => Promise<Found>) =>
@@ -130,7 +130,7 @@ function sharesIn(group: Group, looks: Looks): Charge[] {
 async function askRow(
   list: List,
   row: RowRequest,
-  how: 'looks' | 'skips' | 'waits',
+  how: How,
   group: Group | undefined,
   looks: Looks,
 ): Promise<boolean> {

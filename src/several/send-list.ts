@@ -1,14 +1,14 @@
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { Connection } from '../database/connection.ts'
 import { MAX_ROWS } from './add-up.ts'
-import { askList, makeRows as makeAll, removeEmpty as removeAllEmpty } from './list.ts'
+import { askList, type How, makeRows as makeAll, removeEmpty as removeAllEmpty } from './list.ts'
 import { isLook } from './parts.ts'
 import type { Found, List } from './sending.ts'
 
 const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
 
 /** Charges the list, or only looks at it: by one statement, unless it has many rows, or on several servers. */
-export async function sendList(list: List, how: 'looks' | 'skips' | 'waits'): Promise<Found> {
+export async function sendList(list: List, how: How): Promise<Found> {
   const isShort = list.rows.length <= MAX_ROWS
   const isOne = isShort && (!isDistributed(list) || (await isOnOneShard(list)))
   const ask = isOne ? askList : (await rowByRow()).askRowByRow

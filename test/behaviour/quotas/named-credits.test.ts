@@ -10,8 +10,8 @@ import {
 import { useDatabase } from '../../support/databases.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
-// Estimates on credits that end, with a name: any process settles them, once, and the grants that have paid get
-// back what was too much.
+// Estimates with a name, on credits that end. Any process settles an estimate, and only once. The grants that
+// have paid get back what was too much.
 
 const database = useDatabase()
 const NAMED = { id: 'job', expires: '10m' } as const
