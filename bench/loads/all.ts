@@ -1,5 +1,6 @@
 import { CITUS } from './citus.ts'
 import { cleanup } from './cleanup.ts'
+import { cliffs } from './cliffs.ts'
 import { FEW_CALLERS, MANY_CALLERS, oneCaller } from './concurrent.ts'
 import { contended } from './contended.ts'
 import { CREDITS } from './credits.ts'
@@ -25,6 +26,7 @@ export const LOADS: readonly Load[] = [
   ...MANY_CALLERS,
   ...SEVERAL,
   ...EVERY_CALL,
+  cliffs,
   ...CREDITS,
   ...IN_TRANSACTION,
   ...NETWORK,

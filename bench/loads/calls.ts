@@ -31,15 +31,20 @@ export function limitOf(ratelimit: Ratelimit): Call {
   return { name: LIMIT, check: async (key) => (await ratelimit.limit(key)).success }
 }
 
-export function limitAllOf(first: Ratelimit, second: Ratelimit): Call['check'] {
-  return async (key) => (await Ratelimit.limitAll(requestsOf(first, second, key))).success
+export function limitAllOf(first: Ratelimit, second: Ratelimit, other = otherKey): Call['check'] {
+  return async (key) => (await Ratelimit.limitAll(requestsOf(first, second, key, other))).success
 }
 
 /** The second limit counts by another key, as one for addresses does beside one for users. */
-export function requestsOf(first: Ratelimit, second: Ratelimit, key: string): SpendRequest[] {
+export function requestsOf(
+  first: Ratelimit,
+  second: Ratelimit,
+  key: string,
+  other: () => string = otherKey,
+): SpendRequest[] {
   return [
     { ratelimit: first, key },
-    { ratelimit: second, key: otherKey() },
+    { ratelimit: second, key: other() },
   ]
 }
 

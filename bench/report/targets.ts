@@ -5,6 +5,7 @@ import { plainSequence } from '../contenders/plain-sequence.ts'
 import { ON_POSTGRES_JS, THIS_PACKAGE } from '../contenders/this-package.ts'
 import { LIMIT } from '../loads/calls.ts'
 import { ALONE, BESIDE } from '../loads/cleanup.ts'
+import { CLIFFS, CLIFFS_LOAD } from '../loads/cliffs.ts'
 import { BLOCKED, MEMORY_STORE } from '../loads/denials.ts'
 import { firstSecondInto, floodInto, MIN_ROWS } from '../loads/flood.ts'
 import { BESIDE_HELD, FREE } from '../loads/held.ts'
@@ -60,6 +61,9 @@ export function targets({ fewRows, manyRows, floodRows }: Settings): Target[] {
     ...throughput('8-callers', [[BARE_UPDATE, 1.1]]),
     ...throughput('16-callers', [[BARE_UPDATE, 1.6]]),
     ...ofSeveral(),
+    ...CLIFFS.map(({ call, against, atLeast }) =>
+      compared(CLIFFS_LOAD, 'perSecond', call, against, { atLeast }),
+    ),
     ...ofLeases(),
     compared('1-caller', 'p50Ms', THIS_PACKAGE, BARE_UPDATE, { atMost: 1.7 }),
     compared(unprepared, 'p50Ms', INSIDE, BARE_INSIDE, { atMost: 4 }),
