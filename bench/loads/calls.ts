@@ -31,7 +31,11 @@ export function limitOf(ratelimit: Ratelimit): Call {
   return { name: LIMIT, check: async (key) => (await ratelimit.limit(key)).success }
 }
 
-export function limitAllOf(first: Ratelimit, second: Ratelimit, other = otherKey): Call['check'] {
+export function limitAllOf(
+  first: Ratelimit,
+  second: Ratelimit,
+  other: () => string = otherKey,
+): Call['check'] {
   return async (key) => (await Ratelimit.limitAll(requestsOf(first, second, key, other))).success
 }
 
