@@ -124,8 +124,10 @@ export function decisionAt(
   const of = (column: string) => answer[at(place, column)]
   if (shape.isNeeded && mustHave(of(THERE)) !== true) return undefined
   const numbers = exactNumbers(of(NUMBERS))
+  const { now, state } = timeAndState(numbers, shape.rules)
   return {
-    ...timeAndState(numbers, shape.rules),
+    now,
+    state,
     granted: knownGranted(shape) ?? mustHave(numbers[0]),
     share: shape.pays && mustHave(numbers.at(-1)),
     params,
