@@ -88,11 +88,9 @@ export class RatelimitError extends Error {
 /**
  * A copy of the error with the stack of one call. Calls that share a statement share its error, whose stack
  * leads to none of them.
- *
- * @param message In place of its message.
  */
-export function ownError(error: unknown, message?: string): unknown {
-  return error instanceof RatelimitError ? copyOf(error, error.contended, message) : error
+export function ownError(error: unknown): unknown {
+  return error instanceof RatelimitError ? copyOf(error, error.contended) : error
 }
 
 /** A copy of the error, for a call that waited for its own key. */
@@ -100,10 +98,6 @@ export function contendedError(error: RatelimitError): RatelimitError {
   return copyOf(error, true)
 }
 
-function copyOf(
-  { code, cause, sqlState, message: own }: RatelimitError,
-  contended: boolean,
-  message: string = own,
-): RatelimitError {
+function copyOf({ code, cause, sqlState, message }: RatelimitError, contended: boolean): RatelimitError {
   return new RatelimitError(code, message, { ...(cause === undefined ? {} : { cause }), sqlState, contended })
 }

@@ -107,7 +107,11 @@ export function timedOut(mayBeCharged: boolean, contended: boolean): RatelimitEr
         'The time was over before the database answered: the call may or may not have taken effect.',
         { contended },
       )
-    : new RatelimitError('TIMEOUT', 'The time was over before the database answered. Nothing was charged.', {
-        contended,
-      })
+    : new RatelimitError(
+        'TIMEOUT',
+        'The time was over before the database answered. The call had no effect.',
+        {
+          contended,
+        },
+      )
 }

@@ -7,12 +7,12 @@ import { publishError } from '../check/publish-error.ts'
 import type { Database } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import { parseDuration } from '../duration.ts'
+import { ownError } from '../errors.ts'
 import type { AcquireOptions } from '../options/calls.ts'
 import { checkKey, checkOption, isConcurrency } from '../options/validate.ts'
 import type { Slot } from './ask.ts'
 import { type Lease, leaseOf, type NoLease } from './lease.ts'
 import type { Look } from './look.ts'
-import { slotError } from './slot-error.ts'
 import { change } from './slots.ts'
 import { slotInTime, type Wanted } from './waiting.ts'
 
@@ -70,7 +70,7 @@ export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease |
   } catch (reason) {
     const { signal } = wanted
     const isEnded = signal?.aborted && reason === signal.reason
-    const error = isEnded ? reason : slotError(reason, 'No slot was taken')
+    const error = isEnded ? reason : ownError(reason)
     publishError(prefix, wanted, error)
     throw error
   }

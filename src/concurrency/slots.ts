@@ -2,13 +2,13 @@ import type { Checker } from '../check/checker.ts'
 import { outsideQueue } from '../check/outside-queue.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
+import { ownError } from '../errors.ts'
 import type { LeaseAction } from '../statements/lease.ts'
 import { turnNumber } from '../statements/turns.ts'
 import { askForSlots, NOTHING, type Slot, type SlotRequest, type Sought } from './ask.ts'
 import { stopsAt } from './lease.ts'
 import { slotFreed } from './lines.ts'
 import type { Caller, Look } from './look.ts'
-import { slotError } from './slot-error.ts'
 import { dispatcherOf, type Placed, SlotCall } from './slot-queue.ts'
 
 /** Leases a slot, if one is free. If its caller has given up by then, it releases the slot again. */
@@ -63,7 +63,7 @@ export async function change(
     if (wasHeld && purpose === 'release' && !joined) slotFreed(checker, slot)
     return wasHeld
   } catch (error) {
-    throw slotError(error, 'The lease was not changed')
+    throw ownError(error)
   }
 }
 

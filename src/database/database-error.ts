@@ -66,7 +66,7 @@ export function databaseError(
   { cause, sqlState }: Pick<RatelimitError, 'cause' | 'sqlState'>,
 ): RatelimitError {
   const meaning = code === 'DATABASE' ? MEANINGS[sqlState ?? ''] : undefined
-  const message = meaning ? `${meaning} Nothing was charged.` : MESSAGES[code]
+  const message = meaning ? `${meaning} The call had no effect.` : MESSAGES[code]
   return new RatelimitError(code, message, { cause, sqlState })
 }
 
@@ -88,16 +88,16 @@ const MESSAGES: Readonly<Record<DatabaseCode, string>> = {
     '`drizzle-kit push`, schemaFilter and tablesFilter in its configuration have to let the tables pass. If yours have other names, ' +
     'give the limiter `tables`. `npx drizzle-ratelimit check` lists the differences.',
   SERIALIZATION_FAILURE:
-    'Another transaction changed the row first. Nothing was charged; run your transaction again.',
+    'Another transaction changed the row first. The call had no effect; run your transaction again.',
   DEADLOCK:
-    'The check and another transaction waited for each other. Nothing was charged; run your transaction again, and check several ' +
+    'The call and another transaction waited for each other. The call had no effect; run your transaction again, and check several ' +
     'limits with Ratelimit.limitAll.',
   TRANSACTION_ABORTED:
     'An earlier statement failed in this transaction, so Postgres refuses all others until it is rolled back.',
-  UNREACHABLE: 'No connection could be made, or it broke before the commit. Nothing was charged.',
+  UNREACHABLE: 'No connection could be made, or it broke before the commit. The call had no effect.',
   OUTCOME_UNKNOWN:
     'The connection broke before the answer arrived: the call may or may not have taken effect. It was not tried again.',
-  DATABASE: 'PostgreSQL refused the statement; see sqlState and cause. Nothing was charged.',
+  DATABASE: 'PostgreSQL refused the statement; see sqlState and cause. The call had no effect.',
 }
 
 /** What refusals that people meet mean, and what to do. */

@@ -44,7 +44,7 @@ export async function run(
   }
   throw new RatelimitError(
     'DATABASE',
-    'The table changed its size again and again while a statement ran. Nothing was charged.',
+    'The table changed its size again and again while a statement ran. The call had no effect.',
   )
 }
 

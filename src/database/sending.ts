@@ -24,7 +24,7 @@ export function withdraw(sending: Sending | undefined): boolean {
 
 /** The error of work that was withdrawn. Its caller has an error already. */
 export function withdrawn(): RatelimitError {
-  return new RatelimitError('TIMEOUT', 'The call was withdrawn before it was sent. Nothing was charged.')
+  return new RatelimitError('TIMEOUT', 'The call was withdrawn before it was sent. It had no effect.')
 }
 
 const UNTRANSLATABLE_CHARACTER = '22021'

@@ -6,6 +6,7 @@ import type { Allowed } from '../answers/results.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker } from '../check/checker.ts'
+import { FUNDED_LIMITER } from '../check/funds.ts'
 import { handles } from '../check/handles.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { distinct } from '../database/rows.ts'
@@ -90,6 +91,7 @@ export async function settleExpired(
   checkOption(handle !== undefined, 'ratelimit must be a Ratelimit of the same copy of this package.')
   const { checker, funded } = handle
   if (!funded) checkLimiter(ratelimit.limiter)
+  checkOption(!funded || limiterOf === undefined, FUNDED_LIMITER)
   const expired = (await findFree(tx, checker, limit)).map((row) => ({
     row: String(row['key']),
     name: nameIn(String(row['key'])),

@@ -11,7 +11,7 @@ import { TX_NAMES } from '../options/calls.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import { adjustAll } from '../several/adjust-all.ts'
 import { found } from '../several/enough.ts'
-import { paidByEach, sendPayers } from '../several/send-payers.ts'
+import { paidByEach } from '../several/send-payers.ts'
 import { withFunds } from '../several/with-funds.ts'
 import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import { layoutOf } from './settlement.ts'
@@ -137,20 +137,17 @@ export async function takeMore(
   )
   const find = ({ funds }: FundedCall, place: number) =>
     funds.take({ rate, least: rate, lacking: place === debtor ? 'owed' : 'left to others' }, tx)
-  const taken = await withFunds(charges, find, tx, async (payers, own) => {
-    const sent = await sendPayers(payers, own, { ids: names }, { rate, least: rate })
-    const shares = paidByEach(payers, sent)
-    const results = payers.map((payer, place) => {
-      const { call, purse } = payer
-      const decisions = sent.decisionsOf(payer)
-      if (purse) return purse.answer(decisions, sent.fate).answer
-      const decision = decisions[0] ?? found(sent.asked.unlimited, call).decision
-      return answerToCharge(call, decision, shares[place] ?? 0)
-    })
-    return { ...sent, shares, results }
+  const beside = { ids: names, shared: { rate, least: rate } }
+  const { payers, ...sent } = await withFunds(charges, find, tx, () => beside)
+  if (!sent.isOver) throw notAsExpected('contradicts itself')
+  const shares = paidByEach(payers, sent)
+  const results = payers.map((payer, place) => {
+    const { call, purse } = payer
+    const decisions = sent.decisionsOf(payer)
+    if (purse) return purse.answer(decisions, sent.fate).answer
+    const decision = decisions[0] ?? found(sent.asked.unlimited, call).decision
+    return answerToCharge(call, decision, shares[place] ?? 0)
   })
-  if (!taken.isOver) throw notAsExpected('contradicts itself')
-  const { shares, results } = taken
   return { granted: granted.map((each, place) => each + (shares[place] ?? 0)), results }
 }
 

@@ -18,10 +18,10 @@ import { chargedIn } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
-import { paidByEach, type SentPayers, sendPayers } from '../several/send-payers.ts'
+import { type Payer, paidByEach, type SentPayers } from '../several/send-payers.ts'
 import { msUntilEnough, type Source } from '../several/shares.ts'
 import { type Asked, blockedUntil, checkNames, watchAll } from '../several/together.ts'
-import { type Payer, withFunds } from '../several/with-funds.ts'
+import { withFunds } from '../several/with-funds.ts'
 import { remember } from './charged.ts'
 import { heldParts } from './named.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
@@ -126,18 +126,18 @@ async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): 
   const named = await openSpending(calls, options)
   const ids = [await idCall(once, calls)]
   const checkers = calls.map(({ checker }) => checker)
-  const { spent } = await withinTimeout(checkers, tx, (at) => {
+  const { payers, ...sent } = await withinTimeout(checkers, tx, (at) => {
     const as = named && 'reserve'
     const find = ({ funds }: FundedCall) =>
       funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
-    return withFunds(named?.calls ?? calls, find, at, async (payers, own) => {
-      const notes = named && notesOf(named, payers)
-      const sent = await sendPayers(payers, own, { ids, notes }, { rate, least })
-      if (named) checkNames(sent.asked, sent.decisions)
-      return { ...sent, spent: () => spentOf(payers, sent, least, named, tx) }
-    })
+    return withFunds(named?.calls ?? calls, find, at, (own) => ({
+      ids,
+      notes: named && notesOf(named, own),
+      shared: { rate, least },
+    }))
   })
-  return spent()
+  if (named) checkNames(sent.asked, sent.decisions)
+  return spentOf(payers, sent, least, named, tx)
 }
 
 async function spentOf(

@@ -35,7 +35,7 @@ export class Shards {
  * Reads from Citus' catalogs how the table is distributed. Without Citus, or without a distribution, a table is
  * one shard.
  *
- * @throws RatelimitError `INVALID_OPTION` if it is distributed by another column.
+ * @throws RatelimitError `MISSING_TABLE` if it is distributed by another column.
  */
 export async function readShards(db: Database, table: RateLimitTable): Promise<Shards> {
   const [citus] = await execute(
@@ -56,7 +56,7 @@ export async function readShards(db: Database, table: RateLimitTable): Promise<S
   const { column } = first
   if (column !== null && column !== table.key.name) {
     throw new RatelimitError(
-      'INVALID_OPTION',
+      'MISSING_TABLE',
       'distributed: true needs tables that Citus has distributed by key, and a table is distributed by another ' +
         `column. Run alter_distributed_table(..., distribution_column := '${table.key.name}').`,
     )

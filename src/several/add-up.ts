@@ -4,6 +4,7 @@ import { distinctThresholds } from '../answers/thresholds.ts'
 import { groupBy } from '../base/group-by.ts'
 import { isRequest, type LimiterCall } from '../check/checker.ts'
 import { isFound, isFunded } from '../check/funds.ts'
+import { otherPlan } from '../check/refusal.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
 import {
@@ -50,7 +51,7 @@ function isCharge(each: LimiterCall): each is Charge {
  * pay, have none.
  *
  * @throws RatelimitError `INVALID_OPTION` for one row under different limits, and for too many rows;
- * `INVALID_RATE` for a sum that is too large.
+ * `OTHER_PLAN` if a read has found the row; `INVALID_RATE` for a sum that is too large.
  */
 export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, RowRequest> {
   const rows = new Map<LimiterCall, RowRequest>()
@@ -128,6 +129,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
 /** The request of several charges for one row. */
 function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
   if (!charges.every(({ call }) => sameLimiter(call.limiter, row.limiter))) {
+    if (charges.some(isFound)) throw otherPlan()
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
   }
   for (const sum of [row.refund, row.rate, row.forced]) checkRate(sum, row.limiter, row.namespace.prefix)

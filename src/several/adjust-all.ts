@@ -9,7 +9,7 @@ import type { RowRequest } from './add-up.ts'
 import type { Decisions } from './all-or-nothing.ts'
 import { found } from './enough.ts'
 import { partsOf, returnedTo } from './parts.ts'
-import { ofEach, plainCalls, sendPayers } from './send-payers.ts'
+import { ofEach, plainCalls } from './send-payers.ts'
 import type { Asked } from './together.ts'
 import { withFunds } from './with-funds.ts'
 
@@ -42,10 +42,7 @@ export async function adjustAll(
   tx: At,
   ids: readonly LimiterCall[] = [],
 ): Promise<(Adjusted | Repaid)[] | undefined> {
-  const { payers, ...sent } = await withFunds(calls, find, tx, async (payers, own) => ({
-    ...(await sendPayers(payers, own, { ids })),
-    payers,
-  }))
+  const { payers, ...sent } = await withFunds(calls, find, tx, () => ({ ids }))
   if (sent.fate === 'repeated') return undefined
   if (!sent.isOver) throw notAsExpected('contradicts itself')
   const others = adjustedIn(sent.asked, sent.decisions, plainCalls(payers))

@@ -28,9 +28,9 @@ import type { Decisions } from './all-or-nothing.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
-import { type Beside, ofEach, plainCalls, type SentPayers, sendPayers } from './send-payers.ts'
+import { type Beside, ofEach, type Payer, plainCalls, type SentPayers } from './send-payers.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from './together.ts'
-import { type Payer, withFunds } from './with-funds.ts'
+import { withFunds } from './with-funds.ts'
 
 /** Decides all calls together: all are consumed, or none. */
 export async function limitAll<Request>(
@@ -106,7 +106,7 @@ export function sendCalls(
   return withinTimeout(checkers, tx, (at) => sendIn(calls, at, besideOf))
 }
 
-function sendIn(
+async function sendIn(
   calls: readonly LimiterCall[],
   at: At,
   besideOf: (payers: readonly Payer[]) => Beside,
@@ -115,14 +115,10 @@ function sendIn(
     const as = call.reserved > 0 ? 'reserve' : undefined
     return funds.take({ rate: call.rate, least: neededBy(call), lacking: force ? 'owed' : 'denied', as }, at)
   }
-  return withFunds(calls, find, at, async (payers, own) => {
-    const sent = await sendPayers(payers, own, besideOf(payers))
-    const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
-    const answered = ofEach(payers, others, (purse, payer) =>
-      purse.answer(sent.decisionsOf(payer), sent.fate),
-    )
-    return { ...sent, answered }
-  })
+  const { payers, ...sent } = await withFunds(calls, find, at, besideOf)
+  const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
+  const answered = ofEach(payers, others, (purse, payer) => purse.answer(sent.decisionsOf(payer), sent.fate))
+  return { ...sent, answered }
 }
 
 /** The answers in the order of the calls. */

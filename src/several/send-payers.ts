@@ -1,20 +1,30 @@
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { type Fate, isFound, type Purse } from '../check/funds.ts'
+import { type Fate, isFound, type PayingCall, type Purse } from '../check/funds.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Decisions } from './all-or-nothing.ts'
 import { found, paidIn } from './enough.ts'
-import type { Group } from './sending.ts'
+import type { Group, List } from './sending.ts'
 import { type Asked, askedOf, isRepeated, takeTogether } from './together.ts'
-import type { Payer, Sent } from './with-funds.ts'
+
+/** A call of a list, and the rows that pay it. */
+export interface Payer {
+  readonly call: LimiterCall
+  readonly rows: readonly PayingCall[]
+  /** Undefined if the call has one row, its own. */
+  readonly purse: Purse | undefined
+}
 
 /** How the rows of payers were charged. */
-export interface SentPayers extends Sent {
+export interface SentPayers {
   readonly asked: Asked
   readonly decisions: Decisions
   readonly fate: Fate
   readonly groups: readonly Group[]
+  /** Whether the list was charged, or its id was used before. */
+  readonly isOver: boolean
+  decisionsOf(payer: Payer): readonly Decision[]
 }
 
 /** What is sent beside the rows of payers. */
@@ -23,19 +33,45 @@ export interface Beside {
   readonly ids?: readonly (LimiterCall | undefined)[] | undefined
   /** The calls that open estimates, each with the calls whose payments it notes. */
   readonly notes?: ReadonlyMap<LimiterCall, readonly LimiterCall[]> | undefined
+  /** The rate that all rows pay together. Default: the rows of a call that funds pay share its rate. */
+  readonly shared?: Pick<Group, 'rate' | 'least'>
+}
+
+/** A call that only its own row pays, or no row. */
+export function byItself(call: LimiterCall): Payer {
+  return { call, rows: [call], purse: undefined }
+}
+
+/** Sends the rows of payers as a list. */
+export async function sendPayers(payers: readonly Payer[], tx: At, beside: Beside): Promise<SentPayers> {
+  const { asked, groups, notes } = listOf(payers, tx, beside)
+  const { rowOf } = asked
+  const decisions = await takeTogether(asked, { groups, notes })
+  const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
+  return {
+    asked,
+    decisions,
+    fate,
+    groups,
+    isOver: fate !== 'not charged',
+    decisionsOf: ({ rows }): readonly Decision[] =>
+      rows.flatMap((each) => {
+        const row = rowOf.get(each)
+        return row ? [found(decisions.looks, row)] : []
+      }),
+  }
 }
 
 /**
- * Sends the rows of payers as a list.
+ * The rows of payers as a list.
  *
- * @param shared The rate that all rows pay together. Default: the rows of a call that funds pay share its rate.
+ * @throws RatelimitError `INVALID_OPTION`, `INVALID_RATE`
  */
-export async function sendPayers(
+export function listOf(
   payers: readonly Payer[],
   tx: At,
-  { ids = [], notes }: Beside = {},
-  shared?: Pick<Group, 'rate' | 'least'>,
-): Promise<SentPayers> {
+  { ids = [], notes, shared }: Beside,
+): { readonly asked: Asked } & Pick<List, 'groups' | 'notes'> {
   // A call without rows stands for itself.
   const calls = payers.flatMap(({ call, rows }) => (rows.length > 0 ? rows : [call]))
   const opening = notes ? [...notes.keys()] : []
@@ -55,20 +91,7 @@ export async function sendPayers(
   const noted = opening.map(
     (each) => [found(rowOf, each), (notes?.get(each) ?? []).map((payer) => rowOf.get(payer))] as const,
   )
-  const decisions = await takeTogether(asked, { groups, notes: new Map(noted) })
-  const fate = isRepeated(asked, decisions) ? 'repeated' : decisions.isDone ? 'charged' : 'not charged'
-  return {
-    asked,
-    decisions,
-    fate,
-    groups,
-    isOver: fate !== 'not charged',
-    decisionsOf: ({ rows }): readonly Decision[] =>
-      rows.flatMap((each) => {
-        const row = asked.rowOf.get(each)
-        return row ? [found(decisions.looks, row)] : []
-      }),
-  }
+  return { asked, groups, notes: new Map(noted) }
 }
 
 /** What each payer has paid of the rate that they share. */

@@ -1,50 +1,47 @@
 import { inTurn } from '../base/in-turn.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
-import { type FundedCall, isFunded, type PayingCall, type Purse } from '../check/funds.ts'
+import { type FundedCall, isFunded, type Purse } from '../check/funds.ts'
 import { inTransactionIf } from '../database/transaction.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
-import type { Decision } from '../runtime/call.ts'
+import { type Beside, byItself, listOf, type Payer, type SentPayers, sendPayers } from './send-payers.ts'
 
 // Calls whose rows only a read can find. It takes no lock, so the rows may have less when they are locked.
 
-/** A call of a list, and the rows that pay it. */
-export interface Payer {
-  readonly call: LimiterCall
-  readonly rows: readonly PayingCall[]
-  /** Undefined if the call has one row, its own. */
-  readonly purse: Purse | undefined
-}
-
-/** What became of a list. */
-export interface Sent {
-  /** Whether it was charged, or its id was used before. */
-  readonly isOver: boolean
-  decisionsOf(payer: Payer): readonly Decision[]
-}
-
 /** Each attempt can find that others were faster. After this many, something else is wrong. */
 const MAX_ATTEMPTS = 50
+
+/** What was sent for payers. */
+interface SentWithFunds extends SentPayers {
+  readonly payers: readonly Payer[]
+}
 
 /**
  * Finds the rows of the calls and sends them as a list. If it is denied because others have taken from the rows
  * meanwhile, the rows are found again.
  *
  * @param find Finds the rows of a call. Not called for calls with one row.
+ * @throws RatelimitError before any SQL `INVALID_OPTION`, `INVALID_RATE` for what does not go together.
  */
-export async function withFunds<T extends Sent>(
+export async function withFunds(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
   tx: At,
-  send: (payers: readonly Payer[], tx: At) => Promise<T>,
-): Promise<T> {
-  if (!calls.some(isFunded)) return send(calls.map(byItself), tx)
+  besideOf: (payers: readonly Payer[]) => Beside,
+): Promise<SentWithFunds> {
+  const alone = calls.map(byItself)
+  if (!calls.some(isFunded)) return { ...(await sendPayers(alone, tx, besideOf(alone))), payers: alone }
   checkDifferent(calls)
+  listOf(alone, tx, besideOf(alone))
   const [{ checker }] = calls as readonly [LimiterCall]
   let payers = await findAll(calls, find)
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
-    const sent = await attempt(checker, tx, (own) => send(payers, own))
+    const own = payers
+    const sent = await attempt(checker, tx, async (at) => ({
+      ...(await sendPayers(own, at, besideOf(own))),
+      payers: own,
+    }))
     const lacking = payers.filter((payer) => payer.purse?.hadEnough(sent.decisionsOf(payer)) === false)
     if (sent.isOver || lacking.length === 0) return sent
     const later = await findAll(calls, find)
@@ -70,10 +67,6 @@ function checkDifferent(calls: readonly LimiterCall[]): void {
   checkOption(new Set(funded).size === funded.length, 'Two of the requests are for the credits of one key.')
 }
 
-function byItself(call: LimiterCall): Payer {
-  return { call, rows: [call], purse: undefined }
-}
-
 function findAll(
   calls: readonly LimiterCall[],
   find: (call: FundedCall, place: number) => Promise<Purse>,
@@ -90,7 +83,7 @@ function findAll(
  * savepoint, so that an attempt that has charged nothing keeps no lock, and the next one locks in the order of
  * every list.
  */
-function attempt<T extends Sent>(checker: Checker, tx: At, send: (tx: At) => Promise<T>): Promise<T> {
+function attempt<T extends SentPayers>(checker: Checker, tx: At, send: (tx: At) => Promise<T>): Promise<T> {
   const joined = checker.joined(tx)
   return joined
     ? inTransactionIf(

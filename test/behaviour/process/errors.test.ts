@@ -1,3 +1,5 @@
+import type { SQL } from 'drizzle-orm'
+import { PgDialect } from 'drizzle-orm/pg-core'
 import { expect, test } from 'vitest'
 import { type Database, Ratelimit, type RatelimitError } from '../../../src/index.ts'
 import { errorOf } from '../../support/errors.ts'
@@ -46,7 +48,7 @@ test.each([
 ])('the error of SQLSTATE %s says what it means', async (sqlState, said) => {
   const error = await errorAfter(withCode(sqlState, 'secret'))
   expect(error).toMatchObject({ code: 'DATABASE', sqlState, message: expect.stringContaining(said) })
-  expect(error.message).toMatch(/\. Nothing was charged\.$/)
+  expect(error.message).toMatch(/\. The call had no effect\.$/)
   expect(error.message).not.toContain('secret')
 })
 
@@ -68,4 +70,21 @@ test.each(['text', undefined, null, 42])(
 test('a call that loses to another transaction and then fails for another reason throws the second error', async () => {
   const error = await errorAfter(withCode('40P01'), withCode('42P01'), withCode('XX000'))
   expect(error).toMatchObject({ code: 'MISSING_TABLE' })
+})
+
+test('a table that Citus has distributed by another column is not what `distributed: true` needs', async () => {
+  const dialect = new PgDialect()
+  const db: Database = {
+    execute: async (query: SQL) => {
+      const asksForColumn = dialect.sqlToQuery(query).sql.includes('column_to_column_name')
+      return asksForColumn ? [{ group: 1, lowest: '0', column: 'prefix' }] : [{ there: true }]
+    },
+    transaction: () => Promise.reject(new Error('no transaction')),
+    refreshMaterializedView: undefined,
+  }
+  const limiter = Ratelimit.fixedWindow(5, '1h')
+  const limited = () => new Ratelimit({ db, limiter, prefix: 'by prefix', distributed: true }).limit('key')
+  const { code, message } = await errorOf(limited)
+  expect(code).toBe('MISSING_TABLE')
+  expect(message).toContain('alter_distributed_table')
 })

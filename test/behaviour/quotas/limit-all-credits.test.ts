@@ -235,6 +235,22 @@ test('a limit with dryRun does not stop the credits', async () => {
   expect(await books()).toEqual({ used: 0, a: 1 })
 })
 
+test('another limit on the row of a grant is refused as another plan', async () => {
+  const { credits, clock } = speedAndCredits()
+  const { prefix } = credits
+  const window = new Ratelimit({
+    ...{ db: database.db, limiter: Ratelimit.fixedWindow(9, '1h'), prefix, durable: true, clock: clock.now },
+    cleanupProbability: 0,
+  })
+  await credits.grant('key', 5, { id: 'a' })
+  const both = Ratelimit.limitAll([
+    { ratelimit: credits, key: 'key' },
+    { ratelimit: window, key: 'key/grant/61' },
+  ])
+  await expect(both).rejects.toMatchObject({ code: 'OTHER_PLAN' })
+  expect(await credits.getRemaining('key')).toMatchObject({ remaining: 5 })
+})
+
 test('a call is one read and one list, and bad input is refused before any SQL', async () => {
   const watched = watch(database.db)
   const options = { db: watched.db, cleanupProbability: 0 }
@@ -246,6 +262,29 @@ test('a call is one read and one list, and bad input is refused before any SQL',
   await expect(part).rejects.toMatchObject({ code: 'INVALID_RATE' })
   const twice = Ratelimit.limitAll([1, 2].map((rate) => ({ ratelimit: credits, key: 'key', rate })))
   await expect(twice).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+  const own = { ratelimit: credits, key: 'key' }
+  const elsewhere = new Ratelimit({ ...options, db: database.db, limiter: speed.limiter, prefix: 'other db' })
+  const many = Array.from({ length: 51 }, (_, place) => ({ ratelimit: speed, key: String(place) }))
+  const most = Number.MAX_SAFE_INTEGER
+  for (const [others, code] of [
+    [[{ ratelimit: elsewhere, key: 'key' }], 'INVALID_OPTION'],
+    [many, 'INVALID_OPTION'],
+    [
+      [
+        { ratelimit: speed, key: 'key' },
+        { ratelimit: speed, key: 'key', limiter: Ratelimit.fixedWindow(1, '1h') },
+      ],
+      'INVALID_OPTION',
+    ],
+    [[1, 2].map(() => ({ ratelimit: speed, key: 'key', rate: most })), 'INVALID_RATE'],
+  ] as const) {
+    const calls = [own, ...others]
+    await expect(Ratelimit.limitAll(calls)).rejects.toMatchObject({ code })
+    await expect(Ratelimit.reserveAll(calls)).rejects.toMatchObject({ code })
+    if (code === 'INVALID_OPTION') {
+      await expect(Ratelimit.spend(calls, { rate: 1 })).rejects.toMatchObject({ code })
+    }
+  }
   expect(watched.statements).toEqual([])
   await credits.grant('key', 50, { id: 'a' })
   const both = [

@@ -8,6 +8,7 @@ import {
   settleExpired,
 } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { watch } from '../../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
 
 // Estimates with a name, on credits that end. Any process settles an estimate, and only once. The grants that
@@ -348,5 +349,17 @@ describe('settleExpired', () => {
     expect(await now()).toEqual(books)
     const late = mine.credits.settle({ key: 'org', id: 'job' }, 3)
     await expect(late).rejects.toMatchObject({ code: 'ALREADY_SETTLED' })
+  })
+
+  test('refuses limiterOf before any SQL, also while no estimate has expired', async () => {
+    const { ratelimit } = sourcesOf().mine.both[1]
+    const limiterOf = () => Ratelimit.fixedWindow(10, '1h')
+    const ended = database.db.transaction(async (tx) => {
+      const { db, statements } = watch(tx)
+      const end = settleExpired(db, { ratelimit, as: 'release', limiterOf })
+      await expect(end).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+      return statements
+    })
+    expect(await ended).toEqual([])
   })
 })

@@ -321,9 +321,11 @@ test('what does not go together is refused before any SQL', async () => {
     new Ratelimit({ db: watched.db, prefix: `refused ${++prefixes}`, ...clock, ...options } as never)
   const credits = on({ limiter: Ratelimit.credits() })
   const [window, dry] = [Ratelimit.fixedWindow(10, '1h'), { dryRun: true }]
+  const same = on({ limiter: window })
   const of = (ratelimit: Ratelimit, key = 'key', more = {}) => ({ ratelimit, key, ...more })
   for (const [requests, options, code] of [
     [[of(credits), of(credits)], { rate: 1 }, 'INVALID_OPTION'],
+    [[of(credits), of(same), of(same)], { rate: 1 }, 'INVALID_OPTION'],
     [[of(credits, 'key', { limiter: window })], { rate: 1 }, 'INVALID_OPTION'],
     [[of(on({ limiter: window, ...dry })), of(credits)], { rate: 1 }, 'INVALID_OPTION'],
     [[of(credits, '')], { rate: 1 }, 'INVALID_KEY'],
