@@ -7,11 +7,11 @@ import type { LeaseAction } from '../statements/lease.ts'
 import { turnNumber } from '../statements/turns.ts'
 import { askForSlots, NOTHING, type Slot, type SlotRequest, type Sought } from './ask.ts'
 import { stopsAt } from './lease.ts'
-import { slotFreed } from './lines.ts'
+import { lineFor, slotFreed } from './lines.ts'
 import type { Caller, Look } from './look.ts'
 import { dispatcherOf, type Placed, SlotCall } from './slot-queue.ts'
 
-/** Leases a slot, if one is free. If its caller has given up by then, it releases the slot again. */
+/** Leases a slot, if one is free. If its caller has given up by then, it ends the lease or its turn again. */
 export async function look(
   checker: Checker,
   sought: Sought,
@@ -22,9 +22,14 @@ export async function look(
   const lookAt = async (placed: Placed, isOver: () => boolean) => {
     const found = lookOf(placed, sought)
     const { slot, sentAt } = found
-    if (!slot || joined) return found
+    if (joined) return found
+    const hasGivenUp = isOver() || caller.hasGivenUp
+    if (!slot) {
+      if (hasGivenUp) endTurnOf(checker, sought, found)
+      return found
+    }
     const isLate = performance.now() >= stopsAt(sentAt, sought.leaseMs)
-    if (isLate || isOver() || caller.hasGivenUp) {
+    if (isLate || hasGivenUp) {
       await send(checker, { ...slot, purpose: 'release', leaseMs: sought.leaseMs })
       slotFreed(checker, slot)
     }
@@ -111,6 +116,12 @@ async function decide<T>(
     return resultOf(await call.placed, isOver)
   }
   return outsideQueue(checker, stage, work, () => ({ leave: () => {}, giveUp }))
+}
+
+/** Ends the turn that a look has, unless calls wait in it. */
+function endTurnOf(checker: Checker, sought: Sought, { isNext, at }: Look): void {
+  const { key, limit, since = at, waits } = sought
+  if (waits && isNext && lineFor(checker, sought)?.since !== since) endTurn(checker, key, limit, since)
 }
 
 /** Ends the turn of a line that nobody waits in any more. If that fails, the turn ends by itself. */

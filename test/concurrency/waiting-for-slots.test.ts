@@ -1,7 +1,9 @@
 import diagnostics from 'node:diagnostics_channel'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { SQL } from 'drizzle-orm'
+import { PgDialect } from 'drizzle-orm/pg-core'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { type Lease, type NoLease, Ratelimit, type WaitMessage } from '../../src/index.ts'
+import { type Database, type Lease, type NoLease, Ratelimit, type WaitMessage } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { fakeTime } from '../support/timers.ts'
 import { watch } from '../support/watch.ts'
@@ -40,6 +42,15 @@ async function waiting(calls: number, jobs: Ratelimit<'concurrency'>, options: o
   await wait
   diagnostics.unsubscribe('drizzle-ratelimit:wait', listen)
   return leases
+}
+
+/** Something that is waited for. */
+function gate() {
+  let open = () => {}
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { opened, open: () => open() }
 }
 
 const setReal = setTimeout
@@ -103,18 +114,59 @@ describe('with timers that do not fire', () => {
 describe('a free slot', () => {
   const still = { clock: () => new Date('2026-01-01') }
 
+  /** A process of which one look can be stopped on its way, and the number of turns that it has ended. */
+  function stoppable(prefix: string, own: object) {
+    const { db } = database.connect(4)
+    const dialect = new PgDialect()
+    const [reached, passes] = [gate(), gate()]
+    const seen = { ended: 0 }
+    let isNextStopped = false
+    const execute = async (query: SQL) => {
+      const { sql, params } = dialect.sqlToQuery(query)
+      const isLook = sql.includes('ratelimit_missing')
+      if (isLook && isNextStopped) {
+        isNextStopped = false
+        // As a driver reads them that writes the statement to its connection: from now on it may arrive.
+        for (const each of params) Object(each)[Symbol.toPrimitive]?.('default')
+        reached.open()
+        await passes.opened
+      }
+      const answer = await db.execute(query)
+      if (!isLook) seen.ended++
+      return answer
+    }
+    const stopNext = () => {
+      isNextStopped = true
+    }
+    const stopped: Database = { ...watch(db).db, execute }
+    const jobs = process(prefix, 1, { ...own, db: stopped })
+    return { jobs, seen, stopNext, reached: reached.opened, pass: passes.open }
+  }
+
   test.each([
-    ['the clock of the database', {}],
-    ['a clock that stands still', still],
-  ])('is leased when the last call has stopped waiting, by %s', async (name, own) => {
-    const jobs = process(`after the last: ${name}`, 1, own)
-    const [lease] = await all(1, jobs)
-    expect(await jobs.acquire('org', { timeout: 30 })).toMatchObject({ success: false })
-    const aborted = jobs.acquire('org', { timeout: '1h', signal: AbortSignal.timeout(30) })
-    await expect(aborted).rejects.toThrow()
+    ['its first look', 'the clock of the database', {}, 1],
+    ['its first look', 'a clock that stands still', still, 1],
+    ['a look of its line', 'the clock of the database', {}, 2],
+    ['a look of its line', 'a clock that stands still', still, 2],
+  ])('is leased when the last call has stopped waiting during %s, by %s', async (look, name, own, ends) => {
+    const prefix = `after the last: ${look}, ${name}`
+    const [lease] = await all(1, process(prefix, 1, own))
+    const { jobs, seen, stopNext, reached, pass } = stoppable(prefix, own)
+    const controller = new AbortController()
+    const { signal } = controller
+    if (ends === 1) stopNext()
+    const alone = () => [jobs.acquire('org', { timeout: '1h', signal })]
+    const [call] = ends === 1 ? alone() : await waiting(1, jobs, { signal })
+    if (ends === 2) stopNext()
+    await reached
+    controller.abort()
+    await expect(call).rejects.toThrow()
+    await vi.waitFor(() => expect(seen.ended).toBe(ends - 1), 10_000)
+    // This look comes after the end of the turn, and has one again.
+    pass()
+    await vi.waitFor(() => expect(seen.ended).toBe(ends), 10_000)
     await lease?.release()
-    const others = process(`after the last: ${name}`, 1, own)
-    const [again] = await all(1, others)
+    const [again] = await all(1, process(prefix, 1, own))
     await again?.release()
     await all(1, jobs)
   })
