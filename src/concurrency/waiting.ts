@@ -70,10 +70,12 @@ async function lookBehind(line: Line | undefined, checker: Checker, wanted: Want
 async function untilDecided(lookOnce: () => Promise<Look>, signal: AbortSignal | undefined): Promise<Look> {
   let endsAt: number | undefined
   for (let most = 1; ; most = Math.min(most * 2, MAX_PAUSE_MS)) {
+    // A look that was sent before the end may have seen a slot that was kept, however late its answer comes.
+    const isLast = endsAt !== undefined && performance.now() > endsAt
     const found = await lookOnce()
     // The first answer may have been late.
     endsAt ??= performance.now() + UNDECIDED_MS
-    if (found.slot || found.open === 0 || performance.now() > endsAt) return found
+    if (found.slot || found.open === 0 || isLast) return found
     await wait(Math.random() * most, signal)
   }
 }
