@@ -120,7 +120,12 @@ function limiterWith(
   terms: Terms,
   { name = '', madeMs = ANY_TIME }: { readonly name?: string; readonly madeMs?: number } = {},
 ): StoredLimiter {
-  return makeLimiter(algorithm, { limit: 0, periodMs: PERIOD_MS, keepMs, madeMs, ...terms }, { name })
+  const limiter = makeLimiter(
+    algorithm,
+    { limit: 0, periodMs: PERIOD_MS, keepMs, madeMs, ...terms },
+    { name },
+  )
+  return { ...limiter, limit: Number.POSITIVE_INFINITY }
 }
 
 /** The limit of all grants of a key together. Its state is their sum, and as such it is a balance. */

@@ -7,7 +7,7 @@ import type { CheckerConfig } from './checker-config.ts'
 const CLEANUP_PROBABILITY = 0.1
 
 /** What is special about the rows. Default: the limiter of the owner. */
-interface Beside extends Partial<Pick<CheckerConfig, 'limiter' | 'takeStatement'>> {
+interface Beside extends Partial<Pick<CheckerConfig, 'limiter'>> {
   readonly prefix: string
   readonly isUsuallyNew?: boolean
   readonly comesLast?: boolean
@@ -18,13 +18,12 @@ interface Beside extends Partial<Pick<CheckerConfig, 'limiter' | 'takeStatement'
 /** The checker of such rows of the owner. Nothing is published about them. */
 export function checkerBeside(
   { config }: Checker,
-  { limiter = config.limiter, takeStatement, isSwept = true, ...beside }: Beside,
+  { limiter = config.limiter, isSwept = true, ...beside }: Beside,
 ): Checker {
   const probability = config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability
   return new Checker({
     ...config,
     limiter,
-    takeStatement,
     namespace: { ...beside, clock: config.namespace.clock },
     reporting: { thresholds: [], dryRun: false },
     cleanupProbability: isSwept ? probability : 0,

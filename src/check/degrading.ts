@@ -1,7 +1,8 @@
-import { type Answered, grantedIn, letPass, type Reporting } from '../answers/answer.ts'
+import { type Answered, answeredBy, grantedIn, letPass, type Reporting } from '../answers/answer.ts'
 import type { Denied } from '../answers/results.ts'
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
+import { isRequest, unlimitedOutcome } from './checker.ts'
 import { publishError } from './publish-error.ts'
 
 /** How calls are answered during an outage. */
@@ -37,21 +38,23 @@ interface Source {
 }
 
 /**
- * The answer to a call that failed by an outage. Other errors are thrown, and all errors with
- * `onError: 'throw'`. Each `onDegraded` is called once for all calls that share `notified`.
+ * The answer to a call that failed by an outage, which does not concern a call without a limit. Other errors
+ * are thrown, and all errors with `onError: 'throw'`. Each `onDegraded` is called once for all calls that share
+ * `notified`.
  */
 export function degraded(
   error: unknown,
   call: Call,
-  { namespace, degrading: { onError, onDegraded }, reporting: { dryRun } }: Source,
+  { namespace, degrading: { onError, onDegraded }, reporting }: Source,
   notified: Set<Degrading['onDegraded']>,
 ): Answered {
   if (onError === 'throw' || !isOutage(error)) throw error
+  const now = timeIn(namespace)
+  if (!isRequest(call)) return answeredBy(unlimitedOutcome(call, now), reporting)
   if (!notified.has(onDegraded)) notify(onDegraded, error)
   notified.add(onDegraded)
   publishError(namespace.prefix, call, error)
   const { limiter, rate } = call
-  const now = timeIn(namespace)
   const common = { limit: limiter.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
   if (onError === 'allow' && !error.contended) {
@@ -59,7 +62,7 @@ export function degraded(
     return { answer: { ...common, success: true, reset: now, retryAfter: 0, ...granted }, paid }
   }
   const denied: Denied = { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
-  return { answer: dryRun ? letPass(denied, call) : denied, paid }
+  return { answer: reporting.dryRun ? letPass(denied, call) : denied, paid }
 }
 
 /** The time. A clock that fails must not hide the result of the call. */

@@ -152,17 +152,19 @@ function addition(key: string, times: number, keep: () => void): CallGroup {
   return { request, calls: [pending] }
 }
 
-const countsOf = new WeakMap<CheckerConfig, DenialCounts>()
+/** Checkers of one limiter have the same. */
+const countsOf = new WeakMap<DenialCounting, DenialCounts>()
 
 /** Writes the denials that are counted and not written. */
-export async function writeDenials(config: CheckerConfig): Promise<void> {
-  await countsOf.get(config)?.writeAll()
+export async function writeDenials(counting: DenialCounting): Promise<void> {
+  await countsOf.get(counting)?.writeAll()
 }
 
 /** Counts a denial of a key, if the limiter counts denials. */
 export function countDenial(config: CheckerConfig, key: string): void {
-  if (!config.denials) return
-  const counts = countsOf.get(config) ?? new DenialCounts(config, config.denials)
-  countsOf.set(config, counts)
+  const { denials } = config
+  if (!denials) return
+  const counts = countsOf.get(denials) ?? new DenialCounts(config, denials)
+  countsOf.set(denials, counts)
   counts.add(key)
 }

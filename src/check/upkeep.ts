@@ -112,7 +112,8 @@ const CLOSING_MS = 10_000
 export function close(checker: Checker): Promise<void> {
   const closing = async () => {
     await checker.endLeases()
-    if (checker.config.denials) await (await import('./denial-counts.ts')).writeDenials(checker.config)
+    const { denials } = checker.config
+    if (denials) await (await import('./denial-counts.ts')).writeDenials(denials)
   }
   return new Promise((resolve, reject) => {
     const stop = watchBounds({ time: new Timeout(CLOSING_MS) }, () => resolve())

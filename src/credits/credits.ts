@@ -104,7 +104,7 @@ async function limit(account: Account, options: CreditLimitOptions): Promise<Lim
   if (isShared(account, options)) return takeShared(account, call.call.rate)
   const answered = await decided(call, options)
   if (call.call.rate < 0) return givenBack(account, options, answered)
-  return withGranted(answered, options).answer
+  return answered.answer
 }
 
 /** What was given back in the end. If others have given back to the same grants meanwhile, it tries again. */
@@ -143,7 +143,7 @@ async function reserve(account: Account, options: CreditReserveOptions): Promise
   const call = { ...own, call: estimateOf(asked) }
   if (options.id !== undefined) return reserveNamed(call, options)
   checkOption(options.expires === undefined, NEEDS_ID)
-  const answered = withGranted(await decided(call, options), options)
+  const answered = await decided(call, options)
   const { answer } = answered
   if (!answer.success) return answer
   return { ...answer, ...(await reservationOf(call, answered, options.tx)) }
@@ -154,7 +154,7 @@ async function reserveNamed(
   options: Extract<CreditReserveOptions, { readonly id: string }>,
 ): Promise<CreditReserved> {
   const { answered, commit } = await (await named()).reserveNamed(call, options)
-  const { answer } = withGranted(answered, options)
+  const { answer } = answered
   if (!answer.success) return answer
   return { ...answer, commit, release: (given) => commit(0, given) }
 }
@@ -168,13 +168,6 @@ function callBy({ checker, credits, key }: Account, options: CreditLimitOptions)
 async function decided(call: FundedCall, { once, tx }: CreditLimitOptions): Promise<Answered> {
   const [answered] = await decideAll([call], tx, [await idCall(once, [call])])
   return answered as Answered
-}
-
-/** With `atLeast`, an answer says how much was granted. */
-function withGranted(answered: Answered, { atLeast }: CreditLimitOptions): Answered {
-  const { answer, paid } = answered
-  if (atLeast === undefined || !answer.success) return answered
-  return { ...answered, answer: { ...answer, granted: paid.rate } }
 }
 
 async function reservationOf(

@@ -2,7 +2,16 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import type { Database } from '../database/database.ts'
-import type { Asking, DurableTable, EitherTable, EitherWay, Recording, Sweeping } from './choices.ts'
+import type {
+  Asking,
+  Degrading,
+  DurableTable,
+  EitherTable,
+  EitherWay,
+  Recording,
+  Sweeping,
+  Throwing,
+} from './choices.ts'
 import type { CommonConfig } from './common.ts'
 import type { RatelimitConfig } from './config.ts'
 
@@ -49,7 +58,8 @@ export type ConcurrencyConfig = LeaseConfig & {
 
 /** The options that mean something for credits in grants. */
 type GrantedConfig<D extends Database = Database> = EveryKind<D> &
-  Pick<CommonConfig, 'preparedStatements'> &
+  Pick<CommonConfig, 'preparedStatements' | 'denials'> &
+  (Throwing | Degrading) &
   Pick<Asking, 'thresholds'> &
   Partial<Pick<Recording<D>, 'onEntries'>> & {
     /** The credits, from `Ratelimit.credits`. */

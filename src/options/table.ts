@@ -98,8 +98,8 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   autoMigrate: { ...EVERY, ...SWITCH },
   // A call that waits for its own transaction would never end.
   timeout: { ...EVERY, check: checkTimeout, byDefault: '5s' },
-  onError: { ...RATES, check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
-  onDegraded: { ...RATES, check: checkFunction },
+  onError: { ...BUT_LEASES, check: wordOf('throw', 'allow', 'deny'), byDefault: 'throw' },
+  onDegraded: { ...BUT_LEASES, check: checkFunction },
   coalesce: {
     ...{ ...EVERY, check: checkSwitch },
     get byDefault() {
@@ -112,7 +112,7 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   thresholds: { ...BUT_LEASES, check: checkThresholds, byDefault: [] },
   dryRun: { ...RATES, ...SWITCH },
   hashKeys: { ...EVERY, check: checkHashKeys, byDefault: false },
-  denials: { ...RATES, check: checkDenials },
+  denials: { ...BUT_LEASES, check: checkDenials },
   onOtherPlan: { ...RATES, check: wordOf('begin anew', 'throw') },
   onEntries: { ...BUT_LEASES, check: checkFunction },
 }

@@ -4,7 +4,7 @@ import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type Funds, isFunded, type Purse } from '../check/funds.ts'
 import { type Adjusted, adjustAll, type Repaid } from '../several/adjust-all.ts'
-import { type Settled, settledAnswer, settlementOf } from './settlement.ts'
+import { differenceOf, type Settled, settledAnswer, settlementOf } from './settlement.ts'
 
 /** A cost, and the parts of the estimate that several rows have paid. */
 export interface Cost extends Settled {
@@ -33,11 +33,11 @@ export async function settleCosts(
 }
 
 /** What gives back the part of an estimate that was not needed, or pays what it lacks. */
-function settleFunds(funds: Funds, { actual, estimate, parts }: Cost, tx: At): Promise<Purse> {
-  const missing = actual - estimate.paid.rate
+function settleFunds(funds: Funds, cost: Cost, tx: At): Promise<Purse> {
+  const missing = differenceOf(cost)
   return missing > 0
     ? funds.take({ rate: missing, least: missing, lacking: 'owed', as: 'settle' }, tx)
-    : funds.giveBack(parts, -missing, tx, 'settle')
+    : funds.giveBack(cost.parts, -missing, tx, 'settle')
 }
 
 function answerTo(

@@ -137,7 +137,7 @@ export function settlementOf({ config }: Checker, settled: Settled): Call {
 }
 
 /** By how much the cost exceeds the estimate. Below 0 if some of it is given back. */
-function differenceOf({ estimate, actual, limiter }: Settled): number {
+export function differenceOf({ estimate, actual, limiter }: Settled): number {
   const { paid, how } = estimate
   const unpaid = actual - paid.rate
   // A dry run does not charge a call that the limit would deny.

@@ -29,7 +29,7 @@ import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
 import { type Beside, ofEach, type Payer, plainCalls, type SentPayers } from './send-payers.ts'
-import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from './together.ts'
+import { type Asked, blockedUntil, isRepeated, watchAll } from './together.ts'
 import { withFunds } from './with-funds.ts'
 
 /** Decides all calls together: all are consumed, or none. */
@@ -71,22 +71,15 @@ async function answerTogether(
   tx: Database | undefined,
   ids: readonly (LimiterCall | undefined)[],
 ): Promise<Answered[]> {
-  if (calls.some(isFunded)) return (await sendCalls(calls, tx, () => ({ ids }))).answered
-  const asked = askedOf(calls, tx, ...ids)
   try {
-    return answersIn(asked, await takeTogether(asked))
+    return (await sendCalls(calls, tx, () => ({ ids }))).answered
   } catch (error) {
     // If one of the limiters throws, answers of the others would be useless.
     const throws = calls.some(({ checker }) => checker.config.degrading.onError === 'throw')
-    if (asked.joined || throws) throw error
+    const [first] = calls
+    if (!first || throws || first.checker.joined(tx)) throw error
     const notified = new Set<Degrading['onDegraded']>()
-    return Promise.all(
-      calls.map((each) =>
-        asked.rowOf.has(each)
-          ? each.checker.degrade(error, each.call, notified)
-          : unlimitedAnswer(asked, each),
-      ),
-    )
+    return Promise.all(calls.map(({ checker, call }) => checker.degrade(error, call, notified)))
   }
 }
 
@@ -117,8 +110,15 @@ async function sendIn(
   }
   const { payers, ...sent } = await withFunds(calls, find, at, besideOf)
   const others = answersIn({ ...sent.asked, calls: plainCalls(payers) }, sent.decisions)
-  const answered = ofEach(payers, others, (purse, payer) => purse.answer(sent.decisionsOf(payer), sent.fate))
+  const answered = ofEach(payers, others, (purse, payer) =>
+    fundedAnswer(payer.call, purse.answer(sent.decisionsOf(payer), sent.fate)),
+  )
   return { ...sent, answered }
+}
+
+/** The answer to a call that funds pay. */
+function fundedAnswer({ call }: LimiterCall, { answer, ...more }: Answered): Answered {
+  return { ...more, answer: answer.success ? { ...answer, ...grantedIn(call, more.paid.rate) } : answer }
 }
 
 /** The answers in the order of the calls. */

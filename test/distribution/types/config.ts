@@ -348,8 +348,9 @@ new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: 
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', distributed: true })
 // @ts-expect-error credits are not leased
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', lease: { tokens: 5, for: '1s' } })
-// @ts-expect-error credits are never given away during an outage
-new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', onError: 'allow' })
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', denials: {}, onError: 'allow' })
+// @ts-expect-error nothing would call it
+new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', onDegraded: () => {} })
 // @ts-expect-error synchronousCommit needs the durable table
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', synchronousCommit: true })
 
