@@ -34,13 +34,3 @@ export function checkerBeside(
     blocks: false,
   })
 }
-
-/** Makes something once for each checker. */
-export function forEachChecker<T>(make: (owner: Checker) => T): (owner: Checker) => T {
-  const made = new WeakMap<Checker, T>()
-  return (owner) => {
-    const known = made.get(owner) ?? make(owner)
-    made.set(owner, known)
-    return known
-  }
-}

@@ -2,11 +2,12 @@ import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { lockout } from '../algorithms/lockout.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
 import type { Denied } from '../answers/results.ts'
+import { onceFor } from '../base/once-for.ts'
 import { MAX_MS } from '../duration.ts'
 import type { Call, Request } from '../runtime/call.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { BLOCKED } from '../statements/own-prefixes.ts'
-import { checkerBeside, forEachChecker } from './beside.ts'
+import { checkerBeside } from './beside.ts'
 import type { At, Bounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
 
@@ -17,7 +18,7 @@ import type { Checker } from './checker.ts'
 const LIMIT: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1, { block: 1, max: MAX_MS })
 
 /** The checker of the gate's rows, which have a prefix of their own in the limiter's table. */
-export const gateOf: (owner: Checker) => Checker = /* @__PURE__ */ forEachChecker((owner) =>
+export const gateOf: (owner: Checker) => Checker = /* @__PURE__ */ onceFor((owner) =>
   checkerBeside(owner, { prefix: owner.config.namespace.prefix + BLOCKED, limiter: LIMIT }),
 )
 

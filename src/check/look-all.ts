@@ -4,7 +4,7 @@ import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
 import { retrying } from '../database/retry.ts'
 import { checkOption } from '../options/validate.ts'
-import { applies, askToLook } from '../runtime/ask.ts'
+import { applies } from '../runtime/ask.ts'
 import type { Call, Decision, Request } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide.ts'
 import type { At } from './bounds.ts'
@@ -75,7 +75,7 @@ async function look(
 ): Promise<ReadonlyMap<string, Decision>> {
   const asking = { connection, table, namespace, commit: 'as the session' } as const
   const asked = requests.map((request) => ({ request, calls: ONCE }))
-  const answers = await askToLook(asking, asked)
+  const answers = await (await table.store()).look(asking, asked)
   const found = new Map<string, Decision>()
   for (const [place, one] of asked.entries()) {
     const answer = answers[place]

@@ -2,7 +2,6 @@ import { unlimited } from '../algorithms/unlimited.ts'
 import { distinctThresholds } from '../answers/thresholds.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { connectionTo } from '../database/connection.ts'
-import { ANY_SIZE, TableSize } from '../database/table-size.ts'
 import { parseDuration } from '../duration.ts'
 import type { Terms } from '../leases/leases.ts'
 import type { LeaseTerms } from '../options/choices.ts'
@@ -12,7 +11,7 @@ import type { Settings } from '../options/table.ts'
 import { hashOf, readClock } from '../options/validate.ts'
 import type { Ledger } from '../runtime/call.ts'
 import type { OnEntries } from '../runtime/entry.ts'
-import { statementsOf } from '../statements/statements.ts'
+import { tableOf } from '../runtime/table-of.ts'
 import { Timeout } from './bounds.ts'
 import { Checker } from './checker.ts'
 import type { DenialCounting } from './checker-config.ts'
@@ -30,24 +29,16 @@ export function checkerOf(settings: Settings): Checker {
   const { onError, onOtherPlan, onEntries, denials, lease, timeout, grace } = settings
   // The checker of leases and of credits runs their statements, and decides no call under a limiter of its own.
   const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
-  const table = durable ? tables.durable : tables.ephemeral
+  const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
   const rows = 'rows' in settings.limiter ? settings.limiter.rows : undefined
   const isWatched = rows !== undefined && onOtherPlan === undefined
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = settings.autoMigrate && !autoMigrateForbidden()
   const ensureTables = migrates ? async () => (await migration()).ensureTables(db, tables) : undefined
-  const onCitus = distributed
-    ? onFirstUse(async () => (await import('../runtime/distributed-table.ts')).distributedTable(table))
-    : undefined
   return new Checker({
     home: connectionTo(db, { wish: settings.preparedStatements, refused: false, renewed: 0 }),
-    table: {
-      table,
-      statements: statementsOf(table, distributed),
-      size: distributed ? ANY_SIZE : new TableSize(),
-      distributed: onCitus,
-    },
+    table,
     namespace: {
       prefix,
       clock: clock && (() => readClock(clock)),
@@ -69,11 +60,11 @@ export function checkerOf(settings: Settings): Checker {
     hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
     blocks: settings.blocks,
     leases: lease && termsOf(lease),
-    onUse: isWatched ? watchPrefix(db, table, prefix, rows) : undefined,
-    ensureTables: onCitus
+    onUse: isWatched ? watchPrefix(db, table.table, prefix, rows) : undefined,
+    ensureTables: table.load
       ? async () => {
           await ensureTables?.()
-          await (await onCitus()).load(db)
+          await table.load?.(db)
         }
       : ensureTables,
     goOn: (work) => goOn(work, settings.waitUntil),

@@ -1,4 +1,4 @@
-import { forEachChecker } from '../check/beside.ts'
+import { onceFor } from '../base/once-for.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Slot } from './ask.ts'
 import { Line, type LineOptions } from './line.ts'
@@ -12,7 +12,7 @@ interface Planned {
 }
 
 /** The lines of each key. Calls under another plan wait for other slots, so they have a line of their own. */
-const linesOf: (checker: Checker) => Map<string, Planned[]> = /* @__PURE__ */ forEachChecker(() => new Map())
+const linesOf: (checker: Checker) => Map<string, Planned[]> = /* @__PURE__ */ onceFor(() => new Map())
 
 /** What calls of one line have in common. */
 export interface Plan {

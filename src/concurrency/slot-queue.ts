@@ -1,4 +1,4 @@
-import { forEachChecker } from '../check/beside.ts'
+import { onceFor } from '../base/once-for.ts'
 import type { Checker } from '../check/checker.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { retrying } from '../database/retry.ts'
@@ -65,7 +65,7 @@ export class SlotCall implements Pending<SlotRequest, SlotAnswer> {
 
 /** The queue of a limiter's calls. */
 export const dispatcherOf: (checker: Checker) => Dispatcher<SlotRequest, SlotAnswer> =
-  /* @__PURE__ */ forEachChecker((checker) => {
+  /* @__PURE__ */ onceFor((checker) => {
     const { connections } = checker.config
     const decider = new SlotDecider(checker)
     return connections ? new Coalescer(decider, connections) : new Direct(decider, new Room(true))

@@ -1,14 +1,15 @@
 import { ALL_GRANTS } from '../algorithms/grant.ts'
 import type { LimitResult } from '../answers/results.ts'
-import { forEachChecker } from '../check/beside.ts'
+import { onceFor } from '../base/once-for.ts'
 import { Checker } from '../check/checker.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { takeGrantsStatement } from '../statements/take-grants.ts'
 import type { Account } from './seen.ts'
 
 /** The checker of calls that take from all grants of a key. They share statements as other calls do. */
-const takerOf = forEachChecker(
-  ({ config }) => new Checker({ ...config, limiter: ALL_GRANTS, takeStatement: takeGrantsStatement }),
+const takerOf = onceFor(
+  ({ config }: Checker) =>
+    new Checker({ ...config, limiter: ALL_GRANTS, takeStatement: takeGrantsStatement }),
 )
 
 /** Takes a rate from the grants in their order, or takes nothing. */

@@ -10,7 +10,8 @@ import { callOf, checkOption, isBalance } from '../options/validate.ts'
 import type { Ratelimit } from '../ratelimit.ts'
 import type { Call } from '../runtime/call.ts'
 import { type DeniedHour, type DeniedKey, denied, deniedByHour } from '../usage/denied.ts'
-import { type KeyUsage, type OtherUsage, usage } from '../usage/usage.ts'
+import { type KeyUsage, type OtherUsage, usageUnder } from '../usage/usage.ts'
+import { usageByPlan } from '../usage/usage-by-plan.ts'
 
 /** A limit of the page whose keys have plans. */
 export interface PlannedLimit {
@@ -77,11 +78,11 @@ export class Limit {
 
   /** The keys that have used most. None for an unlimited plan, which has no rows. */
   async used(): Promise<(KeyUsage | OtherUsage)[]> {
-    const { db, limiter } = this.#source()
-    const distributed = this.#handle.checker.config.table.distributed !== undefined
-    const listing = { ...this.#listing(), distributed }
-    if (this.#limiterOf) return usage(db, { ...listing, limiterOf: this.#limiterOf })
-    return limiter.stored ? usage(db, { ...listing, limiter }) : []
+    const { db, limiter, clock } = this.#source()
+    const { table } = this.#handle.checker.config
+    const reading = { db, table, prefix: this.prefix, top: TOP, clock }
+    if (this.#limiterOf) return usageByPlan(reading, this.#limiterOf)
+    return limiter.stored ? usageUnder(reading, limiter) : []
   }
 
   async denied(): Promise<DeniedKey[]> {

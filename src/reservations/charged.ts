@@ -1,7 +1,7 @@
 import { lru } from 'tiny-lru'
 import { type Opened, openedAt, openedIn, type Paid } from '../algorithms/estimate.ts'
 import type { Answered } from '../answers/answer.ts'
-import { forEachChecker } from '../check/beside.ts'
+import { onceFor } from '../base/once-for.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { found } from '../several/enough.ts'
@@ -16,7 +16,7 @@ import type { Opening, Part } from './part.ts'
 const MAX_REMEMBERED = 10_000
 
 /** The estimates of a limiter by the keys of their rows. */
-const estimatesOf = forEachChecker(() => lru<Opened>(MAX_REMEMBERED))
+const estimatesOf = onceFor(() => lru<Opened>(MAX_REMEMBERED))
 
 /**
  * Remembers the estimates that a call has charged. A caller's transaction may be rolled back, and another

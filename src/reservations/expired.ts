@@ -131,12 +131,14 @@ async function findFree(tx: Database, { config }: Checker, size: number): Promis
   const { table, namespace } = config
   const clock = namespace.clock?.() ?? null
   const prefix = RESERVED_PREFIX + namespace.prefix
-  const distributed = await table.distributed?.()
-  const statement = kept(table.statements, 'expired', () => expiredStatement(table.table, !distributed))
+  const { steps } = await table.store()
+  const statement = kept(table.statements, 'expired', () =>
+    expiredStatement(table.table, table.reachesAllRows),
+  )
   await execute(tx, sql`savepoint ratelimit_expired`)
   const found = await runOnce({ db: tx }, statement, { prefix, clock, size })
   const keys = found.map((row) => String(row['key']))
-  const free = await distributed?.lockFree(tx, prefix, keys)
+  const free = await steps?.lockFree(tx, prefix, keys)
   const rows = free ? found.filter((row) => free.has(String(row['key']))) : found
   await execute(tx, sql`rollback to savepoint ratelimit_expired`)
   await execute(tx, sql`release savepoint ratelimit_expired`)

@@ -9,60 +9,39 @@ import { numberArray, textArray } from '../statements/calls.ts'
 import { NUMBERS } from '../statements/columns.ts'
 import type { Form } from '../statements/decided.ts'
 import { ENDED, OTHER } from '../statements/levels.ts'
-import { lookStatement } from '../statements/look.ts'
+import type { LookSource } from '../statements/look.ts'
 import { makeStatement } from '../statements/make.ts'
-import type { Commit } from '../statements/setting.ts'
 import { kept } from '../statements/statements.ts'
-import {
-  type PatientSource,
-  type TakeSource,
-  takeManyStatement,
-  takeOneStatement,
-} from '../statements/take.ts'
+import { type TakeSource, takeOneStatement } from '../statements/take.ts'
 import {
   type Answers,
   type Asked,
   type Decision,
   isSure,
   limiterFor,
-  type Namespace,
   type Purpose,
   reservedIn,
-  type Table,
 } from './call.ts'
-import type { DistributedTable } from './distributed-table.ts'
 import { mustSeeAll } from './see-all.ts'
+import type { Asking } from './store.ts'
 
 // Each function runs one statement: it sends the values and reads the decisions from the rows.
 
-/** Where and how a statement is run. */
-export interface Asking {
-  readonly connection: Connection
-  readonly table: Table
-  readonly namespace: Namespace
-  readonly commit: Commit
-  /** Replaces the clock of the namespace, in Unix milliseconds. */
-  readonly clockMs?: number
-  /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
-  readonly periodMs?: number
-  /** The statement that takes, if keys have other rows than one each. No call makes such rows. */
-  readonly takeStatement?: TakeStatement | undefined
-}
-
-/** Makes the statement that takes from the rows of one key or of many. */
-export type TakeStatement = (source: PatientSource & { readonly isMany: boolean }) => Statement
-
 /** Takes from the rows of many keys that have one limiter. */
-export function askToTake(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
+export function askToTake(
+  asking: Asking,
+  asked: readonly Asked[],
+  statementOf: (source: TakeSource) => Statement,
+): Promise<Answers> {
   const [first] = asked
   if (asked.length === 1 && first) return askOne(asking, first, false)
   const form = formOf(asked)
   return ask(asking, asked, {
     name: form.name,
     does: 'take',
-    build: (source, distributed) =>
+    build: (source) =>
       asking.takeStatement?.({ ...source, ...form, waits: false, isMany: true }) ??
-      (distributed?.takeMany ?? takeManyStatement)({ ...source, ...form }),
+      statementOf({ ...source, ...form }),
     valuesOf: manyValues,
   })
 }
@@ -82,13 +61,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
 
 /** Makes the missing rows of many keys that have one limiter. */
 export async function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-  const { connection, namespace, takeStatement } = asking
-  if (takeStatement) return []
-  const distributed = await asking.table.distributed?.()
-  if (distributed) {
-    const take = () => (waits ? askOne(asking, asked[0] as Asked, true) : askToTake(asking, asked))
-    return distributed.insertAndTake(connection, namespace.prefix, asked, waits, take)
-  }
+  if (asking.takeStatement) return []
   const form = formOf(asked)
   return ask(asking, asked, {
     name: `make ${form.name} ${waits}`,
@@ -100,11 +73,15 @@ export async function askToMake(asking: Asking, asked: readonly Asked[], waits: 
 }
 
 /** Looks at the rows of many keys that have one limiter. */
-export function askToLook(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
+export function askToLook(
+  asking: Asking,
+  asked: readonly Asked[],
+  statementOf: (source: LookSource) => Statement,
+): Promise<Answers> {
   return ask(asking, asked, {
     name: 'look',
     does: 'look',
-    build: (source, distributed) => (distributed?.look ?? lookStatement)(source),
+    build: statementOf,
     valuesOf: manyValues,
     answersAll: true,
   })
@@ -138,7 +115,7 @@ function formOf([first]: readonly Asked[]): NamedForm {
 interface Kind {
   readonly name: string
   readonly does: StatementMessage['statement']
-  build(source: Omit<TakeSource, keyof Form>, distributed: DistributedTable | undefined): Statement
+  build(source: Omit<TakeSource, keyof Form>): Statement
   valuesOf(asked: readonly Asked[]): Record<string, Value>
   /** Whether it has an answer for every key. */
   readonly answersAll?: boolean
@@ -159,7 +136,6 @@ async function ask(
   values['prefix'] = namespace.prefix
   values['clock'] = clock
 
-  const distributed = table.distributed && (await table.distributed())
   const injectedClock = clock !== null
   const variant = `${name} ${limiter.algorithm.name} ${limiter.startsFull} ${injectedClock} ${commit}${refusesOther ? ' refusing' : ''}`
   const statementFor = (guarded: boolean) => {
@@ -167,7 +143,7 @@ async function ask(
     const known = table.statements.get(full)
     const rules = refusesOther ? { ...limiter, refusesOther } : limiter
     const source = () => ({ table: table.table, rules, injectedClock, commit, guarded })
-    return known ?? kept(table.statements, full, () => build(source(), distributed))
+    return known ?? kept(table.statements, full, () => build(source()))
   }
   const answersOn = async (own: Connection) => {
     const running = () => run(own, [table.size], statementFor, values, params)

@@ -1,22 +1,9 @@
-import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import type { Connection } from '../database/connection.ts'
-import type { KnownSize } from '../database/table-size.ts'
 import type { RowAction } from '../statements/decided.ts'
-import type { Statements } from '../statements/statements.ts'
-import type { DistributedTable } from './distributed-table.ts'
 import type { OnEntries } from './entry.ts'
-
-/** A table, its statements and its size as far as it is known. */
-export interface Table {
-  readonly table: RateLimitTable
-  readonly statements: Statements
-  readonly size: KnownSize
-  /** Loads what the table needs if Citus has distributed it by key. */
-  readonly distributed?: (() => DistributedTable | Promise<DistributedTable>) | undefined
-}
 
 /** The prefix of the rows and the clock by which they are read. */
 export interface Namespace {

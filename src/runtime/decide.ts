@@ -2,13 +2,13 @@ import { toRatelimitError } from '../database/database-error.ts'
 import { retrying, tryAgain } from '../database/retry.ts'
 import { isWithdrawal } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
-import { type Asking, applies, askOne, askToLook, askToMake, askToTake } from './ask.ts'
+import { applies, askOne } from './ask.ts'
 import { afterWait, Blame } from './blame.ts'
 import { type Answers, type Asked, canShare, type Decision, sameRequest } from './call.ts'
-import type { DistributedTable } from './distributed-table.ts'
 import { beginAnew, failAll, fulfil, halvesOf, inLockOrder, stillAsked } from './groups.ts'
 import { watchWait } from './long-waits.ts'
 import type { CallGroup, Decider, Work } from './queue.ts'
+import type { Asking, Store } from './store.ts'
 
 /** Decides calls outside of transactions: each statement is a transaction of its own. */
 export class AloneDecider implements Decider {
@@ -18,8 +18,8 @@ export class AloneDecider implements Decider {
   /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
   readonly #prepare: (() => Promise<void>) | undefined
-  /** Loaded before the first statement, if the table is distributed. */
-  #distributed: DistributedTable | undefined
+  /** Loaded before the first statement. */
+  #store: Store | undefined
 
   /** @param prepare Awaited before each statement. It creates missing tables. */
   constructor(asking: Asking, prepare: (() => Promise<void>) | undefined) {
@@ -39,23 +39,23 @@ export class AloneDecider implements Decider {
     done: (group: CallGroup) => void,
     work: Work,
   ): Promise<readonly CallGroup[]> {
-    if (this.#alone.table.distributed && !this.#distributed) await this.#loadShards()
+    if (!this.#store) await this.#load()
     const sorted = groups.length > 1 ? inLockOrder(groups) : groups
     const purpose = sorted[0]?.request.purpose
-    if (purpose === 'look') return this.#decideBy(askToLook, sorted, done, work)
-    const missing = await this.#decideBy(askToTake, sorted, done, work)
-    return missing.length > 0 ? this.#decideBy(askToMakeAtOnce, inLockOrder(missing), done, work) : missing
+    if (purpose === 'look') return this.#decideBy('look', sorted, done, work)
+    const missing = await this.#decideBy('take', sorted, done, work)
+    return missing.length > 0 ? this.#decideBy('make', inLockOrder(missing), done, work) : missing
   }
 
   shardOf(key: string): number {
-    return this.#distributed?.shardOf(key) ?? 0
+    return this.#store?.shardOf(key) ?? 0
   }
 
   /** If this fails, the first statement fails with the same error. */
-  async #loadShards(): Promise<void> {
+  async #load(): Promise<void> {
     try {
       await this.#prepare?.()
-      this.#distributed = await this.#alone.table.distributed?.()
+      this.#store = await this.#alone.table.store()
     } catch {}
   }
 
@@ -86,7 +86,7 @@ export class AloneDecider implements Decider {
    * half.
    */
   async #decideBy(
-    ask: typeof askToTake,
+    does: Does,
     all: readonly CallGroup[],
     done: (group: CallGroup) => void,
     work: Work,
@@ -97,14 +97,14 @@ export class AloneDecider implements Decider {
     for (const { groups: asked, periodMs } of parts) {
       const part = { groups: stillAsked(asked, done), periodMs }
       if (part.groups.length === 0) continue
-      const answers = blame?.forAll ?? (await this.#answersTo(ask, part, work))
+      const answers = blame?.forAll ?? (await this.#answersTo(does, part, work))
       if (answers instanceof RatelimitError && isWithdrawal(answers, work.sending)) {
         beginAnew(all, work)
         parts.push(part)
       } else if (answers instanceof RatelimitError && (await this.#hasSplit(answers, part))) {
         parts.push(...this.#onShards(part))
       } else if (answers instanceof RatelimitError) {
-        blame ??= new Blame(ask === askToMakeAtOnce)
+        blame ??= new Blame(does === 'make')
         const cause = blame.of(answers)
         if (cause !== 'all' && part.groups.length > 1)
           parts.push(...halvesOf(part.groups).map((half) => ({ ...part, groups: half })))
@@ -121,24 +121,25 @@ export class AloneDecider implements Decider {
 
   /** The parts whose keys are on one shard each. */
   #onShards(part: Part): Part[] {
-    const split = this.#distributed?.split(part.groups, ({ request }) => request.key)
+    const split = this.#store?.split(part.groups, ({ request }) => request.key)
     return split?.map((groups) => ({ ...part, groups })) ?? [part]
   }
 
-  async #hasSplit(error: RatelimitError, { groups }: Part): Promise<boolean> {
-    return this.#distributed?.hasSplit(error, this.#alone.connection.db, groups) ?? false
+  /** Whether a statement has failed because a shard was split meanwhile. */
+  async #hasSplit(error: RatelimitError, part: Part): Promise<boolean> {
+    if (part.groups.length < 2 || !this.#store?.forget(error)) return false
+    await this.#prepare?.().catch(() => {})
+    return this.#onShards(part).length > 1
   }
 
   /** The answers of one statement, or the error that it failed with. */
-  async #answersTo(
-    ask: typeof askToTake,
-    { groups, periodMs }: Part,
-    work: Work,
-  ): Promise<Answers | RatelimitError> {
+  async #answersTo(does: Does, { groups, periodMs }: Part, work: Work): Promise<Answers | RatelimitError> {
     try {
       await this.#prepare?.()
       const asking = this.#asking(work, periodMs)
-      const answers = () => ask(asking, groups)
+      const store = this.#store ?? (await asking.table.store())
+      const answers = () =>
+        does === 'make' ? store.make(asking, groups, false) : store[does](asking, groups)
       const settled = () => answers().catch((error) => tryAgain(error, answers))
       return await watchWait(asking.namespace.prefix, settled)
     } catch (error) {
@@ -177,9 +178,7 @@ interface Part {
   readonly periodMs?: number | undefined
 }
 
-function askToMakeAtOnce(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
-  return askToMake(asking, asked, false)
-}
+type Does = 'look' | 'take' | 'make'
 
 /** Each attempt can lose the race for a new row. After this many losses, something else is wrong. */
 const MAX_ATTEMPTS = 50
@@ -200,7 +199,8 @@ export async function decideOne(asking: Asking, one: Asked): Promise<Decision> {
 }
 
 async function askForOne(asking: Asking, one: Asked): Promise<Decision | undefined> {
-  if (one.request.purpose === 'look') return (await askToLook(asking, [one]))[0]
+  const store = await asking.table.store()
+  if (one.request.purpose === 'look') return (await store.look(asking, [one]))[0]
   const [taken] = await askOne(asking, one, true)
-  return taken ?? (await askToMake(asking, [one], true))[0]
+  return taken ?? (await store.make(asking, [one], true))[0]
 }

@@ -4,7 +4,7 @@ import type { Row } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import { SECURED } from '../statements/look.ts'
 import { quotedName } from '../tables/table-name.ts'
-import type { Table } from './call.ts'
+import type { Table } from './store.ts'
 
 const hiddenRows = /* @__PURE__ */ onFirstUse(() => import('../tables/hidden-rows.ts'))
 

@@ -4,7 +4,8 @@ import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
 import { MAX_SWEPT, sweepStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
-import type { Namespace, Table } from './call.ts'
+import type { Namespace } from './call.ts'
+import type { Store, Table } from './store.ts'
 
 /** The pause after a sweep that left no expired rows. */
 const REST_MS = 50
@@ -45,21 +46,20 @@ export class Sweeper {
 
   /** Deletes some expired rows. Rows that others have locked stay for the next sweep. */
   async sweep(clock: number | null): Promise<number> {
-    const distributed = await this.#table.distributed?.()
+    const store = await this.#table.store()
     const { prefix } = this.#namespace
     return timed({ prefix, statement: 'sweep', keys: undefined }, () =>
-      distributed
-        ? distributed.sweep(this.#db, prefix, clock, this.#keepEnded)
-        : this.#sweepTable(prefix, clock),
+      store.sweep(this.#db, prefix, clock, this.#keepEnded),
     )
   }
+}
 
-  async #sweepTable(prefix: string, clock: number | null): Promise<number> {
-    const { table, statements } = this.#table
-    const statement = kept(statements, `sweep ${this.#keepEnded}`, () =>
-      sweepStatement(table, this.#keepEnded),
-    )
-    const rows = await runOnce({ db: this.#db }, statement, { prefix, clock })
-    return Number(mustHave(onlyRow(rows)?.['deleted']))
-  }
+/** Deletes some expired rows of a prefix, by one statement. */
+export async function sweepTable(
+  { table, statements }: Pick<Table, 'table' | 'statements'>,
+  ...[db, prefix, clock, keepEnded]: Parameters<Store['sweep']>
+): Promise<number> {
+  const statement = kept(statements, `sweep ${keepEnded}`, () => sweepStatement(table, keepEnded))
+  const rows = await runOnce({ db }, statement, { prefix, clock })
+  return Number(mustHave(onlyRow(rows)?.['deleted']))
 }

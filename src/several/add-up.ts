@@ -7,16 +7,9 @@ import { isFound, isFunded } from '../check/funds.ts'
 import { otherPlan } from '../check/refusal.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
-import {
-  type Call,
-  isForced,
-  type Namespace,
-  neededBy,
-  type Request,
-  reservedIn,
-  type Table,
-} from '../runtime/call.ts'
+import { type Call, isForced, type Namespace, neededBy, type Request, reservedIn } from '../runtime/call.ts'
 import type { Entry } from '../runtime/entry.ts'
+import type { Table } from '../runtime/store.ts'
 import { shapeOf } from '../tables/ddl.ts'
 
 /** The request for one row: of one call, or the sum of several. */

@@ -1,5 +1,6 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { afterCalls } from '../answers/outcome.ts'
+import { onceFor } from '../base/once-for.ts'
 import type { Connection } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { isTransient } from '../database/retry.ts'
@@ -78,15 +79,10 @@ export function queued(
   }
 }
 
-const ids = new WeakMap<Namespace, number>()
 let lastId = 0
 
 /** A number for each namespace. Lists with different namespaces may have different clocks. */
-function idOf(namespace: Namespace): number {
-  const known = ids.get(namespace) ?? ++lastId
-  ids.set(namespace, known)
-  return known
-}
+const idOf = onceFor((_: Namespace) => ++lastId)
 
 /** Whether lists that ask the same of the row may share it. */
 function mayBeCommon(shape: ListRow): boolean {

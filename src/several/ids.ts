@@ -1,7 +1,8 @@
 import { fixedWindow } from '../algorithms/fixed-window.ts'
 import { checkOptions, type NamesOf } from '../base/check-options.ts'
-import { checkerBeside, forEachChecker } from '../check/beside.ts'
-import type { LimiterCall } from '../check/checker.ts'
+import { onceFor } from '../base/once-for.ts'
+import { checkerBeside } from '../check/beside.ts'
+import type { Checker, LimiterCall } from '../check/checker.ts'
 import { parseDuration } from '../duration.ts'
 import type { Once } from '../options/calls.ts'
 import { callOf, checkOption, isStorable } from '../options/validate.ts'
@@ -12,11 +13,9 @@ import { ID_PREFIX } from '../statements/own-prefixes.ts'
 const ONCE_NAMES: NamesOf<Once> = { id: true, for: true }
 
 /** The checker of a limiter's ids. Their rows have a prefix of their own, in the same table. */
-const checkerOfIds = forEachChecker((owner) => {
-  const { namespace, table } = owner.config
-  // Citus makes no row in the statement that charges others.
-  return checkerBeside(owner, { prefix: ID_PREFIX + namespace.prefix, isUsuallyNew: !table.distributed })
-})
+const checkerOfIds = onceFor((owner: Checker) =>
+  checkerBeside(owner, { prefix: ID_PREFIX + owner.config.namespace.prefix, isUsuallyNew: true }),
+)
 
 /**
  * The call that uses up the id of calls: an id of the first one's limiter. Undefined if they have none. If all

@@ -1,10 +1,12 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { appliesAt } from '../algorithms/limiter.ts'
+import { onceFor } from '../base/once-for.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
 import { type Row, run, runKept, runOnce } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
-import type { Decision, Table } from '../runtime/call.ts'
+import type { Decision } from '../runtime/call.ts'
+import type { Table } from '../runtime/store.ts'
 import { compareText, textArray } from '../statements/calls.ts'
 import { listStatement } from '../statements/list.ts'
 import type { ListRow, Pays } from '../statements/list-row.ts'
@@ -41,13 +43,7 @@ export function inLockOrder(rows: readonly RowRequest[]): RowRequest[] {
 }
 
 /** The lists that were sent to tables. */
-const keptLists = new WeakMap<Statements, KeptLists>()
-
-function listsOf(statements: Statements): KeptLists {
-  const known = keptLists.get(statements) ?? new KeptLists()
-  keptLists.set(statements, known)
-  return known
-}
+const listsOf = onceFor((_: Statements) => new KeptLists())
 
 /** Charges the list, or only looks at its rows. */
 export async function askList(list: List, how: How, makesMissing = false): Promise<Found> {

@@ -1,4 +1,5 @@
-import { checkerBeside, forEachChecker } from '../check/beside.ts'
+import { onceFor } from '../base/once-for.ts'
+import { checkerBeside } from '../check/beside.ts'
 import type { Checker } from '../check/checker.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
 import { checkOption, isStorable } from '../options/validate.ts'
@@ -15,19 +16,16 @@ interface Names {
 }
 
 /** The checkers of a limiter's named estimates. */
-export const namesOf: (owner: Checker) => Names = forEachChecker((owner) =>
-  rowsBeside(owner, RESERVED_PREFIX),
-)
+export const namesOf: (owner: Checker) => Names = onceFor((owner) => rowsBeside(owner, RESERVED_PREFIX))
 
 /** The checkers of the shares in a limiter's named estimates. */
-export const sharesOf: (owner: Checker) => Names = forEachChecker((owner) => rowsBeside(owner, SHARE_PREFIX))
+export const sharesOf: (owner: Checker) => Names = onceFor((owner) => rowsBeside(owner, SHARE_PREFIX))
 
 /** The rows have a prefix of their own, in the same table. */
 function rowsBeside(owner: Checker, before: string): Names {
   const beside = { prefix: before + owner.config.namespace.prefix, comesLast: true }
   return {
-    // Citus makes no row in the statement that charges others.
-    opener: checkerBeside(owner, { ...beside, isUsuallyNew: !owner.config.table.distributed }),
+    opener: checkerBeside(owner, { ...beside, isUsuallyNew: true }),
     // The calls that open estimates sweep the rows.
     closer: checkerBeside(owner, { ...beside, isSwept: false }),
   }

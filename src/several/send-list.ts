@@ -9,8 +9,7 @@ const rowByRow = /* @__PURE__ */ onFirstUse(() => import('./row-by-row.ts'))
 
 /** Charges the list, or only looks at it: by one statement, unless it has many rows, or on several servers. */
 export async function sendList(list: List, how: How): Promise<Found> {
-  const isShort = list.rows.length <= MAX_ROWS
-  const isOne = isShort && (!isDistributed(list) || (await isOnOneShard(list)))
+  const isOne = list.rows.length <= MAX_ROWS && (reachesAll(list) || (await isInOnePlace(list)))
   const ask = isOne ? askList : (await rowByRow()).askRowByRow
   if (how === 'looks' || !isRecorded(list)) return ask(list, how)
   const { recordLists } = await recording()
@@ -31,19 +30,19 @@ export function isRecorded({ rows }: Pick<List, 'rows'>): boolean {
 
 /** Whether the list shares no statement with others. */
 export function isSentAlone(list: Pick<List, 'rows'>): boolean {
-  return list.rows.length > MAX_ROWS || isDistributed(list)
+  return list.rows.length > MAX_ROWS || !reachesAll(list)
 }
 
-/** Whether Citus has distributed a table of the list. */
-function isDistributed({ rows }: Pick<List, 'rows'>): boolean {
-  return rows.some(({ table }) => table.distributed !== undefined)
+/** Whether one statement can charge the rows, wherever they are. */
+function reachesAll({ rows }: Pick<List, 'rows'>): boolean {
+  return rows.every(({ table }) => table.reachesAllRows)
 }
 
-async function isOnOneShard({ rows, connection }: List): Promise<boolean> {
+async function isInOnePlace({ rows, connection }: List): Promise<boolean> {
   const places = new Set<string | undefined>()
   for (const { table, key } of rows) {
-    const shards = await (await table.distributed?.())?.load(connection.db)
-    places.add(shards && `${shards.of(key)} of ${shards.group}`)
+    const { steps } = await table.store()
+    places.add(await steps?.placeOf(connection.db, key))
   }
   return places.size === 1
 }
@@ -53,16 +52,14 @@ async function isOnOneShard({ rows, connection }: List): Promise<boolean> {
  * order of every list.
  */
 export async function makeRows(list: List, waits: boolean): Promise<number> {
-  if (!isDistributed(list)) return makeAll(list, waits)
+  if (reachesAll(list)) return makeAll(list, waits)
   let made = 0
   for (const row of list.rows.filter((each) => !isLook(each))) {
     const { table, namespace, key } = row
-    const distributed = await table.distributed?.()
-    if (distributed) {
+    const { steps } = await table.store()
+    if (steps) {
       list.onSend(false, waits)
-      made += await (waits
-        ? distributed.insertAndLock(list.connection, namespace.prefix, key)
-        : distributed.insertAtOnce(list.connection, namespace.prefix, [key]))
+      made += await steps.insertForList(list.connection, namespace.prefix, key, waits)
     } else made += await makeAll({ ...list, rows: [row] }, waits)
   }
   return made
@@ -70,10 +67,10 @@ export async function makeRows(list: List, waits: boolean): Promise<number> {
 
 /** Removes the rows that were inserted and have no state, because nothing was taken from them. */
 export async function removeEmpty(list: List): Promise<void> {
-  if (!isDistributed(list)) return removeAllEmpty(list)
+  if (reachesAll(list)) return removeAllEmpty(list)
   for (const row of list.rows.filter((each) => !isLook(each))) {
-    const distributed = await row.table.distributed?.()
-    if (!distributed) await removeAllEmpty({ ...list, rows: [row] })
-    else await distributed.removeEmpty(list.connection, row.namespace.prefix, [row.key])
+    const { steps } = await row.table.store()
+    if (steps) await steps.removeEmpty(list.connection, row.namespace.prefix, [row.key])
+    else await removeAllEmpty({ ...list, rows: [row] })
   }
 }

@@ -30,7 +30,8 @@ export interface ChangePlanSource {
   readonly from: AnyAlgorithm
   readonly to: AnyAlgorithm
   readonly injectedClock: boolean
-  readonly isDistributed: boolean
+  /** Whether it makes the row if it is missing. Citus would work that out by another server's clock. */
+  readonly begins: boolean
   readonly guarded: boolean
 }
 
@@ -38,14 +39,14 @@ export interface ChangePlanSource {
  * The statement that ends the period of a row now, and begins one of another algorithm or length. It returns
  * the time, whether it is done, and the row as it was before. That is `own` if it was one of the old algorithm.
  * If it is `other`, a window of another algorithm, its count would be lost, and nothing is changed. Without a
- * row `own` is null. It makes no row of a distributed table: Citus would work it out by another server's clock.
+ * row `own` is null.
  */
 export function changePlanStatement({
   table,
   from,
   to,
   injectedClock,
-  isDistributed,
+  begins,
   guarded,
 }: ChangePlanSource): Statement {
   const parameters = new Parameters()
@@ -94,11 +95,11 @@ export function changePlanStatement({
     )
     .onConflictDoNothing({ target: [table.prefix, table.key] })
     .returning({ key: table.key })
-  const isBegun = isDistributed ? sql`` : sql`or exists (select from ${name(BEGUN)})`
+  const isBegun = begins ? sql`or exists (select from ${name(BEGUN)})` : sql``
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
     links: [
       ...[link(FOUND, found), link(TIMED, timed), link(CHANGED, changed)],
-      ...(isDistributed ? [] : [link(BEGUN, begun)]),
+      ...(begins ? [link(BEGUN, begun)] : []),
     ],
     columns: [
       ...answered(['now'], TIMED),

@@ -11,16 +11,16 @@ import { isLocked, isOwn, PLACE, placeOf } from './places.ts'
 
 /**
  * The statement that finds a page of a prefix's windows, after a key: those that began early enough to be over.
- * Of a distributed table it also reads the time of each row's server, `at`.
+ * If the size is shown to Citus, it also reads the time of each row's server, `at`.
  */
-export function windowsStatement(table: RateLimitTable, isDistributed: boolean): Statement {
+export function windowsStatement(table: RateLimitTable, isShown = false): Statement {
   const parameters = new Parameters()
   const start = fromColumn('windowStart', table.windowStart)
   const windows = builder
     .select({
       key: sql`${table.key}`.as('key'),
       ...numbersOf(table),
-      ...(isDistributed ? { at: exact(CLOCK_MS).as('at') } : {}),
+      ...(isShown ? { at: exact(CLOCK_MS).as('at') } : {}),
     })
     .from(table)
     .where(
@@ -28,12 +28,12 @@ export function windowsStatement(table: RateLimitTable, isDistributed: boolean):
         eq(table.prefix, parameters.text('prefix')),
         gt(table.key, parameters.text('after')),
         mayHavePeriod(table),
-        ...(isDistributed ? [] : [isOwn(table)]),
+        ...(isShown ? [] : [isOwn(table)]),
         sql`${start} <= ${parameters.number('latestStart')}`,
       ),
     )
     .orderBy(asc(table.key))
-  return parameters.render(page(windows, parameters.number('size'), isDistributed))
+  return parameters.render(page(windows, parameters.number('size'), isShown))
 }
 
 /** The state of a row. */

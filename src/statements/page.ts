@@ -13,8 +13,8 @@ export const MAX_PAGE = 1_000
  *
  * Citus plans for each server by itself, and only if it sees the number.
  */
-export function page(rows: SQLWrapper, size: SQL, isDistributed: boolean): SQL {
-  return isDistributed
+export function page(rows: SQLWrapper, size: SQL, isShown: boolean): SQL {
+  return isShown
     ? sql`${rows.getSQL()} limit ${size}::bigint`
     : sql`${rows.getSQL()} limit (select ${size}::bigint)`
 }

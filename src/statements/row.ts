@@ -16,18 +16,22 @@ export type RowNumber = 'used' | 'remaining' | 'reset'
 /** The time at which rows are read, in Unix milliseconds. Null for the database's clock. */
 export type ReadAt = number | null
 
-/** A number of a row in a query, read under the limiter. A row of nulls, as in a left join, is a new key. */
+/**
+ * A number of a row in a query, read under the limiter. A row of nulls, as in a left join, is a new key.
+ *
+ * @param isOpen Whether it is a query that Citus can pass on.
+ */
 export function rowNumber(
   row: RowColumns,
   limiter: StoredLimiter,
   at: ReadAt,
   which: RowNumber,
-  isDistributed: boolean,
+  isOpen: boolean,
 ): SQL<number> {
   const { algorithm } = limiter
   const numbers = ['limit', 'periodMs', ...algorithm.params]
   const parameters = new Parameters(numbers)
-  const states = advanced(limiter, timedRow(row, limiter, at, isDistributed), name('at'), parameters, {
+  const states = advanced(limiter, timedRow(row, limiter, at, isOpen), name('at'), parameters, {
     keepHolds: true,
   })
   const available = algorithm.sql.available(stateOf(), name('now'), paramsOf(algorithm, parameters))
@@ -37,7 +41,7 @@ export function rowNumber(
 }
 
 /** The row, the numbers of the limiter, and the time at which the row is read. Each value is sent once. */
-function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt, isDistributed: boolean): Level {
+function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt, isOpen: boolean): Level {
   const { algorithm, params, periodAt } = limiter
   const columns = Object.entries(rowColumns(row, algorithm)).map(([column, value]) => [column, value.sql])
   const edges = periodAt ? edgesAround(at ?? Date.now(), periodAt, algorithm) : {}
@@ -46,16 +50,16 @@ function timedRow(row: RowColumns, limiter: StoredLimiter, at: ReadAt, isDistrib
   const clock = at === null ? CLOCK_MS : literal(at)
   const base: Record<string, SQL> = {
     ...Object.fromEntries([...columns, ...numbers]),
-    ...(isDistributed ? {} : { at: clock }),
+    ...(isOpen ? {} : { at: clock }),
   }
   const list = Object.entries(base).map(([column, value]) => sql`${value} as ${name(column)}`)
   const selected = sql`select ${sql.join(list, sql`, `)}`
   const plain: Level = {
-    source: isDistributed ? sql`(${selected}) as stored` : sql`(${selected} offset 0) as stored`,
+    source: isOpen ? sql`(${selected}) as stored` : sql`(${selected} offset 0) as stored`,
     columns: Object.keys(base),
-    isOpen: isDistributed,
+    isOpen,
   }
-  const rows = isDistributed ? level('timed', plain, { at: clock }) : plain
+  const rows = isOpen ? level('timed', plain, { at: clock }) : plain
   return periodAt ? inPeriod(rows, algorithm) : rows
 }
 

@@ -92,11 +92,11 @@ function isLikeOwn(table: RateLimitTable, { algorithm }: Rules, parameters: Para
 }
 
 /** The statement that finds a page of a prefix's keys, after a key. */
-export function keysStatement(table: RateLimitTable, isDistributed: boolean): Statement {
+export function keysStatement(table: RateLimitTable, isShown = false): Statement {
   const parameters = new Parameters()
   const rest = and(eq(table.prefix, parameters.text('prefix')), gt(table.key, parameters.text('after')))
   const keys = builder.select({ key: table.key }).from(table).where(rest).orderBy(asc(table.key))
-  return parameters.render(page(keys, sql.raw(String(MAX_PAGE)), isDistributed))
+  return parameters.render(page(keys, sql.raw(String(MAX_PAGE)), isShown))
 }
 
 /** The numbers of a limiter that a look uses. */
@@ -104,30 +104,34 @@ export function lookParams({ algorithm }: Rules): readonly string[] {
   return ['limit', 'periodMs', ...algorithm.params]
 }
 
-/** The statement that looks at keys whose limiters have one algorithm and different numbers. */
-export function lookEachStatement(table: RateLimitTable, rules: Rules, isDistributed: boolean): Statement {
+/**
+ * The statement that looks at keys whose limiters have one algorithm and different numbers.
+ *
+ * @param isShown Whether the planner sees the keys, so that Citus finds their shards.
+ */
+export function lookEachStatement(table: RateLimitTable, rules: Rules, isShown = false): Statement {
   const numbers = lookParams(rules)
   const parameters = new Parameters(numbers)
   const { gate, isBlock, blocked } = blockOf(table, parameters)
   const columns = { ...rowColumns(table, rules.algorithm), blocked }
   const array = (each: string, type: 'text' | 'float8') =>
-    isDistributed ? parameters.shownArray(each, type) : parameters.array(each, type)
+    isShown ? parameters.shownArray(each, type) : parameters.array(each, type)
   const arrays = [array('key', 'text'), ...numbers.map((each) => array(each, 'float8'))]
   const calls = placed(['key', ...numbers], arrays)
   const isPrefix = sql`${table.prefix} = ${parameters.text('prefix')}`
-  const stored = isDistributed ? { ...columns, found: sql`${table.key}`.as('found') } : columns
+  const stored = isShown ? { ...columns, found: sql`${table.key}`.as('found') } : columns
   const row = builder
     .select(stored)
     .from(table)
     .leftJoin(gate, isBlock)
     .where(
-      isDistributed
+      isShown
         ? sql`${isPrefix} and ${table.key} = any(${array('key', 'text')})`
         : sql`${isPrefix} and ${table.key} = call.key`,
     )
     .getSQL()
   const rows: Level = {
-    source: isDistributed
+    source: isShown
       ? sql`${calls} join (${row} ${BY_ITSELF}) as stored on stored.found = call.key`
       : sql`${calls} cross join lateral (${row} ${BY_ITSELF}) as stored`,
     columns: ['place', ...numbers, ...Object.keys(columns)],

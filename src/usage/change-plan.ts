@@ -35,7 +35,7 @@ export async function changePlan(
   const name = `change plan ${from.algorithm.name} ${to.algorithm.name} ${clock !== null}`
   const source = {
     ...{ table: table.table, from: from.algorithm, to: to.algorithm },
-    ...{ injectedClock: clock !== null, isDistributed: table.distributed !== undefined },
+    ...{ injectedClock: clock !== null, begins: table.reachesAllRows },
   }
   const statementFor = (guarded: boolean) =>
     kept(table.statements, `${name} ${guarded}`, () => changePlanStatement({ ...source, guarded }))
@@ -49,7 +49,7 @@ export async function changePlan(
         const row = mustHave((await run(connection, [table.size], statementFor, values, params))[0])
         // The next attempt finds the row.
         if (row['own'] === null && row['done'] !== true)
-          await (await table.distributed?.())?.insert(connection, namespace.prefix, [key])
+          await (await table.store()).steps?.insert(connection, namespace.prefix, [key])
         return row
       })
       time = exactNumber(answer['now'])

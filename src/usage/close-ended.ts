@@ -1,4 +1,3 @@
-import type { RateLimitTable } from '../../schema/index.ts'
 import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorithm.ts'
 import { hasPeriods, paramsAt, periodFrom } from '../algorithms/limiter.ts'
 import type { Database } from '../database/database.ts'
@@ -6,20 +5,18 @@ import { distinct } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { checkLimiter } from '../options/validate.ts'
 import { columnIn, exactNumber, stateIn } from '../runtime/number-columns.ts'
+import type { Table } from '../runtime/store.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { closeStatement, windowsStatement } from '../statements/close.ts'
 import { STATE_COLUMNS } from '../statements/columns.ts'
-import { closeShardStatement } from '../statements/distributed.ts'
 import { MAX_PAGE } from '../statements/page.ts'
-import { kept, statementsOf } from '../statements/statements.ts'
+import { kept } from '../statements/statements.ts'
 import { type Begun, begin } from './begin.ts'
 
 /** The periods to close. */
 export interface Closing {
   readonly tx: Database
-  readonly table: RateLimitTable
-  /** Whether Citus has distributed the table by `key`. */
-  readonly distributed: boolean
+  readonly table: Table
   readonly prefix: string
   readonly limit: number
   /** Keys up to this one are skipped. */
@@ -67,18 +64,17 @@ export async function closeEnded(closing: Closing): Promise<Ended[]> {
 }
 
 async function windowsAfter(
-  { tx, table, distributed, prefix, latestStart }: Closing,
+  { tx, table, prefix, latestStart }: Closing,
   after: string,
   size: number,
 ): Promise<readonly Row[]> {
-  const statement = kept(statementsOf(table, distributed), 'windows', () =>
-    windowsStatement(table, distributed),
-  )
+  const { texts } = await table.store()
+  const statement = kept(table.statements, 'windows', () => (texts?.windows ?? windowsStatement)(table.table))
   return distinct(await runOnce({ db: tx }, statement, { prefix, after, latestStart, size }), 'key', size)
 }
 
 /** The period of a row, if it is over under the limit of its key. */
-function endedIn(row: Row, { limiterOf, now, graceMs, distributed, ownClock }: Closing): Over[] {
+function endedIn(row: Row, { limiterOf, now, graceMs, ownClock }: Closing): Over[] {
   const key = keyIn(row)
   const limiter = limiterOf(key)
   checkLimiter(limiter)
@@ -88,7 +84,7 @@ function endedIn(row: Row, { limiterOf, now, graceMs, distributed, ownClock }: C
   if (!Number.isFinite(start)) return []
   const period = periodFrom(limiter, start)
   // The server of the row may be behind this one, and still count calls in the period.
-  const time = distributed && !ownClock ? exactNumber(row['at']) : now
+  const time = row['at'] === undefined || ownClock ? now : exactNumber(row['at'])
   return period.end + graceMs <= Math.min(now, time) ? [{ key, limiter, time, ...period }] : []
 }
 
@@ -99,10 +95,7 @@ function isOwn(row: Row, { algorithm }: StoredLimiter): boolean {
 }
 
 async function close(closing: Closing, ended: readonly Over[]): Promise<Ended[]> {
-  const rows: Row[] = []
-  for (const group of await groupsOf(closing, ended)) {
-    rows.push(...(await remove(closing, group).catch((error) => forgetShards(closing, error))))
-  }
+  const rows = await remove(closing, ended)
   const rowOf = new Map(distinct(rows, 'key', ended.length).map((row) => [keyIn(row), row]))
   const begun: Begun[] = []
   const closed = ended.flatMap(({ limiter, time, ...each }) => {
@@ -115,40 +108,27 @@ async function close(closing: Closing, ended: readonly Over[]): Promise<Ended[]>
     // The row stays only for what is carried over.
     return counted.used > 0 ? [{ ...each, ...counted }] : []
   })
-  await begin(closing, begun)
+  await begin({ ...closing, table: closing.table.table }, begun)
   return closed
 }
 
-/** The periods in groups that one statement can remove. */
-async function groupsOf(
-  { tx, table, distributed }: Closing,
-  ended: readonly Over[],
-): Promise<readonly (readonly Over[])[]> {
-  if (!distributed) return [ended]
-  const { distributedTable } = await import('../runtime/distributed-table.ts')
-  const shards = distributedTable(table)
-  await shards.load(tx)
-  return shards.split(ended, ({ key }) => key)
-}
-
-/** Forgets where the shards are if one was split since they were read. The next call reads it. */
-async function forgetShards({ table, distributed }: Closing, error: unknown): Promise<never> {
-  if (distributed) (await import('../runtime/distributed-table.ts')).distributedTable(table).forget(error)
-  throw error
-}
-
-function remove(
-  { tx, table, distributed, prefix }: Closing,
-  ended: readonly Over[],
-): Promise<readonly Row[]> {
-  const statement = kept(statementsOf(table, distributed), 'close', () =>
-    distributed ? closeShardStatement(table) : closeStatement(table),
-  )
-  return runOnce({ db: tx }, statement, {
-    prefix,
-    key: textArray(ended.map(({ key }) => key)),
-    start: numberArray(ended.map(({ start }) => start)),
-  })
+async function remove({ tx, table, prefix }: Closing, ended: readonly Over[]): Promise<readonly Row[]> {
+  await table.load?.(tx)
+  const store = await table.store()
+  const statement = kept(table.statements, 'close', () => (store.texts?.close ?? closeStatement)(table.table))
+  const rows: Row[] = []
+  try {
+    for (const group of store.split(ended, ({ key }) => key)) {
+      const key = textArray(group.map((each) => each.key))
+      const start = numberArray(group.map((each) => each.start))
+      rows.push(...(await runOnce({ db: tx }, statement, { prefix, key, start })))
+    }
+  } catch (error) {
+    // The next call reads again how to split.
+    store.forget(error)
+    throw error
+  }
+  return rows
 }
 
 /** The usage of the period and, for an algorithm that keeps it, the part that is not settled. */

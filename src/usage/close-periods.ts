@@ -5,6 +5,7 @@ import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.t
 import { type Database, isTransaction } from '../database/database.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { checkLimiter, checkOption, checkRows } from '../options/validate.ts'
+import { tableOf } from '../runtime/table-of.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import { timeOf } from './clock.ts'
 import { closeEnded } from './close-ended.ts'
@@ -115,8 +116,8 @@ export async function closePeriods(tx: Database, options: ClosePeriodsOptions): 
     (limiter === undefined) !== (limiterOf === undefined),
     'closePeriods needs either limiter or limiterOf.',
   )
-  const table = durable ? tables.durable : tables.ephemeral
-  const rows = { tx, table, distributed, prefix, limit, after, ownClock: clock !== undefined, graceMs }
+  const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
+  const rows = { ...{ tx, table, prefix, limit, after }, ownClock: clock !== undefined, graceMs }
   if (limiterOf) {
     checkOption(typeof limiterOf === 'function', 'limiterOf must be a function.')
     // A period that is over stays over, so the time can be read before the locks.

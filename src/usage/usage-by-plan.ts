@@ -1,4 +1,3 @@
-import type { RateLimitTable } from '../../schema/index.ts'
 import type { Limiter, Params, StoredLimiter } from '../algorithms/algorithm.ts'
 import { appliesAt, paramsAt } from '../algorithms/limiter.ts'
 import { usageOf } from '../answers/answer.ts'
@@ -10,20 +9,19 @@ import { distinct, mustHave } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { checkLimiter } from '../options/validate.ts'
 import { exactNumber, stateIn } from '../runtime/number-columns.ts'
+import type { Table } from '../runtime/store.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import { BLOCKED } from '../statements/own-prefixes.ts'
 import { MAX_PAGE } from '../statements/page.ts'
-import { kept, statementsOf } from '../statements/statements.ts'
+import { kept } from '../statements/statements.ts'
 import { keysStatement, lookEachStatement, lookParams } from '../statements/usage.ts'
 import { timeOf } from './clock.ts'
 
 /** The rows to read, and the clock. */
 export interface Reading {
   readonly db: Database
-  readonly table: RateLimitTable
+  readonly table: Table
   readonly prefix: string
-  /** Whether Citus has distributed the table by `key`. */
-  readonly distributed: boolean
   readonly top: number
   /** Undefined for the database's clock. */
   readonly clock: (() => Date) | undefined
@@ -70,8 +68,9 @@ function byUse(one: Used, other: Used): number {
   return other.used - one.used || (one.key < other.key ? -1 : 1)
 }
 
-async function keysAfter({ db, table, prefix, distributed }: Reading, after: string): Promise<string[]> {
-  const statement = kept(statementsOf(table, distributed), 'keys', () => keysStatement(table, distributed))
+async function keysAfter({ db, table, prefix }: Reading, after: string): Promise<string[]> {
+  const { texts } = await table.store()
+  const statement = kept(table.statements, 'keys', () => (texts?.keys ?? keysStatement)(table.table))
   const rows = await runOnce({ db }, statement, { prefix, after })
   return distinct(rows, 'key', MAX_PAGE).map((row) => String(row['key']))
 }
@@ -112,14 +111,15 @@ export async function lookAtEach(
 }
 
 async function rowsOf(
-  { db, table, prefix, distributed }: Reading,
+  { db, table, prefix }: Reading,
   asked: readonly (Planned & { readonly params: Params })[],
   clock: number,
 ): Promise<readonly Row[]> {
   const { limiter } = asked[0] as Planned
   const name = `look each ${limiter.algorithm.name}`
-  const statement = kept(statementsOf(table, distributed), name, () =>
-    lookEachStatement(table, limiter, distributed),
+  const { texts } = await table.store()
+  const statement = kept(table.statements, name, () =>
+    (texts?.lookEach ?? lookEachStatement)(table.table, limiter),
   )
   const columns = lookParams(limiter).map((param) => [
     param,

@@ -12,7 +12,8 @@ import { distinct } from '../database/rows.ts'
 import { type Row, runOnce } from '../database/run.ts'
 import { checkLimiter, checkOption, checkRows } from '../options/validate.ts'
 import { exactNumber, stateIn } from '../runtime/number-columns.ts'
-import { kept, statementsOf } from '../statements/statements.ts'
+import { tableOf } from '../runtime/table-of.ts'
+import { kept } from '../statements/statements.ts'
 import { usageStatement } from '../statements/usage.ts'
 import { SHIPPED } from '../tables/shipped.ts'
 import { timeOf } from './clock.ts'
@@ -132,7 +133,7 @@ export async function usage(
   checkOption(Number.isSafeInteger(top) && top > 0, 'top must be a whole number above 0.')
   const table = durable ? tables.durable : tables.ephemeral
   checkSwitch(distributed, 'distributed')
-  const reading = { db, table, prefix, distributed, top, clock }
+  const reading = { db, table: tableOf(table, distributed), prefix, top, clock }
   if (limiterOf === undefined) {
     checkLimiter(limiter)
     checkOption(limiter.stored, 'usage needs a limiter with a limit: an unlimited plan has no rows.')
@@ -143,10 +144,14 @@ export async function usage(
   return usageByPlan(reading, limiterOf)
 }
 
-async function usageUnder(reading: Reading, limiter: StoredLimiter): Promise<(KeyUsage | OtherUsage)[]> {
+/** The keys that have used most under one limit. */
+export async function usageUnder(
+  reading: Reading,
+  limiter: StoredLimiter,
+): Promise<(KeyUsage | OtherUsage)[]> {
   const { db, table, prefix, top, clock } = reading
   const name = `usage ${limiter.algorithm.name}`
-  const statement = kept(statementsOf(table), name, () => usageStatement(table, limiter))
+  const statement = kept(table.statements, name, () => usageStatement(table.table, limiter))
   const time = await timeOf(db, clock)
   const params = paramsAt(limiter, time)
   const { periodStart = 0 } = params

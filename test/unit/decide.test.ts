@@ -2,11 +2,10 @@ import { expect, test } from 'vitest'
 import { rateLimitEphemeral } from '../../schema/index.ts'
 import { connectionTo } from '../../src/database/connection.ts'
 import { newSending } from '../../src/database/sending.ts'
-import { TableSize } from '../../src/database/table-size.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { AloneDecider } from '../../src/runtime/decide.ts'
 import type { CallGroup, Pending } from '../../src/runtime/queue.ts'
-import { statementsOf } from '../../src/statements/statements.ts'
+import { tableOf } from '../../src/runtime/table-of.ts'
 import { useDatabase } from '../support/databases.ts'
 import { requestOf } from '../support/requests.ts'
 
@@ -16,11 +15,10 @@ const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 
 function deciderOf(prefix: string): AloneDecider {
-  const table = rateLimitEphemeral
   return new AloneDecider(
     {
       connection: connectionTo(database.db, { wish: undefined, refused: false, renewed: 0 }),
-      table: { table, statements: statementsOf(table), size: new TableSize() },
+      table: tableOf(rateLimitEphemeral, false),
       namespace: { prefix, clock: undefined },
       commit: 'as the session',
     },

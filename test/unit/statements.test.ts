@@ -139,7 +139,7 @@ const ofTable: [string, Statement][] = [
   ['remove-empty', removeEmptyStatement(table)],
   ['sweep', sweepStatement(table, false)],
   ['sweep-keeping', sweepStatement(table, true)],
-  ['windows', windowsStatement(table, false)],
+  ['windows', windowsStatement(table)],
   ['close', closeStatement(table)],
 ]
 

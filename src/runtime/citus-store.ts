@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
+import { groupBy } from '../base/group-by.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
@@ -8,7 +9,9 @@ import type { Statement, Value } from '../database/statement.ts'
 import { inTransaction } from '../database/transaction.ts'
 import { RatelimitError } from '../errors.ts'
 import { textArray } from '../statements/calls.ts'
+import { windowsStatement } from '../statements/close.ts'
 import {
+  closeShardStatement,
   expiredStatement,
   insertEmptyStatement,
   lockFreeStatement,
@@ -17,40 +20,45 @@ import {
   sweepShardStatement,
   takeShardStatement,
 } from '../statements/distributed.ts'
-import { kept, type Statements, statementsOf } from '../statements/statements.ts'
+import { kept, type Statements } from '../statements/statements.ts'
+import { keysStatement, lookEachStatement } from '../statements/usage.ts'
+import { askOne, askToLook, askToTake } from './ask.ts'
+import type { Answers, Asked, Request } from './call.ts'
+import { decideOne } from './decide.ts'
+import { removeRow } from './fill.ts'
 import { readShards, type Shards } from './shards.ts'
+import type { Asking, Steps, Store, Texts } from './store.ts'
 
 /** The name of the plan. The workers plan each time. */
 const ANY_SIZE = 'any size'
 
-const known = new WeakMap<RateLimitTable, DistributedTable>()
-
-/** What a table needs that Citus has distributed by key. Limiters of one table share it. */
-export function distributedTable(table: RateLimitTable): DistributedTable {
-  const found = known.get(table) ?? new DistributedTable(table)
-  known.set(table, found)
-  return found
-}
-
-/** A request for a row. */
-interface Asked {
-  readonly request: { readonly key: string; readonly limiter: { readonly startsFull: boolean } }
-}
-
 /** Citus refuses a statement that locks rows on several workers. */
 const FEATURE_NOT_SUPPORTED = '0A000'
 
-/** A table that Citus has distributed by key: its shards, and the statements that take more than one text. */
-export class DistributedTable {
-  readonly takeMany: typeof takeShardStatement = takeShardStatement
-  readonly look: typeof lookShardsStatement = lookShardsStatement
+/** The store of a table that Citus has distributed by key. */
+export class CitusStore implements Store, Steps {
+  readonly steps: Steps = this
+  readonly texts: Texts = {
+    keys: (table) => keysStatement(table, true),
+    lookEach: (table, rules) => lookEachStatement(table, rules, true),
+    windows: (table) => windowsStatement(table, true),
+    close: closeShardStatement,
+  }
   readonly #table: RateLimitTable
   readonly #statements: Statements
   #shards: Shards | undefined
 
-  constructor(table: RateLimitTable) {
+  constructor(table: RateLimitTable, statements: Statements) {
     this.#table = table
-    this.#statements = statementsOf(table, true)
+    this.#statements = statements
+  }
+
+  take(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
+    return askToTake(asking, asked, takeShardStatement)
+  }
+
+  look(asking: Asking, asked: readonly Asked[]): Promise<Answers> {
+    return askToLook(asking, asked, lookShardsStatement)
   }
 
   /** Reads where the shards are, unless that is known. */
@@ -59,55 +67,31 @@ export class DistributedTable {
     return this.#shards
   }
 
-  /** Whether Citus could not send a statement to one worker, because a shard was split meanwhile. */
-  async hasSplit(error: RatelimitError, db: Database, asked: readonly Asked[]): Promise<boolean> {
-    if (error.sqlState !== FEATURE_NOT_SUPPORTED || asked.length < 2) return false
-    this.#shards = await readShards(db, this.#table).catch(() => this.#shards)
-    return this.split(asked, ({ request }) => request.key).length > 1
-  }
-
-  /**
-   * Forgets where the shards are if Citus could not send a statement to one worker: a shard may have been split
-   * since. Returns whether it has forgotten.
-   */
   forget(error: unknown): boolean {
     const isRefused = error instanceof RatelimitError && error.sqlState === FEATURE_NOT_SUPPORTED
     if (isRefused) this.#shards = undefined
     return isRefused
   }
 
-  /** The number of a key's shard. 0 until the shards are known. */
   shardOf(key: string): number {
     return this.#shards?.of(key) ?? 0
   }
 
-  /** Values in groups whose keys are on one shard. */
   split<T>(values: readonly T[], keyOf: (value: T) => string): readonly (readonly T[])[] {
-    const groups = new Map<number, T[]>()
-    for (const value of values) {
-      const shard = this.shardOf(keyOf(value))
-      const group = groups.get(shard)
-      if (group) group.push(value)
-      else groups.set(shard, [value])
-    }
-    return [...groups.values()]
+    return groupBy(values, (value) => this.shardOf(keyOf(value)))
   }
 
   /**
-   * Makes missing rows. Citus works out an insert on the coordinator, so this inserts rows without a state. The
-   * take then reads the clock of their own server. Rows that it does not write are removed.
+   * Citus works out an insert on the coordinator, so this inserts rows without a state. The take then reads the
+   * clock of their own server. Rows that it does not write are removed.
    */
-  async insertAndTake<Answer extends { readonly granted: number }>(
-    connection: Connection,
-    prefix: string,
-    asked: readonly Asked[],
-    waits: boolean,
-    take: () => Promise<readonly (Answer | undefined)[]>,
-  ): Promise<readonly (Answer | undefined)[]> {
+  async make(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
+    const { connection, namespace } = asking
+    const { prefix } = namespace
     const keys = asked.map(({ request }) => request.key)
     if (waits) await this.insert(connection, prefix, keys)
-    else await this.insertAtOnce(connection, prefix, keys)
-    const answers = await take()
+    else await this.#insertAtOnce(connection, prefix, keys)
+    const answers = await (waits ? askOne(asking, asked[0] as Asked, true) : this.take(asking, asked))
     const unwritten = asked.flatMap(({ request: { key, limiter } }, place) => {
       const answer = answers[place]
       return answer && limiter.startsFull && answer.granted <= 0 ? [key] : []
@@ -116,7 +100,6 @@ export class DistributedTable {
     return answers
   }
 
-  /** Inserts rows without a state for keys of one shard, where they are missing. Returns how many were. */
   async insert(connection: Connection, prefix: string, keys: readonly string[]): Promise<number> {
     // Few texts are prepared: the last key fills the list up to a power of two.
     const size = 2 ** Math.ceil(Math.log2(keys.length))
@@ -132,7 +115,7 @@ export class DistributedTable {
    * The same in a transaction of its own. If another transaction is inserting one of the rows, it waits for
    * three milliseconds and then fails with 55P03. Only `set local` reaches the worker.
    */
-  insertAtOnce(connection: Connection, prefix: string, keys: readonly string[]): Promise<number> {
+  #insertAtOnce(connection: Connection, prefix: string, keys: readonly string[]): Promise<number> {
     return inTransaction(connection, async (own) => {
       await execute(own.db, sql`set local citus.propagate_set_commands to 'local'`)
       await execute(own.db, sql`set local lock_timeout to '3ms'`)
@@ -140,19 +123,17 @@ export class DistributedTable {
     })
   }
 
-  /** Inserts the row of a key if it is missing, and locks it. Returns how many were missing. */
-  async insertAndLock(connection: Connection, prefix: string, key: string): Promise<number> {
+  async insertForList(connection: Connection, prefix: string, key: string, waits: boolean): Promise<number> {
+    if (!waits) return this.#insertAtOnce(connection, prefix, [key])
     const build = () => insertEmptyStatement(this.#table, 1, true)
     return (await this.#run(connection, 'lock', build, { prefix, '0.key': key })).length
   }
 
-  /** Removes those rows of one shard that have no state. */
   async removeEmpty(connection: Connection, prefix: string, keys: readonly string[]): Promise<void> {
     const build = () => removeEmptyShardStatement(this.#table)
     await this.#run(connection, 'remove empty', build, { prefix, key: textArray(keys) })
   }
 
-  /** Locks those of the keys that no other transaction has locked, and returns them. */
   async lockFree(db: Database, prefix: string, keys: readonly string[]): Promise<ReadonlySet<string>> {
     await this.load(db)
     const statement = kept(this.#statements, 'lock free', () => lockFreeStatement(this.#table))
@@ -164,7 +145,26 @@ export class DistributedTable {
     return free
   }
 
-  /** Deletes some expired rows of a prefix. Rows that others have locked stay. */
+  async placeOf(db: Database, key: string): Promise<string> {
+    const shards = await this.load(db)
+    return `${shards.of(key)} of ${shards.group}`
+  }
+
+  /**
+   * Citus works out the time of an insert on the coordinator, so the row is removed, and then made by a refund,
+   * whose time is that of the row's own server.
+   */
+  async fill(asking: Asking, request: Request): Promise<void> {
+    const { connection } = asking
+    const refund = { ...request, rate: -request.limiter.params.limit, purpose: 'adjust' } as const
+    const work = async (own: Connection) => {
+      const asks = { ...asking, connection: own }
+      await removeRow(asks, request.key)
+      await decideOne(asks, { request: refund, calls: { length: 1 } })
+    }
+    await (connection.isTransaction ? work(connection) : inTransaction(connection, work))
+  }
+
   async sweep(db: Database, prefix: string, clock: number | null, keepEnded: boolean): Promise<number> {
     const sweep = () => this.#sweep(db, prefix, clock, keepEnded)
     return sweep().catch((error) => {

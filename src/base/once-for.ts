@@ -1,0 +1,9 @@
+/** Makes something once for each object, and keeps it as long as the object. */
+export function onceFor<K extends object, T>(make: (of: K) => T): (of: K) => T {
+  const made = new WeakMap<K, T>()
+  return (of) => {
+    const known = made.get(of) ?? make(of)
+    made.set(of, known)
+    return known
+  }
+}

@@ -1,0 +1,27 @@
+import { wholeState } from '../algorithms/limiter.ts'
+import { runOnce } from '../database/run.ts'
+import { fillStatement } from '../statements/fill.ts'
+import { removeStatement } from '../statements/remove.ts'
+import { kept } from '../statements/statements.ts'
+import type { Request } from './call.ts'
+import type { Asking } from './store.ts'
+
+/** Writes the whole limit into the row of a key. */
+export async function fill(asking: Asking, request: Request): Promise<void> {
+  const { connection, table, namespace } = asking
+  const { steps } = await table.store()
+  if (steps) return steps.fill(asking, request)
+  const { key, limiter } = request
+  const { algorithm, params } = limiter
+  const clock = namespace.clock?.() ?? null
+  const name = `fill ${algorithm.name} ${clock !== null}`
+  const statement = kept(table.statements, name, () => fillStatement(table.table, algorithm, clock !== null))
+  const values = { prefix: namespace.prefix, key, clock, ...wholeState(limiter, 0, params) }
+  await runOnce(connection, statement, values)
+}
+
+/** Removes the row of a key. */
+export async function removeRow({ connection, table, namespace }: Asking, key: string): Promise<void> {
+  const statement = kept(table.statements, 'remove', () => removeStatement(table.table))
+  await runOnce(connection, statement, { prefix: namespace.prefix, key })
+}
