@@ -1,4 +1,5 @@
 import { sql } from 'drizzle-orm'
+import { onceFor } from '../base/once-for.ts'
 import type { Algorithm, StoredLimiter } from './algorithm.ts'
 import { balance } from './balance.ts'
 import type { Credits } from './credits.ts'
@@ -94,14 +95,10 @@ const KNOWN: Terms = { priority: 0, endMs: NEVER_MS, forMs: NEVER_MS }
 /** A grid of an hour, because the end of a row never changes. */
 const PERIOD_MS = 8 * 3_600_000
 
-const limiters = new WeakMap<Credits, StoredLimiter>()
-
 /** The limit of the row of a grant that was made before. */
-export function limiterOf(credits: Credits): StoredLimiter {
-  const known = limiters.get(credits) ?? limiterWith(credits, KNOWN)
-  limiters.set(credits, known)
-  return known
-}
+export const limiterOf: (credits: Credits) => StoredLimiter = /* @__PURE__ */ onceFor((credits) =>
+  limiterWith(credits, KNOWN),
+)
 
 /** The limit of the row of a grant that was made then: a younger one with the same id gets nothing back. */
 export function limiterOfAge(credits: Credits, madeMs: number): StoredLimiter {

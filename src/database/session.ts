@@ -1,4 +1,5 @@
 import { entityKind } from 'drizzle-orm'
+import { onceFor } from '../base/once-for.ts'
 import type { Database } from './database.ts'
 
 /** Drizzle's sessions on drivers that speak Postgres' own protocol. */
@@ -15,14 +16,10 @@ export function sessionOf({ _: inner }: Database, kinds: readonly string[]): obj
   return session && kindsOf(session).some((kind) => kinds.includes(kind)) ? session : undefined
 }
 
-const known = new WeakMap<object, readonly string[]>()
-
 /** Drizzle's names of a session's class and of its base classes. They are the same in minified code. */
-export function kindsOf(session: object): readonly string[] {
-  const kinds = known.get(session) ?? entityKinds(session.constructor)
-  known.set(session, kinds)
-  return kinds
-}
+export const kindsOf: (session: object) => readonly string[] = /* @__PURE__ */ onceFor((session) =>
+  entityKinds(session.constructor),
+)
 
 function entityKinds(entity: unknown): string[] {
   if (typeof entity !== 'function' || !(entityKind in entity)) return []

@@ -1,4 +1,5 @@
 import type { Outcome } from '../answers/outcome.ts'
+import { onceFor } from '../base/once-for.ts'
 import { type At, CallTime, timedOut } from '../check/bounds.ts'
 import { type Checker, isRequest, type LimiterCall, unlimitedOutcome } from '../check/checker.ts'
 import { endOfBlock, gateOf, passing } from '../check/gate.ts'
@@ -213,14 +214,8 @@ function chargeTogether(
   return charged
 }
 
-const turns = new WeakMap<Database, Turns<SharedList, Found>>()
-
 /** The turns on a database, which all its limiters share. */
-function turnsOn(db: Database): Turns<SharedList, Found> {
-  const known = turns.get(db) ?? new Turns(decideLists)
-  turns.set(db, known)
-  return known
-}
+const turnsOn = /* @__PURE__ */ onceFor((_: Database) => new Turns<SharedList, Found>(decideLists))
 
 /** Publishes how calls were decided together, or that they failed. */
 export function watchAll<T>(

@@ -1,6 +1,7 @@
 import { getTableConfig, type PgPolicy } from 'drizzle-orm/pg-core'
 import type { RateLimitTable, RateLimitTables } from '../../schema/index.ts'
 import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
+import { onceFor } from '../base/once-for.ts'
 import { checkTablesGiven } from '../database/given.ts'
 import { createPolicy, secure } from './policies.ts'
 import { SHIPPED } from './shipped.ts'
@@ -35,13 +36,7 @@ export interface ColumnShape {
   readonly notNull: boolean
 }
 
-const shapes = new WeakMap<RateLimitTable, TableShape>()
-
-export function shapeOf(table: RateLimitTable): TableShape {
-  const known = shapes.get(table) ?? readShape(table)
-  shapes.set(table, known)
-  return known
-}
+export const shapeOf: (table: RateLimitTable) => TableShape = /* @__PURE__ */ onceFor(readShape)
 
 function readShape(table: RateLimitTable): TableShape {
   const { name, schema, columns, enableRLS, policies } = getTableConfig(table)
