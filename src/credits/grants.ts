@@ -9,7 +9,7 @@ import { TX_NAMES, type TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions } from '../options/grants.ts'
 import { checkOption, checkRate, isStorable } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
-import { keyOfGrant, read, readSums } from './read.ts'
+import { keyOfGrant, readAll, readSums } from './read.ts'
 import { type Account, isEndless, leftOf } from './seen.ts'
 import { usageOf } from './usage.ts'
 
@@ -101,7 +101,7 @@ function grantKey({ checker, key }: Account, id: unknown): string {
 
 /** The grants of a key, with those that have ended and are kept, in the order in which calls take from them. */
 export async function grantsOf(account: Account, { tx }: TxOptions): Promise<CreditGrant[]> {
-  const { grants, now } = await read(account, tx, true)
+  const { grants, now } = await readAll(account, tx)
   return grants.map((each) => {
     const { count, prevCount, windowStart, tokens, lastRefill } = each.look.state
     const isVoided = tokens < 0

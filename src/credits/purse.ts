@@ -13,13 +13,16 @@ import { allowed, charged, denied } from './usage.ts'
 
 /** What the grants of a key pay. */
 export function fundsOf(account: Account): Funds {
+  const { thresholds } = account.checker.config.reporting
+  const rows = thresholds.length > 0 ? MIN_LOCKED : 0
   return {
     take: async (taking, tx) => {
-      const seen = await read(account, tx)
+      const seen = await read(account, tx, { rate: taking.rate, rows })
       return taking.rate > 0 ? new Charging(account, taking, seen) : refunding(account, seen, -taking.rate)
     },
     payerOf: (key, madeMs) => lookAt(key, limiterOfAge(account.credits, madeMs)),
-    giveBack: async (parts, amount, tx, as) => refunding(account, await read(account, tx), amount, parts, as),
+    giveBack: async (parts, amount, tx, as) =>
+      refunding(account, await read(account, tx, { rate: 0 }), amount, parts, as),
   }
 }
 
@@ -55,7 +58,7 @@ class Charging implements Purse {
       answer: this.#answer(before, decisions, fate),
       paid: { rate: sumOf(parts), windowStart: null, usedBefore: null },
       parts,
-      lastsMs: this.#isOwed ? Number.POSITIVE_INFINITY : lastsMs(before, this.rate),
+      lastsMs: this.#isOwed ? Number.POSITIVE_INFINITY : Math.max(before.lastsUntil - before.now, 0),
     }
   }
 
@@ -73,10 +76,15 @@ class Charging implements Purse {
 
   /** What there was to take in the grants that were locked. Others may have taken from the rest meanwhile. */
   #had(decisions: readonly Decision[]): number {
-    const { now, debt, grants } = this.#before(decisions)
-    if (this.rows.length === 0) return netOf({ debt, grants })
+    const before = this.#before(decisions)
+    if (this.rows.length === 0) return netOf(before)
     const locked = new Set(this.rows.map(({ grant }) => grant?.id))
-    return netOf({ debt, grants: grants.filter(({ id }) => locked.has(id)) }, now)
+    const grants = before.grants.filter(({ id }) => locked.has(id))
+    const left = grants.map(({ request, look }) => leftOf({ request, look: { ...look, now: before.now } }))
+    return Math.max(
+      left.reduce((sum, each) => sum + each, -before.debt),
+      0,
+    )
   }
 
   #answer(before: Seen, decisions: readonly Decision[], fate: Fate): LimitResult {
@@ -154,11 +162,4 @@ function grantRow({ checker }: Account, grant: Grant, { rate, kind }: AskedOf, p
 function debtRow(account: Account, { rate, kind }: AskedOf, pays: Payer['pays']): Payer {
   const call = { ...debtOf(account), rate, purpose: 'take' } as const
   return { checker: account.checker, call, grant: undefined, pays, isFound: true, kind }
-}
-
-/** For how long there is a rate, if nothing is taken: grants end. */
-function lastsMs(seen: Seen, rate: number): number {
-  const ends = seen.grants.map(({ look }) => look.state.windowStart).toSorted((one, other) => one - other)
-  const end = ends.find((time) => netOf(seen, Math.max(time, seen.now)) < rate)
-  return end === undefined ? Number.POSITIVE_INFINITY : Math.max(end - seen.now, 0)
 }

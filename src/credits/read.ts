@@ -11,9 +11,16 @@ import { checkKey } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { columnIn, exactNumber, stateIn } from '../runtime/number-columns.ts'
 import { compareText } from '../statements/calls.ts'
-import { DEBT, GRANT, type GrantsSource, grantSumsStatement, grantsStatement } from '../statements/grants.ts'
+import {
+  DEBT,
+  GRANT,
+  type GrantsSource,
+  grantSumsStatement,
+  grantsStatement,
+  neededGrantsStatement,
+} from '../statements/grants.ts'
 import { kept } from '../statements/statements.ts'
-import type { Account, Grant, Seen, Sums } from './seen.ts'
+import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */
 export function accountOf({ checker, credits, key }: Account): Account {
@@ -29,10 +36,32 @@ export function keyOfGrant(key: string, id: string): string {
   return `${key}${GRANT}${toHex(id)}`
 }
 
-/** Reads the grants and the debt of a key. Without `ended` it leaves out grants that are over. */
-export async function read(account: Account, tx: At, ended = false): Promise<Seen> {
-  const rows = await readBy(account, tx, 'grants', grantsStatement, { ended: Number(ended) })
-  return seenIn(account, rows)
+/** What a call needs to know of the grants of a key. */
+export interface Needed {
+  /** Those that pay it come first. Below 0, those that get it back. */
+  readonly rate: number
+  /** At least this many of those that pay. */
+  readonly rows?: number
+}
+
+/** A key with fewer rows is read whole. To leave some out costs more there than they do. */
+const MANY = 51
+
+/** Reads the debt of a key, the grants that a call may need, and what there is in all. */
+export async function read(account: Account, tx: At, { rate, rows: fewest = 0 }: Needed): Promise<Seen> {
+  const rows = await readBy(account, tx, 'grants', grantsStatement, { ended: 0, most: MANY })
+  if (rows.length < MANY) return seenWhole(rowsIn(account, rows), rate)
+  const needed = { back: Number(rate < 0), rate: Math.abs(rate), rows: fewest }
+  const own = await readBy(account, tx, 'needed grants', neededGrantsStatement, needed)
+  const sum = (column: string) => exactNumber(own[0]?.[column])
+  const sums = { granted: sum('granted'), used: sum('used'), lastsUntil: sum('lasts') }
+  return { ...rowsIn(account, own), ...sums }
+}
+
+/** Reads all grants of a key, also those that are over. */
+export async function readAll(account: Account, tx: At): Promise<Rows> {
+  const most = 2 ** 31 - 1
+  return rowsIn(account, await readBy(account, tx, 'grants', grantsStatement, { ended: 1, most }))
 }
 
 /** Reads what a key has. How many grants that is makes no difference to the answer of the database. */
@@ -69,7 +98,7 @@ function readBy(
   return uncharged(reading)
 }
 
-function seenIn({ credits, key }: Account, rows: readonly Row[]): Seen {
+function rowsIn({ credits, key }: Account, rows: readonly Row[]): Rows {
   const limiter = limiterOf(credits)
   const now = exactNumber(rows[0]?.['now'])
   let debt = 0

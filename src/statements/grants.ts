@@ -5,7 +5,7 @@ import type { Statement } from '../database/statement.ts'
 import { answered } from './answered.ts'
 import { builder, listOf, name, Parameters } from './builder.ts'
 import { fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
-import { guard, guardedStatement } from './guard.ts'
+import { type Guard, guard, guardedStatement } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS } from './levels.ts'
 import { settingsOf } from './setting.ts'
 
@@ -21,30 +21,65 @@ export const GRANT = '/grant/'
 /** The column with what the key of a row has after the limited key. */
 const REST = 'rest'
 
+const STATE = STATE_COLUMNS.map((column) => SQL_NAMES[column])
+
 export interface GrantsSource {
   readonly table: RateLimitTable
   readonly injectedClock: boolean
   readonly guarded: boolean
 }
 
+/** The rows of a key in the order in which they pay: first the debt, and then the grants. */
+const IN_ORDER = sql`order by window_start is null desc, tokens, window_start, last_refill, rest collate "C" rows unbounded preceding`
+
 /**
- * The statement that reads the rows of a key's credits. It takes no lock. Its answer has at least one row, with
- * the time. `rest` is what the key of a row has after the limited key. Without `ended` it leaves out grants
- * that are over.
+ * The statement that reads rows of a key's credits, at `most` that many. It takes no lock. Its answer has at
+ * least one row, with the time. `rest` is what the key of a row has after the limited key. Without `ended` it
+ * leaves out grants that are over.
  */
 export function grantsStatement(source: GrantsSource): Statement {
   const { table } = source
   const parameters = new Parameters()
-  const state = Object.fromEntries(
-    STATE_COLUMNS.map((column) => [
-      SQL_NAMES[column],
-      fromColumn(column, table[column]).as(SQL_NAMES[column]),
-    ]),
-  )
-  const key = parameters.text('key')
-  const columns = { [REST]: sql`substr(${table.key}, length(${key}) + 1)`.as(REST), ...state }
+  const columns = rowColumns(table, parameters)
   const isShown = sql`(${parameters.number('ended')} > 0::float8 or ${isLive(table)})`
-  return readStatement(source, parameters, columns, isShown)
+  const most = sql`limit ${parameters.integer('most')}`
+  const { guarding, seen } = rowsOf(source, parameters, columns, isShown, most)
+  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+    links: [],
+    columns: [name(REST), ...answered(['now', ...STATE])],
+    from: seen,
+  })
+}
+
+/**
+ * The same for a key with many grants: it leaves out what a call does not need. The answer has the debt, and
+ * the first grants that have the rate together, but at least a number of `rows`. With `back` it has the last
+ * grants of which that much is used. Each row has the sums over all, and the time until which there is the
+ * rate, or all if that is less.
+ */
+export function neededGrantsStatement(source: GrantsSource): Statement {
+  const { table } = source
+  const parameters = new Parameters()
+  const columns = rowColumns(table, parameters)
+  const { guarding, seen } = rowsOf(source, parameters, columns, isLive(table))
+  const [rate, owes] = [parameters.number('rate'), sql`window_start is null`]
+  const has = sql`select *, case when ${owes} then 0::float8 else prev_count end as cap, ${owes} as owes,
+      case when ${owes} then 0::float8 else prev_count end - count as own
+    from ${seen} ${BY_ITSELF}`
+  const running = sql`select *, row_number() over in_order as position, sum(own) over in_order - own as before,
+      count(*) filter (where own > 0::float8) over in_order as nth, sum(count) over in_order as earlier,
+      sum(own) over (order by window_start desc) as lasting
+    from (${has}) as has window in_order as (${IN_ORDER}) ${BY_ITSELF}`
+  const summed = sql`select *, coalesce(sum(cap) over (), 0::float8) as granted, coalesce(sum(count) over (), 0::float8) as used,
+      coalesce(max(window_start) filter (where lasting >= ${rate}) over (), min(window_start) filter (where own > 0::float8) over ()) as lasts
+    from (${running}) as running ${BY_ITSELF}`
+  const needed = sql`case when ${parameters.number('back')} > 0::float8 then count > 0::float8 and used - earlier < ${rate}
+      else own > 0::float8 and (before < ${rate} or nth <= ${parameters.number('rows')}) end`
+  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+    links: [],
+    columns: [name(REST), ...answered(['now', ...STATE, 'granted', 'used', 'lasts'])],
+    from: sql`(select * from (${summed}) as summed where owes or ${needed} or position = 1) as seen`,
+  })
 }
 
 /**
@@ -60,7 +95,23 @@ export function grantSumsStatement(source: GrantsSource): Statement {
     granted: sumOf(granted).as('granted'),
     used: sumOf(fromColumn('count', table.count)).as('used'),
   }
-  return readStatement(source, new Parameters(), columns, isLive(table))
+  const parameters = new Parameters()
+  const { guarding, seen } = rowsOf(source, parameters, columns, isLive(table))
+  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
+    links: [],
+    columns: answered(['now', ...Object.keys(columns)]),
+    from: seen,
+  })
+}
+
+/** What the key of a row has after the limited key, and its state. */
+function rowColumns(table: RateLimitTable, parameters: Parameters): Readonly<Record<string, SQL.Aliased>> {
+  const state = STATE_COLUMNS.map((column) => [
+    SQL_NAMES[column],
+    fromColumn(column, table[column]).as(SQL_NAMES[column]),
+  ])
+  const rest = sql`substr(${table.key}, length(${parameters.text('key')}) + 1)`.as(REST)
+  return { [REST]: rest, ...Object.fromEntries(state) }
 }
 
 /** Whether a grant is not over. */
@@ -68,13 +119,14 @@ function isLive(table: RateLimitTable): SQL {
   return sql`${fromColumn('windowStart', table.windowStart)} > ${name('now', 'timed')}`
 }
 
-/** The statement that reads these columns of the debt and of the grants that are shown, and the time. */
-function readStatement(
+/** These columns of the debt and of the grants that are shown, and the time. It has at least one row. */
+function rowsOf(
   { table, injectedClock, guarded }: GrantsSource,
   parameters: Parameters,
   columns: Readonly<Record<string, SQL.Aliased>>,
   isShown: SQL,
-): Statement {
+  most: SQL = BY_ITSELF,
+): { readonly guarding: Guard; readonly seen: SQL } {
   const guarding = guard([table], guarded, parameters)
   const rows = builder
     .select(columns)
@@ -83,14 +135,10 @@ function readStatement(
       and(grantsOf(table, parameters.text('prefix'), parameters.text('key'), isShown), guarding.fits(table)),
     )
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const numbers = Object.keys(columns).filter((column) => column !== REST)
-  return guardedStatement(parameters, guarding, settingsOf('as the session'), {
-    links: [],
-    columns: [...(REST in columns ? [name(REST)] : []), ...answered(['now', ...numbers])],
-    from: sql`(select ${name('now')}, ${listOf(Object.keys(columns), 'stored')}
+  const seen = sql`(select ${name('now')}, ${listOf(Object.keys(columns), 'stored')}
       from (select ${clock} as now offset 0) as timed
-      left join lateral (${rows.getSQL()} ${BY_ITSELF}) as stored on true) as seen`,
-  })
+      left join lateral (${rows.getSQL()} ${most}) as stored on true) as seen`
+  return { guarding, seen }
 }
 
 /** Whether a row of the table is the key's debt, or one of its grants that meet the condition. */

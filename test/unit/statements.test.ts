@@ -6,7 +6,7 @@ import type { Statement } from '../../src/database/statement.ts'
 import { Ratelimit } from '../../src/index.ts'
 import { acquireStatement } from '../../src/statements/acquire.ts'
 import { closeStatement, windowsStatement } from '../../src/statements/close.ts'
-import { grantSumsStatement, grantsStatement } from '../../src/statements/grants.ts'
+import { grantSumsStatement, grantsStatement, neededGrantsStatement } from '../../src/statements/grants.ts'
 import { leaseStatement } from '../../src/statements/lease.ts'
 import { listStatement } from '../../src/statements/list.ts'
 import type { ListRow } from '../../src/statements/list-row.ts'
@@ -128,6 +128,7 @@ const ofTable: [string, Statement][] = [
   ...lists(),
   ['grants', grantsStatement({ table, injectedClock: false, guarded: false })],
   ['grants-guarded', grantsStatement({ table, injectedClock: true, guarded: true })],
+  ['needed-grants', neededGrantsStatement({ table, injectedClock: false, guarded: false })],
   ['grant-sums', grantSumsStatement({ table, injectedClock: false, guarded: false })],
   ['take-grants', takeGrantsStatement({ ...plain, waits: false, isMany: true })],
   ['take-grants-waiting', takeGrantsStatement({ ...plain, guarded: true, waits: true, isMany: false })],
@@ -168,6 +169,7 @@ const REVIEWED = [
     'acquire',
     'extend',
     'grants',
+    'needed-grants',
     'grant-sums',
     'take-grants',
     'balance',

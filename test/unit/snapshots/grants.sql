@@ -1,6 +1,7 @@
 -- $1: key
 -- $2: ended
--- $3: prefix
+-- $3: most
+-- $4: prefix
 select
   "rest",
   pg_catalog.encode (pg_catalog.float8send ("now"), 'hex') as "now",
@@ -47,7 +48,7 @@ from
         from
           "rate_limit_ephemeral"
         where
-          "rate_limit_ephemeral"."prefix" = $3::text
+          "rate_limit_ephemeral"."prefix" = $4::text
           and "rate_limit_ephemeral"."key" between $1::text || '/debt' and $1::text || '/grant/' || 'z'
           and (
             (
@@ -76,7 +77,7 @@ from
               )
             )
           )
-        offset
-          0
+        limit
+          $3::integer
       ) as stored on true
   ) as seen
