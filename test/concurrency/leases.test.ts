@@ -4,6 +4,7 @@ import { expect, test, vi } from 'vitest'
 import { type Database, type Lease, type NoLease, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { gate } from '../support/gate.ts'
+import { PATIENTLY } from '../support/patience.ts'
 import { type Interval, mostAtOnce } from '../support/sweep-line.ts'
 import { watch } from '../support/watch.ts'
 
@@ -49,11 +50,15 @@ test('24 workers have at most 5 leases at once, though some are never released, 
   expect(intervals.length).toBeGreaterThan(50)
   expect(mostAtOnce(intervals)).toBe(5)
   console.info(`${intervals.length} leases of 24 workers, ${abandoned} of them abandoned, at most 5 at once`)
-  await sleep(1100) // the statistics of other connections come within a second
-  const [counts] = await database.rows(
-    `select n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_user_tables where relname = 'rate_limit_ephemeral'`,
-  )
-  expect(counts?.['updated']).toBeGreaterThan(50)
+  const updates = async () => {
+    const [counts] = await database.rows(
+      `select n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_user_tables where relname = 'rate_limit_ephemeral'`,
+    )
+    return counts
+  }
+  // The statistics of other connections come after about a second.
+  await expect.poll(async () => (await updates())?.['updated'], PATIENTLY).toBeGreaterThan(50)
+  const counts = await updates()
   // At a full hour an update moves the time of expiry. And while a statement under way still sees the versions
   // of a page, the page may be full. If each update changed an index, none would be HOT.
   expect(Number(counts?.['hot']) / Number(counts?.['updated'])).toBeGreaterThan(0.95)
@@ -134,7 +139,7 @@ test('a statement that holds the row of a slot for a moment is no denial', async
   )
   const asked = exports.acquire('org')
   // It was held for the first look.
-  await vi.waitFor(() => expect(looks).toBe(2), 10_000)
+  await vi.waitFor(() => expect(looks).toBe(2), PATIENTLY)
   await client.query('commit')
   committed.open()
   expect(await asked).toMatchObject({ success: true })
