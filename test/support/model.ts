@@ -95,7 +95,7 @@ export class Model {
       return { ...this.limit(plan, clockMs, granted), granted }
     }
     if (atLeast !== undefined) return this.limit(plan, clockMs, atLeast)
-    const overflows = force && rate > 0 && rules.used(state, now) + rate > MOST
+    const overflows = force && rate > 0 && rate > MOST - rules.used(state, now)
     const denied = rate > 0 && !force && !rules.fits(state, now, rate)
     // A bucket that does not start full begins to fill with its first check, even if that takes nothing.
     if ((overflows || denied) && !held && !isFull(rules, state, now)) this.#store(plan, state)

@@ -14,6 +14,7 @@ import { decided } from '../../../src/statements/decided.ts'
 import { advanced, level, paramsOf, stateOf } from '../../../src/statements/levels.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { anyPlan, type Plan } from '../../support/limits.ts'
+import { anySeed } from '../../support/runs.ts'
 
 // The formulas alone, on many rows at once: `EXACT_STATES=1000000` for a long run, `FC_SEED` for the same rows.
 
@@ -153,7 +154,7 @@ const anyRollover = fc
 
 describe(`${STATES} rows of any content`, () => {
   test('are read alike in SQL and in TypeScript, to the bit; and retryAfter is exact to the millisecond', async () => {
-    const seed = Number(process.env['FC_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
+    const seed = anySeed()
     const numRuns = Math.ceil(STATES / STATES_PER_PLAN)
     const plans = [
       ...fc.sample(anyPlan, { seed, numRuns }),

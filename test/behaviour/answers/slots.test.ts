@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { type Lease, type NoLease, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { runs } from '../../support/runs.ts'
 import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
@@ -132,7 +133,7 @@ test('random calls at once lease what a model leases one after the other', async
           expect(rows.get(name) ?? []).toEqual(model.leased(clock.ms).toSorted((a, b) => a - b))
       }
     }),
-    { numRuns: 40 },
+    runs(40),
   )
 })
 

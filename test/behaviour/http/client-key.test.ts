@@ -1,6 +1,7 @@
 import { clientKey } from 'drizzle-ratelimit/http'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { runs } from '../../support/runs.ts'
 import { useWarnings } from '../../support/warnings.ts'
 
 function from(remoteAddress: string | undefined, forwarded?: string | string[]) {
@@ -116,6 +117,7 @@ describe('behind proxies', () => {
         const request = from(PROXY, [forged, ...seen].join(', '))
         expect(clientKey(request, { trustedHops })).toBe('198.51.100.7')
       }),
+      runs(300),
     )
   })
 })
