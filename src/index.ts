@@ -57,6 +57,13 @@ export type {
   ReserveOptions,
   SpendOptions,
 } from './options/reserve.ts'
+export type {
+  CommitSpentOptions,
+  ReservationName,
+  SettleAllOptions,
+  SettleExpiredOptions,
+  SettleSpentOptions,
+} from './options/settle.ts'
 export {
   type CreditRequest,
   type CreditReserveRequest,
@@ -68,18 +75,16 @@ export {
 } from './ratelimit.ts'
 export {
   type ExpiredReservation,
-  type SettleExpiredOptions,
   settleExpired,
 } from './reservations/expired.ts'
-export type { ReservationName } from './reservations/named.ts'
 export {
   type OpenReservation,
   type OpenReservationsOptions,
   openReservations,
 } from './reservations/open.ts'
 export type { Reservation, Reserved, ReservedPart } from './reservations/reservation.ts'
-export type { Reservations, ReservedAll, SettleAllOptions } from './reservations/reserve-all.ts'
-export type { CommitSpentOptions, SettledSpending, SettleSpentOptions } from './reservations/settle-spent.ts'
+export type { Reservations, ReservedAll } from './reservations/reserve-all.ts'
+export type { SettledSpending } from './reservations/settle-spent.ts'
 export type { Spent } from './reservations/spend.ts'
 export type { Entry } from './runtime/entry.ts'
 export { checkTables, type TableDifference } from './tables/check-tables.ts'

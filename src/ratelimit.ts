@@ -18,7 +18,7 @@ import type {
   LimitResult,
   Usage,
 } from './answers/results.ts'
-import { checkOptions, type NamesOf, type OptionNames } from './base/check-options.ts'
+import { checkOptions, type OptionNames } from './base/check-options.ts'
 import { onFirstUse } from './base/on-first-use.ts'
 import type { Checker } from './check/checker.ts'
 import { type Handle, handles } from './check/handles.ts'
@@ -30,47 +30,32 @@ import type { CreditGrant } from './credits/grants.ts'
 import type { Database } from './database/database.ts'
 import type { Duration } from './duration.ts'
 import { ownError } from './errors.ts'
-import {
-  ACQUIRE_NAMES,
-  type AcquireOptions,
-  ALL_NAMES,
-  type AllOptions,
-  BLOCK_NAMES,
-  type BlockOptions,
-  CALL_NAMES,
-  type CallOptions,
-  CHANGE_NAMES,
-  type ChangePlanOptions,
-  LIMIT_NAMES,
-  type LimitOptions,
-  type RefundOptions,
-  SCHEDULE_NAMES,
-  type ScheduleOptions,
-  TX_NAMES,
-  type TxOptions,
+import * as CALLS from './options/call-table.ts'
+import type {
+  AcquireOptions,
+  AllOptions,
+  BlockOptions,
+  CallOptions,
+  ChangePlanOptions,
+  LimitOptions,
+  RefundOptions,
+  ScheduleOptions,
+  TxOptions,
 } from './options/calls.ts'
-import {
-  type CreditGrantOptions,
-  type CreditLimitOptions,
-  GRANT_NAMES,
-  type GrantOptions,
-} from './options/grants.ts'
+import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './options/grants.ts'
 import type { ConfigOf, KeyFor, Kind, LimiterOf } from './options/kinds.ts'
-import {
-  type CreditReserveOptions,
-  RESERVE_ALL_NAMES,
-  RESERVE_NAMES,
-  type ReserveAllOptions,
-  type ReserveOptions,
-  SPEND_NAMES,
-  type SpendOptions,
+import type {
+  CreditReserveOptions,
+  ReserveAllOptions,
+  ReserveOptions,
+  SpendOptions,
 } from './options/reserve.ts'
 import { settingsOf } from './options/settings.ts'
+import type { ReservationName, SettleSpentOptions } from './options/settle.ts'
 import { callOf, checkOption, isCredits, type OptionsOfCall } from './options/validate.ts'
-import type { ReservationName } from './reservations/named.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
-import type { SettledSpending, SettleSpentOptions } from './reservations/settle-spent.ts'
+import type { SettledSpending } from './reservations/settle-spent.ts'
 import type { Spent } from './reservations/spend.ts'
 import type { Call } from './runtime/call.ts'
 
@@ -193,7 +178,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   /** Takes from the grants of a key's credits, or gives back to them. */
   limit(key: KeyFor<K, 'credits'>, options?: CreditLimitOptions): Promise<LimitResult>
   async limit(key: string, options: OptionsOfCall = {}): Promise<LimitResult> {
-    Ratelimit.#check(this, options, LIMIT_NAMES)
+    Ratelimit.#check(this, options, CALLS.limit, CALLS.creditLimit)
     if (isCredits(this.limiter)) return (await this.#account(key)).limit(options)
     // An `await` takes time even without a promise.
     const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
@@ -242,7 +227,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   /** Takes an estimate from the grants of a key's credits. */
   reserve(key: KeyFor<K, 'credits'>, options?: CreditReserveOptions): Promise<CreditReserved>
   async reserve(key: string, options: ReserveOptions = {}): Promise<Reserved | CreditReserved> {
-    Ratelimit.#check(this, options, RESERVE_NAMES)
+    Ratelimit.#check(this, options, CALLS.reserve, CALLS.spend)
     if (isCredits(this.limiter)) return (await this.#account(key)).reserve(options as CreditReserveOptions)
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
@@ -274,7 +259,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async settle(name: NameFor<K>, actual: number, options: SettleOptionsFor<K> = {}): Promise<Allowed> {
-    Ratelimit.#check(this, options, CALL_NAMES)
+    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     const { settleName } = await MODULES.named()
     try {
       return await settleName(this, name, actual, options)
@@ -319,10 +304,10 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     requests: readonly (LimitRequest | CreditRequest)[],
     options: AllOptions = {},
   ): Promise<LimitAllResult<LimitRequest | CreditRequest>> {
-    checkOptions(options, ALL_NAMES)
+    checkOptions(options, CALLS.limitAll)
     const { tx, once } = options
     const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, LIMIT_REQUEST_NAMES)
+    const calls = await callsOf(requests, CALLS.limitRequest)
     return (await MODULES.limitAll()).limitAll(requests, calls, tx, once)
   }
 
@@ -373,9 +358,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     requests: readonly (ReserveRequest | CreditReserveRequest)[],
     options: ReserveAllOptions = {},
   ): Promise<ReservedAll<ReserveRequest | CreditReserveRequest>> {
-    checkOptions(options, RESERVE_ALL_NAMES)
+    checkOptions(options, CALLS.reserveAll)
     const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, RESERVE_REQUEST_NAMES)
+    const calls = await callsOf(requests, CALLS.reserveRequest)
     return (await MODULES.reserveAll()).reserveAll(requests, calls, options)
   }
 
@@ -410,7 +395,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   ): Promise<readonly Allowed[]> {
     const { settleAllByName } = await MODULES.reserveAll()
     const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, SPEND_REQUEST_NAMES, 0)
+    const calls = await callsOf(requests, CALLS.spendRequest, 0)
     return settleAllByName(requests, calls, id, actuals, options)
   }
 
@@ -451,9 +436,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     requests: readonly (SpendRequest | CreditSpendRequest)[],
     options: SpendOptions,
   ): Promise<Spent> {
-    checkOptions(options, SPEND_NAMES)
+    checkOptions(options, CALLS.spend)
     const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, SPEND_REQUEST_NAMES, options.rate)
+    const calls = await callsOf(requests, CALLS.spendRequest, options.rate)
     return (await MODULES.spend()).spend(calls, options)
   }
 
@@ -490,7 +475,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   ): Promise<SettledSpending> {
     const { settleByName } = await MODULES.spend()
     const { callsOf } = await MODULES.calls()
-    const calls = await callsOf(requests, SPEND_REQUEST_NAMES, 0)
+    const calls = await callsOf(requests, CALLS.spendRequest, 0)
     return settleByName(requests, calls, id, actual, options)
   }
 
@@ -510,7 +495,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async getRemaining(key: KeyFor<K, 'rate' | 'credits'>, options: CallOptions = {}): Promise<Usage> {
-    Ratelimit.#check(this, options, CALL_NAMES)
+    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     if (isCredits(this.limiter)) return (await this.#account(key)).getRemaining(options)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
@@ -541,7 +526,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async getRemainingAll(keys: readonly KeyFor<K, 'rate'>[], options: CallOptions = {}): Promise<Usage[]> {
-    Ratelimit.#check(this, options, CALL_NAMES)
+    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
     // Unlike `map`, it does not skip the holes of a list.
@@ -573,7 +558,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     timeout: Duration,
     options: BlockOptions = {},
   ): Promise<LimitResult> {
-    Ratelimit.#check(this, options, BLOCK_NAMES)
+    Ratelimit.#check(this, options, CALLS.blockUntilReady)
     const { signal, ...limitOptions } = options
     const call = await this.#call(key, limitOptions)
     const { blockUntilReady } = await MODULES.block()
@@ -607,7 +592,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async schedule(key: KeyFor<K, 'rate'>, options: ScheduleOptions): Promise<Scheduled | NotScheduled> {
-    Ratelimit.#check(this, options, SCHEDULE_NAMES)
+    Ratelimit.#check(this, options, CALLS.schedule)
     const { within, ...callOptions } = options
     const call = await this.#call(key, callOptions)
     const { schedule } = await MODULES.schedule()
@@ -649,7 +634,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async acquire(key: KeyFor<K, 'concurrency'>, options: AcquireOptions = {}): Promise<Lease | NoLease> {
-    Ratelimit.#check(this, options, ACQUIRE_NAMES)
+    Ratelimit.#check(this, options, CALLS.acquire)
     const { acquire, wantedBy } = await MODULES.acquire()
     const stored = this.#hash ? await this.#hash(key) : key
     const wanted = wantedBy(this.prefix, this.limiter, stored, options)
@@ -686,9 +671,9 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     amount: number,
     options: GrantOptions | CreditGrantOptions = {},
   ): Promise<GrantResult> {
-    if (isCredits(Object(this).limiter))
+    Ratelimit.#check(this, options, CALLS.grant, CALLS.creditGrant)
+    if (isCredits(this.limiter))
       return (await this.#account(key)).grant(amount, options as CreditGrantOptions)
-    Ratelimit.#check(this, options, GRANT_NAMES)
     // With undefined, the rate would be the default of 1.
     const call = await this.#call(key, { ...options, rate: amount ?? 0 })
     const { once, tx } = options as GrantOptions
@@ -718,7 +703,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async grantsOf(key: KeyFor<K, 'credits'>, options: TxOptions = {}): Promise<CreditGrant[]> {
-    Ratelimit.#check(this, options, TX_NAMES)
+    Ratelimit.#check(this, options, CALLS.tx)
     return (await this.#account(key)).grantsOf(options)
   }
 
@@ -743,7 +728,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async voidGrant(key: KeyFor<K, 'credits'>, id: string, options: TxOptions = {}): Promise<number> {
-    Ratelimit.#check(this, options, TX_NAMES)
+    Ratelimit.#check(this, options, CALLS.tx)
     return (await this.#account(key)).voidGrant(id, options)
   }
 
@@ -765,7 +750,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async block(key: KeyFor<K, 'rate'>, duration: Duration, options: CallOptions = {}): Promise<Usage> {
-    Ratelimit.#check(this, options, CALL_NAMES)
+    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     const call = await this.#call(key, options)
     const { block } = await MODULES.upkeep()
     try {
@@ -791,7 +776,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async unblock(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
-    Ratelimit.#check(this, options, CALL_NAMES)
+    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     const call = await this.#call(key, options)
     const { unblock } = await MODULES.upkeep()
     await unblock(this.#checker, call, options.tx)
@@ -825,7 +810,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async changePlan(key: KeyFor<K, 'rate'>, options: ChangePlanOptions): Promise<EndedPeriod | undefined> {
-    Ratelimit.#check(this, options, CHANGE_NAMES)
+    Ratelimit.#check(this, options, CALLS.changePlan)
     const { from, tx } = options
     const { key: stored } = await this.#call(key, { rate: 0, limiter: from, tx })
     const { changePlan } = await MODULES.changePlan()
@@ -852,7 +837,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * ```
    */
   async resetUsedTokens(key: KeyFor<K, 'rate'>, options: CallOptions = {}): Promise<void> {
-    Ratelimit.#check(this, options, CALL_NAMES)
+    Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     const call = await this.#call(key, options)
     const { reset } = await MODULES.reset()
     await reset(this.#checker, call, options.tx)
@@ -911,12 +896,12 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * Checks `this` and the options. Without it, a method without its limiter, as in `const { limit } = api`,
    * would end in a TypeError about a private member.
    */
-  static #check(limiter: unknown, options: unknown, names: OptionNames): void {
+  static #check(limit: unknown, options: unknown, names: OptionNames, ofCredits = names): void {
     checkOption(
-      #checker in Object(limiter),
+      #checker in Object(limit),
       'A method was called without its Ratelimit: write ratelimit.limit(key), or (key) => ratelimit.limit(key).',
     )
-    checkOptions(options, names)
+    checkOptions(options, isCredits(Object(limit).limiter) ? ofCredits : names)
   }
 
   /** The credits of a key. */
@@ -950,12 +935,8 @@ export interface CreditSpendRequest {
   readonly limiter?: never
 }
 
-const SPEND_REQUEST_NAMES: NamesOf<SpendRequest> = { ratelimit: true, key: true, limiter: true }
-
 /** One of the calls of `Ratelimit.reserveAll`. */
 export type ReserveRequest = Omit<LimitRequest, 'force'>
-
-const RESERVE_REQUEST_NAMES: NamesOf<ReserveRequest> = { ...SPEND_REQUEST_NAMES, rate: true }
 
 /** One of the calls of `Ratelimit.limitAll`. */
 export interface LimitRequest {
@@ -973,8 +954,6 @@ export interface LimitRequest {
    */
   readonly force?: boolean | undefined
 }
-
-const LIMIT_REQUEST_NAMES: NamesOf<LimitRequest> = { ...RESERVE_REQUEST_NAMES, force: true }
 
 /** The credits of a key, as one of the calls of `Ratelimit.reserveAll`. */
 export type CreditReserveRequest = Omit<CreditRequest, 'force'>

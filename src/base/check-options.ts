@@ -1,13 +1,16 @@
 import { RatelimitError } from '../errors.ts'
 
-/**
- * The names of an interface's options. The compiler refuses a list with a missing or an unknown name, so that a
- * new option cannot be forgotten.
- */
-export type NamesOf<Options> = Readonly<Record<NameOf<Options>, true>>
+/** Throws for a value that the option cannot have. Untyped callers may give anything. */
+type Check = (value: unknown, name: string) => void
 
-/** The names of some interface's options. */
-export type OptionNames = Readonly<Record<string, true>>
+/**
+ * The names of an interface's options, with their checks; true for an option that is checked elsewhere. The
+ * compiler refuses a list with a missing or an unknown name, so that a new option cannot be forgotten.
+ */
+export type NamesOf<Options> = Readonly<Record<NameOf<Options>, Check | true>>
+
+/** The names of some interface's options, with their checks. */
+export type OptionNames = Readonly<Record<string, Check | true>>
 
 /** The names of options, without those of type `never`, which the interface forbids. */
 export type NameOf<Options> = Options extends unknown
@@ -17,7 +20,7 @@ export type NameOf<Options> = Options extends unknown
   : never
 
 /**
- * Refuses options that are not an object and options with unknown names. Untyped callers may give a rate in
+ * Refuses options that are not an object, unknown names, and values that fail the check. Untyped callers may give a rate in
  * place of options, which would be ignored, or null, which would end in a TypeError. An unknown name would be
  * ignored too: with `trx` in place of `tx`, a call would be charged outside of the transaction.
  *
@@ -31,9 +34,12 @@ export function checkOptions(
   if (typeof options !== 'object' || options === null) {
     throw new RatelimitError('INVALID_OPTION', `${subject} must be an object.`)
   }
-  // This runs for every call, so it creates no objects. Inherited properties of `names` are not `true`.
+  // This runs for every call, so it creates no objects.
   for (const name in options) {
-    if (names[name] !== true) throw unknownOption(name, Object.keys(names))
+    const check = Object.hasOwn(names, name) && names[name]
+    if (!check) throw unknownOption(name, Object.keys(names))
+    const value: unknown = options[name as keyof typeof options]
+    if (check !== true && value !== undefined) check(value, name)
   }
 }
 

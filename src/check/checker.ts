@@ -3,11 +3,9 @@ import { type Answered, answeredBy } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
-import { isTransaction } from '../database/database.ts'
 import { uncharged } from '../database/database-error.ts'
 import { channels } from '../diagnostics.ts'
 import type { Leases } from '../leases/leases.ts'
-import { checkOption } from '../options/validate.ts'
 import { addsTo, type Call, type Request } from '../runtime/call.ts'
 import { Circuit } from '../runtime/circuit.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
@@ -186,7 +184,6 @@ export class Checker implements Memory {
   joined(tx: At): Connection | undefined {
     const { home } = this.config
     if (!tx || tx instanceof CallTime) return home.isTransaction ? home : undefined
-    checkOption(isTransaction(tx), 'tx must be a transaction of Drizzle.')
     return connectionTo(tx, home.keeping)
   }
 

@@ -6,7 +6,7 @@ import type { Database } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { ownError, RatelimitError } from '../errors.ts'
-import { TX_NAMES } from '../options/calls.ts'
+import * as CALLS from '../options/call-table.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call, Request } from '../runtime/call.ts'
 import type { At } from './bounds.ts'
@@ -159,7 +159,7 @@ function answerOf(
   // The row does not know who was cancelled: another call may have this place by now.
   let isCancelled = false
   const cancel: Scheduled['cancel'] = async (options = {}) => {
-    checkOptions(options, TX_NAMES)
+    checkOptions(options, CALLS.tx)
     if (isCancelled) return false
     isCancelled = true
     try {

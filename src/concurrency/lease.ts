@@ -1,17 +1,16 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { checkOptions } from '../base/check-options.ts'
 import { doAfter } from '../base/deadlines.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
+import * as CALLS from '../options/call-table.ts'
 
 /** Options of `release`. */
 export interface LeaseOptions {
   /** Your transaction: the slot is free when it commits. Default: the limiter's `db`. */
   readonly tx?: Database | undefined
 }
-
-const LEASE_NAMES: NamesOf<LeaseOptions> = { tx: true }
 
 /** A slot of a key, held until `release`, or until the lease is over. */
 export interface Lease {
@@ -100,7 +99,7 @@ export function leaseOf(fence: number, { leaseMs, extend, release }: Holding, se
     fence,
     signal,
     release: async (options = {}) => {
-      checkOptions(options, LEASE_NAMES)
+      checkOptions(options, CALLS.tx)
       stop()
       return release(options.tx)
     },

@@ -1,11 +1,12 @@
 import type { Answered } from '../answers/answer.ts'
 import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../answers/results.ts'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker } from '../check/checker.ts'
 import type { FundedCall } from '../check/funds.ts'
 import { ownError } from '../errors.ts'
-import { ALL_NAMES, TX_NAMES, type TxOptions } from '../options/calls.ts'
+import * as CALLS from '../options/call-table.ts'
+import type { TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.ts'
 import { type CreditReserveOptions, NEEDS_ID } from '../options/reserve.ts'
 import { checkOption, isCredits } from '../options/validate.ts'
@@ -23,21 +24,6 @@ import { takeShared } from './take.ts'
 import { usageOf } from './usage.ts'
 
 // The calls of a `Ratelimit` whose limiter is made by `Ratelimit.credits`.
-
-const LIMIT_NAMES: NamesOf<CreditLimitOptions> = {
-  ...ALL_NAMES,
-  rate: true,
-  force: true,
-  atLeast: true,
-}
-
-const RESERVE_NAMES: NamesOf<CreditReserveOptions> = {
-  ...ALL_NAMES,
-  rate: true,
-  atLeast: true,
-  id: true,
-  expires: true,
-}
 
 /** An estimate that was taken from credits and waits for its cost. */
 export interface CreditReservation {
@@ -99,7 +85,6 @@ async function own<T>(answer: Promise<T>): Promise<T> {
 
 /** Takes from the credits, gives back, or looks. */
 async function limit(account: Account, options: CreditLimitOptions): Promise<LimitResult> {
-  checkOptions(options, LIMIT_NAMES)
   const call = callBy(account, options)
   if (isShared(account, options)) return takeShared(account, call.call.rate)
   const answered = await decided(call, options)
@@ -137,7 +122,6 @@ function isShared({ checker }: Account, options: CreditLimitOptions): boolean {
 
 /** Charges an estimate. */
 async function reserve(account: Account, options: CreditReserveOptions): Promise<CreditReserved> {
-  checkOptions(options, RESERVE_NAMES)
   const { call: asked, ...own } = callBy(account, options)
   checkReserved(asked)
   const call = { ...own, call: estimateOf(asked) }
@@ -179,7 +163,7 @@ async function reservationOf(
   const isRepeated = answer.success && answer.repeated === true
   const settling = await reservationsOf([call], [answered], tx)
   const commit: CreditReservation['commit'] = async (actual, options = {}) => {
-    checkOptions(options, TX_NAMES)
+    checkOptions(options, CALLS.tx)
     if (isRepeated) refuseRepeated()
     const [settled] = await settling.commit([actual], options)
     return settled as Allowed
@@ -189,6 +173,5 @@ async function reservationOf(
 
 /** Looks at the credits. */
 async function getRemaining(account: Account, options: TxOptions): Promise<Usage> {
-  checkOptions(options, TX_NAMES)
   return usageOf(await readSums(account, options.tx))
 }

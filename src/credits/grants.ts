@@ -1,11 +1,10 @@
 import { limiterOf, NEVER_MS, newGrant, type Terms } from '../algorithms/grant.ts'
 import type { GrantResult } from '../answers/results.ts'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { afterChange } from '../check/after-change.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import { parseDuration } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
-import { TX_NAMES, type TxOptions } from '../options/calls.ts'
+import type { TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions } from '../options/grants.ts'
 import { checkOption, checkRate, isStorable } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
@@ -33,13 +32,6 @@ export interface CreditGrant {
   readonly ended?: 'expired' | 'voided'
 }
 
-const GRANT_NAMES: NamesOf<CreditGrantOptions> = {
-  ...TX_NAMES,
-  id: true,
-  expires: true,
-  priority: true,
-}
-
 const PRIORITY = 50
 const MAX_PRIORITY = 100
 
@@ -52,7 +44,6 @@ export async function grant(
   amount: number,
   options: CreditGrantOptions,
 ): Promise<GrantResult> {
-  checkOptions(options, GRANT_NAMES)
   const { id, expires, priority = PRIORITY, tx } = options
   const { checker, credits } = account
   const key = grantKey(account, id)

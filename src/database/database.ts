@@ -23,6 +23,6 @@ export interface Database {
 }
 
 /** Whether this is a transaction. Only transactions can be rolled back. */
-export function isTransaction(db: Database): boolean {
+export function isTransaction(db: unknown): boolean {
   return typeof db === 'object' && db !== null && 'rollback' in db
 }

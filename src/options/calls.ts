@@ -1,6 +1,6 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Concurrency } from '../algorithms/concurrency.ts'
-import type { NamesOf } from '../base/check-options.ts'
+import type { Credits } from '../algorithms/credits.ts'
 import type { Database } from '../database/database.ts'
 import type { Duration } from '../duration.ts'
 
@@ -17,10 +17,6 @@ export interface CallOptions {
 
 /** The option of calls that join your transaction. */
 export type TxOptions = Pick<CallOptions, 'tx'>
-
-export const TX_NAMES: NamesOf<TxOptions> = { tx: true }
-
-export const CALL_NAMES: NamesOf<CallOptions> = { ...TX_NAMES, limiter: true }
 
 /** An event that is charged once, however often its call is repeated. */
 export interface Once {
@@ -45,7 +41,14 @@ export interface OnceOptions {
 /** Options of calls for several limits. */
 export interface AllOptions extends Pick<CallOptions, 'tx'>, OnceOptions {}
 
-export const ALL_NAMES: NamesOf<AllOptions> = { ...TX_NAMES, once: true }
+/** One of the requests of a call for several limits. */
+export interface Requested {
+  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Concurrency | Credits }
+  readonly key: string
+  readonly rate?: number | undefined
+  readonly limiter?: Limiter | undefined
+  readonly force?: boolean | undefined
+}
 
 /** Options of a check. */
 export interface LimitOptions extends CallOptions, OnceOptions {
@@ -75,15 +78,6 @@ export interface RefundOptions extends CallOptions, OnceOptions {
   readonly start: number | undefined
 }
 
-export const LIMIT_NAMES: NamesOf<LimitOptions | RefundOptions> = {
-  ...CALL_NAMES,
-  once: true,
-  rate: true,
-  atLeast: true,
-  force: true,
-  start: true,
-}
-
 /** Options of `blockUntilReady`. */
 export interface BlockOptions {
   /** The cost of the call. Default: `1`. */
@@ -94,8 +88,6 @@ export interface BlockOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-export const BLOCK_NAMES: NamesOf<BlockOptions> = { rate: true, limiter: true, signal: true }
-
 /** Options of `schedule`. */
 export interface ScheduleOptions extends CallOptions {
   /** The longest time that the call may have to wait for its start. */
@@ -103,8 +95,6 @@ export interface ScheduleOptions extends CallOptions {
   /** The cost of the call, 0 or more. 0 starts at once and charges nothing. Default: `1`. */
   readonly rate?: number | undefined
 }
-
-export const SCHEDULE_NAMES: NamesOf<ScheduleOptions> = { ...CALL_NAMES, within: true, rate: true }
 
 /** Options of `acquire`. */
 export interface AcquireOptions {
@@ -121,8 +111,6 @@ export interface AcquireOptions {
   readonly tx?: Database | undefined
 }
 
-export const ACQUIRE_NAMES: NamesOf<AcquireOptions> = { timeout: true, signal: true, limiter: true, tx: true }
-
 /** Options of `changePlan`. */
 export interface ChangePlanOptions {
   /** The plan until now: a fixed or calendar window. Default: the limiter's. */
@@ -132,5 +120,3 @@ export interface ChangePlanOptions {
   /** The transaction that changes the plan in your own tables. Default: one of its own. */
   readonly tx?: Database | undefined
 }
-
-export const CHANGE_NAMES: NamesOf<ChangePlanOptions> = { ...TX_NAMES, from: true, to: true }

@@ -25,6 +25,11 @@ export function checkFunction(value: unknown, name: string): void {
   checkOption(typeof value === 'function', `${name} must be a function.`)
 }
 
+/** @throws RatelimitError `INVALID_OPTION` */
+export function checkTx(tx: unknown): void {
+  checkOption(!tx || isTransaction(tx), 'tx must be a transaction of Drizzle.')
+}
+
 /** @throws RatelimitError `INVALID_DURATION` */
 export function checkDuration(value: Duration, name: string): void {
   parseDuration(value, name)
@@ -47,7 +52,7 @@ export function upTo(max: number): (value: number, name: string) => void {
 }
 
 /** A check that the value is one of these words. */
-export function wordOf(...words: readonly string[]): (value: string, name: string) => void {
+export function wordOf(...words: readonly unknown[]): (value: unknown, name: string) => void {
   return (value, name) =>
     checkOption(words.includes(value), `${name} must be one of these: '${words.join("', '")}'.`)
 }

@@ -1,11 +1,8 @@
-import type { NamesOf } from '../base/check-options.ts'
 import type { Duration } from '../duration.ts'
-import { CALL_NAMES, type CallOptions, type LimitOptions, type OnceOptions } from './calls.ts'
+import type { CallOptions, LimitOptions, OnceOptions } from './calls.ts'
 
 /** Options of `grant`. */
 export interface GrantOptions extends CallOptions, OnceOptions {}
-
-export const GRANT_NAMES: NamesOf<GrantOptions> = { ...CALL_NAMES, once: true }
 
 /** Options of a grant of `Ratelimit.credits`. */
 export interface CreditGrantOptions extends Pick<CallOptions, 'tx'> {

@@ -1,7 +1,6 @@
-import type { NamesOf } from '../base/check-options.ts'
 import type { Duration } from '../duration.ts'
-import { type LimitOptions, type OnceOptions, TX_NAMES, type TxOptions } from './calls.ts'
-import { type CreditLimitOptions, GRANT_NAMES } from './grants.ts'
+import type { LimitOptions, OnceOptions, TxOptions } from './calls.ts'
+import type { CreditLimitOptions } from './grants.ts'
 
 /** Why `expires` is refused. */
 export const NEEDS_ID = 'expires needs an id: the reservation then has a name.'
@@ -41,8 +40,6 @@ export interface NamedReserveOptions extends Omit<LimitOptions, 'force' | 'once'
 /** Options of `Ratelimit.reserveAll`. */
 export type ReserveAllOptions = TxOptions & (Unnamed | Naming)
 
-export const RESERVE_ALL_NAMES: NamesOf<ReserveAllOptions> = { ...TX_NAMES, id: true, expires: true }
-
 /** Options of `Ratelimit.spend` for a cost that is known. */
 export interface PlainSpendOptions extends Shared, OnceOptions, Unnamed {}
 
@@ -65,24 +62,9 @@ interface Shared extends TxOptions {
   readonly atLeast?: number | undefined
 }
 
-export const SPEND_NAMES: NamesOf<SpendOptions> = {
-  ...RESERVE_ALL_NAMES,
-  once: true,
-  rate: true,
-  atLeast: true,
-}
-
 /** Options of `reserve`. */
 export type ReserveOptions = PlainReserveOptions | NamedReserveOptions
 
 /** Options of an estimate on `Ratelimit.credits`. */
 export type CreditReserveOptions = Omit<CreditLimitOptions, 'force' | 'once'> &
   ((OnceOptions & Unnamed) | (Naming & { readonly once?: never }))
-
-export const RESERVE_NAMES: NamesOf<ReserveOptions> = {
-  ...GRANT_NAMES,
-  rate: true,
-  atLeast: true,
-  id: true,
-  expires: true,
-}

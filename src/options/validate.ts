@@ -64,7 +64,6 @@ export function callOf(
     )
   }
   checkRate(rate, limiter, prefix)
-  checkSwitch(force, 'force')
   if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, prefix, force)
   if (start !== undefined) checkStart(start, rate)
   // A window has paid, and this limit has no windows.

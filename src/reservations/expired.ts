@@ -1,9 +1,7 @@
 import { sql } from 'drizzle-orm'
-import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Credits } from '../algorithms/credits.ts'
 import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
 import type { Allowed } from '../answers/results.ts'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker } from '../check/checker.ts'
 import { FUNDED_LIMITER } from '../check/funds.ts'
@@ -11,6 +9,9 @@ import { handles } from '../check/handles.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { distinct } from '../database/rows.ts'
 import { execute, type Row, runOnce } from '../database/run.ts'
+import { wordOf } from '../options/checks.ts'
+import type { SettleExpiredOptions } from '../options/settle.ts'
+import * as SETTLING from '../options/settle.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { stateIn } from '../runtime/number-columns.ts'
 import { nameIn } from '../several/names.ts'
@@ -20,28 +21,6 @@ import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import { kept } from '../statements/statements.ts'
 import type { OpenReservation } from './open.ts'
 
-/** Options of `settleExpired`. */
-export interface SettleExpiredOptions {
-  /** The `Ratelimit` whose reservations are ended. */
-  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Credits }
-  /** Whether the estimates are given back, or stay charged as costs. */
-  readonly as: 'release' | 'charge'
-  /** The most reservations to end. Default: `100`. */
-  readonly limit?: number
-  /**
-   * The present limit of a key: its customer's plan. With `hashKeys` the argument is the hash. Default: the
-   * limiter's; reservations that were made with another `limiter` are then refused.
-   */
-  readonly limiterOf?: ((key: string) => Limiter) | undefined
-}
-
-const EXPIRED_NAMES: NamesOf<SettleExpiredOptions> = {
-  ratelimit: true,
-  as: true,
-  limit: true,
-  limiterOf: true,
-}
-
 /** A reservation that `settleExpired` has ended. */
 export interface ExpiredReservation
   extends OpenReservation,
@@ -49,6 +28,8 @@ export interface ExpiredReservation
   /** How much was given back: 0 if the window that paid is over, unless its `grace` time lasts. */
   readonly returned: number
 }
+
+const checkEnding = wordOf('release', 'charge')
 
 const settling = /* @__PURE__ */ onFirstUse(() =>
   Promise.all([import('./named.ts'), import('./part.ts'), import('./settle-named.ts')]),
@@ -81,12 +62,10 @@ export async function settleExpired(
   tx: Database,
   options: SettleExpiredOptions,
 ): Promise<ExpiredReservation[]> {
-  checkOptions(options, EXPIRED_NAMES)
+  checkOptions(options, SETTLING.settleExpired)
   const { ratelimit, as, limit = 100, limiterOf } = options
   checkOption(isTransaction(tx), 'settleExpired needs a transaction of Drizzle.')
-  checkOption(as === 'release' || as === 'charge', "as must be 'release' or 'charge'.")
-  checkOption(Number.isSafeInteger(limit) && limit > 0, 'limit must be a whole number above 0.')
-  checkOption(limiterOf === undefined || typeof limiterOf === 'function', 'limiterOf must be a function.')
+  checkEnding(as, 'as')
   const handle = handles.get(Object(ratelimit))
   checkOption(handle !== undefined, 'ratelimit must be a Ratelimit of the same copy of this package.')
   const { checker, funded } = handle

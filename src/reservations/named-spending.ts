@@ -4,23 +4,14 @@ import type { Allowed, LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { NEEDS_ID, type SpendOptions } from '../options/reserve.ts'
+import type { CommitSpentOptions, SettleAllOptions, SettleSpentOptions } from '../options/settle.ts'
+import * as SETTLING from '../options/settle.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { inPlan, opening, partsNamed } from './named.ts'
 import { lookingAt, type Opening, type Part } from './part.ts'
 import { estimateOf } from './reservation.ts'
-import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import { settleParts } from './settle-named.ts'
-import {
-  COMMIT_NAMES,
-  type CommitSpentOptions,
-  partsToReturn,
-  SETTLE_SPENT_NAMES,
-  type SettledSpending,
-  type SettleSpentOptions,
-  type Settling,
-  sumOf,
-  takeMore,
-} from './settle-spent.ts'
+import { partsToReturn, type SettledSpending, type Settling, sumOf, takeMore } from './settle-spent.ts'
 import { checkActual } from './settlement.ts'
 
 /** An estimate over several limits with a name: each has the estimate of its share. */
@@ -55,7 +46,7 @@ export async function settleByName(
   actual: number,
   options: SettleSpentOptions,
 ): Promise<SettledSpending> {
-  checkOptions(options, SETTLE_SPENT_NAMES)
+  checkOptions(options, SETTLING.settleSpent)
   const { tx, debt = 'last' } = options
   const parts = await partsNamed(requests, calls, id)
   const limiters = requests.map(({ limiter }) => limiter)
@@ -67,17 +58,15 @@ export function settlingByName(expense: NamedExpense): {
   commit(actual: number, options?: CommitSpentOptions): Promise<SettledSpending>
   release(options?: SettleAllOptions): Promise<SettledSpending>
 } {
-  const settleWith = (actual: number, { tx, limiters = [], debt = 'last' }: CommitSpentOptions) => {
-    checkOption(Array.isArray(limiters), 'limiters must be a list.')
-    return settleSpending(expense, actual, debt, { limiters, tx })
-  }
+  const settleWith = (actual: number, { tx, limiters = [], debt = 'last' }: CommitSpentOptions) =>
+    settleSpending(expense, actual, debt, { limiters, tx })
   return {
     commit: async (actual, options = {}) => {
-      checkOptions(options, COMMIT_NAMES)
+      checkOptions(options, SETTLING.commitSpent)
       return settleWith(actual, options)
     },
     release: async (options = {}) => {
-      checkOptions(options, SETTLE_ALL_NAMES)
+      checkOptions(options, SETTLING.settleAll)
       return settleWith(0, options)
     },
   }
@@ -90,7 +79,6 @@ async function settleSpending(
   debt: 'first' | 'last',
   { limiters, tx }: Settling,
 ): Promise<SettledSpending> {
-  checkOption(debt === 'first' || debt === 'last', "debt must be 'first' or 'last'.")
   const present = parts.map((part, place) => inPlan(part, limiters[place]))
   for (const { checker, limiter } of present) {
     checkLimiter(limiter)

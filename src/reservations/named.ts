@@ -2,17 +2,20 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { opened as openedBy } from '../algorithms/estimate.ts'
 import type { Answered } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
-import { checkOptions, type NamesOf, type OptionNames } from '../base/check-options.ts'
+import { checkOptions } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
-import { CALL_NAMES, type CallOptions } from '../options/calls.ts'
+import * as CALLS from '../options/call-table.ts'
+import type { CallOptions, Requested } from '../options/calls.ts'
 import type { NamedReserveOptions, Naming } from '../options/reserve.ts'
+import type { ReservationName } from '../options/settle.ts'
+import * as SETTLING from '../options/settle.ts'
 import { checkOption } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { addUp } from '../several/add-up.ts'
-import { callsOf, type Requested } from '../several/calls-of.ts'
+import { callsOf } from '../several/calls-of.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { reportsOf, sendCalls } from '../several/limit-all.ts'
 import { keyOfName, namesOf } from '../several/names.ts'
@@ -23,16 +26,6 @@ import { settleOne } from './settle-named.ts'
 
 // Reservations with a name. The open estimate is a row, which is made by the statement that charges the limit,
 // and settled by the statement that corrects it.
-
-/** The name of a reservation. */
-export interface ReservationName {
-  /** The key that was given to `reserve`. */
-  readonly key: string
-  /** The `id` that was given to `reserve`. */
-  readonly id: string
-}
-
-const NAME_NAMES: NamesOf<ReservationName> = { key: true, id: true }
 
 /** The answer to a call that reserves with a name, and how its estimate is settled. */
 interface NamedAnswer {
@@ -53,7 +46,7 @@ export async function reserveNamed(
   const isRepeated = answer.success && answer.repeated === true
   const [part] = (isRepeated ? await heldParts(named, tx) : named.parts) as readonly [Part]
   const commit: NamedAnswer['commit'] = async (actual, options = {}) => {
-    checkOptions(options, CALL_NAMES)
+    checkOptions(options, CALLS.call)
     return settleOne(inPlan(part, options.limiter), actual, options.tx)
   }
   return { answered, commit }
@@ -144,15 +137,13 @@ export async function settleName(
   actual: number,
   { limiter, tx }: CallOptions,
 ): Promise<Allowed> {
-  checkOptions(name, NAME_NAMES, 'The name of a reservation')
+  checkOptions(name, SETTLING.reservation, 'The name of a reservation')
   checkOption(typeof name.key === 'string', 'settle needs the name of a reservation: { key, id }.')
   const requests = [{ ratelimit, key: name.key, limiter }]
-  const calls = await callsOf(requests, REQUEST_NAMES, 0)
+  const calls = await callsOf(requests, CALLS.spendRequest, 0)
   const [part] = (await partsNamed(requests, calls, name.id)) as [Part]
   return settleOne(part, actual, tx)
 }
-
-const REQUEST_NAMES: OptionNames = { ratelimit: true, key: true, limiter: true }
 
 /**
  * The estimates of a name, in the order of the calls.

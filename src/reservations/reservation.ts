@@ -5,7 +5,8 @@ import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { RatelimitError } from '../errors.ts'
-import { CALL_NAMES, type CallOptions } from '../options/calls.ts'
+import * as CALLS from '../options/call-table.ts'
+import type { CallOptions } from '../options/calls.ts'
 import { type NamedReserveOptions, NEEDS_ID, type ReserveOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
@@ -95,7 +96,7 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered, charg
   const estimate = chargedBy(call, answered)
   const settling = new Once(checker, charged)
   const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
-    checkOptions(options, CALL_NAMES)
+    checkOptions(options, CALLS.call)
     const { limiter = call.limiter, tx } = options
     const isPresent = options.limiter !== undefined
     checkLimiter(limiter)

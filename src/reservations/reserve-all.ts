@@ -1,15 +1,18 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Answered } from '../answers/answer.ts'
 import type { Allowed, LimitAllResult } from '../answers/results.ts'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
+import { checkOptions } from '../base/check-options.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
 import { mustHave } from '../database/rows.ts'
-import { type CallOptions, TX_NAMES, type TxOptions } from '../options/calls.ts'
+import * as CALLS from '../options/call-table.ts'
+import type { CallOptions, TxOptions } from '../options/calls.ts'
 import { NEEDS_ID, type ReserveAllOptions } from '../options/reserve.ts'
+import type { SettleAllOptions } from '../options/settle.ts'
+import * as SETTLING from '../options/settle.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
@@ -45,19 +48,6 @@ export interface Reservations {
   release(options?: SettleAllOptions): Promise<readonly Allowed[]>
 }
 
-/** Options of `commit` and `release` of `Ratelimit.reserveAll`. */
-export interface SettleAllOptions {
-  /** The transaction to settle in. Default: one of its own. */
-  readonly tx?: Database | undefined
-  /**
-   * The present plans, in the order of the requests; undefined for those that have not changed. Default: the
-   * plans of the reservations.
-   */
-  readonly limiters?: readonly (Limiter | undefined)[] | undefined
-}
-
-export const SETTLE_ALL_NAMES: NamesOf<SettleAllOptions> = { tx: true, limiters: true }
-
 /** The answer of `Ratelimit.reserveAll`. A denial needs no settling. */
 export type ReservedAll<Request> =
   | (LimitAllResult<Request> & { readonly success: true } & Reservations)
@@ -85,9 +75,8 @@ export async function reserveAll<Request>(
 
 function namedReservations(parts: readonly Part[]): Reservations {
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
-    checkOptions(options, SETTLE_ALL_NAMES)
+    checkOptions(options, SETTLING.settleAll)
     const { tx, limiters = [] } = options
-    checkOption(Array.isArray(limiters), 'limiters must be a list.')
     return settleAllNamed(
       parts.map((part, place) => inPlan(part, limiters[place])),
       actuals,
@@ -105,7 +94,7 @@ export async function settleAllByName(
   actuals: readonly number[],
   options: TxOptions,
 ): Promise<readonly Allowed[]> {
-  checkOptions(options, TX_NAMES)
+  checkOptions(options, CALLS.tx)
   return settleAllNamed(await partsNamed(requests, calls, id), actuals, options.tx)
 }
 
@@ -140,9 +129,8 @@ export async function reservationsOf(
   const [{ checker }] = calls as readonly [LimiterCall]
   const settling = new Once(checker, await chargedIn(checker, tx))
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
-    checkOptions(options, SETTLE_ALL_NAMES)
+    checkOptions(options, SETTLING.settleAll)
     const { tx, limiters = [] } = options
-    checkOption(Array.isArray(limiters), 'limiters must be a list.')
     const costs = costsOf(calls, answered, actuals, limiters)
     const checkers = calls.map((each) => each.checker)
     const settleIn = async (at: At) => mustHave(await settleCosts(calls, costs, at))

@@ -2,18 +2,15 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
 import { type Answered, allowanceOf, refundableUntilOf } from '../answers/answer.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
-import type { NamesOf } from '../base/check-options.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type PayingCall } from '../check/funds.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
-import { TX_NAMES } from '../options/calls.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import { adjustAll } from '../several/adjust-all.ts'
 import { found } from '../several/enough.ts'
 import { paidByEach } from '../several/send-payers.ts'
 import { withFunds } from '../several/with-funds.ts'
-import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
 import { layoutOf } from './settlement.ts'
 
 /** What was spent from several limits, in the order of the requests. */
@@ -30,22 +27,6 @@ export interface Settling {
   readonly limiters: readonly (Limiter | undefined)[]
   readonly tx: At
 }
-
-/** Options of the `commit` of `Ratelimit.spend`. */
-export interface CommitSpentOptions extends SettleAllOptions {
-  /**
-   * The request whose limit goes into debt if all of them together have too little. For a window the debt ends
-   * with its period; for a balance it stays. Default: `'last'`.
-   */
-  readonly debt?: 'first' | 'last' | undefined
-}
-
-/** Options of `Ratelimit.settleSpent`. */
-export type SettleSpentOptions = Pick<CommitSpentOptions, 'debt' | 'tx'>
-
-export const SETTLE_SPENT_NAMES: NamesOf<SettleSpentOptions> = { ...TX_NAMES, debt: true }
-
-export const COMMIT_NAMES: NamesOf<CommitSpentOptions> = { ...SETTLE_ALL_NAMES, debt: true }
 
 /** The answer of the `commit` and the `release` of `Ratelimit.spend`. */
 export interface SettledSpending {

@@ -11,6 +11,8 @@ import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
 import type { SpendOptions } from '../options/reserve.ts'
+import type { CommitSpentOptions, SettleAllOptions } from '../options/settle.ts'
+import * as SETTLING from '../options/settle.ts'
 import { checkLimiter, checkOption, purposeOf } from '../options/validate.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
@@ -26,16 +28,7 @@ import { remember } from './charged.ts'
 import { heldParts } from './named.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
 import { notesOf } from './part.ts'
-import { SETTLE_ALL_NAMES, type SettleAllOptions } from './reserve-all.ts'
-import {
-  COMMIT_NAMES,
-  type CommitSpentOptions,
-  type Expense,
-  giveBack,
-  type SettledSpending,
-  sumOf,
-  takeMore,
-} from './settle-spent.ts'
+import { type Expense, giveBack, type SettledSpending, sumOf, takeMore } from './settle-spent.ts'
 import { checkActual } from './settlement.ts'
 
 export { settleByName } from './named-spending.ts'
@@ -232,7 +225,7 @@ function spentWith(
   { isRepeated, commit, byName, wait }: Decided,
 ): Spent {
   const release: Spent['release'] = async (options = {}) => {
-    checkOptions(options, SETTLE_ALL_NAMES)
+    checkOptions(options, SETTLING.settleAll)
     return answer
   }
   if (isRepeated && byName) return { ...answer, success: true, retryAfter: 0, repeated: true, ...byName }
@@ -258,10 +251,8 @@ async function committing(expense: Expense, tx: Database | undefined): Promise<P
   const [{ checker }] = calls as readonly [LimiterCall]
   const settling = new Once(checker, await chargedIn(checker, tx))
   return async (actual, options = {}) => {
-    checkOptions(options, COMMIT_NAMES)
+    checkOptions(options, SETTLING.commitSpent)
     const { tx, limiters = [], debt = 'last' } = options
-    checkOption(Array.isArray(limiters), 'limiters must be a list.')
-    checkOption(debt === 'first' || debt === 'last', "debt must be 'first' or 'last'.")
     for (const [place, each] of calls.entries()) {
       const given = limiters[place]
       checkOption(given === undefined || !isFunded(each), FUNDED_LIMITER)

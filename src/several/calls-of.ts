@@ -1,20 +1,9 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
-import type { Concurrency } from '../algorithms/concurrency.ts'
-import type { Credits } from '../algorithms/credits.ts'
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER } from '../check/funds.ts'
 import { type Handle, handles } from '../check/handles.ts'
+import type { Requested } from '../options/calls.ts'
 import { callOf, checkOption } from '../options/validate.ts'
-
-/** One of the requests of a call for several limits. */
-export interface Requested {
-  readonly ratelimit: { readonly prefix: string; readonly limiter: Limiter | Concurrency | Credits }
-  readonly key: string
-  readonly rate?: number | undefined
-  readonly limiter?: Limiter | undefined
-  readonly force?: boolean | undefined
-}
 
 /**
  * The calls of the requests, in their order.

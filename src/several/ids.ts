@@ -1,5 +1,4 @@
 import { fixedWindow } from '../algorithms/fixed-window.ts'
-import { checkOptions, type NamesOf } from '../base/check-options.ts'
 import { onceFor } from '../base/once-for.ts'
 import { checkerBeside } from '../check/beside.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
@@ -9,8 +8,6 @@ import { callOf, checkOption, isStorable } from '../options/validate.ts'
 import { ID_PREFIX } from '../statements/own-prefixes.ts'
 
 // The ids of `once`. An id is a row: a fixed window of one token, which is charged together with the others.
-
-const ONCE_NAMES: NamesOf<Once> = { id: true, for: true }
 
 /** The checker of a limiter's ids. Their rows have a prefix of their own, in the same table. */
 const checkerOfIds = onceFor((owner: Checker) =>
@@ -29,7 +26,6 @@ export async function idCall(
 ): Promise<LimiterCall | undefined> {
   const [first] = calls
   if (once === undefined || !first) return undefined
-  checkOptions(once, ONCE_NAMES, 'once')
   const { id, for: length } = once
   const limiter = fixedWindow(1, parseDuration(length, 'The time of once'))
   const checker = checkerOfIds(first.checker)

@@ -20,7 +20,7 @@ import {
   usedOf,
 } from '../../../src/index.ts'
 import { fromKysely, rateLimitMigration, usedOf as usedInKysely } from '../../../src/kysely.ts'
-import { LIMIT_NAMES } from '../../../src/options/calls.ts'
+import * as CALLS from '../../../src/options/call-table.ts'
 import { configNames } from '../../../src/options/settings.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { allExamples } from '../../support/limits.ts'
@@ -57,7 +57,7 @@ function eachOf(name: string, options: readonly string[], call: (given: Untyped)
 }
 
 const limiter = Ratelimit.fixedWindow(5, '1m')
-const CALL = Object.keys(LIMIT_NAMES)
+const CALL = Object.keys(CALLS.limit)
 const CONFIG = Object.keys(configNames('rate'))
 /** Those that are made of a number and a duration. */
 const ALGORITHMS = new Set(

@@ -1,0 +1,46 @@
+import { checkOptions, checkSwitch, type NamesOf } from '../base/check-options.ts'
+import type {
+  AcquireOptions,
+  AllOptions,
+  BlockOptions,
+  CallOptions,
+  ChangePlanOptions,
+  LimitOptions,
+  Once,
+  RefundOptions,
+  Requested,
+  ScheduleOptions,
+  TxOptions,
+} from './calls.ts'
+import { checkTx } from './checks.ts'
+import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './grants.ts'
+import type { CreditReserveOptions, ReserveAllOptions, ReserveOptions, SpendOptions } from './reserve.ts'
+
+// The options of each call, with their checks. True stands for an option that the call itself checks, because
+// its check depends on the limit or the key, or gives the value in another form.
+
+export const tx: NamesOf<TxOptions> = { tx: checkTx }
+export const call: NamesOf<CallOptions> = { ...tx, limiter: true }
+const id: NamesOf<Once> = { id: true, for: true }
+export const limitAll: NamesOf<AllOptions> = { ...tx, once: (given) => checkOptions(given, id, 'once') }
+export const grant: NamesOf<GrantOptions> = { ...call, ...limitAll }
+const charge = { ...limitAll, rate: true, atLeast: true } as const
+export const limit: NamesOf<LimitOptions | RefundOptions> = {
+  ...{ ...call, ...charge, force: checkSwitch, start: true },
+}
+export const blockUntilReady: NamesOf<BlockOptions> = { rate: true, limiter: true, signal: true }
+export const schedule: NamesOf<ScheduleOptions> = { ...call, within: true, rate: true }
+export const acquire: NamesOf<AcquireOptions> = { ...call, timeout: true, signal: true }
+export const changePlan: NamesOf<ChangePlanOptions> = { ...tx, from: true, to: true }
+export const reserveAll: NamesOf<ReserveAllOptions> = { ...tx, id: true, expires: true }
+export const spend: NamesOf<SpendOptions | CreditReserveOptions> = { ...charge, ...reserveAll }
+export const reserve: NamesOf<ReserveOptions> = { ...call, ...spend }
+
+export const creditLimit: NamesOf<CreditLimitOptions> = { ...charge, force: checkSwitch }
+export const creditGrant: NamesOf<CreditGrantOptions> = { ...reserveAll, priority: true }
+
+export const spendRequest: NamesOf<Omit<Requested, 'force' | 'rate'>> = {
+  ...{ ratelimit: true, key: true, limiter: true },
+}
+export const reserveRequest: NamesOf<Omit<Requested, 'force'>> = { ...spendRequest, rate: true }
+export const limitRequest: NamesOf<Requested> = { ...reserveRequest, force: checkSwitch }
