@@ -10,6 +10,7 @@ import { guard, guardedStatement } from './guard.ts'
 import { HAS_HOLDERS, holdSlot, lockName, numbersHeld } from './held-slots.ts'
 import { IS_RARE, type LeaseSource } from './lease.ts'
 import { BY_ITSELF, CLOCK_MS } from './levels.ts'
+import { insertRow, lockedRow, newRows } from './rows.ts'
 import { settingsOf } from './setting.ts'
 import { HAS_USE, KEPT, turn, turnOf } from './turns.ts'
 
@@ -90,14 +91,13 @@ export function acquireStatement(source: AcquireSource): Statement {
 
   const isBelow = sql`number::bigint + (select count(*) from pg_catalog.unnest(of_key.leased) as lease (other) where other > number)
     <= ${limit}::bigint`
-  const row = builder
-    .select({ key: table.key, count: fromColumn('count', table.count).as('count') })
-    .from(table)
-    .where(and(isDecidedRow(table, parameters, keyOf(name('number'))), sql`${ends} <= ${now}`))
-    .for('update', { skipLocked: true })
+  const row = lockedRow(table, { key: table.key, count: fromColumn('count', table.count).as('count') }, [
+    isDecidedRow(table, parameters, keyOf(name('number'))),
+    sql`${ends} <= ${now}`,
+  ])
   const locked = sql`select place, slot.key, slot.count from ${KEYS} as of_key cross join lateral (
       select stored.key, stored.count
-      from (select pg_catalog.unnest(of_key.free) as number offset 0) as old cross join lateral (${row.getSQL()}) as stored
+      from (select pg_catalog.unnest(of_key.free) as number offset 0) as old cross join lateral (${row}) as stored
       where (pg_catalog.cardinality(of_key.own) > 0 or ${isBelow}) limit of_key.wanted
     ) as slot where wanted > 0`
 
@@ -135,13 +135,8 @@ export function acquireStatement(source: AcquireSource): Statement {
     .from(sql`${TAKEN} as slot`)
     .where(and(isDecidedRow(table, parameters, sql`slot.key`), sql`slot.is_old and ${IS_RARE}`))
     .returning({ key: table.key })
-  const made = sql`select ${prefix}, slot.key, ${next.count}, ${next.prevCount}, ${next.windowStart}, ${next.tokens},
-      ${next.lastRefill}, ${expires} from ${TAKEN} as slot where not slot.is_old`
-  const inserted = builder
-    .insert(table)
-    .select(made)
-    .onConflictDoNothing({ target: [table.prefix, table.key] })
-    .returning({ key: table.key })
+  const isNew = sql`${TAKEN} as slot where not slot.is_old`
+  const inserted = insertRow(table, newRows(prefix, sql`slot.key`, { ...next, expiresAt: expires }, isNew))
 
   const links: Link[] = [
     link('ratelimit_clock', sql`select ${clock} as now, ${CLOCK_MS} as at`),

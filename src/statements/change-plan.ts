@@ -12,10 +12,12 @@ import {
   onGrid,
   SQL_NAMES,
   STATE_COLUMNS,
+  storedState,
   toColumn,
 } from './columns.ts'
 import { guard, guardedStatement } from './guard.ts'
 import { CLOCK_MS, paramsOf, stateOf } from './levels.ts'
+import { insertRow, lockedRow, newRows } from './rows.ts'
 import { settingsOf } from './setting.ts'
 
 const [FOUND, TIMED, CHANGED, BEGUN] = [
@@ -51,16 +53,15 @@ export function changePlanStatement({
 }: ChangePlanSource): Statement {
   const parameters = new Parameters()
   const guarding = guard([table], guarded, parameters)
-  const stored = STATE_COLUMNS.map(
-    (column) => [column, fromColumn(column, table[column]).as(SQL_NAMES[column])] as const,
-  )
+  const stored = forEach(STATE_COLUMNS, (column) => fromColumn(column, table[column]).as(SQL_NAMES[column]))
   const own = sql`${isOfKind(from, table)}`
   const other = sql`(not ${own} and ${isOfPeriods(table)} and ${table.count} > 0)`
-  const found = builder
-    .select({ own: own.as('own'), other: other.as('other'), ...Object.fromEntries(stored) })
-    .from(table)
-    .where(and(isTheRow(table, parameters), guarding.fits(table)))
-    .for('update')
+  const found = lockedRow(
+    table,
+    { own: own.as('own'), other: other.as('other'), ...stored },
+    [isTheRow(table, parameters)],
+    { waits: true, guarding },
+  )
   // The count is in front of the clock, so that the clock is read after the row is locked.
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
   const counted = sql`select count(*) as rows, coalesce(bool_or("other"), false) as other from ${name(FOUND)}`
@@ -68,14 +69,12 @@ export function changePlanStatement({
   const [now, params, none] = [name('now', TIMED), paramsOf(to, parameters), sql<number>`0::float8`]
   const state = { ...to.sql.fresh(now, params), windowStart: now }
   const next = to.sql.consume({ ...stateOf(), ...state }, now, none, none, params, none)
-  const columns = forEach(STATE_COLUMNS, (column) =>
-    toColumn(column, to.columns.includes(column) ? next[column] : undefined),
-  )
   const expiresAt = toColumn('expiresAt', onGrid(to.sql.expiresAt(next, params), parameters))
+  const row = { ...storedState(to, next), expiresAt }
   const applies = to.applies?.(now, params) ?? sql`true`
   const changed = builder
     .update(table)
-    .set({ ...columns, expiresAt })
+    .set(row)
     .from(name(TIMED))
     .where(
       and(
@@ -86,15 +85,9 @@ export function changePlanStatement({
     )
     .returning({ key: table.key })
   const fits = guarding.fits(table)
-  const begun = builder
-    .insert(table)
-    .select(
-      sql`select ${parameters.text('prefix')}, ${parameters.text('key')}, ${columns.count}, ${columns.prevCount},
-        ${columns.windowStart}, ${columns.tokens}, ${columns.lastRefill}, ${expiresAt} from ${name(TIMED)}
-        where ${name('rows', TIMED)} = 0 and ${applies} ${fits ? sql`and ${fits}` : sql``}`,
-    )
-    .onConflictDoNothing({ target: [table.prefix, table.key] })
-    .returning({ key: table.key })
+  const isNew = sql`${name('rows', TIMED)} = 0 and ${applies} ${fits ? sql`and ${fits}` : sql``}`
+  const names = [parameters.text('prefix'), parameters.text('key')] as const
+  const begun = insertRow(table, newRows(...names, row, sql`${name(TIMED)} where ${isNew}`))
   const isBegun = begins ? sql`or exists (select from ${name(BEGUN)})` : sql``
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
     links: [

@@ -8,6 +8,7 @@ import { exact, forEach, fromColumn, mayHavePeriod, SQL_NAMES, STATE_COLUMNS } f
 import { CLOCK_MS } from './levels.ts'
 import { page } from './page.ts'
 import { isLocked, isOwn, PLACE, placeOf } from './places.ts'
+import { lockedRow } from './rows.ts'
 
 /**
  * The statement that finds a page of a prefix's windows, after a key: those that began early enough to be over.
@@ -49,14 +50,9 @@ export function closeStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const prefix = parameters.text('prefix')
   const start = fromColumn('windowStart', table.windowStart)
-  const row = builder
-    .select(placeOf(table))
-    .from(table)
-    .where(
-      and(eq(table.prefix, prefix), eq(table.key, sql`call.key`), sql`${start} = call.start`, isOwn(table)),
-    )
-    .for('update', { skipLocked: true })
-  const locked = sql`select ${PLACE} from ${callsFrom(parameters, ['key', 'start'])} cross join lateral (${row.getSQL()}) as stored`
+  const isWindow = [eq(table.key, sql`call.key`), sql`${start} = call.start`, isOwn(table)]
+  const row = lockedRow(table, placeOf(table), [eq(table.prefix, prefix), ...isWindow])
+  const locked = sql`select ${PLACE} from ${callsFrom(parameters, ['key', 'start'])} cross join lateral (${row}) as stored`
   const removed = builder.delete(table).where(isLocked(table, ENDED)).returning(returned(table))
   return parameters.render(closed([link(ENDED, locked)], removed))
 }

@@ -1,6 +1,13 @@
 import { and, isNotNull, isNull, or, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import type { AnyAlgorithm, Expression, RowKind, Rules, StateColumn } from '../algorithms/algorithm.ts'
+import type {
+  AnyAlgorithm,
+  Expression,
+  Expressions,
+  RowKind,
+  Rules,
+  StateColumn,
+} from '../algorithms/algorithm.ts'
 import { ROWS } from '../algorithms/rows.ts'
 import { name, type Parameters } from './builder.ts'
 
@@ -48,6 +55,13 @@ export function toColumn(column: keyof typeof TYPES, value: Expression | undefin
   if (!value) return sql`null::${type}`
   if (TYPES[column] === 'timestamptz') return sql`to_timestamp((${value}) / 1000::float8)`
   return TYPES[column] === 'float8' ? value : sql`(${value})::${type}`
+}
+
+/** A state of an algorithm as its columns store it. The other columns are null. */
+export function storedState({ columns }: RowKind, state: Expressions<StateColumn>): Record<StateColumn, SQL> {
+  return forEach(STATE_COLUMNS, (column) =>
+    toColumn(column, columns.includes(column) ? state[column] : undefined),
+  )
 }
 
 /** The latest expiry, in the year 255,000. Postgres timestamps end in 294,276, and a debt may last longer. */

@@ -1,4 +1,4 @@
-import { and, sql } from 'drizzle-orm'
+import { sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { AnyAlgorithm } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
@@ -11,9 +11,10 @@ import {
   rowColumns,
   SQL_NAMES,
   STATE_COLUMNS,
-  toColumn,
+  storedState,
 } from './columns.ts'
 import { paramsOf, stateOf } from './levels.ts'
+import { lockedRow } from './rows.ts'
 
 const [FOUND, CORRECTED] = ['ratelimit_found', 'ratelimit_corrected']
 
@@ -24,17 +25,12 @@ const [FOUND, CORRECTED] = ['ratelimit_found', 'ratelimit_corrected']
 export function correctStatement(table: RateLimitTable, algorithm: AnyAlgorithm): Statement {
   const parameters = new Parameters()
   const start = fromColumn('windowStart', table.windowStart)
-  const found = builder
-    .select(rowColumns(table, algorithm))
-    .from(table)
-    .where(
-      and(
-        isTheRow(table, parameters),
-        isOfKind(algorithm, table),
-        sql`${start} = ${parameters.number('start')}`,
-      ),
-    )
-    .for('update')
+  const isPeriod = [
+    isTheRow(table, parameters),
+    isOfKind(algorithm, table),
+    sql`${start} = ${parameters.number('start')}`,
+  ]
+  const found = lockedRow(table, rowColumns(table, algorithm), isPeriod, { waits: true })
   const stored = stateOf((column) => name(column, FOUND))
   const state = forEach(STATE_COLUMNS, (column) => fromColumn(column, stored[column]))
   const none = sql<number>`0::float8`
@@ -49,12 +45,9 @@ export function correctStatement(table: RateLimitTable, algorithm: AnyAlgorithm)
     paramsOf(algorithm, parameters),
     reserved,
   )
-  const columns = forEach(STATE_COLUMNS, (column) =>
-    toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),
-  )
   const corrected = builder
     .update(table)
-    .set(columns)
+    .set(storedState(algorithm, next))
     .from(name(FOUND))
     .where(isTheRow(table, parameters))
     .returning({ key: table.key })

@@ -3,7 +3,7 @@ import type { AnyAlgorithm, Expressions, Rules, StateColumn } from '../algorithm
 import { MAX_COUNT } from '../algorithms/limiter.ts'
 import { name, type Parameters } from './builder.ts'
 import type { CallColumn, Sent } from './calls.ts'
-import { forEach, MAX_TIME, onGrid, STATE_COLUMNS, toColumn } from './columns.ts'
+import { forEach, MAX_TIME, onGrid, storedState, toColumn } from './columns.ts'
 import { type Column, type Level, level, OTHER, paramsOf, type QueryLevel, stateOf } from './levels.ts'
 import { startingLater, stateWithStarts, unpromised } from './starts.ts'
 
@@ -178,9 +178,7 @@ export function nextRow(
     : sql<number>`0::float8`
   const next = nextState()
   return {
-    ...forEach(STATE_COLUMNS, (column) =>
-      toColumn(column, algorithm.columns.includes(column) ? next[column] : undefined),
-    ),
+    ...storedState(algorithm, next),
     expiresAt: toColumn(
       'expiresAt',
       startsFull ? onGrid(algorithm.sql.expiresAt(next, params), parameters) : MAX_TIME,

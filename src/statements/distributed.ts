@@ -10,6 +10,7 @@ import { guard } from './guard.ts'
 import { CLOCK_MS } from './levels.ts'
 import { type LookSource, lookFrom } from './look.ts'
 import { MAX_SWEPT } from './remove.ts'
+import { lockedRow } from './rows.ts'
 import { type TakeSource, takeFrom } from './take.ts'
 
 // Statements for tables that Citus has distributed by key. Citus sends a statement to a worker if the text and
@@ -37,13 +38,11 @@ export function takeShardStatement(source: TakeSource): Statement {
   const stored = lockedColumns(table, rules)
   const sent = sentColumns(rules.algorithm, source)
   const calls = ['place', ...sent]
-  const row = builder
-    .select({ found: sql`${table.key}`.as('found'), ...stored })
-    .from(table)
-    .where(isOneOf(table, parameters))
-    .for('update', { skipLocked: true })
+  const row = lockedRow(table, { found: sql`${table.key}`.as('found'), ...stored }, [
+    isOneOf(table, parameters),
+  ])
   const query = sql`select ${listOf(calls, 'call')}, ${listOf(Object.keys(stored), 'stored')}
-    from ${callsFrom(parameters, sent)} join (${row.getSQL()}) as stored on stored.found = call.key`
+    from ${callsFrom(parameters, sent)} join (${row}) as stored on stored.found = call.key`
   const isRow = and(isOneOf(table, parameters), eq(table.key, name('key', DECIDED)))
   const columns = [...calls, ...Object.keys(stored)]
   return takeFrom({ query, columns, sent, isRow, isRare: undefined }, source, parameters, NO_GUARD)
@@ -73,12 +72,9 @@ export function lookShardsStatement(source: LookSource): Statement {
 /** The statement that locks those keys of a shard that no other transaction has locked, and returns them. */
 export function lockFreeStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
-  const row = builder
-    .select({ key: sql`${table.key}`.as('key') })
-    .from(table)
-    .where(isOneOf(table, parameters))
-    .for('update', { skipLocked: true })
-  return parameters.render(row.getSQL())
+  return parameters.render(
+    lockedRow(table, { key: sql`${table.key}`.as('key') }, [isOneOf(table, parameters)]),
+  )
 }
 
 /**
@@ -146,15 +142,12 @@ function isExpired(
 export function closeShardStatement(table: RateLimitTable): Statement {
   const parameters = new Parameters()
   const start = fromColumn('windowStart', table.windowStart)
-  const row = builder
-    .select({ found: sql`${table.key}`.as('found'), began: start.as('began') })
-    .from(table)
-    .where(isOneOf(table, parameters))
-    .for('update', { skipLocked: true })
+  const columns = { found: sql`${table.key}`.as('found'), began: start.as('began') }
+  const row = lockedRow(table, columns, [isOneOf(table, parameters)])
   const windows = sql`select found from ${callsFrom(parameters, ['key', 'start'])}
-    join (${row.getSQL()}) as stored on stored.found = call.key and stored.began = call.start`
-  const columns = sql.join(Object.values(returned(table)), sql`, `)
-  const removed = sql`${deleted(table, parameters)} returning ${columns}`
+    join (${row}) as stored on stored.found = call.key and stored.began = call.start`
+  const numbers = sql.join(Object.values(returned(table)), sql`, `)
+  const removed = sql`${deleted(table, parameters)} returning ${numbers}`
   return parameters.render(closed([link(FOUND, windows)], removed))
 }
 
@@ -172,11 +165,10 @@ function removeStatement(
   parameters: Parameters,
   condition: SQL | undefined,
 ): Statement {
-  const row = builder
-    .select({ found: sql`${table.key}`.as('found') })
-    .from(table)
-    .where(and(isOneOf(table, parameters), condition))
-    .for('update', { skipLocked: true })
+  const row = lockedRow(table, { found: sql`${table.key}`.as('found') }, [
+    isOneOf(table, parameters),
+    condition,
+  ])
   return parameters.render(
     chain(
       [

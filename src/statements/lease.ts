@@ -7,6 +7,7 @@ import { callsFrom } from './calls.ts'
 import { fromColumn, isOfKind, onGrid, toColumn } from './columns.ts'
 import { guard, guardedStatement } from './guard.ts'
 import { CLOCK_MS } from './levels.ts'
+import { lockedRow } from './rows.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
 export interface LeaseSource {
@@ -43,19 +44,10 @@ export function leaseStatement(source: ChangeSource): Statement {
   const parameters = new Parameters()
   const guarding = guard([table], source.guarded, parameters)
   const clock = source.injectedClock ? parameters.number('clock') : CLOCK_MS
-  const row = builder
-    .select({ ends: table.lastRefill })
-    .from(table)
-    .where(
-      and(
-        isTheRow(table, parameters, sql`call.key`),
-        isOfKind(ROWS.concurrency, table),
-        guarding.fits(table),
-      ),
-    )
-    .for('update', waits ? {} : { skipLocked: true })
+  const isSlot = [isTheRow(table, parameters, sql`call.key`), isOfKind(ROWS.concurrency, table)]
+  const row = lockedRow(table, { ends: table.lastRefill }, isSlot, { waits, guarding })
   const found = sql`select call.place, call.key, call.fence
-    from ${callsFrom(parameters, ['key', 'fence'])} cross join lateral (${row.getSQL()}) as slot`
+    from ${callsFrom(parameters, ['key', 'fence'])} cross join lateral (${row}) as slot`
   const changed = builder
     .update(table)
     .set(action === 'release' ? { lastRefill: toColumn('lastRefill', clock) } : extended())

@@ -7,6 +7,7 @@ import { decisionNumbers, leftColumns, lockedColumns, NUMBERS, stateColumns } fr
 import { isAdjusted, nextRow, type RowAction, sentIn } from './decided.ts'
 import { type Column, numbersFrom, OTHER } from './levels.ts'
 import { notedRow } from './note.ts'
+import { lockedRow } from './rows.ts'
 
 // One row of a list: how it is locked and written.
 
@@ -122,16 +123,18 @@ export function foundRow(
   const columns = Object.entries(numbers).map(
     ([column, value]) => [column, value.as(at(place, column))] as const,
   )
+  const read = {
+    [THERE]: sql`true`.as(at(place, THERE)),
+    ...(keepsVersion ? { [VERSION]: sql`ctid`.as(at(place, VERSION)) } : {}),
+    ...Object.fromEntries(columns),
+  }
+  const are = [isTheRow(table, parameters), ...conditions]
+  if (does !== 'look') return lockedRow(table, read, are, { waits })
   const row = builder
-    .select({
-      [THERE]: sql`true`.as(at(place, THERE)),
-      ...(keepsVersion ? { [VERSION]: sql`ctid`.as(at(place, VERSION)) } : {}),
-      ...Object.fromEntries(columns),
-    })
+    .select(read)
     .from(table)
-    .where(and(isTheRow(table, parameters), ...conditions))
-  if (does === 'look') return sql`${row.getSQL()} offset 0`
-  return row.for('update', waits ? {} : { skipLocked: true }).getSQL()
+    .where(and(...are))
+  return sql`${row.getSQL()} offset 0`
 }
 
 /** Begins the names of the columns of the state from before a refund. */

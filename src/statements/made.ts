@@ -5,6 +5,7 @@ import type { Guard } from './guard.ts'
 import { type Column, level, type QueryLevel } from './levels.ts'
 import { amountOf, at, type Charged, DONE, type PlacedRow, THERE, VERSION } from './list-row.ts'
 import { notedRow } from './note.ts'
+import { insertRow, newRows } from './rows.ts'
 
 // The rows of a list that are usually missing, so that the list's own statement inserts them.
 
@@ -98,15 +99,7 @@ function insertOf({ row, place, own }: MadeRow, join: SQL, isOnly: boolean): SQL
     row.notes === undefined
       ? nextRow(rules, does, amountOf(row, of, own), (what) => own.number(what), own, of)
       : notedRow(rules.algorithm, of, own)
-  const insert = builder.insert(table).select(
-    sql`select ${own.text('prefix')}, ${own.text('key')}, ${next.count}, ${next.prevCount}, ${next.windowStart},
-        ${next.tokens}, ${next.lastRefill}, ${next.expiresAt} from ${name(LET)}${join}
-        where ${name(DONE)} and ${of(THERE)} is not true`,
-  )
-  const key = { key: table.key }
-  if (!isOnly) return insert.returning(key).getSQL()
-  return insert
-    .onConflictDoNothing({ target: [table.prefix, table.key] })
-    .returning(key)
-    .getSQL()
+  const from = sql`${name(LET)}${join} where ${name(DONE)} and ${of(THERE)} is not true`
+  const made = newRows(own.text('prefix'), own.text('key'), next, from)
+  return insertRow(table, made, isOnly ? 'skip' : 'fail')
 }

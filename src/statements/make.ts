@@ -1,11 +1,12 @@
 import { and, sql } from 'drizzle-orm'
 import type { Statement } from '../database/statement.ts'
-import { builder, link, name, Parameters } from './builder.ts'
+import { link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { decisionNumbers } from './columns.ts'
 import { DECIDED, decided, grantedAmount, isWritten, nextRow, sentColumns, sentIn } from './decided.ts'
 import { guard, guardedStatement } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, fresh, type Level } from './levels.ts'
+import { insertRow, newRows } from './rows.ts'
 import { settingsOf } from './setting.ts'
 import type { PatientSource } from './take.ts'
 
@@ -40,14 +41,8 @@ export function makeStatement(source: PatientSource): Statement {
 
   const granted = sentIn(columns, parameters, DECIDED)
   const next = nextRow(rules, action, grantedAmount(source, granted), granted, parameters)
-  const written = builder
-    .insert(table)
-    .select(
-      sql`select ${prefix}, ${name('key', DECIDED)}, ${next.count}, ${next.prevCount}, ${next.windowStart}, ${next.tokens},
-        ${next.lastRefill}, ${next.expiresAt} from ${name(DECIDED)}${settings.join} where ${isWritten(rules, action)}`,
-    )
-    .onConflictDoNothing({ target: [table.prefix, table.key] })
-    .returning({ key: table.key })
+  const from = sql`${name(DECIDED)}${settings.join} where ${isWritten(rules, action)}`
+  const written = insertRow(table, newRows(prefix, name('key', DECIDED), next, from))
 
   const made = sql`(not ${isWritten(rules, action)} or ${name('key', WRITTEN)} is not null) as decided`
   const answer = [name('place', DECIDED), decisionNumbers(rules.algorithm, ['granted']), made]

@@ -1,7 +1,7 @@
 import type { SQL } from 'drizzle-orm'
 import type { AnyAlgorithm, Expressions, Noted, StateColumn } from '../algorithms/algorithm.ts'
 import type { Parameters } from './builder.ts'
-import { forEach, onGrid, STATE_COLUMNS, toColumn } from './columns.ts'
+import { onGrid, storedState, toColumn } from './columns.ts'
 import { type Column, paramsOf, stateOf } from './levels.ts'
 
 // The row of an estimate with a name notes what the row of its limit has paid, in the same statement.
@@ -29,9 +29,7 @@ export function notedRow(
   }
   const state = algorithm.sql.note?.(of('now'), paid, params) ?? stateOf(of)
   return {
-    ...forEach(STATE_COLUMNS, (column) =>
-      toColumn(column, algorithm.columns.includes(column) ? state[column] : undefined),
-    ),
+    ...storedState(algorithm, state),
     expiresAt: toColumn('expiresAt', onGrid(algorithm.sql.expiresAt(state, params), parameters)),
   }
 }

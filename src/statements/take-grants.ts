@@ -9,6 +9,7 @@ import { DECIDED } from './decided.ts'
 import { grantsOf } from './grants.ts'
 import { type Guard, guard, guardedStatement } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS, type Level, level, type QueryLevel } from './levels.ts'
+import { lockedRow } from './rows.ts'
 import { settingsOf } from './setting.ts'
 import type { PatientSource } from './take.ts'
 
@@ -141,17 +142,16 @@ function lockedRows({ table, waits }: TakeGrantsSource, parameters: Parameters, 
     used: fromColumn('count', table.count).as('used'),
     end: fromColumn('windowStart', table.windowStart).as('end'),
   }
-  const row = builder
-    .select(numbers)
-    .from(table)
-    .where(and(isTheRow(table, parameters, name('row', 'paying')), guarding.fits(table)))
-    .for('update', waits ? {} : { skipLocked: true })
+  const row = lockedRow(table, numbers, [isTheRow(table, parameters, name('row', 'paying'))], {
+    waits,
+    guarding,
+  })
   const paying = sql`select ${listOf(['place', 'row'])} from ${name(SEEN)} where ${name('pays')}
     order by ${name('row')} collate "C" ${BY_ITSELF}`
   return link(
     LOCKED,
     sql`select ${listOf(['place', 'row'], 'paying')}, ${listOf(Object.keys(numbers), 'stored')}
-      from (${paying}) as paying cross join lateral (${row.getSQL()}) as stored`,
+      from (${paying}) as paying cross join lateral (${row}) as stored`,
   )
 }
 

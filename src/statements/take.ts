@@ -18,6 +18,7 @@ import {
 import { type Guard, guard, guardedStatement } from './guard.ts'
 import { advanced, CLOCK_MS, ENDED, OTHER } from './levels.ts'
 import type { LookSource } from './look.ts'
+import { lockedRow } from './rows.ts'
 import { type Commit, settingsOf } from './setting.ts'
 
 const LOCKED = 'ratelimit_locked'
@@ -39,12 +40,8 @@ export function takeOneStatement(source: PatientSource): Statement {
   const guarding = guard([table], source.guarded, parameters)
   const stored = lockedColumns(table, rules)
   const isRow = isTheRow(table, parameters)
-  const row = builder
-    .select(stored)
-    .from(table)
-    .where(and(isRow, guarding.fits(table)))
-    .for('update', waits ? {} : { skipLocked: true })
-  const locked = { query: row.getSQL(), columns: Object.keys(stored), sent: [], isRow, isRare: undefined }
+  const query = lockedRow(table, stored, [isRow], { waits, guarding })
+  const locked = { query, columns: Object.keys(stored), sent: [], isRow, isRare: undefined }
   return takeFrom(locked, source, parameters, guarding)
 }
 
@@ -59,13 +56,9 @@ export function takeManyStatement(source: TakeSource): Statement {
   const stored = lockedColumns(table, rules)
   const sent = sentColumns(rules.algorithm, source)
   const calls = ['place', ...sent]
-  const row = builder
-    .select(stored)
-    .from(table)
-    .where(isTheRow(table, parameters, sql`call.key`))
-    .for('update', { skipLocked: true })
+  const row = lockedRow(table, stored, [isTheRow(table, parameters, sql`call.key`)])
   const query = sql`select ${listOf(calls, 'call')}, ${listOf(Object.keys(stored), 'stored')}
-    from ${callsFrom(parameters, sent)} cross join lateral (${row.getSQL()}) as stored
+    from ${callsFrom(parameters, sent)} cross join lateral (${row}) as stored
     ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``}`
   // Always true. The planner assumes that a range matches few rows. It therefore expects one row and uses the
   // primary key, even if the table is small when the plan is made.

@@ -2,7 +2,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import { MAX_SLOTS } from '../algorithms/concurrency.ts'
 import { builder, type Parameters } from './builder.ts'
-import { onGrid, toColumn } from './columns.ts'
+import { forEach, onGrid, SQL_NAMES, STATE_COLUMNS, toColumn } from './columns.ts'
+import { NO_STATE, newRows } from './rows.ts'
 
 // The processes that wait for slots of a key take turns. The row with the number 0 says for whom the next slot
 // is kept: `count` is the turn, and `last_refill` its end. All times are those of the database, whatever clock
@@ -45,22 +46,22 @@ export function turn(table: RateLimitTable, parameters: Parameters, keys: SQL, t
   const until = sql<number>`case when ${got} then at else at + ${KEPT_MS} end`
   const begins = sql`${parameters.integer('waits')} = 1
     and (not is_kept or turn < kept_for or turn = kept_for and kept_until <= at + ${RENEWED_MS})`
-  const row = sql`select ${parameters.text('prefix')}, key || '#0000', turn::bigint, null::bigint,
-      null::timestamptz, null::float8, ${toColumn('lastRefill', until)}, ${toColumn('expiresAt', onGrid(until, parameters))}
-    from ${keys} as of_key
+  const row = {
+    ...NO_STATE,
+    count: sql`turn::bigint`,
+    lastRefill: toColumn('lastRefill', until),
+    expiresAt: toColumn('expiresAt', onGrid(until, parameters)),
+  }
+  const from = sql`${keys} as of_key
     where case when ${got} then is_kept and turn = kept_for else ${begins} end
     order by place`
   return builder
     .insert(table)
-    .select(row)
+    .select(newRows(parameters.text('prefix'), sql`key || '#0000'`, row, from))
     .onConflictDoUpdate({
       target: [table.prefix, table.key],
       set: {
-        count: sql`excluded.count`,
-        prevCount: sql`excluded.prev_count`,
-        windowStart: sql`excluded.window_start`,
-        tokens: sql`excluded.tokens`,
-        lastRefill: sql`excluded.last_refill`,
+        ...forEach(STATE_COLUMNS, (column) => sql.raw(`excluded.${SQL_NAMES[column]}`)),
         expiresAt: sql`greatest(${table.expiresAt}, excluded.expires_at)`,
       },
     })
