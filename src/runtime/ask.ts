@@ -104,11 +104,17 @@ const FORMS = {
   adjust: { name: 'adjust', action: 'adjust', takesLess: false },
 } satisfies Record<string, NamedForm>
 
-function formOf([first]: readonly Asked[]): NamedForm {
-  const { request } = first as Asked
+function formOf(asked: readonly Asked[]): NamedForm {
+  const { request } = asked[0] as Asked
   if (request.purpose !== 'take' && request.purpose !== 'look') return FORMS[request.purpose]
-  if (reservedIn(request) > 0) return request.atLeast === null ? FORMS.reserve : FORMS.reserveLess
-  return request.atLeast === null ? FORMS.take : FORMS.takeLess
+  if (reservedIn(request) > 0) return takesLess(asked) ? FORMS.reserveLess : FORMS.reserve
+  return takesLess(asked) ? FORMS.takeLess : FORMS.take
+}
+
+/** Whether one of the calls may take less than its rate. This runs for each check. */
+function takesLess(asked: readonly Asked[]): boolean {
+  for (const { request } of asked) if (request.atLeast !== null) return true
+  return false
 }
 
 /** A kind of statement. */
@@ -198,9 +204,9 @@ function manyValues(asked: readonly Asked[]): Record<string, Value> {
     rate: numberArray(rates),
     calls: numberArray(calls),
   }
-  const { purpose, atLeast } = (asked[0] as Asked).request
+  const { purpose } = (asked[0] as Asked).request
   // This runs for each check, and only some need these values.
-  if (atLeast !== null) values['atLeast'] = numberArray(asked.map(({ request }) => request.atLeast))
+  if (takesLess(asked)) values['atLeast'] = numberArray(asked.map(({ request }) => request.atLeast))
   for (const name of MORE_VALUES[purpose] ?? []) {
     values[name] = numberArray(asked.map(({ request }) => request[name]))
   }

@@ -158,7 +158,6 @@ export const AGREEMENT: Readonly<Record<keyof Call, 'queue' | 'statement' | 'gro
   paidWindowStart: 'group',
   refundableUntil: 'group',
   within: 'group',
-  // Either all calls of a statement have it, or none has it.
   atLeast: 'group',
   reserved: 'group',
 }
@@ -168,7 +167,6 @@ export function canShare(one: Request, other: Request): boolean {
   return (
     one.purpose === other.purpose &&
     reservedIn(one) > 0 === reservedIn(other) > 0 &&
-    (one.atLeast === null) === (other.atLeast === null) &&
     one.refusesOther === other.refusesOther &&
     sameLimiter(one.limiter, other.limiter)
   )

@@ -18,7 +18,7 @@ export type RowAction = 'take' | 'reserve' | 'adjust' | 'grant' | 'block' | 'sch
 /** What the calls of a statement ask for. Calls share a statement only if they have one form. */
 export interface Form {
   readonly action: RowAction
-  /** Whether the calls have an `atLeast`, and so may take less than their rate. */
+  /** Whether a call has an `atLeast`, and so may take less than its rate. For the others it is null. */
   readonly takesLess: boolean
 }
 
@@ -158,7 +158,9 @@ export const DECIDED = 'ratelimit_decided'
 /** The amount that the granted calls take together. */
 export function grantedAmount({ takesLess }: Form, sent: Sent): SQL<number> {
   const asked = sql<number>`${sent('rate')} * ${name('granted', DECIDED)}`
-  return takesLess ? sql<number>`least(${asked}, ${name('available', DECIDED)})` : asked
+  if (!takesLess) return asked
+  const least = sql`least(${asked}, ${name('available', DECIDED)})`
+  return sql<number>`case when ${sent('atLeast')} is null then ${asked} else ${least} end`
 }
 
 /** The row of the link `decided` after the amount is taken. Its columns have their names in Drizzle. */

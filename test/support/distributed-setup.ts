@@ -63,7 +63,11 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
   'concurrency/credits-shared.test.ts': [],
   'behaviour/quotas/denied.test.ts': ['when counts are written'],
   'behaviour/drivers/watching.test.ts': ['each statement is published with the number of keys that share it'],
-  'behaviour/leases/leases.test.ts': ['get back all leases that are over by one statement'],
+  'behaviour/leases/leases.test.ts': [
+    'a call that fetches a lease shares its statement with calls that fetch none',
+    'get back all leases that are over by one statement',
+  ],
+  'behaviour/quotas/at-least.test.ts': ['calls with and without atLeast share a statement'],
   'behaviour/outages/limit-all.test.ts': ['the settings of its statements'],
   'behaviour/quotas/close-periods.test.ts': [
     'it reads as many rows as it may close, and then twice as many each time',

@@ -27,7 +27,7 @@ test.each(Object.entries(AGREEMENT))('requests that differ in %s agree as the ta
   expect(sameRequest(request, other)).toBe(agree === 'queue')
 })
 
-test.each([{ atLeast: null }, { reserved: 0 }, { reserved: -1 }])(
+test.each([{ reserved: 0 }, { reserved: -1 }])(
   'a request with and one without share no statement: %o',
   (own) => {
     expect(canShare(request, { ...request, ...own })).toBe(false)

@@ -1,5 +1,11 @@
 import { describe, expect, expectTypeOf, test } from 'vitest'
-import { type Allowed, type Denied, type Granted, Ratelimit } from '../../../src/index.ts'
+import {
+  type Allowed,
+  type Denied,
+  type Granted,
+  Ratelimit,
+  type RatelimitConfig,
+} from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { watch } from '../../support/watch.ts'
@@ -88,6 +94,30 @@ describe.each(kinds)('$name', ({ limiter, takesFractions }) => {
       quota.limit('plain', { rate: 4 }),
     ])
     expect(answers.map((answer) => answer.success && answer.granted)).toEqual([4, 3, false, 10, undefined])
+  })
+
+  test('calls with and without atLeast share a statement, and each takes what it takes alone', async () => {
+    const answersTo = async (options: Partial<RatelimitConfig>, isTogether: boolean) => {
+      const { quota } = quotaOn(database, limiter, options)
+      const keys = ['plain', 'full', 'part', 'none', 'gone']
+      for (const [place, rate] of [4, 4, 7, 9, 10].entries()) await quota.limit(`${keys[place]}`, { rate })
+      const calls = [
+        () => quota.limit('plain', { rate: 6 }),
+        () => quota.limit('full', { rate: 6, atLeast: 2 }),
+        () => quota.limit('part', { rate: 6, atLeast: 2 }),
+        () => quota.limit('none', { rate: 6, atLeast: 2 }),
+        () => quota.limit('gone'),
+      ]
+      const answers = []
+      if (isTogether) answers.push(...(await Promise.all(calls.map((call) => call()))))
+      else for (const call of calls) answers.push(await call())
+      return { answers, left: await quota.getRemainingAll(keys) }
+    }
+    const { db, statements } = watch(database.db)
+    const together = await answersTo({ db }, true)
+    expect(together).toEqual(await answersTo({}, false))
+    // Those that use something up first, these, and the look.
+    expect(statements).toHaveLength(5 * 2 + 1 + 1)
   })
 
   test('a reservation commits and releases the granted part', async () => {
