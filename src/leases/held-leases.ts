@@ -1,19 +1,16 @@
 import { type Moment, momentBy, momentSince } from '../base/moment.ts'
 import type { Request } from '../runtime/call.ts'
-import type { Asking } from './asking.ts'
 import { isOver, type Lease, refundOf } from './lease.ts'
 
 /** A key that was asked lately. */
 export interface Key {
   readonly key: string
   lease: Lease | undefined
-  /** The call that fetches the next lease. */
-  fetching: Asking | undefined
   /** By the monotonic clock. */
   askedAtMs: number
   /** The units of the next lease. */
   size: number
-  /** What the row had left after the last decision. */
+  /** What the row had left after the last decision. 0 before the first one. */
   remaining: number
 }
 

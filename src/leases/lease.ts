@@ -9,7 +9,7 @@ import type { Decision, Leased, Request } from '../runtime/call.ts'
 export interface Lease {
   readonly limiter: StoredLimiter
   /** The units when it began. */
-  readonly amount: number
+  amount: number
   /** The units that no call has used. */
   left: number
   /** Before the statement was sent. The charge was made later, so the lease never outlasts its time. */
@@ -17,8 +17,8 @@ export interface Lease {
   readonly lastsMs: number
   /** The row after the charge. */
   readonly charged: Snapshot
-  /** The decision on each call that uses it. */
-  readonly decision: Decision
+  /** The state that the decision on each call that uses it has. */
+  readonly decided: Snapshot
   /** What answers say about the limit. */
   readonly facts: Pick<Allowed, 'limit' | 'remaining' | 'reset'>
 }
@@ -33,15 +33,19 @@ export function isOver({ sentAt, lastsMs }: Lease, now: Moment): boolean {
   return passedMs(sentAt, now) >= lastsMs
 }
 
-/** Uses the lease for a call, if enough is left for the whole rate. */
-export function decisionBy(lease: Lease, { rate, limiter, atLeast }: Request): Decision | undefined {
+/** Whether enough is left for the whole rate of a call. */
+export function hasEnough({ left }: Lease, { rate, limiter }: Request): boolean {
+  return left + limiter.algorithm.tolerance >= rate
+}
+
+/** Uses the lease for a call that it has enough for. */
+export function decisionBy(lease: Lease, { rate, limiter, atLeast }: Request): Decision {
   const { tolerance } = limiter.algorithm
-  if (lease.left + tolerance < rate) return undefined
   lease.left -= rate
   const { limit, remaining, reset } = lease.facts
   // Others may have taken what the row had. Only the rest of the lease is certain.
   const certain = remaining === Number.POSITIVE_INFINITY ? remaining : Math.floor(lease.left + tolerance)
-  const { state, now, params } = lease.decision
+  const { state, now, params } = lease.decided
   // This runs for each call, and objects made by spreads are slow to make and to read.
   const leased: { -readonly [Name in keyof Leased]: Leased[Name] } = {
     success: true,

@@ -1,15 +1,18 @@
 import { type LRU, lru } from 'tiny-lru'
 import { sameLimiter } from '../algorithms/limiter.ts'
-import { allowanceOf } from '../answers/answer.ts'
 import { remainingOf } from '../answers/capacity.ts'
-import { afterCalls, paymentOf } from '../answers/outcome.ts'
+import { afterCalls } from '../answers/outcome.ts'
+import { Changes } from '../base/changes.ts'
 import { type Moment, momentBy, momentSince } from '../base/moment.ts'
 import { toRatelimitError } from '../database/database-error.ts'
-import { type Decision, neededBy, type Request } from '../runtime/call.ts'
+import type { RatelimitError } from '../errors.ts'
+import type { Decision, Request } from '../runtime/call.ts'
 import type { Dispatcher, Pending } from '../runtime/queue.ts'
-import { Asking, requestFor } from './asking.ts'
+import { Asking } from './asking.ts'
+import { extraOf, Fetch, type Plan } from './fetch.ts'
 import { HeldLeases, type Key, type Returning } from './held-leases.ts'
-import { carriedInto, decisionBy, isOver, type Lease, lastingMs } from './lease.ts'
+import { carriedInto, decisionBy, hasEnough, isOver, type Lease } from './lease.ts'
+import { settled } from './settled.ts'
 
 /** The terms of leases. */
 export interface Terms {
@@ -27,9 +30,6 @@ export interface Lessor extends Returning {
   readonly dispatcher: Dispatcher
 }
 
-/** A call asks for this share of what was left, as far as this process knows. */
-const ASKED_SHARE = 1 / 10
-
 /** If others took more meanwhile, a process gives back at once what exceeds this share of what is left. */
 const KEPT_SHARE = 1 / 5
 
@@ -43,29 +43,31 @@ export class Leases implements Dispatcher {
   readonly #lessor: Lessor
   readonly #keys: LRU<Key>
   readonly #held: HeldLeases
-  readonly #fetching = new Set<Asking>()
+  /** The calls that fetch the next leases, by their keys. */
+  readonly #fetching = new Map<string, Fetch>()
   /** How many lists have to find all units of a key in its row. Until they end, no lease of it begins. */
   readonly #withheld = new Map<string, number>()
-  /** Called when the next fetch or refund has ended. */
-  #onEnd: (() => void)[] = []
+  /** Notified when a fetch or a refund has ended. */
+  readonly #ends = new Changes()
   #closed: Promise<void> | undefined
 
   constructor(lessor: Lessor) {
     this.#lessor = lessor
     this.#keys = lru(lessor.terms.maxKeys)
-    this.#held = new HeldLeases(lessor, lessor.terms.forMs, () => this.#ended())
+    this.#held = new HeldLeases(lessor, lessor.terms.forMs, () => this.#ends.notify())
   }
 
   /** The decision on a call from memory. Undefined if the database has to decide. */
   decide(call: Request): Decision | undefined {
-    const key = this.#keys.get(call.key)
-    if (!key || call.purpose === 'look') return undefined
+    if (call.purpose === 'look') return undefined
     if (!isLeasable(call)) {
-      this.#giveUp(key)
+      this.#giveUp(call.key)
       return undefined
     }
-    const { lease } = key
-    if (!lease) return undefined
+    const key = this.#keys.get(call.key)
+    const lease = key?.lease
+    // Reading the clocks takes longer than all the rest.
+    if (!lease || !hasEnough(lease, call)) return undefined
     const now = this.#now()
     if (isOver(lease, now) || !sameLimiter(lease.limiter, call.limiter)) return undefined
     key.askedAtMs = now.steadyMs
@@ -73,7 +75,11 @@ export class Leases implements Dispatcher {
   }
 
   add(caller: Pending): void {
-    this.#orFail(caller, () => this.#add(caller))
+    try {
+      this.#add(caller)
+    } catch (error) {
+      caller.fail(toRatelimitError(error))
+    }
   }
 
   #add(caller: Pending): void {
@@ -83,53 +89,57 @@ export class Leases implements Dispatcher {
       dispatcher.add(caller)
       return
     }
+    const fetching = this.#fetching.get(request.key)
+    if (fetching?.letWait(caller)) return
     const now = this.#now()
     const known = this.#keys.get(request.key)
     const key = known ?? this.#remember(request.key, now)
     const wasAskedLately = known !== undefined && now.steadyMs - known.askedAtMs < this.#lessor.terms.forMs
     key.askedAtMs = now.steadyMs
-    if (key.fetching) {
-      const isAlike = sameLimiter(key.fetching.request.limiter, request.limiter)
-      if (isAlike && key.fetching.letWait(caller)) return
-      dispatcher.add(this.#asking(key, caller, { request, hand: undefined, extra: 0, sentAt: now }))
+    const plan = fetching ? undefined : this.#planFor(key, request, wasAskedLately, now)
+    if (!plan) {
+      dispatcher.add(this.#asking(key, caller))
       return
     }
-    const hand = this.#takeInHand(key, request, now)
-    const extra = wasAskedLately ? this.#extraFor(key, request, hand?.left ?? 0) : 0
-    const asking = this.#asking(key, caller, {
-      request: requestFor(request, hand?.left ?? 0, extra),
-      ...{ hand, extra, sentAt: now },
-    })
-    if (hand || extra > 0) {
-      key.fetching = asking
-      this.#fetching.add(asking)
-    }
-    dispatcher.add(asking)
+    const fetch = this.#fetch(key, caller, plan)
+    this.#fetching.set(key.key, fetch)
+    dispatcher.add(fetch)
   }
 
   cancel(caller: Pending): boolean {
-    const key = this.#keys.peek(caller.request.key)
-    const fetching = key?.fetching
-    if (fetching?.waiting.delete(caller)) {
-      caller.isOver = true
-      return false
+    const fetch = this.#fetching.get(caller.request.key)
+    if (fetch?.caller === caller) return this.#cancelFetch(fetch)
+    if (!fetch?.leave(caller)) return this.#lessor.dispatcher.cancel(caller)
+    caller.isOver = true
+    if (fetch.isNeeded && fetch.sharing.size === 0) {
+      fetch.isNeeded = false
+      this.#abandon(fetch)
     }
-    const wasSent = this.#lessor.dispatcher.cancel(caller)
-    if (key && fetching?.caller === caller) {
-      // If it was sent, its answer may come late, or never.
-      this.#fetched(key, fetching)
-      if (!wasSent) this.#keepHand(key, fetching)
-      this.#release(fetching)
-    }
+    return false
+  }
+
+  /** Cancels a fetch, unless it was sent for other calls too. */
+  #cancelFetch(fetch: Fetch): boolean {
+    if (!fetch.batch || fetch.sharing.size === 0) return this.#abandon(fetch)
+    fetch.caller.isOver = true
+    fetch.isNeeded = true
+    return true
+  }
+
+  /** Goes on without a fetch. If it was sent, its answer may come late, or never. */
+  #abandon(fetch: Fetch): boolean {
+    const wasSent = this.#lessor.dispatcher.cancel(fetch.caller)
+    this.#fetched(fetch)
+    if (!wasSent) this.#keepHand(fetch)
+    this.#release(fetch)
     return wasSent
   }
 
   /** Forgets what is left of a key's lease, because the row has been reset. */
   forget(name: string): void {
     const key = this.#keys.peek(name)
-    if (!key) return
-    this.#held.drop(key)
-    if (key.fetching) key.fetching.rest = 'drop'
+    if (key) this.#held.drop(key)
+    this.#leaveRest(name, 'drop')
   }
 
   /**
@@ -138,9 +148,8 @@ export class Leases implements Dispatcher {
    */
   setAside(name: string): void {
     const key = this.#keys.peek(name)
-    if (!key) return
-    this.#held.setAside(key)
-    if (key.fetching) key.fetching.rest = 'give back'
+    if (key) this.#held.setAside(key)
+    this.#leaveRest(name, 'give back')
   }
 
   /** Waits for what is being given back, so that none of it reaches a new row of the key. It never rejects. */
@@ -155,9 +164,9 @@ export class Leases implements Dispatcher {
   }
 
   async #close(): Promise<void> {
-    for (const asking of this.#fetching) asking.rest = 'give back'
+    for (const fetch of this.#fetching.values()) fetch.rest = 'give back'
     this.#held.close()
-    await this.#until(() => this.#fetching.size === 0 && !this.#held.isReturning)
+    await this.#ends.until(() => this.#fetching.size === 0 && !this.#held.isReturning)
   }
 
   /**
@@ -171,33 +180,20 @@ export class Leases implements Dispatcher {
       if (others > 0) this.#withheld.set(name, others)
       else this.#withheld.delete(name)
     }
-    const key = this.#keys.peek(name)
     try {
-      if (key) this.#giveUp(key)
+      this.#giveUp(name)
     } catch {
       // An injected clock that fails must fail where the list reads it.
     }
-    const isBack = () => key?.fetching === undefined && !this.#held.isReturningTo(name)
-    return { returned: this.#until(isBack), end }
-  }
-
-  async #until(isOver: () => boolean): Promise<void> {
-    while (!isOver()) {
-      await new Promise<void>((resolve) => {
-        this.#onEnd.push(resolve)
-      })
-    }
-  }
-
-  #ended(): void {
-    for (const resolve of this.#onEnd.splice(0)) resolve()
+    const isBack = () => !this.#fetching.has(name) && !this.#held.isReturningTo(name)
+    return { returned: this.#ends.until(isBack), end }
   }
 
   #now(): Moment {
     return momentBy(this.#lessor.clock)
   }
 
-  #nowSince({ plan }: Asking): Moment {
+  #nowSince({ plan }: Fetch): Moment {
     return momentSince(plan.sentAt, this.#lessor.clock)
   }
 
@@ -212,21 +208,36 @@ export class Leases implements Dispatcher {
 
   #remember(name: string, now: Moment): Key {
     const key: Key = {
-      ...{ key: name, lease: undefined, fetching: undefined, askedAtMs: now.steadyMs },
-      ...{ size: 0, remaining: Number.POSITIVE_INFINITY },
+      ...{ key: name, lease: undefined, askedAtMs: now.steadyMs },
+      ...{ size: 0, remaining: 0 },
     }
     const evicted = this.#keys.setWithEvicted(name, key)
     if (evicted?.value.lease) this.#held.end(evicted.value, now)
     return key
   }
 
-  #asking(key: Key, caller: Pending, plan: Asking['plan']): Asking {
-    return new Asking(
+  /** A call that asks for itself only. */
+  #asking(key: Key, caller: Pending): Asking {
+    return new Asking(caller, (_, decision, place) => this.#onDecision(key, caller, decision, place))
+  }
+
+  #fetch(key: Key, caller: Pending, plan: Plan): Fetch {
+    return new Fetch(
+      key,
       caller,
       plan,
-      (asking, decision, place) => this.#onDecision(key, asking, decision, place),
-      (asking) => this.#onError(key, asking),
+      (fetch, decision) => this.#onAnswer(fetch, decision),
+      (fetch, error) => this.#onError(fetch, error),
     )
+  }
+
+  /** What a call brings along. Undefined if it asks for itself only. */
+  #planFor(key: Key, request: Request, wasAskedLately: boolean, now: Moment): Plan | undefined {
+    const hand = this.#takeInHand(key, request, now)
+    const mayLease = wasAskedLately && !this.#withheld.has(key.key)
+    const wanted = mayLease ? Math.min(this.#lessor.terms.tokens, Math.max(key.size, request.rate)) : 0
+    const plan = { hand, wanted, known: key.remaining + (hand?.left ?? 0), sentAt: now }
+    return hand || extraOf(plan, request.rate) > 0 ? plan : undefined
   }
 
   /** Takes the rest of the lease, to bring it along. A lease of another plan is given back. */
@@ -241,110 +252,96 @@ export class Leases implements Dispatcher {
     return lease.left > limiter.algorithm.tolerance ? lease : undefined
   }
 
-  #extraFor(key: Key, { rate }: Request, inHand: number): number {
-    if (this.#withheld.has(key.key)) return 0
-    const fair = (key.remaining + inHand - rate) * ASKED_SHARE
-    return Math.max(0, Math.floor(Math.min(this.#lessor.terms.tokens, Math.max(key.size, rate), fair)))
+  #onDecision(key: Key, caller: Pending, decision: Decision, place: number): void {
+    const { request } = caller
+    const isGranted = place < decision.granted
+    const after = afterCalls({ call: request, decision }, Math.min(place + 1, decision.granted))
+    key.remaining = remainingOf(request.limiter, after)
+    // What was fetched meanwhile may suffice.
+    const found = isGranted ? undefined : this.decide(request)
+    caller.fulfil(found ?? decision, found ? 0 : place)
   }
 
-  #onDecision(key: Key, asking: Asking, decision: Decision, place: number): void {
-    const { plan, caller } = asking
-    if (plan.extra === 0 && !plan.hand) {
-      const isGranted = place < decision.granted
-      const after = afterCalls({ call: plan.request, decision }, Math.min(place + 1, decision.granted))
-      key.remaining = remainingOf(plan.request.limiter, after)
-      // What was fetched meanwhile may suffice.
-      const found = isGranted ? undefined : this.decide(caller.request)
-      caller.fulfil(found ?? decision, found ? 0 : place)
-      return
-    }
-    this.#fetched(key, asking)
+  #onAnswer(fetch: Fetch, decision: Decision): void {
+    this.#fetched(fetch)
     try {
-      this.#settle(key, asking, decision, place)
+      this.#settle(fetch, decision)
     } finally {
-      this.#release(asking)
+      this.#release(fetch)
     }
   }
 
-  #onError(key: Key, asking: Asking): void {
-    this.#fetched(key, asking)
-    this.#keepHand(key, asking)
-    for (const caller of asking.takeWaiting()) {
+  #onError(fetch: Fetch, error: RatelimitError): void {
+    this.#fetched(fetch)
+    this.#keepHand(fetch)
+    fetch.caller.fail(error)
+    for (const caller of fetch.sharing) {
+      caller.batch = fetch.batch
+      caller.fail(error)
+    }
+    fetch.sharing.clear()
+    for (const caller of fetch.takeWaiting()) {
       this.#orFail(caller, () => {
-        if (this.#fulfil(caller)) return
         // If the database is away, they fail together, and not one after the other.
-        const { request } = caller
-        this.#lessor.dispatcher.add(
-          this.#asking(key, caller, { request, hand: undefined, extra: 0, sentAt: asking.plan.sentAt }),
-        )
+        if (!this.#fulfil(caller)) this.#lessor.dispatcher.add(this.#asking(fetch.key, caller))
       })
     }
   }
 
   /** Keeps the units in hand. They were charged before, even if the call has failed. */
-  #keepHand(key: Key, asking: Asking): void {
-    const { plan, rest } = asking
+  #keepHand(fetch: Fetch): void {
+    const { key, plan, rest } = fetch
     const { hand } = plan
     if (hand && rest === 'lease') this.#held.keep(key, hand)
-    if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#nowSince(asking))
+    if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#nowSince(fetch))
   }
 
   /** Notes that a fetch has ended. */
-  #fetched(key: Key, asking: Asking): void {
-    this.#fetching.delete(asking)
-    if (key.fetching === asking) key.fetching = undefined
-    this.#ended()
+  #fetched(fetch: Fetch): void {
+    const name = fetch.key.key
+    if (this.#fetching.get(name) === fetch) this.#fetching.delete(name)
+    this.#ends.notify()
   }
 
-  /** Gives the caller its part of what was fetched, and keeps the rest. */
-  #settle(key: Key, asking: Asking, decision: Decision, place: number): void {
-    const { caller, plan } = asking
-    const { request, hand, sentAt } = plan
-    const { algorithm } = request.limiter
-    const outcome = { call: request, decision, place }
-    const isGranted = place < decision.granted
-    const before = afterCalls(outcome, Math.min(place, decision.granted))
-    const after = afterCalls(outcome, Math.min(place + 1, decision.granted))
-    const carried = hand && asking.rest !== 'drop' ? carriedInto(hand, before, this.#nowSince(asking)) : 0
-    const has = carried + (isGranted ? paymentOf(outcome).rate : 0)
-    const { rate } = caller.request
-    const isEnough = has + algorithm.tolerance >= neededBy(caller.request) && !decision.isOther
-    const left = has - (isEnough ? Math.min(has, rate) : 0)
-    // Counts as if the units in hand had been given back. A bucket may get fewer of them at the time of
-    // `retryAfter`.
-    const counts = carried > 0 && (isEnough || algorithm.kind === 'window')
-    const own: Decision = {
-      ...decision,
-      state: counts
-        ? algorithm.numbers.consume(before.state, before.now, -carried, before.params, 0)
-        : before.state,
-      granted: isEnough ? 1 : 0,
-    }
+  /** Gives the callers their parts of what was fetched, and keeps the rest. */
+  #settle(fetch: Fetch, decision: Decision): void {
+    const { key, caller, plan, request } = fetch
+    const { hand } = plan
+    const carried = hand && fetch.rest !== 'drop' ? carriedInto(hand, decision, this.#nowSince(fetch)) : 0
+    const { own, after, lease } = settled(fetch, decision, carried, this.#lessor.terms.forMs)
     key.remaining = remainingOf(request.limiter, after)
-    if (isGranted || (isEnough && left > 0)) {
-      const { limit, remaining, reset } = allowanceOf(outcome, { thresholds: [], dryRun: false })
-      const { forMs } = this.#lessor.terms
-      this.#leaseOut(key, asking, {
-        limiter: request.limiter,
-        ...{ amount: left, left, sentAt, lastsMs: lastingMs(request.limiter, after, forMs) },
-        ...{ charged: after, decision: { ...own, granted: 1 }, facts: { limit, remaining, reset } },
-      })
-    } else if (!isEnough && !decision.isOther) this.#keepHand(key, asking)
-    caller.fulfil(own, 0)
+    fulfil(caller, own)
+    if (lease) {
+      this.#share(fetch, lease)
+      this.#leaseOut(fetch, lease)
+    } else if (own.granted === 0 && !decision.isOther) this.#keepHand(fetch)
   }
 
-  #leaseOut(key: Key, asking: Asking, lease: Lease): void {
+  /** Answers the calls that were decided together with the fetch. No clock counts, as for a call alone. */
+  #share({ sharing }: Fetch, lease: Lease): void {
+    for (const caller of sharing) {
+      if (!hasEnough(lease, caller.request)) continue
+      sharing.delete(caller)
+      fulfil(caller, decisionBy(lease, caller.request))
+    }
+  }
+
+  #leaseOut(fetch: Fetch, lease: Lease): void {
+    const { key } = fetch
     const fair = Math.floor((lease.facts.remaining + lease.left) * KEPT_SHARE)
-    const kept = asking.rest === 'lease' ? Math.min(lease.left, fair) : 0
+    // Calls that have given up may leave more than a lease has.
+    const kept = fetch.rest === 'lease' ? Math.min(lease.left, fair, this.#lessor.terms.tokens) : 0
     const excess = lease.left - kept
-    if (excess > 0 && asking.rest !== 'drop')
-      this.#held.giveBack(key, { ...lease, left: excess }, this.#nowSince(asking))
-    this.#held.keep(key, { ...lease, amount: kept, left: kept })
+    if (excess > 0 && fetch.rest !== 'drop')
+      this.#held.giveBack(key, { ...lease, left: excess }, this.#nowSince(fetch))
+    lease.amount = kept
+    lease.left = kept
+    this.#held.keep(key, lease)
   }
 
   /** Answers the calls that have waited, or lets them ask. */
-  #release(asking: Asking): void {
-    for (const caller of asking.takeWaiting()) {
+  #release(fetch: Fetch): void {
+    for (const caller of fetch.takeWaiting()) {
       this.#orFail(caller, () => {
         if (!this.#fulfil(caller)) this.#add(caller)
       })
@@ -359,9 +356,25 @@ export class Leases implements Dispatcher {
   }
 
   /** Gives the key's lease back before a call that has to find it in the row. */
-  #giveUp(key: Key): void {
-    if (key.lease) this.#held.end(key, this.#now())
-    if (key.fetching) key.fetching.rest = 'give back'
+  #giveUp(name: string): void {
+    const key = this.#keys.peek(name)
+    if (key?.lease) this.#held.end(key, this.#now())
+    this.#leaveRest(name, 'give back')
+  }
+
+  /** What becomes of the units that are left of what is being fetched for the key. */
+  #leaveRest(name: string, rest: Fetch['rest']): void {
+    const fetch = this.#fetching.get(name)
+    if (fetch) fetch.rest = rest
+  }
+}
+
+/** If the caller throws, only its call fails. */
+function fulfil(caller: Pending, decision: Decision): void {
+  try {
+    caller.fulfil(decision, 0)
+  } catch (error) {
+    caller.fail(toRatelimitError(error))
   }
 }
 

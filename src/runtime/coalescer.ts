@@ -50,10 +50,15 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     queue.waiting++
     const last = queue.groups.at(-1)
     const isOpen = last !== undefined && !(queue.batch && queue.groups.length === 1)
-    if (isOpen && this.#decider.sameRequest(last.request, request)) last.calls.push(call)
+    if (isOpen && this.#canJoin(last, call)) last.calls.push(call)
     else queue.groups.push({ request, calls: [call] })
     if (known || queue.isHeld) call.isContended = true
     this.#startSoon()
+  }
+
+  #canJoin({ request, calls: [first] }: CallGroup<R, D>, call: Pending<R, D>): boolean {
+    if (first?.mayChange || call.mayChange) return false
+    return this.#decider.sameRequest(request, call.request)
   }
 
   cancel(call: Pending<R, D>): boolean {
@@ -89,8 +94,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   #startSoon(): void {
     if (this.#starting) return
     this.#starting = true
-    // A promise, because fake timers such as Jest's replace queueMicrotask.
-    Promise.resolve().then(() => {
+    endOfTurn().then(() => {
       this.#starting = false
       this.#start()
     })
@@ -262,6 +266,14 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     if (next) this.#enqueue(queue, next.request)
     else queue.siblings.delete(queue.key)
   }
+}
+
+/** Callers who were just answered ask again within so many microtasks, if they do little in between. */
+const MICROTASKS = 8
+
+/** Promises, because fake timers such as Jest's replace queueMicrotask and process.nextTick. */
+async function endOfTurn(): Promise<void> {
+  for (let i = 0; i < MICROTASKS; i++) await undefined
 }
 
 /** Removes the cancelled calls from the groups that were not sent. */

@@ -11,6 +11,8 @@ export interface Queued {
 /** A request that waits for its decision. */
 export interface Pending<R extends Queued = Request, D = Decision> {
   readonly request: R
+  /** Whether its request may change until it is sent. No other call is decided together with it. */
+  readonly mayChange?: boolean
   /** Its caller has given up. */
   isOver: boolean
   /** The batch that it was sent in. */

@@ -9,6 +9,7 @@ import {
   type Limiter,
   Ratelimit,
   type RatelimitConfig,
+  type RatelimitError,
 } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -55,6 +56,169 @@ test('a sole process is denied exactly as without leases, after few statements',
   for (let i = 0; i < 1000; i++) expect(await ratelimit.limit('key')).toMatchObject({ success: true })
   expect(statements.length).toBeLessThan(80)
   expect(await ratelimit.limit('key')).toEqual(await asking.limit('key'))
+})
+
+describe('more calls wait than a lease has units', () => {
+  const MANY = Ratelimit.fixedWindow(100_000, '1h')
+  const MORE = LEFT + 300
+
+  function callsOf(ratelimit: Ratelimit, count = MORE) {
+    return Array.from({ length: count }, () => ratelimit.limit('key'))
+  }
+
+  test('the statement that fetches it decides them all', async () => {
+    const { ratelimit, statements, used } = leasing(MANY)
+    await leased(limitOf(ratelimit))
+    const before = statements.length
+    // The lease has units for some of them.
+    const answers = await Promise.all(callsOf(ratelimit))
+    expect(answers.every(({ success }) => success)).toBe(true)
+    expect(statements.length - before).toBe(1)
+    await ratelimit.close()
+    expect(await used()).toBe(CALLS + MORE)
+  })
+
+  /** Callers that call one after the other, or in turns of many calls at once. */
+  async function crowd(ratelimit: Ratelimit, keys: number, turns: number, atOnce: number): Promise<void> {
+    const caller = async (_: unknown, number: number) => {
+      for (let turn = 0; turn < turns; turn++) {
+        const key = `key ${(number + 7 * turn) % keys}`
+        const answers = await Promise.all(Array.from({ length: atOnce }, () => ratelimit.limit(key)))
+        expect(answers.every(({ success }) => success)).toBe(true)
+      }
+    }
+    await Promise.all(Array.from({ length: 64 }, caller))
+  }
+
+  test.each([
+    ['one after the other', 1, 50, 1],
+    ['in turns of 50', 16, 20, 50],
+  ])('64 callers make no more statements than without leases, %s', async (_, ...load) => {
+    const { ratelimit, statements, common } = leasing(MANY)
+    const without = watch(database.db)
+    const plain = new Ratelimit({ ...common, db: without.db, prefix: `${common.prefix}, none` })
+    await crowd(plain, ...load)
+    await crowd(ratelimit, ...load)
+    expect(statements.length).toBeLessThanOrEqual(without.statements.length)
+  })
+
+  test('and others have taken meanwhile: exactly as many pass as are left, after few statements', async () => {
+    const { ratelimit, asking, statements, used } = leasing()
+    await leased(limitOf(ratelimit))
+    await asking.limit('key', { rate: 1000 - CALLS - LEFT - 30 })
+    const before = statements.length
+    const answers = await Promise.all(callsOf(ratelimit, LEFT + 200))
+    expect(answers.filter(({ success }) => success)).toHaveLength(LEFT + 30)
+    expect(statements.length - before).toBeLessThanOrEqual(3)
+    expect(await used()).toBe(1000)
+  })
+
+  test('and their rates differ: those pass that pass without leases', async () => {
+    const { ratelimit, asking } = leasing()
+    await leased(limitOf(ratelimit))
+    await asking.limit('key', { rate: 1000 - CALLS - LEFT - 10 })
+    const rates = [LEFT, 1, 20, 5, 3, 4]
+    const answers = await Promise.all(rates.map((rate) => ratelimit.limit('key', { rate })))
+    expect(answers.map(({ success }) => success)).toEqual([true, true, false, true, true, false])
+    expect(answers[5]).toMatchObject({ remaining: 1, retryAfter: expect.any(Number) })
+  })
+
+  /** A limiter whose lease is used up. From `hold` to `open` its statements wait. */
+  async function holding(options: Partial<RatelimitConfig> = {}) {
+    let open = () => {}
+    let held: Promise<void> | undefined
+    const hold = () => {
+      held = new Promise((resolve) => {
+        open = resolve
+      })
+    }
+    const own = leasing(MANY, options, () => held)
+    await leased(limitOf(own.ratelimit))
+    for (let i = 0; i < LEFT; i++) await own.ratelimit.limit('key')
+    return { ...own, hold, open: () => open() }
+  }
+
+  test('one gives up before it is answered: its unit is there for others', async () => {
+    for (const isSent of [false, true]) {
+      const { ratelimit, statements, used, hold, open } = await holding()
+      hold()
+      const before = statements.length
+      const first = ratelimit.limit('key')
+      const ending = new AbortController()
+      const aborted = ratelimit.blockUntilReady('key', '10s', { signal: ending.signal })
+      const others = callsOf(ratelimit, 100)
+      if (isSent) await expect.poll(() => statements.length - before, PATIENTLY).toBe(1)
+      ending.abort(new Error('enough'))
+      await expect(aborted).rejects.toThrow('enough')
+      open()
+      expect((await Promise.all([first, ...others])).every(({ success }) => success)).toBe(true)
+      expect(statements.length - before).toBe(1)
+      await ratelimit.close()
+      expect(await used()).toBe(CALLS + LEFT + 101)
+    }
+  })
+
+  test('one gives up whose key is remembered no more: its unit goes back', async () => {
+    const { ratelimit, used, hold, open } = await holding({ lease: { ...LEASE, maxKeys: 1 } })
+    hold()
+    const ending = new AbortController()
+    const first = ratelimit.limit('key')
+    const aborted = ratelimit.blockUntilReady('key', '10s', { signal: ending.signal })
+    const other = ratelimit.limit('another key')
+    ending.abort(new Error('enough'))
+    await expect(aborted).rejects.toThrow('enough')
+    open()
+    await Promise.all([first, other])
+    await ratelimit.close()
+    expect(await used()).toBe(CALLS + LEFT + 1)
+  })
+
+  test('the first gives up when it was sent: the others get its answer', async () => {
+    const { ratelimit, statements, used, hold, open } = await holding()
+    hold()
+    const before = statements.length
+    const ending = new AbortController()
+    const first = ratelimit.blockUntilReady('key', '10s', { signal: ending.signal })
+    const others = callsOf(ratelimit, 100)
+    await expect.poll(() => statements.length - before, PATIENTLY).toBe(1)
+    ending.abort(new Error('enough'))
+    await expect(first).rejects.toThrow('enough')
+    open()
+    expect((await Promise.all(others)).every(({ success }) => success)).toBe(true)
+    expect(statements.slice(before).filter((text) => !text.includes('refundableUntil'))).toHaveLength(1)
+    await ratelimit.close()
+    await expect.poll(() => used(), PATIENTLY).toBe(CALLS + LEFT + 100)
+  })
+
+  test('all give up: calls that come later go on without the statement', async () => {
+    const { ratelimit, statements, hold, open } = await holding()
+    hold()
+    const before = statements.length
+    const ending = new AbortController()
+    const { signal } = ending
+    const all = Array.from({ length: 100 }, () => ratelimit.blockUntilReady('key', '10s', { signal }))
+    const ended = Promise.allSettled(all)
+    await expect.poll(() => statements.length - before, PATIENTLY).toBe(1)
+    const later = ratelimit.limit('key')
+    ending.abort(new Error('enough'))
+    await ended
+    await expect.poll(() => statements.length - before, PATIENTLY).toBe(2)
+    open()
+    expect(await later).toMatchObject({ success: true })
+  })
+})
+
+test('a call that fetches a lease shares its statement with calls that fetch none', async () => {
+  const { ratelimit, statements, asking } = leasing()
+  await leased(limitOf(ratelimit))
+  for (let i = 0; i < LEFT; i++) await ratelimit.limit('key')
+  const others = ['a', 'b', 'c']
+  for (const key of others) await asking.limit(key)
+  const before = statements.length
+  const answers = await Promise.all(['key', ...others].map((key) => ratelimit.limit(key)))
+  expect(answers.map(({ remaining }) => remaining)).toEqual([1000 - CALLS - LEFT - 1, 998, 998, 998])
+  // Alone in a statement of a slow connection, a key would collect the calls of all callers.
+  expect(statements.length - before).toBe(1)
 })
 
 test('a key that is asked rarely gets no lease', async () => {
@@ -503,13 +667,22 @@ test('calls that wait for a lease fail together if the database is away', async 
   let isAway = false
   let failures = 0
   const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
-  const { ratelimit } = leasing(HOURLY, {}, () => isAway && ++failures && Promise.reject(away))
+  const call = () => ratelimit.limit('key').catch(({ code }: RatelimitError) => code)
+  const later: Promise<unknown>[] = []
+  const fail = () => {
+    // These come when the statement was sent. They ask once more.
+    if (failures++ === 0) for (let i = 0; i < 20; i++) later.push(call())
+    return Promise.reject(away)
+  }
+  const { ratelimit } = leasing(HOURLY, {}, () => isAway && fail())
   await leased(limitOf(ratelimit))
   for (let i = 0; i < LEFT; i++) await ratelimit.limit('key')
   isAway = true
-  const calls = Array.from({ length: 20 }, () => ratelimit.limit('key').catch(({ code }) => code))
+  const calls = Array.from({ length: 20 }, call)
   expect(new Set(await Promise.all(calls))).toEqual(new Set(['UNREACHABLE']))
-  expect(failures).toBe(2)
+  expect(failures).toBe(1)
+  expect(new Set(await Promise.all(later))).toEqual(new Set(['UNREACHABLE']))
+  expect([later.length, failures]).toEqual([20, 2])
 })
 
 test('remembers as many keys as it may, and gives back the leases of others', async () => {
@@ -585,13 +758,14 @@ describe('the clocks of a process', () => {
 describe('a clock that fails', () => {
   /** A limiter with a lease of 50, whose clock fails from the next statement on if `fails` says so. */
   async function failing(options: Partial<RatelimitConfig> = {}) {
-    const when = { fails: false, armed: false }
+    const when = { fails: false, armed: false, sent: () => {} }
     const time = new TestClock()
     const now = () => {
       if (when.fails) throw new Error('no time')
       return time.now()
     }
     const own = leasing(HOURLY, { clock: now, ...options }, () => {
+      when.sent()
       when.fails = when.armed
     })
     await leased(limitOf(own.ratelimit))
@@ -600,14 +774,18 @@ describe('a clock that fails', () => {
 
   test('while a lease is fetched leaves no call without an answer', async () => {
     const { ratelimit, when } = await failing()
-    when.armed = true
-    const calls = await Promise.allSettled([
+    let later: Promise<unknown> | undefined
+    const sent = () => {
+      later ??= ratelimit.limit('key').catch(({ code }: RatelimitError) => code)
+    }
+    Object.assign(when, { armed: true, sent })
+    const calls = await Promise.all([
       ratelimit.limit('key', { rate: LEFT + 1 }),
       ...Array.from({ length: 3 }, () => ratelimit.limit('key')),
     ])
-    // The first one was charged. The others cannot know whether the lease still lasts.
-    expect(calls[0]).toMatchObject({ status: 'fulfilled', value: { success: true } })
-    for (const call of calls.slice(1)) expect(call).toMatchObject({ reason: { code: 'INVALID_CLOCK' } })
+    // These were charged. The later one cannot know whether the lease still lasts.
+    for (const call of calls) expect(call).toMatchObject({ success: true })
+    expect(await later).toBe('INVALID_CLOCK')
     Object.assign(when, { fails: false, armed: false })
     expect(await ratelimit.limit('key')).toMatchObject({ success: true })
   })

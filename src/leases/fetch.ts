@@ -1,0 +1,149 @@
+import { sameLimiter } from '../algorithms/limiter.ts'
+import type { Moment } from '../base/moment.ts'
+import type { RatelimitError } from '../errors.ts'
+import { type Decision, neededBy, type Request } from '../runtime/call.ts'
+import type { Batch, Pending } from '../runtime/queue.ts'
+import { Asking } from './asking.ts'
+import type { Key } from './held-leases.ts'
+import type { Lease } from './lease.ts'
+
+/** What a call may bring with it to the database, besides itself. */
+export interface Plan {
+  /** Units in hand, which count as given back and taken again. */
+  readonly hand: Lease | undefined
+  /** How many units it asks for besides those of known calls, if there are enough. */
+  readonly wanted: number
+  /** How many units there are, as far as this process knows. */
+  readonly known: number
+  readonly sentAt: Moment
+}
+
+/** A request whose rate is known when it is sent. */
+type Changing = Omit<Request, 'rate'> & { rate: number }
+
+/** A call asks for this share of what was left, as far as this process knows. */
+const ASKED_SHARE = 1 / 10
+
+/** A call on its way to the database that takes units for other calls along. */
+export class Fetch extends Asking {
+  readonly mayChange = true
+  readonly key: Key
+  readonly plan: Plan
+  /** Calls of the key that came before it was sent. It asks for their units too. */
+  readonly sharing: Set<Pending> = new Set()
+  /** Calls of the key that came later, and wait for what it leaves. */
+  readonly waiting: Set<Pending> = new Set()
+  /** What becomes of the units that are left. */
+  rest: 'lease' | 'give back' | 'drop' = 'lease'
+  /** Whether others still need it though its caller has given up. */
+  isNeeded = false
+  /** The units that known calls need. */
+  #needed: number
+  readonly #request: Changing
+  readonly #onAnswer: (fetch: Fetch, decision: Decision) => void
+  readonly #onError: (fetch: Fetch, error: RatelimitError) => void
+
+  constructor(
+    key: Key,
+    caller: Pending,
+    plan: Plan,
+    onAnswer: (fetch: Fetch, decision: Decision) => void,
+    onError: (fetch: Fetch, error: RatelimitError) => void,
+  ) {
+    super(caller, () => {})
+    this.key = key
+    this.plan = plan
+    const { request } = caller
+    this.#needed = request.rate
+    this.#request = { ...request, atLeast: leastToAsk(request, plan) }
+    this.#onAnswer = onAnswer
+    this.#onError = onError
+  }
+
+  override get request(): Request {
+    return this.#request
+  }
+
+  override get batch(): Batch | undefined {
+    return super.batch
+  }
+
+  /** Asks for the units of all calls that are known when it is sent. */
+  override set batch(batch: Batch | undefined) {
+    super.batch = batch
+    this.#request.rate = unitsToAsk(this.plan, this.caller.request.rate, this.#needed)
+  }
+
+  override get isOver(): boolean {
+    return this.caller.isOver && !this.isNeeded
+  }
+
+  override set isOver(isOver: boolean) {
+    this.caller.isOver = isOver
+  }
+
+  /** Lets another call of the key wait for the answer, if there is room and probably enough for it. */
+  letWait(other: Pending): boolean {
+    if (!sameLimiter(this.#request.limiter, other.request.limiter)) return false
+    if (this.sharing.size + this.waiting.size >= MAX_WAITING) return false
+    if (this.batch) this.waiting.add(other)
+    else if (!this.#share(other)) return false
+    other.isContended = true
+    return true
+  }
+
+  #share(other: Pending): boolean {
+    const needed = this.#needed + other.request.rate
+    if (this.rest !== 'lease' || needed > this.plan.known) return false
+    this.sharing.add(other)
+    this.#needed = needed
+    return true
+  }
+
+  /** Lets a call go that has given up. Returns whether it was here. */
+  leave(other: Pending): boolean {
+    if (this.waiting.delete(other)) return true
+    if (!this.sharing.delete(other)) return false
+    // What was sent comes. It is left for others.
+    if (!this.batch) this.#needed -= other.request.rate
+    return true
+  }
+
+  /** Ends the waiting of the other calls. */
+  takeWaiting(): Pending[] {
+    const taken = [...this.sharing, ...this.waiting]
+    this.sharing.clear()
+    this.waiting.clear()
+    return taken
+  }
+
+  override fulfil(decision: Decision): void {
+    this.#onAnswer(this, decision)
+  }
+
+  override fail(error: RatelimitError): void {
+    this.#onError(this, error)
+  }
+}
+
+/** As many as may wait in the queue of a key. */
+const MAX_WAITING = 1_000
+
+/** How many units a call asks for besides `needed`. */
+export function extraOf({ wanted, known }: Plan, needed: number): number {
+  return Math.max(0, Math.floor(Math.min(wanted, (known - needed) * ASKED_SHARE)))
+}
+
+function unitsToAsk(plan: Plan, rate: number, needed: number): number {
+  const besides = needed - rate + extraOf(plan, needed) - (plan.hand?.left ?? 0)
+  // If the units in hand should not count any more, this is still enough for the call itself.
+  return rate + Math.max(0, besides)
+}
+
+function leastToAsk(request: Request, { hand }: Plan): number {
+  const least = request.limiter.algorithm.integersOnly ? 1 : MIN_UNITS
+  return Math.max(neededBy(request) - (hand?.left ?? 0), Math.min(least, request.rate))
+}
+
+/** Far above the tolerance of buckets, so that something is taken. */
+const MIN_UNITS = 1e-6
