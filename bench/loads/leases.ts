@@ -1,7 +1,8 @@
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { RateLimiterMemory } from 'rate-limiter-flexible'
-import { Ratelimit } from '../../src/index.ts'
-import { type Contender, makeKeys, PERIOD_SECONDS, PLENTY } from '../contenders/contender.ts'
+import * as Package from '../../src/index.ts'
+import { BEFORE, entryOf } from '../contenders/before.ts'
+import { type Contender, makeKeys, type Opened, PERIOD_SECONDS, PLENTY } from '../contenders/contender.ts'
 import { flexibleRedis, isAdmitted } from '../contenders/flexible.ts'
 import { onNodePostgres, openedBy } from '../contenders/this-package.ts'
 import { anyOf, keyNumbers } from '../measure.ts'
@@ -16,15 +17,51 @@ export const LEASING = 'drizzle-ratelimit, lease'
 const leasing: Contender = {
   name: LEASING,
   async open({ pool }) {
-    const ratelimit = new Ratelimit({
+    const ratelimit = new Package.Ratelimit({
       db: drizzle({ client: pool }),
-      limiter: Ratelimit.tokenBucket(PLENTY, '1h', PLENTY),
+      limiter: Package.Ratelimit.tokenBucket(PLENTY, '1h', PLENTY),
       prefix: 'leases',
       lease: { tokens: 1_000, for: '10s', maxKeys: 20_000 },
     })
     return { ...openedBy(ratelimit), close: () => ratelimit.close() }
   },
 }
+
+const SMALL = 'drizzle-ratelimit, lease of 50'
+
+/** A lease that is smaller than what waits for a key. `from` exports the package. */
+function smallLease(name: string, from: typeof Package, prefix: string): Contender {
+  return {
+    name,
+    async open({ pool }) {
+      const ratelimit = new from.Ratelimit({
+        db: drizzle({ client: pool }),
+        limiter: from.Ratelimit.tokenBucket(PLENTY, '1h', PLENTY),
+        prefix,
+        lease: { tokens: 50, for: '1s' },
+      })
+      return { ...openedBy(ratelimit), close: () => ratelimit.close() }
+    },
+  }
+}
+
+async function crowdOf({ before }: Bench): Promise<readonly Contender[]> {
+  const own = [smallLease(SMALL, Package, 'small leases'), onNodePostgres]
+  if (!before) return own
+  const old: typeof Package = await import(entryOf(before).href)
+  return [...own, smallLease(BEFORE, old, 'small leases before')]
+}
+
+/** Each caller makes many calls of one key in a turn, and waits for all of them. */
+function inTurns({ check, ...opened }: Opened): Opened {
+  const turn = async (key: string) => {
+    const admitted = await Promise.all(Array.from({ length: CALLS_IN_TURN }, () => check(key)))
+    return admitted.every((one) => one)
+  }
+  return { ...opened, check: turn }
+}
+
+const CALLS_IN_TURN = 50
 
 /** Counts in this process alone. Nothing that answers from memory is much faster. */
 const memoryStore: Contender = {
@@ -77,6 +114,22 @@ export const LEASES: readonly Load[] = [
     run: (bench) => direct(bench, { callers: 256, keys: 10_000, who: everyone() }),
   },
   {
+    name: 'leases-crowd-1-key',
+    title: 'leases of 50, 64 callers, 1 key',
+    run: async (bench) => direct(bench, { callers: 64, keys: 1, who: await crowdOf(bench) }),
+  },
+  {
+    name: 'leases-crowd',
+    title: `leases of 50, 64 callers, 16 keys, turns of ${CALLS_IN_TURN} calls`,
+    run: async (bench) => {
+      const who = (await crowdOf(bench)).map((contender) => ({
+        ...contender,
+        open: async (connections: Connections) => inTurns(await contender.open(connections)),
+      }))
+      return direct(bench, { callers: 64, keys: 16, who })
+    },
+  },
+  {
     name: 'leases-network',
     title: 'leases, 64 callers, 1,000 keys, 1 ms of network',
     run: (bench) =>
@@ -113,5 +166,5 @@ async function compare(bench: Bench, connections: Connections, shape: Shape): Pr
   })
   const measured = await interleave(entries, rounds, bench.progress)
   for (const { limiter } of opened) await limiter.close()
-  return { measured, baseline: LEASING, comparedBy }
+  return { measured, baseline: who[0]?.name ?? LEASING, comparedBy }
 }
