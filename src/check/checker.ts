@@ -1,4 +1,3 @@
-import { freshState } from '../algorithms/limiter.ts'
 import { type Answered, answeredBy } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
@@ -22,6 +21,7 @@ import { type Denials, forgetEverywhere, type Memory, register } from './denials
 import { refusalOf } from './refusal.ts'
 import { type Sender, SentCall } from './sent-call.ts'
 import { Sweeps } from './sweeps.ts'
+import { isRequest, unlimitedOutcome } from './unlimited.ts'
 import type { Watched } from './watch.ts'
 
 const watching = /* @__PURE__ */ onFirstUse(() => import('./watch.ts'))
@@ -272,15 +272,3 @@ export class Checker implements Memory {
 }
 
 const ONE = { length: 1 }
-
-/** Whether the database has to decide the call. */
-export function isRequest(call: Call): call is Request {
-  return call.limiter.stored
-}
-
-/** The outcome of a call without a limit: allowed, with nothing used. */
-export function unlimitedOutcome(call: Call, now: number): Outcome {
-  const { params } = call.limiter
-  const state = freshState(call.limiter, now, params)
-  return { call, decision: { now, state, params, granted: 1 }, place: 0 }
-}

@@ -2,8 +2,8 @@ import { type Answered, answeredBy, grantedIn, letPass, type Reporting } from '.
 import type { Denied } from '../answers/results.ts'
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
-import { isRequest, unlimitedOutcome } from './checker.ts'
 import { publishError } from './publish-error.ts'
+import { isRequest, unlimitedOutcome } from './unlimited.ts'
 
 /** How calls are answered during an outage. */
 export interface Degrading {

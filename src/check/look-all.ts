@@ -8,10 +8,11 @@ import { applies } from '../runtime/ask.ts'
 import type { Call, Decision, Request } from '../runtime/call.ts'
 import { decideOne } from '../runtime/decide.ts'
 import type { At } from './bounds.ts'
-import { type Checker, isRequest, unlimitedOutcome } from './checker.ts'
+import type { Checker } from './checker.ts'
 import { changing, gateOf } from './gate.ts'
 import { outsideQueue } from './outside-queue.ts'
 import { refusalOf } from './refusal.ts'
+import { isRequest, unlimitedOutcome } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
 
 const ONCE = { length: 1 }

@@ -5,8 +5,9 @@ import type { Call } from '../runtime/call.ts'
 import { fill, removeRow } from '../runtime/fill.ts'
 import { watchWait } from '../runtime/long-waits.ts'
 import type { At } from './bounds.ts'
-import { type Checker, isRequest } from './checker.ts'
+import type { Checker } from './checker.ts'
 import { runOn } from './run-on.ts'
+import { isRequest } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
 
 /** Makes the key's limit full again. */

@@ -10,11 +10,12 @@ import * as CALLS from '../options/call-table.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call, Request } from '../runtime/call.ts'
 import type { At } from './bounds.ts'
-import { type Checker, isRequest } from './checker.ts'
+import type { Checker } from './checker.ts'
 import { countDenial } from './denial-counts.ts'
 import { type Blocked, blockOn } from './gate.ts'
 import { mayHaveCharged } from './may-have-charged.ts'
 import { publishError } from './publish-error.ts'
+import { isRequest } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
 
 /** A call with a start time. It is charged. */
