@@ -39,16 +39,20 @@ class Charging implements Purse {
   readonly has: number
   readonly #account: Account
   readonly #seen: Seen
-  readonly #isOwed: boolean
+  readonly #asked: number
+  readonly #isNeverDenied: boolean
 
   constructor(account: Account, taking: Taking, seen: Seen) {
     const { rate, rows } = planOf(account, taking, seen)
+    const { dryRun } = account.checker.config.reporting
     this.rows = rows
-    this.rate = rate
+    // Where there is too little, a dry run lets the call pass and charges nothing.
+    this.rate = dryRun && rows.length === 0 ? 0 : rate
     this.has = netOf(seen)
     this.#account = account
     this.#seen = seen
-    this.#isOwed = taking.lacking === 'owed'
+    this.#asked = rate
+    this.#isNeverDenied = dryRun || taking.lacking === 'owed'
   }
 
   answer(decisions: readonly Decision[], fate: Fate): Answered {
@@ -58,7 +62,7 @@ class Charging implements Purse {
       answer: this.#answer(before, decisions, fate),
       paid: { rate: sumOf(parts), windowStart: null, usedBefore: null },
       parts,
-      lastsMs: this.#isOwed ? Number.POSITIVE_INFINITY : Math.max(before.lastsUntil - before.now, 0),
+      lastsMs: this.#isNeverDenied ? Number.POSITIVE_INFINITY : Math.max(before.lastsUntil - before.now, 0),
     }
   }
 
@@ -67,11 +71,15 @@ class Charging implements Purse {
   }
 
   hadEnough(decisions: readonly Decision[]): boolean {
-    return this.rows.some(({ pays }) => pays === 'the rest') || this.#had(decisions) >= this.rate
+    return this.#hadFor(this.rate, decisions)
+  }
+
+  #hadFor(rate: number, decisions: readonly Decision[]): boolean {
+    return this.rows.some(({ pays }) => pays === 'the rest') || this.#had(decisions) >= rate
   }
 
   isWorse(decisions: readonly Decision[], later: Purse): boolean {
-    return this.#isOwed || this.#had(decisions) < later.has
+    return this.#isNeverDenied || this.#had(decisions) < later.has
   }
 
   /** What there was to take in the grants that were locked. Others may have taken from the rest meanwhile. */
@@ -89,8 +97,9 @@ class Charging implements Purse {
 
   #answer(before: Seen, decisions: readonly Decision[], fate: Fate): LimitResult {
     if (fate === 'repeated') return { ...allowed(before), repeated: true }
-    if (fate === 'not charged') return this.hadEnough(decisions) ? allowed(before) : denied(before)
-    return charged(this.#account, before, this.#after(decisions))
+    if (fate === 'charged' && this.rate === this.#asked)
+      return charged(this.#account, before, this.#after(decisions))
+    return this.#hadFor(this.#asked, decisions) ? allowed(before) : denied(before)
   }
 
   #parts(decisions: readonly Decision[]): PaidPart[] {

@@ -58,7 +58,7 @@ export type ConcurrencyConfig = LeaseConfig & {
 
 /** The options that mean something for credits in grants. */
 type GrantedConfig<D extends Database = Database> = EveryKind<D> &
-  Pick<CommonConfig, 'preparedStatements' | 'denials'> &
+  Pick<CommonConfig, 'preparedStatements' | 'denials' | 'dryRun'> &
   (Throwing | Degrading) &
   Pick<Asking, 'thresholds'> &
   Partial<Pick<Recording<D>, 'onEntries'>> & {

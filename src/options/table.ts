@@ -110,7 +110,7 @@ export const OPTIONS: { readonly [Name in ConfigName]: Option<Name> } = {
   preparedStatements: { ...BUT_LEASES, check: checkSwitch },
   waitUntil: { ...EVERY, check: checkFunction },
   thresholds: { ...BUT_LEASES, check: checkThresholds, byDefault: [] },
-  dryRun: { ...RATES, ...SWITCH },
+  dryRun: { ...BUT_LEASES, ...SWITCH },
   hashKeys: { ...EVERY, check: checkHashKeys, byDefault: false },
   denials: { ...BUT_LEASES, check: checkDenials },
   onOtherPlan: { ...RATES, check: wordOf('begin anew', 'throw') },

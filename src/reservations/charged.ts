@@ -31,10 +31,10 @@ export function remember(
   // If one limit has denied, nothing was charged.
   if (joined || answered.some(({ answer }) => !answer.success)) return
   for (const [place, part] of parts.entries()) {
-    const row = found(rowOf, openings[place] as LimiterCall)
     // What each row of funds has paid is only in rows.
     const paid = part.funded ? undefined : paidBy(part, answered[place] as Answered)
     if (!paid) continue
+    const row = found(rowOf, openings[place] as LimiterCall)
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
     const opened = openedIn(openedAt(found(looks, row).now, row.limiter.params, { ...paid, rate }))

@@ -1,5 +1,5 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
-import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
+import { CLOSING, noting, type Opened, openedIn } from '../algorithms/estimate.ts'
 import { windowEndOf } from '../algorithms/limiter.ts'
 import type { PaidPart } from '../answers/answer.ts'
 import { inTurn } from '../base/in-turn.ts'
@@ -76,7 +76,8 @@ export function notesOf(
   payers: readonly Payer[],
 ): ReadonlyMap<LimiterCall, readonly LimiterCall[]> {
   const notes = payers.flatMap(({ call, rows, purse }, place) => {
-    const opening = openings[place] as OpeningCall
+    const own = openings[place] as OpeningCall
+    const opening = purse?.rate === 0 && call.call.rate > 0 ? passed(own) : own
     // A debt gets nothing back.
     const sharing = purse ? rows.filter(({ pays }) => pays !== 'what it owes') : []
     const shares = sharing.map((row, order): [FoundCall, readonly LimiterCall[]] => {
@@ -88,6 +89,13 @@ export function notesOf(
   })
   return new Map(notes)
 }
+
+/** The call that opens an estimate that a dry run lets pass: its row notes that nothing was charged. */
+function passed({ checker, call }: OpeningCall): OpeningCall {
+  return { checker, call: { ...call, limiter: noting(call.limiter, PASSED) } }
+}
+
+const PASSED = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 1 }
 
 /** The call that takes one unit of the row. */
 export function takenFrom(look: Request): Request {

@@ -12,8 +12,8 @@ function range(length: number): readonly number[] {
   return Array.from({ length }, (_, i) => i)
 }
 
-function creditsOn(prefix: string, processes: number) {
-  const options = { limiter: Ratelimit.credits(), prefix, durable: true, timeout: false } as const
+function creditsOn(prefix: string, processes: number, dryRun = false) {
+  const options = { limiter: Ratelimit.credits(), prefix, durable: true, timeout: false, dryRun } as const
   const pools = range(processes).map(() => database.connect(1).db)
   const own = new Ratelimit({ db: database.db, ...options })
   return { own, pools, others: pools.map((db) => new Ratelimit({ db, ...options })) }
@@ -50,6 +50,32 @@ test('32 callers use up three grants of different ends exactly, in their order',
   // The last units may be too few for a call, but one call of each process asked for one unit near the end.
   expect(total).toBe(458)
   expect((await own.getRemaining('org')).remaining).toBe(0)
+  expect(await deadlocks(database, pools)).toBe(0)
+})
+
+test('a dry run by 16 connections charges what fits, never more, and lets the rest pass', async () => {
+  const { own, pools, others } = creditsOn('dry', 16, true)
+  await own.grant('org', 60, { id: 'first', expires: '1d' })
+  await own.grant('org', 41, { id: 'second' })
+  const charged = await Promise.all(
+    others.map(async (credits, process) => {
+      let sum = 0
+      for (const turn of range(10)) {
+        const rate = 1 + ((process + turn) % 3)
+        const once = { id: `${process} ${turn}`, for: '1d' } as const
+        const options = turn % 2 === 0 ? { rate } : { rate, once }
+        const answer = await credits.limit('org', options)
+        expect(answer).toMatchObject({ success: true })
+        if (answer.success && !answer.wouldDeny) sum += rate
+      }
+      return sum
+    }),
+  )
+  const { used } = await own.getRemaining('org')
+  expect(used).toBe(charged.reduce((sum, each) => sum + each, 0))
+  // A call for one unit is made near the end.
+  expect(used).toBe(101)
+  expect((await own.grantsOf('org')).map(({ left }) => left)).toEqual([0, 0])
   expect(await deadlocks(database, pools)).toBe(0)
 })
 

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest'
-import { denied, Ratelimit } from '../../../src/index.ts'
+import { denied, type LimitResult, Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { watch } from '../../support/watch.ts'
@@ -123,5 +123,135 @@ describe('denials', () => {
     for (const each of handed) await each
     const found = await denied(database.db, { prefix, durable: true, clock: clock.now })
     expect(found).toMatchObject([{ key: 'poor', denials: 6 }])
+  })
+})
+
+describe('dryRun', () => {
+  type Credits = Ratelimit<'credits'>
+
+  /** What a dry run says where plain credits give this answer. */
+  function dryOf(plain: LimitResult, granted?: number): LimitResult {
+    if (plain.success) return plain
+    const passed = granted === undefined ? {} : { granted }
+    return { ...plain, success: true, retryAfter: 0, wouldDeny: plain, ...passed }
+  }
+
+  /** A dry run and plain credits, which get the same grants: 5 until tomorrow, and 5 without an end. */
+  async function both(options: object = {}) {
+    const dry = creditsWith({ ...options, dryRun: true })
+    const plain = creditsWith({ ...options, clock: dry.clock.now })
+    for (const { credits } of [dry, plain]) {
+      await credits.grant('key', 5, { id: 'a', expires: '1d' })
+      await credits.grant('key', 5, { id: 'b' })
+    }
+    const expectEqual = async () => {
+      expect(await dry.credits.grantsOf('key')).toEqual(await plain.credits.grantsOf('key'))
+      expect(await dry.credits.getRemaining('key')).toEqual(await plain.credits.getRemaining('key'))
+    }
+    return { dry, plain, expectEqual }
+  }
+
+  function written({ prefix }: { readonly prefix: string }): Promise<unknown[]> {
+    return database.rows(
+      'select xmin::text, ctid::text, to_jsonb(stored) from rate_limit_durable stored where prefix like $1',
+      [`%${prefix}%`],
+    )
+  }
+
+  const ways = [
+    ['alone', (credits: Credits, rate: number) => credits.limit('key', { rate })],
+    [
+      'in a transaction',
+      (credits: Credits, rate: number) => database.db.transaction((tx) => credits.limit('key', { rate, tx })),
+    ],
+    [
+      'in a list',
+      async (credits: Credits, rate: number) =>
+        (await Ratelimit.limitAll([{ ratelimit: credits, key: 'key', rate }])).results[0] as LimitResult,
+    ],
+  ] as const
+
+  test.each(ways)(
+    '%s: lets all calls pass, marks those it would deny, charges the others',
+    async (_, limit) => {
+      const { dry, plain, expectEqual } = await both()
+      let denials = 0
+      for (const rate of [4, 11, 7, 3, 0, 4, -2, 6, 5, 1]) {
+        const answer = await limit(plain.credits, rate)
+        if (!answer.success) denials++
+        const before = await written(dry)
+        expect(await limit(dry.credits, rate)).toEqual(dryOf(answer))
+        if (!answer.success) expect(await written(dry)).toEqual(before)
+        await expectEqual()
+      }
+      expect(denials).toBeGreaterThan(2)
+    },
+  )
+
+  test('with atLeast it passes with the whole rate, and force makes a debt as ever', async () => {
+    const { dry, plain, expectEqual } = await both()
+    for (const [rate, atLeast] of [
+      [12, 11],
+      [12, 8],
+      [3, 1],
+    ] as const) {
+      const answer = await plain.credits.limit('key', { rate, atLeast })
+      expect(await dry.credits.limit('key', { rate, atLeast })).toEqual(dryOf(answer, rate))
+      await expectEqual()
+    }
+    const forced = await plain.credits.limit('key', { rate: 2, force: true })
+    expect(await dry.credits.limit('key', { rate: 2, force: true })).toEqual(forced)
+    await expectEqual()
+  })
+
+  test('in a list it stops none of the others, which are charged or denied by themselves', async () => {
+    const { dry } = await both()
+    const api = new Ratelimit({
+      ...{ db: database.db, limiter: Ratelimit.fixedWindow(2, '1h'), prefix: `${dry.prefix} api` },
+      ...{ clock: dry.clock.now, cleanupProbability: 0 },
+    })
+    const limit = (rate: number) =>
+      Ratelimit.limitAll([
+        { ratelimit: api, key: 'key' },
+        { ratelimit: dry.credits, key: 'key', rate },
+      ])
+    const wouldDeny = { success: false, remaining: 10, retryAfter: Infinity }
+    expect(await limit(11)).toMatchObject({ success: true, retryAfter: 0, results: [{}, { wouldDeny }] })
+    expect(await limit(4)).toMatchObject({ success: true, results: [{ remaining: 0 }, { remaining: 6 }] })
+    const denied = { success: false, retryAfter: 3_600_000 }
+    expect(await limit(4)).toMatchObject({ ...denied, results: [denied, { success: true, remaining: 6 }] })
+    expect(await limit(11)).toMatchObject({ ...denied, results: [denied, { success: true, wouldDeny: {} }] })
+    expect((await dry.credits.getRemaining('key')).used).toBe(4)
+  })
+
+  test('an estimate that it lets pass is settled for nothing, and others are settled as ever', async () => {
+    const { dry } = await both()
+    const { credits } = dry
+    const name = { id: 'job', expires: '1h' } as const
+    for (const given of [{}, name]) {
+      const passed = await credits.reserve('key', { rate: 11, ...given })
+      expect(passed).toMatchObject({ success: true, wouldDeny: { success: false } })
+      if (passed.success) expect(await passed.commit(12)).toMatchObject({ success: true, remaining: 10 })
+      expect((await credits.getRemaining('key')).used).toBe(0)
+    }
+    expect(await credits.settle({ key: 'key', id: 'job' }, 12)).toMatchObject({ repeated: true })
+    const reserved = await credits.reserve('key', { rate: 8, id: 'other', expires: '1h' })
+    expect(reserved).toMatchObject({ success: true, remaining: 2 })
+    expect(await credits.settle({ key: 'key', id: 'other' }, 7)).toMatchObject({ returned: 1, remaining: 3 })
+  })
+
+  test('a denial that it would make is counted', async () => {
+    const { credits, prefix, clock } = creditsWith({ dryRun: true, denials: {} })
+    await credits.limit('poor')
+    await credits.limit('poor', { atLeast: 1 })
+    await credits.close()
+    const found = await denied(database.db, { prefix, durable: true, clock: clock.now })
+    expect(found).toMatchObject([{ key: 'poor', denials: 2 }])
+  })
+
+  test('spend cannot be tried', async () => {
+    const { dry } = await both()
+    const spent = Ratelimit.spend([{ ratelimit: dry.credits, key: 'key' }], { rate: 1 })
+    await expect(spent).rejects.toMatchObject({ code: 'INVALID_OPTION' })
   })
 })

@@ -567,7 +567,7 @@ test('what does not go together is refused before any SQL, also without types', 
     () => (api as any).grantsOf('org'),
     // biome-ignore lint/suspicious/noExplicitAny: that is the point.
     () => (api as any).voidGrant('org', 'a'),
-    ...['dryRun', 'inMemoryBlock', 'keepEnded', 'distributed', 'blocks'].map(
+    ...['inMemoryBlock', 'keepEnded', 'distributed', 'blocks'].map(
       (option) => async () => new Ratelimit({ ...config, [option]: true }),
     ),
   ])

@@ -340,7 +340,6 @@ new Ratelimit({
   ...{ db, limiter: Ratelimit.credits(), prefix: 'credits' },
   onEntries: async (tx, [entry]) => [tx, entry?.grant],
 })
-// @ts-expect-error a dry run of credits would have to guess what the grants have left
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', dryRun: true })
 // @ts-expect-error grants have no periods
 new Ratelimit({ db, limiter: Ratelimit.credits(), prefix: 'credits', keepEnded: true })
