@@ -187,7 +187,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
       const isAlone = once === undefined && !(this.#checker.config.blocks && call.purpose === 'take')
       const answered = isAlone
         ? this.#checker.answer(call, tx)
-        : (await MODULES.limitAll()).answerOnce(this.#checker, call, once, tx)
+        : (await MODULES.limitAll()).answerOnce({ checker: this.#checker, call }, once, tx)
       return ('answer' in answered ? answered : await answered).answer
     } catch (error) {
       throw ownError(error)
@@ -232,7 +232,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const call = await this.#call(key, options)
     const { reserve } = await MODULES.reservation()
     try {
-      return await reserve(this.#checker, call, options)
+      return await reserve({ checker: this.#checker, call }, options)
     } catch (error) {
       throw ownError(error)
     }

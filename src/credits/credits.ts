@@ -1,20 +1,14 @@
 import type { Answered } from '../answers/answer.ts'
 import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../answers/results.ts'
-import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { Checker } from '../check/checker.ts'
 import type { FundedCall } from '../check/funds.ts'
 import { ownError } from '../errors.ts'
-import * as CALLS from '../options/call-table.ts'
 import type { TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.ts'
-import { type CreditReserveOptions, NEEDS_ID } from '../options/reserve.ts'
+import type { CreditReserveOptions } from '../options/reserve.ts'
 import { checkOption, isCredits } from '../options/validate.ts'
-import { checkReserved, estimateOf } from '../reservations/reservation.ts'
-import { reservationsOf } from '../reservations/reserve-all.ts'
-import { idCall } from '../several/ids.ts'
-import { decideAll } from '../several/limit-all.ts'
-import { refuseRepeated } from '../several/once.ts'
+import { answerOnce } from '../several/limit-once.ts'
 import { fundedCall } from './funded.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
 import { sumOf } from './purse.ts'
@@ -44,7 +38,7 @@ export interface CreditReservation {
 /** The answer of `Ratelimit.reserve` on credits. A denial needs no settling. */
 export type CreditReserved = (Allowed & CreditReservation) | Denied
 
-const named = /* @__PURE__ */ onFirstUse(() => import('../reservations/named.ts'))
+const reservation = /* @__PURE__ */ onFirstUse(() => import('../reservations/reservation.ts'))
 
 /** The calls on the credits of a key. */
 export interface CreditCalls {
@@ -87,7 +81,7 @@ async function own<T>(answer: Promise<T>): Promise<T> {
 async function limit(account: Account, options: CreditLimitOptions): Promise<LimitResult> {
   const call = callBy(account, options)
   if (isShared(account, options)) return takeShared(account, call.call.rate)
-  const answered = await decided(call, options)
+  const answered = await answerOnce(call, options.once, options.tx)
   if (call.call.rate < 0) return givenBack(account, options, answered)
   return answered.answer
 }
@@ -103,7 +97,7 @@ async function givenBack(
   if (returned >= sumOf(parts)) return answer
   const rest = { rate: rate + returned, tx }
   try {
-    const more = await givenBack(account, rest, await decided(callBy(account, rest), rest))
+    const more = await givenBack(account, rest, await answerOnce(callBy(account, rest), undefined, tx))
     return more.success ? { ...more, returned: returned + (more.returned ?? 0) } : answer
   } catch (error) {
     // What was given back until now counts, unless the transaction is lost anyway.
@@ -122,53 +116,13 @@ function isShared({ checker }: Account, options: CreditLimitOptions): boolean {
 
 /** Charges an estimate. */
 async function reserve(account: Account, options: CreditReserveOptions): Promise<CreditReserved> {
-  const { call: asked, ...own } = callBy(account, options)
-  checkReserved(asked)
-  const call = { ...own, call: estimateOf(asked) }
-  if (options.id !== undefined) return reserveNamed(call, options)
-  checkOption(options.expires === undefined, NEEDS_ID)
-  const answered = await decided(call, options)
-  const { answer } = answered
-  if (!answer.success) return answer
-  return { ...answer, ...(await reservationOf(call, answered, options.tx)) }
-}
-
-async function reserveNamed(
-  call: FundedCall,
-  options: Extract<CreditReserveOptions, { readonly id: string }>,
-): Promise<CreditReserved> {
-  const { answered, commit } = await (await named()).reserveNamed(call, options)
-  const { answer } = answered
-  if (!answer.success) return answer
-  return { ...answer, commit, release: (given) => commit(0, given) }
+  return (await reservation()).reserve(callBy(account, options), options)
 }
 
 /** @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION` */
 function callBy({ checker, credits, key }: Account, options: CreditLimitOptions): FundedCall {
   const { rate = 1, atLeast, force = false } = options
   return fundedCall(checker, credits, key, { rate, force, atLeast })
-}
-
-async function decided(call: FundedCall, { once, tx }: CreditLimitOptions): Promise<Answered> {
-  const [answered] = await decideAll([call], tx, [await idCall(once, [call])])
-  return answered as Answered
-}
-
-async function reservationOf(
-  call: FundedCall,
-  answered: Answered,
-  tx: TxOptions['tx'],
-): Promise<CreditReservation> {
-  const { answer } = answered
-  const isRepeated = answer.success && answer.repeated === true
-  const settling = await reservationsOf([call], [answered], tx)
-  const commit: CreditReservation['commit'] = async (actual, options = {}) => {
-    checkOptions(options, CALLS.tx)
-    if (isRepeated) refuseRepeated()
-    const [settled] = await settling.commit([actual], options)
-    return settled as Allowed
-  }
-  return { commit, release: (options) => commit(0, options) }
 }
 
 /** Looks at the credits. */

@@ -3,7 +3,8 @@ import { type Answered, refundableUntilOf } from '../answers/answer.ts'
 import type { Allowed, Denied, Granted } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
-import type { Checker, LimiterCall } from '../check/checker.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import { isFunded } from '../check/funds.ts'
 import { RatelimitError } from '../errors.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { CallOptions } from '../options/calls.ts'
@@ -57,30 +58,47 @@ async function answerOnce(...call: Parameters<typeof AnswerOnce>): Promise<Answe
 }
 
 const named = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
+const lists = /* @__PURE__ */ onFirstUse(() => import('./reserve-all.ts'))
 
 /** Charges the call's rate as an estimate. */
-export async function reserve(checker: Checker, call: Call, options: ReserveOptions): Promise<Reserved> {
+export async function reserve(own: LimiterCall, options: ReserveOptions): Promise<Reserved> {
+  const { checker, call } = own
   checkReserved(call)
-  if (options.id !== undefined) return reserveNamed(checker, call, options)
+  const estimate = { ...own, call: estimateOf(call) }
+  if (options.id !== undefined) return reserveNamed(estimate, options)
   checkOption(options.expires === undefined, NEEDS_ID)
   const { once, tx } = options
-  const estimate = estimateOf(call)
-  const answered = await (once === undefined && !checker.config.blocks
-    ? checker.answer(estimate, tx)
-    : answerOnce(checker, estimate, once, tx))
+  const isAlone = once === undefined && !checker.config.blocks && !isFunded(own)
+  const answered = await (isAlone ? checker.answer(estimate.call, tx) : answerOnce(estimate, once, tx))
   const { answer } = answered
   if (!answer.success) return answer
   if (answer.repeated) return { ...answer, ...OF_ANOTHER_CALL }
-  const charged = await chargedIn(checker, tx)
-  return { ...answer, ...reservationOf({ checker, call }, answered, charged) }
+  const reservation = isFunded(own)
+    ? await fundedReservation(own, answered, tx)
+    : reservationOf(own, answered, await chargedIn(checker, tx))
+  return { ...answer, ...reservation }
 }
 
-async function reserveNamed(checker: Checker, call: Call, options: NamedReserveOptions): Promise<Reserved> {
-  const estimate = { checker, call: estimateOf(call) }
+async function reserveNamed(estimate: LimiterCall, options: NamedReserveOptions): Promise<Reserved> {
   const { answered, commit } = await (await named()).reserveNamed(estimate, options)
   const { answer } = answered
   if (!answer.success) return answer
   return { ...answer, commit, release: (given) => commit(0, given) }
+}
+
+/** An estimate that funds have paid is a list of one. */
+async function fundedReservation(
+  own: LimiterCall,
+  answered: Answered,
+  tx: CallOptions['tx'],
+): Promise<Reservation> {
+  const settling = await (await lists()).reservationsOf([own], [answered], tx)
+  const commit: Reservation['commit'] = async (actual, options = {}) => {
+    checkOptions(options, CALLS.tx)
+    const [settled] = await settling.commit([actual], options)
+    return settled as Allowed
+  }
+  return { commit, release: (options) => commit(0, options) }
 }
 
 export function estimateOf(call: Call): Call {

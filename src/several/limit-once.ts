@@ -1,7 +1,7 @@
 import { type Answered, usageOf } from '../answers/answer.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { GrantResult } from '../answers/results.ts'
-import type { Checker } from '../check/checker.ts'
+import type { Checker, LimiterCall } from '../check/checker.ts'
 import { grantOf } from '../check/upkeep.ts'
 import type { Database } from '../database/database.ts'
 import type { Once } from '../options/calls.ts'
@@ -18,12 +18,11 @@ export { limitAll } from './limit-all.ts'
 
 /** Decides the call if its key is not blocked, and if the id, if there is one, was not used before. */
 export async function answerOnce(
-  checker: Checker,
-  call: Call,
+  own: LimiterCall,
   once: Once | undefined,
   tx: Database | undefined,
 ): Promise<Answered> {
-  const calls = [{ checker, call }]
+  const calls = [own]
   const [answered] = await decideAll(calls, tx, [await idCall(once, calls)])
   return answered as Answered
 }
