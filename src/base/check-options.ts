@@ -20,9 +20,9 @@ export type NameOf<Options> = Options extends unknown
   : never
 
 /**
- * Refuses options that are not an object, unknown names, and values that fail the check. Untyped callers may give a rate in
- * place of options, which would be ignored, or null, which would end in a TypeError. An unknown name would be
- * ignored too: with `trx` in place of `tx`, a call would be charged outside of the transaction.
+ * Refuses options that are not an object, unknown names, and values that fail the check. Untyped callers may
+ * give a rate in place of options, which would be ignored, or null, which would end in a TypeError. An unknown
+ * name would be ignored too: with `trx` in place of `tx`, a call would be charged outside of the transaction.
  *
  * @throws RatelimitError `INVALID_OPTION`
  */

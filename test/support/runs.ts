@@ -4,8 +4,8 @@ import { inject } from 'vitest'
 const PGLITE_SHARE = 1 / 3
 
 /**
- * How often to try a property by random calls, which on PGlite prove the SQL only, and the seed that makes them.
- * `FC_SEED=<the reported seed>` makes the same calls again, `FC_TIMES=1000` is for a long run.
+ * How often to try a property by random calls, which on PGlite prove the SQL only, and the seed that makes
+ * them. `FC_SEED=<the reported seed>` makes the same calls again, `FC_TIMES=1000` is for a long run.
  */
 export function runs(onServer: number): { readonly numRuns: number; readonly seed: number } {
   const here = inject('driver') === 'pglite' ? onServer * PGLITE_SHARE : onServer
