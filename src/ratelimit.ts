@@ -112,7 +112,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     this.prefix = config.prefix
     this.limiter = config.limiter
     this.#checker = checkerOf(settings)
-    this.#hash = this.#checker.config.hash
+    this.#hash = this.#checker.terms.hash
     const { limiter } = config
     const checker = this.#checker
     const funded: Handle['funded'] = isCredits(limiter)
@@ -184,7 +184,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const call = this.#hash ? await this.#call(key, options) : callOf(this.prefix, this.limiter, key, options)
     try {
       const { once, tx } = options
-      const isAlone = once === undefined && !(this.#checker.config.blocks && call.purpose === 'take')
+      const isAlone = once === undefined && !(this.#checker.terms.blocks && call.purpose === 'take')
       const answered = isAlone
         ? this.#checker.answer(call, tx)
         : (await MODULES.limitAll()).answerOnce({ checker: this.#checker, call }, once, tx)
@@ -499,7 +499,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     if (isCredits(this.limiter)) return (await this.#account(key)).getRemaining(options)
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
-      if (this.#checker.config.blocks) {
+      if (this.#checker.terms.blocks) {
         const [usage] = await (await MODULES.lookAll()).lookAll(this.#checker, [look], options.tx)
         return usage as Usage
       }
@@ -638,7 +638,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const { acquire, wantedBy } = await MODULES.acquire()
     const stored = this.#hash ? await this.#hash(key) : key
     const wanted = wantedBy(this.prefix, this.limiter, stored, options)
-    this.#checker.config.onUse?.()
+    this.#checker.rows.namespace.onUse?.()
     return await acquire(this.#checker, wanted)
   }
 

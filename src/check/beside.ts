@@ -1,5 +1,6 @@
 import { Checker } from './checker.ts'
-import type { CheckerConfig } from './checker-config.ts'
+import type { Parts } from './parts.ts'
+import { sweepsOf } from './sweeps.ts'
 
 // Rows that a limiter has in addition to those of its keys: in the same table, under a prefix of their own.
 
@@ -7,7 +8,7 @@ import type { CheckerConfig } from './checker-config.ts'
 const CLEANUP_PROBABILITY = 0.1
 
 /** What is special about the rows. Default: the limiter of the owner. */
-interface Beside extends Partial<Pick<CheckerConfig, 'limiter'>> {
+interface Beside extends Partial<Pick<Parts['terms'], 'limiter'>> {
   readonly prefix: string
   readonly isUsuallyNew?: boolean
   readonly comesLast?: boolean
@@ -15,22 +16,20 @@ interface Beside extends Partial<Pick<CheckerConfig, 'limiter'>> {
   readonly isSwept?: boolean
 }
 
+/** They are only counted. */
+const PLAIN = { reporting: { thresholds: [], dryRun: false }, keepEnded: false, graceMs: 0, blocks: false }
+
 /** The checker of such rows of the owner. Nothing is published about them. */
 export function checkerBeside(
-  { config }: Checker,
-  { limiter = config.limiter, isSwept = true, ...beside }: Beside,
+  { rows, terms, alone }: Checker,
+  { limiter = terms.limiter, isSwept = true, ...beside }: Beside,
 ): Checker {
-  const probability = config.keepEnded ? CLEANUP_PROBABILITY : config.cleanupProbability
+  const own = { ...rows, namespace: { ...beside, clock: rows.namespace.clock } }
+  const usual = terms.keepEnded ? CLEANUP_PROBABILITY : alone.sweeps.probability
+  const sweeps = sweepsOf(own, isSwept ? usual : 0, false, alone.goOn)
   return new Checker({
-    ...config,
-    limiter,
-    namespace: { ...beside, clock: config.namespace.clock },
-    reporting: { thresholds: [], dryRun: false },
-    cleanupProbability: isSwept ? probability : 0,
-    keepEnded: false,
-    maxBlockedKeys: undefined,
-    denials: undefined,
-    leases: undefined,
-    blocks: false,
+    rows: own,
+    terms: { ...PLAIN, limiter, hash: terms.hash },
+    alone: { ...alone, sweeps, maxBlockedKeys: undefined, leases: undefined },
   })
 }

@@ -23,7 +23,7 @@ export async function blockUntilReady(
 ): Promise<LimitResult> {
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
   checkSignal(signal)
-  checkOption(!checker.config.home.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
+  checkOption(!checker.rows.connection.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
   const { watch } = await import('./watch.ts')
   const answered = answerInTime(checker, call, timeoutMs, signal)
   return watch([checker.watched(call, undefined)], answered, (answer) => [{ answer }])
@@ -55,7 +55,7 @@ async function answerInTime(
     if (answer.success || answer === denial || performance.now() + answer.retryAfter > endsAt) return answer
     denial = answer
     const waitMs = Math.max(answer.retryAfter, 1)
-    channels.wait?.publish({ prefix: checker.config.namespace.prefix, key: call.key, waitMs })
+    channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key: call.key, waitMs })
     await wait(waitMs, signal)
   }
 }
@@ -68,7 +68,7 @@ async function answerWithin(
   signal: AbortSignal | undefined,
   denial: LimitResult | undefined,
 ): Promise<LimitResult> {
-  const { bounds, reporting } = checker.config
+  const { bounds } = checker.alone
   const ownMs = bounds?.time.ms ?? Number.POSITIVE_INFINITY
   let isOver = false
   const endsWait = () => {
@@ -85,10 +85,10 @@ async function answerWithin(
   const time = new CallTime(new Timeout(Math.min(leftMs, ownMs)))
   try {
     const looking = { time, signal, onWaitOver: leftMs < ownMs ? endsWait : undefined }
-    const blocked = checker.config.blocks ? await blockOn(checker, call, undefined, looking) : undefined
+    const blocked = checker.terms.blocks ? await blockOn(checker, call, undefined, looking) : undefined
     if (blocked) return blocked
     signal?.throwIfAborted()
-    return answerOf(await checker.decide(call, undefined, { ...looking, giveBack }), reporting)
+    return answerOf(await checker.decide(call, undefined, { ...looking, giveBack }), checker.terms.reporting)
   } catch (error) {
     signal?.throwIfAborted()
     // A late grant is given back, so the last denial still holds.

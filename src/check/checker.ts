@@ -4,7 +4,7 @@ import { onFirstUse } from '../base/on-first-use.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { uncharged } from '../database/database-error.ts'
 import { channels } from '../diagnostics.ts'
-import type { Leases } from '../leases/leases.ts'
+import type { Leases, Terms } from '../leases/leases.ts'
 import { addsTo, type Call, type Request } from '../runtime/call.ts'
 import { Circuit } from '../runtime/circuit.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
@@ -12,15 +12,13 @@ import { AloneDecider, decideOne } from '../runtime/decide.ts'
 import { Direct } from '../runtime/direct.ts'
 import type { Dispatcher } from '../runtime/queue.ts'
 import { Room } from '../runtime/room.ts'
-import { quotedName } from '../tables/table-name.ts'
+import type { Asking } from '../runtime/store.ts'
 
 import { type At, type Bounds, CallTime, timedOut } from './bounds.ts'
-import type { CheckerConfig } from './checker-config.ts'
-import type { Degrading } from './degrading.ts'
 import { type Denials, forgetEverywhere, type Memory, register } from './denials.ts'
+import type { Degrading, Parts } from './parts.ts'
 import { refusalOf } from './refusal.ts'
 import { type Sender, SentCall } from './sent-call.ts'
-import { Sweeps } from './sweeps.ts'
 import { isRequest, unlimitedOutcome } from './unlimited.ts'
 import type { Watched } from './watch.ts'
 
@@ -33,8 +31,10 @@ export interface LimiterCall {
 }
 
 /** Decides valid calls: in a caller's transaction, or alone, where calls may share statements. */
-export class Checker implements Memory {
-  readonly config: CheckerConfig
+export class Checker implements Memory, Parts {
+  readonly rows: Asking
+  readonly terms: Parts['terms']
+  readonly alone: Parts['alone']
   readonly circuit: Circuit = new Circuit()
   /** For calls outside of the key queues. */
   readonly #room: Room
@@ -44,24 +44,21 @@ export class Checker implements Memory {
   /** Loaded before the first call that could use it. */
   #denials: Denials | undefined
   /** Loaded before the first call that could use it. */
-  #leases: Leases | undefined
-  readonly #sweeps: Sweeps
+  leases: Leases | undefined
 
-  constructor(config: CheckerConfig) {
-    const { home, table, namespace, commit, connections, reporting, takeStatement } = config
-    this.config = config
-    this.#answered = (outcome) => answeredBy(outcome, reporting)
+  constructor({ rows, terms, alone }: Parts) {
+    const { connections, goOn } = alone
+    this.rows = rows
+    this.terms = terms
+    this.alone = alone
+    this.#answered = (outcome) => answeredBy(outcome, terms.reporting)
     this.#room = new Room(connections === undefined)
-    this.#sweeps = new Sweeps(config)
-    const decider = new AloneDecider(
-      { connection: home, table, namespace, commit, takeStatement },
-      config.ensureTables,
-    )
+    const decider = new AloneDecider(rows)
     const forgetAfter = (request: Request) => {
       if (addsTo(request)) this.forgetDenials(request.key)
     }
     this.#sender = {
-      ...{ circuit: this.circuit, goOn: config.goOn, dispatcher: () => this.#dispatcher },
+      ...{ circuit: this.circuit, goOn, dispatcher: () => this.#dispatcher },
       decided: (request, decision, place, sent) => {
         if (sent) this.#denials?.learn(request, decision, place, sent)
         forgetAfter(request)
@@ -88,20 +85,18 @@ export class Checker implements Memory {
 
   /** Whether somebody listens to the decisions, or denials are counted. */
   isWatched(): boolean {
-    const { denials } = this.config
+    const { denials } = this.terms
     return denials !== undefined || !!channels.decision?.hasSubscribers || !!channels.error?.hasSubscribers
   }
 
   /** The call in the form that `watch` publishes. */
   watched(call: Call, tx: At): Watched {
-    const { config } = this
-    return { config, call, joined: this.joined(tx) !== undefined }
+    return { parts: this, call, joined: this.joined(tx) !== undefined }
   }
 
   #answer(call: Call, tx: At): Answered | Promise<Answered> {
-    const { degrading } = this.config
     const answered = this.#decide(call, tx, this.boundsOf(tx), this.#answered)
-    if (degrading.onError === 'throw' || 'answer' in answered || this.joined(tx)) return answered
+    if (this.alone.degrading.onError === 'throw' || 'answer' in answered || this.joined(tx)) return answered
     return answered.catch((error) => this.degrade(error, call))
   }
 
@@ -115,7 +110,7 @@ export class Checker implements Memory {
     notified: Set<Degrading['onDegraded']> = new Set(),
   ): Promise<Answered> {
     const { degraded } = await import('./degrading.ts')
-    return degraded(error, call, this.config, notified)
+    return degraded(error, call, this, notified)
   }
 
   /** Decides the call: without the database, in the caller's transaction, or together with others. */
@@ -129,36 +124,36 @@ export class Checker implements Memory {
     bounds: Bounds | undefined,
     resultOf: (outcome: Outcome) => T,
   ): T | Promise<T> {
-    this.config.onUse?.()
+    this.rows.namespace.onUse?.()
     const joined = this.joined(tx)
     if (!isRequest(call)) return resultOf(unlimitedOutcome(call, this.clockMs()))
     if (joined) return this.#decideIn(joined, call).then(resultOf)
-    const { maxBlockedKeys, leases } = this.config
-    if ((maxBlockedKeys && !this.#denials) || (leases && !this.#leases)) {
+    const { maxBlockedKeys, leases } = this.alone
+    if ((maxBlockedKeys && !this.#denials) || (leases && !this.leases)) {
       return this.#load(maxBlockedKeys, leases).then(() => {
         bounds?.signal?.throwIfAborted()
         return this.#decide(call, tx, bounds, resultOf)
       })
     }
-    const known = this.#leases?.decide(call) ?? this.#denials?.decide(call)
+    const known = this.leases?.decide(call) ?? this.#denials?.decide(call)
     return known ? resultOf({ call, decision: known, place: 0 }) : this.#decideAlone(call, bounds, resultOf)
   }
 
   /** Each call loads them itself, because in Workers a call cannot wait for the promise of another. */
-  async #load(maxBlockedKeys: number | undefined, terms: CheckerConfig['leases']): Promise<void> {
-    const { table, namespace, goOn } = this.config
+  async #load(maxBlockedKeys: number | undefined, terms: Terms | undefined): Promise<void> {
+    const { bounds, goOn } = this.alone
     if (maxBlockedKeys) {
       const { DenyCache } = await import('./deny-cache.ts')
-      this.#denials ??= new DenyCache(table.table, namespace, maxBlockedKeys)
+      this.#denials ??= new DenyCache(this.rows, maxBlockedKeys)
     }
     if (!terms) return
     const { Leases } = await import('../leases/leases.ts')
-    if (this.#leases) return
-    this.#dispatcher = this.#leases = new Leases({
-      ...{ terms, goOn, clock: namespace.clock, dispatcher: this.#dispatcher },
+    if (this.leases) return
+    this.#dispatcher = this.leases = new Leases({
+      ...{ terms, goOn, clock: this.rows.namespace.clock, dispatcher: this.#dispatcher },
       giveBack: async (refund) => {
         try {
-          await this.#decideAlone(refund, this.config.bounds, () => {})
+          await this.#decideAlone(refund, bounds, () => {})
         } catch {}
       },
     })
@@ -167,9 +162,9 @@ export class Checker implements Memory {
 
   /** Gives back what is left of the leases. Calls after it take none. */
   async endLeases(): Promise<void> {
-    const { leases } = this.config
+    const { leases } = this.alone
     if (leases) await this.#load(undefined, leases)
-    await this.#leases?.close()
+    await this.leases?.close()
   }
 
   /** Lets a call outside of the key queues in. Call the returned function at its end. Throws `OVERLOADED`. */
@@ -182,24 +177,24 @@ export class Checker implements Memory {
    * if the call runs alone.
    */
   joined(tx: At): Connection | undefined {
-    const { home } = this.config
+    const home = this.rows.connection
     if (!tx || tx instanceof CallTime) return home.isTransaction ? home : undefined
     return connectionTo(tx, home.keeping)
   }
 
   /** The limits on the time of a statement outside of a transaction. */
   boundsOf(tx: At): Bounds | undefined {
-    return tx instanceof CallTime ? { time: tx } : this.config.bounds
+    return tx instanceof CallTime ? { time: tx } : this.alone.bounds
   }
 
   /** Where a call runs: in the transaction that it joins, or alone. */
   where(tx: At): Connection {
-    return this.joined(tx) ?? this.config.home
+    return this.joined(tx) ?? this.rows.connection
   }
 
   async #decideIn(connection: Connection, call: Request): Promise<Outcome> {
     try {
-      const asking = { ...this.config, connection, commit: 'as the session' } as const
+      const asking = { ...this.rows, connection, commit: 'as the session' } as const
       const decided = decideOne(asking, { request: call, calls: ONE })
       const decision = await (call.purpose === 'look' ? uncharged(decided) : decided)
       const refusal = refusalOf(call, decision, 0)
@@ -213,10 +208,10 @@ export class Checker implements Memory {
   #decideAlone<T>(call: Request, bounds: Bounds | undefined, resultOf: (outcome: Outcome) => T): Promise<T> {
     const refusal = bounds?.time?.isOver ? timedOut(false, false) : this.circuit.refusal()
     if (refusal) return Promise.reject(refusal)
-    const clock = this.config.namespace.clock?.() ?? null
+    const clock = this.rows.namespace.clock?.() ?? null
     const sent = this.#denials?.begin(clock)
     const { result } = new SentCall(this.#sender, call, sent, bounds, resultOf)
-    this.sweepAfter(result, clock)
+    this.alone.sweeps.after(result, clock)
     return result
   }
 
@@ -225,49 +220,27 @@ export class Checker implements Memory {
    * replaced the row under another plan.
    */
   followUpJoined(call: Call): void {
-    if (!addsTo(call) && call.limiter === this.config.limiter) return
+    if (!addsTo(call) && call.limiter === this.terms.limiter) return
     this.forgetDenials(call.key)
-    if (addsTo(call)) this.#leases?.setAside(call.key)
-  }
-
-  /** Gives the key's lease back before a list. Undefined if there are no leases. */
-  withholdLease(key: string): ReturnType<Leases['withhold']> | undefined {
-    return this.#leases?.withhold(key)
-  }
-
-  /** Waits for the units of leases that are on their way back. */
-  async leasesReturned(): Promise<void> {
-    await this.#leases?.returned()
+    if (addsTo(call)) this.leases?.setAside(call.key)
   }
 
   forgetDenials(key: string): void {
-    forgetEverywhere(this.config.table.table, this.config.namespace.prefix, key, 'refund')
+    forgetEverywhere(this.rows, key, 'refund')
   }
 
   /** Makes all limiters of this process forget what they know of the row, which was removed. */
   forgetRow(key: string): void {
-    forgetEverywhere(this.config.table.table, this.config.namespace.prefix, key, 'reset')
+    forgetEverywhere(this.rows, key, 'reset')
   }
 
-  forget(...[table, prefix, key, after]: Parameters<Memory['forget']>): void {
-    const own = this.config
-    if (after !== 'reset' || prefix !== own.namespace.prefix) return
-    if (quotedName(table) === quotedName(own.table.table)) this.#leases?.forget(key)
-  }
-
-  /** Sweeps after some of the calls, when they are decided. `clock` is their injected time. */
-  sweepAfter(decided: Promise<unknown>, clock: number | null): void {
-    if (Math.random() >= this.config.cleanupProbability) return
-    // The statement of another request may decide this call, but `waitUntil` must be called in this request.
-    decided.then(
-      () => this.#sweeps.begin(clock),
-      () => {},
-    )
+  forget(key: string, after: 'refund' | 'reset'): void {
+    if (after === 'reset') this.leases?.forget(key)
   }
 
   /** The injected time or this machine's, for answers that do not depend on the exact time. */
   clockMs(): number {
-    return this.config.namespace.clock?.() ?? Date.now()
+    return this.rows.namespace.clock?.() ?? Date.now()
   }
 }
 

@@ -1,15 +1,10 @@
-import { type Answered, answeredBy, grantedIn, letPass, type Reporting } from '../answers/answer.ts'
+import { type Answered, answeredBy, grantedIn, letPass } from '../answers/answer.ts'
 import type { Denied } from '../answers/results.ts'
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
+import type { Degrading, Parts } from './parts.ts'
 import { publishError } from './publish-error.ts'
 import { isRequest, unlimitedOutcome } from './unlimited.ts'
-
-/** How calls are answered during an outage. */
-export interface Degrading {
-  readonly onError: 'throw' | 'allow' | 'deny'
-  readonly onDegraded: ((error: RatelimitError) => void) | undefined
-}
 
 /** The database was unreachable, overloaded or too slow, or other calls were always faster. */
 const OUTAGES: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
@@ -30,13 +25,6 @@ const OUTAGE_STATE = /^(53|57|58)|^55P03$|^25(006|P03|P04)$/
 /** `retryAfter` of a denial that the database did not make. */
 const RETRY_MS = 1_000
 
-/** The parts of a configuration that these answers depend on. */
-interface Source {
-  readonly namespace: Namespace
-  readonly degrading: Degrading
-  readonly reporting: Reporting
-}
-
 /**
  * The answer to a call that failed by an outage, which does not concern a call without a limit. Other errors
  * are thrown, and all errors with `onError: 'throw'`. Each `onDegraded` is called once for all calls that share
@@ -45,9 +33,10 @@ interface Source {
 export function degraded(
   error: unknown,
   call: Call,
-  { namespace, degrading: { onError, onDegraded }, reporting }: Source,
+  { rows: { namespace }, terms: { reporting }, alone }: Parts,
   notified: Set<Degrading['onDegraded']>,
 ): Answered {
+  const { onError, onDegraded } = alone.degrading
   if (onError === 'throw' || !isOutage(error)) throw error
   const now = timeIn(namespace)
   if (!isRequest(call)) return answeredBy(unlimitedOutcome(call, now), reporting)

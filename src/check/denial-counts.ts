@@ -1,15 +1,17 @@
 import { fixedWindow } from '../algorithms/fixed-window.ts'
 import { newSending } from '../database/sending.ts'
-import type { Namespace, Request } from '../runtime/call.ts'
+import type { Request } from '../runtime/call.ts'
 import { databaseTime } from '../runtime/clock.ts'
 import { AloneDecider } from '../runtime/decide.ts'
 import type { CallGroup, Pending } from '../runtime/queue.ts'
+import type { Asking } from '../runtime/store.ts'
 import { Sweeper } from '../runtime/sweep.ts'
 import { allDenialsKey, denialsKey, deniedPrefix, hourOf } from '../statements/denied.ts'
 import { MAX_SWEPT } from '../statements/remove.ts'
-import type { CheckerConfig, DenialCounting } from './checker-config.ts'
 import { mayHaveCharged } from './may-have-charged.ts'
 import { MisraGries } from './misra-gries.ts'
+import type { DenialCounting, Parts } from './parts.ts'
+import type { GoOn } from './sweeps.ts'
 
 /** The limiter of the rows. It never denies, and its rows expire a week after the first denial. */
 const KEPT = /* @__PURE__ */ fixedWindow(Number.POSITIVE_INFINITY, '7d')
@@ -30,9 +32,9 @@ interface Counted {
  * count too many denials. Counts that were certainly not written are kept for the next write.
  */
 class DenialCounts {
-  readonly #config: CheckerConfig
+  readonly #rows: Asking
+  readonly #goOn: GoOn
   readonly #everyMs: number
-  readonly #namespace: Namespace
   readonly #decider: AloneDecider
   readonly #keys: MisraGries
   #total = 0
@@ -42,15 +44,14 @@ class DenialCounts {
   #dueAt: number | undefined
   #writing: Promise<void> | undefined
 
-  constructor(config: CheckerConfig, { everyMs, top }: DenialCounting) {
-    const { prefix, clock } = config.namespace
-    this.#config = config
+  constructor({ rows, alone }: Parts, { everyMs, top }: DenialCounting) {
+    const { prefix, clock } = rows.namespace
+    const namespace = { prefix: deniedPrefix(prefix), clock }
+    this.#rows = { ...rows, namespace, takeStatement: undefined }
+    this.#goOn = alone.goOn
     this.#everyMs = everyMs
-    this.#namespace = { prefix: deniedPrefix(prefix), clock }
     this.#keys = new MisraGries(top)
-    const { home, table, commit, ensureTables } = config
-    const asking = { connection: home, table, namespace: this.#namespace, commit }
-    this.#decider = new AloneDecider(asking, ensureTables)
+    this.#decider = new AloneDecider(this.#rows)
   }
 
   /** Counts a denial of the key. It waits for nothing and never throws. */
@@ -59,7 +60,7 @@ class DenialCounts {
     this.#total++
     if (this.#dueAt === undefined) this.#writeLater()
     // The end of a request may have ended its timer, so a later request writes.
-    else if (performance.now() >= this.#dueAt) this.#config.goOn(this.#write())
+    else if (performance.now() >= this.#dueAt) this.#goOn(this.#write())
   }
 
   /** Writes what is counted, after the write that is under way. It never rejects. */
@@ -76,7 +77,7 @@ class DenialCounts {
       // It does not keep the process alive. In some runtimes the timer is a number.
       timer.unref?.()
     })
-    this.#config.goOn(due.then(() => (this.#dueAt === dueAt ? this.#write() : undefined)))
+    this.#goOn(due.then(() => (this.#dueAt === dueAt ? this.#write() : undefined)))
   }
 
   /** Writes everything that was counted. It never rejects: the next write tries again. */
@@ -90,7 +91,8 @@ class DenialCounts {
     const counted = { keys: this.#keys.takeAll(), total: this.#total }
     this.#total = 0
     try {
-      const now = this.#namespace.clock?.() ?? (await databaseTime(this.#config.home.db))
+      const { namespace, connection } = this.#rows
+      const now = namespace.clock?.() ?? (await databaseTime(connection.db))
       await this.#add(counted, hourOf(now))
     } catch {
       // Only reading the time fails like this, before anything was written.
@@ -117,9 +119,8 @@ class DenialCounts {
   }
 
   async #sweep(): Promise<void> {
-    const { home, table } = this.#config
-    const sweeper = new Sweeper(home.db, table, this.#namespace, false)
-    const clock = this.#namespace.clock?.() ?? null
+    const sweeper = new Sweeper(this.#rows, false)
+    const clock = this.#rows.namespace.clock?.() ?? null
     while ((await sweeper.sweep(clock)) === MAX_SWEPT) {}
   }
 }
@@ -161,10 +162,10 @@ export async function writeDenials(counting: DenialCounting): Promise<void> {
 }
 
 /** Counts a denial of a key, if the limiter counts denials. */
-export function countDenial(config: CheckerConfig, key: string): void {
-  const { denials } = config
+export function countDenial(parts: Parts, key: string): void {
+  const { denials } = parts.terms
   if (!denials) return
-  const counts = countsOf.get(denials) ?? new DenialCounts(config, denials)
+  const counts = countsOf.get(denials) ?? new DenialCounts(parts, denials)
   countsOf.set(denials, counts)
   counts.add(key)
 }

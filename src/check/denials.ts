@@ -1,6 +1,7 @@
-import type { RateLimitTable } from '../../schema/index.ts'
 import type { Moment } from '../base/moment.ts'
 import type { Decision, Request } from '../runtime/call.ts'
+import type { Asking } from '../runtime/store.ts'
+import { quotedName } from '../tables/table-name.ts'
 
 /** When a call was sent. */
 export interface Sent {
@@ -10,10 +11,11 @@ export interface Sent {
   readonly clock: number | null
 }
 
-/** What a limiter remembers of keys. */
+/** What a limiter remembers of the keys of its rows. */
 export interface Memory {
+  readonly rows: Asking
   /** Forgets what may not hold for the key any more: its denials after a refund, everything after a reset. */
-  forget(table: RateLimitTable, prefix: string, key: string, after: 'refund' | 'reset'): void
+  forget(key: string, after: 'refund' | 'reset'): void
 }
 
 /** The denials that a limiter remembers. */
@@ -42,6 +44,14 @@ export function register(memory: Memory): void {
 /**
  * Makes every limiter of this process forget what it remembers of a key, so that the database decides again.
  */
-export const forgetEverywhere: Memory['forget'] = (table, prefix, key, after) => {
-  for (const ref of living) ref.deref()?.forget(table, prefix, key, after)
+export function forgetEverywhere(rows: Asking, ...forgotten: Parameters<Memory['forget']>): void {
+  for (const ref of living) {
+    const memory = ref.deref()
+    if (memory && areSame(memory.rows, rows)) memory.forget(...forgotten)
+  }
+}
+
+function areSame(one: Asking, other: Asking): boolean {
+  if (one.namespace.prefix !== other.namespace.prefix) return false
+  return quotedName(one.table.table) === quotedName(other.table.table)
 }

@@ -1,5 +1,4 @@
 import { type LRU, lru } from 'tiny-lru'
-import type { RateLimitTable } from '../../schema/index.ts'
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { sameLimiter } from '../algorithms/limiter.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
@@ -7,8 +6,8 @@ import { remainingOf } from '../answers/capacity.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import { leastPassedMs, type Moment, momentBy, passedMs } from '../base/moment.ts'
 import { isBalance } from '../options/validate.ts'
-import { type Decision, isSure, type Namespace, neededBy, type Request } from '../runtime/call.ts'
-import { shapeOf } from '../tables/ddl.ts'
+import { type Decision, isSure, neededBy, type Request } from '../runtime/call.ts'
+import type { Asking } from '../runtime/store.ts'
 import { type Denials, register, type Sent } from './denials.ts'
 
 /** A denial by the database. `decidedAt` is the latest time at which the database may have decided it. */
@@ -31,15 +30,13 @@ interface Denial {
  * received. The cache does not see what other processes take or give back meanwhile.
  */
 export class DenyCache implements Denials {
-  readonly #table: RateLimitTable
-  readonly #namespace: Namespace
+  readonly rows: Asking
   readonly #denials: LRU<Denial>
   /** Answers to calls that were sent before this time may be older than a refund. */
   #forgotAt = Number.NEGATIVE_INFINITY
 
-  constructor(table: RateLimitTable, namespace: Namespace, maxBlockedKeys: number) {
-    this.#table = table
-    this.#namespace = namespace
+  constructor(rows: Asking, maxBlockedKeys: number) {
+    this.rows = rows
     this.#denials = lru(maxBlockedKeys)
     register(this)
   }
@@ -50,7 +47,7 @@ export class DenyCache implements Denials {
     const denial = this.#denials.get(key)
     if (!denial) return undefined
     const { snapshot, decidedAt, lastsMs } = denial
-    const now = momentBy(this.#namespace.clock)
+    const now = momentBy(this.rows.namespace.clock)
     const agoMs = passedMs(decidedAt, now)
     const holds = agoMs >= 0 && agoMs < lastsMs
     if (!holds || neededBy(call) < denial.needed || !sameLimiter(limiter, denial.limiter)) return undefined
@@ -84,8 +81,7 @@ export class DenyCache implements Denials {
     this.#denials.set(key, { needed, limiter, snapshot, decidedAt, lastsMs })
   }
 
-  forget(table: RateLimitTable, prefix: string, key: string): void {
-    if (shapeOf(table).quoted !== shapeOf(this.#table).quoted || prefix !== this.#namespace.prefix) return
+  forget(key: string): void {
     this.#denials.delete(key)
     this.#forgotAt = performance.now()
   }

@@ -19,7 +19,7 @@ const LIMIT: StoredLimiter = /* @__PURE__ */ lockout(Number.MAX_SAFE_INTEGER, 1,
 
 /** The checker of the gate's rows, which have a prefix of their own in the limiter's table. */
 export const gateOf: (owner: Checker) => Checker = /* @__PURE__ */ onceFor((owner) =>
-  checkerBeside(owner, { prefix: owner.config.namespace.prefix + BLOCKED, limiter: LIMIT }),
+  checkerBeside(owner, { prefix: owner.rows.namespace.prefix + BLOCKED, limiter: LIMIT }),
 )
 
 /** Looks whether the key may pass. In a list it denies the whole list if not. It writes nothing. */

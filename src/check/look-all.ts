@@ -2,7 +2,6 @@ import { usageOf } from '../answers/answer.ts'
 import { behindBlock } from '../answers/blocked.ts'
 import type { Usage } from '../answers/results.ts'
 import type { Connection } from '../database/connection.ts'
-import { retrying } from '../database/retry.ts'
 import { checkOption } from '../options/validate.ts'
 import { applies } from '../runtime/ask.ts'
 import type { Call, Decision, Request } from '../runtime/call.ts'
@@ -10,8 +9,8 @@ import { decideOne } from '../runtime/decide.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { changing, gateOf } from './gate.ts'
-import { outsideQueue } from './outside-queue.ts'
 import { refusalOf } from './refusal.ts'
+import { runOn } from './run-on.ts'
 import { isRequest, unlimitedOutcome } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
 
@@ -38,7 +37,7 @@ export function lookAll(checker: Checker, calls: readonly Call[], tx: At): Promi
 
 async function lookIn(checker: Checker, calls: readonly Call[], tx: At): Promise<Usage[]> {
   const usages = await usagesOf(checker, calls, tx)
-  if (!checker.config.blocks) return usages
+  if (!checker.terms.blocks) return usages
   const looks = calls.map(({ key }) => changing(key))
   const blocks = await usagesOf(gateOf(checker), looks, tx)
   return usages.map((usage, place) => behindBlock(usage, blocks[place]?.blockedUntil))
@@ -59,19 +58,12 @@ async function decisionsOn(
   tx: At,
 ): Promise<ReadonlyMap<string, Decision>> {
   if (requests.length === 0) return new Map()
-  const joined = checker.joined(tx)
-  if (joined) return look(requests, checker, joined)
-  const stage = { mayCharge: false, mayWait: false, isContended: false }
-  const looking = async () => {
-    await checker.config.ensureTables?.()
-    return retrying(() => look(requests, checker, checker.config.home))
-  }
-  return outsideQueue(checker, stage, looking, undefined, checker.boundsOf(tx))
+  return runOn(checker, tx, 'looks', (connection) => look(requests, checker, connection))
 }
 
 async function look(
   requests: readonly Request[],
-  { config: { table, namespace } }: Checker,
+  { rows: { table, namespace } }: Checker,
   connection: Connection,
 ): Promise<ReadonlyMap<string, Decision>> {
   const asking = { connection, table, namespace, commit: 'as the session' } as const

@@ -40,7 +40,7 @@ export function outsideQueue<T, Found = undefined>(
   stage: Readonly<Stage>,
   work: (isOver: () => boolean, found: Found | undefined) => T | Promise<T>,
   enter: (isOver: () => boolean) => Entry<Found> = () => ({ leave: checker.enter() }),
-  bounds: Bounds | undefined = checker.config.bounds,
+  bounds: Bounds | undefined = checker.alone.bounds,
 ): Promise<T> {
   const refusal = bounds?.time?.isOver ? timedOut(false, false) : checker.circuit.refusal()
   if (refusal) throw refusal

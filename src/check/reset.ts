@@ -17,27 +17,25 @@ export function reset(checker: Checker, call: Call, tx: At): Promise<void> {
 
 async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
   checkOption(
-    !isBalance(checker.config.limiter),
+    !isBalance(checker.terms.limiter),
     'A balance cannot be reset: that would take away paid credits, or give back used ones.',
   )
-  const { prefix, clock } = checker.config.namespace
+  const { prefix, clock } = checker.rows.namespace
   // If the clock fails, it must fail before the row is changed.
   clock?.()
   // It is enough to remove the row, unless a new row would have less than the whole limit.
   const isEnough = !isRequest(call) || call.limiter.startsFull
   const resetOn = async (connection: Connection) => {
-    const asking = { ...checker.config, connection, commit: 'as the session' } as const
+    const asking = { ...checker.rows, connection, commit: 'as the session' } as const
     if (isEnough) await removeRow(asking, call.key)
     else await fill(asking, call)
   }
   const forget = () => checker.forgetRow(call.key)
   const about = { prefix, statement: 'remove', keys: 1 } as const
-  // When its time is over, the row may be changed already, or be changed later.
-  const stage = { mayCharge: true, mayWait: true, isContended: false }
-  await runOn(checker, tx, stage, async (connection) => {
+  await runOn(checker, tx, 'changes', async (connection) => {
     const change = () => timed(about, () => resetOn(connection))
     // Units of a lease that came back after the reset would lower the count of the new row.
-    if (!connection.isTransaction) await checker.leasesReturned()
+    if (!connection.isTransaction) await checker.leases?.returned()
     await (connection.isTransaction ? change() : watchWait(prefix, change)).finally(forget)
   }).finally(forget)
 }

@@ -3,21 +3,27 @@ import { retrying } from '../database/retry.ts'
 import { newSending } from '../database/sending.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import { outsideQueue, type Stage } from './outside-queue.ts'
+import { outsideQueue } from './outside-queue.ts'
 
-/** Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another. */
+/**
+ * Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another.
+ *
+ * @param does What changes rows may wait for them, and may have changed them when its time is over.
+ */
 export function runOn<T>(
   checker: Checker,
   tx: At,
-  stage: Stage,
+  does: 'looks' | 'changes',
   work: (connection: Connection) => Promise<T>,
 ): Promise<T> {
   const joined = checker.joined(tx)
   if (joined) return work(joined)
   const sending = newSending()
   const running = async () => {
-    await checker.config.ensureTables?.()
-    return retrying(() => work({ ...checker.config.home, sending }))
+    await checker.rows.ensureTables?.()
+    return retrying(() => work({ ...checker.rows.connection, sending }))
   }
-  return outsideQueue(checker, { ...stage, sending }, running, undefined, checker.boundsOf(tx))
+  const changes = does === 'changes'
+  const stage = { mayCharge: changes, mayWait: changes, isContended: false, sending }
+  return outsideQueue(checker, stage, running, undefined, checker.boundsOf(tx))
 }

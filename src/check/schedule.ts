@@ -62,23 +62,23 @@ export async function schedule(
     'schedule needs a limiter that refills: a token bucket or gcra.',
   )
   checkOption(
-    !checker.config.reporting.dryRun,
+    !checker.terms.reporting.dryRun,
     'schedule cannot be tried with dryRun: it promises start times.',
   )
   checkOption(
-    !checker.config.namespace.ledger,
+    !checker.rows.namespace.ledger,
     'schedule has no meaning with onEntries: it charges units that are not there yet.',
   )
   if (!isRequest(call)) {
     return { success: true, delay: 0, startsAt: checker.clockMs(), cancel: async () => false }
   }
-  const { prefix } = checker.config.namespace
+  const { prefix } = checker.rows.namespace
   const beganAt = performance.now()
   try {
     const isLook = call.rate === 0
     const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: withinMs } as const
     const found = await withinTimeout([checker], tx, async (at) => {
-      const denial = checker.config.blocks && !isLook ? await blockOn(checker, call, at) : undefined
+      const denial = checker.terms.blocks && !isLook ? await blockOn(checker, call, at) : undefined
       return denial ?? (await decide(checker, scheduling, at))
     })
     const answer = 'decision' in found ? answerOf(checker, call, found, withinMs) : notScheduled(found)
@@ -86,7 +86,7 @@ export async function schedule(
       'decision' in found
         ? remainingOf(call.limiter, afterCalls(found, Math.min(found.place + 1, found.decision.granted)))
         : found.remaining
-    if (!answer.success) countDenial(checker.config, call.key)
+    if (!answer.success) countDenial(checker, call.key)
     channels.decision?.publish({
       ...{ prefix, key: call.key, rate: call.rate, success: answer.success, limit: call.limiter.limit },
       ...{ remaining, degraded: false, wouldDeny: false, leased: false },

@@ -14,8 +14,9 @@ import type { OnEntries } from '../runtime/entry.ts'
 import { tableOf } from '../runtime/table-of.ts'
 import { Timeout } from './bounds.ts'
 import { Checker } from './checker.ts'
-import type { DenialCounting } from './checker-config.ts'
 import { watchPrefix } from './one-prefix.ts'
+import type { DenialCounting, Parts } from './parts.ts'
+import { type GoOn, sweepsOf } from './sweeps.ts'
 
 const migration = /* @__PURE__ */ onFirstUse(() => import('../tables/auto-migrate.ts'))
 const recording = /* @__PURE__ */ onFirstUse(() => import('./record.ts'))
@@ -30,45 +31,51 @@ export function checkerOf(settings: Settings): Checker {
   // The checker of leases and of credits runs their statements, and decides no call under a limiter of its own.
   const limiter = settings.limiter.kind === 'rate' ? settings.limiter : unlimited()
   const table = tableOf(durable ? tables.durable : tables.ephemeral, distributed)
-  const rows = 'rows' in settings.limiter ? settings.limiter.rows : undefined
-  const isWatched = rows !== undefined && onOtherPlan === undefined
+  const kind = 'rows' in settings.limiter ? settings.limiter.rows : undefined
+  const isWatched = kind !== undefined && onOtherPlan === undefined
   // Loaded now, because loading might fail during an outage, when it is needed.
   if (onError !== 'throw') import('./degrading.ts').catch(() => {})
   const migrates = settings.autoMigrate && !autoMigrateForbidden()
   const ensureTables = migrates ? async () => (await migration()).ensureTables(db, tables) : undefined
-  return new Checker({
-    home: connectionTo(db, { wish: settings.preparedStatements, refused: false, renewed: 0 }),
+  const rows: Parts['rows'] = {
+    connection: connectionTo(db, { wish: settings.preparedStatements, refused: false, renewed: 0 }),
     table,
     namespace: {
       prefix,
       clock: clock && (() => readClock(clock)),
       refusesOther: onOtherPlan === 'throw',
       ledger: onEntries && ledgerOf(onEntries, prefix, settings.limiter.kind === 'credits'),
+      onUse: isWatched ? watchPrefix(db, table.table, prefix, kind) : undefined,
     },
-    limiter,
-    reporting: { thresholds: distinctThresholds(settings.thresholds), dryRun: settings.dryRun },
-    degrading: { onError, onDegraded: settings.onDegraded },
-    bounds:
-      timeout === false ? undefined : { time: new Timeout(parseDuration(timeout, 'timeout'), coalesce) },
     commit: durable ? (settings.synchronousCommit ? 'flushed' : 'async') : 'as the session',
-    connections: coalesce ? settings.connections : undefined,
-    cleanupProbability: settings.cleanupProbability ?? (keepEnded ? 0 : 0.1),
-    keepEnded,
-    graceMs: grace === undefined ? 0 : parseDuration(grace, 'grace'),
-    denials: denials && countingOf(denials),
-    maxBlockedKeys: settings.inMemoryBlock ? settings.maxBlockedKeys : undefined,
-    hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
-    blocks: settings.blocks,
-    leases: lease && termsOf(lease),
-    onUse: isWatched ? watchPrefix(db, table.table, prefix, rows) : undefined,
     ensureTables: table.load
       ? async () => {
           await ensureTables?.()
           await table.load?.(db)
         }
       : ensureTables,
-    goOn: (work) => goOn(work, settings.waitUntil),
-  })
+  }
+  const terms: Parts['terms'] = {
+    limiter,
+    reporting: { thresholds: distinctThresholds(settings.thresholds), dryRun: settings.dryRun },
+    keepEnded,
+    graceMs: grace === undefined ? 0 : parseDuration(grace, 'grace'),
+    blocks: settings.blocks,
+    denials: denials && countingOf(denials),
+    hash: settings.hashKeys ? hashOf(settings.hashKeys, prefix) : undefined,
+  }
+  const goOn: GoOn = (work) => handOver(work, settings.waitUntil)
+  const alone: Parts['alone'] = {
+    degrading: { onError, onDegraded: settings.onDegraded },
+    bounds:
+      timeout === false ? undefined : { time: new Timeout(parseDuration(timeout, 'timeout'), coalesce) },
+    connections: coalesce ? settings.connections : undefined,
+    sweeps: sweepsOf(rows, settings.cleanupProbability ?? (keepEnded ? 0 : 0.1), keepEnded, goOn),
+    maxBlockedKeys: settings.inMemoryBlock ? settings.maxBlockedKeys : undefined,
+    leases: lease && termsOf(lease),
+    goOn,
+  }
+  return new Checker({ rows, terms, alone })
 }
 
 function ledgerOf(onEntries: OnEntries, prefix: string, hasGrants: boolean): Ledger {
@@ -95,7 +102,7 @@ function autoMigrateForbidden(): boolean {
 }
 
 /** Hands the work to the runtime. If the runtime refuses it, the answer must not be lost. */
-function goOn(work: Promise<unknown>, waitUntil: RatelimitConfig['waitUntil']): void {
+function handOver(work: Promise<unknown>, waitUntil: RatelimitConfig['waitUntil']): void {
   try {
     waitUntil?.(work)
   } catch {}

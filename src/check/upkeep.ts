@@ -66,7 +66,7 @@ export async function unblock(checker: Checker, call: Call, tx: At): Promise<voi
  * @throws RatelimitError `INVALID_OPTION`
  */
 function blocksOf(checker: Checker, call: Call): LimiterCall {
-  if (checker.config.blocks) return { checker: gateOf(checker), call: changing(call.key) }
+  if (checker.terms.blocks) return { checker: gateOf(checker), call: changing(call.key) }
   checkOption(
     call.limiter.algorithm.numbers.block !== undefined,
     'block and unblock need blocks: true, or a limiter made by Ratelimit.lockout.',
@@ -81,13 +81,15 @@ function blocksOf(checker: Checker, call: Call): LimiterCall {
  * @param hasShares Whether estimates have rows for the shares of those that pay.
  */
 export async function cleanUp(checker: Checker, hasShares: boolean): Promise<number> {
-  const { home, table, namespace, keepEnded, blocks } = checker.config
+  const { rows, terms } = checker
+  const { namespace } = rows
   const sweepers = [
-    new Sweeper(home.db, table, namespace, keepEnded),
+    new Sweeper(rows, terms.keepEnded),
     ...[ID_PREFIX, RESERVED_PREFIX, ...(hasShares ? [SHARE_PREFIX] : [])].map(
-      (before) => new Sweeper(home.db, table, { ...namespace, prefix: before + namespace.prefix }, false),
+      (before) =>
+        new Sweeper({ ...rows, namespace: { ...namespace, prefix: before + namespace.prefix } }, false),
     ),
-    ...(blocks ? [new Sweeper(home.db, table, gateOf(checker).config.namespace, false)] : []),
+    ...(terms.blocks ? [new Sweeper(gateOf(checker).rows, false)] : []),
   ]
   const clock = namespace.clock?.() ?? null
   let deleted = 0
@@ -96,10 +98,9 @@ export async function cleanUp(checker: Checker, hasShares: boolean): Promise<num
 }
 
 async function sweepAll(checker: Checker, sweeper: Sweeper, clock: number | null): Promise<number> {
-  const stage = { mayCharge: false, mayWait: false, isContended: false }
   let deleted = 0
   for (;;) {
-    const rows = await runOn(checker, undefined, stage, () => sweeper.sweep(clock))
+    const rows = await runOn(checker, undefined, 'looks', () => sweeper.sweep(clock))
     deleted += rows
     if (rows < MAX_SWEPT) return deleted
   }
@@ -112,7 +113,7 @@ const CLOSING_MS = 10_000
 export function close(checker: Checker): Promise<void> {
   const closing = async () => {
     await checker.endLeases()
-    const { denials } = checker.config
+    const { denials } = checker.terms
     if (denials) await (await import('./denial-counts.ts')).writeDenials(denials)
   }
   return new Promise((resolve, reject) => {

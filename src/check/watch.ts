@@ -1,13 +1,13 @@
 import type { LimitResult } from '../answers/results.ts'
 import { channels } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
-import type { CheckerConfig } from './checker-config.ts'
 import { countDenial } from './denial-counts.ts'
+import type { Parts } from './parts.ts'
 import { publishError } from './publish-error.ts'
 
 /** A call whose decision is published, and counted if it is a denial. */
 export interface Watched {
-  readonly config: CheckerConfig
+  readonly parts: Parts
   readonly call: Call
   /** Whether it runs in a caller's transaction. */
   readonly joined: boolean
@@ -36,22 +36,22 @@ export async function watch<T>(
     }
     return found
   } catch (error) {
-    for (const { config, call } of calls) publishError(config.namespace.prefix, call, error)
+    for (const { parts, call } of calls) publishError(parts.rows.namespace.prefix, call, error)
     throw error
   }
 }
 
 function publish(
-  { config, call, joined }: Watched,
+  { parts, call, joined }: Watched,
   { answer, rate = call.rate }: Report,
   durationMs: number,
 ): void {
   const { success, limit, remaining, retryAfter, degraded = false } = answer
   const wouldDeny = answer.success && answer.wouldDeny !== undefined
   // If the database did not answer, no limit has denied.
-  if ((!success || wouldDeny) && !degraded) countDenial(config, call.key)
+  if ((!success || wouldDeny) && !degraded) countDenial(parts, call.key)
   channels.decision?.publish({
-    prefix: config.namespace.prefix,
+    prefix: parts.rows.namespace.prefix,
     key: call.key,
     rate,
     success,

@@ -11,7 +11,7 @@ export async function withinTimeout<T>(
   work: (at: At) => Promise<T>,
 ): Promise<T> {
   const [first] = checkers
-  const timeout = first && hastiestOf(checkers).config.bounds?.time
+  const timeout = first && hastiestOf(checkers).alone.bounds?.time
   if (!timeout || at !== undefined || first.joined(at)) return work(at)
   const time = new CallTime(timeout)
   try {
@@ -27,6 +27,6 @@ export function hastiestOf(checkers: readonly Checker[]): Checker {
 }
 
 /** Infinity if there is none. */
-function timeoutOf({ config }: Checker): number {
-  return config.bounds?.time.ms ?? Number.POSITIVE_INFINITY
+function timeoutOf({ alone }: Checker): number {
+  return alone.bounds?.time.ms ?? Number.POSITIVE_INFINITY
 }

@@ -39,14 +39,14 @@ export function wantedBy(
 
 /** Leases a slot. If no slot is free, it waits for one until the time is over. */
 export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease | NoLease> {
-  const { prefix, clock } = checker.config.namespace
+  const { prefix, clock } = checker.rows.namespace
   const startedAt = performance.now()
   try {
     const joined = checker.joined(wanted.tx)
     // If the clock fails, it must fail before a slot is taken.
     const now = clock?.() ?? null
     const finding = slotInTime(checker, wanted, joined)
-    if (!joined) checker.sweepAfter(finding, now)
+    if (!joined) checker.alone.sweeps.after(finding, now)
     const found = await finding
     const lease = found.slot ? leased(checker, wanted, found.slot, found.sentAt) : noLease(found, wanted)
     const { key, limiter } = wanted

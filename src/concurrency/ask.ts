@@ -91,16 +91,15 @@ const MIN_GRID_MS = 3_600_000
 
 /** Sends requests that can share a statement. With `mayWait` it waits for rows that other transactions hold. */
 export async function askForSlots(
-  { config }: Checker,
+  { rows: { table, namespace, commit: own } }: Checker,
   connection: Connection,
   asked: readonly AskedSlots[],
   mayWait: boolean,
 ): Promise<SlotAnswers> {
-  const { table, namespace } = config
   const { request } = mustHave(asked[0])
   const { purpose, leaseMs } = request
   const clock = namespace.clock?.() ?? null
-  const commit = connection.isTransaction ? 'as the session' : config.commit
+  const commit = connection.isTransaction ? 'as the session' : own
   const injectedClock = clock !== null
   const joined = connection.isTransaction
   const build = (source: LeaseSource): Statement =>

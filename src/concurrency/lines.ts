@@ -41,7 +41,7 @@ export function newLine(checker: Checker, plan: Plan, options: LineOptions, deni
     options.onEmpty(turn)
   }
   const line = new Line({ ...options, onEmpty }, denial)
-  if (checker.config.connections !== undefined) {
+  if (checker.alone.connections !== undefined) {
     lines.set(key, [...(lines.get(key) ?? []), { limit, leaseMs, line }])
   }
   return line

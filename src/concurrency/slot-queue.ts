@@ -66,7 +66,7 @@ export class SlotCall implements Pending<SlotRequest, SlotAnswer> {
 /** The queue of a limiter's calls. */
 export const dispatcherOf: (checker: Checker) => Dispatcher<SlotRequest, SlotAnswer> =
   /* @__PURE__ */ onceFor((checker) => {
-    const { connections } = checker.config
+    const { connections } = checker.alone
     const decider = new SlotDecider(checker)
     return connections ? new Coalescer(decider, connections) : new Direct(decider, new Room(true))
   })
@@ -133,7 +133,7 @@ class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
   }
 
   async #ask(groups: readonly Group[], mayWait: boolean, { sending }: Work): Promise<SlotAnswers> {
-    const { ensureTables, home, namespace } = this.#checker.config
+    const { ensureTables, connection: home, namespace } = this.#checker.rows
     await ensureTables?.()
     const connection = { ...home, sending }
     return watchWait(namespace.prefix, () =>

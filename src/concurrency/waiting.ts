@@ -138,7 +138,7 @@ async function waitInLine(line: Line, checker: Checker, wanted: Wanted, endsAt: 
       else reject(why.aborted)
     })
   })
-  channels.wait?.publish({ prefix: checker.config.namespace.prefix, key, waitMs: timeoutMs })
+  channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key, waitMs: timeoutMs })
   return found.finally(() => {
     stop()
     leave()
@@ -152,7 +152,7 @@ async function waitIn(joined: Connection, checker: Checker, wanted: Wanted, ends
   const lookOnce = () => look(checker, sought, joined, { hasGivenUp: false })
   const first = await untilDecided(lookOnce, signal)
   if (first.slot || timeoutMs === 0) return first
-  channels.wait?.publish({ prefix: checker.config.namespace.prefix, key: wanted.key, waitMs: timeoutMs })
+  channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key: wanted.key, waitMs: timeoutMs })
   let last = first
   while (!last.slot && performance.now() < endsAt) {
     await wait(Math.min(JOINED_PAUSE_MS, endsAt - performance.now()), signal)

@@ -110,8 +110,8 @@ async function givenBack(
 function isShared({ checker }: Account, options: CreditLimitOptions): boolean {
   const { rate = 1, once, tx, atLeast, force } = options
   const isPlain = rate > 0 && once === undefined && atLeast === undefined && !force
-  const { reporting, namespace } = checker.config
-  return isPlain && !checker.joined(tx) && reporting.thresholds.length === 0 && !namespace.ledger
+  const hasThresholds = checker.terms.reporting.thresholds.length > 0
+  return isPlain && !checker.joined(tx) && !hasThresholds && !checker.rows.namespace.ledger
 }
 
 /** Charges an estimate. */

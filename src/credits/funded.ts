@@ -19,6 +19,6 @@ export function fundedCall(
   options: FundedOptions,
 ): FundedCall {
   const account = accountOf({ checker, credits, key })
-  const call = callOf(checker.config.namespace.prefix, limiterOf(credits), key, options)
+  const call = callOf(checker.rows.namespace.prefix, limiterOf(credits), key, options)
   return { checker, call, funds: fundsOf(account), force: options.force === true }
 }

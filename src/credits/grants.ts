@@ -52,7 +52,7 @@ export async function grant(
     `priority must be a whole number from 0 to ${MAX_PRIORITY}.`,
   )
   const limiter = newGrant(credits, { priority, ...endOf(expires) })
-  checkRate(amount, limiter, checker.config.namespace.prefix, 'The granted amount')
+  checkRate(amount, limiter, checker.rows.namespace.prefix, 'The granted amount')
   if (amount <= 0 || amount > MAX_AMOUNT) {
     throw new RatelimitError('INVALID_RATE', 'The granted amount must be a whole number from 1 to 2^52.')
   }
@@ -84,7 +84,7 @@ function grantKey({ checker, key }: Account, id: unknown): string {
   const isText = typeof id === 'string' && id !== '' && id.isWellFormed()
   const stored = isText ? keyOfGrant(key, id) : ''
   checkOption(
-    isText && isStorable(stored, checker.config.namespace.prefix),
+    isText && isStorable(stored, checker.rows.namespace.prefix),
     'The id of a grant must be a string. Prefix, key and twice the id may have 1,024 bytes together.',
   )
   return stored

@@ -13,7 +13,7 @@ import { allowed, charged, denied } from './usage.ts'
 
 /** What the grants of a key pay. */
 export function fundsOf(account: Account): Funds {
-  const { thresholds } = account.checker.config.reporting
+  const { thresholds } = account.checker.terms.reporting
   const rows = thresholds.length > 0 ? MIN_LOCKED : 0
   return {
     take: async (taking, tx) => {
@@ -44,7 +44,7 @@ class Charging implements Purse {
 
   constructor(account: Account, taking: Taking, seen: Seen) {
     const { rate, rows } = planOf(account, taking, seen)
-    const { dryRun } = account.checker.config.reporting
+    const { dryRun } = account.checker.terms.reporting
     this.rows = rows
     // Where there is too little, a dry run lets the call pass and charges nothing.
     this.rate = dryRun && rows.length === 0 ? 0 : rate
@@ -142,7 +142,7 @@ function planOf(account: Account, taking: Taking, seen: Seen): { rate: number; r
   const rate = lacking === 'denied' ? Math.max(Math.min(taking.rate, most), least) : taking.rate
   const isEnough = rate <= most
   if (lacking === 'denied' && !isEnough) return { rate, rows: [] }
-  const { thresholds } = account.checker.config.reporting
+  const { thresholds } = account.checker.terms.reporting
   const paying = firstOf(left, rate + seen.debt)
   const locked = thresholds.length > 0 ? left.slice(0, Math.max(paying.length, MIN_LOCKED)) : paying
   const asked = { rate, kind: taking.as ?? 'charge' } as const

@@ -24,10 +24,10 @@ import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } 
 
 /** @throws RatelimitError `INVALID_KEY` */
 export function accountOf({ checker, credits, key }: Account): Account {
-  const { namespace, onUse } = checker.config
+  const { namespace } = checker.rows
   checkKey(key, namespace.prefix)
   checkKey(key + DEBT, namespace.prefix)
-  onUse?.()
+  namespace.onUse?.()
   return { checker, credits, key }
 }
 
@@ -81,7 +81,7 @@ function readBy(
   statement: (source: GrantsSource) => Statement,
   more: Readonly<Record<string, Value>> = {},
 ): Promise<readonly Row[]> {
-  const { table, namespace } = checker.config
+  const { table, namespace } = checker.rows
   const { prefix } = namespace
   const clock = namespace.clock?.() ?? null
   const injectedClock = clock !== null
@@ -89,8 +89,7 @@ function readBy(
     kept(table.statements, `${name} ${injectedClock} ${guarded}`, () =>
       statement({ table: table.table, injectedClock, guarded }),
     )
-  const stage = { mayCharge: false, mayWait: false, isContended: false }
-  const reading = runOn(checker, tx, stage, (connection) =>
+  const reading = runOn(checker, tx, 'looks', (connection) =>
     timed({ prefix, statement: 'look', keys: 1 }, () =>
       run(connection, [table.size], statementFor, { prefix, key, clock, ...more }, {}),
     ),

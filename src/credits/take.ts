@@ -8,8 +8,11 @@ import type { Account } from './seen.ts'
 
 /** The checker of calls that take from all grants of a key. They share statements as other calls do. */
 const takerOf = onceFor(
-  ({ config }: Checker) =>
-    new Checker({ ...config, limiter: ALL_GRANTS, takeStatement: takeGrantsStatement }),
+  ({ rows, terms, alone }: Checker) =>
+    new Checker({
+      ...{ rows: { ...rows, takeStatement: takeGrantsStatement }, terms: { ...terms, limiter: ALL_GRANTS } },
+      alone,
+    }),
 )
 
 /** Takes a rate from the grants in their order, or takes nothing. */

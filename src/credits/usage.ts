@@ -17,7 +17,7 @@ export function allowed(sums: Sums): Allowed {
 
 /** The answer of a call that has taken something, with the thresholds that it has crossed. */
 export function charged({ checker, credits }: Account, before: Sums, after: Sums): Allowed {
-  const { thresholds } = checker.config.reporting
+  const { thresholds } = checker.terms.reporting
   const crossed = crossedFrom(limiterOf(credits), after.granted, before.used, after.used, thresholds)
   return { ...allowed(after), ...(crossed.length > 0 ? { crossed } : {}) }
 }

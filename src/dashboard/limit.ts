@@ -55,14 +55,14 @@ export class Limit {
       handle !== undefined,
       'Each limiter must be a Ratelimit, or have one as `ratelimit`, of the same copy of this package.',
     )
-    const { config } = handle.checker
+    const { rows, terms } = handle.checker
     this.name = name
-    this.prefix = config.namespace.prefix
+    this.prefix = rows.namespace.prefix
     this.isHashed = handle.hash !== undefined
-    this.isCounted = config.denials !== undefined
-    this.isBalance = isBalance(config.limiter)
-    this.isLockout = config.limiter.algorithm.numbers.block !== undefined
-    this.isBlockable = this.isLockout || config.blocks
+    this.isCounted = terms.denials !== undefined
+    this.isBalance = isBalance(terms.limiter)
+    this.isLockout = terms.limiter.algorithm.numbers.block !== undefined
+    this.isBlockable = this.isLockout || terms.blocks
     this.#handle = handle
     this.#limiterOf = planned?.limiterOf
     checkOption(
@@ -79,7 +79,7 @@ export class Limit {
   /** The keys that have used most. None for an unlimited plan, which has no rows. */
   async used(): Promise<(KeyUsage | OtherUsage)[]> {
     const { db, limiter, clock } = this.#source()
-    const { table } = this.#handle.checker.config
+    const { table } = this.#handle.checker.rows
     const reading = { db, table, prefix: this.prefix, top: TOP, clock }
     if (this.#limiterOf) return usageByPlan(reading, this.#limiterOf)
     return limiter.stored ? usageUnder(reading, limiter) : []
@@ -128,9 +128,15 @@ export class Limit {
   }
 
   #source() {
-    const { home, table, namespace, limiter } = this.#handle.checker.config
+    const { rows, terms } = this.#handle.checker
+    const { connection, table, namespace } = rows
     const { clock } = namespace
-    return { db: home.db, table: table.table, limiter, clock: clock && (() => new Date(clock())) }
+    return {
+      db: connection.db,
+      table: table.table,
+      limiter: terms.limiter,
+      clock: clock && (() => new Date(clock())),
+    }
   }
 
   #listing() {

@@ -106,8 +106,11 @@ export async function settleExpired(
  * the row of the limit first, and would otherwise wait for this transaction while this one waits for the limit.
  * Citus locks rows of one shard at a time, so there it finds them first.
  */
-async function findFree(tx: Database, { config }: Checker, size: number): Promise<readonly Row[]> {
-  const { table, namespace } = config
+async function findFree(
+  tx: Database,
+  { rows: { table, namespace } }: Checker,
+  size: number,
+): Promise<readonly Row[]> {
   const clock = namespace.clock?.() ?? null
   const prefix = RESERVED_PREFIX + namespace.prefix
   const { steps } = await table.store()

@@ -39,14 +39,14 @@ export async function settleLate(
   const outcome = await checker.decide(look, tx)
   const { decision } = outcome
   const { now, state, params } = decision
-  const { table, namespace, reporting, graceMs } = checker.config
+  const { table, namespace } = checker.rows
+  const { reporting, graceMs } = checker.terms
   // A change of the plan may have ended the period before its limit would have.
   const period = { start, end: Math.min(windowEnd ?? state.windowStart, state.windowStart) }
   if (state.windowStart <= start || now >= period.end + graceMs) return undefined
   const name = `correct ${limiter.algorithm.name}`
   const statement = kept(table.statements, name, () => correctStatement(table.table, limiter.algorithm))
   const values = { prefix: namespace.prefix, key, start, rate, reserved: settlement.reserved }
-  const stage = { mayCharge: true, mayWait: true, isContended: false }
   const { used, consume, next } = limiter.algorithm.numbers
   const correct = async (connection: Connection) => {
     const [row] = await runOnce(connection, statement, values, limiter.params)
@@ -58,7 +58,7 @@ export async function settleLate(
     return { isCorrected: true, returned: Math.min(-rate, used(before, start, limiter.params)), answer }
   }
   const { ledger } = namespace
-  const { isCorrected, returned, answer } = await runOn(checker, tx, stage, async (connection) => {
+  const { isCorrected, returned, answer } = await runOn(checker, tx, 'changes', async (connection) => {
     if (!ledger) return correct(connection)
     const { record } = await import('../check/record.ts')
     const name = id === undefined ? {} : { id }

@@ -97,7 +97,7 @@ export async function opening(
     const { key, limiter } = call
     const row = await keyOfName(checker, key, id)
     const funded = isFunded(own) ? own : undefined
-    const hasPlan = !funded && limiter !== checker.config.limiter
+    const hasPlan = !funded && limiter !== checker.terms.limiter
     const opens = openedBy(lengthMs, limiter, hasPlan, rate ?? call.rate)
     const { opener } = namesOf(checker)
     const opened = takenFrom(lookAt(row, opens))
@@ -174,6 +174,6 @@ export function partOf(
   present: Limiter | undefined,
 ): Part {
   const { checker, key, row, funded } = own
-  const limiter = funded?.call.limiter ?? checker.config.limiter
+  const limiter = funded?.call.limiter ?? checker.terms.limiter
   return inPlan({ checker, key, row, funded, limiter, isPresent: false, hasPlan: false }, present)
 }

@@ -119,11 +119,10 @@ export function withShares(parts: readonly Part[], seen: readonly Opened[], tx: 
 /** The rows that say what rows of funds have paid of an open estimate, in the order of paying. */
 async function sharesIn({ checker, row }: Part, tx: At): Promise<HeldRow[]> {
   const { closer } = sharesOf(checker)
-  const { namespace, table } = closer.config
+  const { namespace, table } = closer.rows
   const statement = kept(table.statements, 'open true', () => openStatement(table.table, true))
   const values = { prefix: namespace.prefix, from: `${row}/`, to: `${row}/z`, size: Number.MAX_SAFE_INTEGER }
-  const stage = { mayCharge: false, mayWait: false, isContended: false }
-  const rows = await runOn(checker, tx, stage, (connection) =>
+  const rows = await runOn(checker, tx, 'looks', (connection) =>
     uncharged(runOnce(connection, statement, values)),
   )
   const shares = rows.flatMap((each): HeldRow[] => {
@@ -160,7 +159,7 @@ export async function look(parts: readonly Part[], tx: At): Promise<Opened[]> {
 export function lookingAt(parts: readonly Part[]): LimiterCall[] {
   return parts.map(({ checker, row }) => {
     const { closer } = namesOf(checker)
-    return { checker: closer, call: callOf(closer.config.namespace.prefix, CLOSING, row, { rate: 0 }) }
+    return { checker: closer, call: callOf(closer.rows.namespace.prefix, CLOSING, row, { rate: 0 }) }
   })
 }
 

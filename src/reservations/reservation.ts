@@ -68,7 +68,7 @@ export async function reserve(own: LimiterCall, options: ReserveOptions): Promis
   if (options.id !== undefined) return reserveNamed(estimate, options)
   checkOption(options.expires === undefined, NEEDS_ID)
   const { once, tx } = options
-  const isAlone = once === undefined && !checker.config.blocks && !isFunded(own)
+  const isAlone = once === undefined && !checker.terms.blocks && !isFunded(own)
   const answered = await (isAlone ? checker.answer(estimate.call, tx) : answerOnce(estimate, once, tx))
   const { answer } = answered
   if (!answer.success) return answer

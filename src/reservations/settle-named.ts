@@ -119,9 +119,9 @@ function repeated(
   }
   const present = async ({ checker, key, limiter, funded }: Part): Promise<Allowed> => {
     if (funded) return { ...(await funded.funds.take(LOOK, tx)).present([]), repeated: true }
-    const { config } = checker
-    const call = callOf(config.namespace.prefix, config.limiter, key, { rate: 0, limiter })
-    return { ...allowanceOf(await checker.decide(call, tx), config.reporting), repeated: true }
+    const { rows, terms } = checker
+    const call = callOf(rows.namespace.prefix, terms.limiter, key, { rate: 0, limiter })
+    return { ...allowanceOf(await checker.decide(call, tx), terms.reporting), repeated: true }
   }
   return inTurn(parts, present)
 }
@@ -142,14 +142,13 @@ function settleSeen(held: readonly Held[], costs: Costs, tx: At): Promise<Allowe
   const calls = held.map(({ part }) => part.funded ?? part)
   if (!isInGrace && !more) return settleCosts(calls, settled, tx, closings)
   const [{ part }] = held as readonly [Held]
-  const stage = { mayCharge: true, mayWait: true, isContended: false }
   const settleIn = async (own: Connection) => {
     await lockHeld(held, own)
     if (isInGrace) return settleInGrace(held, settled, closings, more, own.db)
     await more?.(own.db)
     return settleCosts(calls, settled, own.db, closings)
   }
-  return runOn(part.checker, tx, stage, (connection) =>
+  return runOn(part.checker, tx, 'changes', (connection) =>
     inTransactionIf(connection, settleIn, (answers) => answers !== undefined),
   )
 }
@@ -184,8 +183,10 @@ export async function lockHeld(held: readonly Held[], connection: Connection): P
   if (held.length < 2) return
   const limits = await inTurn(held, async ({ part, shares }): Promise<readonly LimiterCall[]> => {
     const { checker, key, limiter } = part
-    const { namespace, limiter: own } = checker.config
-    if (!part.funded) return [{ checker, call: callOf(namespace.prefix, own, key, { limiter }) }]
+    const { namespace } = checker.rows
+    if (!part.funded) {
+      return [{ checker, call: callOf(namespace.prefix, checker.terms.limiter, key, { limiter }) }]
+    }
     const { rows } = await part.funded.funds.take(ALL, connection.db)
     const paying = shares.map(({ call }) => ({ checker: part.checker, call: takenFrom(call) }))
     return [...rows, ...paying]

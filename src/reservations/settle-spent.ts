@@ -161,7 +161,7 @@ function chargeOf(
 function answerToCharge({ checker, call }: LimiterCall, snapshot: Decision, share: number): Allowed {
   const decision = { ...snapshot, granted: 1, isNew: false }
   const charged: Call = { ...call, rate: share, purpose: share > 0 ? 'adjust' : 'look' }
-  return allowanceOf({ call: charged, decision, place: 0 }, checker.config.reporting)
+  return allowanceOf({ call: charged, decision, place: 0 }, checker.terms.reporting)
 }
 
 /** The call under the present plan. For an old plan no row of another algorithm or period begins again. */

@@ -32,8 +32,8 @@ export interface Estimate {
 const COST = 'The cost'
 
 /** @throws RatelimitError `INVALID_RATE` */
-export function checkActual({ config }: Checker, actual: unknown, limiter: Limiter): void {
-  const { prefix } = config.namespace
+export function checkActual({ rows }: Checker, actual: unknown, limiter: Limiter): void {
+  const { prefix } = rows.namespace
   checkRate(actual, limiter, prefix, COST)
   if (actual < 0) {
     throw new RatelimitError('INVALID_RATE', `${COST} of ${JSON.stringify(prefix)} must be 0 or more.`)
@@ -85,12 +85,12 @@ async function settleIn(checker: Checker, settled: Settled, tx: At): Promise<All
   const corrected = await settleIfLate(checker, settled, tx)
   if (corrected) return corrected
   const outcome = await checker.decide(settlementOf(checker, settled), tx)
-  return settledAnswer(outcome, settled, checker.config.reporting)
+  return settledAnswer(outcome, settled, checker.terms.reporting)
 }
 
 /** Whether the period that paid may be over, and still be corrected. */
-export function mayBeLate({ config }: Checker, { estimate, limiter }: Settled): boolean {
-  return config.graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)
+export function mayBeLate({ terms }: Checker, { estimate, limiter }: Settled): boolean {
+  return terms.graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)
 }
 
 /**
@@ -121,12 +121,12 @@ export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Rep
 }
 
 /** The call that charges the missing part, or gives the rest back to the window that paid. */
-export function settlementOf({ config }: Checker, settled: Settled): Call {
+export function settlementOf({ rows, terms }: Checker, settled: Settled): Call {
   const { estimate, limiter } = settled
   const { key, paid, how } = estimate
   const rate = differenceOf(settled)
   const settlement: Call = {
-    ...callOf(config.namespace.prefix, config.limiter, key, { rate, limiter, force: true }),
+    ...callOf(rows.namespace.prefix, terms.limiter, key, { rate, limiter, force: true }),
     paidWindowStart: paid.windowStart,
     refundableUntil: estimate.refundableUntil,
     refusesOther: !settled.isPresent,

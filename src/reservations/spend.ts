@@ -109,7 +109,7 @@ function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: 
   if (!isLeast) {
     throw new RatelimitError('INVALID_RATE', 'atLeast must be a number above 0, and not above the rate.')
   }
-  const isEnforced = calls.every(({ checker }) => !checker.config.reporting.dryRun)
+  const isEnforced = calls.every(({ checker }) => !checker.terms.reporting.dryRun)
   checkOption(isEnforced, 'spend cannot use a limiter with dryRun: true.')
 }
 
@@ -152,7 +152,7 @@ async function spentOf(
     const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
     if (blocked) return { answer: blocked, paid: NOTHING }
     const outcome = outcomeOf(call, snapshotOf(payer, sent), granted[place] ?? 0, named !== undefined)
-    return answeredBy(outcome, checker.config.reporting)
+    return answeredBy(outcome, checker.terms.reporting)
   })
   if (named && shares && !isRepeated) remember(named, answered, asked, decisions)
   const calls = payers.map(({ call }) => call)

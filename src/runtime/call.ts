@@ -18,6 +18,8 @@ export interface Namespace {
   readonly comesLast?: boolean
   /** Hands out what statements charge. Undefined without `onEntries`. */
   readonly ledger?: Ledger | undefined
+  /** Called at each use. It watches for other limiters of the prefix. */
+  readonly onUse?: (() => void) | undefined
 }
 
 /**

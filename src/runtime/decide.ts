@@ -17,14 +17,11 @@ export class AloneDecider implements Decider {
   readonly #alone: Asking
   /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
-  readonly #prepare: (() => Promise<void>) | undefined
   /** Loaded before the first statement. */
   #store: Store | undefined
 
-  /** @param prepare Awaited before each statement. It creates missing tables. */
-  constructor(asking: Asking, prepare: (() => Promise<void>) | undefined) {
+  constructor(asking: Asking) {
     this.#alone = asking
-    this.#prepare = prepare
   }
 
   /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
@@ -54,14 +51,14 @@ export class AloneDecider implements Decider {
   /** If this fails, the first statement fails with the same error. */
   async #load(): Promise<void> {
     try {
-      await this.#prepare?.()
+      await this.#alone.ensureTables?.()
       this.#store = await this.#alone.table.store()
     } catch {}
   }
 
   async decideAlone(group: CallGroup, work: Work): Promise<void> {
     try {
-      await this.#prepare?.()
+      await this.#alone.ensureTables?.()
       const decided = () => retrying(() => decideOne(this.#asking(work), group))
       fulfil(group, await watchWait(this.#alone.namespace.prefix, decided))
     } catch (reason) {
@@ -128,14 +125,14 @@ export class AloneDecider implements Decider {
   /** Whether a statement has failed because a shard was split meanwhile. */
   async #hasSplit(error: RatelimitError, part: Part): Promise<boolean> {
     if (part.groups.length < 2 || !this.#store?.forget(error)) return false
-    await this.#prepare?.().catch(() => {})
+    await this.#alone.ensureTables?.().catch(() => {})
     return this.#onShards(part).length > 1
   }
 
   /** The answers of one statement, or the error that it failed with. */
   async #answersTo(does: Does, { groups, periodMs }: Part, work: Work): Promise<Answers | RatelimitError> {
     try {
-      await this.#prepare?.()
+      await this.#alone.ensureTables?.()
       const asking = this.#asking(work, periodMs)
       const store = this.#store ?? (await asking.table.store())
       const answers = () =>

@@ -35,6 +35,8 @@ export interface Asking {
   readonly periodMs?: number
   /** The statement that takes, if keys have other rows than one each. No call makes such rows. */
   readonly takeStatement?: TakeStatement | undefined
+  /** Awaited before each statement outside of transactions. It creates missing tables. */
+  readonly ensureTables?: (() => Promise<void>) | undefined
 }
 
 /** Makes the statement that takes from the rows of one key or of many. */

@@ -1,11 +1,9 @@
-import type { Database } from '../database/database.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
 import { runOnce } from '../database/run.ts'
 import { timed } from '../diagnostics.ts'
 import { MAX_SWEPT, sweepStatement } from '../statements/remove.ts'
 import { kept } from '../statements/statements.ts'
-import type { Namespace } from './call.ts'
-import type { Store, Table } from './store.ts'
+import type { Asking, Store, Table } from './store.ts'
 
 /** The pause after a sweep that left no expired rows. */
 const REST_MS = 50
@@ -15,17 +13,13 @@ const LOST_MS = 10_000
 
 /** Deletes expired rows of a prefix in the background, one sweep at a time. */
 export class Sweeper {
-  readonly #db: Database
-  readonly #table: Table
-  readonly #namespace: Namespace
+  readonly #rows: Asking
   readonly #keepEnded: boolean
   #restsUntil = Number.NEGATIVE_INFINITY
 
   /** @param keepEnded Whether to keep windows that have ended. */
-  constructor(db: Database, table: Table, namespace: Namespace, keepEnded: boolean) {
-    this.#db = db
-    this.#table = table
-    this.#namespace = namespace
+  constructor(rows: Asking, keepEnded: boolean) {
+    this.#rows = rows
     this.#keepEnded = keepEnded
   }
 
@@ -46,10 +40,11 @@ export class Sweeper {
 
   /** Deletes some expired rows. Rows that others have locked stay for the next sweep. */
   async sweep(clock: number | null): Promise<number> {
-    const store = await this.#table.store()
-    const { prefix } = this.#namespace
+    const { connection, table, namespace } = this.#rows
+    const { prefix } = namespace
+    const store = await table.store()
     return timed({ prefix, statement: 'sweep', keys: undefined }, () =>
-      store.sweep(this.#db, prefix, clock, this.#keepEnded),
+      store.sweep(connection.db, prefix, clock, this.#keepEnded),
     )
   }
 }

@@ -93,7 +93,8 @@ function checkTables(rows: readonly RowRequest[]): void {
 
 function sumOf(charges: readonly Charge[]): RowRequest {
   const [first] = charges as readonly [Charge]
-  const { table, namespace, reporting } = first.checker.config
+  const { rows, terms } = first.checker
+  const { table, namespace } = rows
   const { rate, refund, needed, forced, reserved, purpose } = sumsOf(charges)
   const { key, limiter, paidWindowStart, refundableUntil, atLeast, refusesOther } = first.call
   // This runs for each list, and a spread would take many times as long.
@@ -108,7 +109,7 @@ function sumOf(charges: readonly Charge[]): RowRequest {
     row: nameOfRow(first),
     table,
     namespace,
-    reporting,
+    reporting: terms.reporting,
     kind: first.kind,
     rate,
     refund,
@@ -127,7 +128,7 @@ function sharedBy(charges: readonly Charge[], row: RowRequest): RowRequest {
     throw new RatelimitError('INVALID_OPTION', 'Two of the calls are for one row and have different limits.')
   }
   for (const sum of [row.refund, row.rate, row.forced]) checkRate(sum, row.limiter, row.namespace.prefix)
-  const reportings = charges.map(({ checker: { config } }) => config.reporting)
+  const reportings = charges.map(({ checker }) => checker.terms.reporting)
   return {
     ...row,
     refusesOther: charges.some(({ call }) => call.refusesOther),
@@ -180,9 +181,9 @@ function isRefund({ rate, reserved }: Call): boolean {
   return rate < 0 && reserved === 0
 }
 
-function nameOfRow({ checker: { config }, call }: Charge): string {
-  const { prefix } = config.namespace
-  return `${shapeOf(config.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
+function nameOfRow({ checker: { rows }, call }: Charge): string {
+  const { prefix } = rows.namespace
+  return `${shapeOf(rows.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
 }
 
 /** The name of the table in SQL. Two declarations of one table have the same. */

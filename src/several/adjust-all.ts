@@ -72,6 +72,6 @@ function adjustedIn(asked: Asked, { looks, taken }: Decisions, calls: readonly L
     const row = asked.rowOf.get(each)
     if (row) return found(adjusted, row)
     const outcome = found(asked.unlimited, each)
-    return { outcome, reporting: each.checker.config.reporting, returned: 0 }
+    return { outcome, reporting: each.checker.terms.reporting, returned: 0 }
   })
 }

@@ -26,7 +26,7 @@ export async function callsOf(
       'Each ratelimit must be a Ratelimit, and all must come from the same copy of this package.',
     )
     const { checker, hash } = handle
-    checker.config.onUse?.()
+    checker.rows.namespace.onUse?.()
     const callWith = (stored: string) => callOn(handle, request, stored, rateOfEach ?? request.rate)
     return hash ? hash(key).then(callWith) : callWith(key)
   })

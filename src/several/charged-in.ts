@@ -33,8 +33,7 @@ export async function checkCharged(
   isNamed = false,
 ): Promise<void> {
   if (id === undefined || checker.where(tx).db === db) return
-  const stage = { mayCharge: false, mayWait: false, isContended: false }
-  const fate = await runOn(checker, tx, stage, (connection) => fateOf(connection.db, id))
+  const fate = await runOn(checker, tx, 'looks', (connection) => fateOf(connection.db, id))
   if (fate === 'in progress') {
     throw new RatelimitError(
       'NOT_RESERVED',

@@ -11,7 +11,7 @@ import { ID_PREFIX } from '../statements/own-prefixes.ts'
 
 /** The checker of a limiter's ids. Their rows have a prefix of their own, in the same table. */
 const checkerOfIds = onceFor((owner: Checker) =>
-  checkerBeside(owner, { prefix: ID_PREFIX + owner.config.namespace.prefix, isUsuallyNew: true }),
+  checkerBeside(owner, { prefix: ID_PREFIX + owner.rows.namespace.prefix, isUsuallyNew: true }),
 )
 
 /**
@@ -29,8 +29,8 @@ export async function idCall(
   const { id, for: length } = once
   const limiter = fixedWindow(1, parseDuration(length, 'The time of once'))
   const checker = checkerOfIds(first.checker)
-  const { prefix } = checker.config.namespace
-  const { hash } = checker.config
+  const { prefix } = checker.rows.namespace
+  const { hash } = checker.terms
   const isText = typeof id === 'string' && id !== ''
   const stored = isText && hash ? await hash(id) : id
   checkOption(

@@ -15,8 +15,8 @@ import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/re
 import { crossedFrom } from '../answers/thresholds.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import type { Degrading } from '../check/degrading.ts'
 import { type FundedCall, isFunded } from '../check/funds.ts'
+import type { Degrading } from '../check/parts.ts'
 import type { Report } from '../check/watch.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
@@ -75,7 +75,7 @@ async function answerTogether(
     return (await sendCalls(calls, tx, () => ({ ids }))).answered
   } catch (error) {
     // If one of the limiters throws, answers of the others would be useless.
-    const throws = calls.some(({ checker }) => checker.config.degrading.onError === 'throw')
+    const throws = calls.some(({ checker }) => checker.alone.degrading.onError === 'throw')
     const [first] = calls
     if (!first || throws || first.checker.joined(tx)) throw error
     const notified = new Set<Degrading['onDegraded']>()
@@ -119,7 +119,7 @@ async function sendIn(
 /** The answer to a call that funds pay. */
 function fundedAnswer({ checker, call }: LimiterCall, { answer, ...more }: Answered): Answered {
   if (answer.success) return { ...more, answer: { ...answer, ...grantedIn(call, more.paid.rate) } }
-  return { ...more, answer: checker.config.reporting.dryRun ? letPass(answer, call) : answer }
+  return { ...more, answer: checker.terms.reporting.dryRun ? letPass(answer, call) : answer }
 }
 
 /** The answers in the order of the calls. */
@@ -129,7 +129,7 @@ function answersIn(asked: Asked, decisions: Decisions): Answered[] {
 }
 
 function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
-  return answeredBy(found(unlimited, each), each.checker.config.reporting)
+  return answeredBy(found(unlimited, each), each.checker.terms.reporting)
 }
 
 /** The answers to calls whose id was used before. */

@@ -23,7 +23,7 @@ export const sharesOf: (owner: Checker) => Names = onceFor((owner) => rowsBeside
 
 /** The rows have a prefix of their own, in the same table. */
 function rowsBeside(owner: Checker, before: string): Names {
-  const beside = { prefix: before + owner.config.namespace.prefix, comesLast: true }
+  const beside = { prefix: before + owner.rows.namespace.prefix, comesLast: true }
   return {
     opener: checkerBeside(owner, { ...beside, isUsuallyNew: true }),
     // The calls that open estimates sweep the rows.
@@ -37,11 +37,11 @@ function rowsBeside(owner: Checker, before: string): Names {
  * @param key As it is stored.
  * @throws RatelimitError `INVALID_OPTION`
  */
-export async function keyOfName({ config }: Checker, key: string, id: unknown): Promise<string> {
+export async function keyOfName({ rows, terms }: Checker, key: string, id: unknown): Promise<string> {
   const isText = typeof id === 'string' && id !== '' && id.isWellFormed()
-  const named = isText ? `${key}/${toHex(config.hash ? await config.hash(id) : id)}` : ''
+  const named = isText ? `${key}/${toHex(terms.hash ? await terms.hash(id) : id)}` : ''
   checkOption(
-    isText && isStorable(named, RESERVED_PREFIX + config.namespace.prefix),
+    isText && isStorable(named, RESERVED_PREFIX + rows.namespace.prefix),
     'The id of a reservation must be a string. Prefix, key and twice the id may have about 1,000 bytes together.',
   )
   return named

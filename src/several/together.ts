@@ -53,19 +53,19 @@ export function askedOf(
   ...used: readonly (LimiterCall | undefined)[]
 ): Asked {
   const ids = used.filter((id) => id !== undefined)
-  const gated = calls.filter(({ checker, call }) => checker.config.blocks && call.purpose === 'take')
+  const gated = calls.filter(({ checker, call }) => checker.terms.blocks && call.purpose === 'take')
   const gates = gated.map(({ checker, call }) => ({ checker: gateOf(checker), call: passing(call.key) }))
   const all = [...calls, ...ids, ...gates]
   const checkers = [...new Set(all.map(({ checker }) => checker))]
   const [first] = checkers
   checkOption(first !== undefined, 'At least one request is needed.')
-  const { home } = first.config
+  const { db } = first.rows.connection
   checkOption(
-    checkers.every(({ config }) => config.home.db === home.db),
+    checkers.every(({ rows }) => rows.connection.db === db),
     'The limiters of one call must have the same db.',
   )
   // If a clock fails, it must fail before any SQL.
-  for (const { config } of checkers) config.namespace.clock?.()
+  for (const { rows } of checkers) rows.namespace.clock?.()
   const joined = first.joined(tx)
   const rowOf = addUp(all)
   const unlimited = calls.filter(({ call }) => !isRequest(call))
@@ -142,19 +142,19 @@ function chargeTogether(
   const charges = !rows.every(isLook)
   const periodsMs: List['periodsMs'] = new Map()
   if (joined || rows.length === 0) {
-    const { home } = (checkers[0] as Checker).config
+    const home = (checkers[0] as Checker).rows.connection
     const own = { connection: joined ?? home, commit: 'as the session', onSend: () => {} } as const
     return chargeList({ ...list, ...own, rows, periodsMs, hasMade: false })
   }
   const hastiest = hastiestOf(checkers)
-  const { home, namespace } = hastiest.config
+  const { connection: home, namespace } = hastiest.rows
   const sending = newSending()
   const connection = { ...home, sending }
-  const clocks = checkers.map(({ config }) => config.namespace.clock?.() ?? null)
-  const commit = commitTogether(checkers.map(({ config }) => config.commit))
+  const clocks = checkers.map(({ rows }) => rows.namespace.clock?.() ?? null)
+  const commit = commitTogether(checkers.map(({ rows }) => rows.commit))
   const stage: Stage = { mayCharge: false, mayWait: false, isContended: false }
   // In Workers a call cannot wait for another one's statement.
-  const inTurn = checkers.every(({ config }) => config.connections !== undefined)
+  const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
   let isOver = () => false
   let turn: Turn<Found> | undefined
   const onSend: List['onSend'] = (mayCharge, mayWait, shared) => {
@@ -168,7 +168,7 @@ function chargeTogether(
   }
   const { groups, notes } = list
   const own: List = { rows, groups, notes, connection, commit, periodsMs, hasMade: false, onSend }
-  const ensures = checkers.flatMap(({ config }) => config.ensureTables ?? [])
+  const ensures = checkers.flatMap(({ rows }) => rows.ensureTables ?? [])
   const prepareAll = async () => {
     for (const ensureTables of ensures) await ensureTables()
   }
@@ -211,7 +211,7 @@ function chargeTogether(
     enter,
     hastiest.boundsOf(time),
   )
-  for (const [i, checker] of checkers.entries()) checker.sweepAfter(charged, clocks[i] ?? null)
+  for (const [i, checker] of checkers.entries()) checker.alone.sweeps.after(charged, clocks[i] ?? null)
   return charged
 }
 

@@ -63,7 +63,7 @@ export async function withFunds(
 function checkDifferent(calls: readonly LimiterCall[]): void {
   const funded = calls
     .filter(isFunded)
-    .map(({ checker, call }) => [checker.config.namespace.prefix, call.key].join('\0'))
+    .map(({ checker, call }) => [checker.rows.namespace.prefix, call.key].join('\0'))
   checkOption(new Set(funded).size === funded.length, 'Two of the requests are for the credits of one key.')
 }
 

@@ -20,13 +20,11 @@ export async function withoutLeases<T>(
   { calls, checkers, joined, time: own }: Listed,
   work: (time: CallTime | undefined) => Promise<T>,
 ): Promise<T> {
-  const leasing = calls.filter(
-    ({ checker, call }) => checker.config.leases && call.purpose !== 'look' && !joined,
-  )
+  const leasing = calls.filter(({ checker, call }) => checker.leases && call.purpose !== 'look' && !joined)
   if (leasing.length === 0) return work(own)
   return withinTimeout(checkers, own, async (at) => {
     const time = at instanceof CallTime ? at : undefined
-    const withheld = leasing.flatMap(({ checker, call }) => checker.withholdLease(call.key) ?? [])
+    const withheld = leasing.flatMap(({ checker, call }) => checker.leases?.withhold(call.key) ?? [])
     const returned = Promise.all(withheld.map((each) => each.returned))
     try {
       await (time ? endOf(time, returned) : returned)

@@ -20,13 +20,13 @@ const MAX_ATTEMPTS = 50
 export async function changePlan(
   checker: Checker,
   key: string,
-  { from = checker.config.limiter, to, tx }: ChangePlanOptions,
+  { from = checker.terms.limiter, to, tx }: ChangePlanOptions,
 ): Promise<EndedPeriod | undefined> {
   checkLimiter(from)
   checkLimiter(to)
   checkOption(hasPeriods(from) && hasPeriods(to), 'changePlan needs two fixed or calendar windows.')
-  const { table, namespace, keepEnded } = checker.config
-  checkOption(keepEnded, 'changePlan needs a limiter with keepEnded: true.')
+  const { table, namespace } = checker.rows
+  checkOption(checker.terms.keepEnded, 'changePlan needs a limiter with keepEnded: true.')
   checkOption(
     !namespace.refusesOther,
     "changePlan begins a period that onOtherPlan: 'throw' would take for one of another plan.",
@@ -44,8 +44,7 @@ export async function changePlan(
     for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
       const values = { prefix: namespace.prefix, key, clock }
       const params = paramsAt(to, time)
-      const stage = { mayCharge: true, mayWait: true, isContended: false }
-      const answer = await runOn(checker, at, stage, async (connection) => {
+      const answer = await runOn(checker, at, 'changes', async (connection) => {
         const row = mustHave((await run(connection, [table.size], statementFor, values, params))[0])
         // The next attempt finds the row.
         if (row['own'] === null && row['done'] !== true)

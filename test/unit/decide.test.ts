@@ -15,15 +15,12 @@ const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 
 function deciderOf(prefix: string): AloneDecider {
-  return new AloneDecider(
-    {
-      connection: connectionTo(database.db, { wish: undefined, refused: false, renewed: 0 }),
-      table: tableOf(rateLimitEphemeral, false),
-      namespace: { prefix, clock: undefined },
-      commit: 'as the session',
-    },
-    undefined,
-  )
+  return new AloneDecider({
+    connection: connectionTo(database.db, { wish: undefined, refused: false, renewed: 0 }),
+    table: tableOf(rateLimitEphemeral, false),
+    namespace: { prefix, clock: undefined },
+    commit: 'as the session',
+  })
 }
 
 /** Groups of calls with these names, which note their answers. The broken one cannot be fulfilled. */
