@@ -1,20 +1,18 @@
-import { windowEndOf } from '../algorithms/limiter.ts'
-import { type Answered, refundableUntilOf } from '../answers/answer.ts'
+import type { Answered } from '../answers/answer.ts'
 import type { Allowed, Denied, Granted } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { isFunded } from '../check/funds.ts'
-import { RatelimitError } from '../errors.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { CallOptions } from '../options/calls.ts'
 import { type NamedReserveOptions, NEEDS_ID, type ReserveOptions } from '../options/reserve.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
-import type { Call } from '../runtime/call.ts'
 import { type ChargedIn, chargedIn } from '../several/charged-in.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
-import { checkActual, type Estimate, layoutOf, settle } from './settlement.ts'
+import { chargedBy, checkReserved, estimateOf } from './estimate.ts'
+import { checkActual, settle } from './settlement.ts'
 
 /** A charged estimate that waits for its cost. */
 export interface Reservation {
@@ -101,15 +99,6 @@ async function fundedReservation(
   return { commit, release: (options) => commit(0, options) }
 }
 
-export function estimateOf(call: Call): Call {
-  return { ...call, reserved: call.rate }
-}
-
-/** @throws RatelimitError `INVALID_RATE` */
-export function checkReserved(call: Call): void {
-  if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'The rate of a reservation must be 0 or more.')
-}
-
 function reservationOf({ checker, call }: LimiterCall, answered: Answered, charged: ChargedIn): Reservation {
   const estimate = chargedBy(call, answered)
   const settling = new Once(checker, charged)
@@ -122,12 +111,4 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered, charg
     return settling.run(tx, () => settle(checker, { estimate, actual, limiter, isPresent }, tx))
   }
   return { commit, release: (options) => commit(0, options) }
-}
-
-export function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): Estimate {
-  const passed = answer.success && answer.wouldDeny
-  const how = passed ? 'passed' : answer.degraded ? 'degraded' : 'charged'
-  const refundableUntil = refundableUntilOf(limiter, answer)
-  const windowEnd = windowEndOf(limiter, paid)
-  return { key, paid, refundableUntil, windowEnd, how, limit: limiter.limit, layout: layoutOf(limiter) }
 }
