@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { hasServer, useDatabase } from '../../support/databases.ts'
+import { gate } from '../../support/gate.ts'
 import { examples } from '../../support/limits.ts'
 import { isTake, watch } from '../../support/watch.ts'
 
@@ -240,13 +241,20 @@ describe('calls that arrive together', () => {
   })
 
   test('when a statement fails, its own calls fail and no others', async () => {
+    const [sent, ended] = [gate(), gate()]
     let failures = 1
-    const { db } = watch(database.db, () => failures-- > 0 && Promise.reject(new Error('gone')))
+    const { db } = watch(database.db, async () => {
+      if (failures-- <= 0) return
+      sent.open()
+      await ended.opened
+      throw new Error('gone')
+    })
     const limiter = Ratelimit.fixedWindow(5, '1m')
     const ratelimit = new Ratelimit({ ...quiet, db, limiter, prefix: 'fails', clock: clock.now })
     const first = Promise.allSettled([ratelimit.limit('a'), ratelimit.limit('b')])
-    await Promise.resolve()
+    await sent.opened
     const second = ratelimit.limit('a')
+    ended.open()
     expect((await first).map(({ status }) => status)).toEqual(['rejected', 'rejected'])
     expect(await second).toMatchObject({ success: true, remaining: 4 })
   })
