@@ -29,7 +29,7 @@ import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
 import { type Beside, ofEach, type Payer, plainCalls, type SentPayers } from './send-payers.ts'
-import { type Asked, blockedUntil, isRepeated, watchAll } from './together.ts'
+import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from './together.ts'
 import { withFunds } from './with-funds.ts'
 
 /** Decides all calls together: all are consumed, or none. */
@@ -72,7 +72,10 @@ async function answerTogether(
   ids: readonly (LimiterCall | undefined)[],
 ): Promise<Answered[]> {
   try {
-    return (await sendCalls(calls, tx, () => ({ ids }))).answered
+    if (calls.some(isFunded)) return (await sendCalls(calls, tx, () => ({ ids }))).answered
+    // What sends rows that had to be found would take a third of the time of a list that has none.
+    const asked = askedOf(calls, tx, ...ids)
+    return answersIn(asked, await takeTogether(asked))
   } catch (error) {
     // If one of the limiters throws, answers of the others would be useless.
     const throws = calls.some(({ checker }) => checker.alone.degrading.onError === 'throw')
