@@ -83,7 +83,8 @@ test('a table that Citus has distributed by another column is not what `distribu
     refreshMaterializedView: undefined,
   }
   const limiter = Ratelimit.fixedWindow(5, '1h')
-  const limited = () => new Ratelimit({ db, limiter, prefix: 'by prefix', distributed: true }).limit('key')
+  const limited = () =>
+    new Ratelimit({ db, limiter, prefix: 'by prefix', distributed: true, cleanupProbability: 0 }).limit('key')
   const { code, message } = await errorOf(limited)
   expect(code).toBe('MISSING_TABLE')
   expect(message).toContain('alter_distributed_table')
