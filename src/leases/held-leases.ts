@@ -71,10 +71,15 @@ export class HeldLeases {
   /** Takes the lease out of memory. The next one is larger if this was used up early, or else as was used. */
   takeOut(key: Key, lease: Lease, now: Moment): void {
     key.size = isOver(lease, now) ? lease.amount - lease.left : GROWTH * lease.amount
-    this.drop(key)
+    this.#drop(key)
   }
 
-  drop(key: Key): void {
+  /** Gives nothing back to a key any more, also not what was set aside. */
+  forget(name: string): void {
+    for (const key of this.#live) if (key.key === name) this.#drop(key)
+  }
+
+  #drop(key: Key): void {
     key.lease = undefined
     this.#live.delete(key)
   }

@@ -138,7 +138,8 @@ export class Leases implements Dispatcher {
   /** Forgets what is left of a key's lease, because the row has been reset. */
   forget(name: string): void {
     const key = this.#keys.peek(name)
-    if (key) this.#held.drop(key)
+    if (key) key.lease = undefined
+    this.#held.forget(name)
     this.#leaveRest(name, 'drop')
   }
 

@@ -236,6 +236,20 @@ describe('calls that share a statement', () => {
     expect(await ratelimit.getRemaining(SECRET)).toMatchObject({ used })
   })
 
+  test('that fetches a lease: the one that gives up is not charged, and the other one is', async () => {
+    const { db, pool } = poolOf()
+    const { ratelimit, left } = windowOn(db, { timeout: '1m', lease: { tokens: 5, for: '1h' } })
+    await ratelimit.limit(SECRET)
+    const client = await pool.connect()
+    const [hasty, patient] = [errorOf(waits(ratelimit, SECRET)), ratelimit.limit(SECRET)]
+    expect(await hasty).toMatchObject({ code: 'TIMEOUT' })
+    client.release()
+    expect(await patient).toMatchObject({ success: true })
+    expect(await ratelimit.limit(SECRET)).toHaveProperty('leased')
+    await ratelimit.close()
+    expect(await left()).toBe(97)
+  })
+
   test('slots: the one that gives up gets none, and the other one does', async () => {
     const { db, pool } = poolOf()
     const { ratelimit } = slotsOn(db, '1m')

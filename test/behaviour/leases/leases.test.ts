@@ -478,6 +478,16 @@ describe('what stands in the row counts for', () => {
     expect(await used()).toBe(CALLS - 1 + 2)
   })
 
+  test('calls after a reset, though a refund in a transaction has set the lease aside', async () => {
+    const { ratelimit, asking, used } = leasing()
+    await leased(limitOf(ratelimit))
+    await database.db.transaction((tx) => ratelimit.limit('key', { rate: -1, tx }))
+    await ratelimit.resetUsedTokens('key')
+    await asking.limit('key', { rate: 100 })
+    await ratelimit.close()
+    expect(await used()).toBe(100)
+  })
+
   test('calls after a reset by another limiter of the process', async () => {
     const { ratelimit, common } = leasing()
     const other = new Ratelimit({ ...common, db: database.db })
