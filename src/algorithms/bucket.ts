@@ -38,8 +38,8 @@ export function fillingMs(durationMs: number): number {
 }
 
 /**
- * Whether a bucket can have written the row. An impossible amount would allow or deny calls for ever. NaN does
- * not pass, because Postgres sorts it above every number.
+ * Whether a bucket can have written the row. An impossible amount would allow or deny every call. NaN does not
+ * pass, because Postgres sorts it above every number.
  */
 export function isPlausible(
   tokens: Expression,

@@ -16,8 +16,8 @@ import { checkTx } from './checks.ts'
 import type { CreditGrantOptions, CreditLimitOptions, GrantOptions } from './grants.ts'
 import type { CreditReserveOptions, ReserveAllOptions, ReserveOptions, SpendOptions } from './reserve.ts'
 
-// The options of each call, with their checks. True stands for an option that the call itself checks, because
-// its check depends on the limit or the key, or gives the value in another form.
+// The options of each call, with their checks. An option that has true here is checked by the call itself: its
+// check depends on the limit or the key, or gives the value in another form.
 
 export const tx: NamesOf<TxOptions> = { tx: checkTx }
 export const call: NamesOf<CallOptions> = { ...tx, limiter: true }
@@ -26,7 +26,10 @@ export const limitAll: NamesOf<AllOptions> = { ...tx, once: (given) => checkOpti
 export const grant: NamesOf<GrantOptions> = { ...call, ...limitAll }
 const charge = { ...limitAll, rate: true, atLeast: true } as const
 export const limit: NamesOf<LimitOptions | RefundOptions> = {
-  ...{ ...call, ...charge, force: checkSwitch, start: true },
+  ...call,
+  ...charge,
+  force: checkSwitch,
+  start: true,
 }
 export const blockUntilReady: NamesOf<BlockOptions> = { rate: true, limiter: true, signal: true }
 export const schedule: NamesOf<ScheduleOptions> = { ...call, within: true, rate: true }
@@ -40,7 +43,9 @@ export const creditLimit: NamesOf<CreditLimitOptions> = { ...charge, force: chec
 export const creditGrant: NamesOf<CreditGrantOptions> = { ...reserveAll, priority: true }
 
 export const spendRequest: NamesOf<Omit<Requested, 'force' | 'rate'>> = {
-  ...{ ratelimit: true, key: true, limiter: true },
+  ratelimit: true,
+  key: true,
+  limiter: true,
 }
 export const reserveRequest: NamesOf<Omit<Requested, 'force'>> = { ...spendRequest, rate: true }
 export const limitRequest: NamesOf<Requested> = { ...reserveRequest, force: checkSwitch }
