@@ -2,7 +2,7 @@
 export const RECOMMENDED_DB = `import { drizzle } from 'drizzle-orm/node-postgres'
 import { Pool } from 'pg'
 
-const waits = { connectionTimeoutMillis: 5000, lock_timeout: 3000 } // no wait is endless
+const waits = { connectionTimeoutMillis: 3000, lock_timeout: 3000 } // no wait is endless
 const pool = new Pool({ connectionString: process.env.DATABASE_URL!, allowExitOnIdle: true, ...waits })
 const log = ({ message }: Error) => console.error('database:', message)
 // Without these listeners, a connection that breaks ends the process. Each client tells its own errors.

@@ -83,13 +83,22 @@ test('idle connections are ended: the process goes on', async () => {
 })
 
 test('a row that others hold, and a pool that is used up, end the wait', async () => {
+  // Without a timeout of its own, so that each wait ends by what db.ts says.
+  const patient = new Ratelimit({ db, limiter, prefix: 'readme', cleanupProbability: 0, timeout: false })
   const holder = await database.client()
   await holder.query(`begin; select 1 from rate_limit_ephemeral where prefix = 'readme' for update`)
-  const held = errorOf(ratelimit.limit(SECRET))
-  expect(await held).toMatchObject({ code: 'DATABASE', sqlState: '55P03', contended: true })
+  const held = await errorOf(patient.limit(SECRET))
   await holder.query('rollback')
+  expect(held).toMatchObject({ code: 'DATABASE', sqlState: '55P03', contended: true })
   const clients = await Promise.all(Array.from({ length: 10 }, () => db.$client.connect()))
-  expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'UNREACHABLE' })
+  const full = await errorOf(patient.limit(SECRET))
   for (const client of clients) client.release()
-  expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true })
+  expect(full).toMatchObject({ code: 'UNREACHABLE' })
+  expect(await patient.limit(SECRET)).toMatchObject({ success: true })
+})
+
+test('a wait of db.ts ends before the timeout of a call, so that the error names the cause', () => {
+  const DEFAULT_TIMEOUT_MS = 5000
+  expect(db.$client.options.connectionTimeoutMillis).toBeLessThan(DEFAULT_TIMEOUT_MS)
+  expect(db.$client.options.lock_timeout).toBeLessThan(DEFAULT_TIMEOUT_MS)
 })
