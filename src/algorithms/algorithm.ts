@@ -242,6 +242,8 @@ export interface Algorithm<Column extends StateColumn, Param extends string>
   readonly datedBy: Column & RowKind['datedBy']
   /** The parameters that its formulas in SQL use, in addition to the common ones. */
   readonly params: readonly Param[]
+  /** The parameter that tells the row of a refund from a later row with its key. Each list has its own. */
+  readonly tellsRow?: Param & 'madeMs'
   readonly sql: SqlFormulas<Column, Param | CommonParam>
   /**
    * For an algorithm whose parameters depend on the time: whether the parameters that were sent are right for
@@ -297,6 +299,8 @@ export interface StoredLimiter extends Rules, Described {
   readonly params: Params
   /** Equal for two limiters that are the same limit. */
   readonly signature: string
+  /** Equal for limiters whose lists can share a statement. Default: the signature. */
+  readonly form?: string
   /** Equal for two limiters that can continue each other's rows. */
   readonly rows: string
   /** For calendar windows: the period that holds a time. Its start and end are parameters too. */

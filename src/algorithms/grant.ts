@@ -30,6 +30,7 @@ const algorithm: Algorithm<Column, Param> = {
   kind: 'bucket',
   ...ROWS.credits,
   params: ['endMs', 'forMs', 'priority', 'keepMs', 'madeMs'],
+  tellsRow: 'madeMs',
   integersOnly: true,
   tolerance: 0,
 
@@ -102,7 +103,7 @@ export const limiterOf: (credits: Credits) => StoredLimiter = /* @__PURE__ */ on
 
 /** The limit of the row of a grant that was made then: a younger one with the same id gets nothing back. */
 export function limiterOfAge(credits: Credits, madeMs: number): StoredLimiter {
-  return limiterWith(credits, KNOWN, { madeMs })
+  return { ...limiterWith(credits, KNOWN, { madeMs }), form: limiterOf(credits).signature }
 }
 
 let lastGrant = 0

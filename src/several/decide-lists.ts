@@ -61,7 +61,7 @@ export function queued(
   const isBound = groups.length > 0 || shapes.some(({ notes }) => notes !== undefined)
   const about = rows.map(
     (row, place) =>
-      `${nameOfShape(row, shapes[place] as ListRow)} ${idOf(row.namespace)} ${row.limiter.signature}`,
+      `${nameOfShape(row, shapes[place] as ListRow)} ${idOf(row.namespace)} ${row.limiter.form ?? row.limiter.signature}`,
   )
   return {
     list,

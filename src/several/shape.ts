@@ -101,6 +101,7 @@ export function namesOf(shape: ListRow): readonly ('key' | ReturnType<typeof num
 
 /** The value that is sent of the row under that name. */
 export function sentOf(row: RowRequest, name: ReturnType<typeof namesOf>[number]): string | number | null {
+  if (name === 'madeMs') return mustHave(row.limiter.params[name])
   // A row with nothing but a refund has no rate.
   return name === 'rate' && row.purpose === 'look' ? row.refund : row[name]
 }
@@ -130,7 +131,8 @@ export function decisionAt(
     state,
     granted: knownGranted(shape) ?? mustHave(numbers[0]),
     share: shape.pays && mustHave(numbers.at(-1)),
-    params,
+    // Lists that share a statement may have limiters of one form.
+    params: limiter.form === undefined ? params : limiter.params,
     ended: endedIn(of('ended'), limiter),
     isOther: of(OTHER) === true,
     isNew: !limiter.startsFull && of('holds') !== true,

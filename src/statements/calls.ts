@@ -18,6 +18,7 @@ export const CALL_COLUMNS = {
   within: 'float8',
   fence: 'float8',
   since: 'float8',
+  madeMs: 'float8',
 } as const
 
 export type CallColumn = keyof typeof CALL_COLUMNS

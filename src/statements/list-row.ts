@@ -64,7 +64,7 @@ type SentNumber = Exclude<
 
 /** The numbers that a list sends for a row. */
 export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): readonly SentNumber[] {
-  const { kind, settled } = rules.algorithm
+  const { kind, settled, tellsRow } = rules.algorithm
   const adjusts = does === 'adjust' || refunds
   return [
     ...(does === 'look' ? [] : (['rate'] as const)),
@@ -73,6 +73,7 @@ export function numbersOf({ rules, does, refunds, asks, isDry }: ListRow): reado
     ...(refunds ? (['refund'] as const) : []),
     ...(adjusts ? ([kind === 'window' ? 'paidWindowStart' : 'refundableUntil'] as const) : []),
     ...(does === 'adjust' && settled ? (['reserved'] as const) : []),
+    ...(adjusts && tellsRow ? [tellsRow] : []),
   ]
 }
 

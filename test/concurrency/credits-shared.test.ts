@@ -1,6 +1,7 @@
+import { and, eq, like } from 'drizzle-orm'
 import { expect, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
-import { Ratelimit } from '../../src/index.ts'
+import { Ratelimit, rateLimitDurable as table } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { untilWaiting } from '../support/locks.ts'
 import { deadlocks } from '../support/statistics.ts'
@@ -118,4 +119,31 @@ test('a grant that another process has made comes first at once', async () => {
     expect(grants[0]).toMatchObject({ id: `early ${round}`, used: 2 })
     expect(grants.at(-1)).toMatchObject({ id: 'late', used: round + 1 })
   }
+})
+
+test('estimates of many keys are settled together, each in grants of its own key', async () => {
+  const credits = creditsOn('estimates')
+  const keys = range(20).map((i) => `org ${i}`)
+  for (const [i, key] of keys.entries()) {
+    for (const id of ['a', 'b']) await credits.grant(key, 10 + i, { id, expires: '1d' })
+  }
+  const reserved = await Promise.all(keys.map((key, i) => credits.reserve(key, { rate: 5 + i })))
+  const settled = await Promise.all(reserved.map((each, i) => (each.success ? each.commit(i) : undefined)))
+  expect(settled.map((each) => [each?.returned, each?.remaining])).toEqual(keys.map((_, i) => [5, 20 + i]))
+  for (const [i, key] of keys.entries()) {
+    expect((await credits.grantsOf(key)).map(({ used }) => used)).toEqual([i, 0])
+  }
+})
+
+test('a settlement beside others gives nothing to a later grant of the same id', async () => {
+  const credits = creditsOn('later grants')
+  const keys = range(6).map((i) => `org ${i}`)
+  await Promise.all(keys.map((key) => credits.grant(key, 10, { id: 'a', expires: '1d' })))
+  const reserved = await Promise.all(keys.map((key) => credits.reserve(key, { rate: 5 })))
+  await database.db.delete(table).where(and(eq(table.prefix, 'later grants'), like(table.key, 'org 3/%')))
+  await credits.grant('org 3', 10, { id: 'a', expires: '1d' })
+  expect(await credits.limit('org 3', { rate: 4 })).toMatchObject({ success: true, remaining: 6 })
+  const settled = await Promise.all(reserved.map((each) => (each.success ? each.release() : undefined)))
+  expect(settled.map((each) => each?.returned)).toEqual([5, 5, 5, 0, 5, 5])
+  expect(await credits.getRemaining('org 3')).toMatchObject({ remaining: 6 })
 })
