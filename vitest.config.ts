@@ -4,6 +4,7 @@ import {
   type ViteUserConfig,
 } from 'vitest/config'
 import { ENTRIES } from './test/support/entries.ts'
+import { PATIENTLY } from './test/support/patience.ts'
 
 type Driver = 'pglite' | 'node-postgres' | 'postgres-js'
 type Drizzle = '0.45' | '1.0'
@@ -41,7 +42,7 @@ function project(driver: Driver, drizzle: Drizzle, ...folders: readonly string[]
       include: folders.flat().map((folder) => `test/${folder}/**/*.test.ts`),
       provide: { driver, ...(hasServer ? {} : { serverUrl: '' }) },
       globalSetup: `test/support/${hasServer ? 'global-setup' : 'pglite-setup'}.ts`,
-      ...{ testTimeout: 120_000, hookTimeout: 60_000 },
+      ...{ testTimeout: 120_000, hookTimeout: 60_000, expect: { poll: PATIENTLY } },
       setupFiles: ['test/support/timers.ts'],
       // Files share the modules of a process: loading them, and starting PGlite, takes longer than most tests.
       isolate: false,

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { defineConfig, type TestProjectConfiguration, type ViteUserConfig } from 'vitest/config'
 import { ENTRIES } from './support/entries.ts'
+import { PATIENTLY } from './support/patience.ts'
 import Retried from './support/retried.ts'
 import Summary from './support/summary.ts'
 
@@ -51,6 +52,7 @@ function project(
       setupFiles: suite === 'faults' || suite === 'attack' ? 'test/support/count-checks.ts' : [],
       testTimeout: 120_000,
       hookTimeout: 120_000,
+      expect: { poll: PATIENTLY },
       // It may depend on the moment of a cut. The end of the gate's output says what was tried again.
       retry: suite === 'faults' && process.env['CI'] ? 2 : 0,
     },
@@ -67,6 +69,7 @@ const concurrency: TestProjectConfiguration = {
     globalSetup: 'test/support/global-setup.ts',
     testTimeout: 120_000,
     hookTimeout: 60_000,
+    expect: { poll: PATIENTLY },
     isolate: false,
   },
 }

@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import { denied, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
+import { PATIENTLY } from '../support/patience.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(0, '1h')
@@ -49,7 +50,7 @@ test('a count that somebody holds delays no check and no other count, and is wri
   )
   await ratelimit.limit('a')
   await ratelimit.limit('b')
-  await vi.waitFor(async () => expect(await deniedOf('held')).toEqual({ a: 1, b: 2 }))
+  await vi.waitFor(async () => expect(await deniedOf('held')).toEqual({ a: 1, b: 2 }), PATIENTLY)
   await holder.query('commit')
   await written()
   expect(await deniedOf('held')).toEqual({ a: 2, b: 2 })

@@ -8,6 +8,7 @@ import { calendarWindow } from '../../../src/calendar.ts'
 import { Ratelimit, type RatelimitError, rateLimitEphemeral } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 import { away, newPrefix, perHour, serve, silent, statusesOf } from './serve.ts'
 
 const database = useDatabase()
@@ -143,7 +144,7 @@ describe('a login', () => {
   test('is limited by its failures only, per address and per account', async () => {
     const { send, used, perAddress } = await setup()
     for (let i = 0; i < 5; i++) expect((await send('right')).status).toBe(200)
-    await vi.waitFor(async () => expect(await used()).toBe(0))
+    await vi.waitFor(async () => expect(await used()).toBe(0), PATIENTLY)
     for (const status of [401, 401, 401, 429, 429]) expect((await send('wrong')).status).toBe(status)
     expect((await send('right')).status).toBe(429)
     expect(await perAddress.getRemaining('127.0.0.1')).toMatchObject({ used: 3 })
@@ -158,13 +159,13 @@ describe('a login', () => {
     const { send, used } = await setup()
     expect((await send('crash')).status).toBe(500)
     await send('right')
-    await vi.waitFor(async () => expect(await used()).toBe(1))
+    await vi.waitFor(async () => expect(await used()).toBe(1), PATIENTLY)
   })
 
   test('or only by its successes', async () => {
     const { send, used } = await setup('successes')
     for (const password of ['wrong', 'crash', 'right']) await send(password)
-    await vi.waitFor(async () => expect(await used()).toBe(1))
+    await vi.waitFor(async () => expect(await used()).toBe(1), PATIENTLY)
   })
 
   test('the option failed decides what a failure is', async () => {
@@ -175,7 +176,10 @@ describe('a login', () => {
     for (const [handler, used] of [[toStart, 0] as const, [toError, 1] as const]) {
       const url = await serve(limited({ ratelimit, key: () => 'all', count: 'failures', failed }, handler))
       await fetch(url, { redirect: 'manual' })
-      await vi.waitFor(async () => expect(await ratelimit.getRemaining('all')).toMatchObject({ used }))
+      await vi.waitFor(
+        async () => expect(await ratelimit.getRemaining('all')).toMatchObject({ used }),
+        PATIENTLY,
+      )
     }
   })
 
@@ -193,7 +197,7 @@ describe('a login', () => {
       }
       const options: RateLimitOptions = { ratelimit, key: () => 'all', count, failed }
       expect((await fetch(await serve(limited({ ...options, onError })))).status).toBe(200)
-      await vi.waitFor(() => expect(told).toEqual(['no user', '/']))
+      await vi.waitFor(() => expect(told).toEqual(['no user', '/']), PATIENTLY)
       expect((await fetch(await serve(limited(options)))).status).toBe(200)
       await new Promise(setImmediate)
       expect(await ratelimit.getRemaining('all')).toMatchObject({ used: 2 })
@@ -221,7 +225,10 @@ describe('a login', () => {
     }
     /** It counts, nothing is reserved any more, and nothing is settled twice. */
     const expectSettled = async ({ ratelimit, told }: ReturnType<typeof setup>) => {
-      await vi.waitFor(async () => expect(await stored(ratelimit)).toEqual([{ charged: 1, reserved: 0 }]))
+      await vi.waitFor(
+        async () => expect(await stored(ratelimit)).toEqual([{ charged: 1, reserved: 0 }]),
+        PATIENTLY,
+      )
       expect(await ratelimit.limit('all')).toMatchObject({ remaining: 2, crossed: [0.5] })
       expect(told).toEqual([])
     }
@@ -237,7 +244,7 @@ describe('a login', () => {
       const url = await serve(limited(set.options, handler))
       await expect(fetch(url, { signal: client.signal })).rejects.toThrow()
       const [res] = responses
-      await vi.waitFor(() => expect(res?.closed).toBe(true))
+      await vi.waitFor(() => expect(res?.closed).toBe(true), PATIENTLY)
       res?.sendStatus(200)
       await expectSettled(set)
     })
@@ -349,7 +356,7 @@ describe('the store for express-rate-limit', () => {
     })
     for (let i = 0; i < 3; i++) {
       expect((await fetch(url)).status).toBe(200)
-      await vi.waitFor(async () => expect(await store.get('all')).toBeUndefined())
+      await vi.waitFor(async () => expect(await store.get('all')).toBeUndefined(), PATIENTLY)
     }
     for (const status of [401, 401, 429]) expect((await fetch(`${url}?fails=1`)).status).toBe(status)
   })
@@ -392,13 +399,13 @@ describe('the store for express-rate-limit', () => {
     app.get('/', (_req, res) => void res.sendStatus(200))
     const url = await serve(app)
     const begun = [fetch(`${url}/slow`), fetch(`${url}/slow`)]
-    await vi.waitFor(() => expect(slow).toHaveLength(2))
+    await vi.waitFor(() => expect(slow).toHaveLength(2), PATIENTLY)
     clock.advance(60_000)
     for (let i = 0; i < 3; i++) await fetch(`${url}/fails`)
     for (const res of slow) res.sendStatus(200)
     await Promise.all(begun)
     await fetch(url)
-    await vi.waitFor(async () => expect(await store.get('all')).toMatchObject({ totalHits: 3 }))
+    await vi.waitFor(async () => expect(await store.get('all')).toMatchObject({ totalHits: 3 }), PATIENTLY)
     await new Promise(setImmediate)
     expect(await store.get('all')).toMatchObject({ totalHits: 3 })
   })

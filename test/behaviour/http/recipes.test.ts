@@ -16,6 +16,7 @@ import { createRequestHandler, type ServerBuild } from 'react-router'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { WebSocket } from 'ws'
 import { rateLimitEphemeral } from '../../../src/index.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 import { serve, statusesOf } from './serve.ts'
 
 // Recipes of the documents are served as they stand there: those for frameworks without an adapter, and logins.
@@ -322,7 +323,7 @@ describe('a login', () => {
     expect(await login(ada, 'guess')).toBe(false)
     expect(await counts()).toEqual([address(1), account(1)])
     expect(await login(` ${ada.toUpperCase()}`, 'correct horse')).toBe(true)
-    await vi.waitFor(async () => expect(await counts()).toEqual([address(1)]))
+    await vi.waitFor(async () => expect(await counts()).toEqual([address(1)]), PATIENTLY)
     expect(await login(ada, 'guess')).toBe(false)
     expect(await counts()).toEqual([address(2), account(1)])
 

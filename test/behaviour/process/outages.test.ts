@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Ratelimit, type RatelimitConfig, RatelimitError } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 import { fakeTime, ownTimers } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -781,7 +782,7 @@ describe('a database that fails for a while', () => {
     })
     const trial = ratelimit.resetUsedTokens('key')
     trial.catch(() => {})
-    await vi.waitFor(() => expect(statements).toHaveLength(6))
+    await vi.waitFor(() => expect(statements).toHaveLength(6), PATIENTLY)
     await expect(ratelimit.resetUsedTokens('key')).rejects.toMatchObject({ code: 'UNREACHABLE' })
     expect(await all()).toMatchObject({ success: true })
     expect(await ratelimit.limit('key')).toMatchObject({ degraded: true })

@@ -1,6 +1,7 @@
 import { afterAll, expect, test, vi } from 'vitest'
 import { Ratelimit } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 
 const database = useDatabase()
 
@@ -16,6 +17,6 @@ test('a sweep whose code cannot be loaded changes no answer and does not end the
     ...{ cleanupProbability: 1, waitUntil: (work) => void handed.push(work) },
   })
   expect(await ratelimit.limit('key')).toMatchObject({ success: true })
-  await vi.waitFor(() => expect(handed).toHaveLength(1))
+  await vi.waitFor(() => expect(handed).toHaveLength(1), PATIENTLY)
   expect(await Promise.all(handed)).toEqual([undefined])
 })

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import { type DeniedOptions, denied, Ratelimit, usage } from '../../../src/index.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { errorOf } from '../../support/errors.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 import { fakeTime } from '../../support/timers.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, quotaOn, UNDO } from './ten.ts'
@@ -310,7 +311,7 @@ describe('when counts are written', () => {
     })
     const { quota, find, handed } = countingOn(NONE, { db, prefix })
     await quota.limit('a')
-    await vi.waitFor(() => expect(writes).toBe(1))
+    await vi.waitFor(() => expect(writes).toBe(1), PATIENTLY)
     await times(5, () => quota.limit('a'))
     expect(writes).toBe(1)
     goOn()

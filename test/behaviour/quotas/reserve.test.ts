@@ -4,6 +4,7 @@ import { type Allowed, Ratelimit, type Reservation, type Reserved } from '../../
 import { type Db, hasServer, useDatabase } from '../../support/databases.ts'
 import { uncounted } from '../../support/limits.ts'
 import { firstFrom, Model } from '../../support/model.ts'
+import { PATIENTLY } from '../../support/patience.ts'
 import { watch } from '../../support/watch.ts'
 import { HOUR_MS, JANUARY, type Kind, kinds, oneOfEachKind, quotaOn, TEN, UNDO } from './ten.ts'
 
@@ -259,7 +260,7 @@ describe('a settling in a transaction holds until a rollback', () => {
         await tx.execute(sql`select pg_terminate_backend(pg_backend_pid())`)
       })
       await expect(broken).rejects.toThrow()
-      await vi.waitFor(() => reserved.commit(8), 10_000)
+      await vi.waitFor(() => reserved.commit(8), PATIENTLY)
       expect(await used()).toBe(8)
     },
   )
