@@ -105,7 +105,7 @@ test('calls under any plan, alone and in transactions: no grant while the limit 
   const tooMany: string[] = []
   const endsAt = performance.now() + 3000
   const worker = async (client: ReturnType<typeof database.connect>) => {
-    while (performance.now() < endsAt) {
+    while (performance.now() < endsAt || all.length <= 50) {
       const limit = 1 + Math.floor(Math.random() * 4)
       const asked = async (options: object) => {
         const called = performance.now()
