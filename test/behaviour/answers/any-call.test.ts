@@ -36,7 +36,7 @@ import {
 // Whatever an entry is given, it answers or throws a documented error of the package, within its timeout.
 
 const database = useDatabase()
-const TIMEOUT_MS = 5000
+const TIMEOUT_MS = 20_000
 const PREFIX = 'any call'
 
 // biome-ignore lint/suspicious/noExplicitAny: that is the point.
@@ -289,7 +289,7 @@ const CONFIG = {
   preparedStatements: anySwitch,
   dryRun: anySwitch,
   // A short one would be over before the answer.
-  timeout: usually(TIMEOUT_MS, '5s').filter(
+  timeout: usually(TIMEOUT_MS, '20s').filter(
     (time) => typeof time !== 'number' || time >= TIMEOUT_MS || time <= 0,
   ),
   hashKeys: anySwitch,
