@@ -22,6 +22,7 @@ import { checkOptions, type OptionNames } from './base/check-options.ts'
 import { onFirstUse } from './base/on-first-use.ts'
 import type { Checker } from './check/checker.ts'
 import { type Handle, handles } from './check/handles.ts'
+import { answerTo } from './check/layers.ts'
 import type { NotScheduled, Scheduled } from './check/schedule.ts'
 import { checkerOf } from './check/setup.ts'
 import type { Lease, NoLease } from './concurrency/lease.ts'
@@ -186,7 +187,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
       const { once, tx } = options
       const isAlone = once === undefined && !(this.#checker.terms.blocks && call.purpose === 'take')
       const answered = isAlone
-        ? this.#checker.answer(call, tx)
+        ? answerTo(this.#checker, call, tx)
         : (await MODULES.limitAll()).answerOnce({ checker: this.#checker, call }, once, tx)
       return ('answer' in answered ? answered : await answered).answer
     } catch (error) {

@@ -61,15 +61,6 @@ export function freshState(
   return algorithm.numbers.fresh(now, params)
 }
 
-/** The state of a key of whose limit nothing is used. */
-export function wholeState(
-  limiter: Pick<Limiter, 'algorithm'>,
-  now: number,
-  params: Params,
-): Numbers<StateColumn> {
-  return limiter.algorithm.numbers.consume(freshState(limiter, now, params), now, -params.limit, params, 0)
-}
-
 /** Whether it counts without a limit. A balance has a limit: the granted units. */
 export function isEndless({ limit, algorithm }: Limiter): boolean {
   return limit === Number.POSITIVE_INFINITY && algorithm.numbers.capacity === undefined

@@ -1,4 +1,4 @@
-import { answerOf } from '../answers/answer.ts'
+import { type Answered, answerOf } from '../answers/answer.ts'
 import { type Outcome, paymentOf } from '../answers/outcome.ts'
 import type { LimitResult } from '../answers/results.ts'
 import { whenAborted } from '../base/abort.ts'
@@ -10,6 +10,7 @@ import type { Call } from '../runtime/call.ts'
 import { CallTime, Timeout } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { blockOn } from './gate.ts'
+import { degraded, watched } from './layers.ts'
 
 /**
  * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
@@ -24,9 +25,8 @@ export async function blockUntilReady(
   const timeoutMs = parseDuration(timeout, 'The timeout', 0)
   checkSignal(signal)
   checkOption(!checker.rows.connection.isTransaction, 'blockUntilReady cannot wait inside a transaction.')
-  const { watch } = await import('./watch.ts')
-  const answered = answerInTime(checker, call, timeoutMs, signal)
-  return watch([checker.watched(call, undefined)], answered, (answer) => [{ answer }])
+  const answering = () => answerInTime(checker, call, timeoutMs, signal)
+  return watched([{ checker, call }], undefined, answering, (answer) => [{ answer }])
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */
@@ -93,7 +93,8 @@ async function answerWithin(
     signal?.throwIfAborted()
     // A late grant is given back, so the last denial still holds.
     if (denial && isOver) return denial
-    const { answer } = await checker.degrade(error, call)
+    const [degradedTo] = await degraded(error, [{ checker, call }])
+    const { answer } = degradedTo as Answered
     resolvePassed(answer.success)
     return answer
   } finally {

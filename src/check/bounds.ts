@@ -1,5 +1,4 @@
 import type { Outcome } from '../answers/outcome.ts'
-import { whenAborted } from '../base/abort.ts'
 import { type Deadline, Deadlines, MAX_TIMER_MS, type Timed } from '../base/deadlines.ts'
 import type { Database } from '../database/database.ts'
 import { RatelimitError } from '../errors.ts'
@@ -61,8 +60,8 @@ export class CallTime implements Time, Timed {
 /** Where a call runs: in a transaction, or alone. Alone, it may have begun its time already. */
 export type At = Database | CallTime | undefined
 
-/** When to stop waiting for a call. */
-export interface Bounds {
+/** When to stop waiting for a call. `Late` is the grant that may come after that. */
+export interface Bounds<Late = Outcome> {
   /** When this time is over. */
   readonly time?: Time | undefined
   /** As soon as this signal aborts. */
@@ -73,45 +72,15 @@ export interface Bounds {
    */
   readonly onWaitOver?: (() => void) | undefined
   /** Gets a grant that comes after the wait has ended, to give it back. It never rejects. */
-  readonly giveBack?: (outcome: Outcome) => Promise<void>
-}
-
-/**
- * Calls `end` once when a bound is reached, with the signal's reason if the signal aborted. The signal must not
- * have aborted before.
- *
- * @returns A function that stops the watch. Call it when the call is decided.
- */
-export function watchBounds(
-  { time, signal }: Bounds,
-  end: (why: { readonly aborted: unknown } | 'timeout') => void,
-): () => void {
-  const deadline = time?.begin({ over: () => finish('timeout') })
-  const stopSignal = signal && whenAborted(signal, () => finish({ aborted: signal.reason }))
-  function stop(): void {
-    deadline?.stop()
-    stopSignal?.()
-  }
-  function finish(why: { readonly aborted: unknown } | 'timeout'): void {
-    stop()
-    end(why)
-  }
-  return stop
+  readonly giveBack?: (late: Late) => Promise<void>
 }
 
 /** The error of a call whose time is over. A look is never charged. */
 export function timedOut(mayBeCharged: boolean, contended: boolean): RatelimitError {
-  return mayBeCharged
-    ? new RatelimitError(
-        'OUTCOME_UNKNOWN',
-        'The time was over before the database answered: the call may or may not have taken effect.',
-        { contended },
-      )
-    : new RatelimitError(
-        'TIMEOUT',
-        'The time was over before the database answered. The call had no effect.',
-        {
-          contended,
-        },
-      )
+  const effect = mayBeCharged ? ': the call may or may not have taken effect.' : '. The call had no effect.'
+  return new RatelimitError(
+    mayBeCharged ? 'OUTCOME_UNKNOWN' : 'TIMEOUT',
+    `The time was over before the database answered${effect}`,
+    { contended },
+  )
 }

@@ -1,9 +1,7 @@
 import { type Answered, answeredBy } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { uncharged } from '../database/database-error.ts'
-import { channels } from '../diagnostics.ts'
 import type { Leases, Terms } from '../leases/leases.ts'
 import { addsTo, type Call, type Request } from '../runtime/call.ts'
 import { Circuit } from '../runtime/circuit.ts'
@@ -14,15 +12,13 @@ import type { Dispatcher } from '../runtime/queue.ts'
 import { Room } from '../runtime/room.ts'
 import type { Asking } from '../runtime/store.ts'
 
-import { type At, type Bounds, CallTime, timedOut } from './bounds.ts'
+import { refusalAt } from './admission.ts'
+import { type At, type Bounds, CallTime } from './bounds.ts'
 import { type Denials, forgetEverywhere, type Memory, register } from './denials.ts'
-import type { Degrading, Parts } from './parts.ts'
+import type { Parts } from './parts.ts'
 import { refusalOf } from './refusal.ts'
 import { type Sender, SentCall } from './sent-call.ts'
 import { isRequest, unlimitedOutcome } from './unlimited.ts'
-import type { Watched } from './watch.ts'
-
-const watching = /* @__PURE__ */ onFirstUse(() => import('./watch.ts'))
 
 /** A valid call of a limiter. */
 export interface LimiterCall {
@@ -59,9 +55,12 @@ export class Checker implements Memory, Parts {
     }
     this.#sender = {
       ...{ circuit: this.circuit, goOn, dispatcher: () => this.#dispatcher },
-      decided: (request, decision, place, sent) => {
-        if (sent) this.#denials?.learn(request, decision, place, sent)
-        forgetAfter(request)
+      decided: ({ call, decision, place }, sent) => {
+        const refusal = refusalOf(call, decision, place)
+        if (refusal) return refusal
+        if (sent) this.#denials?.learn(call, decision, place, sent)
+        forgetAfter(call)
+        return undefined
       },
       failed: forgetAfter,
     }
@@ -69,48 +68,11 @@ export class Checker implements Memory, Parts {
   }
 
   /**
-   * Returns the answer and the payment of the call. During an outage, `onError` answers. An answer from memory
-   * is no promise, because waiting for one takes longer than the answer.
+   * Returns the answer and the payment of the call. An answer from memory is no promise, because waiting for
+   * one takes longer than the answer.
    */
   answer(call: Call, tx: At): Answered | Promise<Answered> {
-    if (!this.isWatched()) return this.#answer(call, tx)
-    return this.#answerWatched(call, tx)
-  }
-
-  async #answerWatched(call: Call, tx: At): Promise<Answered> {
-    const { watch } = await watching()
-    const answered = (async () => this.#answer(call, tx))()
-    return watch([this.watched(call, tx)], answered, (each) => [each])
-  }
-
-  /** Whether somebody listens to the decisions, or denials are counted. */
-  isWatched(): boolean {
-    const { denials } = this.terms
-    return denials !== undefined || !!channels.decision?.hasSubscribers || !!channels.error?.hasSubscribers
-  }
-
-  /** The call in the form that `watch` publishes. */
-  watched(call: Call, tx: At): Watched {
-    return { parts: this, call, joined: this.joined(tx) !== undefined }
-  }
-
-  #answer(call: Call, tx: At): Answered | Promise<Answered> {
-    const answered = this.#decide(call, tx, this.boundsOf(tx), this.#answered)
-    if (this.alone.degrading.onError === 'throw' || 'answer' in answered || this.joined(tx)) return answered
-    return answered.catch((error) => this.degrade(error, call))
-  }
-
-  /**
-   * Answers a call that failed outside of a transaction by `onError`, or throws its error. `notified` has the
-   * functions that were called with this error already.
-   */
-  async degrade(
-    error: unknown,
-    call: Call,
-    notified: Set<Degrading['onDegraded']> = new Set(),
-  ): Promise<Answered> {
-    const { degraded } = await import('./degrading.ts')
-    return degraded(error, call, this, notified)
+    return this.#decide(call, tx, this.boundsOf(tx), this.#answered)
   }
 
   /** Decides the call: without the database, in the caller's transaction, or together with others. */
@@ -206,7 +168,7 @@ export class Checker implements Memory, Parts {
   }
 
   #decideAlone<T>(call: Request, bounds: Bounds | undefined, resultOf: (outcome: Outcome) => T): Promise<T> {
-    const refusal = bounds?.time?.isOver ? timedOut(false, false) : this.circuit.refusal()
+    const refusal = refusalAt(this.circuit, bounds)
     if (refusal) return Promise.reject(refusal)
     const clock = this.rows.namespace.clock?.() ?? null
     const sent = this.#denials?.begin(clock)

@@ -2,6 +2,7 @@ import { type Answered, answeredBy, grantedIn, letPass } from '../answers/answer
 import type { Denied } from '../answers/results.ts'
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
+import type { LimiterCall } from './checker.ts'
 import type { Degrading, Parts } from './parts.ts'
 import { publishError } from './publish-error.ts'
 import { isRequest, unlimitedOutcome } from './unlimited.ts'
@@ -26,27 +27,35 @@ const OUTAGE_STATE = /^(53|57|58)|^55P03$|^25(006|P03|P04)$/
 const RETRY_MS = 1_000
 
 /**
- * The answer to a call that failed by an outage, which does not concern a call without a limit. Other errors
- * are thrown, and all errors with `onError: 'throw'`. Each `onDegraded` is called once for all calls that share
- * `notified`.
+ * The answers to calls that failed together by an outage, which does not concern calls without a limit. Other
+ * errors are thrown, and all errors if one of the limiters throws, because answers of the others would be
+ * useless. Each `onDegraded` is called once.
  */
-export function degraded(
-  error: unknown,
+export function degrade(error: unknown, calls: readonly LimiterCall[]): Answered[] {
+  const throws = calls.some(({ checker }) => checker.alone.degrading.onError === 'throw')
+  if (throws || !isOutage(error)) throw error
+  const failed = calls.filter(({ call }) => isRequest(call))
+  const toNotify = new Set(failed.map(({ checker }) => checker.alone.degrading.onDegraded))
+  for (const onDegraded of toNotify) notify(onDegraded, error)
+  return calls.map(({ checker, call }) =>
+    isRequest(call)
+      ? answerBy(error, call, checker)
+      : answeredBy(unlimitedOutcome(call, timeIn(checker.rows.namespace)), checker.terms.reporting),
+  )
+}
+
+/** The answer by `onError`. */
+function answerBy(
+  error: RatelimitError,
   call: Call,
-  { rows: { namespace }, terms: { reporting }, alone }: Parts,
-  notified: Set<Degrading['onDegraded']>,
+  { rows: { namespace }, terms: { reporting }, alone: { degrading } }: Parts,
 ): Answered {
-  const { onError, onDegraded } = alone.degrading
-  if (onError === 'throw' || !isOutage(error)) throw error
-  const now = timeIn(namespace)
-  if (!isRequest(call)) return answeredBy(unlimitedOutcome(call, now), reporting)
-  if (!notified.has(onDegraded)) notify(onDegraded, error)
-  notified.add(onDegraded)
   publishError(namespace.prefix, call, error)
   const { limiter, rate } = call
+  const now = timeIn(namespace)
   const common = { limit: limiter.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
-  if (onError === 'allow' && !error.contended) {
+  if (degrading.onError === 'allow' && !error.contended) {
     const granted = grantedIn(call, rate)
     return { answer: { ...common, success: true, reset: now, retryAfter: 0, ...granted }, paid }
   }

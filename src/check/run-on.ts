@@ -1,9 +1,8 @@
 import type { Connection } from '../database/connection.ts'
 import { retrying } from '../database/retry.ts'
-import { newSending } from '../database/sending.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import { outsideQueue } from './outside-queue.ts'
+import { Work } from './work.ts'
 
 /**
  * Runs the work in the transaction that it joins, or alone, where it is retried if it lost against another.
@@ -14,16 +13,15 @@ export function runOn<T>(
   checker: Checker,
   tx: At,
   does: 'looks' | 'changes',
-  work: (connection: Connection) => Promise<T>,
+  run: (connection: Connection) => Promise<T>,
 ): Promise<T> {
   const joined = checker.joined(tx)
-  if (joined) return work(joined)
-  const sending = newSending()
-  const running = async () => {
-    await checker.rows.ensureTables?.()
-    return retrying(() => work({ ...checker.rows.connection, sending }))
-  }
-  const changes = does === 'changes'
-  const stage = { mayCharge: changes, mayWait: changes, isContended: false, sending }
-  return outsideQueue(checker, stage, running, undefined, checker.boundsOf(tx))
+  if (joined) return run(joined)
+  const work = new Work<T>(checker, checker.boundsOf(tx))
+  work.mayCharge = work.mayWait = does === 'changes'
+  const { connection, ensureTables } = checker.rows
+  return work.begin({ leave: checker.enter() }, async () => {
+    await ensureTables?.()
+    return retrying(() => run({ ...connection, sending: work.sending }))
+  })
 }

@@ -3,7 +3,6 @@ import { remainingOf } from '../answers/capacity.ts'
 import { afterCalls, type Outcome } from '../answers/outcome.ts'
 import { checkOptions } from '../base/check-options.ts'
 import type { Database } from '../database/database.ts'
-import { channels } from '../diagnostics.ts'
 import { type Duration, parseDuration } from '../duration.ts'
 import { ownError, RatelimitError } from '../errors.ts'
 import * as CALLS from '../options/call-table.ts'
@@ -11,10 +10,9 @@ import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call, Request } from '../runtime/call.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
-import { countDenial } from './denial-counts.ts'
 import { type Blocked, blockOn } from './gate.ts'
+import { watched } from './layers.ts'
 import { mayHaveCharged } from './may-have-charged.ts'
-import { publishError } from './publish-error.ts'
 import { isRequest } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
 
@@ -72,33 +70,32 @@ export async function schedule(
   if (!isRequest(call)) {
     return { success: true, delay: 0, startsAt: checker.clockMs(), cancel: async () => false }
   }
-  const { prefix } = checker.rows.namespace
-  const beganAt = performance.now()
-  try {
-    const isLook = call.rate === 0
-    const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: withinMs } as const
-    const found = await withinTimeout([checker], tx, async (at) => {
-      const denial = checker.terms.blocks && !isLook ? await blockOn(checker, call, at) : undefined
-      return denial ?? (await decide(checker, scheduling, at))
-    })
-    const answer = 'decision' in found ? answerOf(checker, call, found, withinMs) : notScheduled(found)
-    const remaining =
-      'decision' in found
-        ? remainingOf(call.limiter, afterCalls(found, Math.min(found.place + 1, found.decision.granted)))
-        : found.remaining
-    if (!answer.success) countDenial(checker, call.key)
-    channels.decision?.publish({
-      ...{ prefix, key: call.key, rate: call.rate, success: answer.success, limit: call.limiter.limit },
-      ...{ remaining, degraded: false, wouldDeny: false, leased: false },
-      retryAfter: answer.success ? 0 : answer.retryAfter,
-      joined: checker.joined(tx) !== undefined,
-      durationMs: performance.now() - beganAt,
-    })
-    return answer
-  } catch (error) {
-    publishError(prefix, call, error)
-    throw error
-  }
+  const { answer } = await watched(
+    [{ checker, call }],
+    tx,
+    () => scheduleIn(checker, call, withinMs, tx),
+    ({ answer, remaining }) => [
+      { answer: { retryAfter: 0, ...answer, limit: call.limiter.limit, remaining } },
+    ],
+  )
+  return answer
+}
+
+async function scheduleIn(
+  checker: Checker,
+  call: Request,
+  withinMs: number,
+  tx: At,
+): Promise<{ readonly answer: Scheduled | NotScheduled; readonly remaining: number }> {
+  const isLook = call.rate === 0
+  const scheduling = { ...call, purpose: isLook ? 'look' : 'schedule', within: withinMs } as const
+  const found = await withinTimeout([checker], tx, async (at) => {
+    const denial = checker.terms.blocks && !isLook ? await blockOn(checker, call, at) : undefined
+    return denial ?? (await decide(checker, scheduling, at))
+  })
+  if (!('decision' in found)) return { answer: notScheduled(found), remaining: found.remaining }
+  const after = afterCalls(found, Math.min(found.place + 1, found.decision.granted))
+  return { answer: answerOf(checker, call, found, withinMs), remaining: remainingOf(call.limiter, after) }
 }
 
 function notScheduled({ success, retryAfter, blockedUntil }: Blocked): NotScheduled {

@@ -1,135 +1,104 @@
-import type { Outcome } from '../answers/outcome.ts'
-import { whenAborted } from '../base/abort.ts'
-import type { Deadline, Timed } from '../base/deadlines.ts'
 import { nothingCharged } from '../database/database-error.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 import type { Circuit } from '../runtime/circuit.ts'
-import type { Batch, Dispatcher, Pending } from '../runtime/queue.ts'
-import { type Bounds, timedOut } from './bounds.ts'
+import type { Batch, Dispatcher, Pending, Queued } from '../runtime/queue.ts'
+import { Admission } from './admission.ts'
+import type { Bounds } from './bounds.ts'
 import type { Sent } from './denials.ts'
-import { refusalOf } from './refusal.ts'
+import type { GoOn } from './sweeps.ts'
 
-/** What a call on its way needs of its limiter. */
-export interface Sender {
+/** A request and the decision on it. `place` is its position among equal ones that were decided together. */
+export interface Decided<R, D> {
+  readonly call: R
+  readonly decision: D
+  readonly place: number
+}
+
+/** What calls on their way need of their limiter. */
+export interface Sender<R extends Queued = Request, D = Decision> {
   readonly circuit: Circuit
-  readonly dispatcher: () => Dispatcher
-  /** Hands work that continues after an answer to the runtime. */
-  readonly goOn: (work: Promise<unknown>) => void
-  /** Called when a request is decided. */
-  readonly decided: (request: Request, decision: Decision, place: number, sent: Sent | undefined) => void
+  readonly dispatcher: () => Dispatcher<R, D>
+  readonly goOn: GoOn
+  /** Called when a request is decided. Returns the error if it was refused. */
+  readonly decided?: (decided: Decided<R, D>, sent: Sent | undefined) => RatelimitError | undefined
   /** Called when a request has failed. It may have been charged all the same. */
-  readonly failed: (request: Request) => void
+  readonly failed?: (request: R) => void
 }
 
 /** A call on its way to the database. There is one for each check, so it has one promise. */
-export class SentCall<T> implements Pending, Timed {
-  readonly request: Request
-  isOver = false
-  batch: Batch | undefined = undefined
-  isContended = false
+export class SentCall<T, R extends Queued = Request, D = Decision>
+  extends Admission<T, Decided<R, D>>
+  implements Pending<R, D>
+{
+  readonly request: R
+  batch: Batch<R, D> | undefined = undefined
   #isDecided = false
-  readonly result: Promise<T>
-  readonly #sender: Sender
+  readonly #sender: Sender<R, D>
   readonly #sent: Sent | undefined
-  readonly #bounds: Bounds | undefined
-  readonly #resultOf: (outcome: Outcome) => T
-  #resolve!: (result: T) => void
-  #reject!: (reason: unknown) => void
-  #deadline: Pick<Deadline, 'stop'> | undefined
-  #stopSignal: (() => void) | undefined
+  readonly #resultOf: (decided: Decided<R, D>) => T | PromiseLike<T>
   /** Called at the end of a call whose caller has given up. */
   #whenSettled: (() => void) | undefined
 
   /** @param sent What the cache of denials needs to know, if there is one. */
   constructor(
-    sender: Sender,
-    request: Request,
+    sender: Sender<R, D>,
+    request: R,
     sent: Sent | undefined,
-    bounds: Bounds | undefined,
-    resultOf: (outcome: Outcome) => T,
+    bounds: Bounds<Decided<R, D>> | undefined,
+    resultOf: (decided: Decided<R, D>) => T | PromiseLike<T>,
   ) {
+    super(sender.circuit, bounds)
     this.request = request
     this.#sender = sender
     this.#sent = sent
-    this.#bounds = bounds
     this.#resultOf = resultOf
-    this.result = new Promise((resolve, reject) => {
-      this.#resolve = resolve
-      this.#reject = reject
-    })
     sender.dispatcher().add(this)
     // A call that a lease has answered needs no timer.
-    if (bounds && !this.#isDecided) this.#watch(bounds)
+    if (!this.#isDecided) this.watch()
   }
 
-  /** As `watchBounds` does, without making a function for each call. */
-  #watch({ time, signal }: Bounds): void {
-    this.#deadline = time?.begin(this)
-    this.#stopSignal = signal && whenAborted(signal, () => this.#giveUp({ aborted: signal.reason }))
+  get mayWait(): boolean {
+    return this.batch?.mayWait ?? true
   }
 
-  #stopWatching(): void {
-    this.#deadline?.stop()
-    this.#stopSignal?.()
-  }
-
-  over(): void {
-    this.#giveUp('timeout')
+  get statement(): object | undefined {
+    return this.batch
   }
 
   hold(): void {
     this.isContended = true
-    this.#sender.circuit.answered()
+    this.circuit.answered()
   }
 
-  fulfil(decision: Decision, place: number): void {
-    const { request } = this
+  fulfil(decision: D, place: number): void {
     this.#isDecided = true
-    this.#stopWatching()
-    this.#sender.circuit.answered()
-    const refusal = refusalOf(request, decision, place)
-    if (refusal) {
-      this.fail(refusal)
-      return
-    }
-    this.#sender.decided(request, decision, place, this.#sent)
-    const outcome = { call: request, decision, place }
-    const giveBack = this.isOver ? this.#bounds?.giveBack : undefined
-    giveBack?.(outcome).then(this.#whenSettled)
-    this.#resolve(this.#resultOf(outcome))
+    this.circuit.answered()
+    const decided = { call: this.request, decision, place }
+    const refusal = this.#sender.decided?.(decided, this.#sent)
+    const giveBack = this.isOver ? this.bounds.giveBack : undefined
+    if (refusal) this.fail(refusal)
+    else if (giveBack) giveBack(decided).then(this.#whenSettled)
+    else this.resolve(this.#resultOf(decided))
   }
 
   fail(reason: RatelimitError): void {
     const error = this.request.purpose === 'look' ? nothingCharged(reason) : reason
     this.#isDecided = true
-    this.#stopWatching()
-    this.#sender.circuit.learn(error, this.batch)
-    this.#sender.failed(this.request)
+    this.circuit.learn(error, this.batch)
+    this.#sender.failed?.(this.request)
     this.#whenSettled?.()
-    this.#reject(error)
+    this.reject(error)
   }
 
-  #giveUp(why: { readonly aborted: unknown } | 'timeout'): void {
-    this.#stopWatching()
-    const bounds = this.#bounds
-    const { dispatcher, goOn, circuit } = this.#sender
-    const wasSent = dispatcher().cancel(this)
-    if (wasSent && bounds?.giveBack) {
+  protected leave(): boolean {
+    const wasSent = this.#sender.dispatcher().cancel(this)
+    if (wasSent && this.bounds.giveBack) {
       const settled = new Promise<void>((resolve) => {
         this.#whenSettled = resolve
       })
-      goOn(settled)
+      this.#sender.goOn(settled)
     }
-    if (why !== 'timeout') {
-      this.#reject(why.aborted)
-      return
-    }
-    const error = timedOut(wasSent && this.request.purpose !== 'look', this.isContended)
-    const { batch } = this
-    if (bounds?.onWaitOver) bounds.onWaitOver()
-    // A wait for a held row, or for other calls of the key, says nothing about the database.
-    else if (batch && !batch.mayWait) circuit.failed(error, batch)
-    this.#reject(error)
+    return wasSent && this.request.purpose !== 'look'
   }
 }

@@ -10,7 +10,7 @@ import { Sweeper } from '../runtime/sweep.ts'
 import { ID_PREFIX, RESERVED_PREFIX, SHARE_PREFIX } from '../statements/own-prefixes.ts'
 import { MAX_SWEPT } from '../statements/remove.ts'
 import { afterChange } from './after-change.ts'
-import { type At, Timeout, watchBounds } from './bounds.ts'
+import { type At, Timeout } from './bounds.ts'
 import type { Checker, LimiterCall } from './checker.ts'
 import { changing, gateOf } from './gate.ts'
 import { reset } from './reset.ts'
@@ -117,7 +117,9 @@ export function close(checker: Checker): Promise<void> {
     if (denials) await (await import('./denial-counts.ts')).writeDenials(denials)
   }
   return new Promise((resolve, reject) => {
-    const stop = watchBounds({ time: new Timeout(CLOSING_MS) }, () => resolve())
-    closing().then(resolve, reject).finally(stop)
+    const deadline = new Timeout(CLOSING_MS).begin({ over: resolve })
+    closing()
+      .then(resolve, reject)
+      .finally(() => deadline.stop())
   })
 }

@@ -1,21 +1,21 @@
-import type { LimitResult } from '../answers/results.ts'
+import type { Allowed, LimitResult } from '../answers/results.ts'
 import { channels } from '../diagnostics.ts'
 import type { Call } from '../runtime/call.ts'
+import type { At } from './bounds.ts'
+import type { Checker } from './checker.ts'
 import { countDenial } from './denial-counts.ts'
-import type { Parts } from './parts.ts'
 import { publishError } from './publish-error.ts'
 
 /** A call whose decision is published, and counted if it is a denial. */
 export interface Watched {
-  readonly parts: Parts
-  readonly call: Call
-  /** Whether it runs in a caller's transaction. */
-  readonly joined: boolean
+  readonly checker: Checker
+  readonly call: Pick<Call, 'key' | 'rate'>
 }
 
 /** The published part of a decision. */
 export interface Report {
-  readonly answer: LimitResult
+  readonly answer: Pick<LimitResult, 'success' | 'limit' | 'remaining' | 'retryAfter' | 'degraded'> &
+    Pick<Allowed, 'wouldDeny' | 'leased'>
   /** Default: the rate of the call. */
   readonly rate?: number | undefined
 }
@@ -23,35 +23,37 @@ export interface Report {
 /** Publishes how calls were decided, or that they failed, and counts their denials. */
 export async function watch<T>(
   calls: readonly Watched[],
-  answered: Promise<T>,
+  tx: At,
+  decide: () => Promise<T>,
   reportsOf: (answered: T) => readonly Report[],
 ): Promise<T> {
+  const joined = calls[0]?.checker.joined(tx) !== undefined
   const startedAt = performance.now()
   try {
-    const found = await answered
+    const found = await decide()
     const durationMs = performance.now() - startedAt
     for (const [place, report] of reportsOf(found).entries()) {
       const each = calls[place]
-      if (each) publish(each, report, durationMs)
+      if (each) publish(each, report, { durationMs, joined })
     }
     return found
   } catch (error) {
-    for (const { parts, call } of calls) publishError(parts.rows.namespace.prefix, call, error)
+    for (const { checker, call } of calls) publishError(checker.rows.namespace.prefix, call, error)
     throw error
   }
 }
 
 function publish(
-  { parts, call, joined }: Watched,
+  { checker, call }: Watched,
   { answer, rate = call.rate }: Report,
-  durationMs: number,
+  how: { readonly joined: boolean; readonly durationMs: number },
 ): void {
-  const { success, limit, remaining, retryAfter, degraded = false } = answer
-  const wouldDeny = answer.success && answer.wouldDeny !== undefined
+  const { success, limit, remaining, retryAfter, degraded = false, leased = false } = answer
+  const wouldDeny = answer.wouldDeny !== undefined
   // If the database did not answer, no limit has denied.
-  if ((!success || wouldDeny) && !degraded) countDenial(parts, call.key)
+  if ((!success || wouldDeny) && !degraded) countDenial(checker, call.key)
   channels.decision?.publish({
-    prefix: parts.rows.namespace.prefix,
+    prefix: checker.rows.namespace.prefix,
     key: call.key,
     rate,
     success,
@@ -60,8 +62,7 @@ function publish(
     retryAfter,
     degraded,
     wouldDeny,
-    leased: answer.success && answer.leased === true,
-    joined,
-    durationMs,
+    leased,
+    ...how,
   })
 }

@@ -3,9 +3,8 @@ import type { Concurrency } from '../algorithms/concurrency.ts'
 import type { Credits } from '../algorithms/credits.ts'
 import { checkSignal } from '../check/block.ts'
 import type { Checker } from '../check/checker.ts'
-import { publishError } from '../check/publish-error.ts'
+import { watched } from '../check/layers.ts'
 import type { Database } from '../database/database.ts'
-import { channels } from '../diagnostics.ts'
 import { parseDuration } from '../duration.ts'
 import { ownError } from '../errors.ts'
 import type { AcquireOptions } from '../options/calls.ts'
@@ -39,40 +38,34 @@ export function wantedBy(
 
 /** Leases a slot. If no slot is free, it waits for one until the time is over. */
 export async function acquire(checker: Checker, wanted: Wanted): Promise<Lease | NoLease> {
-  const { prefix, clock } = checker.rows.namespace
-  const startedAt = performance.now()
+  const { key, limiter, tx } = wanted
+  const { lease } = await watched(
+    [{ checker, call: { key, rate: 1 } }],
+    tx,
+    () => acquireIn(checker, wanted),
+    ({ lease, remaining }) => [{ answer: { retryAfter: 0, ...lease, limit: limiter.limit, remaining } }],
+  )
+  return lease
+}
+
+async function acquireIn(
+  checker: Checker,
+  wanted: Wanted,
+): Promise<{ readonly lease: Lease | NoLease; readonly remaining: number }> {
   try {
     const joined = checker.joined(wanted.tx)
     // If the clock fails, it must fail before a slot is taken.
-    const now = clock?.() ?? null
+    const now = checker.rows.namespace.clock?.() ?? null
     const finding = slotInTime(checker, wanted, joined)
     if (!joined) checker.alone.sweeps.after(finding, now)
     const found = await finding
-    const lease = found.slot ? leased(checker, wanted, found.slot, found.sentAt) : noLease(found, wanted)
-    const { key, limiter } = wanted
-    channels.decision?.publish({
-      ...{
-        prefix,
-        key,
-        rate: 1,
-        success: lease.success,
-        limit: limiter.limit,
-        degraded: false,
-        wouldDeny: false,
-        leased: false,
-      },
-      remaining: found.slot ? found.open - 1 : 0,
-      retryAfter: lease.success ? 0 : lease.retryAfter,
-      joined: joined !== undefined,
-      durationMs: performance.now() - startedAt,
-    })
-    return lease
+    return found.slot
+      ? { lease: leased(checker, wanted, found.slot, found.sentAt), remaining: found.open - 1 }
+      : { lease: noLease(found, wanted), remaining: 0 }
   } catch (reason) {
     const { signal } = wanted
     const isEnded = signal?.aborted && reason === signal.reason
-    const error = isEnded ? reason : ownError(reason)
-    publishError(prefix, wanted, error)
-    throw error
+    throw isEnded ? reason : ownError(reason)
   }
 }
 

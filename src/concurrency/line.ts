@@ -77,8 +77,7 @@ export class Line {
     for (const caller of [...this.#looks].reverse()) {
       if (this.#looks.size <= this.#waiting.size) break
       this.#looks.delete(caller)
-      caller.hasGivenUp = true
-      caller.leaveQueue?.()
+      caller.leave?.()
     }
     this.#end()
   }
@@ -96,7 +95,7 @@ export class Line {
   }
 
   #look(): void {
-    const caller: Caller = { hasGivenUp: false }
+    const caller: Caller = {}
     this.#looks.add(caller)
     const settle = (pass: () => void) => {
       if (this.#looks.delete(caller)) pass()

@@ -1,3 +1,4 @@
+import type { Bounds } from '../check/bounds.ts'
 import type { Slot, SlotAnswer } from './ask.ts'
 
 /** What a call found that wants a slot. */
@@ -11,7 +12,8 @@ export interface Look extends Omit<SlotAnswer, 'slots'> {
 
 /** Who waits for a look. */
 export interface Caller {
-  hasGivenUp: boolean
+  /** Default: those of the limiter. */
+  readonly bounds?: Bounds<never>
   /** Takes the look out of the queue. If it was sent, the queue goes on without it. */
-  leaveQueue?: () => { readonly wasSent: boolean; readonly isContended: boolean }
+  leave?: () => void
 }

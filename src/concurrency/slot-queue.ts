@@ -1,15 +1,16 @@
 import { onceFor } from '../base/once-for.ts'
 import type { Checker } from '../check/checker.ts'
+import type { Sender } from '../check/sent-call.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { retrying } from '../database/retry.ts'
 import { isWithdrawal } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
-import { Blame } from '../runtime/blame.ts'
+import { afterWait, Blame } from '../runtime/blame.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { Direct } from '../runtime/direct.ts'
 import { beginAnew, failAll, fulfil, halvesOf, inLockOrder, stillAsked } from '../runtime/groups.ts'
 import { watchWait } from '../runtime/long-waits.ts'
-import type { Batch, CallGroup, Decider, Dispatcher, Pending, Work } from '../runtime/queue.ts'
+import type { CallGroup, Decider, Work } from '../runtime/queue.ts'
 import { Room } from '../runtime/room.ts'
 import {
   askForSlots,
@@ -21,55 +22,15 @@ import {
   sameRequest,
 } from './ask.ts'
 
-/** An answer, and the position of a call among the equal calls that got it. The first is 0. */
-export interface Placed {
-  readonly answer: SlotAnswer
-  readonly place: number
-}
-
-/** A request on its way to the database. */
-export class SlotCall implements Pending<SlotRequest, SlotAnswer> {
-  readonly request: SlotRequest
-  isOver = false
-  batch: Batch<SlotRequest, SlotAnswer> | undefined = undefined
-  isContended = false
-  readonly placed: Promise<Placed>
-  #resolve: (placed: Placed) => void = () => {}
-  #reject: (reason: unknown) => void = () => {}
-
-  constructor(request: SlotRequest) {
-    this.request = request
-    this.placed = new Promise((resolve, reject) => {
-      this.#resolve = resolve
-      this.#reject = reject
-    })
-  }
-
-  hold(): void {
-    this.isContended = true
-  }
-
-  fulfil(answer: SlotAnswer, place: number): void {
-    this.#resolve({ answer, place })
-  }
-
-  fail(error: RatelimitError): void {
-    this.#reject(error)
-  }
-
-  /** Ends a call that was not sent and has left the queue. Its caller has an error already. */
-  withdraw(): void {
-    this.#reject(new Error('The call was withdrawn.'))
-  }
-}
-
-/** The queue of a limiter's calls. */
-export const dispatcherOf: (checker: Checker) => Dispatcher<SlotRequest, SlotAnswer> =
-  /* @__PURE__ */ onceFor((checker) => {
-    const { connections } = checker.alone
+/** What sends a limiter's calls for slots. */
+export const senderOf: (checker: Checker) => Sender<SlotRequest, SlotAnswer> = /* @__PURE__ */ onceFor(
+  (checker) => {
+    const { connections, goOn } = checker.alone
     const decider = new SlotDecider(checker)
-    return connections ? new Coalescer(decider, connections) : new Direct(decider, new Room(true))
-  })
+    const dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, new Room(true))
+    return { circuit: checker.circuit, goOn, dispatcher: () => dispatcher }
+  },
+)
 
 type Group = CallGroup<SlotRequest, SlotAnswer>
 
@@ -128,7 +89,7 @@ class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
         beginAnew([group], work)
         if (group.calls.length > 0) return this.decideAlone(group, work)
       }
-      failAll([group], error, () => {})
+      failAll([group], afterWait(error, true), () => {})
     }
   }
 

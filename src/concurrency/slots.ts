@@ -1,45 +1,49 @@
+import { refusalAt } from '../check/admission.ts'
+import type { Bounds } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
-import { outsideQueue } from '../check/outside-queue.ts'
+import { type Decided, SentCall } from '../check/sent-call.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { ownError } from '../errors.ts'
 import type { LeaseAction } from '../statements/lease.ts'
 import { turnNumber } from '../statements/turns.ts'
-import { askForSlots, NOTHING, type Slot, type SlotRequest, type Sought } from './ask.ts'
+import { askForSlots, NOTHING, type Slot, type SlotAnswer, type SlotRequest, type Sought } from './ask.ts'
 import { stopsAt } from './lease.ts'
 import { lineFor, slotFreed } from './lines.ts'
 import type { Caller, Look } from './look.ts'
-import { dispatcherOf, type Placed, SlotCall } from './slot-queue.ts'
+import { senderOf } from './slot-queue.ts'
+
+/** The answer to a request. */
+type Placed = Decided<SlotRequest, SlotAnswer>
 
 /** Leases a slot, if one is free. If its caller has given up by then, it ends the lease or its turn again. */
 export async function look(
   checker: Checker,
   sought: Sought,
   joined: Connection | undefined,
-  caller: Caller,
+  caller: Caller = {},
 ): Promise<Look> {
   const request = { ...sought, purpose: 'acquire' } as const
-  const lookAt = async (placed: Placed, isOver: () => boolean) => {
+  const free = (slot: Slot) => change(checker, 'release', slot, sought.leaseMs, undefined)
+  const lookAt = async (placed: Placed): Promise<Look> => {
     const found = lookOf(placed, sought)
     const { slot, sentAt } = found
-    if (joined) return found
-    const hasGivenUp = isOver() || caller.hasGivenUp
-    if (!slot) {
-      if (hasGivenUp) endTurnOf(checker, sought, found)
-      return found
-    }
-    const isLate = performance.now() >= stopsAt(sentAt, sought.leaseMs)
-    if (isLate || hasGivenUp) {
-      await send(checker, { ...slot, purpose: 'release', leaseMs: sought.leaseMs })
-      slotFreed(checker, slot)
-    }
-    return isLate ? { ...found, slot: undefined, isLate } : found
+    if (!slot || joined || performance.now() < stopsAt(sentAt, sought.leaseMs)) return found
+    await free(slot)
+    return { ...found, slot: undefined, isLate: true }
   }
-  return decide(checker, request, joined, lookAt, caller)
+  if (joined) return decideIn(joined, checker, request, lookAt)
+  const giveBack = async (placed: Placed) => {
+    const found = lookOf(placed, sought)
+    if (found.slot) await free(found.slot).catch(() => {})
+    else endTurnOf(checker, sought, found)
+  }
+  const bounds = { ...(caller.bounds ?? checker.alone.bounds), giveBack }
+  return send(checker, request, lookAt, bounds, caller)
 }
 
 /** The part of an answer to equal calls that is for one of them. Those before it have taken their slots. */
-function lookOf({ answer, place }: Placed, { leaseMs, since }: Sought): Look {
+function lookOf({ decision: answer, place }: Placed, { leaseMs, since }: Sought): Look {
   const { slots, open, endsInMs, ...rest } = answer
   const slot = slots[place]
   const taken = Math.min(place, slots.length)
@@ -61,10 +65,13 @@ export async function change(
   leaseMs: number,
   tx: Database | undefined,
 ): Promise<boolean> {
-  const isHeld = ({ answer }: Placed) => answer.slots.length > 0
+  const isHeld = ({ decision }: Placed) => decision.slots.length > 0
   try {
     const joined = checker.joined(tx)
-    const wasHeld = await decide(checker, { ...slot, purpose, leaseMs }, joined, isHeld)
+    const request = { ...slot, purpose, leaseMs }
+    const wasHeld = await (joined
+      ? decideIn(joined, checker, request, isHeld)
+      : send(checker, request, isHeld))
     if (wasHeld && purpose === 'release' && !joined) slotFreed(checker, slot)
     return wasHeld
   } catch (error) {
@@ -74,48 +81,15 @@ export async function change(
 
 const ONE = { length: 1 }
 
-/** Decides the request in the transaction that it joins, or together with others. */
-async function decide<T>(
+/** Decides the request in the transaction that it joins. */
+async function decideIn<T>(
+  joined: Connection,
   checker: Checker,
   request: SlotRequest,
-  joined: Connection | undefined,
-  resultOf: (placed: Placed, isOver: () => boolean) => T | Promise<T>,
-  caller?: Caller,
+  resultOf: (placed: Placed) => T | Promise<T>,
 ): Promise<T> {
-  if (joined) {
-    const [answer] = await askForSlots(checker, joined, [{ request, calls: ONE }], true)
-    return resultOf({ answer: answer ?? NOTHING, place: 0 }, () => false)
-  }
-  const dispatcher = dispatcherOf(checker)
-  const call = new SlotCall(request)
-  const stage = {
-    get mayCharge() {
-      return call.batch !== undefined
-    },
-    get sending() {
-      return call.batch?.sending
-    },
-    get mayWait() {
-      return call.batch?.mayWait ?? true
-    },
-    get isContended() {
-      return call.isContended
-    },
-    get statement() {
-      return call.batch
-    },
-  }
-  const giveUp = () => {
-    const wasSent = call.isOver || dispatcher.cancel(call)
-    if (!wasSent) call.withdraw()
-    return { wasSent, isContended: call.isContended }
-  }
-  if (caller) caller.leaveQueue = giveUp
-  const work = async (isOver: () => boolean) => {
-    dispatcher.add(call)
-    return resultOf(await call.placed, isOver)
-  }
-  return outsideQueue(checker, stage, work, () => ({ leave: () => {}, giveUp }))
+  const [decision = NOTHING] = await askForSlots(checker, joined, [{ request, calls: ONE }], true)
+  return resultOf({ call: request, decision, place: 0 })
 }
 
 /** Ends the turn that a look has, unless calls wait in it. */
@@ -127,11 +101,20 @@ function endTurnOf(checker: Checker, sought: Sought, { isNext, at }: Look): void
 /** Ends the turn of a line that nobody waits in any more. If that fails, the turn ends by itself. */
 export function endTurn(checker: Checker, key: string, limit: number, since: number): void {
   const slot = { key: `${key}#0000`, fence: turnNumber(limit, since) }
-  send(checker, { ...slot, purpose: 'release', leaseMs: 0 }).catch(() => {})
+  send(checker, { ...slot, purpose: 'release', leaseMs: 0 }, () => {}).catch(() => {})
 }
 
-async function send(checker: Checker, request: SlotRequest): Promise<void> {
-  const call = new SlotCall(request)
-  dispatcherOf(checker).add(call)
-  await call.placed
+/** Sends the request alone, together with others. */
+async function send<T>(
+  checker: Checker,
+  request: SlotRequest,
+  resultOf: (placed: Placed) => T | Promise<T>,
+  bounds: Bounds<Placed> | undefined = checker.alone.bounds,
+  caller: Caller = {},
+): Promise<T> {
+  const refusal = refusalAt(checker.circuit, bounds)
+  if (refusal) throw refusal
+  const call = new SentCall(senderOf(checker), request, undefined, bounds, resultOf)
+  caller.leave = () => call.giveUp(undefined)
+  return call.result
 }

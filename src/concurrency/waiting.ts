@@ -1,6 +1,7 @@
 import type { Concurrency } from '../algorithms/concurrency.ts'
+import { whenAborted } from '../base/abort.ts'
 import { wait } from '../check/block.ts'
-import { Timeout, timedOut, watchBounds } from '../check/bounds.ts'
+import { Timeout } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
@@ -8,7 +9,7 @@ import { channels } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Line, Waiting } from './line.ts'
 import { lineFor, newLine } from './lines.ts'
-import type { Caller, Look } from './look.ts'
+import type { Look } from './look.ts'
 import { endTurn, look } from './slots.ts'
 
 /** A wanted lease. */
@@ -80,11 +81,7 @@ async function untilDecided(lookOnce: () => Promise<Look>, signal: AbortSignal |
   }
 }
 
-/**
- * The result of a look.
- *
- * @throws If the time is over first. The look then leaves the queue.
- */
+/** The result of a look. If the time is over first, the look leaves the queue. */
 function lookWithin(
   timeoutMs: number | undefined,
   checker: Checker,
@@ -93,18 +90,10 @@ function lookWithin(
 ): Promise<Look> {
   const { signal } = wanted
   const sought = { ...planOf(wanted), since, waits: timeoutMs !== undefined }
-  const caller: Caller = { hasGivenUp: false }
-  const looking = look(checker, sought, undefined, caller)
-  if (timeoutMs === undefined && !signal) return looking
-  return new Promise((resolve, reject) => {
-    const time = timeoutMs === undefined ? undefined : new Timeout(timeoutMs)
-    const stop = watchBounds({ time, signal }, (why) => {
-      caller.hasGivenUp = true
-      const { wasSent = false, isContended = false } = caller.leaveQueue?.() ?? {}
-      reject(why === 'timeout' ? timedOut(wasSent, isContended) : why.aborted)
-    })
-    looking.then(resolve, reject).finally(stop)
-  })
+  const { time } = checker.alone.bounds ?? {}
+  const isShorter = timeoutMs !== undefined && timeoutMs < (time?.ms ?? Number.POSITIVE_INFINITY)
+  const bounds = isShorter ? { time: new Timeout(timeoutMs), signal, onWaitOver: () => {} } : { time, signal }
+  return look(checker, sought, undefined, { bounds })
 }
 
 function lineBehind(denial: Look, checker: Checker, wanted: Wanted): Line {
@@ -132,11 +121,21 @@ async function waitInLine(line: Line, checker: Checker, wanted: Wanted, endsAt: 
   const found = new Promise<Look>((resolve, reject) => {
     const waiting: Waiting = { found: resolve, failed: reject }
     line.join(waiting)
-    stop = watchBounds({ time: new Timeout(timeoutMs), signal }, (why) => {
+    const giveUp = (end: () => void) => () => {
       line.leave(waiting)
-      if (why === 'timeout') resolve(line.last)
-      else reject(why.aborted)
-    })
+      end()
+    }
+    const deadline = new Timeout(timeoutMs).begin({ over: giveUp(() => resolve(line.last)) })
+    const stopSignal =
+      signal &&
+      whenAborted(
+        signal,
+        giveUp(() => reject(signal.reason)),
+      )
+    stop = () => {
+      deadline.stop()
+      stopSignal?.()
+    }
   })
   channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key, waitMs: timeoutMs })
   return found.finally(() => {
@@ -149,7 +148,7 @@ async function waitInLine(line: Line, checker: Checker, wanted: Wanted, endsAt: 
 async function waitIn(joined: Connection, checker: Checker, wanted: Wanted, endsAt: number): Promise<Look> {
   const { signal, timeoutMs } = wanted
   const sought = { ...planOf(wanted), since: undefined, waits: false }
-  const lookOnce = () => look(checker, sought, joined, { hasGivenUp: false })
+  const lookOnce = () => look(checker, sought, joined)
   const first = await untilDecided(lookOnce, signal)
   if (first.slot || timeoutMs === 0) return first
   channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key: wanted.key, waitMs: timeoutMs })

@@ -2,6 +2,7 @@ import { ALL_GRANTS } from '../algorithms/grant.ts'
 import type { LimitResult } from '../answers/results.ts'
 import { onceFor } from '../base/once-for.ts'
 import { Checker } from '../check/checker.ts'
+import { answerTo } from '../check/layers.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { takeGrantsStatement } from '../statements/take-grants.ts'
 import type { Account } from './seen.ts'
@@ -18,6 +19,5 @@ const takerOf = onceFor(
 /** Takes a rate from the grants in their order, or takes nothing. */
 export async function takeShared({ checker, key }: Account, rate: number): Promise<LimitResult> {
   const call = { ...lookAt(key, ALL_GRANTS), rate, purpose: 'take' } as const
-  const { answer } = await takerOf(checker).answer(call, undefined)
-  return answer
+  return (await answerTo(takerOf(checker), call, undefined)).answer
 }

@@ -5,6 +5,7 @@ import type { Allowed } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
+import { watched } from '../check/layers.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
 import * as CALLS from '../options/call-table.ts'
@@ -19,7 +20,7 @@ import { callsOf } from '../several/calls-of.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { reportsOf, sendCalls } from '../several/limit-all.ts'
 import { keyOfName, namesOf } from '../several/names.ts'
-import { checkNames, watchAll } from '../several/together.ts'
+import { checkNames } from '../several/together.ts'
 import { remember } from './charged.ts'
 import { lookingAt, notesOf, type Opening, type Part, takenFrom } from './part.ts'
 import { settleOne } from './settle-named.ts'
@@ -79,7 +80,7 @@ export function chargeNamed(
     remember(named, answered, asked, decisions)
     return answered
   }
-  return watchAll(calls, tx, charge(), reportsOf)
+  return watched(calls, tx, charge, reportsOf)
 }
 
 /**

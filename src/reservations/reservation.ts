@@ -4,6 +4,7 @@ import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { isFunded } from '../check/funds.ts'
+import { answerTo } from '../check/layers.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { CallOptions } from '../options/calls.ts'
 import { type NamedReserveOptions, NEEDS_ID, type ReserveOptions } from '../options/reserve.ts'
@@ -67,7 +68,7 @@ export async function reserve(own: LimiterCall, options: ReserveOptions): Promis
   checkOption(options.expires === undefined, NEEDS_ID)
   const { once, tx } = options
   const isAlone = once === undefined && !checker.terms.blocks && !isFunded(own)
-  const answered = await (isAlone ? checker.answer(estimate.call, tx) : answerOnce(estimate, once, tx))
+  const answered = await (isAlone ? answerTo(checker, estimate.call, tx) : answerOnce(estimate, once, tx))
   const { answer } = answered
   if (!answer.success) return answer
   if (answer.repeated) return { ...answer, ...OF_ANOTHER_CALL }

@@ -6,6 +6,7 @@ import { checkOptions } from '../base/check-options.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER, type FundedCall, isFunded } from '../check/funds.ts'
+import { watched } from '../check/layers.ts'
 import type { Report } from '../check/watch.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
@@ -22,7 +23,7 @@ import { idCall } from '../several/ids.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
 import { type Payer, paidByEach, type SentPayers } from '../several/send-payers.ts'
 import { msUntilEnough, type Source } from '../several/shares.ts'
-import { type Asked, blockedUntil, checkNames, watchAll } from '../several/together.ts'
+import { type Asked, blockedUntil, checkNames } from '../several/together.ts'
 import { withFunds } from '../several/with-funds.ts'
 import { remember } from './charged.ts'
 import { heldParts } from './named.ts'
@@ -85,7 +86,7 @@ interface Unpaid {
 
 /** Takes one rate from several limits in their order, or takes nothing. */
 export async function spend(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
-  return watchAll(calls, options.tx, spendFrom(calls, options), reportsOf)
+  return watched(calls, options.tx, () => spendFrom(calls, options), reportsOf)
 }
 
 /** The share of each limit. A denial is reported for all of them, because they deny only together. */

@@ -1,4 +1,4 @@
-import { wholeState } from '../algorithms/limiter.ts'
+import { freshState } from '../algorithms/limiter.ts'
 import { runOnce } from '../database/run.ts'
 import { fillStatement } from '../statements/fill.ts'
 import { removeStatement } from '../statements/remove.ts'
@@ -16,7 +16,9 @@ export async function fill(asking: Asking, request: Request): Promise<void> {
   const clock = namespace.clock?.() ?? null
   const name = `fill ${algorithm.name} ${clock !== null}`
   const statement = kept(table.statements, name, () => fillStatement(table.table, algorithm, clock !== null))
-  const values = { prefix: namespace.prefix, key, clock, ...wholeState(limiter, 0, params) }
+  // Nothing of the limit is used.
+  const whole = algorithm.numbers.consume(freshState(limiter, 0, params), 0, -params.limit, params, 0)
+  const values = { prefix: namespace.prefix, key, clock, ...whole }
   await runOnce(connection, statement, values)
 }
 

@@ -16,7 +16,7 @@ import { crossedFrom } from '../answers/thresholds.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded } from '../check/funds.ts'
-import type { Degrading } from '../check/parts.ts'
+import { degraded, watched } from '../check/layers.ts'
 import type { Report } from '../check/watch.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import type { Database } from '../database/database.ts'
@@ -29,7 +29,7 @@ import { found } from './enough.ts'
 import { idCall } from './ids.ts'
 import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
 import { type Beside, ofEach, type Payer, plainCalls, type SentPayers } from './send-payers.ts'
-import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, watchAll } from './together.ts'
+import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether } from './together.ts'
 import { withFunds } from './with-funds.ts'
 
 /** Decides all calls together: all are consumed, or none. */
@@ -54,7 +54,7 @@ export function decideAll(
   tx: Database | undefined,
   ids: readonly (LimiterCall | undefined)[] = [],
 ): Promise<Answered[]> {
-  return watchAll(calls, tx, answerTogether(calls, tx, ids), reportsOf)
+  return watched(calls, tx, () => answerTogether(calls, tx, ids), reportsOf)
 }
 
 /** A repeated call has charged nothing. */
@@ -77,12 +77,9 @@ async function answerTogether(
     const asked = askedOf(calls, tx, ...ids)
     return answersIn(asked, await takeTogether(asked))
   } catch (error) {
-    // If one of the limiters throws, answers of the others would be useless.
-    const throws = calls.some(({ checker }) => checker.alone.degrading.onError === 'throw')
     const [first] = calls
-    if (!first || throws || first.checker.joined(tx)) throw error
-    const notified = new Set<Degrading['onDegraded']>()
-    return Promise.all(calls.map(({ checker, call }) => checker.degrade(error, call, notified)))
+    if (!first || first.checker.joined(tx)) throw error
+    return degraded(error, calls)
   }
 }
 

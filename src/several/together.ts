@@ -3,14 +3,12 @@ import { onceFor } from '../base/once-for.ts'
 import { type At, CallTime, timedOut } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { endOfBlock, gateOf, passing } from '../check/gate.ts'
-import { type Entry, outsideQueue, type Stage } from '../check/outside-queue.ts'
 import { isRequest, unlimitedOutcome } from '../check/unlimited.ts'
-import { type Report, watch } from '../check/watch.ts'
 import { hastiestOf } from '../check/within-timeout.ts'
+import { Work } from '../check/work.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
-import { newSending } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
 import { watchWait } from '../runtime/long-waits.ts'
@@ -22,7 +20,7 @@ import { found } from './enough.ts'
 import { inLockOrder } from './list.ts'
 import { fits, isLook } from './parts.ts'
 import type { Found, List } from './sending.ts'
-import { type Turn, Turns } from './turns.ts'
+import { Turns } from './turns.ts'
 import { withoutLeases } from './without-leases.ts'
 
 // Calls of several limiters that are decided together, in the caller's transaction or in one of their own.
@@ -148,23 +146,21 @@ function chargeTogether(
   }
   const hastiest = hastiestOf(checkers)
   const { connection: home, namespace } = hastiest.rows
-  const sending = newSending()
+  // In Workers a call cannot wait for another one's statement.
+  const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
+  const work = new Work<Decisions, Found | undefined>(hastiest, hastiest.boundsOf(time))
+  const { sending } = work
   const connection = { ...home, sending }
   const clocks = checkers.map(({ rows }) => rows.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ rows }) => rows.commit))
-  const stage: Stage = { mayCharge: false, mayWait: false, isContended: false }
-  // In Workers a call cannot wait for another one's statement.
-  const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
-  let isOver = () => false
-  let turn: Turn<Found> | undefined
   const onSend: List['onSend'] = (mayCharge, mayWait, shared) => {
     // The call has ended, so nothing more is sent.
-    if (isOver()) throw timedOut(false, stage.isContended)
-    stage.mayCharge = mayCharge && charges
-    stage.mayWait = mayWait
-    stage.statement = shared
-    stage.sending = shared ?? sending
-    stage.isContended ||= mayWait
+    if (work.isOver) throw timedOut(false, work.isContended)
+    work.mayCharge = mayCharge && charges
+    work.mayWait = mayWait
+    work.statement = shared
+    work.sending = shared ?? sending
+    work.isContended ||= mayWait
   }
   const { groups, notes } = list
   const own: List = { rows, groups, notes, connection, commit, periodsMs, hasMade: false, onSend }
@@ -173,16 +169,15 @@ function chargeTogether(
     for (const ensureTables of ensures) await ensureTables()
   }
   const prepare = ensures.length === 0 ? undefined : prepareAll
-  const enter = (over: () => boolean): Entry<Found | undefined> => {
-    isOver = over
-    if (!inTurn) return { leave: hastiest.enter() }
-    turn = turnsOn(connection.db).enter(queued(own, namespace.prefix, prepare, over))
-    stage.mayWait = true
-    stage.isContended = turn.isBehind
-    return turn
+  const turn = inTurn
+    ? turnsOn(connection.db).enter(queued(own, namespace.prefix, prepare, () => work.isOver))
+    : undefined
+  if (turn) {
+    work.mayWait = true
+    work.isContended = turn.isBehind
   }
   const charge = async (found: Found | undefined) => {
-    stage.mayWait = false
+    work.mayWait = false
     if (!turn) await prepare?.()
     let first = found ?? (await retrying(() => askAlone(own)))
     const charging = () => {
@@ -192,43 +187,24 @@ function chargeTogether(
     }
     const free = first && (await retrying(charging))
     if (free) return free
-    stage.mayWait = true
-    stage.isContended = true
+    work.mayWait = true
+    work.isContended = true
     await turn?.mayWait()
     return retrying(() => chargeList(own))
   }
-  const work = (_: unknown, found: Found | undefined) => {
+  const charged = work.begin(turn ?? { leave: hastiest.enter() }, (found) => {
     if (found && isDecided(own, found)) {
       followUp()
       return decisionsOn(own, found)
     }
     return watchWait(namespace.prefix, () => charge(found)).finally(followUp)
-  }
-  const charged = outsideQueue<Decisions, Found | undefined>(
-    hastiest,
-    stage,
-    work,
-    enter,
-    hastiest.boundsOf(time),
-  )
+  })
   for (const [i, checker] of checkers.entries()) checker.alone.sweeps.after(charged, clocks[i] ?? null)
   return charged
 }
 
 /** The turns on a database, which all its limiters share. */
 const turnsOn = /* @__PURE__ */ onceFor((_: Database) => new Turns<SharedList, Found>(decideLists))
-
-/** Publishes how calls were decided together, or that they failed. */
-export function watchAll<T>(
-  calls: readonly LimiterCall[],
-  tx: At,
-  answered: Promise<T>,
-  reportsOf: (answered: T) => readonly Report[],
-): Promise<T> {
-  if (!calls.some(({ checker }) => checker.isWatched())) return answered
-  const watched = calls.map(({ checker, call }) => checker.watched(call, tx))
-  return watch(watched, answered, reportsOf)
-}
 
 /** How the statement of several limiters commits: in the strictest way that one of them needs. */
 function commitTogether(commits: readonly Commit[]): Commit {

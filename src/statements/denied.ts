@@ -2,11 +2,9 @@ import { and, eq, gte, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, Parameters } from './builder.ts'
+import { DENIED } from './own-prefixes.ts'
 
 // A row counts the denials of a key in an hour. The row without a key counts those of all keys.
-
-/** The prefix of rows that count denials ends with this. No limiter has such a prefix. */
-export const DENIED = ' [denied]'
 
 /** The prefix of the rows that count the denials of a limiter. */
 export function deniedPrefix(prefix: string): string {

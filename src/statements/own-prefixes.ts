@@ -15,3 +15,6 @@ export const SHARE_PREFIX = 'drizzle-ratelimit/parts/'
 
 /** The prefix of rows that block keys ends with this. No limiter may have such a prefix. */
 export const BLOCKED = ' [blocked]'
+
+/** The prefix of rows that count denials ends with this. No limiter has such a prefix either. */
+export const DENIED = ' [denied]'
