@@ -8,7 +8,7 @@ import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(1, '1h')
-/** The time in which the process is blocked does not count, and a busy machine has to answer within the rest. */
+/** The time in which the process is blocked does not count. A busy machine has to answer within the rest. */
 const [timeout, blockedMs] = [1_500, 1_600]
 let prefix = 0
 
