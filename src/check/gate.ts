@@ -1,15 +1,20 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { lockout } from '../algorithms/lockout.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
+import { type Answered, answeredBy } from '../answers/answer.ts'
+import { capacityOf } from '../answers/capacity.ts'
 import type { Denied } from '../answers/results.ts'
 import { onceFor } from '../base/once-for.ts'
 import { MAX_MS } from '../duration.ts'
-import type { Call, Request } from '../runtime/call.ts'
+import { type Call, neededBy, type Request } from '../runtime/call.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { BLOCKED } from '../statements/own-prefixes.ts'
 import { checkerBeside } from './beside.ts'
 import type { At, Bounds } from './bounds.ts'
 import type { Checker } from './checker.ts'
+import { degraded } from './layers.ts'
+import { isRequest } from './unlimited.ts'
+import { withinTimeout } from './within-timeout.ts'
 
 // The gate of a limiter whose keys can be blocked: a lockout that no failure starts, with a row for each key
 // that was blocked.
@@ -51,6 +56,41 @@ export async function blockOn(
   const { limit } = call.limiter
   const retryAfter = until - decision.now
   return { success: false, limit, remaining: 0, reset: until, retryAfter, blockedUntil: until }
+}
+
+/**
+ * The answer to a call that is denied while its key is blocked. The look at the gate is a statement of its own,
+ * so that equal calls share it, as they share the charge. During an outage, `onError` answers.
+ */
+export async function answerAtGate(owner: Checker, call: Call, tx: At): Promise<Answered> {
+  try {
+    return await withinTimeout([owner], tx, (at) => answerIn(owner, call, at))
+  } catch (error) {
+    if (owner.joined(tx)) throw error
+    return (await degraded(error, [{ checker: owner, call }]))[0] as Answered
+  }
+}
+
+async function answerIn(owner: Checker, call: Call, at: At): Promise<Answered> {
+  const blocked = call.purpose === 'take' ? await blockOn(owner, call, at) : undefined
+  const denied = blocked && (await denialBehind(blocked, owner, call, at))
+  if (denied) return { answer: denied, paid: { rate: 0, windowStart: null, usedBefore: null } }
+  return answeredBy(await owner.decide(call, at), owner.terms.reporting)
+}
+
+/** The denial, which is longer if the limit has too little then. Undefined if the block has ended by now. */
+async function denialBehind(
+  blocked: Blocked,
+  owner: Checker,
+  call: Call,
+  at: At,
+): Promise<Blocked | undefined> {
+  const { limiter } = call
+  const { decision } = await owner.decide({ ...call, rate: 0, purpose: 'look' }, at)
+  if (blocked.blockedUntil <= decision.now) return undefined
+  const enough = isRequest(call) ? whenAvailable(limiter, decision, neededBy(call)) : 0
+  const reset = Math.max(blocked.blockedUntil, enough)
+  return { ...blocked, limit: capacityOf(limiter, decision), reset, retryAfter: reset - decision.now }
 }
 
 /** When the block in a gate's row ends. Undefined if the row has none. */

@@ -141,8 +141,8 @@ export interface Asking {
   readonly thresholds?: readonly Threshold[]
   readonly lease?: never
   /**
-   * Whether `block` can deny a key for a time, whatever it has used. Each charge then looks at a second row in
-   * the same statement. A lockout can be blocked without it. It cannot be used with `dryRun` or
+   * Whether `block` can deny a key for a time, whatever it has used. Each charge then looks at a second row
+   * first. A lockout can be blocked without it. It cannot be used with `dryRun` or
    * `inMemoryBlock`. Default: `false`.
    */
   readonly blocks?: boolean

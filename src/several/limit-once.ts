@@ -2,6 +2,8 @@ import { type Answered, usageOf } from '../answers/answer.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import type { GrantResult } from '../answers/results.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
+import { answerAtGate } from '../check/gate.ts'
+import { watched } from '../check/layers.ts'
 import { grantOf } from '../check/upkeep.ts'
 import type { Database } from '../database/database.ts'
 import type { Once } from '../options/calls.ts'
@@ -11,8 +13,8 @@ import { idCall } from './ids.ts'
 import { decideAll } from './limit-all.ts'
 import { askedOf, isRepeated, takeTogether } from './together.ts'
 
-// One call of one limit that uses up an id, or whose key may be blocked: a list of two rows or three. It is
-// loaded together with `limitAll`.
+// One call of one limit that uses up an id, which is a list, or whose key may be blocked. It is loaded together
+// with `limitAll`.
 
 export { limitAll } from './limit-all.ts'
 
@@ -23,6 +25,11 @@ export async function answerOnce(
   tx: Database | undefined,
 ): Promise<Answered> {
   const calls = [own]
+  const { checker, call } = own
+  if (once === undefined && checker.terms.blocks) {
+    const answering = () => answerAtGate(checker, call, tx)
+    return watched(calls, tx, answering, (answered) => [answered])
+  }
   const [answered] = await decideAll(calls, tx, [await idCall(once, calls)])
   return answered as Answered
 }

@@ -188,13 +188,32 @@ test('a block joins a transaction', async () => {
   expect(await ratelimit.limit('ada')).toMatchObject({ success: true })
 })
 
-test('a check of a known key stays one statement', async () => {
+test('a check is a look at the block and the charge, and nothing more', async () => {
   const { db, statements } = watch(database.db)
   const ratelimit = blocking({ db })
   await ratelimit.limit('ada')
   const before = statements.length
   await ratelimit.limit('ada')
-  expect(statements.length - before).toBe(1)
+  expect(statements.length - before).toBe(2)
+})
+
+test('a block that ends between the look at it and the answer does not deny', async () => {
+  const { db } = watch(database.db, async () => clock.advance(1))
+  const ratelimit = blocking({ db })
+  await ratelimit.block('ada', 3)
+  expect(await ratelimit.limit('ada')).toMatchObject({ success: true, remaining: 4 })
+})
+
+test.each(['allow', 'deny'] as const)('during an outage onError %s answers', async (onError) => {
+  let left = 0
+  const { db } = watch(database.db, () => {
+    if (left-- <= 0) throw Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })
+  })
+  for (const reached of [0, 1]) {
+    left = reached
+    const answer = await blocking({ db, onError }).limit('ada')
+    expect(answer).toMatchObject({ success: onError === 'allow', degraded: true })
+  }
 })
 
 test('the row of a block is swept when it is over, and not before', async () => {
