@@ -168,9 +168,7 @@ export function expectExact(outcomes: readonly Outcome[], used: number, limit = 
 
 /** No connection is lost: each one is idle again. */
 export async function expectQuiet({ pool }: Pool): Promise<void> {
-  await expect
-    .poll(() => [pool.totalCount - pool.idleCount, pool.waitingCount], { timeout: 3000 })
-    .toEqual([0, 0])
+  await expect.poll(() => [pool.totalCount - pool.idleCount, pool.waitingCount]).toEqual([0, 0])
   tell('pools', 'that have lost no connection')
 }
 
@@ -196,7 +194,7 @@ export async function uncaughtBy(work: () => Promise<unknown>): Promise<unknown[
 }
 
 let prefixes = 0
-/** A prefix without rows, also if the test is tried again. */
+/** A prefix without rows, also if the test is tried again: what it charged before would fail it again. */
 export function newPrefix(name: string): string {
   return `${name} ${++prefixes}`
 }

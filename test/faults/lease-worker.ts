@@ -16,11 +16,11 @@ export interface Job {
   readonly workers: number
 }
 
-/** A line of its output: the work under a lease begins, or must have stopped. */
+/** A line of its output: the work under a lease begins, may go on for longer, or must have stopped. */
 export interface Told {
   readonly lease: string
-  readonly what: 'begins' | 'ends' | 'is told to stop'
-  /** Nanoseconds by the clock of the machine. */
+  readonly what: 'begins' | 'is extended' | 'ends' | 'is told to stop'
+  /** Nanoseconds by the clock of the machine. Of an extension: before it was asked for. */
   readonly at: string
   readonly fence: number
 }
@@ -43,8 +43,8 @@ const ratelimit = new Ratelimit({
   timeout: 300,
 })
 
-function tell(lease: string, what: Told['what'], fence: number): void {
-  const told: Told = { lease, what, at: String(process.hrtime.bigint()), fence }
+function tell(lease: string, what: Told['what'], fence: number, at = process.hrtime.bigint()): void {
+  const told: Told = { lease, what, at: String(at), fence }
   writeSync(1, `${JSON.stringify(told)}\n`)
 }
 
@@ -64,7 +64,8 @@ async function worker(name: string): Promise<void> {
     await sleep(Math.random() * 60)
     // Some work is longer than a lease, and some is never ended.
     while (!job.signal.aborted && Math.random() < 0.3) {
-      await job.extend().catch(() => {})
+      const from = process.hrtime.bigint()
+      if (await job.extend().catch(() => false)) tell(lease, 'is extended', job.fence, from)
       await sleep(Math.random() * 100)
     }
     if (job.signal.aborted || Math.random() < 0.02) continue

@@ -7,7 +7,7 @@ import pg from 'pg'
 import { expect, onTestFinished, test } from 'vitest'
 import { openReservations, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
-import { urlOf } from './kit.ts'
+import { newPrefix, urlOf } from './kit.ts'
 import type { Job } from './names-worker.ts'
 
 // A process dies between a reservation with a name and its settlement, or while it settles. Another process
@@ -53,7 +53,7 @@ test.each([
   { what: 'settle expired', aheadMs: AFTER_ITS_END_MS, left: 100, again: [] },
 ] as const)('after a kill another process does it: $what', async ({ what, aheadMs, left, again }) => {
   const url = await urlOf(database)
-  const prefix = `killed, ${what}`
+  const prefix = newPrefix(`killed, ${what}`)
   const pool = new pg.Pool({ connectionString: url })
   const db = drizzle({ client: pool })
   const limiter = Ratelimit.balance()
@@ -72,7 +72,7 @@ test.each([
     expect(await openReservations(db, { prefix, durable: true })).toHaveLength(1)
     // Its backend may hold the rows for a moment: settleExpired skips those, so wait for it to be gone.
     const held = `select 1 from pg_stat_activity where state = 'idle in transaction' and datname = current_database()`
-    await expect.poll(async () => (await database.rows(held)).length, { timeout: 10_000 }).toBe(0)
+    await expect.poll(async () => (await database.rows(held)).length).toBe(0)
     await ended(await start({ ...work, what }))
     expect(await ratelimit.getRemaining('org')).toMatchObject({ remaining: left })
     expect(await openReservations(db, { prefix, durable: true })).toEqual([])

@@ -183,7 +183,7 @@ test('no server listens: UNREACHABLE, and later calls succeed', async () => {
 
 test('a connection that breaks while it is made: UNREACHABLE', async () => {
   const opened = openPool(network.url)
-  const ratelimit = limiterOn(opened, 'reset')
+  const ratelimit = limiterOn(opened, newPrefix('reset'))
   await network.proxy.welcome('reset')
   const error = await errorOf(ratelimit.limit(SECRET))
   expect(error.code).toBe('UNREACHABLE')
@@ -204,12 +204,12 @@ test('statements that never end, on a driver that never gives up: the limiter go
   const stalled = async (fault: 'stall before' | 'stall after') => {
     const isMet = once(fault)
     const outcome = call()
-    await expect.poll(isMet, { timeout: 10_000 }).toBe(true)
+    await expect.poll(isMet).toBe(true)
     return timedOut(outcome)
   }
   expect(await call()).toBe('granted')
   expect(await stalled('stall after')).toBe('OUTCOME_UNKNOWN')
-  await expect.poll(() => usedOf(database, prefix, SECRET), { timeout: 10_000 }).toBe(2)
+  await expect.poll(() => usedOf(database, prefix, SECRET)).toBe(2)
   expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 97 })
   // The last call had the place of the first lost statement. The second one frees its place two seconds later.
   expect(await stalled('stall before')).toBe('OUTCOME_UNKNOWN')
@@ -226,14 +226,19 @@ test('statements that never end, on a driver that never gives up: the limiter go
 // The pool's second message for it is not known: 'Connection terminated due to connection timeout'.
 test('a server that does not answer to a new connection: UNREACHABLE after the connect time-out', async () => {
   const opened = openPool(network.url, { connectionTimeoutMillis: 200 })
-  const ratelimit = limiterOn(opened, 'silent')
+  const ratelimit = limiterOn(opened, newPrefix('silent'))
   network.proxy.fault = () => 'stall before'
   expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('UNREACHABLE')
 })
 
 test('connections whose server is gone silently fail by the time-out, once each', async () => {
   const opened = openPool(network.url, { ...IMPATIENT, max: 2 })
-  const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'half open', cleanupProbability: 0 })
+  const ratelimit = new Ratelimit({
+    db: opened.db,
+    limiter,
+    prefix: newPrefix('half open'),
+    cleanupProbability: 0,
+  })
   await ratelimit.limit(SECRET)
   network.proxy.halfOpenAll()
   expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('OUTCOME_UNKNOWN')

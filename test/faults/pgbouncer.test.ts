@@ -2,7 +2,17 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
 import { hasPgBouncer, PgBouncer } from '../support/pgbouncer.ts'
-import { count, expectQuiet, limiter, type Outcome, openPool, outcomeOf, SECRET, usePools } from './kit.ts'
+import {
+  count,
+  expectQuiet,
+  limiter,
+  newPrefix,
+  type Outcome,
+  openPool,
+  outcomeOf,
+  SECRET,
+  usePools,
+} from './kit.ts'
 
 const database = useDatabase()
 const direct = usePools(database)
@@ -25,11 +35,12 @@ describe.skipIf(!hasPgBouncer)(
       ['no prepared statements', false],
     ])('%s: exactly the limit, for single calls, bursts and limitAll', async (name, preparedStatements) => {
       const bounced = await through('default_pool_size = 3')
+      const prefix = newPrefix(name)
       // Each stands for a process.
       const processes = Array.from({ length: 4 }, () => {
         const opened = openPool(bounced, { max: 6 })
         const options = preparedStatements === undefined ? {} : { preparedStatements }
-        return { opened, ratelimit: new Ratelimit({ db: opened.db, limiter, prefix: name, ...options }) }
+        return { opened, ratelimit: new Ratelimit({ db: opened.db, limiter, prefix, ...options }) }
       })
       const keys = Array.from({ length: 10 }, (_, i) => `key ${i}`)
       const outcomes = new Map(keys.map((key) => [key, [] as Outcome[]]))
@@ -53,7 +64,12 @@ describe.skipIf(!hasPgBouncer)(
 
     test("a refused prepared statement costs no charge, and a caller's transaction does without", async () => {
       const opened = openPool(await through('default_pool_size = 1'), { max: 2 })
-      const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'refused', cleanupProbability: 0 })
+      const ratelimit = new Ratelimit({
+        db: opened.db,
+        limiter,
+        prefix: newPrefix('refused'),
+        cleanupProbability: 0,
+      })
       for (let i = 1; i <= 20; i++) {
         const [one, other] = await Promise.all([ratelimit.limit(SECRET), ratelimit.limit('other')])
         expect([one, other]).toMatchObject(Array(2).fill({ success: true, remaining: 100 - i }))
@@ -76,14 +92,19 @@ describe.skipIf(!hasPgBouncer)(
 
     test('PgBouncer refuses a start-up parameter: UNREACHABLE', async () => {
       const opened = openPool(await through(), { lock_timeout: 1000 })
-      const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'start-up' })
+      const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: newPrefix('start-up') })
       expect(await outcomeOf(ratelimit.limit(SECRET))).toBe('UNREACHABLE')
     })
 
     test('PgBouncer gets no connection to the server in time: OUTCOME_UNKNOWN', async () => {
       const bounced = await through('default_pool_size = 1', 'query_wait_timeout = 1')
       const opened = openPool(bounced, { max: 2 })
-      const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'wait', cleanupProbability: 0 })
+      const ratelimit = new Ratelimit({
+        db: opened.db,
+        limiter,
+        prefix: newPrefix('wait'),
+        cleanupProbability: 0,
+      })
       await ratelimit.limit(SECRET)
       const outcome = await opened.db.transaction(async (tx) => {
         await ratelimit.limit('held', { tx })
@@ -96,7 +117,12 @@ describe.skipIf(!hasPgBouncer)(
     test('PgBouncer is stopped: UNREACHABLE, and no call is left', async () => {
       const first = await PgBouncer.start(direct.url)
       const opened = openPool(first.through(direct.url))
-      const ratelimit = new Ratelimit({ db: opened.db, limiter, prefix: 'stopped', cleanupProbability: 0 })
+      const ratelimit = new Ratelimit({
+        db: opened.db,
+        limiter,
+        prefix: newPrefix('stopped'),
+        cleanupProbability: 0,
+      })
       await ratelimit.limit(SECRET)
       await first.stop()
       await expect.poll(() => opened.pool.totalCount).toBe(0)

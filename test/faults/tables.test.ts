@@ -1,6 +1,17 @@
 import { afterEach, expect, test } from 'vitest'
 import { emptyDatabase, migrate, useDatabase } from '../support/databases.ts'
-import { endPools, errorOf, expectQuiet, limit, limitAll, limiterOn, openPool, SECRET, urlOf } from './kit.ts'
+import {
+  endPools,
+  errorOf,
+  expectQuiet,
+  limit,
+  limitAll,
+  limiterOn,
+  newPrefix,
+  openPool,
+  SECRET,
+  urlOf,
+} from './kit.ts'
 
 const database = useDatabase()
 afterEach(endPools)
@@ -24,11 +35,14 @@ test('checks get MISSING_TABLE while a table is dropped, and succeed after it is
 
 test('checks get MISSING_TABLE while a column is missing, and succeed after it is added', async () => {
   const opened = openPool(await urlOf(database))
-  const ratelimit = limiterOn(opened, 'column')
+  const ratelimit = limiterOn(opened, newPrefix('column'))
   await ratelimit.limit(SECRET)
   await database.script('alter table rate_limit_ephemeral rename column prev_count to old_count')
-  expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42703' })
-  await database.script('alter table rate_limit_ephemeral rename column old_count to prev_count')
+  try {
+    expect(await errorOf(ratelimit.limit(SECRET))).toMatchObject({ code: 'MISSING_TABLE', sqlState: '42703' })
+  } finally {
+    await database.script('alter table rate_limit_ephemeral rename column old_count to prev_count')
+  }
   expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
   await expectQuiet(opened)
 })
@@ -37,14 +51,17 @@ test('a call on a table that another session locks fails by lock_timeout, and no
   const url = new URL(await urlOf(database))
   url.searchParams.set('options', '-c lock_timeout=100')
   const opened = openPool(url.href)
-  const ratelimit = limiterOn(opened, 'locked')
+  const ratelimit = limiterOn(opened, newPrefix('locked'))
   await ratelimit.limit(SECRET)
   const locker = await database.client()
   await locker.query('begin; lock table rate_limit_ephemeral')
-  for (const way of [limit, limitAll]) {
-    expect(await errorOf(way(ratelimit))).toMatchObject({ code: 'DATABASE', sqlState: '55P03' })
+  try {
+    for (const way of [limit, limitAll]) {
+      expect(await errorOf(way(ratelimit))).toMatchObject({ code: 'DATABASE', sqlState: '55P03' })
+    }
+  } finally {
+    await locker.query('commit')
   }
-  await locker.query('commit')
   expect(await ratelimit.limit(SECRET)).toMatchObject({ success: true, remaining: 98 })
   await expectQuiet(opened)
 })
