@@ -122,9 +122,10 @@ test('each wait is published', async () => {
   const ratelimit = new Ratelimit({ ...config, clock: clock.now })
   await ratelimit.limit('a')
   clock.advance(5)
-  const waiting = ratelimit.blockUntilReady('a', '10s')
-  setTimeout(() => clock.advance(15), 1)
-  expect(await waiting).toMatchObject({ success: true })
+  const pass = () => void clock.advance(15)
+  diagnostics.subscribe('drizzle-ratelimit:wait', pass)
+  endings.push(() => diagnostics.unsubscribe('drizzle-ratelimit:wait', pass))
+  expect(await ratelimit.blockUntilReady('a', '10s')).toMatchObject({ success: true })
   expect(waits[0]).toEqual({ prefix: 'waits', key: 'a', waitMs: 15 })
 })
 
