@@ -23,12 +23,7 @@ function protective(config: Partial<RatelimitConfig> = {}): Ratelimit {
 
 /** A limiter without a bound on its calls, which throws errors. */
 function patient(limiter = five, prefix = `attack ${++prefixes}`): Ratelimit {
-  return new Ratelimit({
-    db: opened.db,
-    limiter,
-    prefix,
-    cleanupProbability: 0,
-  })
+  return new Ratelimit({ db: opened.db, limiter, prefix, cleanupProbability: 0, timeout: false })
 }
 
 /** A transaction that keeps a row until it is let go. */
