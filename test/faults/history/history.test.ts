@@ -9,6 +9,7 @@ import { expect, test } from 'vitest'
 import { emptyDatabase, migrate, type TestDatabase } from '../../support/databases.ts'
 import { type Fault, FaultyProxy } from '../../support/proxy.ts'
 import { randomFrom } from '../../support/random.ts'
+import { anySeed } from '../../support/runs.ts'
 import { urlOf } from '../kit.ts'
 import { Checker } from './check.ts'
 import type { Done, Message } from './child.ts'
@@ -19,7 +20,7 @@ import { recordedIn } from './record.ts'
 import type { Handed } from './reservations.ts'
 
 const CALLS = Number(process.env['HISTORY_CALLS'] ?? 300_000)
-const SEED = Number(process.env['HISTORY_SEED'] ?? Date.now() % 1_000_000)
+const SEED = Number(process.env['HISTORY_SEED'] ?? anySeed())
 const PROCESSES = 4
 const CONNECTIONS = 32
 const LOADERS = ['tsx', ...(process.env['DRIZZLE'] === '1.0' ? ['./test/support/drizzle-1.0.mjs'] : [])]
