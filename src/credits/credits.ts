@@ -9,12 +9,12 @@ import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.t
 import type { CreditReserveOptions } from '../options/reserve.ts'
 import { checkOption, isCredits } from '../options/validate.ts'
 import { answerOnce } from '../several/limit-once.ts'
+import { takeShared } from './all-grants.ts'
 import { fundedCall } from './funded.ts'
 import { type CreditGrant, grant, grantsOf, voidGrant } from './grants.ts'
 import { sumOf } from './purse.ts'
 import { accountOf, readSums } from './read.ts'
 import type { Account } from './seen.ts'
-import { takeShared } from './take.ts'
 import { usageOf } from './usage.ts'
 
 // The calls of a `Ratelimit` whose limiter is made by `Ratelimit.credits`.

@@ -4,9 +4,8 @@ import { fromHex, toHex } from '../check/hex-id.ts'
 import { runOn } from '../check/run-on.ts'
 import { uncharged } from '../database/database-error.ts'
 import { mustHave, onlyRow } from '../database/rows.ts'
-import { type Row, run } from '../database/run.ts'
+import type { Row } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
-import { timed } from '../diagnostics.ts'
 import { checkKey } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { columnIn, exactNumber, stateIn } from '../runtime/number-columns.ts'
@@ -19,7 +18,7 @@ import {
   grantsStatement,
   neededGrantsStatement,
 } from '../statements/grants.ts'
-import { kept } from '../statements/statements.ts'
+import { askForGrants, lookAtGrants, MANY } from './all-grants.ts'
 import { type Account, type Grant, type Rows, type Seen, type Sums, seenWhole } from './seen.ts'
 
 /** @throws RatelimitError `INVALID_KEY` */
@@ -44,12 +43,9 @@ export interface Needed {
   readonly rows?: number
 }
 
-/** A key with fewer rows is read whole. To leave some out costs more there than they do. */
-const MANY = 51
-
 /** Reads the debt of a key, the grants that a call may need, and what there is in all. */
 export async function read(account: Account, tx: At, { rate, rows: fewest = 0 }: Needed): Promise<Seen> {
-  const rows = await readBy(account, tx, 'grants', grantsStatement, { ended: 0, most: MANY })
+  const rows = await lookAtGrants(account, tx)
   if (rows.length < MANY) return seenWhole(rowsIn(account, rows), rate)
   const needed = { back: Number(rate < 0), rate: Math.abs(rate), rows: fewest }
   const own = await readBy(account, tx, 'needed grants', neededGrantsStatement, needed)
@@ -81,18 +77,8 @@ function readBy(
   statement: (source: GrantsSource) => Statement,
   more: Readonly<Record<string, Value>> = {},
 ): Promise<readonly Row[]> {
-  const { table, namespace } = checker.rows
-  const { prefix } = namespace
-  const clock = namespace.clock?.() ?? null
-  const injectedClock = clock !== null
-  const statementFor = (guarded: boolean) =>
-    kept(table.statements, `${name} ${injectedClock} ${guarded}`, () =>
-      statement({ table: table.table, injectedClock, guarded }),
-    )
   const reading = runOn(checker, tx, 'looks', (connection) =>
-    timed({ prefix, statement: 'look', keys: 1 }, () =>
-      run(connection, [table.size], statementFor, { prefix, key, clock, ...more }, {}),
-    ),
+    askForGrants({ ...checker.rows, connection }, name, statement, [key], more),
   )
   return uncharged(reading)
 }

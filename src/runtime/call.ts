@@ -2,6 +2,7 @@ import type { EndedPeriod, Limiter, StoredLimiter } from '../algorithms/algorith
 import { sameLimiter } from '../algorithms/limiter.ts'
 import type { Snapshot } from '../algorithms/search.ts'
 import type { Connection } from '../database/connection.ts'
+import type { Row } from '../database/run.ts'
 import type { RowAction } from '../statements/decided.ts'
 import type { OnEntries } from './entry.ts'
 
@@ -95,6 +96,8 @@ export interface Decision extends Snapshot {
   readonly ended?: EndedPeriod | undefined
   /** What the row pays of the rate of its group, if the list is done. Undefined if it is in no group. */
   readonly share?: number | undefined
+  /** The rows that a look at a key with several rows has read. Its state is that of a key without any. */
+  readonly rows?: readonly Row[]
   /** If a lease has answered the call: its answer. */
   readonly leased?: Leased
 }

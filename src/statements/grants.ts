@@ -4,6 +4,7 @@ import { ROWS } from '../algorithms/rows.ts'
 import type { Statement } from '../database/statement.ts'
 import { answered } from './answered.ts'
 import { builder, listOf, name, Parameters } from './builder.ts'
+import { callsFrom } from './calls.ts'
 import { fromColumn, isOfKind, SQL_NAMES, STATE_COLUMNS } from './columns.ts'
 import { type Guard, guard, guardedStatement } from './guard.ts'
 import { BY_ITSELF, CLOCK_MS } from './levels.ts'
@@ -21,6 +22,9 @@ export const GRANT = '/grant/'
 /** The column with what the key of a row has after the limited key. */
 const REST = 'rest'
 
+/** The limited key, one of several. */
+const KEY = sql`call.key`
+
 const STATE = STATE_COLUMNS.map((column) => SQL_NAMES[column])
 
 export interface GrantsSource {
@@ -33,20 +37,20 @@ export interface GrantsSource {
 const IN_ORDER = sql`order by window_start is null desc, tokens, window_start, last_refill, rest collate "C" rows unbounded preceding`
 
 /**
- * The statement that reads rows of a key's credits, at `most` that many. It takes no lock. Its answer has at
- * least one row, with the time. `rest` is what the key of a row has after the limited key. Without `ended` it
- * leaves out grants that are over.
+ * The statement that reads rows of the credits of keys, at `most` that many of each key. It takes no lock. Its
+ * answer has at least one row for each key, with the time. `rest` is what the key of a row has after the
+ * limited key. Without `ended` it leaves out grants that are over.
  */
 export function grantsStatement(source: GrantsSource): Statement {
   const { table } = source
   const parameters = new Parameters()
-  const columns = rowColumns(table, parameters)
+  const columns = rowColumns(table)
   const isShown = sql`(${parameters.number('ended')} > 0::float8 or ${isLive(table)})`
   const most = sql`limit ${parameters.integer('most')}`
   const { guarding, seen } = rowsOf(source, parameters, columns, isShown, most)
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
     links: [],
-    columns: [name(REST), ...answered(['now', ...STATE])],
+    columns: [name('place'), name(REST), ...answered(['now', ...STATE])],
     from: seen,
   })
 }
@@ -60,7 +64,7 @@ export function grantsStatement(source: GrantsSource): Statement {
 export function neededGrantsStatement(source: GrantsSource): Statement {
   const { table } = source
   const parameters = new Parameters()
-  const columns = rowColumns(table, parameters)
+  const columns = rowColumns(table)
   const { guarding, seen } = rowsOf(source, parameters, columns, isLive(table))
   const [rate, owes] = [parameters.number('rate'), sql`window_start is null`]
   const has = sql`select *, case when ${owes} then 0::float8 else prev_count end as cap, ${owes} as owes,
@@ -83,8 +87,8 @@ export function neededGrantsStatement(source: GrantsSource): Statement {
 }
 
 /**
- * The statement that adds up the rows of a key's credits that are not over: what was granted, and what is used
- * or owed. Its answer is one row, however many grants there are.
+ * The statement that adds up the rows of the credits of keys that are not over: what was granted, and what is
+ * used or owed. Its answer is one row for each key, however many grants there are.
  */
 export function grantSumsStatement(source: GrantsSource): Statement {
   const { table } = source
@@ -99,18 +103,18 @@ export function grantSumsStatement(source: GrantsSource): Statement {
   const { guarding, seen } = rowsOf(source, parameters, columns, isLive(table))
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
     links: [],
-    columns: answered(['now', ...Object.keys(columns)]),
+    columns: [name('place'), ...answered(['now', ...Object.keys(columns)])],
     from: seen,
   })
 }
 
 /** What the key of a row has after the limited key, and its state. */
-function rowColumns(table: RateLimitTable, parameters: Parameters): Readonly<Record<string, SQL.Aliased>> {
+function rowColumns(table: RateLimitTable): Readonly<Record<string, SQL.Aliased>> {
   const state = STATE_COLUMNS.map((column) => [
     SQL_NAMES[column],
     fromColumn(column, table[column]).as(SQL_NAMES[column]),
   ])
-  const rest = sql`substr(${table.key}, length(${parameters.text('key')}) + 1)`.as(REST)
+  const rest = sql`substr(${table.key}, length(${KEY}) + 1)`.as(REST)
   return { [REST]: rest, ...Object.fromEntries(state) }
 }
 
@@ -119,7 +123,10 @@ function isLive(table: RateLimitTable): SQL {
   return sql`${fromColumn('windowStart', table.windowStart)} > ${name('now', 'timed')}`
 }
 
-/** These columns of the debt and of the grants that are shown, and the time. It has at least one row. */
+/**
+ * These columns of the debt and of the grants that are shown, and the time, for each of the keys. There is at
+ * least one row for each.
+ */
 function rowsOf(
   { table, injectedClock, guarded }: GrantsSource,
   parameters: Parameters,
@@ -131,12 +138,10 @@ function rowsOf(
   const rows = builder
     .select(columns)
     .from(table)
-    .where(
-      and(grantsOf(table, parameters.text('prefix'), parameters.text('key'), isShown), guarding.fits(table)),
-    )
+    .where(and(grantsOf(table, parameters.text('prefix'), KEY, isShown), guarding.fits(table)))
   const clock = injectedClock ? parameters.number('clock') : CLOCK_MS
-  const seen = sql`(select ${name('now')}, ${listOf(Object.keys(columns), 'stored')}
-      from (select ${clock} as now offset 0) as timed
+  const seen = sql`(select ${listOf(['place', 'now'])}, ${listOf(Object.keys(columns), 'stored')}
+      from (select ${clock} as now offset 0) as timed cross join ${callsFrom(parameters, ['key'])}
       left join lateral (${rows.getSQL()} ${most}) as stored on true) as seen`
   return { guarding, seen }
 }

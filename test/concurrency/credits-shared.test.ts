@@ -1,4 +1,4 @@
-import { and, eq, like } from 'drizzle-orm'
+import { and, eq, like, sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { Ratelimit, rateLimitDurable as table } from '../../src/index.ts'
@@ -121,18 +121,41 @@ test('a grant that another process has made comes first at once', async () => {
   }
 })
 
-test('estimates of many keys are settled together, each in grants of its own key', async () => {
-  const credits = creditsOn('estimates')
+test('estimates of many keys are charged and settled by shared statements, each in grants of its own key', async () => {
+  const watched = watch(database.db)
+  const credits = creditsOn('estimates', watched.db)
   const keys = range(20).map((i) => `org ${i}`)
   for (const [i, key] of keys.entries()) {
     for (const id of ['a', 'b']) await credits.grant(key, 10 + i, { id, expires: '1d' })
   }
+  const before = watched.statements.length
   const reserved = await Promise.all(keys.map((key, i) => credits.reserve(key, { rate: 5 + i })))
+  expect(reserved.map(({ limit, remaining }) => [limit, remaining])).toEqual(
+    keys.map((_, i) => [20 + 2 * i, 15 + i]),
+  )
   const settled = await Promise.all(reserved.map((each, i) => (each.success ? each.commit(i) : undefined)))
   expect(settled.map((each) => [each?.returned, each?.remaining])).toEqual(keys.map((_, i) => [5, 20 + i]))
+  // Each estimate alone would be two reads and two lists.
+  expect(watched.statements.length - before).toBeLessThan(keys.length)
   for (const [i, key] of keys.entries()) {
     expect((await credits.grantsOf(key)).map(({ used }) => used)).toEqual([i, 0])
   }
+})
+
+test('an error in a read that calls share fails no other call', async () => {
+  const own = creditsOn('one is bad')
+  const keys = ['a', 'b', 'c']
+  for (const key of keys) await own.grant(key, 10, { id: 'x' })
+  let isFirst = true
+  const { db } = watch(database.db, async (text) => {
+    if (!isFirst || !/^\s*select/i.test(text)) return
+    isFirst = false
+    await database.db.execute(sql`select '\x'::bytea::text::int4`)
+  })
+  const credits = creditsOn('one is bad', db)
+  const reserved = await Promise.all(keys.map((key) => credits.reserve(key, { rate: 3 })))
+  expect(isFirst).toBe(false)
+  expect(reserved.map(({ remaining }) => remaining)).toEqual([7, 7, 7])
 })
 
 test('a settlement beside others gives nothing to a later grant of the same id', async () => {

@@ -1,12 +1,14 @@
 -- $1: prefix
 -- $2: key
 select
+  "place",
   pg_catalog.encode (pg_catalog.float8send ("now"), 'hex') as "now",
   pg_catalog.encode (pg_catalog.float8send ("granted"), 'hex') as "granted",
   pg_catalog.encode (pg_catalog.float8send ("used"), 'hex') as "used"
 from
   (
     select
+      "place",
       "now",
       "stored"."granted",
       "stored"."used"
@@ -17,63 +19,74 @@ from
         offset
           0
       ) as timed
-      left join lateral (
-        select
-          coalesce(
-            sum(
-              case
-                when "rate_limit_ephemeral"."window_start" is null then 0::float8
-                else (
-                  case
-                    when "rate_limit_ephemeral"."prev_count" < 0 then 0
-                    else "rate_limit_ephemeral"."prev_count"
-                  end
-                )::float8
-              end
-            ),
-            0::float8
-          ) as "granted",
-          coalesce(
-            sum(
-              (
+      cross join rows
+    from
+      (
+        pg_catalog.unnest (
+          (
+            select
+              $2::text::text[]
+          )
+        )
+      ) with ordinality as
+    call ("key", "place")
+    left join lateral (
+      select
+        coalesce(
+          sum(
+            case
+              when "rate_limit_ephemeral"."window_start" is null then 0::float8
+              else (
                 case
-                  when "rate_limit_ephemeral"."count" < 0 then 0
-                  else "rate_limit_ephemeral"."count"
+                  when "rate_limit_ephemeral"."prev_count" < 0 then 0
+                  else "rate_limit_ephemeral"."prev_count"
                 end
               )::float8
-            ),
-            0::float8
-          ) as "used"
-        from
-          "rate_limit_ephemeral"
-        where
-          "rate_limit_ephemeral"."prefix" = $1::text
-          and "rate_limit_ephemeral"."key" between $2::text || '/debt' and $2::text || '/grant/' || 'z'
-          and (
+            end
+          ),
+          0::float8
+        ) as "granted",
+        coalesce(
+          sum(
             (
-              "rate_limit_ephemeral"."key" = $2::text || '/debt'
-              and (
-                "rate_limit_ephemeral"."count" is not null
-                and "rate_limit_ephemeral"."prev_count" is not null
-                and "rate_limit_ephemeral"."window_start" is null
-                and "rate_limit_ephemeral"."tokens" is not null
-                and "rate_limit_ephemeral"."last_refill" is not null
-              )
-            )
-            or (
-              starts_with("rate_limit_ephemeral"."key", $2::text || '/grant/')
-              and strpos(substr("rate_limit_ephemeral"."key", length($2::text || '/grant/') + 1), '/') = 0
-              and (
-                "rate_limit_ephemeral"."count" is not null
-                and "rate_limit_ephemeral"."prev_count" is not null
-                and "rate_limit_ephemeral"."window_start" is not null
-                and "rate_limit_ephemeral"."tokens" is not null
-                and "rate_limit_ephemeral"."last_refill" is not null
-              )
-              and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) > "timed"."now"
+              case
+                when "rate_limit_ephemeral"."count" < 0 then 0
+                else "rate_limit_ephemeral"."count"
+              end
+            )::float8
+          ),
+          0::float8
+        ) as "used"
+      from
+        "rate_limit_ephemeral"
+      where
+        "rate_limit_ephemeral"."prefix" = $1::text
+        and "rate_limit_ephemeral"."key" between call.key || '/debt' and call.key || '/grant/' || 'z'
+        and (
+          (
+            "rate_limit_ephemeral"."key" = call.key || '/debt'
+            and (
+              "rate_limit_ephemeral"."count" is not null
+              and "rate_limit_ephemeral"."prev_count" is not null
+              and "rate_limit_ephemeral"."window_start" is null
+              and "rate_limit_ephemeral"."tokens" is not null
+              and "rate_limit_ephemeral"."last_refill" is not null
             )
           )
-        offset
-          0
-      ) as stored on true
+          or (
+            starts_with("rate_limit_ephemeral"."key", call.key || '/grant/')
+            and strpos(substr("rate_limit_ephemeral"."key", length(call.key || '/grant/') + 1), '/') = 0
+            and (
+              "rate_limit_ephemeral"."count" is not null
+              and "rate_limit_ephemeral"."prev_count" is not null
+              and "rate_limit_ephemeral"."window_start" is not null
+              and "rate_limit_ephemeral"."tokens" is not null
+              and "rate_limit_ephemeral"."last_refill" is not null
+            )
+            and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) > "timed"."now"
+          )
+        )
+      offset
+        0
+    ) as stored on true
   ) as seen

@@ -1,5 +1,5 @@
--- $1: key
--- $2: prefix
+-- $1: prefix
+-- $2: key
 -- $3: rate
 -- $4: back
 -- $5: rows
@@ -65,6 +65,7 @@ from
                 from
                   (
                     select
+                      "place",
                       "now",
                       "stored"."rest",
                       "stored"."count",
@@ -79,56 +80,67 @@ from
                         offset
                           0
                       ) as timed
-                      left join lateral (
-                        select
-                          substr("key", length($1::text) + 1) as "rest",
+                      cross join rows
+                    from
+                      (
+                        pg_catalog.unnest (
                           (
-                            case
-                              when "count" < 0 then 0
-                              else "count"
-                            end
-                          )::float8 as "count",
+                            select
+                              $2::text::text[]
+                          )
+                        )
+                      ) with ordinality as
+                    call ("key", "place")
+                    left join lateral (
+                      select
+                        substr("key", length(call.key) + 1) as "rest",
+                        (
+                          case
+                            when "count" < 0 then 0
+                            else "count"
+                          end
+                        )::float8 as "count",
+                        (
+                          case
+                            when "prev_count" < 0 then 0
+                            else "prev_count"
+                          end
+                        )::float8 as "prev_count",
+                        round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
+                        "tokens" as "tokens",
+                        round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill"
+                      from
+                        "rate_limit_ephemeral"
+                      where
+                        "rate_limit_ephemeral"."prefix" = $1::text
+                        and "rate_limit_ephemeral"."key" between call.key || '/debt' and call.key || '/grant/' || 'z'
+                        and (
                           (
-                            case
-                              when "prev_count" < 0 then 0
-                              else "prev_count"
-                            end
-                          )::float8 as "prev_count",
-                          round(date_part('epoch', "window_start") * 1000::float8) as "window_start",
-                          "tokens" as "tokens",
-                          round(date_part('epoch', "last_refill") * 1000::float8) as "last_refill"
-                        from
-                          "rate_limit_ephemeral"
-                        where
-                          "rate_limit_ephemeral"."prefix" = $2::text
-                          and "rate_limit_ephemeral"."key" between $1::text || '/debt' and $1::text || '/grant/' || 'z'
-                          and (
-                            (
-                              "rate_limit_ephemeral"."key" = $1::text || '/debt'
-                              and (
-                                "rate_limit_ephemeral"."count" is not null
-                                and "rate_limit_ephemeral"."prev_count" is not null
-                                and "rate_limit_ephemeral"."window_start" is null
-                                and "rate_limit_ephemeral"."tokens" is not null
-                                and "rate_limit_ephemeral"."last_refill" is not null
-                              )
-                            )
-                            or (
-                              starts_with("rate_limit_ephemeral"."key", $1::text || '/grant/')
-                              and strpos(substr("rate_limit_ephemeral"."key", length($1::text || '/grant/') + 1), '/') = 0
-                              and (
-                                "rate_limit_ephemeral"."count" is not null
-                                and "rate_limit_ephemeral"."prev_count" is not null
-                                and "rate_limit_ephemeral"."window_start" is not null
-                                and "rate_limit_ephemeral"."tokens" is not null
-                                and "rate_limit_ephemeral"."last_refill" is not null
-                              )
-                              and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) > "timed"."now"
+                            "rate_limit_ephemeral"."key" = call.key || '/debt'
+                            and (
+                              "rate_limit_ephemeral"."count" is not null
+                              and "rate_limit_ephemeral"."prev_count" is not null
+                              and "rate_limit_ephemeral"."window_start" is null
+                              and "rate_limit_ephemeral"."tokens" is not null
+                              and "rate_limit_ephemeral"."last_refill" is not null
                             )
                           )
-                        offset
-                          0
-                      ) as stored on true
+                          or (
+                            starts_with("rate_limit_ephemeral"."key", call.key || '/grant/')
+                            and strpos(substr("rate_limit_ephemeral"."key", length(call.key || '/grant/') + 1), '/') = 0
+                            and (
+                              "rate_limit_ephemeral"."count" is not null
+                              and "rate_limit_ephemeral"."prev_count" is not null
+                              and "rate_limit_ephemeral"."window_start" is not null
+                              and "rate_limit_ephemeral"."tokens" is not null
+                              and "rate_limit_ephemeral"."last_refill" is not null
+                            )
+                            and round(date_part('epoch', "rate_limit_ephemeral"."window_start") * 1000::float8) > "timed"."now"
+                          )
+                        )
+                      offset
+                        0
+                    ) as stored on true
                   ) as seen
                 offset
                   0
