@@ -497,7 +497,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    */
   async getRemaining(key: KeyFor<K, 'rate' | 'credits'>, options: CallOptions = {}): Promise<Usage> {
     Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
-    if (isCredits(this.limiter)) return (await this.#account(key)).getRemaining(options)
+    if (isCredits(this.limiter)) return (await this.getRemainingAll([key], options))[0] as Usage
     const look = await this.#call(key, { ...options, rate: 0 })
     try {
       if (this.#checker.terms.blocks) {
@@ -526,10 +526,15 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    * const [first, second] = await credits.getRemainingAll(['org:1', 'org:2'])
    * ```
    */
-  async getRemainingAll(keys: readonly KeyFor<K, 'rate'>[], options: CallOptions = {}): Promise<Usage[]> {
+  async getRemainingAll(
+    keys: readonly KeyFor<K, 'rate' | 'credits'>[],
+    options: CallOptions = {},
+  ): Promise<Usage[]> {
     Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     const { checkKeys, lookAll } = await MODULES.lookAll()
     checkKeys(keys)
+    const { limiter } = this
+    if (isCredits(limiter)) return (await MODULES.credits()).lookAtAll(this.#checker, limiter, keys, options)
     // Unlike `map`, it does not skip the holes of a list.
     const looks = Array.from(keys, async (key) => this.#call(key, { ...options, rate: 0 }))
     return lookAll(this.#checker, await Promise.all(looks), options.tx)

@@ -1,3 +1,4 @@
+import type { Credits } from '../algorithms/credits.ts'
 import type { Answered } from '../answers/answer.ts'
 import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../answers/results.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
@@ -44,7 +45,6 @@ const reservation = /* @__PURE__ */ onFirstUse(() => import('../reservations/res
 export interface CreditCalls {
   limit(options: CreditLimitOptions): Promise<LimitResult>
   reserve(options: CreditReserveOptions): Promise<CreditReserved>
-  getRemaining(options: TxOptions): Promise<Usage>
   grant(amount: number, options: CreditGrantOptions): Promise<GrantResult>
   grantsOf(options: TxOptions): Promise<CreditGrant[]>
   voidGrant(id: string, options: TxOptions): Promise<number>
@@ -61,7 +61,6 @@ export function callsOn(checker: Checker, limiter: unknown, key: string): Credit
   return {
     limit: (options) => own(limit(account, options)),
     reserve: (options) => own(reserve(account, options)),
-    getRemaining: (options) => own(getRemaining(account, options)),
     grant: (amount, options) => own(grant(account, amount, options)),
     grantsOf: (options) => own(grantsOf(account, options)),
     voidGrant: (id, options) => own(voidGrant(account, id, options)),
@@ -125,7 +124,20 @@ function callBy({ checker, credits, key }: Account, options: CreditLimitOptions)
   return fundedCall(checker, credits, key, { rate, force, atLeast })
 }
 
-/** Looks at the credits. */
-async function getRemaining(account: Account, options: TxOptions): Promise<Usage> {
-  return usageOf(await readSums(account, options.tx))
+/**
+ * Looks at the credits of keys, in one statement.
+ *
+ * @throws RatelimitError `INVALID_KEY`
+ */
+export async function lookAtAll(
+  checker: Checker,
+  credits: Credits,
+  keys: readonly string[],
+  { tx }: TxOptions,
+): Promise<Usage[]> {
+  const { hash } = checker.terms
+  // Unlike `map`, it does not skip the holes of a list.
+  const stored = await Promise.all(Array.from(keys, async (key) => (hash ? hash(key) : key)))
+  for (const key of stored) accountOf({ checker, credits, key })
+  return (await own(readSums(checker, stored, tx))).map(usageOf)
 }

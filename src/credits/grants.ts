@@ -9,7 +9,7 @@ import type { CreditGrantOptions } from '../options/grants.ts'
 import { checkOption, checkRate, isStorable } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { keyOfGrant, readAll, readSums } from './read.ts'
-import { type Account, isEndless, leftOf } from './seen.ts'
+import { type Account, isEndless, leftOf, type Sums } from './seen.ts'
 import { usageOf } from './usage.ts'
 
 /** A grant of `Ratelimit.credits`. */
@@ -60,8 +60,9 @@ export async function grant(
   return withinTimeout([checker], tx, async (at) => {
     const { decision } = await checker.decide(call, at)
     const isRepeated = (decision.state.prevCount ?? 0) > 0
-    const sums = await afterChange(checker, at, GRANTED, () => readSums(account, at))
-    return { ...usageOf(sums), ...(isRepeated ? { repeated: true } : {}) }
+    const look = () => readSums(checker, [account.key], at)
+    const [sums] = await afterChange(checker, at, GRANTED, look)
+    return { ...usageOf(sums as Sums), ...(isRepeated ? { repeated: true } : {}) }
   })
 }
 

@@ -1,9 +1,10 @@
 import { limiterOf } from '../algorithms/grant.ts'
 import type { At } from '../check/bounds.ts'
+import type { Checker } from '../check/checker.ts'
 import { fromHex, toHex } from '../check/hex-id.ts'
 import { runOn } from '../check/run-on.ts'
 import { uncharged } from '../database/database-error.ts'
-import { mustHave, onlyRow } from '../database/rows.ts'
+import { mustHave } from '../database/rows.ts'
 import type { Row } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { checkKey } from '../options/validate.ts'
@@ -45,10 +46,11 @@ export interface Needed {
 
 /** Reads the debt of a key, the grants that a call may need, and what there is in all. */
 export async function read(account: Account, tx: At, { rate, rows: fewest = 0 }: Needed): Promise<Seen> {
+  const { checker, key } = account
   const rows = await lookAtGrants(account, tx)
   if (rows.length < MANY) return seenWhole(rowsIn(account, rows), rate)
   const needed = { back: Number(rate < 0), rate: Math.abs(rate), rows: fewest }
-  const own = await readBy(account, tx, 'needed grants', neededGrantsStatement, needed)
+  const own = await readBy(checker, [key], tx, 'needed grants', neededGrantsStatement, needed)
   const sum = (column: string) => exactNumber(own[0]?.[column])
   const sums = { granted: sum('granted'), used: sum('used'), lastsUntil: sum('lasts') }
   return { ...rowsIn(account, own), ...sums }
@@ -56,29 +58,33 @@ export async function read(account: Account, tx: At, { rate, rows: fewest = 0 }:
 
 /** Reads all grants of a key, also those that are over. */
 export async function readAll(account: Account, tx: At): Promise<Rows> {
+  const { checker, key } = account
   const most = 2 ** 31 - 1
-  return rowsIn(account, await readBy(account, tx, 'grants', grantsStatement, { ended: 1, most }))
+  return rowsIn(account, await readBy(checker, [key], tx, 'grants', grantsStatement, { ended: 1, most }))
 }
 
-/** Reads what a key has. How many grants that is makes no difference to the answer of the database. */
-export async function readSums(account: Account, tx: At): Promise<Sums> {
-  const row = mustHave(onlyRow(await readBy(account, tx, 'grant sums', grantSumsStatement)))
-  return {
-    now: exactNumber(row['now']),
-    granted: exactNumber(row['granted']),
-    used: exactNumber(row['used']),
-  }
+/** Reads what keys have. How many grants that is makes no difference to the answer of the database. */
+export async function readSums(checker: Checker, keys: readonly string[], tx: At): Promise<Sums[]> {
+  if (keys.length === 0) return []
+  const rows = await readBy(checker, keys, tx, 'grant sums', grantSumsStatement)
+  const sums = new Map(rows.map((row) => [Number(row['place']), row]))
+  return keys.map((_, place) => {
+    const row = mustHave(sums.get(place + 1))
+    const of = (column: string) => exactNumber(row[column])
+    return { now: of('now'), granted: of('granted'), used: of('used') }
+  })
 }
 
 function readBy(
-  { checker, key }: Account,
+  checker: Checker,
+  keys: readonly string[],
   tx: At,
   name: string,
   statement: (source: GrantsSource) => Statement,
   more: Readonly<Record<string, Value>> = {},
 ): Promise<readonly Row[]> {
   const reading = runOn(checker, tx, 'looks', (connection) =>
-    askForGrants({ ...checker.rows, connection }, name, statement, [key], more),
+    askForGrants({ ...checker.rows, connection }, name, statement, keys, more),
   )
   return uncharged(reading)
 }

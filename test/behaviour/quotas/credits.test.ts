@@ -402,11 +402,37 @@ test('with atLeast, a call takes what the grants have', async () => {
   expect(await credits.limit('org', { rate: 60, atLeast: 1 })).toMatchObject({ success: false })
 })
 
+test('many keys are looked at in one statement, each as by itself', async () => {
+  const watched = watch(database.db)
+  const { credits } = creditsOn({ db: watched.db })
+  const [some, owing, none] = ['some', 'owing', 'none']
+  for (const id of ['a', 'b']) await credits.grant(some, 10, { id })
+  await credits.limit(some, { rate: 13 })
+  await credits.limit(owing, { rate: 5, force: true })
+  const keys = [owing, none, some, owing]
+  const before = watched.statements.length
+  const all = await credits.getRemainingAll(keys)
+  expect(watched.statements.length - before).toBe(1)
+  expect(all.map(({ limit, remaining, used }) => [limit, remaining, used])).toEqual([
+    [0, 0, 5],
+    [0, 0, 0],
+    [20, 7, 13],
+    [0, 0, 5],
+  ])
+  expect(await credits.getRemainingAll([])).toEqual([])
+  await database.db.transaction(async (tx) => {
+    await credits.limit(some, { tx })
+    expect(await credits.getRemainingAll([some], { tx })).toMatchObject([{ remaining: 6 }])
+  })
+  await expect(credits.getRemainingAll([some, ''])).rejects.toMatchObject({ code: 'INVALID_KEY' })
+})
+
 test('a hashed key finds its grants', async () => {
   const options = { db: database.db, limiter: Ratelimit.credits(), prefix: 'hashed credits' }
   const credits = new Ratelimit({ ...options, durable: true, hashKeys: true })
   await credits.grant('ada@example.com', 10, { id: 'a' })
   expect(await credits.limit('ada@example.com')).toMatchObject({ success: true, remaining: 9 })
+  expect(await credits.getRemainingAll(['ada@example.com'])).toMatchObject([{ limit: 10, used: 1 }])
   const keys = await database.db.select({ key: rateLimitDurable.key }).from(rateLimitDurable)
   expect(keys.filter(({ key }) => key.includes('ada'))).toEqual([])
 })
@@ -557,7 +583,6 @@ test('what does not go together is refused before any SQL, also without types', 
     () => untyped.limit('org', { limiter: Ratelimit.balance() }),
     () => untyped.resetUsedTokens('org'),
     () => untyped.blockUntilReady('org', 0),
-    () => untyped.getRemainingAll(['org']),
     () => untyped.acquire('org'),
     () => untyped.block('org', '1m'),
     () => untyped.settle('text', 1),
