@@ -55,12 +55,17 @@ export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, R
   }
   const asked = new Set(calls.flatMap((each) => (isFound(each) ? [] : (rows.get(each) ?? []))))
   checkOption(asked.size <= MAX_ASKED, `One call takes at most ${MAX_ASKED} rows.`)
-  const all = new Set(rows.values())
-  checkTables([...all])
-  return all.size > MAX_ROWS ? withoutMaking(rows) : rows
+  const all = [...new Set(rows.values())]
+  checkTables(all)
+  return mayNeedSeveral(all) ? withoutMaking(rows) : rows
 }
 
-/** The rows of a list that needs several statements, which make no rows by the way. */
+/** Whether one statement cannot charge the rows, wherever they are. */
+export function mayNeedSeveral(rows: readonly RowRequest[]): boolean {
+  return rows.length > MAX_ROWS || !rows.every(({ table }) => table.reachesAllRows)
+}
+
+/** The rows of a list that may need several statements: a row that one of them makes would outlast a denial. */
 function withoutMaking(rows: ReadonlyMap<LimiterCall, RowRequest>): ReadonlyMap<LimiterCall, RowRequest> {
   const plain = new Map(
     [...new Set(rows.values())].map((row) => {

@@ -15,7 +15,7 @@ import { watchWait } from '../runtime/long-waits.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import type { ListRow } from '../statements/list-row.ts'
 import { listsStatement } from '../statements/lists.ts'
-import type { RowRequest } from './add-up.ts'
+import { mayNeedSeveral, type RowRequest } from './add-up.ts'
 import { isHeld } from './all-or-nothing.ts'
 import type { Queued } from './fitting-lists.ts'
 import {
@@ -30,7 +30,7 @@ import {
   shapesOf,
 } from './list.ts'
 import { isLook } from './parts.ts'
-import { isRecorded, isSentAlone, recording, sendList } from './send-list.ts'
+import { isRecorded, recording, sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
 import { isNeeded, isPlain, nameOfShape, namesOf, paramsFor, sentOf, sharedValuesOf } from './shape.ts'
 import type { Verdict } from './turns.ts'
@@ -70,7 +70,7 @@ export function queued(
     prepare,
     isOver,
     rows: rows.map(({ row }) => row),
-    kind: isSentAlone(list)
+    kind: mayNeedSeveral(rows)
       ? `alone ${++lastId}`
       : `${connection.keeping.wish} ${commit} ${nameOfGroups(payersIn(groups, rows))} ${about.join()}`,
     asks: rows.map((row, place) =>
@@ -137,7 +137,7 @@ async function askTogether(
  * rate. Others are inserted without a state first, when the list goes on alone.
  */
 function canMake({ list, shapes }: SharedList): boolean {
-  if (list.groups.length > 0 || isSentAlone(list) || isRecorded(list)) return false
+  if (list.groups.length > 0 || mayNeedSeveral(list.rows) || isRecorded(list)) return false
   const missing = shapes.filter(({ isNeeded, makes }) => isNeeded && !makes)
   return missing.length > 0 && missing.every((shape) => isPlain(shape) && shape.rules.startsFull)
 }

@@ -28,11 +28,6 @@ export function isRecorded({ rows }: Pick<List, 'rows'>): boolean {
   return rows.some(({ namespace }) => namespace.ledger !== undefined)
 }
 
-/** Whether the list shares no statement with others. */
-export function isSentAlone(list: Pick<List, 'rows'>): boolean {
-  return list.rows.length > MAX_ROWS || !reachesAll(list)
-}
-
 /** Whether one statement can charge the rows, wherever they are. */
 function reachesAll({ rows }: Pick<List, 'rows'>): boolean {
   return rows.every(({ table }) => table.reachesAllRows)

@@ -20,8 +20,8 @@ export function isNeeded(row: RowRequest): boolean {
 }
 
 /** Whether the list's own statement inserts the row if it is missing. */
-export function makes({ namespace, table }: RowRequest): boolean {
-  return namespace.isUsuallyNew === true && table.reachesAllRows
+export function makes({ namespace }: RowRequest): boolean {
+  return namespace.isUsuallyNew === true
 }
 
 /** Whether the whole rate is taken from the row, or nothing. */
