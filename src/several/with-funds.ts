@@ -5,6 +5,7 @@ import { type FundedCall, isFunded, type Purse } from '../check/funds.ts'
 import { inTransactionIf } from '../database/transaction.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
+import { tableNameOf } from './add-up.ts'
 import { type Beside, byItself, listOf, type Payer, type SentPayers, sendPayers } from './send-payers.ts'
 
 // Calls whose rows only a read can find. It takes no lock, so the rows may have less when they are locked.
@@ -63,7 +64,7 @@ export async function withFunds(
 function checkDifferent(calls: readonly LimiterCall[]): void {
   const funded = calls
     .filter(isFunded)
-    .map(({ checker, call }) => [checker.rows.namespace.prefix, call.key].join('\0'))
+    .map(({ checker: { rows }, call }) => [tableNameOf(rows), rows.namespace.prefix, call.key].join('\0'))
   checkOption(new Set(funded).size === funded.length, 'Two of the requests are for the credits of one key.')
 }
 

@@ -222,6 +222,20 @@ test('the credits of several keys are all consumed, or none, and refunds and loo
   ])
 })
 
+test('credits of one prefix and key in two tables are not the same', async () => {
+  const common = { db: database.db, limiter: Ratelimit.credits(), prefix: 'credits of two tables' }
+  const [kept, fleeting] = [new Ratelimit({ ...common, durable: true }), new Ratelimit(common)]
+  await kept.grant('key', 5, { id: 'grant' })
+  await fleeting.grant('key', 9, { id: 'grant' })
+  const sources = [kept, fleeting].map((ratelimit) => ({ ratelimit, key: 'key' }))
+  const answer = await Ratelimit.limitAll(sources)
+  expect(answer.results).toMatchObject([
+    { limit: 5, remaining: 4 },
+    { limit: 9, remaining: 8 },
+  ])
+  expect(await Ratelimit.spend(sources, { rate: 7 })).toMatchObject({ success: true, granted: [4, 3] })
+})
+
 test('a limit with dryRun does not stop the credits', async () => {
   const { credits, limit, books } = speedAndCredits(Ratelimit.fixedWindow(0, '1h'))
   await credits.grant('key', 3, { id: 'a' })
