@@ -27,7 +27,7 @@ export function checkFunction(value: unknown, name: string): void {
 
 /** @throws RatelimitError `INVALID_OPTION` */
 export function checkTx(tx: unknown): void {
-  checkOption(!tx || isTransaction(tx), 'tx must be a transaction of Drizzle.')
+  checkOption(tx === null || isTransaction(tx), 'tx must be a transaction of Drizzle.')
 }
 
 /** @throws RatelimitError `INVALID_DURATION` */

@@ -114,6 +114,19 @@ test.each(['no', 1, null])('a force of %s', async (value) => {
   for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
 })
 
+test.each([false, 0, '', Number.NaN])('a tx of %s is not taken for none', async (value) => {
+  const tx = untyped<Database>(value)
+  const calls = [
+    () => ratelimit.limit('key', { tx }),
+    () => ratelimit.getRemaining('key', { tx }),
+    () => ratelimit.reserve('key', { tx }),
+    () => ratelimit.resetUsedTokens('key', { tx }),
+    () => Ratelimit.limitAll([{ ratelimit, key: 'key' }], { tx }),
+    () => Ratelimit.spend([{ ratelimit, key: 'key' }], { rate: 1, tx }),
+  ]
+  for (const call of calls) expect((await errorWithoutSql(call)).code).toBe('INVALID_OPTION')
+})
+
 test.each([5, 'x', null])('options that are %s are not ignored', async (value) => {
   const options = untyped<object>(value)
   const calls = [
