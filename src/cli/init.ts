@@ -54,7 +54,10 @@ export async function init(args: string[], output: Output): Promise<number> {
   for (const step of steps) output.log(values['dry-run'] ? step.plan : await step.run())
   if (values['dry-run']) return 0
   output.log(`\nNow run \`${kit.command('migrate')}\`.`)
-  if (!isShipped(tables)) output.log('Give the limiters your tables: `tables: rateLimits`, from your schema.')
+  if (!isShipped(tables)) {
+    const own = ways ? 'rateLimits' : '{ ephemeral, durable }'
+    output.log(`Give the limiters your tables: \`tables: ${own}\`, from your schema.`)
+  }
   output.log(`\nA db.ts that survives broken connections:\n\n${indented(RECOMMENDED_DB)}`)
   return 0
 }

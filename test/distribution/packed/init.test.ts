@@ -69,6 +69,7 @@ interface Layout {
   /** The file that gets the tables, and what its text then has. */
   readonly changed: readonly [file: string, text: string]
   readonly made?: readonly [ephemeral: string, durable: string]
+  readonly says?: string
 }
 
 const EXPORT = `export * from 'drizzle-ratelimit/schema'`
@@ -125,6 +126,18 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
     args: ['--schema', 'limits', '--ephemeral', 'quick', '--durable', 'slow'],
     changed: ['schema.ts', `export const rateLimitSchema = pgSchema('limits')`],
     made: ['"limits"."quick"', '"limits"."slow"'],
+    says: 'Give the limiters your tables: `tables: rateLimits`',
+  },
+  'one that has tables of its own': {
+    files: {
+      'schema.ts': `import { rateLimitTables } from 'drizzle-ratelimit/schema'
+        export const mine = rateLimitTables({ ephemeral: 'quick', durable: 'slow' })
+        export const { ephemeral: quick, durable: slow } = mine`,
+    },
+    args: ['--ephemeral', 'quick', '--durable', 'slow'],
+    changed: ['schema.ts', 'export const mine'],
+    made: ['"quick"', '"slow"'],
+    says: 'Give the limiters your tables: `tables: { ephemeral, durable }`',
   },
 }
 
@@ -132,11 +145,10 @@ test.each(
   Object.entries(LAYOUTS).flatMap(([name, layout]) =>
     DRIZZLES.map((drizzle) => [drizzle, name, layout] as const),
   ),
-)('Drizzle %s, the schema is %s', async (drizzle, _, { files, args = [], changed, made = USUAL }) => {
+)('Drizzle %s, the schema is %s', async (drizzle, _, layout) => {
+  const { files, args = [], changed, made = USUAL, says = 'Now run `npx drizzle-kit migrate' } = layout
   const project = await start(drizzle, files)
-  expect(await project.run('drizzle-ratelimit', 'init', ...args)).toEqual(
-    fine('Now run `npx drizzle-kit migrate'),
-  )
+  expect(await project.run('drizzle-ratelimit', 'init', ...args)).toEqual(fine(says))
   const [file, text] = changed
   expect((await project.texts())[file]).toContain(text)
   const sql = (await project.migrations()).map(([, each]) => each).join('\n')
