@@ -55,13 +55,7 @@ export function callOf(
   const { rate = 1, limiter = own, force = false, atLeast, start } = options
   checkKey(key, prefix)
   if (limiter !== own) checkLimiter(limiter)
-  // Another algorithm would replace the row's state, and the paid credits would be lost.
-  if (limiter.stored && isBalance(limiter) !== isBalance(own)) {
-    throw new RatelimitError(
-      'INVALID_LIMIT',
-      'A balance accepts no other algorithm, and no other limit accepts a balance.',
-    )
-  }
+  checkKind(own, limiter)
   checkRate(rate, limiter, prefix)
   if (atLeast !== undefined) checkAtLeast(atLeast, rate, limiter, prefix, force)
   if (start !== undefined) checkStart(start, rate)
@@ -198,6 +192,20 @@ export function checkLimiter(limiter: Limiter | Concurrency | Credits): asserts 
   checkOption(
     typeof limiter?.algorithm?.numbers?.available === 'function',
     'limiter must come from a function of this package, such as Ratelimit.tokenBucket.',
+  )
+}
+
+/**
+ * Checks a limit in place of the limiter's own. Another algorithm would replace the row's state, and the paid
+ * credits of a balance would be lost.
+ *
+ * @throws RatelimitError `INVALID_LIMIT`
+ */
+export function checkKind(own: Limiter, limiter: Limiter): void {
+  if (!limiter.stored || isBalance(limiter) === isBalance(own)) return
+  throw new RatelimitError(
+    'INVALID_LIMIT',
+    'A balance accepts no other algorithm, and no other limit accepts a balance.',
   )
 }
 

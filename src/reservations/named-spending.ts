@@ -6,13 +6,13 @@ import type { LimiterCall } from '../check/checker.ts'
 import { NEEDS_ID, type SpendOptions } from '../options/reserve.ts'
 import type { CommitSpentOptions, SettleAllOptions, SettleSpentOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
-import { checkLimiter, checkOption } from '../options/validate.ts'
+import { checkOption } from '../options/validate.ts'
 import { estimateOf } from './estimate.ts'
 import { inPlan, opening, partsNamed } from './named.ts'
 import { lookingAt, type Opening, type Part } from './part.ts'
 import { settleParts } from './settle-named.ts'
 import { partsToReturn, type SettledSpending, type Settling, sumOf, takeMore } from './settle-spent.ts'
-import { checkActual } from './settlement.ts'
+import { checkCost } from './settlement.ts'
 
 /** An estimate over several limits with a name: each has the estimate of its share. */
 interface NamedExpense {
@@ -80,10 +80,7 @@ async function settleSpending(
   { limiters, tx }: Settling,
 ): Promise<SettledSpending> {
   const present = parts.map((part, place) => inPlan(part, limiters[place]))
-  for (const { checker, limiter } of present) {
-    checkLimiter(limiter)
-    checkActual(checker, actual, limiter)
-  }
+  for (const part of present) checkCost(part.checker, actual, part)
   const debtor = debt === 'first' ? 0 : parts.length - 1
   let more: SettledSpending | undefined
   const returnedOf = (rates: readonly number[]) => partsToReturn(rates, Math.max(sumOf(rates) - actual, 0))

@@ -8,12 +8,12 @@ import { answerTo } from '../check/layers.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { CallOptions } from '../options/calls.ts'
 import { type NamedReserveOptions, NEEDS_ID, type ReserveOptions } from '../options/reserve.ts'
-import { checkLimiter, checkOption } from '../options/validate.ts'
+import { checkOption } from '../options/validate.ts'
 import { type ChargedIn, chargedIn } from '../several/charged-in.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
 import { Once, refuseRepeated } from '../several/once.ts'
 import { chargedBy, checkReserved, estimateOf } from './estimate.ts'
-import { checkActual, settle } from './settlement.ts'
+import { checkCost, settle } from './settlement.ts'
 
 /** A charged estimate that waits for its cost. */
 export interface Reservation {
@@ -107,9 +107,9 @@ function reservationOf({ checker, call }: LimiterCall, answered: Answered, charg
     checkOptions(options, CALLS.call)
     const { limiter = call.limiter, tx } = options
     const isPresent = options.limiter !== undefined
-    checkLimiter(limiter)
-    checkActual(checker, actual, limiter)
-    return settling.run(tx, () => settle(checker, { estimate, actual, limiter, isPresent }, tx))
+    const settled = { estimate, actual, limiter, isPresent }
+    checkCost(checker, actual, settled)
+    return settling.run(tx, () => settle(checker, settled, tx))
   }
   return { commit, release: (options) => commit(0, options) }
 }

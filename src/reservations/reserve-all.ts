@@ -13,7 +13,7 @@ import type { CallOptions, TxOptions } from '../options/calls.ts'
 import { NEEDS_ID, type ReserveAllOptions } from '../options/reserve.ts'
 import type { SettleAllOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
-import { checkLimiter, checkOption } from '../options/validate.ts'
+import { checkOption } from '../options/validate.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { combined, decideAll } from '../several/limit-all.ts'
 import { Once } from '../several/once.ts'
@@ -22,7 +22,7 @@ import { chargeNamed, heldParts, inPlan, opening, partsNamed } from './named.ts'
 import type { Part } from './part.ts'
 import { type Cost, settleCosts } from './settle-costs.ts'
 import { settleParts } from './settle-named.ts'
-import { checkActual } from './settlement.ts'
+import { checkCost } from './settlement.ts'
 
 /** Estimates that are charged together and wait for their costs. */
 export interface Reservations {
@@ -105,10 +105,7 @@ async function settleAllNamed(
   tx: Database | undefined,
 ): Promise<readonly Allowed[]> {
   checkCosts(actuals, parts.length)
-  for (const [place, { checker, limiter }] of parts.entries()) {
-    checkLimiter(limiter)
-    checkActual(checker, actuals[place], limiter)
-  }
+  for (const [place, part] of parts.entries()) checkCost(part.checker, actuals[place], part)
   return (await settleParts(parts, { remembered: actuals }, tx)).answers
 }
 
@@ -151,12 +148,10 @@ function costsOf(
     const { call } = each
     const given = limiters[place]
     checkOption(given === undefined || !isFunded(each), FUNDED_LIMITER)
-    const limiter = given ?? call.limiter
+    const plan = { limiter: given ?? call.limiter, isPresent: given !== undefined }
     const actual = actuals[place] as number
-    checkLimiter(limiter)
-    checkActual(each.checker, actual, limiter)
+    checkCost(each.checker, actual, plan)
     const { parts = [] } = answered[place] as Answered
-    const estimate = chargedBy(call, answered[place] as Answered)
-    return { estimate, actual, limiter, isPresent: given !== undefined, parts }
+    return { ...plan, estimate: chargedBy(call, answered[place] as Answered), actual, parts }
   })
 }

@@ -11,7 +11,7 @@ import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { inTransactionIf } from '../database/transaction.ts'
 import { RatelimitError } from '../errors.ts'
-import { callOf, checkLimiter } from '../options/validate.ts'
+import { callOf } from '../options/validate.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { checkCharged } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
@@ -22,7 +22,7 @@ import { type Asked, askedOf, takeTogether } from '../several/together.ts'
 import { recall } from './charged.ts'
 import { estimateIn, type Held, look, lookingAt, type Part, takenFrom, withShares } from './part.ts'
 import { type Cost, settleCosts } from './settle-costs.ts'
-import { checkActual, checkPlan, mayBeLate, settleIfLate } from './settlement.ts'
+import { checkCost, checkPlan, mayBeLate, settleIfLate } from './settlement.ts'
 
 // How reservations with a name are settled: those of one name together, all or none.
 
@@ -48,8 +48,7 @@ const MAX_ATTEMPTS = 50
 
 /** Settles the estimate of one limit. */
 export async function settleOne(part: Part, actual: number, tx: At): Promise<Allowed> {
-  checkLimiter(part.limiter)
-  checkActual(part.checker, actual, part.limiter)
+  checkCost(part.checker, actual, part)
   const { answers } = await settleParts([part], { remembered: [actual] }, tx)
   return answers[0] as Allowed
 }

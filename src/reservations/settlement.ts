@@ -9,7 +9,7 @@ import type { At } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import { RatelimitError } from '../errors.ts'
-import { callOf, checkRate } from '../options/validate.ts'
+import { callOf, checkKind, checkLimiter, checkRate } from '../options/validate.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
 
 /** The data of an estimate that are needed to settle it. */
@@ -31,8 +31,18 @@ export interface Estimate {
 
 const COST = 'The cost'
 
-/** @throws RatelimitError `INVALID_RATE` */
-export function checkActual({ rows }: Checker, actual: unknown, limiter: Limiter): void {
+/**
+ * Checks a cost and the limit under which it is settled, which the caller has given if it `isPresent`.
+ *
+ * @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION`, `INVALID_LIMIT`
+ */
+export function checkCost(
+  { rows, terms }: Checker,
+  actual: unknown,
+  { limiter, isPresent }: Pick<Settled, 'limiter' | 'isPresent'>,
+): void {
+  checkLimiter(limiter)
+  if (isPresent) checkKind(terms.limiter, limiter)
   const { prefix } = rows.namespace
   checkRate(actual, limiter, prefix, COST)
   if (actual < 0) {

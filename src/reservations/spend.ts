@@ -14,7 +14,7 @@ import { RatelimitError } from '../errors.ts'
 import type { SpendOptions } from '../options/reserve.ts'
 import type { CommitSpentOptions, SettleAllOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
-import { checkLimiter, checkOption, purposeOf } from '../options/validate.ts'
+import { checkOption, purposeOf } from '../options/validate.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
 import { chargedIn } from '../several/charged-in.ts'
@@ -30,7 +30,7 @@ import { heldParts } from './named.ts'
 import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
 import { notesOf } from './part.ts'
 import { type Expense, giveBack, type SettledSpending, sumOf, takeMore } from './settle-spent.ts'
-import { checkActual } from './settlement.ts'
+import { checkCost } from './settlement.ts'
 
 export { settleByName } from './named-spending.ts'
 
@@ -257,9 +257,8 @@ async function committing(expense: Expense, tx: Database | undefined): Promise<P
     for (const [place, each] of calls.entries()) {
       const given = limiters[place]
       checkOption(given === undefined || !isFunded(each), FUNDED_LIMITER)
-      const limiter = given ?? each.call.limiter
-      checkLimiter(limiter)
-      checkActual(each.checker, actual, limiter)
+      const plan = { limiter: given ?? each.call.limiter, isPresent: given !== undefined }
+      checkCost(each.checker, actual, plan)
     }
     const debtor = debt === 'first' ? 0 : calls.length - 1
     const settle = (at: At) =>
