@@ -1,4 +1,4 @@
-import type { Connection } from '../database/connection.ts'
+import { type Connection, telling } from '../database/connection.ts'
 import { retrying } from '../database/retry.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
@@ -22,6 +22,6 @@ export function runOn<T>(
   const { connection, ensureTables } = checker.rows
   return work.begin({ leave: checker.enter() }, async () => {
     await ensureTables?.()
-    return retrying(() => run({ ...connection, sending: work.sending }))
+    return retrying(() => run(telling(connection, work.sending)))
   })
 }

@@ -1,6 +1,7 @@
 import { onceFor } from '../base/once-for.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Sender } from '../check/sent-call.ts'
+import { telling } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { retrying } from '../database/retry.ts'
 import { isWithdrawal } from '../database/sending.ts'
@@ -96,7 +97,7 @@ class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
   async #ask(groups: readonly Group[], mayWait: boolean, { sending }: Work): Promise<SlotAnswers> {
     const { ensureTables, connection: home, namespace } = this.#checker.rows
     await ensureTables?.()
-    const connection = { ...home, sending }
+    const connection = telling(home, sending)
     return watchWait(namespace.prefix, () =>
       retrying(() => askForSlots(this.#checker, connection, groups, mayWait)),
     )

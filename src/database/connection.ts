@@ -52,6 +52,15 @@ export function connectionTo(db: Database, keeping: Keeping): Connection {
   return { db, isTransaction: inTransaction, keeping, session, rawMode }
 }
 
+/** The same place, for statements that tell about themselves. */
+export function telling(
+  { db, isTransaction, keeping, session, rawMode }: Connection,
+  sending: Sending,
+): Connection {
+  // This runs for each statement. A spread with one change takes V8 a microsecond.
+  return { db, isTransaction, keeping, session, rawMode, sending }
+}
+
 /** The session, if it passes the name of a statement on to its driver. */
 function namingSession(db: Database): NamingSession | undefined {
   const session = wireSessionOf(db)

@@ -1,3 +1,4 @@
+import { telling } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { retrying, tryAgain } from '../database/retry.ts'
 import { isWithdrawal } from '../database/sending.ts'
@@ -26,9 +27,15 @@ export class AloneDecider implements Decider {
 
   /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
   #asking({ sending }: Work, periodMs?: number): Asking {
-    const asking = { ...this.#alone, connection: { ...this.#alone.connection, sending } }
-    if (periodMs !== undefined) return { ...asking, periodMs }
-    return this.#aheadMs === 0 ? asking : { ...asking, periodMs: Date.now() + this.#aheadMs }
+    const { connection, table, namespace, commit, takeStatement } = this.#alone
+    return {
+      connection: telling(connection, sending),
+      table,
+      namespace,
+      commit,
+      takeStatement,
+      periodMs: periodMs ?? (this.#aheadMs === 0 ? undefined : Date.now() + this.#aheadMs),
+    }
   }
 
   async decideTogether(

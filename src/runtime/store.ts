@@ -32,7 +32,7 @@ export interface Asking {
   /** Replaces the clock of the namespace, in Unix milliseconds. */
   readonly clockMs?: number
   /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
-  readonly periodMs?: number
+  readonly periodMs?: number | undefined
   /** The statement that takes, if keys have other rows than one each. No call makes such rows. */
   readonly takeStatement?: TakeStatement | undefined
   /** Awaited before each statement outside of transactions. It creates missing tables. */

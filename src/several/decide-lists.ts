@@ -1,7 +1,7 @@
 import type { Params } from '../algorithms/algorithm.ts'
 import { afterCalls } from '../answers/outcome.ts'
 import { onceFor } from '../base/once-for.ts'
-import type { Connection } from '../database/connection.ts'
+import { type Connection, telling } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { isTransient } from '../database/retry.ts'
 import { mustHave, notAsExpected, TWO_ROWS } from '../database/rows.ts'
@@ -201,7 +201,7 @@ async function askLists(
   }
   const run = async (connection: Connection) =>
     foundInAll(await runLists({ connection, rows }, values, source), lists, shapes, isCommon, params)
-  const own = { ...first, connection: { ...first.connection, sending } }
+  const own = { ...first, connection: telling(first.connection, sending) }
   if (!isRecorded(own)) return run(own.connection)
   return (await recording()).recordLists(own, run, (founds) =>
     Array.from(founds, ([{ list }, found]) => [list, found] as const),

@@ -6,7 +6,7 @@ import { endOfBlock, gateOf, passing } from '../check/gate.ts'
 import { isRequest, unlimitedOutcome } from '../check/unlimited.ts'
 import { hastiestOf } from '../check/within-timeout.ts'
 import { Work } from '../check/work.ts'
-import type { Connection } from '../database/connection.ts'
+import { type Connection, telling } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
@@ -150,7 +150,7 @@ function chargeTogether(
   const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
   const work = new Work<Decisions, Found | undefined>(hastiest, hastiest.boundsOf(time))
   const { sending } = work
-  const connection = { ...home, sending }
+  const connection = telling(home, sending)
   const clocks = checkers.map(({ rows }) => rows.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ rows }) => rows.commit))
   const onSend: List['onSend'] = (mayCharge, mayWait, shared) => {
