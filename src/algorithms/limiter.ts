@@ -99,14 +99,6 @@ export function hasPeriods(limiter: Limiter): limiter is StoredLimiter {
   return limiter.stored && limiter.algorithm.hasPeriods
 }
 
-/** When the period that paid ends under the plan that it was charged with. Null if there is none. */
-export function windowEndOf(
-  limiter: Limiter,
-  { windowStart }: { readonly windowStart: number | null },
-): number | null {
-  return windowStart !== null && hasPeriods(limiter) ? periodFrom(limiter, windowStart).end : null
-}
-
 /** The latest start of a period that is over. */
 export function latestEndedStart({ params, periodAt }: StoredLimiter, now: number): number {
   return periodAt ? periodAt(now).start - 1 : now - params.periodMs

@@ -5,6 +5,7 @@ import type { Threshold } from '../options/choices.ts'
 import { type Call, type Decision, neededBy, type Request, reservedIn } from '../runtime/call.ts'
 import { blockedIn, blockedUntilOf } from './blocked.ts'
 import { availableIn, capacityOf, remainingOf, unitsIn, usedIn } from './capacity.ts'
+import { allowedWith, deniedUntil } from './made.ts'
 import { afterCalls, grantedTo, type Outcome, type Payment, paymentOf, returnedBy } from './outcome.ts'
 import type { Allowed, Denied, LimitResult, Usage } from './results.ts'
 import { crossedFrom } from './thresholds.ts'
@@ -25,13 +26,8 @@ export interface PaidPart {
   readonly amount: number
 }
 
-/** The answer of a check and its payment. */
-export function answeredBy(outcome: Outcome, reporting: Reporting): Answered {
-  return new AnswerTo(outcome, reporting)
-}
-
-/** Only reservations need the payment, so it is worked out when they ask for it. */
-class AnswerTo implements Answered {
+/** The answer of a check and its payment, which is worked out when a reservation asks for it. */
+export class AnswerTo implements Answered {
   readonly answer: LimitResult
   readonly #outcome: Outcome
 
@@ -43,14 +39,6 @@ class AnswerTo implements Answered {
   get paid(): Payment {
     return paymentOf(this.#outcome)
   }
-}
-
-/**
- * The time at which the bucket is full again by itself after a charge with this answer. From then on a refund
- * gives nothing back. Null for windows, because their start decides on refunds.
- */
-export function refundableUntilOf({ algorithm }: Limiter, { reset }: LimitResult): number | null {
-  return algorithm.kind === 'bucket' && Number.isFinite(reset) ? reset : null
 }
 
 /** The extra facts that answers report. */
@@ -89,14 +77,11 @@ export function allowanceOf(outcome: Outcome, { thresholds }: Reporting): Allowe
   // The capacity limits the sum of equal refunds. The part of each one is unknown, so each answer shows the
   // state after all of them.
   const snapshot = afterCalls(outcome, rate > 0 ? place + 1 : granted)
-  // This runs for each check, and objects made by spreads are slow to make and to read.
-  const allowed: { -readonly [Name in keyof Allowed]: Allowed[Name] } = {
-    success: true,
-    limit: capacityOf(limiter, snapshot),
-    remaining: remainingOf(limiter, snapshot),
-    reset: whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
-    retryAfter: 0,
-  }
+  const allowed = allowedWith(
+    capacityOf(limiter, snapshot),
+    remainingOf(limiter, snapshot),
+    whenWhole(limiter, snapshot, decision.isNew && purpose === 'look'),
+  )
   if (rate > 0 && limiter.algorithm.kind === 'window') allowed.start = state.windowStart
   if (call.atLeast !== null) allowed.granted = grantedTo(outcome)
   const isFirst = place === 0 && granted > 0 && purpose !== 'look'
@@ -135,15 +120,10 @@ function denialOf(call: Call, snapshot: Snapshot): Denied {
 
 /** A denial. `reset` is the time at which there is enough. */
 export function denialUntil(limiter: Limiter, snapshot: Snapshot, reset: number): Denied {
-  return {
-    success: false,
-    limit: capacityOf(limiter, snapshot),
-    // A window without a limit denies calls that it cannot count.
-    remaining: unitsIn(limiter, snapshot),
-    reset,
-    retryAfter: reset - snapshot.now,
-    ...blockedIn(limiter, snapshot),
-  }
+  // A window without a limit denies calls that it cannot count.
+  const units = unitsIn(limiter, snapshot)
+  const denied = deniedUntil(reset, snapshot.now, capacityOf(limiter, snapshot), units)
+  return { ...denied, ...blockedIn(limiter, snapshot) }
 }
 
 function crossedBetween(

@@ -1,4 +1,4 @@
-import { type Answered, answeredBy } from '../answers/answer.ts'
+import { type Answered, AnswerTo } from '../answers/answer.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import { type Connection, connectionTo } from '../database/connection.ts'
 import { uncharged } from '../database/database-error.ts'
@@ -47,7 +47,7 @@ export class Checker implements Memory, Parts {
     this.rows = rows
     this.terms = terms
     this.alone = alone
-    this.#answered = (outcome) => answeredBy(outcome, terms.reporting)
+    this.#answered = (outcome) => new AnswerTo(outcome, terms.reporting)
     this.#room = new Room(connections === undefined)
     const decider = new AloneDecider(rows)
     const forgetAfter = (request: Request) => {

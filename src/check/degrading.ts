@@ -1,5 +1,6 @@
-import { type Answered, answeredBy, grantedIn, letPass } from '../answers/answer.ts'
-import type { Denied } from '../answers/results.ts'
+import { type Answered, AnswerTo, grantedIn, letPass } from '../answers/answer.ts'
+import { allowedWith } from '../answers/made.ts'
+import { unavailable } from '../answers/unavailable.ts'
 import { RatelimitError, type RatelimitErrorCode } from '../errors.ts'
 import type { Call, Namespace } from '../runtime/call.ts'
 import type { LimiterCall } from './checker.ts'
@@ -23,9 +24,6 @@ const OUTAGES: ReadonlySet<RatelimitErrorCode> = new Set<RatelimitErrorCode>([
  */
 const OUTAGE_STATE = /^(53|57|58)|^55P03$|^25(006|P03|P04)$/
 
-/** `retryAfter` of a denial that the database did not make. */
-const RETRY_MS = 1_000
-
 /**
  * The answers to calls that failed together by an outage, which does not concern calls without a limit. Other
  * errors are thrown, and all errors if one of the limiters throws, because answers of the others would be
@@ -40,7 +38,7 @@ export function degrade(error: unknown, calls: readonly LimiterCall[]): Answered
   return calls.map(({ checker, call }) =>
     isRequest(call)
       ? answerBy(error, call, checker)
-      : answeredBy(unlimitedOutcome(call, timeIn(checker.rows.namespace)), checker.terms.reporting),
+      : new AnswerTo(unlimitedOutcome(call, timeIn(checker.rows.namespace)), checker.terms.reporting),
   )
 }
 
@@ -53,13 +51,12 @@ function answerBy(
   publishError(namespace.prefix, call, error)
   const { limiter, rate } = call
   const now = timeIn(namespace)
-  const common = { limit: limiter.limit, remaining: 0, degraded: true } as const
   const paid = { rate: error.code === 'OUTCOME_UNKNOWN' ? rate : 0, windowStart: null, usedBefore: null }
   if (degrading.onError === 'allow' && !error.contended) {
-    const granted = grantedIn(call, rate)
-    return { answer: { ...common, success: true, reset: now, retryAfter: 0, ...granted }, paid }
+    const allowed = allowedWith(limiter.limit, 0, now)
+    return { answer: { ...allowed, degraded: true, ...grantedIn(call, rate) }, paid }
   }
-  const denied: Denied = { ...common, success: false, reset: now + RETRY_MS, retryAfter: RETRY_MS }
+  const denied = unavailable(limiter, now)
   return { answer: reporting.dryRun ? letPass(denied, call) : denied, paid }
 }
 

@@ -1,8 +1,9 @@
 import type { StoredLimiter } from '../algorithms/algorithm.ts'
 import { lockout } from '../algorithms/lockout.ts'
 import { type Snapshot, whenAvailable } from '../algorithms/search.ts'
-import { type Answered, answeredBy } from '../answers/answer.ts'
+import { type Answered, AnswerTo } from '../answers/answer.ts'
 import { capacityOf } from '../answers/capacity.ts'
+import { deniedUntil } from '../answers/made.ts'
 import type { Denied } from '../answers/results.ts'
 import { onceFor } from '../base/once-for.ts'
 import { MAX_MS } from '../duration.ts'
@@ -53,9 +54,7 @@ export async function blockOn(
   const { decision } = await gateOf(owner).decide(look, tx, bounds)
   const until = endOfBlock(decision)
   if (until === undefined) return undefined
-  const { limit } = call.limiter
-  const retryAfter = until - decision.now
-  return { success: false, limit, remaining: 0, reset: until, retryAfter, blockedUntil: until }
+  return { ...deniedUntil(until, decision.now, call.limiter.limit), blockedUntil: until }
 }
 
 /**
@@ -75,7 +74,7 @@ async function answerIn(owner: Checker, call: Call, at: At): Promise<Answered> {
   const blocked = call.purpose === 'take' ? await blockOn(owner, call, at) : undefined
   const denied = blocked && (await denialBehind(blocked, owner, call, at))
   if (denied) return { answer: denied, paid: { rate: 0, windowStart: null, usedBefore: null } }
-  return answeredBy(await owner.decide(call, at), owner.terms.reporting)
+  return new AnswerTo(await owner.decide(call, at), owner.terms.reporting)
 }
 
 /** The denial, which is longer if the limit has too little then. Undefined if the block has ended by now. */

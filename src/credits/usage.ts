@@ -1,4 +1,6 @@
 import { limiterOf } from '../algorithms/grant.ts'
+import { withCrossed } from '../answers/answer.ts'
+import { allowedWith, deniedUntil } from '../answers/made.ts'
 import type { Allowed, Denied, Usage } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
 import type { Account, Sums } from './seen.ts'
@@ -12,19 +14,18 @@ export function usageOf({ now, granted, used }: Sums): Usage {
 /** The answer of a call that has changed nothing. */
 export function allowed(sums: Sums): Allowed {
   const { limit, remaining, reset } = usageOf(sums)
-  return { success: true, limit, remaining, reset, retryAfter: 0 }
+  return allowedWith(limit, remaining, reset)
 }
 
 /** The answer of a call that has taken something, with the thresholds that it has crossed. */
 export function charged({ checker, credits }: Account, before: Sums, after: Sums): Allowed {
   const { thresholds } = checker.terms.reporting
   const crossed = crossedFrom(limiterOf(credits), after.granted, before.used, after.used, thresholds)
-  return { ...allowed(after), ...(crossed.length > 0 ? { crossed } : {}) }
+  return withCrossed(allowed(after), crossed)
 }
 
 /** The answer of a call that was denied. Nothing refills, so it would stay denied. */
 export function denied(sums: Sums): Denied {
   const { limit, remaining } = usageOf(sums)
-  const never = Number.POSITIVE_INFINITY
-  return { success: false, limit, remaining, reset: never, retryAfter: never }
+  return deniedUntil(Number.POSITIVE_INFINITY, sums.now, limit, remaining)
 }

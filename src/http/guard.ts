@@ -1,3 +1,4 @@
+import { unavailable } from '../answers/unavailable.ts'
 import { checkOptions, type OptionNames } from '../base/check-options.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
@@ -17,7 +18,7 @@ import { type Problem, problemOf } from './problem.ts'
 import { type ReadRequest, readLimit } from './read-limit.ts'
 import type { Route } from './routes.ts'
 import { type RateLimitHeaders, readStandards } from './standards.ts'
-import { isContended, unavailable } from './unavailable.ts'
+import { isContended } from './unavailable.ts'
 
 /** The request may go on. */
 export interface Passed {

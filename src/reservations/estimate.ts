@@ -1,5 +1,5 @@
-import { windowEndOf } from '../algorithms/limiter.ts'
-import { type Answered, refundableUntilOf } from '../answers/answer.ts'
+import type { Answered } from '../answers/answer.ts'
+import { refundableUntilOf, windowEndOf } from '../answers/refundable.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Call } from '../runtime/call.ts'
 import { type Estimate, layoutOf } from './settlement.ts'

@@ -1,7 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { CLOSING, noting, type Opened, openedIn } from '../algorithms/estimate.ts'
-import { windowEndOf } from '../algorithms/limiter.ts'
 import type { PaidPart } from '../answers/answer.ts'
+import { windowEndOf } from '../answers/refundable.ts'
 import { inTurn } from '../base/in-turn.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'

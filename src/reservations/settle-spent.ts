@@ -1,6 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
-import { type Answered, allowanceOf, refundableUntilOf } from '../answers/answer.ts'
+import { type Answered, allowanceOf } from '../answers/answer.ts'
+import { refundableUntilOf } from '../answers/refundable.ts'
 import type { Allowed, LimitResult } from '../answers/results.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'

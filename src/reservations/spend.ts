@@ -1,4 +1,4 @@
-import { type Answered, answeredBy, denialUntil } from '../answers/answer.ts'
+import { type Answered, AnswerTo, denialUntil } from '../answers/answer.ts'
 import { behindBlock, blockedUntilOf } from '../answers/blocked.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import type { Denied, LimitResult } from '../answers/results.ts'
@@ -153,7 +153,7 @@ async function spentOf(
     const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
     if (blocked) return { answer: blocked, paid: NOTHING }
     const outcome = outcomeOf(call, snapshotOf(payer, sent), granted[place] ?? 0, named !== undefined)
-    return answeredBy(outcome, checker.terms.reporting)
+    return new AnswerTo(outcome, checker.terms.reporting)
   })
   if (named && shares && !isRepeated) remember(named, answered, asked, decisions)
   const calls = payers.map(({ call }) => call)

@@ -134,11 +134,6 @@ export function isSure(purpose: Purpose): boolean {
   return purpose === 'adjust' || purpose === 'grant' || purpose === 'block'
 }
 
-/** Whether the call takes its rate even if there is less. */
-export function isForced({ rate, purpose }: Call): boolean {
-  return rate > 0 && purpose === 'adjust'
-}
-
 /** Whether the call leaves more than there was before. */
 export function addsTo({ rate, purpose }: Call): boolean {
   return rate < 0 || purpose === 'grant'

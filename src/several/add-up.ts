@@ -8,7 +8,7 @@ import { otherPlan } from '../check/refusal.ts'
 import { isRequest } from '../check/unlimited.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
-import { type Call, isForced, type Namespace, neededBy, type Request, reservedIn } from '../runtime/call.ts'
+import { type Call, type Namespace, neededBy, type Request, reservedIn } from '../runtime/call.ts'
 import type { Entry } from '../runtime/entry.ts'
 import type { Table } from '../runtime/store.ts'
 import { shapeOf } from '../tables/ddl.ts'
@@ -167,7 +167,7 @@ function sumsOf(charges: readonly Charge[]): Sums {
     // A gate only has to be open.
     if (call.purpose === 'look') needed = Math.max(needed, call.atLeast ?? 0)
     if (call.rate <= 0 || call.purpose === 'grant') continue
-    if (isForced(call)) forced += call.rate
+    if (call.purpose === 'adjust') forced += call.rate
     else needed = taken + neededBy(call)
     taken += call.rate
   }

@@ -3,7 +3,7 @@ import type { Snapshot } from '../algorithms/search.ts'
 import { refusalOf, tooMuch } from '../check/refusal.ts'
 import { notAsExpected } from '../database/rows.ts'
 import type { RatelimitError } from '../errors.ts'
-import { type Decision, isForced } from '../runtime/call.ts'
+import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { afterRefund, fits, partsOf } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
@@ -77,8 +77,8 @@ function refusalOn(
 }
 
 /** Whether a charge is never denied, so that its count may become too large. */
-function mayOverflow(part: RowRequest): boolean {
-  return isForced(part) || part.purpose === 'grant'
+function mayOverflow({ rate, purpose }: RowRequest): boolean {
+  return purpose === 'grant' || (purpose === 'adjust' && rate > 0)
 }
 
 /** The value of the key. It is missing only if the database's answer had no row for a key. */

@@ -1,7 +1,7 @@
 import { whenAvailable } from '../algorithms/search.ts'
 import {
   type Answered,
-  answeredBy,
+  AnswerTo,
   answerOf,
   denialUntil,
   grantedIn,
@@ -129,7 +129,7 @@ function answersIn(asked: Asked, decisions: Decisions): Answered[] {
 }
 
 function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
-  return answeredBy(found(unlimited, each), each.checker.terms.reporting)
+  return new AnswerTo(found(unlimited, each), each.checker.terms.reporting)
 }
 
 /** The answers to calls whose id was used before. */

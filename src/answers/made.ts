@@ -1,0 +1,20 @@
+import type { Allowed, Denied } from './results.ts'
+
+// Where answers begin. What more they say is added to them. Only a lease writes its own, because it answers
+// without what is here.
+
+/** An answer to which more is added. */
+type Writable<Answer> = { -readonly [Name in keyof Answer]: Answer[Name] }
+
+/**
+ * The answer of a call that may go on. This runs for each check, and objects made by spreads are slow to make
+ * and to read.
+ */
+export function allowedWith(limit: number, remaining: number, reset: number): Writable<Allowed> {
+  return { success: true, limit, remaining, reset, retryAfter: 0 }
+}
+
+/** A denial. At `reset`, the same call would be allowed. */
+export function deniedUntil(reset: number, now: number, limit: number, remaining = 0): Denied {
+  return { success: false, limit, remaining, reset, retryAfter: reset - now }
+}
