@@ -3,6 +3,7 @@ import { afterEach, expect, test } from 'vitest'
 import {
   type DecisionMessage,
   type ErrorMessage,
+  type LimitResult,
   Ratelimit,
   type StatementMessage,
   type WaitMessage,
@@ -14,6 +15,7 @@ import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(2, '1h')
+const UNSWEPT = { cleanupProbability: 0 }
 const endings: (() => void)[] = []
 afterEach(() => {
   for (const end of endings.splice(0)) end()
@@ -106,6 +108,30 @@ test('spend publishes what each limit gave, or that all deny', async () => {
   expect(decisions[1]?.retryAfter).toBe(prepaid[1]?.retryAfter)
   for (const { durationMs } of [...decisions, ...prepaid]) expect(durationMs).toBeGreaterThan(0)
   expect(errors).toMatchObject([{ key: 'a', error: { code: 'INVALID_RATE' } }])
+})
+
+test('answers from memory are published as those of the database are', async () => {
+  const decisions = messagesOn<DecisionMessage>('decision', 'leased')
+  const denials = messagesOn<DecisionMessage>('decision', 'remembered')
+  const { db, statements } = watch(database.db)
+  const lease = { tokens: 10, for: '1h' } as const
+  const wide = Ratelimit.fixedWindow(100, '1h')
+  const leasing = new Ratelimit({ db: database.db, limiter: wide, prefix: 'leased', lease, ...UNSWEPT })
+  const blocking = new Ratelimit({ db, limiter, prefix: 'remembered', inMemoryBlock: true, ...UNSWEPT })
+  const answers: LimitResult[] = []
+  for (let i = 0; i < 10; i++) answers.push(await leasing.limit('a'))
+  await blocking.limit('a', { rate: 2 })
+  await blocking.limit('a')
+  const sent = statements.length
+  for (let i = 0; i < 3; i++) await blocking.limit('a')
+  expect(statements).toHaveLength(sent)
+  await leasing.close()
+
+  const leased = answers.map((answer) => answer.success && answer.leased === true)
+  expect(leased).toContain(true)
+  expect(decisions).toMatchObject(leased.map((each) => ({ key: 'a', success: true, leased: each })))
+  const denied = { key: 'a', rate: 1, success: false, limit: 2, remaining: 0 }
+  expect(denials.slice(1)).toMatchObject([denied, denied, denied, denied])
 })
 
 test('a dry run publishes what it would deny', async () => {
