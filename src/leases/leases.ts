@@ -93,7 +93,7 @@ export class Leases implements Dispatcher {
     if (fetching?.letWait(caller)) return
     const now = this.#now()
     const known = this.#keys.get(request.key)
-    const key = known ?? this.#remember(request.key, now)
+    const key = known ?? this.#remember(newKey(request.key, now), now)
     const wasAskedLately = known !== undefined && now.steadyMs - known.askedAtMs < this.#lessor.terms.forMs
     key.askedAtMs = now.steadyMs
     const plan = fetching ? undefined : this.#planFor(key, request, wasAskedLately, now)
@@ -207,14 +207,17 @@ export class Leases implements Dispatcher {
     }
   }
 
-  #remember(name: string, now: Moment): Key {
-    const key: Key = {
-      ...{ key: name, lease: undefined, askedAtMs: now.steadyMs },
-      ...{ size: 0, remaining: 0 },
-    }
-    const evicted = this.#keys.setWithEvicted(name, key)
+  #remember(key: Key, now: Moment): Key {
+    const evicted = this.#keys.setWithEvicted(key.key, key)
     if (evicted?.value.lease) this.#held.end(evicted.value, now)
     return key
+  }
+
+  /** Keeps a lease that was fetched. Its key may have been forgotten meanwhile, but its units must be found. */
+  #keep(fetch: Fetch, lease: Lease): void {
+    const { key } = fetch
+    const known = this.#keys.peek(key.key) ?? this.#remember(key, this.#nowSince(fetch))
+    this.#held.keep(known, lease)
   }
 
   /** A call that asks for itself only. */
@@ -293,7 +296,7 @@ export class Leases implements Dispatcher {
   #keepHand(fetch: Fetch): void {
     const { key, plan, rest } = fetch
     const { hand } = plan
-    if (hand && rest === 'lease') this.#held.keep(key, hand)
+    if (hand && rest === 'lease') this.#keep(fetch, hand)
     if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#nowSince(fetch))
   }
 
@@ -337,7 +340,7 @@ export class Leases implements Dispatcher {
       this.#held.giveBack(key, { ...lease, left: excess }, this.#nowSince(fetch))
     lease.amount = kept
     lease.left = kept
-    this.#held.keep(key, lease)
+    this.#keep(fetch, lease)
   }
 
   /** Answers the calls that have waited, or lets them ask. */
@@ -368,6 +371,10 @@ export class Leases implements Dispatcher {
     const fetch = this.#fetching.get(name)
     if (fetch) fetch.rest = rest
   }
+}
+
+function newKey(key: string, { steadyMs }: Moment): Key {
+  return { key, lease: undefined, askedAtMs: steadyMs, size: 0, remaining: 0 }
 }
 
 /** If the caller throws, only its call fails. */

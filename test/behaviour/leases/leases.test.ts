@@ -13,6 +13,7 @@ import {
 } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
+import { gate } from '../../support/gate.ts'
 import { PATIENTLY } from '../../support/patience.ts'
 import { watch } from '../../support/watch.ts'
 
@@ -556,6 +557,23 @@ describe('what stands in the row counts for', () => {
       open()
       expect((await Promise.all(calls)).every(({ success }) => success)).toBe(true)
       expect(await once).toMatchObject({ success: true })
+      expect(await used()).toBe(1000)
+    })
+
+    test('also those of a key that was forgotten while they were being fetched', async () => {
+      const { opened, open } = gate()
+      let holds = false
+      const lease = { ...LEASE, maxKeys: 1 }
+      const { ratelimit, used } = leasing(HOURLY, { lease }, () => holds && opened)
+      await leased(limitOf(ratelimit))
+      holds = true
+      const calls = Array.from({ length: LEFT + 1 }, () => ratelimit.limit('key'))
+      await sleep(0)
+      const other = ratelimit.limit('another key')
+      open()
+      expect((await Promise.all([...calls, other])).every(({ success }) => success)).toBe(true)
+      const rest = { ratelimit, key: 'key', rate: ALL - LEFT - 1 }
+      expect(await Ratelimit.limitAll([rest])).toMatchObject({ success: true })
       expect(await used()).toBe(1000)
     })
 
