@@ -68,16 +68,21 @@ async function lookBehind(line: Line | undefined, checker: Checker, wanted: Want
   )
 }
 
-async function untilDecided(lookOnce: () => Promise<Look>, signal: AbortSignal | undefined): Promise<Look> {
+async function untilDecided(
+  lookOnce: () => Promise<Look>,
+  signal: AbortSignal | undefined,
+  latest: number = Number.POSITIVE_INFINITY,
+): Promise<Look> {
   let endsAt: number | undefined
   for (let most = 1; ; most = Math.min(most * 2, MAX_PAUSE_MS)) {
     // A look that was sent before the end may have seen a slot that was kept, however late its answer comes.
-    const isLast = endsAt !== undefined && performance.now() > endsAt
+    const isLast = endsAt !== undefined && performance.now() >= endsAt
     const found = await lookOnce()
+    const now = performance.now()
     // The first answer may have been late.
-    endsAt ??= performance.now() + UNDECIDED_MS
-    if (found.slot || found.open === 0 || isLast) return found
-    await wait(Math.random() * most, signal)
+    endsAt ??= Math.min(now + UNDECIDED_MS, latest)
+    if (found.slot || found.open === 0 || isLast || now >= latest) return found
+    await wait(Math.min(Math.random() * most, endsAt - now), signal)
   }
 }
 
@@ -149,7 +154,7 @@ async function waitIn(joined: Connection, checker: Checker, wanted: Wanted, ends
   const { signal, timeoutMs } = wanted
   const sought = { ...planOf(wanted), since: undefined, waits: false }
   const lookOnce = () => look(checker, sought, joined)
-  const first = await untilDecided(lookOnce, signal)
+  const first = await untilDecided(lookOnce, signal, timeoutMs > 0 ? endsAt : undefined)
   if (first.slot || timeoutMs === 0) return first
   channels.wait?.publish({ prefix: checker.rows.namespace.prefix, key: wanted.key, waitMs: timeoutMs })
   let last = first

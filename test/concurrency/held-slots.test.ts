@@ -1,9 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, test } from 'vitest'
+import { sql } from 'drizzle-orm'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { type Lease, type NoLease, Ratelimit } from '../../src/index.ts'
+import { TestClock } from '../support/clock.ts'
 import { useDatabase } from '../support/databases.ts'
 
 const database = useDatabase()
+
+afterEach(() => void vi.useRealTimers())
 
 const limiterOf = (limit: number) => Ratelimit.concurrency(limit, { lease: '1h' })
 
@@ -90,6 +94,39 @@ describe.each(['new', 'known'])('a slot that a transaction holds, its row is %s,
       const others = await Promise.all([1, 2, 3].map(() => jobs.acquire('org')))
       expect(others.filter(({ success }) => success)).toHaveLength(2)
       expect(await jobs.acquire('org', { limiter: limiterOf(2), tx })).toMatchObject({ success: false })
+    })
+  })
+})
+
+test('a call in a transaction waits no longer than its timeout for a row that others hold', async () => {
+  const clock = new TestClock()
+  const { db } = database.connect(1)
+  const limiter = limiterOf(1)
+  const jobs = new Ratelimit({
+    db,
+    limiter,
+    prefix: 'waits in time',
+    clock: clock.now,
+    cleanupProbability: 0,
+  })
+  held(await jobs.acquire('org'))
+  clock.advance(3_600_000)
+  await db.transaction(async (tx) => {
+    await tx.execute(sql`select from rate_limit_ephemeral where prefix = 'waits in time' for update`)
+    await database.connect(1).db.transaction(async (other) => {
+      // Only pauses take time here, and no answer of the database does.
+      vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+      const startedAt = performance.now()
+      let isOver = false
+      const waiting = jobs.acquire('org', { tx: other, timeout: 100 }).finally(() => {
+        isOver = true
+      })
+      while (!isOver) {
+        await new Promise((resolve) => setImmediate(resolve))
+        if (vi.getTimerCount() > 0) vi.advanceTimersToNextTimer()
+      }
+      expect(await waiting).toMatchObject({ success: false, retryAfter: 0 })
+      expect(performance.now() - startedAt).toBeCloseTo(100, 0)
     })
   })
 })
