@@ -300,10 +300,11 @@ export class Leases implements Dispatcher {
     if (hand && rest === 'give back') this.#held.giveBack(key, hand, this.#nowSince(fetch))
   }
 
-  /** Notes that a fetch has ended. */
+  /** Notes that a fetch has ended. Until the next answer, nobody knows what is left, so no call leases more. */
   #fetched(fetch: Fetch): void {
-    const name = fetch.key.key
-    if (this.#fetching.get(name) === fetch) this.#fetching.delete(name)
+    const { key } = fetch
+    if (this.#fetching.get(key.key) === fetch) this.#fetching.delete(key.key)
+    key.remaining = 0
     this.#ends.notify()
   }
 

@@ -1,5 +1,6 @@
 import diagnostics from 'node:diagnostics_channel'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { SQL } from 'drizzle-orm'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
@@ -711,6 +712,30 @@ test('calls that wait for a lease fail together if the database is away', async 
   expect(failures).toBe(1)
   expect(new Set(await Promise.all(later))).toEqual(new Set(['UNREACHABLE']))
   expect([later.length, failures]).toEqual([20, 2])
+})
+
+test('a key loses at most one lease to connections that break, however many calls find them', async () => {
+  const broken = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+  let isBroken = false
+  const db: Database = {
+    ...watch(database.db).db,
+    execute: async (query: SQL) => {
+      const answer = await database.db.execute(query)
+      if (isBroken) throw broken
+      return answer
+    },
+  }
+  const { ratelimit, used } = leasing(HOURLY, { db })
+  await leased(limitOf(ratelimit))
+  for (let i = 0; i < LEFT; i++) await ratelimit.limit('key')
+  isBroken = true
+  for (let i = 0; i < 4; i++)
+    await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+  isBroken = false
+  // Each of these calls may have been charged.
+  expect((await used()) - CALLS - LEFT - 4).toBeLessThanOrEqual(LEASE.tokens)
+  for (let i = 0; i < 10; i++) await ratelimit.limit('key')
+  expect(await ratelimit.limit('key')).toMatchObject({ leased: true })
 })
 
 test('remembers as many keys as it may, and gives back the leases of others', async () => {
