@@ -9,7 +9,7 @@ import { Coalescer } from '../runtime/coalescer.ts'
 import { AloneDecider, decideOne } from '../runtime/decide.ts'
 import { Direct } from '../runtime/direct.ts'
 import type { Dispatcher } from '../runtime/queue.ts'
-import { Room } from '../runtime/room.ts'
+import { Room, type Waiting } from '../runtime/room.ts'
 import type { Asking } from '../runtime/store.ts'
 
 import { refusalAt } from './admission.ts'
@@ -34,6 +34,8 @@ export class Checker implements Memory, Parts {
   readonly circuit: Circuit = new Circuit()
   /** For calls outside of the key queues. */
   readonly #room: Room
+  /** The calls in the key queues, and those that wait for leases. */
+  readonly #waiting: Waiting = { calls: 0 }
   readonly #sender: Sender
   readonly #answered: (outcome: Outcome) => Answered
   #dispatcher: Dispatcher
@@ -64,7 +66,9 @@ export class Checker implements Memory, Parts {
       },
       failed: forgetAfter,
     }
-    this.#dispatcher = connections ? new Coalescer(decider, connections) : new Direct(decider, this.#room)
+    this.#dispatcher = connections
+      ? new Coalescer(decider, connections, this.#waiting)
+      : new Direct(decider, this.#room)
   }
 
   /**
@@ -113,6 +117,7 @@ export class Checker implements Memory, Parts {
     if (this.leases) return
     this.#dispatcher = this.leases = new Leases({
       ...{ terms, goOn, clock: this.rows.namespace.clock, dispatcher: this.#dispatcher },
+      waiting: this.#waiting,
       giveBack: async (refund) => {
         try {
           await this.#decideAlone(refund, bounds, () => {})

@@ -3,6 +3,7 @@ import type { Moment } from '../base/moment.ts'
 import type { RatelimitError } from '../errors.ts'
 import { type Decision, neededBy, type Request } from '../runtime/call.ts'
 import type { Batch, Pending } from '../runtime/queue.ts'
+import { overload, type Waiting } from '../runtime/room.ts'
 import { Asking } from './asking.ts'
 import type { Key } from './held-leases.ts'
 import type { Lease } from './lease.ts'
@@ -39,6 +40,9 @@ export class Fetch extends Asking {
   isNeeded = false
   /** The units that known calls need. */
   #needed: number
+  readonly #counts: Waiting
+  /** How many of the other calls are counted as waiting. */
+  #counted = 0
   readonly #request: Changing
   readonly #onAnswer: (fetch: Fetch, decision: Decision) => void
   readonly #onError: (fetch: Fetch, error: RatelimitError) => void
@@ -47,6 +51,7 @@ export class Fetch extends Asking {
     key: Key,
     caller: Pending,
     plan: Plan,
+    counts: Waiting,
     onAnswer: (fetch: Fetch, decision: Decision) => void,
     onError: (fetch: Fetch, error: RatelimitError) => void,
   ) {
@@ -55,6 +60,7 @@ export class Fetch extends Asking {
     this.plan = plan
     const { request } = caller
     this.#needed = request.rate
+    this.#counts = counts
     this.#request = { ...request, atLeast: leastToAsk(request, plan) }
     this.#onAnswer = onAnswer
     this.#onError = onError
@@ -72,6 +78,7 @@ export class Fetch extends Asking {
   override set batch(batch: Batch | undefined) {
     super.batch = batch
     this.#request.rate = unitsToAsk(this.plan, this.caller.request.rate, this.#needed)
+    this.#count()
   }
 
   override get isOver(): boolean {
@@ -85,11 +92,19 @@ export class Fetch extends Asking {
   /** Lets another call of the key wait for the answer, if there is room and probably enough for it. */
   letWait(other: Pending): boolean {
     if (!sameLimiter(this.#request.limiter, other.request.limiter)) return false
-    if (this.sharing.size + this.waiting.size >= MAX_WAITING) return false
+    if (overload(this.sharing.size + this.waiting.size, this.#counts.calls)) return false
     if (this.batch) this.waiting.add(other)
     else if (!this.#share(other)) return false
+    this.#count()
     other.isContended = true
     return true
+  }
+
+  /** Counts the calls here as waiting. Those that were sent are not, as in the queues. */
+  #count(): void {
+    const unsent = this.waiting.size + (this.batch ? 0 : this.sharing.size)
+    this.#counts.calls += unsent - this.#counted
+    this.#counted = unsent
   }
 
   #share(other: Pending): boolean {
@@ -102,10 +117,12 @@ export class Fetch extends Asking {
 
   /** Lets a call go that has given up. Returns whether it was here. */
   leave(other: Pending): boolean {
-    if (this.waiting.delete(other)) return true
-    if (!this.sharing.delete(other)) return false
-    // What was sent comes. It is left for others.
-    if (!this.batch) this.#needed -= other.request.rate
+    if (!this.waiting.delete(other)) {
+      if (!this.sharing.delete(other)) return false
+      // What was sent comes. It is left for others.
+      if (!this.batch) this.#needed -= other.request.rate
+    }
+    this.#count()
     return true
   }
 
@@ -114,6 +131,7 @@ export class Fetch extends Asking {
     const taken = [...this.sharing, ...this.waiting]
     this.sharing.clear()
     this.waiting.clear()
+    this.#count()
     return taken
   }
 
@@ -125,9 +143,6 @@ export class Fetch extends Asking {
     this.#onError(this, error)
   }
 }
-
-/** As many as may wait in the queue of a key. */
-const MAX_WAITING = 1_000
 
 /** How many units a call asks for besides `needed`. */
 export function extraOf({ wanted, known }: Plan, needed: number): number {

@@ -8,6 +8,7 @@ import { toRatelimitError } from '../database/database-error.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision, Request } from '../runtime/call.ts'
 import type { Dispatcher, Pending } from '../runtime/queue.ts'
+import type { Waiting } from '../runtime/room.ts'
 import { Asking } from './asking.ts'
 import { extraOf, Fetch, type Plan } from './fetch.ts'
 import { HeldLeases, type Key, type Returning } from './held-leases.ts'
@@ -28,6 +29,8 @@ export interface Lessor extends Returning {
   readonly terms: Terms
   /** Decides calls that no lease answers. */
   readonly dispatcher: Dispatcher
+  /** The calls that the dispatcher keeps waiting, and those that wait here. */
+  readonly waiting: Waiting
 }
 
 /** If others took more meanwhile, a process gives back at once what exceeds this share of what is left. */
@@ -230,6 +233,7 @@ export class Leases implements Dispatcher {
       key,
       caller,
       plan,
+      this.#lessor.waiting,
       (fetch, decision) => this.#onAnswer(fetch, decision),
       (fetch, error) => this.#onError(fetch, error),
     )

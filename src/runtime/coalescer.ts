@@ -3,7 +3,7 @@ import { isWorthOne, shareOf } from './batch-size.ts'
 import type { Decision, Request } from './call.ts'
 import { HeldQueues } from './held-queues.ts'
 import type { Batch, CallGroup, Decider, Dispatcher, KeyQueue, Pending, Queued } from './queue.ts'
-import { overload } from './room.ts'
+import { overload, type Waiting } from './room.ts'
 import { Slots } from './slots.ts'
 
 /** The most keys in one statement: enough for any burst, and few enough that it stays short. */
@@ -28,11 +28,13 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   readonly #underWay = new Set<Batch<R, D>>()
   /** Created when a row is found held for the first time. */
   #held: HeldQueues<KeyQueue<R, D>> | undefined
-  #waiting = 0
+  readonly #waiting: Waiting
   #starting = false
 
-  constructor(decider: Decider<R, D>, connections: number) {
+  /** @param waiting Counts its calls, and may count others that wait. They share the limit. */
+  constructor(decider: Decider<R, D>, connections: number, waiting: Waiting = { calls: 0 }) {
     this.#decider = decider
+    this.#waiting = waiting
     this.#slots = new Slots(connections, () => this.#start())
   }
 
@@ -40,12 +42,12 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
   add(call: Pending<R, D>): void {
     const { request } = call
     const known = this.#queuesFor(request).get(request.key)
-    const refusal = overload(known?.waiting ?? 0, this.#waiting)
+    const refusal = overload(known?.waiting ?? 0, this.#waiting.calls)
     if (refusal) {
       call.fail(refusal)
       return
     }
-    this.#waiting++
+    this.#waiting.calls++
     const queue = known ?? this.#newQueue(request)
     queue.waiting++
     const last = queue.groups.at(-1)
@@ -71,7 +73,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       return !isWithdrawn
     }
     if (!queue) return true
-    this.#waiting--
+    this.#waiting.calls--
     queue.waiting--
     queue.cancelled++
     // A search for each one would take too long if thousands are cancelled at once.
@@ -189,7 +191,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
       queue.waiting -= calls.length
       batch.waiting += calls.length
     }
-    this.#waiting -= batch.waiting
+    this.#waiting.calls -= batch.waiting
     return batch
   }
 
@@ -210,7 +212,7 @@ export class Coalescer<R extends Queued = Request, D = Decision> implements Disp
     for (const call of calls) call.batch = undefined
     queue.groups[0] = { request: group.request, calls }
     queue.waiting += calls.length
-    this.#waiting += calls.length
+    this.#waiting.calls += calls.length
     queue.batch = undefined
     this.#held ??= new HeldQueues({
       decideAlone: (each) => this.#decideAlone(each),

@@ -9,6 +9,11 @@ const MAX_OF_KEY = 1_000
 /** How long a call counts where a runtime may cut off its request. Such a call never leaves by itself. */
 const LOST_MS = 60_000
 
+/** How many calls wait to be sent. */
+export interface Waiting {
+  calls: number
+}
+
 /**
  * The error for one more call, if `ofKey` calls of its key and `waiting` calls in all wait already. Undefined
  * if there is room.
