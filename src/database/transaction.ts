@@ -10,6 +10,7 @@ import {
 } from './database-error.ts'
 import { onOwnClient } from './own-client.ts'
 import { newSending, withdrawn } from './sending.ts'
+import { sessionOf } from './session.ts'
 
 /**
  * Runs work in a transaction, or in a savepoint of the present one. If the work throws something that is no
@@ -46,7 +47,7 @@ export async function inTransaction<T>(
     // If the rollback fails too, Drizzle 0.45 throws the error of the rollback.
     const reason = failure ? failure.reason : last
     if (!(reason instanceof Error)) throw reason
-    if (stage === 'begin') throw notBegun(reason)
+    if (stage === 'begin') throw notBegun(db, reason)
     const error = toRatelimitError(reason)
     // What becomes of a savepoint is decided by the transaction around it.
     if (isJoined) throw error
@@ -84,12 +85,12 @@ export async function inTransactionIf<T>(
   }
 }
 
-/** What Drizzle's drivers without interactive transactions throw. */
-const NO_TRANSACTIONS = /^(No transactions support|Transactions are not supported)/
+/** Drizzle's sessions on drivers without interactive transactions. */
+const WITHOUT_TRANSACTIONS = ['NeonHttpSession', 'PgRemoteSession', 'PrismaPgSession', 'XataHttpSession']
 
 /** The error of a transaction that could not begin. Nothing was charged. */
-function notBegun(cause: Error): RatelimitError {
-  if (NO_TRANSACTIONS.test(cause.message)) {
+function notBegun(db: Database, cause: Error): RatelimitError {
+  if (sessionOf(db, WITHOUT_TRANSACTIONS)) {
     const message =
       'This call needs a driver with interactive transactions, and this driver has none. The calls that need one ' +
       'are those with onEntries, settlements with grace, costs above an estimate with a name, and with ' +

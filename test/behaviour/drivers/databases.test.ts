@@ -74,3 +74,15 @@ test('withReplicas: a check goes to the primary', async () => {
   const replica = drizzle(() => Promise.reject(new Error('a replica cannot write'))) as never
   await worksOn(withReplicas(database.db, [replica]), 'replicas')
 })
+
+test('a driver without transactions is known by what it is, and not by what it says', async () => {
+  const db = drizzle(async () => ({ rows: [] }))
+  Object.assign(Object(db._).session, {
+    transaction: async () => {
+      throw new Error('Method not implemented.')
+    },
+  })
+  const limiter = Ratelimit.fixedWindow(3, '1h')
+  const ratelimit = new Ratelimit({ db, limiter, prefix: 'none', durable: true, onEntries: async () => {} })
+  await expect(ratelimit.limit('key')).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+})
