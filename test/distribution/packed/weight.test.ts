@@ -12,7 +12,7 @@ const consumer = inject('consumer')
  */
 const MAX_BYTES = 34_400
 /** Of what importing Drizzle takes. */
-const MAX_IMPORT_PERCENT = 26
+const MAX_IMPORT_PERCENT = 28
 
 /** The files that a bundler makes of an import. Drizzle is not counted, for the application has it anyway. */
 async function bundled(source: string): Promise<readonly OutputChunk[]> {
