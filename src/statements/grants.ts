@@ -55,11 +55,15 @@ export function grantsStatement(source: GrantsSource): Statement {
   })
 }
 
+/** Longer than calls wait for a row that others hold. */
+const SOON = sql.raw('60000::float8')
+
 /**
  * The same for a key with many grants: it leaves out what a call does not need. The answer has the debt, and
  * the first grants that have the rate together, but at least a number of `rows`. With `back` it has the last
- * grants of which that much is used. Each row has the sums over all, and the time until which there is the
- * rate, or all if that is less.
+ * grants of which that much is used. Those that end soon are there too, because they may end before the call
+ * is decided. Each row has the sums over all, and the time until which there is the rate, or all if that is
+ * less.
  */
 export function neededGrantsStatement(source: GrantsSource): Statement {
   const { table } = source
@@ -82,7 +86,8 @@ export function neededGrantsStatement(source: GrantsSource): Statement {
   return guardedStatement(parameters, guarding, settingsOf('as the session'), {
     links: [],
     columns: [name(REST), ...answered(['now', ...STATE, 'granted', 'used', 'lasts'])],
-    from: sql`(select * from (${summed}) as summed where owes or ${needed} or position = 1) as seen`,
+    from: sql`(select * from (${summed}) as summed where owes or ${needed} or position = 1
+      or window_start < now + ${SOON}) as seen`,
   })
 }
 

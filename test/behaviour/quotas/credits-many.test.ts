@@ -16,13 +16,14 @@ let prefixes = 0
 /** 100 grants of 10 units, which end one after the other, and the most rows that a statement has answered. */
 async function manyGrants() {
   const { db } = database
-  const read = { most: 0 }
+  const read = { most: 0, untilLate: 0 }
   const counting: Database = {
     ...watch(db).db,
     execute: async (query: SQL) => {
       const answer: unknown = await db.execute(query)
       const rows: readonly unknown[] = Array.isArray(answer) ? answer : Object(answer).rows
       read.most = Math.max(read.most, rows.length)
+      if (--read.untilLate === 0) clock.advance(30_000)
       return answer
     },
   }
@@ -43,7 +44,7 @@ async function manyGrants() {
     const answer = await call()
     return { answer, rows: read.most }
   }
-  return { credits, windows, clock, reading }
+  return { credits, windows, clock, read, reading }
 }
 
 // A key with no more rows is read at once.
@@ -112,4 +113,16 @@ test('a denial by others says how long the grants will last that were not read',
   expect(await both(501)).toMatchObject({ success: false, retryAfter: Infinity })
   clock.advance(50 * HOUR_MS)
   expect(await both(500)).toMatchObject({ success: true, results: [{}, { limit: 500, remaining: 0 }] })
+})
+
+test('an answer counts no grant that has ended after it was read', async () => {
+  const { credits, clock, read } = await manyGrants()
+  const expires = new Date(clock.ms + 30_000)
+  await credits.grant('key', 7, { id: 'first to end, last to pay', priority: 90, expires })
+  const once = (id: string) => credits.limit('key', { rate: 15, once: { id, for: '1d' } })
+  expect(await once('before')).toMatchObject({ limit: 10 * GRANTS + 7, remaining: 10 * GRANTS + 7 - 15 })
+  // As if a row of the call were held so long, after two statements have read the grants.
+  read.untilLate = 2
+  expect(await once('while it ends')).toMatchObject({ limit: 10 * GRANTS, remaining: 10 * GRANTS - 30 })
+  expect(clock.ms).toBe(expires.getTime())
 })

@@ -172,4 +172,5 @@ from
         )
       end
       or position = 1
+      or window_start < now + 60000::float8
   ) as seen
