@@ -12,8 +12,9 @@ export async function serveDatabases(
     for await (const part of request) parts.push(part)
     const { sql, params } = JSON.parse(String(Buffer.concat(parts)))
     if (request.url === '/slow') return
-    // Long enough for a Worker to end its request first. A request that it cut off is not sent on.
-    if (sql.includes('delete from') || request.url === '/slowly') await setTimeout(200)
+    // On a busy machine too, a Worker ends its request first. What it has cut off is not sent on.
+    if (sql.includes('delete from')) await setTimeout(3_000)
+    if (request.url === '/slowly') await setTimeout(200)
     if (response.destroyed) return
     try {
       const { rows } = (await databases[String(request.url)]?.query(sql, params)) ?? {}
