@@ -56,14 +56,13 @@ import type { ReservationName, SettleSpentOptions } from './options/settle.ts'
 import { callOf, checkOption, isCredits, type OptionsOfCall } from './options/validate.ts'
 import type { Reserved, ReservedPart } from './reservations/reservation.ts'
 import type { ReservedAll } from './reservations/reserve-all.ts'
-import type { SettledSpending } from './reservations/settle-spent.ts'
-import type { Spent } from './reservations/spend.ts'
+import type { SettledSpending, Spent } from './reservations/spend.ts'
 import type { Call } from './runtime/call.ts'
 
 /** Rarely used code is loaded on first use, so that bundles and starts stay small. */
 const MODULES = {
   reservation: /* @__PURE__ */ onFirstUse(() => import('./reservations/reservation.ts')),
-  named: /* @__PURE__ */ onFirstUse(() => import('./reservations/named.ts')),
+  byName: /* @__PURE__ */ onFirstUse(() => import('./reservations/by-name.ts')),
   limitAll: /* @__PURE__ */ onFirstUse(() => import('./several/limit-once.ts')),
   reserveAll: /* @__PURE__ */ onFirstUse(() => import('./reservations/reserve-all.ts')),
   spend: /* @__PURE__ */ onFirstUse(() => import('./reservations/spend.ts')),
@@ -261,7 +260,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
    */
   async settle(name: NameFor<K>, actual: number, options: SettleOptionsFor<K> = {}): Promise<Allowed> {
     Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
-    const { settleName } = await MODULES.named()
+    const { settleName } = await MODULES.byName()
     try {
       return await settleName(this, name, actual, options)
     } catch (error) {
@@ -394,10 +393,10 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     actuals: readonly number[],
     options: TxOptions = {},
   ): Promise<readonly Allowed[]> {
-    const { settleAllByName } = await MODULES.reserveAll()
+    const { settleAllNamed } = await MODULES.byName()
     const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, CALLS.spendRequest, 0)
-    return settleAllByName(requests, calls, id, actuals, options)
+    return settleAllNamed(requests, calls, id, actuals, options)
   }
 
   /**
@@ -474,10 +473,10 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     actual: number,
     options: SettleSpentOptions = {},
   ): Promise<SettledSpending> {
-    const { settleByName } = await MODULES.spend()
+    const { settleSpentNamed } = await MODULES.byName()
     const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, CALLS.spendRequest, 0)
-    return settleByName(requests, calls, id, actual, options)
+    return settleSpentNamed(requests, calls, id, actual, options)
   }
 
   /**

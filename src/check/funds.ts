@@ -14,6 +14,8 @@ export interface PayingCall extends LimiterCall {
   readonly pays?: Pays | undefined
   /** Unix milliseconds from which it has nothing. Default: never. */
   readonly endsAt?: number | undefined
+  /** The kind of its entry. Default: by the rate. */
+  readonly kind?: Entry['kind']
 }
 
 /** What became of a list. */
@@ -23,8 +25,6 @@ export type Fate = 'charged' | 'repeated' | 'not charged'
 export interface FoundCall extends PayingCall {
   readonly call: Request
   readonly isFound: true
-  /** The kind of its entry. Default: by the rate. */
-  readonly kind?: Entry['kind']
 }
 
 /** The rows that a read has found for a call. They may have less by the time they are locked. */

@@ -4,6 +4,7 @@ import type { Fate, FoundCall, Purse } from '../check/funds.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { Entry } from '../runtime/entry.ts'
 import { afterRefund, type Refunding, returnedTo } from '../several/parts.ts'
+import { lastFirst } from '../several/shares.ts'
 import { type Account, debtOf, type Seen, seenAfter } from './seen.ts'
 import { allowed } from './usage.ts'
 
@@ -76,29 +77,22 @@ export function refunding(
   kind: Entry['kind'] = 'refund',
 ): Purse {
   const { checker } = account
-  const rows = firstOf(parts?.toReversed() ?? usedIn(account, seen), amount).map(
-    ({ call, amount: part }) => ({
-      checker,
-      isFound: true as const,
-      kind,
-      call: { ...call, rate: -part, refund: -part, purpose: 'adjust' as const },
-    }),
+  const paid = parts ?? usedIn(account, seen)
+  const returned = lastFirst(
+    paid.map((part) => part.amount),
+    amount,
   )
+  const rows = paid.flatMap(({ call }, place): Refunded[] => {
+    const rate = -(returned[place] as number)
+    return rate === 0
+      ? []
+      : [{ checker, isFound: true, kind, call: { ...call, rate, refund: rate, purpose: 'adjust' } }]
+  })
   return new Refunds(account, seen, rows, amount)
 }
 
-/** What was taken, and may be given back. */
+/** What was taken, and may be given back: the debt first. */
 function usedIn(account: Account, { debt, grants }: Seen): PaidPart[] {
-  const used = grants.toReversed().map(({ request, look }) => ({ call: request, amount: look.state.count }))
-  return [{ call: debtOf(account), amount: debt }, ...used]
-}
-
-/** The first parts that make up the amount. */
-function firstOf(parts: readonly PaidPart[], amount: number): PaidPart[] {
-  let rest = amount
-  return parts.flatMap((each) => {
-    const part = Math.min(each.amount, rest)
-    rest -= Math.max(part, 0)
-    return part > 0 ? [{ ...each, amount: part }] : []
-  })
+  const used = grants.map(({ request, look }) => ({ call: request, amount: look.state.count }))
+  return [...used, { call: debtOf(account), amount: debt }]
 }

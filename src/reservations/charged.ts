@@ -3,11 +3,36 @@ import { type Opened, openedAt, openedIn, type Paid } from '../algorithms/estima
 import type { Answered } from '../answers/answer.ts'
 import { onceFor } from '../base/once-for.ts'
 import type { LimiterCall } from '../check/checker.ts'
+import { isFunded } from '../check/funds.ts'
+import type { Request } from '../runtime/call.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
+import type { ChargedIn } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { notedBy } from '../several/noting.ts'
 import type { Asked } from '../several/together.ts'
-import type { Opening, Part } from './part.ts'
+
+/** The estimate of one limit under a name. */
+export interface Named {
+  /** The call that was charged. In another process: a call on the same key. */
+  readonly each: LimiterCall
+  /** The key of its row. */
+  readonly row: string
+  /** Whether the call has the plan that was charged. */
+  readonly hasPlan: boolean
+  /** Where it was charged, if this process knows that. */
+  readonly chargedIn?: ChargedIn
+}
+
+/** The estimates of calls under a name, and the calls that make their rows. */
+export interface Opening {
+  readonly named: readonly Named[]
+  readonly openings: readonly OpeningCall[]
+}
+
+/** The call that makes the row of an estimate. */
+export interface OpeningCall extends LimiterCall {
+  readonly call: Request
+}
 
 // The open estimates that this process has charged. It knows their rows, so it settles them without a look. If
 // one is not open any more, the settlement changes nothing, and is sent again after a look.
@@ -23,34 +48,34 @@ const estimatesOf = onceFor(() => lru<Opened>(MAX_REMEMBERED))
  * process may then open an estimate of the same name that ends sooner. So it remembers none of those.
  */
 export function remember(
-  { parts, openings }: Opening,
+  { named, openings }: Opening,
   answered: readonly Answered[],
   { joined, rowOf }: Asked,
   { looks }: Decisions,
 ): void {
   // If one limit has denied, nothing was charged.
   if (joined || answered.some(({ answer }) => !answer.success)) return
-  for (const [place, part] of parts.entries()) {
+  for (const [place, { each, row: key }] of named.entries()) {
     // What each row of funds has paid is only in rows.
-    const paid = part.funded ? undefined : paidBy(part, answered[place] as Answered)
+    const paid = isFunded(each) ? undefined : paidBy(each, answered[place] as Answered)
     if (!paid) continue
     const row = found(rowOf, openings[place] as LimiterCall)
     // The row of a limit without a row notes its estimate by itself.
     const rate = paid.rate - (row.limiter.params['estimate'] ?? 0)
     const opened = openedIn(openedAt(found(looks, row).now, row.limiter.params, { ...paid, rate }))
-    if (opened) estimatesOf(part.checker).set(part.row, opened)
+    if (opened) estimatesOf(each.checker).set(key, opened)
   }
 }
 
 /** What a limit has paid. Undefined if it has paid nothing, or if the call was repeated. */
-function paidBy({ limiter }: Part, { answer, paid }: Answered): Paid | undefined {
+function paidBy({ call: { limiter } }: LimiterCall, { answer, paid }: Answered): Paid | undefined {
   if (!answer.success || answer.repeated || answer.wouldDeny) return undefined
   return notedBy(limiter, paid, answer)
 }
 
-/** Takes the estimates of parts out of the memory. Undefined if one of them is not there. */
-export function recall(parts: readonly Part[]): Opened[] | undefined {
-  const known = parts.map(({ checker, row }) => {
+/** Takes the estimates out of the memory. Undefined if one of them is not there. */
+export function recall(named: readonly Named[]): Opened[] | undefined {
+  const known = named.map(({ each: { checker }, row }) => {
     const opened = estimatesOf(checker).get(row)
     estimatesOf(checker).delete(row)
     return opened

@@ -1,26 +1,30 @@
-import type { Answered } from '../answers/answer.ts'
-import { refundableUntilOf, windowEndOf } from '../answers/refundable.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import { RatelimitError } from '../errors.ts'
-import type { Call } from '../runtime/call.ts'
-import { type Estimate, layoutOf } from './settlement.ts'
+import type { OnceOptions } from '../options/calls.ts'
+import { type Naming, NEEDS_ID, type Unnamed } from '../options/reserve.ts'
+import { checkOption } from '../options/validate.ts'
 
-// A call that charges an estimate, and what is kept of it.
+// A call that charges an estimate.
 
-/** @throws RatelimitError `INVALID_RATE` */
-export function checkReserved(call: Call): void {
+/**
+ * The call that charges its rate as an estimate.
+ *
+ * @throws RatelimitError `INVALID_RATE`
+ */
+export function estimateOf<Own extends LimiterCall>(each: Own): Own {
+  const { call } = each
   if (call.rate < 0) throw new RatelimitError('INVALID_RATE', 'The rate of a reservation must be 0 or more.')
+  return { ...each, call: { ...call, reserved: call.rate } }
 }
 
-/** The call that charges its rate as an estimate. */
-export function estimateOf(call: Call): Call {
-  return { ...call, reserved: call.rate }
-}
-
-/** The estimate of a call that was answered. */
-export function chargedBy({ key, limiter }: Call, { answer, paid }: Answered): Estimate {
-  const passed = answer.success && answer.wouldDeny
-  const how = passed ? 'passed' : answer.degraded ? 'degraded' : 'charged'
-  const refundableUntil = refundableUntilOf(limiter, answer)
-  const windowEnd = windowEndOf(limiter, paid)
-  return { key, paid, refundableUntil, windowEnd, how, limit: limiter.limit, layout: layoutOf(limiter) }
+/**
+ * The name of an estimate. Undefined if it has none.
+ *
+ * @throws RatelimitError `INVALID_OPTION`
+ */
+export function namingOf({ id, expires, once }: OnceOptions & (Naming | Unnamed)): Naming | undefined {
+  checkOption(id !== undefined || expires === undefined, NEEDS_ID)
+  if (id === undefined) return undefined
+  checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
+  return { id, expires }
 }

@@ -3,7 +3,7 @@ import { CLOSING, type Opened, openedIn } from '../algorithms/estimate.ts'
 import type { Allowed } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
-import type { Checker } from '../check/checker.ts'
+import type { Checker, LimiterCall } from '../check/checker.ts'
 import { FUNDED_LIMITER } from '../check/funds.ts'
 import { handles } from '../check/handles.ts'
 import { type Database, isTransaction } from '../database/database.ts'
@@ -12,13 +12,14 @@ import { execute, type Row, runOnce } from '../database/run.ts'
 import { wordOf } from '../options/checks.ts'
 import type { SettleExpiredOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
-import { checkLimiter, checkOption } from '../options/validate.ts'
+import { callOf, checkLimiter, checkOption } from '../options/validate.ts'
 import { stateIn } from '../runtime/number-columns.ts'
 import { nameIn } from '../several/names.ts'
 import { compareText } from '../statements/calls.ts'
 import { expiredStatement } from '../statements/estimates.ts'
 import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import { kept } from '../statements/statements.ts'
+import type { Named } from './charged.ts'
 import type { OpenReservation } from './open.ts'
 
 /** A reservation that `settleExpired` has ended. */
@@ -32,7 +33,7 @@ export interface ExpiredReservation
 const checkEnding = wordOf('release', 'charge')
 
 const settling = /* @__PURE__ */ onFirstUse(() =>
-  Promise.all([import('./named.ts'), import('./part.ts'), import('./settle-named.ts')]),
+  Promise.all([import('./in-rows.ts'), import('./settle.ts')]),
 )
 
 /**
@@ -71,28 +72,36 @@ export async function settleExpired(
   const { checker, funded } = handle
   if (!funded) checkLimiter(ratelimit.limiter)
   checkOption(!funded || limiterOf === undefined, FUNDED_LIMITER)
-  const expired = (await findFree(tx, checker, limit)).map((row) => ({
+  const found = (await findFree(tx, checker, limit)).map((row) => ({
     row: String(row['key']),
     name: nameIn(String(row['key'])),
-    seen: openedIn(stateIn(row, CLOSING)) as Opened,
+    opened: openedIn(stateIn(row, CLOSING)) as Opened,
   }))
-  const ending = expired.toSorted(inOrder)
-  const [{ partOf }, { withShares }, { endEstimate, lockHeld }] = await settling()
-  const parts = ending.map(async ({ row, name: { key } }) => {
-    const own = { checker, key, row, funded: await funded?.(key, { rate: 0 }) }
-    return partOf(own, limiterOf?.(key))
+  const expired = found.toSorted(inOrder)
+  const [{ openOf, settleOpen }, { lockAll }] = await settling()
+  const plans = expired.map(({ name }) => limiterOf?.(name.key))
+  const calls = expired.map(({ name: { key } }, place) => {
+    const limiter = plans[place]
+    if (funded) return funded(key, { rate: 0 })
+    return { checker, call: callOf(ratelimit.prefix, ratelimit.limiter, key, { rate: 0, limiter }) }
   })
-  const seen = ending.map((each) => each.seen)
-  const all = await withShares(await Promise.all(parts), seen, tx)
-  await lockHeld(all, checker.where(tx))
+  const own = await Promise.all(calls)
+  const named = expired.map(({ row }, place) => ({ each: own[place] as LimiterCall, row, hasPlan: false }))
+  const seen = expired.map(({ opened }) => opened)
+  const open = await openOf(named, seen, tx)
+  const rows = open.flatMap((each) => each.rows)
+  await lockAll(open, rows, checker.where(tx))
   const ended: ExpiredReservation[] = []
-  for (const held of all) {
-    const answer = await endEstimate(held, as, tx)
+  for (const [place, each] of open.entries()) {
+    const { rate, endMs: expires } = each.opened
+    const costs = { each: [as === 'release' ? 0 : rate] }
+    const settled = await settleOpen([each], { costs, limiters: [plans[place]] }, tx)
+    const [answer] = settled?.results ?? []
     if (!answer) continue
-    const { key, id } = nameIn(held.part.row)
+    const { key, id } = nameIn((named[place] as Named).row)
     const { returned = 0, ended: period, correction, crossed } = answer
     ended.push({
-      ...{ key, id, rate: held.opened.rate, expires: held.opened.endMs, returned },
+      ...{ key, id, rate, expires, returned },
       ...(period ? { ended: period } : {}),
       ...(correction ? { correction } : {}),
       ...(crossed ? { crossed } : {}),
@@ -127,10 +136,10 @@ async function findFree(
   return distinct(rows, 'key', size)
 }
 
-interface Named {
+interface Found {
   readonly name: Pick<OpenReservation, 'key' | 'id'>
 }
 
-function inOrder({ name: one }: Named, { name: other }: Named): number {
+function inOrder({ name: one }: Found, { name: other }: Found): number {
   return compareText(one.key, other.key) || compareText(one.id, other.id)
 }

@@ -2,7 +2,6 @@ import { hasPeriods } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { At } from '../check/bounds.ts'
-import type { Checker } from '../check/checker.ts'
 import { runOn } from '../check/run-on.ts'
 import type { Connection } from '../database/connection.ts'
 import { runOnce } from '../database/run.ts'
@@ -10,14 +9,7 @@ import type { Call } from '../runtime/call.ts'
 import { stateIn } from '../runtime/number-columns.ts'
 import { correctStatement } from '../statements/correct.ts'
 import { kept } from '../statements/statements.ts'
-
-/** What a settlement has to know of a late estimate. */
-interface Late {
-  /** When the period that paid ends under the plan that it was charged with. Null if that is unknown. */
-  readonly windowEnd: number | null
-  /** The name of the estimate, if it has one. */
-  readonly id: string | undefined
-}
+import { type Settled, settlementOf } from './settlement.ts'
 
 /**
  * Settles an estimate whose period has ended, within the grace time: in the key's row if it still counts that
@@ -27,12 +19,10 @@ interface Late {
  * If the period is handed out between the look and the statement, the statement finds no row, so the change is
  * counted once.
  */
-export async function settleLate(
-  checker: Checker,
-  settlement: Call,
-  { windowEnd, id }: Late,
-  tx: At,
-): Promise<Allowed | undefined> {
+export async function settleLate(settled: Settled, tx: At): Promise<Allowed | undefined> {
+  const { checker } = settled.each
+  const { windowEnd, id } = settled.estimate
+  const settlement = settlementOf(settled)
   const { key, limiter, rate, paidWindowStart: start } = settlement
   if (start === null || !hasPeriods(limiter)) return undefined
   const look: Call = { ...settlement, rate: 0, purpose: 'look', reserved: 0, paidWindowStart: null }

@@ -1,180 +1,135 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
-import { opened as openedBy } from '../algorithms/estimate.ts'
+import { noting, opened as openedBy } from '../algorithms/estimate.ts'
 import type { Answered } from '../answers/answer.ts'
-import type { Allowed } from '../answers/results.ts'
-import { checkOptions } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
+import { type FoundCall, isFunded } from '../check/funds.ts'
 import { watched } from '../check/layers.ts'
 import type { Database } from '../database/database.ts'
 import { parseDuration } from '../duration.ts'
-import * as CALLS from '../options/call-table.ts'
-import type { CallOptions, Requested } from '../options/calls.ts'
-import type { NamedReserveOptions, Naming } from '../options/reserve.ts'
-import type { ReservationName } from '../options/settle.ts'
-import * as SETTLING from '../options/settle.ts'
+import type { Naming } from '../options/reserve.ts'
 import { checkOption } from '../options/validate.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { addUp } from '../several/add-up.ts'
-import { callsOf } from '../several/calls-of.ts'
 import { chargedIn } from '../several/charged-in.ts'
 import { reportsOf, sendCalls } from '../several/limit-all.ts'
-import { keyOfName, namesOf } from '../several/names.ts'
+import { keyOfName, keyOfShare, namesOf, sharesOf } from '../several/names.ts'
+import type { Payer } from '../several/send-payers.ts'
 import { checkNames } from '../several/together.ts'
-import { remember } from './charged.ts'
-import { lookingAt, notesOf, type Opening, type Part, takenFrom } from './part.ts'
-import { settleOne } from './settle-named.ts'
+import { type Named, type Opening, type OpeningCall, remember } from './charged.ts'
+import type { Estimates } from './costs.ts'
+import { inRows, looksAt, takenFrom } from './in-rows.ts'
 
-// Reservations with a name. The open estimate is a row, which is made by the statement that charges the limit,
-// and settled by the statement that corrects it.
+// How estimates with a name are charged: the statement that charges the limits makes their rows.
 
-/** The answer to a call that reserves with a name, and how its estimate is settled. */
-interface NamedAnswer {
-  readonly answered: Answered
-  commit(actual: number, options?: CallOptions): Promise<Allowed>
-}
-
-/** Charges the estimate and gives it a name, or charges nothing if the name is in use. */
-export async function reserveNamed(
-  estimate: LimiterCall,
-  { id, expires, once, tx }: Omit<NamedReserveOptions, 'limiter'>,
-): Promise<NamedAnswer> {
-  checkOption(once === undefined, 'Use either id or once: an id is charged once, too.')
-  const calls = [estimate]
-  const named = await opening(calls, { id, expires })
-  const [answered] = (await chargeNamed(calls, named, tx)) as [Answered]
-  const { answer } = answered
-  const isRepeated = answer.success && answer.repeated === true
-  const [part] = (isRepeated ? await heldParts(named, tx) : named.parts) as readonly [Part]
-  const commit: NamedAnswer['commit'] = async (actual, options = {}) => {
-    checkOptions(options, CALLS.call)
-    return settleOne(inPlan(part, options.limiter), actual, options.tx)
-  }
-  return { answered, commit }
-}
-
-/**
- * The estimates of a repeated call. Others see their rows, but the transaction holds them. The rows of new ones
- * are not there for others before it commits.
- */
-export async function heldParts({ parts }: Opening, tx: Database | undefined): Promise<readonly Part[]> {
-  const [{ checker }] = parts as readonly [Part]
-  const charged = await chargedIn(checker, tx)
-  return parts.map((part) => ({ ...part, chargedIn: charged }))
+/** The answers to calls that reserve under a name, and the estimates of the name. */
+interface NamedAnswers {
+  readonly answered: Answered[]
+  readonly estimates: Estimates
 }
 
 /**
  * Charges the estimates and opens their rows, all or none. During an outage it always throws, because without
- * its row an estimate would not be settled.
+ * its row an estimate would not be settled. If the name is in use, it charges nothing, and the estimates are
+ * those of the first call.
  */
-export function chargeNamed(
+export async function chargeNamed(
   calls: readonly LimiterCall[],
-  named: Opening,
+  name: Naming,
   tx: Database | undefined,
-): Promise<Answered[]> {
+): Promise<NamedAnswers> {
+  const opening = await openingOf(calls, name)
   const charge = async () => {
     const { answered, asked, decisions } = await sendCalls(calls, tx, (payers) => ({
-      notes: notesOf(named, payers),
+      notes: notesOf(opening, payers),
     }))
     checkNames(asked, decisions)
-    remember(named, answered, asked, decisions)
+    remember(opening, answered, asked, decisions)
     return answered
   }
-  return watched(calls, tx, charge, reportsOf)
+  const answered = await watched(calls, tx, charge, reportsOf)
+  const isRepeated = answered.some(({ answer }) => answer.success && answer.repeated === true)
+  return { answered, estimates: await estimatesOf(opening, isRepeated, tx) }
+}
+
+/**
+ * The estimates of a call. Those of a repeated one were charged before: others see their rows, but the
+ * transaction holds them. The rows of new ones are not there for others before it commits.
+ */
+export async function estimatesOf(
+  { named }: Opening,
+  isRepeated: boolean,
+  tx: Database | undefined,
+): Promise<Estimates> {
+  if (!isRepeated) return inRows(named)
+  const [{ each }] = named as readonly [Named]
+  const charged = await chargedIn(each.checker, tx)
+  return inRows(named.map((own) => ({ ...own, chargedIn: charged })))
 }
 
 /**
  * @param rate What a limit without a row notes as its estimate. Default: the rate of its call.
  * @throws RatelimitError `INVALID_OPTION`, `INVALID_DURATION`
  */
-export async function opening(
+export async function openingOf(
   calls: readonly LimiterCall[],
   { id, expires }: Naming,
   rate?: number,
 ): Promise<Opening> {
   const lengthMs = parseDuration(expires, 'expires')
-  const each = calls.map(async (own) => {
-    const { checker, call } = own
-    const { key, limiter } = call
-    const row = await keyOfName(checker, key, id)
-    const funded = isFunded(own) ? own : undefined
-    const hasPlan = !funded && limiter !== checker.terms.limiter
-    const opens = openedBy(lengthMs, limiter, hasPlan, rate ?? call.rate)
-    const { opener } = namesOf(checker)
-    const opened = takenFrom(lookAt(row, opens))
-    const plan = { limiter, isPresent: false, hasPlan: true, charged: limiter }
-    return { part: { checker, key, row, funded, ...plan }, opening: { checker: opener, call: opened } }
+  const named = await namedBy(calls, id, true)
+  const openings = named.map(({ each, row }): OpeningCall => {
+    const { checker, call } = each
+    const hasPlan = !isFunded(each) && call.limiter !== checker.terms.limiter
+    const opens = openedBy(lengthMs, call.limiter, hasPlan, rate ?? call.rate)
+    return { checker: namesOf(checker).opener, call: takenFrom(lookAt(row, opens)) }
   })
-  const made = await Promise.all(each)
-  const openings = made.map(({ opening }) => opening)
-  checkDifferent(openings)
-  return { parts: made.map(({ part }) => part), openings }
-}
-
-/** @throws RatelimitError `INVALID_OPTION` if two of the calls are for the same estimate. */
-function checkDifferent(calls: readonly LimiterCall[]): void {
-  if (calls.length === 1) return
-  const rows = new Set(addUp(calls).values())
-  checkOption(
-    rows.size === calls.length,
-    'Two of the requests are for one row, which can have the id only once.',
-  )
+  return { named, openings }
 }
 
 /**
- * The part under the customer's present plan, if one is given.
+ * The estimates of calls under a name.
  *
- * @throws RatelimitError `INVALID_OPTION`
+ * @throws RatelimitError `INVALID_OPTION` if two of the calls are for the same estimate.
  */
-export function inPlan(part: Part, present: Limiter | undefined): Part {
-  checkOption(present === undefined || !part.funded, FUNDED_LIMITER)
-  return present === undefined ? part : { ...part, limiter: present, isPresent: true }
-}
-
-/** Settles the reservation of a name, as its `commit` does. */
-export async function settleName(
-  ratelimit: Requested['ratelimit'],
-  name: ReservationName,
-  actual: number,
-  { limiter, tx }: CallOptions,
-): Promise<Allowed> {
-  checkOptions(name, SETTLING.reservation, 'The name of a reservation')
-  checkOption(typeof name.key === 'string', 'settle needs the name of a reservation: { key, id }.')
-  const requests = [{ ratelimit, key: name.key, limiter }]
-  const calls = await callsOf(requests, CALLS.spendRequest, 0)
-  const [part] = (await partsNamed(requests, calls, name.id)) as [Part]
-  return settleOne(part, actual, tx)
-}
-
-/**
- * The estimates of a name, in the order of the calls.
- *
- * @throws RatelimitError `INVALID_OPTION`
- */
-export async function partsNamed(
-  requests: readonly { readonly limiter?: Limiter | undefined }[],
+export async function namedBy(
   calls: readonly LimiterCall[],
   id: string,
-): Promise<Part[]> {
+  hasPlan: boolean,
+): Promise<readonly Named[]> {
   checkOption(calls.length > 0, 'At least one request is needed.')
-  const parts = await Promise.all(calls.map((call, place) => partNamed(call, id, requests[place]?.limiter)))
-  checkDifferent(lookingAt(parts))
-  return parts
+  const keys = calls.map(({ checker, call }) => keyOfName(checker, call.key, id))
+  const rows = await Promise.all(keys)
+  const named = calls.map((each, place) => ({ each, row: rows[place] as string, hasPlan }))
+  const different = new Set(addUp(looksAt(named)).values())
+  checkOption(
+    different.size === named.length,
+    'Two of the requests are for one row, which can have the id only once.',
+  )
+  return named
 }
 
-async function partNamed(call: LimiterCall, id: string, present: Limiter | undefined): Promise<Part> {
-  const { checker } = call
-  const { key } = call.call
-  const row = await keyOfName(checker, key, id)
-  return partOf({ checker, key, row, funded: isFunded(call) ? call : undefined }, present)
+/** The calls that open estimates and the shares in them, each with the calls whose payments it notes. */
+export function notesOf(
+  { openings }: Opening,
+  payers: readonly Payer[],
+): ReadonlyMap<LimiterCall, readonly LimiterCall[]> {
+  const notes = payers.flatMap(({ call, rows, purse }, place) => {
+    const own = openings[place] as OpeningCall
+    const opening = purse?.rate === 0 && call.call.rate > 0 ? passed(own) : own
+    // A debt gets nothing back.
+    const sharing = purse ? rows.filter(({ pays }) => pays !== 'what it owes') : []
+    const shares = sharing.map((row, order): [FoundCall, readonly LimiterCall[]] => {
+      const key = keyOfShare(opening.call.key, order, row.call.key)
+      const { opener } = sharesOf(call.checker)
+      return [{ checker: opener, call: { ...opening.call, key }, isFound: true }, [row]]
+    })
+    return [[opening, rows] as const, ...shares]
+  })
+  return new Map(notes)
 }
 
-/** The estimate in a row. */
-export function partOf(
-  own: Pick<Part, 'checker' | 'key' | 'row' | 'funded'>,
-  present: Limiter | undefined,
-): Part {
-  const { checker, key, row, funded } = own
-  const limiter = funded?.call.limiter ?? checker.terms.limiter
-  return inPlan({ checker, key, row, funded, limiter, isPresent: false, hasPlan: false }, present)
+/** The call that opens an estimate that a dry run lets pass: its row notes that nothing was charged. */
+function passed({ checker, call }: OpeningCall): OpeningCall {
+  return { checker, call: { ...call, limiter: noting(call.limiter, PASSED) } }
 }
+
+const PASSED = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 1 }

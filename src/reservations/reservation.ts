@@ -7,13 +7,12 @@ import { isFunded } from '../check/funds.ts'
 import { answerTo } from '../check/layers.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { CallOptions } from '../options/calls.ts'
-import { type NamedReserveOptions, NEEDS_ID, type ReserveOptions } from '../options/reserve.ts'
-import { checkOption } from '../options/validate.ts'
-import { type ChargedIn, chargedIn } from '../several/charged-in.ts'
+import type { ReserveOptions } from '../options/reserve.ts'
 import type { answerOnce as AnswerOnce } from '../several/limit-once.ts'
-import { Once, refuseRepeated } from '../several/once.ts'
-import { chargedBy, checkReserved, estimateOf } from './estimate.ts'
-import { checkCost, settle } from './settlement.ts'
+import type { Estimates } from './costs.ts'
+import { estimateOf, namingOf } from './estimate.ts'
+import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
+import type { chargeNamed as ChargeNamed } from './named.ts'
 
 /** A charged estimate that waits for its cost. */
 export interface Reservation {
@@ -44,72 +43,44 @@ export type Reserved = (Allowed & Reservation) | Denied
 /** The answer of `Ratelimit.reserve` with `atLeast`. */
 export type ReservedPart = (Allowed & Granted & Reservation) | Denied
 
-/** The reservation of a call whose id was used before. */
-const OF_ANOTHER_CALL: Reservation = {
-  commit: async () => refuseRepeated(),
-  release: async () => refuseRepeated(),
+const limitOnce = /* @__PURE__ */ onFirstUse(() => import('../several/limit-once.ts'))
+const naming = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
+
+/** Charges the call's rate as an estimate. */
+export async function reserve(own: LimiterCall, options: ReserveOptions): Promise<Reserved> {
+  const calls = [estimateOf(own)] as const
+  const name = namingOf(options)
+  const { tx } = options
+  const named = name && (await chargeNamed(calls, name, tx))
+  const answered = named?.answered ?? [await charge(calls[0], options)]
+  const [{ answer }] = answered as [Answered]
+  if (!answer.success) return answer
+  const estimates =
+    named?.estimates ?? (answer.repeated ? OF_ANOTHER_CALL : await inMemory(calls, answered, tx))
+  return { ...answer, ...reservationOf(estimates) }
 }
 
-const limitOnce = /* @__PURE__ */ onFirstUse(() => import('../several/limit-once.ts'))
+/** Charges an estimate without a name. */
+function charge(estimate: LimiterCall, { once, tx }: ReserveOptions): Answered | Promise<Answered> {
+  const { checker, call } = estimate
+  const isAlone = once === undefined && !checker.terms.blocks && !isFunded(estimate)
+  return isAlone ? answerTo(checker, call, tx) : answerOnce(estimate, once, tx)
+}
 
 async function answerOnce(...call: Parameters<typeof AnswerOnce>): Promise<Answered> {
   return (await limitOnce()).answerOnce(...call)
 }
 
-const named = /* @__PURE__ */ onFirstUse(() => import('./named.ts'))
-const lists = /* @__PURE__ */ onFirstUse(() => import('./reserve-all.ts'))
-
-/** Charges the call's rate as an estimate. */
-export async function reserve(own: LimiterCall, options: ReserveOptions): Promise<Reserved> {
-  const { checker, call } = own
-  checkReserved(call)
-  const estimate = { ...own, call: estimateOf(call) }
-  if (options.id !== undefined) return reserveNamed(estimate, options)
-  checkOption(options.expires === undefined, NEEDS_ID)
-  const { once, tx } = options
-  const isAlone = once === undefined && !checker.terms.blocks && !isFunded(own)
-  const answered = await (isAlone ? answerTo(checker, estimate.call, tx) : answerOnce(estimate, once, tx))
-  const { answer } = answered
-  if (!answer.success) return answer
-  if (answer.repeated) return { ...answer, ...OF_ANOTHER_CALL }
-  const reservation = isFunded(own)
-    ? await fundedReservation(own, answered, tx)
-    : reservationOf(own, answered, await chargedIn(checker, tx))
-  return { ...answer, ...reservation }
+async function chargeNamed(...call: Parameters<typeof ChargeNamed>): ReturnType<typeof ChargeNamed> {
+  return (await naming()).chargeNamed(...call)
 }
 
-async function reserveNamed(estimate: LimiterCall, options: NamedReserveOptions): Promise<Reserved> {
-  const { answered, commit } = await (await named()).reserveNamed(estimate, options)
-  const { answer } = answered
-  if (!answer.success) return answer
-  return { ...answer, commit, release: (given) => commit(0, given) }
-}
-
-/** An estimate that funds have paid is a list of one. */
-async function fundedReservation(
-  own: LimiterCall,
-  answered: Answered,
-  tx: CallOptions['tx'],
-): Promise<Reservation> {
-  const settling = await (await lists()).reservationsOf([own], [answered], tx)
+function reservationOf({ settle }: Estimates): Reservation {
   const commit: Reservation['commit'] = async (actual, options = {}) => {
-    checkOptions(options, CALLS.tx)
-    const [settled] = await settling.commit([actual], options)
-    return settled as Allowed
-  }
-  return { commit, release: (options) => commit(0, options) }
-}
-
-function reservationOf({ checker, call }: LimiterCall, answered: Answered, charged: ChargedIn): Reservation {
-  const estimate = chargedBy(call, answered)
-  const settling = new Once(checker, charged)
-  const commit = async (actual: number, options: CallOptions = {}): Promise<Allowed> => {
     checkOptions(options, CALLS.call)
-    const { limiter = call.limiter, tx } = options
-    const isPresent = options.limiter !== undefined
-    const settled = { estimate, actual, limiter, isPresent }
-    checkCost(checker, actual, settled)
-    return settling.run(tx, () => settle(checker, settled, tx))
+    const { limiter, tx } = options
+    const { results } = await settle({ costs: { each: [actual] }, limiters: [limiter] }, tx)
+    return results[0] as Allowed
   }
   return { commit, release: (options) => commit(0, options) }
 }

@@ -1,70 +1,89 @@
-import type { Limiter } from '../algorithms/algorithm.ts'
+import type { AnyAlgorithm, Limiter } from '../algorithms/algorithm.ts'
 import { TOLERANCE } from '../algorithms/bucket.ts'
-import { allowanceOf, type Reporting, withCrossed } from '../answers/answer.ts'
+import { type Answered, allowanceOf, type PaidPart, type Reporting, withCrossed } from '../answers/answer.ts'
 import { type Outcome, type Payment, returnedBy } from '../answers/outcome.ts'
+import { refundableUntilOf, windowEndOf } from '../answers/refundable.ts'
 import type { Allowed } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
-import { onFirstUse } from '../base/on-first-use.ts'
-import type { At } from '../check/bounds.ts'
-import type { Checker } from '../check/checker.ts'
-import { withinTimeout } from '../check/within-timeout.ts'
+import { onceFor } from '../base/once-for.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import { RatelimitError } from '../errors.ts'
-import { callOf, checkKind, checkLimiter, checkRate } from '../options/validate.ts'
+import { callOf } from '../options/validate.ts'
 import { type Call, reservedIn } from '../runtime/call.ts'
+
+// The arithmetic of settling the estimate of one limit.
+
+/** What a limit was charged as an estimate. */
+export interface Charged {
+  /** The call that was charged. In another process: a call on the same key. */
+  readonly each: LimiterCall
+  readonly estimate: Estimate
+}
 
 /** The data of an estimate that are needed to settle it. */
 export interface Estimate {
-  /** The key as it is stored. */
-  readonly key: string
   readonly paid: Payment
+  /** What rows of funds have paid, in the order of paying. */
+  readonly parts: readonly PaidPart[]
   /** The time from which a bucket gives nothing back, because it has filled by itself. Null for windows. */
   readonly refundableUntil: number | null
   /** When the period that paid ends under the plan that it was charged with. Null if that is unknown. */
   readonly windowEnd: number | null
   /** A call that a dry run lets pass is not charged. With a degraded answer, this is unknown. */
   readonly how: 'charged' | 'passed' | 'degraded'
-  /** The capacity of its limiter. Thresholds are shares of it. */
-  readonly limit: number
+  /** Whether it is reserved until it is settled. What `spend` takes without a name counts as a cost at once. */
+  readonly isReserved: boolean
   /** The layout of the rows that were charged. */
   readonly layout: string
+  /** Whether it was charged with a `limiter` that this process does not know. */
+  readonly needsPlan: boolean
+  /** Its name, if it has one. */
+  readonly id: string | undefined
 }
 
-const COST = 'The cost'
+/** An estimate, its actual cost, and the plan under which it is settled. */
+export interface Settled extends Charged {
+  readonly actual: number
+  readonly limiter: Limiter
+  /** Whether the caller gave the plan. Otherwise it may be outdated, and must not replace the row's state. */
+  readonly isPresent: boolean
+}
 
-/**
- * Checks a cost and the limit under which it is settled, which the caller has given if it `isPresent`.
- *
- * @throws RatelimitError `INVALID_RATE`, `INVALID_OPTION`, `INVALID_LIMIT`
- */
-export function checkCost(
-  { rows, terms }: Checker,
-  actual: unknown,
-  { limiter, isPresent }: Pick<Settled, 'limiter' | 'isPresent'>,
-): void {
-  checkLimiter(limiter)
-  if (isPresent) checkKind(terms.limiter, limiter)
-  const { prefix } = rows.namespace
-  checkRate(actual, limiter, prefix, COST)
-  if (actual < 0) {
-    throw new RatelimitError('INVALID_RATE', `${COST} of ${JSON.stringify(prefix)} must be 0 or more.`)
+/** What a call has charged, by its answer. */
+export function chargedBy(
+  each: LimiterCall,
+  { answer, paid, parts = [] }: Answered,
+  isReserved: boolean,
+): Charged {
+  const { limiter } = each.call
+  const passed = answer.success && answer.wouldDeny
+  const estimate: Estimate = {
+    paid,
+    parts,
+    refundableUntil: refundableUntilOf(limiter, answer),
+    windowEnd: windowEndOf(limiter, paid),
+    how: passed ? 'passed' : answer.degraded ? 'degraded' : 'charged',
+    isReserved,
+    layout: layoutOf(limiter),
+    needsPlan: false,
+    id: undefined,
   }
+  return { each, estimate }
 }
 
 /**
- * Refuses to settle an estimate under the limiter's own limit if another one has paid.
+ * The estimate with its cost, under the present plan if that is given.
  *
- * @throws RatelimitError `OTHER_PLAN`
+ * @throws RatelimitError `OTHER_PLAN` if another plan than the limiter's own has paid.
  */
-export function checkPlan(
-  { layout }: Estimate,
-  limiter: Limiter,
-  isPresent: boolean,
-  hasPlan: boolean,
-): void {
-  if (isPresent) return
-  if (hasPlan) throw otherPlan('The reservation was made with a limiter.')
+export function withCost({ each, estimate }: Charged, actual: number, present: Limiter | undefined): Settled {
+  const { limiter } = each.call
+  if (present) return { each, estimate, actual, limiter: present, isPresent: true }
+  const { needsPlan, layout } = estimate
+  if (needsPlan) throw otherPlan('The reservation was made with a limiter.')
   if (limiter.stored && layout !== '' && layout !== layoutOf(limiter))
     throw otherPlan('The reservation was charged under another algorithm.')
+  return { each, estimate, actual, limiter, isPresent: false }
 }
 
 function otherPlan(why: string): RatelimitError {
@@ -74,52 +93,6 @@ function otherPlan(why: string): RatelimitError {
   )
 }
 
-/** An estimate, its actual cost, and the plan under which it is settled. */
-export interface Settled {
-  readonly estimate: Estimate
-  readonly actual: number
-  readonly limiter: Limiter
-  /** Whether the caller gave the plan. Otherwise it may be outdated, and must not replace the row's state. */
-  readonly isPresent: boolean
-}
-
-const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
-
-/** Settles the actual cost. */
-export function settle(checker: Checker, settled: Settled, tx: At): Promise<Allowed> {
-  if (!mayBeLate(checker, settled)) return settleIn(checker, settled, tx)
-  return withinTimeout([checker], tx, (at) => settleIn(checker, settled, at))
-}
-
-async function settleIn(checker: Checker, settled: Settled, tx: At): Promise<Allowed> {
-  const corrected = await settleIfLate(checker, settled, tx)
-  if (corrected) return corrected
-  const outcome = await checker.decide(settlementOf(checker, settled), tx)
-  return settledAnswer(outcome, settled, checker.terms.reporting)
-}
-
-/** Whether the period that paid may be over, and still be corrected. */
-export function mayBeLate({ terms }: Checker, { estimate, limiter }: Settled): boolean {
-  return terms.graceMs > 0 && estimate.how === 'charged' && hasPaid(limiter, estimate)
-}
-
-/**
- * Settles the actual cost in a period that has ended, within the grace time. Undefined if it does not have to.
- *
- * @param id The name of the estimate, for its entry.
- */
-export async function settleIfLate(
-  checker: Checker,
-  settled: Settled,
-  tx: At,
-  id?: string,
-): Promise<Allowed | undefined> {
-  if (!mayBeLate(checker, settled)) return undefined
-  const { settleLate } = await late()
-  const paid = { windowEnd: settled.estimate.windowEnd, id }
-  return settleLate(checker, settlementOf(checker, settled), paid, tx)
-}
-
 /** The answer of the call that settles an estimate. */
 export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Reporting): Allowed {
   const { estimate, actual } = settled
@@ -127,35 +100,41 @@ export function settledAnswer(outcome: Outcome, settled: Settled, reporting: Rep
   // A call that a dry run lets pass was not charged, so nothing is given back.
   const isBelow = estimate.how !== 'passed' && actual < estimate.paid.rate
   const answer = isBelow ? { ...left, returned: returnedBy(outcome) } : left
-  return settled.estimate.how === 'charged' ? withKept(answer, outcome, settled, reporting) : answer
+  return estimate.how === 'charged' ? withKept(answer, outcome, settled, reporting) : answer
 }
 
 /** The call that charges the missing part, or gives the rest back to the window that paid. */
-export function settlementOf({ rows, terms }: Checker, settled: Settled): Call {
-  const { estimate, limiter } = settled
-  const { key, paid, how } = estimate
+export function settlementOf(settled: Settled): Call {
+  const { each, estimate, limiter } = settled
+  const { rows, terms } = each.checker
+  const { paid, how, refundableUntil, isReserved } = estimate
   const rate = differenceOf(settled)
   const settlement: Call = {
-    ...callOf(rows.namespace.prefix, terms.limiter, key, { rate, limiter, force: true }),
+    ...callOf(rows.namespace.prefix, terms.limiter, each.call.key, { rate, limiter, force: true }),
     paidWindowStart: paid.windowStart,
-    refundableUntil: estimate.refundableUntil,
+    refundableUntil,
     refusesOther: !settled.isPresent,
-    reserved: how === 'charged' && hasPaid(limiter, estimate) ? -paid.rate : 0,
+    reserved: isReserved && how === 'charged' && hasPaid(settled) ? -paid.rate : 0,
   }
   // The row keeps the reserved amount, so it changes even if the estimate was right.
   return reservedIn(settlement) < 0 ? { ...settlement, purpose: 'adjust' } : settlement
 }
 
 /** By how much the cost exceeds the estimate. Below 0 if some of it is given back. */
-export function differenceOf({ estimate, actual, limiter }: Settled): number {
+export function differenceOf(settled: Settled): number {
+  const { estimate, actual, limiter } = settled
   const { paid, how } = estimate
   const unpaid = actual - paid.rate
   // A dry run does not charge a call that the limit would deny.
   if (how === 'passed') return 0
   // No refund if the charge may not have been made, or if rows of another algorithm paid.
-  if (unpaid < 0 && (how === 'degraded' || !hasPaid(limiter, estimate))) return 0
-  // A bucket may have paid a fraction, and the present plan may count whole units.
-  return limiter.algorithm.integersOnly ? Math.ceil(unpaid - TOLERANCE) : unpaid
+  if (unpaid < 0 && (how === 'degraded' || !hasPaid(settled))) return 0
+  return limiter.algorithm.integersOnly ? wholeOf(unpaid) : unpaid
+}
+
+/** A bucket may have paid a fraction, and the present plan may count whole units. */
+export function wholeOf(unpaid: number): number {
+  return Math.ceil(unpaid - TOLERANCE)
 }
 
 /**
@@ -163,31 +142,38 @@ export function differenceOf({ estimate, actual, limiter }: Settled): number {
  * that keeps the settled amount needs no such correction.
  */
 function withKept(
-  settled: Allowed,
+  answer: Allowed,
   { decision }: Outcome,
-  { estimate, actual, limiter }: Settled,
+  settled: Settled,
   { thresholds }: Reporting,
 ): Allowed {
-  const { algorithm } = limiter
-  const { limit, paid } = estimate
-  const { usedBefore, windowStart, rate } = paid
+  const { each, estimate, actual, limiter } = settled
+  const { usedBefore, windowStart, rate } = estimate.paid
   const isOver = windowStart !== null && windowStart !== decision.state.windowStart
-  if (!hasPaid(limiter, estimate) || algorithm.settled || usedBefore === null || isOver) return settled
+  if (!hasPaid(settled) || limiter.algorithm.settled || usedBefore === null || isOver) return answer
   const to = usedBefore + Math.min(actual, rate)
-  const kept = crossedFrom(limiter, limit, usedBefore, to, thresholds)
-  const crossed = thresholds.filter((each) => kept.includes(each) || settled.crossed?.includes(each))
-  return withCrossed(settled, crossed)
+  const kept = crossedFrom(limiter, each.call.limiter.limit, usedBefore, to, thresholds)
+  const crossed = thresholds.filter((each) => kept.includes(each) || answer.crossed?.includes(each))
+  return withCrossed(answer, crossed)
 }
 
-/** Whether rows of this limiter's algorithm were charged the estimate. */
-function hasPaid(limiter: Limiter, { layout }: Estimate): boolean {
-  return limiter.stored && layout === layoutOf(limiter)
+/** Whether the period that paid may be over, and still be corrected. */
+export function mayBeLate(settled: Settled): boolean {
+  return settled.each.checker.terms.graceMs > 0 && settled.estimate.how === 'charged' && hasPaid(settled)
+}
+
+/** Whether rows of the plan's algorithm were charged the estimate. */
+function hasPaid({ limiter, estimate }: Settled): boolean {
+  return limiter.stored && estimate.layout === layoutOf(limiter)
 }
 
 /**
  * Identifies the algorithm of a row by the columns that it fills, in the order in which the row of a named
  * estimate has them. Empty for a limiter without rows.
  */
-export function layoutOf(limiter: Limiter): string {
-  return limiter.stored ? limiter.algorithm.columns.toSorted().join() : ''
+function layoutOf(limiter: Limiter): string {
+  return limiter.stored ? columnsOf(limiter.algorithm) : ''
 }
+
+/** Each settlement needs them. */
+const columnsOf = onceFor(({ columns }: AnyAlgorithm) => columns.toSorted().join())

@@ -3,9 +3,8 @@ import { behindBlock, blockedUntilOf } from '../answers/blocked.ts'
 import type { Outcome } from '../answers/outcome.ts'
 import type { Denied, LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
-import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
-import { FUNDED_LIMITER, type FundedCall, isFunded } from '../check/funds.ts'
+import type { FundedCall } from '../check/funds.ts'
 import { watched } from '../check/layers.ts'
 import type { Report } from '../check/watch.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
@@ -17,22 +16,16 @@ import * as SETTLING from '../options/settle.ts'
 import { checkOption, purposeOf } from '../options/validate.ts'
 import type { Call, Decision } from '../runtime/call.ts'
 import type { Decisions } from '../several/all-or-nothing.ts'
-import { chargedIn } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
-import { Once, refuseRepeated } from '../several/once.ts'
 import { type Payer, paidByEach, type SentPayers } from '../several/send-payers.ts'
 import { msUntilEnough, type Source } from '../several/shares.ts'
 import { type Asked, blockedUntil, checkNames } from '../several/together.ts'
 import { withFunds } from '../several/with-funds.ts'
-import { remember } from './charged.ts'
-import { heldParts } from './named.ts'
-import { type NamedSpending, openSpending, settlingByName } from './named-spending.ts'
-import { notesOf } from './part.ts'
-import { type Expense, giveBack, type SettledSpending, sumOf, takeMore } from './settle-spent.ts'
-import { checkCost } from './settlement.ts'
-
-export { settleByName } from './named-spending.ts'
+import { type Opening, remember } from './charged.ts'
+import { estimateOf, namingOf } from './estimate.ts'
+import { inMemory, OF_ANOTHER_CALL } from './in-memory.ts'
+import { estimatesOf, notesOf, openingOf } from './named.ts'
 
 /** The answer of `Ratelimit.spend`. */
 export type Spent = SpentAnswer & (Paid | Unpaid)
@@ -71,8 +64,7 @@ interface Paid {
    * It can be called again after an error that says that nothing was charged, and after a rollback of `tx`. It
    * does not notice a rollback to a savepoint: another call is refused until the whole transaction is rolled
    * back. After a call that was repeated with `once` it throws, because this call has charged nothing. With a
-   * name it settles the estimate of the first call, and a cost above the estimate needs a driver with
-   * interactive transactions.
+   * name it settles the estimate of the first call.
    *
    * @throws RatelimitError `INVALID_RATE`, `ALREADY_SETTLED`, and the errors of `Ratelimit.limitAll`.
    */
@@ -82,6 +74,22 @@ interface Paid {
 interface Unpaid {
   /** The limits together had too little. Nothing was taken. */
   readonly success: false
+}
+
+/** The answer of the `commit` and the `release` of `Ratelimit.spend`. */
+export interface SettledSpending {
+  /**
+   * How much each limit has paid in the end, in the order of the requests. Together that is the actual cost, or
+   * more if a window that paid is over, because it gives nothing back.
+   */
+  readonly granted: readonly number[]
+  /** The answer of each limit. `returned` is how much it got back. */
+  readonly results: readonly LimitResult[]
+  /**
+   * With a name: it was settled before with the same cost. Then nothing has changed, and `granted` has only
+   * zeros.
+   */
+  readonly repeated?: true
 }
 
 /** Takes one rate from several limits in their order, or takes nothing. */
@@ -117,28 +125,41 @@ function checkSpending(calls: readonly Pick<LimiterCall, 'checker'>[], options: 
 async function spendFrom(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
   checkSpending(calls, options)
   const { rate, atLeast: least = rate, tx, once } = options
-  const named = await openSpending(calls, options)
+  const opening = await openingFor(calls, options)
   const ids = [await idCall(once, calls)]
   const checkers = calls.map(({ checker }) => checker)
   const { payers, ...sent } = await withinTimeout(checkers, tx, (at) => {
-    const as = named && 'reserve'
+    const as = opening && 'reserve'
     const find = ({ funds }: FundedCall) =>
       funds.take({ rate, least: rate, lacking: 'left to others', as }, at)
-    return withFunds(named?.calls ?? calls, find, at, (own) => ({
+    const asked = opening?.named.map(({ each }) => each) ?? calls
+    return withFunds(asked, find, at, (own) => ({
       ids,
-      notes: named && notesOf(named, own),
+      notes: opening && notesOf(opening, own),
       shared: { rate, least },
     }))
   })
-  if (named) checkNames(sent.asked, sent.decisions)
-  return spentOf(payers, sent, least, named, tx)
+  if (opening) checkNames(sent.asked, sent.decisions)
+  return spentOf(payers, sent, least, opening, tx)
+}
+
+/** The estimates of a call with a name. Undefined if it has none. */
+async function openingFor(
+  calls: readonly LimiterCall[],
+  options: SpendOptions,
+): Promise<Opening | undefined> {
+  const name = namingOf(options)
+  if (!name) return undefined
+  const unlimited = calls.filter(({ call }) => !call.limiter.stored)
+  checkOption(unlimited.length < 2, 'With an id, at most one of the limits can be unlimited.')
+  return openingOf(calls.map(estimateOf), name, 0)
 }
 
 async function spentOf(
   payers: readonly Payer[],
   sent: SentPayers,
   least: number,
-  named: NamedSpending | undefined,
+  opening: Opening | undefined,
   tx: Database | undefined,
 ): Promise<Spent> {
   const { asked, decisions, fate } = sent
@@ -152,26 +173,39 @@ async function spentOf(
     if (payer.purse) return payer.purse.answer(found, fate)
     const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
     if (blocked) return { answer: blocked, paid: NOTHING }
-    const outcome = outcomeOf(call, snapshotOf(payer, sent), granted[place] ?? 0, named !== undefined)
+    const outcome = outcomeOf(call, snapshotOf(payer, sent), granted[place] ?? 0, opening !== undefined)
     return new AnswerTo(outcome, checker.terms.reporting)
   })
-  if (named && shares && !isRepeated) remember(named, answered, asked, decisions)
+  const answer = { granted, results: answered.map(({ answer }) => answer) }
+  if (opening && shares && !isRepeated) remember(opening, answered, asked, decisions)
+  const doesNothing = async (given: SettleAllOptions = {}) => {
+    checkOptions(given, SETTLING.settleAll)
+    return answer
+  }
+  if (!shares && !isRepeated) {
+    const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
+    const retryAfter = Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions))
+    return { ...answer, success: false, retryAfter, release: doesNothing }
+  }
   const calls = payers.map(({ call }) => call)
-  const expense = { calls, granted, answered }
-  const byName = named && settlingByName(isRepeated ? { ...named, parts: await heldParts(named, tx) } : named)
-  const results = answered.map(({ answer }) => answer)
-  return spentWith(
-    { granted, results },
-    {
-      isRepeated,
-      commit: shares && (byName?.commit ?? (await committing(expense, tx))),
-      byName,
-      wait: () => {
-        const sources = payers.flatMap((payer) => sourcesOf(payer, sent))
-        return Math.max(msUntilEnough(sources, least), msBlocked(asked, decisions))
-      },
-    },
-  )
+  const charged = () => (isRepeated ? OF_ANOTHER_CALL : inMemory(calls, answered, tx, false))
+  const { settle } = await (opening ? estimatesOf(opening, isRepeated, tx) : charged())
+  const commit: Paid['commit'] = async (actual, given = {}) => {
+    checkOptions(given, SETTLING.commitSpent)
+    const { tx: at, limiters, debt = 'last' } = given
+    return settle({ costs: { total: actual, debt }, limiters }, at)
+  }
+  const release = async (given: SettleAllOptions = {}) => {
+    checkOptions(given, SETTLING.settleAll)
+    return commit(0, given)
+  }
+  return {
+    ...answer,
+    success: true,
+    retryAfter: 0,
+    ...(isRepeated ? { repeated: true } : {}),
+    ...{ commit, release: isRepeated && !opening ? doesNothing : release },
+  }
 }
 
 const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
@@ -209,63 +243,10 @@ function msBlocked(asked: Asked, decisions: Decisions): number {
   return Math.max(0, ...blocks)
 }
 
-/** How a call was decided. */
-interface Decided {
-  readonly isRepeated: boolean
-  /** Undefined if it was denied. */
-  readonly commit: Paid['commit'] | undefined
-  /** How the estimate of the name is settled, if it has one. */
-  readonly byName?: (Pick<Spent, 'release'> & Pick<Paid, 'commit'>) | undefined
-  /** Returns the milliseconds until there is enough. */
-  readonly wait: () => number
-}
-
-/** The answer with what each limit has paid. */
-function spentWith(
-  answer: Pick<SpentAnswer, 'granted' | 'results'>,
-  { isRepeated, commit, byName, wait }: Decided,
-): Spent {
-  const release: Spent['release'] = async (options = {}) => {
-    checkOptions(options, SETTLING.settleAll)
-    return answer
-  }
-  if (isRepeated && byName) return { ...answer, success: true, retryAfter: 0, repeated: true, ...byName }
-  if (isRepeated) {
-    const refused = async () => refuseRepeated()
-    return { ...answer, success: true, retryAfter: 0, repeated: true, commit: refused, release }
-  }
-  if (!commit) return { ...answer, success: false, retryAfter: wait(), release }
-  return { ...answer, success: true, retryAfter: 0, commit, release: (options) => commit(0, options) }
-}
-
 /** The outcome of the call that has paid the share, or was charged it as an estimate. */
 function outcomeOf(call: Call, snapshot: Decision, share: number, isEstimate = false): Outcome {
   const asked = { ...call, rate: share, reserved: isEstimate ? share : 0, purpose: purposeOf(share) }
   // Even a denial inserts the row of a bucket that has to fill, but a look does not.
   const isNew = call.purpose === 'look' && snapshot.isNew === true
   return { call: asked, decision: { ...snapshot, granted: 1, isNew }, place: 0 }
-}
-
-/** The `commit` of what was spent. */
-async function committing(expense: Expense, tx: Database | undefined): Promise<Paid['commit']> {
-  const { calls, granted } = expense
-  const [{ checker }] = calls as readonly [LimiterCall]
-  const settling = new Once(checker, await chargedIn(checker, tx))
-  return async (actual, options = {}) => {
-    checkOptions(options, SETTLING.commitSpent)
-    const { tx, limiters = [], debt = 'last' } = options
-    for (const [place, each] of calls.entries()) {
-      const given = limiters[place]
-      checkOption(given === undefined || !isFunded(each), FUNDED_LIMITER)
-      const plan = { limiter: given ?? each.call.limiter, isPresent: given !== undefined }
-      checkCost(each.checker, actual, plan)
-    }
-    const debtor = debt === 'first' ? 0 : calls.length - 1
-    const settle = (at: At) =>
-      actual > sumOf(granted)
-        ? takeMore(expense, actual, debtor, { limiters, tx: at })
-        : giveBack(expense, actual, { limiters, tx: at })
-    const checkers = calls.map((each) => each.checker)
-    return settling.run(tx, () => withinTimeout(checkers, tx, settle))
-  }
 }

@@ -51,7 +51,7 @@ export async function askList(list: List, how: How, makesMissing = false): Promi
   const groups = how === 'looks' ? [] : list.groups
   const payers = payersIn(groups, rows)
   const shapes = shapesOf({ ...list, groups }, how, makesMissing ? () => true : undefined)
-  const params = rows.map((row) => paramsFor(row, periodsMs.get(row)))
+  const params = rows.map((row) => paramsFor(row, periodsMs.get(row.row)))
   const values: Record<string, Value> = Object.fromEntries(sentOfGroups(groups))
   for (const [place, row] of rows.entries()) {
     for (const name of namesOf(shapes[place] as ListRow)) values[`${place}.${name}`] = sentOf(row, name)
@@ -174,7 +174,7 @@ export function learnPeriods({ periodsMs }: List, looks: Found['looks']): boolea
   let isWrong = false
   for (const [row, { params, now }] of looks) {
     if (!row.limiter.periodAt || appliesAt(params, now)) continue
-    periodsMs.set(row, now)
+    periodsMs.set(row.row, now)
     isWrong = true
   }
   return isWrong

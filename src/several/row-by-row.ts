@@ -1,6 +1,6 @@
 import { availableIn } from '../answers/capacity.ts'
 import { inTransaction } from '../database/transaction.ts'
-import type { Decision } from '../runtime/call.ts'
+import { type Decision, reservedIn } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 import { isEnough, isInGroup, refusalBy, sourceOf } from './enough.ts'
 import { askList, type How, opens } from './list.ts'
@@ -49,7 +49,7 @@ async function charge(
   for (const row of list.rows) {
     // To take nothing from a row is to lock it and to look at it.
     if (isLook(row)) await askRow(list, row, 'looks', undefined, locked)
-    else await askRow(list, row, how, { rate: 0, least: 0, order: [row] }, locked)
+    else await lockRow(list, row, how, locked)
     // A missing row is inserted before the rows after it are locked.
     if (!locked.has(row)) return { isDone: false, looks: locked }
   }
@@ -71,6 +71,15 @@ async function charge(
     }
     return { isDone: true, looks: charged }
   })
+}
+
+/** A row that takes nothing and settles nothing is only locked. */
+async function lockRow(list: List, row: RowRequest, how: How, locked: Looks): Promise<void> {
+  const nothing: RowRequest = { ...row, reserved: 0 }
+  await askRow(list, nothing, how, { rate: 0, least: 0, order: [nothing] }, locked)
+  const look = locked.get(nothing)
+  if (look) locked.set(row, look)
+  locked.delete(nothing)
 }
 
 /**
@@ -116,7 +125,8 @@ function sharesIn(group: Group, looks: Looks): Charge[] {
   const { shares } = takenFrom(sources, rate)
   return paying.flatMap((row, place): Charge[] => {
     const share = shares[place] ?? 0
-    if (share === 0) return []
+    // A row that pays nothing may settle an estimate.
+    if (share === 0 && reservedIn(row) >= 0) return []
     // Others pay what it owes, so that its debt gets smaller.
     if (share < 0)
       return [{ row, share, sent: { ...row, rate: 0, needed: 0, refund: share, purpose: 'look' } }]

@@ -56,6 +56,17 @@ export function takenFrom(
   return { shares: shares.map((share, place) => (place === debtor ? share + rest : share)), rest: 0 }
 }
 
+/** What each gives back of the amount. The last one gives back first. */
+export function lastFirst(paid: readonly number[], amount: number): readonly number[] {
+  let rest = Math.max(amount, 0)
+  const returned = paid.toReversed().map((each) => {
+    const part = Math.max(Math.min(each, rest), 0)
+    rest -= part
+    return part
+  })
+  return returned.toReversed()
+}
+
 /** Milliseconds until the limits together have the rate, if nothing else is taken. `Infinity` if never. */
 export function msUntilEnough(sources: readonly Source[], rate: number): number {
   const isWhole = givesWholes(sources)

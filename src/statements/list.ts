@@ -160,9 +160,16 @@ export function writtenLink(
 ): Link {
   const ofOne = row.pays ? decided.of(SHARE) : amountOf(row, decided.of, parameters)
   const amount = lists ? sql<number>`${ofOne} * ${lists}` : ofOne
-  const pays = row.pays === 'what it owes' ? sql`<>` : sql`>`
-  const isCharged = row.pays ? sql`${isDone} and ${amount} ${pays} 0::float8` : isDone
+  const isCharged = row.pays ? sql`${isDone} and ${isPaying(row, amount, parameters)}` : isDone
   return link(`ratelimit_written_${place}`, writtenRow(row, decided, amount, isCharged, isThere, parameters))
+}
+
+/** Whether a row of a group changes: it pays something, or settles an estimate at the same time. */
+function isPaying({ pays, does, rules }: Charged, amount: SQL<number>, parameters: Parameters): SQL {
+  if (pays === 'what it owes') return sql`${amount} <> 0::float8`
+  const isPaid = sql`${amount} > 0::float8`
+  const keepsReserved = does === 'adjust' && rules.algorithm.settled
+  return keepsReserved ? sql`(${isPaid} or ${parameters.number('reserved')} < 0::float8)` : isPaid
 }
 
 /** The statement made of the links, the settings and the guard. */

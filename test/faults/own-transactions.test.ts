@@ -67,12 +67,6 @@ const ways: Record<string, (opened: Pool) => Promise<Way>> = {
     await month.reserve(SECRET, { rate: 4, id: 'job', expires: '1h' })
     return { call: () => month.settle({ key: SECRET, id: 'job' }, 11), books: async () => [await used()] }
   },
-  'settleSpent above the estimate': async (opened) => {
-    const { month, used } = monthOn(opened)
-    const requests = [{ ratelimit: month, key: SECRET }]
-    await Ratelimit.spend(requests, { rate: 4, id: 'job', expires: '1h' })
-    return { call: () => Ratelimit.settleSpent(requests, 'job', 11), books: async () => [await used()] }
-  },
 }
 
 /** Lets the next request that has these words meet the fault. Returns whether it has met it. */

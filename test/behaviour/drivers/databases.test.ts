@@ -28,6 +28,9 @@ test('every method works without interactive transactions, as on neon-http', asy
   }
   expect(await ratelimit.getRemaining('a')).toMatchObject({ used: 3 })
   expect(await ratelimit.getRemaining('b')).toMatchObject({ used: 3 })
+  const others = ['c', 'd'].map((key) => ({ ratelimit, key }))
+  await Ratelimit.spend(others, { rate: 2, id: 'job', expires: '1h' })
+  expect(await Ratelimit.settleSpent(others, 'job', 5)).toMatchObject({ granted: [3, 2] })
 })
 
 test('an answer without a row for the key is an error at once', async () => {

@@ -52,6 +52,44 @@ test.each([
   ])
 })
 
+/** The month of another row, and the credits beside it, an hour before the end of January. */
+async function monthAndCredits() {
+  const { quota, clock, prefix, config } = quotaOn(database, limiter, KEEPING)
+  const credits = new Ratelimit({ ...config, limiter: Ratelimit.balance(), prefix: `${prefix} credits` })
+  await credits.grant('key', 100)
+  clock.ms = END - HOUR_MS
+  const requests = [quota, credits].map((ratelimit) => ({ ratelimit, key: 'key', rate: 40 }))
+  const used = async () => (await credits.getRemaining('key')).used
+  return { clock, prefix, requests, used }
+}
+
+test.each([
+  { costs: [25, 50], used: 25, more: 50 },
+  { costs: [70, 0], used: 70, more: 0 },
+])('late costs $costs of reserveAll correct the row of the month that has ended', async (each) => {
+  const { clock, prefix, requests, used } = await monthAndCredits()
+  const reservation = await Ratelimit.reserveAll(requests)
+  if (!reservation.success) throw new Error('denied')
+  clock.ms = END + HOUR_MS - 1
+  expect(await reservation.commit(each.costs)).toMatchObject([{ remaining: 100 }, { success: true }])
+  expect(await used()).toBe(each.more)
+  expect(await close({ prefix, clock })).toMatchObject([{ used: each.used, reserved: 0 }])
+})
+
+test.each([
+  { actual: 90, granted: [90, 0], used: 90 },
+  { actual: 130, granted: [100, 30], used: 100 },
+])('a late cost of $actual of spend gives back to the month that has ended', async (each) => {
+  const { clock, prefix, requests, used } = await monthAndCredits()
+  const sources = requests.map(({ ratelimit, key }) => ({ ratelimit, key }))
+  const spent = await Ratelimit.spend(sources, { rate: 140 })
+  if (!spent.success) throw new Error('denied')
+  clock.ms = END + HOUR_MS - 1
+  expect(await spent.commit(each.actual)).toMatchObject({ granted: each.granted })
+  expect(await used()).toBe(each.granted[1])
+  expect(await close({ prefix, clock })).toMatchObject([{ used: each.used, reserved: 0 }])
+})
+
 test.each([
   { actual: 25, used: -15 },
   { actual: 70, used: 30 },

@@ -1,0 +1,72 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Allowed } from '../answers/results.ts'
+import { checkOptions } from '../base/check-options.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import * as CALLS from '../options/call-table.ts'
+import type { CallOptions, Requested, TxOptions } from '../options/calls.ts'
+import type { ReservationName, SettleSpentOptions } from '../options/settle.ts'
+import * as SETTLING from '../options/settle.ts'
+import { checkOption } from '../options/validate.ts'
+import { callsOf } from '../several/calls-of.ts'
+import type { Costs, SettledAll } from './costs.ts'
+import { inRows } from './in-rows.ts'
+import { namedBy } from './named.ts'
+import type { SettledSpending } from './spend.ts'
+
+// Estimates that are settled by their name, as their `commit` does.
+
+/** Settles the reservation of one limit. */
+export async function settleName(
+  ratelimit: Requested['ratelimit'],
+  name: ReservationName,
+  actual: number,
+  { limiter, tx }: CallOptions,
+): Promise<Allowed> {
+  checkOptions(name, SETTLING.reservation, 'The name of a reservation')
+  checkOption(typeof name.key === 'string', 'settle needs the name of a reservation: { key, id }.')
+  const requests = [{ ratelimit, key: name.key, limiter }]
+  const calls = await callsOf(requests, CALLS.spendRequest, 0)
+  const { results } = await settleNamed(requests, calls, name.id, { each: [actual] }, tx)
+  return results[0] as Allowed
+}
+
+/** Settles the reservations of several limits, each with its cost. */
+export async function settleAllNamed(
+  requests: readonly Planned[],
+  calls: readonly LimiterCall[],
+  id: string,
+  actuals: readonly number[],
+  options: TxOptions,
+): Promise<readonly Allowed[]> {
+  checkOptions(options, CALLS.tx)
+  return (await settleNamed(requests, calls, id, { each: actuals }, options.tx)).results
+}
+
+/** Settles what several limits have paid together with one cost. */
+export async function settleSpentNamed(
+  requests: readonly Planned[],
+  calls: readonly LimiterCall[],
+  id: string,
+  actual: number,
+  options: SettleSpentOptions,
+): Promise<SettledSpending> {
+  checkOptions(options, SETTLING.settleSpent)
+  const { tx, debt = 'last' } = options
+  return settleNamed(requests, calls, id, { total: actual, debt }, tx)
+}
+
+/** A request that may have the present plan. */
+interface Planned {
+  readonly limiter?: Limiter | undefined
+}
+
+async function settleNamed(
+  requests: readonly Planned[],
+  calls: readonly LimiterCall[],
+  id: string,
+  costs: Costs,
+  tx: TxOptions['tx'],
+): Promise<SettledAll> {
+  const limiters = requests.map(({ limiter }) => limiter)
+  return inRows(await namedBy(calls, id, false)).settle({ costs, limiters }, tx)
+}

@@ -1,0 +1,69 @@
+import type { Limiter } from '../algorithms/algorithm.ts'
+import type { Allowed } from '../answers/results.ts'
+import type { LimiterCall } from '../check/checker.ts'
+import { FUNDED_LIMITER, isFunded } from '../check/funds.ts'
+import type { Database } from '../database/database.ts'
+import { RatelimitError } from '../errors.ts'
+import { checkKind, checkLimiter, checkOption, checkRate } from '../options/validate.ts'
+
+// What estimates are settled with.
+
+/** The costs of estimates: one of each, or one that all of them pay in their order. */
+export type Costs =
+  | { readonly each: readonly number[] }
+  | {
+      readonly total: number
+      /** The limit that owes what all of them together do not have. */
+      readonly debt: 'first' | 'last'
+    }
+
+/** The costs, and the present plans. Undefined plans are those of the estimates. */
+export interface Settling {
+  readonly costs: Costs
+  readonly limiters?: readonly (Limiter | undefined)[] | undefined
+}
+
+/** How estimates were settled. */
+export interface SettledAll {
+  /** How much each limit has paid in the end. */
+  readonly granted: readonly number[]
+  readonly results: readonly Allowed[]
+  /** They were settled before with the same costs. */
+  readonly repeated?: true
+}
+
+/** What was reserved, and is settled once. */
+export interface Estimates {
+  settle(settling: Settling, tx: Database | undefined): Promise<SettledAll>
+}
+
+/** The cost that the estimate at the place remembers. Of one cost each has the whole. */
+export function costAt(costs: Costs, place: number): number {
+  return 'each' in costs ? (costs.each[place] as number) : costs.total
+}
+
+/** @throws RatelimitError `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE` */
+export function checkSettling(calls: readonly LimiterCall[], { costs, limiters = [] }: Settling): void {
+  if ('each' in costs) {
+    checkOption(
+      Array.isArray(costs.each) && costs.each.length === calls.length,
+      'commit needs one cost for each request, in the order of the requests.',
+    )
+  }
+  for (const [place, each] of calls.entries()) {
+    const present: Limiter | undefined = limiters[place]
+    checkOption(present === undefined || !isFunded(each), FUNDED_LIMITER)
+    const limiter = present ?? each.call.limiter
+    checkLimiter(limiter)
+    const { rows, terms } = each.checker
+    if (present) checkKind(terms.limiter, present)
+    const { prefix } = rows.namespace
+    const cost: unknown = costAt(costs, place)
+    checkRate(cost, limiter, prefix, COST)
+    if (cost < 0) {
+      throw new RatelimitError('INVALID_RATE', `${COST} of ${JSON.stringify(prefix)} must be 0 or more.`)
+    }
+  }
+}
+
+const COST = 'The cost'
