@@ -337,12 +337,3 @@ test('start times have no entries', async () => {
   const { quota } = recording(TEN['interval bucket'])
   await expect(quota.schedule('key', { within: '1h' })).rejects.toMatchObject({ code: 'INVALID_OPTION' })
 })
-
-test('a driver without transactions is refused with the reason', async () => {
-  const { prefix } = quotaOn(database, MONTH)
-  const db = Object.create(database.db, {
-    transaction: { value: () => Promise.reject(new Error('No transactions support in neon-http driver')) },
-  })
-  const quota = new Ratelimit({ db, prefix, limiter: MONTH, onEntries: async () => {} })
-  await expect(quota.limit('key')).rejects.toMatchObject({ code: 'INVALID_OPTION' })
-})
