@@ -8,7 +8,6 @@ import {
   forEach,
   fromColumn,
   isOfKind,
-  isOfPeriods,
   onGrid,
   SQL_NAMES,
   STATE_COLUMNS,
@@ -17,6 +16,7 @@ import {
 } from './columns.ts'
 import { guard, guardedStatement } from './guard.ts'
 import { CLOCK_MS, paramsOf, stateOf } from './levels.ts'
+import { isOfPeriods } from './periods.ts'
 import { insertRow, lockedRow, newRows } from './rows.ts'
 import { settingsOf } from './setting.ts'
 

@@ -8,7 +8,6 @@ import type {
   Rules,
   StateColumn,
 } from '../algorithms/algorithm.ts'
-import { ROWS } from '../algorithms/rows.ts'
 import { name, type Parameters } from './builder.ts'
 
 // Converts between a row and the arithmetic, where numbers are double precision and times Unix milliseconds.
@@ -98,26 +97,6 @@ export function leftColumns(kind: RowKind, row: RowColumns): { [column in StateC
   return Object.fromEntries(
     left.map((column) => [column, sql`case when ${isOfKind(kind, row)} then ${row[column]} end`]),
   )
-}
-
-function kindsWithPeriods(): readonly RowKind[] {
-  return Object.values(ROWS).filter(({ hasPeriods }) => hasPeriods)
-}
-
-/** Whether the row belongs to an algorithm with periods. */
-export function isOfPeriods(row: RowColumns): SQL {
-  return sql`${or(...kindsWithPeriods().map((kind) => isOfKind(kind, row)))}`
-}
-
-/**
- * Whether the row fills the columns that all algorithms with periods fill. Without statistics the planner takes
- * {@link isOfPeriods} for rare, and would read all rows of a prefix for each page of them. It takes this for
- * likely, and reads a page in the order of the keys.
- */
-export function mayHavePeriod(row: RowColumns): SQL {
-  const kinds = kindsWithPeriods()
-  const common = STATE_COLUMNS.filter((each) => kinds.every(({ columns }) => columns.includes(each)))
-  return sql`${and(...common.map((column) => isNotNull(row[column])))}`
 }
 
 /**

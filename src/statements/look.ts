@@ -2,12 +2,12 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Rules } from '../algorithms/algorithm.ts'
 import type { Statement } from '../database/statement.ts'
+import { oidOf } from '../tables/table-name.ts'
 import { builder, type Link, name, Parameters } from './builder.ts'
 import { callsFrom } from './calls.ts'
 import { decisionNumbers, lockedColumns } from './columns.ts'
 import { type Guard, guard, guardedStatement } from './guard.ts'
 import { advanced, BY_ITSELF, CLOCK_MS, type Level, OTHER } from './levels.ts'
-import { oidOf } from './places.ts'
 import { settingsOf } from './setting.ts'
 
 export interface LookSource {

@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
-import { literal, quotedName } from '../tables/table-name.ts'
+import { oidOf } from '../tables/table-name.ts'
 import { name } from './builder.ts'
 
 /** Where a row is. `ctid` alone is unique in one partition only. */
@@ -31,9 +31,4 @@ export function isOwn(table: RateLimitTable): SQL {
   // Two types that are one: Postgres then compares them by its own operator, whatever the search_path has.
   return sql`(${table}.tableoid = ${self}::oid or pg_catalog.pg_partition_root(${self}) is not null
     or pg_catalog.current_setting('citus.shard_count', true) is not null)`
-}
-
-/** The table itself, as an argument of functions. */
-export function oidOf(table: RateLimitTable): SQL {
-  return sql.raw(`${literal(quotedName(table))}::regclass`)
 }

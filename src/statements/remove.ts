@@ -2,7 +2,7 @@ import { and, asc, eq, lte, not, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, chain, isTheRow, link, Parameters } from './builder.ts'
-import { isOfPeriods } from './columns.ts'
+import { isOfPeriods } from './periods.ts'
 import { isLocked, isOwn, placeOf } from './places.ts'
 
 /** The most rows that one sweep deletes, so that it stays short. */

@@ -1,3 +1,4 @@
+import { type SQL, sql } from 'drizzle-orm'
 import { getTableConfig } from 'drizzle-orm/pg-core'
 import type { RateLimitTable } from '../../schema/index.ts'
 
@@ -13,6 +14,11 @@ export function quote(name: string): string {
 
 export function literal(text: string): string {
   return `'${text.replaceAll("'", "''")}'`
+}
+
+/** The table itself, as an argument of functions of Postgres. */
+export function oidOf(table: RateLimitTable): SQL {
+  return sql.raw(`${literal(quotedName(table))}::regclass`)
 }
 
 /**
