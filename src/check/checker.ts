@@ -45,13 +45,13 @@ export class Checker implements Memory, Parts {
   leases: Leases | undefined
 
   constructor({ rows, terms, alone }: Parts) {
-    const { connections, goOn } = alone
+    const { connections, goOn, watch } = alone
     this.rows = rows
     this.terms = terms
     this.alone = alone
     this.#answered = (outcome) => new AnswerTo(outcome, terms.reporting)
     this.#room = new Room(connections === undefined)
-    const decider = new AloneDecider(rows)
+    const decider = new AloneDecider(rows, watch)
     const forgetAfter = (request: Request) => {
       if (addsTo(request)) this.forgetDenials(request.key)
     }

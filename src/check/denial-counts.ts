@@ -51,7 +51,7 @@ class DenialCounts {
     this.#goOn = alone.goOn
     this.#everyMs = everyMs
     this.#keys = new MisraGries(top)
-    this.#decider = new AloneDecider(this.#rows)
+    this.#decider = new AloneDecider(this.#rows, alone.watch)
   }
 
   /** Counts a denial of the key. It waits for nothing and never throws. */

@@ -2,6 +2,7 @@ import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Reporting } from '../answers/answer.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Terms } from '../leases/leases.ts'
+import type { Watch } from '../runtime/long-waits.ts'
 import type { Asking } from '../runtime/store.ts'
 import type { Timeout } from './bounds.ts'
 import type { GoOn, Sweeps } from './sweeps.ts'
@@ -45,6 +46,7 @@ export interface Alone {
   /** How many shared statements may be under way. Undefined if each call has a statement of its own. */
   readonly connections: number | undefined
   readonly sweeps: Sweeps
+  readonly watch: Watch
   readonly maxBlockedKeys?: number | undefined
   /** The terms of leases. Undefined if the database decides each call. */
   readonly leases?: Terms | undefined

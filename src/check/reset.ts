@@ -3,7 +3,6 @@ import { timed } from '../diagnostics.ts'
 import { checkOption, isBalance } from '../options/validate.ts'
 import type { Call } from '../runtime/call.ts'
 import { fill, removeRow } from '../runtime/fill.ts'
-import { watchWait } from '../runtime/long-waits.ts'
 import type { At } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { runOn } from './run-on.ts'
@@ -36,6 +35,6 @@ async function resetIn(checker: Checker, call: Call, tx: At): Promise<void> {
     const change = () => timed(about, () => resetOn(connection))
     // Units of a lease that came back after the reset would lower the count of the new row.
     if (!connection.isTransaction) await checker.leases?.returned()
-    await (connection.isTransaction ? change() : watchWait(prefix, change)).finally(forget)
+    await (connection.isTransaction ? change() : checker.alone.watch(change)).finally(forget)
   }).finally(forget)
 }

@@ -11,6 +11,7 @@ import type { Settings } from '../options/table.ts'
 import { hashOf, readClock } from '../options/validate.ts'
 import type { Ledger } from '../runtime/call.ts'
 import type { OnEntries } from '../runtime/entry.ts'
+import { watchFor } from '../runtime/long-waits.ts'
 import { tableOf } from '../runtime/table-of.ts'
 import { Timeout } from './bounds.ts'
 import { Checker } from './checker.ts'
@@ -71,6 +72,7 @@ export function checkerOf(settings: Settings): Checker {
       timeout === false ? undefined : { time: new Timeout(parseDuration(timeout, 'timeout'), coalesce) },
     connections: coalesce ? settings.connections : undefined,
     sweeps: sweepsOf(rows, settings.cleanupProbability ?? (keepEnded ? 0 : 0.1), keepEnded, goOn),
+    watch: watchFor(prefix, coalesce),
     maxBlockedKeys: settings.inMemoryBlock ? settings.maxBlockedKeys : undefined,
     leases: lease && termsOf(lease),
     goOn,

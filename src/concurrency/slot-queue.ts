@@ -10,7 +10,6 @@ import { afterWait, Blame } from '../runtime/blame.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { Direct } from '../runtime/direct.ts'
 import { beginAnew, failAll, fulfil, halvesOf, inLockOrder, stillAsked } from '../runtime/groups.ts'
-import { watchWait } from '../runtime/long-waits.ts'
 import type { CallGroup, Decider, Work } from '../runtime/queue.ts'
 import { Room } from '../runtime/room.ts'
 import {
@@ -95,11 +94,10 @@ class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
   }
 
   async #ask(groups: readonly Group[], mayWait: boolean, { sending }: Work): Promise<SlotAnswers> {
-    const { ensureTables, connection: home, namespace } = this.#checker.rows
+    const { rows, alone } = this.#checker
+    const { ensureTables, connection: home } = rows
     await ensureTables?.()
     const connection = telling(home, sending)
-    return watchWait(namespace.prefix, () =>
-      retrying(() => askForSlots(this.#checker, connection, groups, mayWait)),
-    )
+    return alone.watch(() => retrying(() => askForSlots(this.#checker, connection, groups, mayWait)))
   }
 }

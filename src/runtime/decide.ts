@@ -7,7 +7,7 @@ import { applies, askOne } from './ask.ts'
 import { afterWait, Blame } from './blame.ts'
 import { type Answers, type Asked, canShare, type Decision, sameRequest } from './call.ts'
 import { beginAnew, failAll, fulfil, halvesOf, inLockOrder, stillAsked } from './groups.ts'
-import { watchWait } from './long-waits.ts'
+import type { Watch } from './long-waits.ts'
 import type { CallGroup, Decider, Work } from './queue.ts'
 import type { Asking, Store } from './store.ts'
 
@@ -16,13 +16,15 @@ export class AloneDecider implements Decider {
   readonly canShare: typeof canShare = canShare
   readonly sameRequest: typeof sameRequest = sameRequest
   readonly #alone: Asking
+  readonly #watch: Watch
   /** How far ahead the database's clock was when the guessed calendar period was last wrong. */
   #aheadMs = 0
   /** Loaded before the first statement. */
   #store: Store | undefined
 
-  constructor(asking: Asking) {
+  constructor(asking: Asking, watch: Watch) {
     this.#alone = asking
+    this.#watch = watch
   }
 
   /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
@@ -67,7 +69,7 @@ export class AloneDecider implements Decider {
     try {
       await this.#alone.ensureTables?.()
       const decided = () => retrying(() => decideOne(this.#asking(work), group))
-      fulfil(group, await watchWait(this.#alone.namespace.prefix, decided))
+      fulfil(group, await this.#watch(decided))
     } catch (reason) {
       const error = toRatelimitError(reason)
       if (isWithdrawal(error, work.sending)) {
@@ -145,7 +147,7 @@ export class AloneDecider implements Decider {
       const answers = () =>
         does === 'make' ? store.make(asking, groups, false) : store[does](asking, groups)
       const settled = () => answers().catch((error) => tryAgain(error, answers))
-      return await watchWait(asking.namespace.prefix, settled)
+      return await this.#watch(settled)
     } catch (error) {
       return toRatelimitError(error)
     }

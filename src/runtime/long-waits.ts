@@ -4,12 +4,43 @@ import { warnOnce } from '../base/warn.ts'
 /** Far longer than a statement takes on a busy database. */
 const LONG_MS = 3_000
 
+/** Does work that calls wait for outside of the caller's transactions. */
+export type Watch = <T>(work: () => Promise<T>) => Promise<T>
+
 /**
- * Warns once if the work takes too long. Usually it is called inside a transaction and waits for a row or the
+ * Warns once if work takes too long. Usually it is called inside a transaction and waits for a row or the
  * connection of that transaction, which cannot end before the call gives up.
+ *
+ * @param isShared Whether all work shares a timer, because one for each costs too much. In Workers it would end
+ * with the request that set it.
  */
-export function watchWait<T>(prefix: string, work: () => Promise<T>): Promise<T> {
-  return work().finally(doAfter(LONG_MS, () => warn(prefix)))
+export function watchFor(prefix: string, isShared: boolean): Watch {
+  if (!isShared) return (work) => work().finally(doAfter(LONG_MS, () => warn(prefix)))
+  /** When the work began. The oldest comes first. */
+  const begun = new Set<{ readonly atMs: number }>()
+  let hasTimer = false
+  const lookIn = (ms: number): void => {
+    hasTimer = true
+    doAfter(ms, look)
+  }
+  const look = (): void => {
+    hasTimer = false
+    const [oldest] = begun
+    if (!oldest) return
+    const leftMs = oldest.atMs + LONG_MS - performance.now()
+    if (leftMs > 0) lookIn(Math.ceil(leftMs))
+    else warn(prefix)
+  }
+  return async (work) => {
+    const own = { atMs: performance.now() }
+    begun.add(own)
+    if (!hasTimer) lookIn(LONG_MS)
+    try {
+      return await work()
+    } finally {
+      begun.delete(own)
+    }
+  }
 }
 
 function warn(prefix: string): void {

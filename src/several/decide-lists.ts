@@ -11,7 +11,7 @@ import type { Value } from '../database/statement.ts'
 import type { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
 import type { Decision, Namespace } from '../runtime/call.ts'
-import { watchWait } from '../runtime/long-waits.ts'
+import type { Watch } from '../runtime/long-waits.ts'
 import { numberArray, textArray } from '../statements/calls.ts'
 import type { ListRow } from '../statements/list-row.ts'
 import { listsStatement } from '../statements/lists.ts'
@@ -40,8 +40,8 @@ import type { Verdict } from './turns.ts'
 /** A list that may share a statement with others. */
 export interface SharedList extends Queued {
   readonly list: List
-  /** Of the limiter whose time bounds the list. */
-  readonly prefix: string
+  /** That of the limiter whose time bounds the list. */
+  readonly watch: Watch
   readonly shapes: readonly ListRow[]
   /** Awaited before the first statement. */
   readonly prepare: (() => Promise<void>) | undefined
@@ -51,7 +51,7 @@ export interface SharedList extends Queued {
 /** The list in the form in which it waits for its turn. */
 export function queued(
   list: List,
-  prefix: string,
+  watch: Watch,
   prepare: SharedList['prepare'],
   isOver: () => boolean,
 ): SharedList {
@@ -65,7 +65,7 @@ export function queued(
   )
   return {
     list,
-    prefix,
+    watch,
     shapes,
     prepare,
     isOver,
@@ -122,8 +122,8 @@ async function askTogether(
   if (!first) return new Map()
   const sending = newSending()
   try {
-    if (sent.length > 1) return await watchWait(first.prefix, () => askLists(sent, isCommon, makes, sending))
-    const found = await watchWait(first.prefix, () => askAlone(first.list, makes))
+    if (sent.length > 1) return await first.watch(() => askLists(sent, isCommon, makes, sending))
+    const found = await first.watch(() => askAlone(first.list, makes))
     return new Map(found ? [[first, found]] : [])
   } catch (reason) {
     const error = toRatelimitError(reason)

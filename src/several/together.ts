@@ -11,7 +11,6 @@ import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
-import { watchWait } from '../runtime/long-waits.ts'
 import type { Commit } from '../statements/setting.ts'
 import { addUp, type RowRequest } from './add-up.ts'
 import { chargeFreeList, chargeList, type Decisions, decisionsOn } from './all-or-nothing.ts'
@@ -145,12 +144,12 @@ function chargeTogether(
     return chargeList({ ...list, ...own, rows, periodsMs, hasMade: false })
   }
   const hastiest = hastiestOf(checkers)
-  const { connection: home, namespace } = hastiest.rows
+  const { watch } = hastiest.alone
   // In Workers a call cannot wait for another one's statement.
   const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
   const work = new Work<Decisions, Found | undefined>(hastiest, hastiest.boundsOf(time))
   const { sending } = work
-  const connection = telling(home, sending)
+  const connection = telling(hastiest.rows.connection, sending)
   const clocks = checkers.map(({ rows }) => rows.namespace.clock?.() ?? null)
   const commit = commitTogether(checkers.map(({ rows }) => rows.commit))
   const onSend: List['onSend'] = (mayCharge, mayWait, shared) => {
@@ -170,7 +169,7 @@ function chargeTogether(
   }
   const prepare = ensures.length === 0 ? undefined : prepareAll
   const turn = inTurn
-    ? turnsOn(connection.db).enter(queued(own, namespace.prefix, prepare, () => work.isOver))
+    ? turnsOn(connection.db).enter(queued(own, watch, prepare, () => work.isOver))
     : undefined
   if (turn) {
     work.mayWait = true
@@ -197,7 +196,7 @@ function chargeTogether(
       followUp()
       return decisionsOn(own, found)
     }
-    return watchWait(namespace.prefix, () => charge(found)).finally(followUp)
+    return watch(() => charge(found)).finally(followUp)
   })
   for (const [i, checker] of checkers.entries()) checker.alone.sweeps.after(charged, clocks[i] ?? null)
   return charged

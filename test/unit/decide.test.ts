@@ -15,12 +15,15 @@ const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(10, '1h')
 
 function deciderOf(prefix: string): AloneDecider {
-  return new AloneDecider({
-    connection: connectionTo(database.db, { wish: undefined, refused: false, renewed: 0 }),
-    table: tableOf(rateLimitEphemeral, false),
-    namespace: { prefix, clock: undefined },
-    commit: 'as the session',
-  })
+  return new AloneDecider(
+    {
+      connection: connectionTo(database.db, { wish: undefined, refused: false, renewed: 0 }),
+      table: tableOf(rateLimitEphemeral, false),
+      namespace: { prefix, clock: undefined },
+      commit: 'as the session',
+    },
+    (work) => work(),
+  )
 }
 
 /** Groups of calls with these names, which note their answers. The broken one cannot be fulfilled. */

@@ -26,6 +26,7 @@ async function newPackage(): Promise<Package> {
 /** A pool without a free connection. */
 function fullPool() {
   const waiting: ((error: Error) => void)[] = []
+  let failed = 0
   const wait = () => new Promise<never>((_, reject) => waiting.push(reject))
   const db: Database = { execute: wait, transaction: wait, refreshMaterializedView: undefined }
   return {
@@ -35,8 +36,8 @@ function fullPool() {
     until: async (count: number) => {
       while (waiting.length < count) await new Promise(setImmediate)
     },
-    /** Ends the first call that waits. */
-    failFirst: () => waiting[0]?.(Object.assign(new Error('no table'), { code: '42P01' })),
+    /** Ends the first statement that still waits. */
+    failNext: () => waiting[failed++]?.(Object.assign(new Error('no table'), { code: '42P01' })),
   }
 }
 
@@ -83,43 +84,63 @@ test.each(cases)('$name warns after three seconds, coalesce: $coalesce', async (
   expect(warn.mock.calls).toEqual([WARNING])
 })
 
-test('a call that ends earlier causes no warning, and the process warns once', async () => {
-  const { db, until, failFirst } = fullPool()
-  const { ratelimit } = await limiterOn(db, false)
-  const quick = ratelimit.limit('key').catch(() => {})
+test.each([true, false])(
+  'a call that ends earlier causes no warning, and the process warns once, coalesce: %s',
+  async (coalesce) => {
+    const { db, until, failNext } = fullPool()
+    const { ratelimit } = await limiterOn(db, coalesce)
+    const quick = ratelimit.limit('one').catch(() => {})
+    await until(1)
+    vi.advanceTimersByTime(2_000)
+    ratelimit.limit('two')
+    await until(2)
+    failNext()
+    await quick
+    vi.advanceTimersByTime(2_999)
+    expect(warn).not.toHaveBeenCalled()
+    vi.advanceTimersByTime(1)
+    expect(warn).toHaveBeenCalledTimes(1)
+    ratelimit.limit('three')
+    await until(3)
+    vi.advanceTimersByTime(10_000)
+    expect(warn).toHaveBeenCalledTimes(1)
+  },
+)
+
+test('calls share a timer, which keeps no process alive, and is not set again when none waits', async () => {
+  const timers = vi.spyOn(globalThis, 'setTimeout')
+  const { db, until, failNext } = fullPool()
+  const { ratelimit } = await limiterOn(db)
+  const first = ratelimit.limit('first').catch(() => {})
   await until(1)
-  vi.advanceTimersByTime(2_000)
-  ratelimit.limit('key')
+  vi.advanceTimersByTime(1_000)
+  const second = ratelimit.limit('second').catch(() => {})
   await until(2)
-  failFirst()
-  await quick
-  vi.advanceTimersByTime(2_999)
+  expect(timers.mock.results.map(({ value }) => value.hasRef())).toEqual([false])
+  failNext()
+  failNext()
+  await Promise.all([first, second])
+  vi.advanceTimersByTime(3_000)
+  expect(vi.getTimerCount()).toBe(0)
   expect(warn).not.toHaveBeenCalled()
-  vi.advanceTimersByTime(1)
-  expect(warn).toHaveBeenCalledTimes(1)
-  ratelimit.limit('key')
-  await until(3)
-  vi.advanceTimersByTime(10_000)
-  expect(warn).toHaveBeenCalledTimes(1)
 })
 
-test('all calls share a timer, which ends with the last call and keeps no process alive', async () => {
-  const timers = vi.spyOn(globalThis, 'setTimeout')
-  const { db, until, failFirst } = fullPool()
-  const { ratelimit } = await limiterOn(db)
-  const together = ['a', 'b', 'c'].map((key) => ratelimit.limit(key).catch(() => {}))
+test('without coalesce, as in Workers, a call has a timer of its own, which ends with it', async () => {
+  const { db, until, failNext } = fullPool()
+  const { ratelimit } = await limiterOn(db, false)
+  const ended = ratelimit.limit('ended').catch(() => {})
   await until(1)
-  expect(timers.mock.results.map(({ value }) => value.hasRef())).toEqual([false])
-  failFirst()
-  await Promise.all(together)
-  expect(vi.getTimerCount()).toBe(0)
-  vi.advanceTimersByTime(3_000)
-  expect(warn).not.toHaveBeenCalled()
+  ratelimit.limit('waiting')
+  await until(2)
+  expect(vi.getTimerCount()).toBe(2)
+  failNext()
+  await ended
+  expect(vi.getTimerCount()).toBe(1)
 })
 
 test('a process that was busy for long has not waited for the answer that was there', async () => {
   vi.useRealTimers()
-  const { db, until, failFirst } = fullPool()
+  const { db, until, failNext } = fullPool()
   const { ratelimit } = await limiterOn(db)
   const answer = ratelimit.limit('key').catch(() => {})
   await until(1)
@@ -127,7 +148,7 @@ test('a process that was busy for long has not waited for the answer that was th
   while (performance.now() < busyUntil);
   // Timers run before the process reads what has arrived.
   await new Promise((resolve) => setTimeout(resolve, 0))
-  failFirst()
+  failNext()
   await answer
   expect(warn).not.toHaveBeenCalled()
 })
