@@ -46,11 +46,11 @@ export async function slotInTime(
   if (joined) return waitIn(joined, checker, wanted, endsAt)
   const line = lineFor(checker, planOf(wanted))
   if (timeoutMs === 0) return lookBehind(line, checker, wanted)
-  if (line) return waitInLine(line, checker, wanted, endsAt)
+  if (line) return waitInLine(() => line, checker, wanted, endsAt)
   const found = await lookWithin(timeoutMs, checker, wanted, undefined)
   if (found.slot) return found
-  const opened = lineFor(checker, planOf(wanted)) ?? lineBehind(found, checker, wanted)
-  return waitInLine(opened, checker, wanted, endsAt)
+  const lineOf = () => lineFor(checker, planOf(wanted)) ?? lineBehind(found, checker, wanted)
+  return waitInLine(lineOf, checker, wanted, endsAt)
 }
 
 function planOf({ key, limiter }: Wanted) {
@@ -117,11 +117,18 @@ function lineBehind(denial: Look, checker: Checker, wanted: Wanted): Line {
   )
 }
 
-async function waitInLine(line: Line, checker: Checker, wanted: Wanted, endsAt: number): Promise<Look> {
+/** @param lineOf Called if there is room for one more call. A line that nobody has joined would never end. */
+async function waitInLine(
+  lineOf: () => Line,
+  checker: Checker,
+  wanted: Wanted,
+  endsAt: number,
+): Promise<Look> {
   const { key, signal } = wanted
   const timeoutMs = endsAt - performance.now()
   signal?.throwIfAborted()
   const leave = checker.enter(key)
+  const line = lineOf()
   let stop = () => {}
   const found = new Promise<Look>((resolve, reject) => {
     const waiting: Waiting = { found: resolve, failed: reject }

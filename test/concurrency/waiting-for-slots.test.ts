@@ -29,20 +29,24 @@ function held(answer: Lease | NoLease): Lease {
 const all = (calls: number, jobs: Ratelimit<'concurrency'>, options: object = {}) =>
   Promise.all(Array.from({ length: calls }, async () => held(await jobs.acquire('org', options))))
 
+/** Resolves when so many calls wait in line. */
+function untilWaiting(calls: number, jobs: Ratelimit<'concurrency'>): Promise<'waiting'> {
+  let begun = 0
+  return new Promise((resolve) => {
+    const listen = (message: unknown) => {
+      if ((message as WaitMessage).prefix !== jobs.prefix || ++begun < calls) return
+      diagnostics.unsubscribe('drizzle-ratelimit:wait', listen)
+      resolve('waiting')
+    }
+    diagnostics.subscribe('drizzle-ratelimit:wait', listen)
+  })
+}
+
 /** Calls that wait in line, once they do. */
 async function waiting(calls: number, jobs: Ratelimit<'concurrency'>, options: object = {}) {
-  let begun = 0
-  let allWait = () => {}
-  const wait = new Promise<void>((resolve) => {
-    allWait = resolve
-  })
-  const listen = (message: unknown) => {
-    if ((message as WaitMessage).prefix === jobs.prefix && ++begun === calls) allWait()
-  }
-  diagnostics.subscribe('drizzle-ratelimit:wait', listen)
+  const wait = untilWaiting(calls, jobs)
   const leases = Array.from({ length: calls }, () => jobs.acquire('org', { timeout: '1h', ...options }))
   await wait
-  diagnostics.unsubscribe('drizzle-ratelimit:wait', listen)
   return leases
 }
 
@@ -70,6 +74,23 @@ describe('with timers that do not fire', () => {
     await vi.advanceTimersByTimeAsync(80)
     expect(await Promise.all(next)).toMatchObject([1, 2, 3, 4].map(() => ({ success: true })))
     expect(statements.length - before).toBe(1)
+  })
+
+  test('after a call that found no room to wait, a free slot is found at once', async () => {
+    fakeTime()
+    // One may be kept for a moment for those that wait.
+    const jobs = process('no room', 2)
+    const leases = await all(2, jobs)
+    const controller = new AbortController()
+    const others = await waiting(1000, jobs, { signal: controller.signal })
+    // Under another plan, so it would wait in a line of its own.
+    const own = { timeout: '1h', limiter: limiterOf(2, 1_800_000) } as const
+    await expect(jobs.acquire('org', own)).rejects.toMatchObject({ code: 'OVERLOADED' })
+    controller.abort()
+    await Promise.allSettled(others)
+    await Promise.all(leases.map((lease) => lease.release()))
+    const waits = untilWaiting(1, jobs)
+    expect(await Promise.race([jobs.acquire('org', own), waits])).toMatchObject({ success: true })
   })
 
   /** The process whose call gets a slot that the greedy one has released. */
