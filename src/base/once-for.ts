@@ -2,8 +2,11 @@
 export function onceFor<K extends object, T>(make: (of: K) => T): (of: K) => T {
   const made = new WeakMap<K, T>()
   return (of) => {
-    const known = made.get(of) ?? make(of)
-    made.set(of, known)
+    let known = made.get(of)
+    if (known === undefined) {
+      known = make(of)
+      made.set(of, known)
+    }
     return known
   }
 }

@@ -49,13 +49,15 @@ function isCharge(each: LimiterCall): each is Charge {
  */
 export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, RowRequest> {
   const rows = new Map<LimiterCall, RowRequest>()
+  const all: RowRequest[] = []
   for (const ofRow of groupBy(calls.filter(isCharge), nameOfRow)) {
     const row = sumOf(ofRow)
+    all.push(row)
     for (const charge of ofRow) rows.set(charge, row)
   }
-  const asked = new Set(calls.flatMap((each) => (isFound(each) ? [] : (rows.get(each) ?? []))))
-  checkOption(asked.size <= MAX_ASKED, `One call takes at most ${MAX_ASKED} rows.`)
-  const all = [...new Set(rows.values())]
+  const asked = () => new Set(calls.flatMap((each) => (isFound(each) ? [] : (rows.get(each) ?? []))))
+  const mayBeTooMany = all.length > MAX_ASKED
+  checkOption(!mayBeTooMany || asked().size <= MAX_ASKED, `One call takes at most ${MAX_ASKED} rows.`)
   checkTables(all)
   return mayNeedSeveral(all) ? withoutMaking(rows) : rows
 }
@@ -84,8 +86,9 @@ const MAX_ASKED = 50
 
 /** @throws RatelimitError `INVALID_OPTION` */
 function checkTables(rows: readonly RowRequest[]): void {
-  const tables = [...new Set(rows.map(({ table }) => shapeOf(table.table).quoted))]
-  if (tables.length < 2) return
+  const shapes = new Set(rows.map(({ table }) => shapeOf(table.table)))
+  const names = new Set(Array.from(shapes, ({ name }) => name))
+  if (names.size === shapes.size) return
   // One statement cannot update a row twice, and by the search_path two names may mean one table.
   const named = groupBy(rows, ({ table, namespace, key }) =>
     JSON.stringify([shapeOf(table.table).name, namespace.prefix, key]),
@@ -156,7 +159,12 @@ type Sums = Pick<RowRequest, 'rate' | 'refund' | 'needed' | 'forced' | 'reserved
 function sumsOf(charges: readonly Charge[]): Sums {
   const [first] = charges as readonly [Charge]
   const { limiter, purpose } = first.call
-  let [rate, refund, taken, needed, forced, reserved] = [0, 0, 0, 0, 0, 0]
+  let rate = 0
+  let refund = 0
+  let taken = 0
+  let needed = 0
+  let forced = 0
+  let reserved = 0
   for (const { call } of charges) {
     reserved += call.reserved
     if (isRefund(call)) {

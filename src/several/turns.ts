@@ -1,4 +1,4 @@
-import { isWorthOne } from '../runtime/batch-size.ts'
+import { isWorthOne, shareOf } from '../runtime/batch-size.ts'
 import { overload } from '../runtime/room.ts'
 import { Slots } from '../runtime/slots.ts'
 import { FittingLists, type Queued } from './fitting-lists.ts'
@@ -148,13 +148,13 @@ export class Turns<List extends Queued, Found> {
       this.#addTo(one, batch)
       one.come(one.undecided?.found)
     }
-    while (this.#isWorthOne() && this.#shared.hasRoom()) this.#sendTogether()
+    while (isWorthOne(this.#ready.size, this.#listsUnderWay()) && this.#shared.hasRoom()) this.#sendTogether()
   }
 
-  #isWorthOne(): boolean {
+  #listsUnderWay(): number {
     let lists = 0
     for (const batch of this.#underWay) lists += batch.lists.length
-    return isWorthOne(this.#ready.size, lists)
+    return lists
   }
 
   #openBatch(slots: Slots): Batch<List, Found> {
@@ -164,6 +164,7 @@ export class Turns<List extends Queued, Found> {
   }
 
   #sendTogether(): void {
+    const most = shareOf(this.#ready.size, this.#listsUnderWay(), this.#shared.free)
     const batch = this.#openBatch(this.#shared)
     this.#underWay.add(batch)
     let fitting: FittingLists<Waiting<List, Found>> | undefined
@@ -177,7 +178,7 @@ export class Turns<List extends Queued, Found> {
         if (mayBeCommon)
           candidates.push(...next.filter((each) => !each.undecided && this.#queues.isFirst(each, batch)))
       }
-      if (fitting?.isFull) break
+      if (fitting?.isFull || batch.lists.length >= most) break
     }
     // A set that lives long would keep lists in memory that it has no more: V8 links each old table of a set to
     // the next one, and an old table that outlives a minor collection keeps all later ones until a full one.

@@ -170,9 +170,16 @@ test.each([
 ])('of lists of $rows rows, at most $lists share a statement', async ({ rows, lists }) => {
   const { turns, sent } = turnsOf()
   const rowsOf = (name: string) => Array.from({ length: rows }, (_, i) => `${name} ${i}`)
-  for (let i = 0; i < 110; i++) turns.enter(list(String(i), rowsOf(String(i))))
+  for (let i = 0; i < 300; i++) turns.enter(list(String(i), rowsOf(String(i))))
   await settled()
   expect(sent[0]?.lists).toHaveLength(lists)
+})
+
+test('many lists are sent in two halves, so that the server works while this process does', async () => {
+  const { turns, sent } = turnsOf()
+  for (let i = 0; i < 64; i++) turns.enter(list(String(i), [String(i)]))
+  await settled()
+  expect(sent.map(({ lists }) => lists.length)).toEqual([32, 32])
 })
 
 test('a few lists do not wait for each other', async () => {
