@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
+import { block, sent } from '../../support/busy.ts'
 import { useDatabase } from '../../support/databases.ts'
 import '../../support/loaded.ts'
 import { watch } from '../../support/watch.ts'
@@ -11,12 +12,6 @@ const limiter = Ratelimit.fixedWindow(1, '1h')
 /** The time in which the process is blocked does not count. A busy machine has to answer within the rest. */
 const [timeout, blockedMs] = [1_500, 1_600]
 let prefix = 0
-
-/** Keeps the process from reading anything. */
-function block(ms: number): void {
-  const until = performance.now() + ms
-  while (performance.now() < until);
-}
 
 /** One task after the other keeps the process busy, until the returned function is called. */
 function blockAgainAndAgain(ms: number): () => void {
@@ -30,11 +25,6 @@ function blockAgainAndAgain(ms: number): () => void {
   return () => {
     isOver = true
   }
-}
-
-/** Lets what was called reach the database. Drivers send in one of the next turns. */
-async function sent(): Promise<void> {
-  for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate)
 }
 
 /** A limiter whose key is used up, with warm connections. */
