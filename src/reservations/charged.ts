@@ -5,10 +5,10 @@ import { onceFor } from '../base/once-for.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { isFunded } from '../check/funds.ts'
 import type { Request } from '../runtime/call.ts'
-import type { Decisions } from '../several/all-or-nothing.ts'
 import type { ChargedIn } from '../several/charged-in.ts'
 import { found } from '../several/enough.ts'
 import { notedBy } from '../several/noting.ts'
+import type { Found } from '../several/sending.ts'
 import type { Asked } from '../several/together.ts'
 
 /** The estimate of one limit under a name. */
@@ -51,7 +51,7 @@ export function remember(
   { named, openings }: Opening,
   answered: readonly Answered[],
   { joined, rowOf }: Asked,
-  { looks }: Decisions,
+  { looks }: Found,
 ): void {
   // If one limit has denied, nothing was charged.
   if (joined || answered.some(({ answer }) => !answer.success)) return

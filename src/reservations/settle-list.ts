@@ -5,9 +5,8 @@ import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type PayingCall, type Purse } from '../check/funds.ts'
 import { notAsExpected } from '../database/rows.ts'
-import { reservedIn } from '../runtime/call.ts'
 import { found } from '../several/enough.ts'
-import { partsOf } from '../several/parts.ts'
+import { partsOf, shareOf } from '../several/parts.ts'
 import { type Payer, paidByEach, type SentPayers } from '../several/send-payers.ts'
 import { withFunds } from '../several/with-funds.ts'
 import { differenceOf, type Settled, settledAnswer, settlementOf } from './settlement.ts'
@@ -93,9 +92,7 @@ function answerTo(
   const { rowOf, unlimited } = sent.asked
   const row = rowOf.get(call)
   if (!row) return settledAnswer(found(unlimited, call), own, call.checker.terms.reporting)
-  const { looks, taken } = sent.decisions
-  const charge = partsOf(row, found(looks, row)).at(-1) ?? row
-  const outcome: Outcome = { call: charge, decision: found(taken, row), place: 0 }
+  const outcome = partsOf(row, found(sent.decisions.looks, row)).at(-1) as Outcome
   const ofRow = settled.filter((_, other) => rowOf.get((payers[other] as Payer).call) === row)
   if (ofRow[0] === own) return settledAnswer(outcome, sumOf(ofRow), row.reporting)
   // The first one for a row has reported the crossed thresholds, the returned amount and the ended period.
@@ -119,13 +116,7 @@ function answerToShare(share: number, settled: Settled, payer: Payer, sent: Sent
   const { call, purse } = payer
   const decisions = sent.decisionsOf(payer)
   if (purse) return purse.answer(decisions, sent.fate).answer as Allowed
-  const snapshot = decisions[0] ?? found(sent.asked.unlimited, call).decision
-  const isChanged = share > 0 || reservedIn(call.call) < 0
-  const outcome: Outcome = {
-    call: { ...call.call, rate: share, purpose: isChanged ? 'adjust' : 'look' },
-    decision: { ...snapshot, granted: 1, isNew: false },
-    place: 0,
-  }
+  const outcome = shareOf(call.call, decisions[0] ?? found(sent.asked.unlimited, call).decision, share)
   const actual = settled.actual + share
   return settledAnswer(outcome, { ...settled, actual }, call.checker.terms.reporting)
 }

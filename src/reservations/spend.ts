@@ -1,6 +1,5 @@
 import { type Answered, AnswerTo, denialUntil } from '../answers/answer.ts'
 import { behindBlock, blockedUntilOf } from '../answers/blocked.ts'
-import type { Outcome } from '../answers/outcome.ts'
 import type { Denied, LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import type { LimiterCall } from '../check/checker.ts'
@@ -13,12 +12,13 @@ import { RatelimitError } from '../errors.ts'
 import type { SpendOptions } from '../options/reserve.ts'
 import type { CommitSpentOptions, SettleAllOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
-import { checkOption, purposeOf } from '../options/validate.ts'
-import type { Call, Decision } from '../runtime/call.ts'
-import type { Decisions } from '../several/all-or-nothing.ts'
+import { checkOption } from '../options/validate.ts'
+import type { Decision } from '../runtime/call.ts'
 import { found } from '../several/enough.ts'
 import { idCall } from '../several/ids.ts'
+import { shareOf } from '../several/parts.ts'
 import { type Payer, paidByEach, type SentPayers } from '../several/send-payers.ts'
+import type { Found } from '../several/sending.ts'
 import { msUntilEnough, type Source } from '../several/shares.ts'
 import { type Asked, blockedUntil, checkNames } from '../several/together.ts'
 import { withFunds } from '../several/with-funds.ts'
@@ -173,7 +173,7 @@ async function spentOf(
     if (payer.purse) return payer.purse.answer(found, fate)
     const blocked = shares || isRepeated ? undefined : denialOfBlocked(payer, sent)
     if (blocked) return { answer: blocked, paid: NOTHING }
-    const outcome = outcomeOf(call, snapshotOf(payer, sent), granted[place] ?? 0, opening !== undefined)
+    const outcome = shareOf(call, snapshotOf(payer, sent), granted[place] ?? 0)
     return new AnswerTo(outcome, checker.terms.reporting)
   })
   const answer = { granted, results: answered.map(({ answer }) => answer) }
@@ -235,18 +235,10 @@ function sourcesOf(payer: Payer, sent: SentPayers): Source[] {
 }
 
 /** Milliseconds until none of the keys is blocked. 0 if none is. */
-function msBlocked(asked: Asked, decisions: Decisions): number {
+function msBlocked(asked: Asked, decisions: Found): number {
   const blocks = asked.calls.map((each) => {
     const until = blockedUntil(asked, decisions, each)
     return until === undefined ? 0 : until - found(decisions.looks, found(asked.gateOf, each)).now
   })
   return Math.max(0, ...blocks)
-}
-
-/** The outcome of the call that has paid the share, or was charged it as an estimate. */
-function outcomeOf(call: Call, snapshot: Decision, share: number, isEstimate = false): Outcome {
-  const asked = { ...call, rate: share, reserved: isEstimate ? share : 0, purpose: purposeOf(share) }
-  // Even a denial inserts the row of a bucket that has to fill, but a look does not.
-  const isNew = call.purpose === 'look' && snapshot.isNew === true
-  return { call: asked, decision: { ...snapshot, granted: 1, isNew }, place: 0 }
 }

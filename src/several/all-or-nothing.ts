@@ -1,24 +1,15 @@
 import { freshState, paramsAt } from '../algorithms/limiter.ts'
-import type { Snapshot } from '../algorithms/search.ts'
 import { toRatelimitError } from '../database/database-error.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { found, isEnough, isInGroup, refusalBy } from './enough.ts'
+import { found, isEnough, refusalBy } from './enough.ts'
 import { isWhole, learnPeriods } from './list.ts'
-import { afterRefund, isLook, partsOf } from './parts.ts'
+import { isLook, partsOf } from './parts.ts'
 import { makeRows, removeEmpty, sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
-
-/** The decisions on rows: a look at each row, and the decision on each charged row. */
-export interface Decisions {
-  /** Whether the list was charged. */
-  readonly isDone: boolean
-  readonly looks: ReadonlyMap<RowRequest, Decision>
-  readonly taken: ReadonlyMap<RowRequest, Decision>
-}
 
 /** A list without rows has only limits without rows, or funds without anything to pay with. */
 const NO_ROW = (): Decision => {
@@ -33,8 +24,8 @@ const MAX_ATTEMPTS = 50
  * insert them and try again. Each may wait for rows that others hold, and then holds no lock that comes later
  * in the order of the locks.
  */
-export async function chargeList(list: List): Promise<Decisions> {
-  if (list.rows.length === 0) return { isDone: isEnough(list, NO_ROW), looks: new Map(), taken: new Map() }
+export async function chargeList(list: List): Promise<Found> {
+  if (list.rows.length === 0) return { isDone: isEnough(list, NO_ROW), looks: new Map() }
   for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
     const decisions = await decisionsBy(list, 'waits')
     if (decisions) return decisions
@@ -51,7 +42,7 @@ export async function chargeList(list: List): Promise<Decisions> {
  *
  * @param first The answer of the first statement, if it was sent already.
  */
-export async function chargeFreeList(list: List, first?: Found): Promise<Decisions | undefined> {
+export async function chargeFreeList(list: List, first?: Found): Promise<Found | undefined> {
   try {
     const decisions = await decisionsBy(list, 'skips', first)
     if (decisions) return decisions
@@ -74,31 +65,28 @@ export function isHeld(error: unknown): boolean {
  * The decisions that a statement has made. Undefined if it did not find all rows, or if the calendar period of
  * one was wrong again. It has then charged nothing.
  */
-async function decisionsBy(
-  list: List,
-  how: 'waits' | 'skips',
-  answer?: Found,
-): Promise<Decisions | undefined> {
+async function decisionsBy(list: List, how: 'waits' | 'skips', answer?: Found): Promise<Found | undefined> {
   let found = answer ?? (await sendList(list, how))
   // With the right calendar periods.
   if (learnPeriods(list, found.looks)) found = await sendList(list, how)
   if (learnPeriods(list, found.looks)) return undefined
   if (!isWhole(list, found)) return denialOf(list, found)
   if (list.hasMade && !isCharged(list, found)) await tidyUp(list)
-  return decisionsOn(list, found)
+  return decided(list, found)
 }
 
 /**
- * The decisions on the rows of a list, if all rows were found.
+ * What was found of a list, if that was all rows.
  *
  * @throws RatelimitError if the database has refused the list.
  */
-export function decisionsOn(list: List, { isDone, looks }: Found): Decisions {
+export function decided(list: List, whole: Found): Found {
+  const { isDone, looks } = whole
   const refusal = isDone ? undefined : refusalBy(list, looks)
   if (refusal) throw refusal
   // The same formulas give the answers. If the two disagree, one of them is wrong.
   if (isDone !== isEnough(list, (row) => found(looks, row))) throw notAsExpected('contradicts itself')
-  return { isDone, looks, taken: isDone ? takenBy(list, looks) : new Map() }
+  return whole
 }
 
 /**
@@ -115,7 +103,7 @@ async function tidyUp(list: List): Promise<void> {
  * The denial, or the refusal, if it is certain by the existing rows. It inserts no rows. A row that was not
  * found may be held by others, so a look shows what all rows have.
  */
-async function denialOf(list: List, { looks }: Found): Promise<Decisions | undefined> {
+async function denialOf(list: List, { looks }: Found): Promise<Found | undefined> {
   // Even a denial inserts rows that do not start full, so that they begin to fill.
   if (!list.rows.every((row) => looks.has(row) || row.limiter.startsFull)) return undefined
   if (mayBeDone(list, looks)) return undefined
@@ -124,7 +112,7 @@ async function denialOf(list: List, { looks }: Found): Promise<Decisions | undef
   if (list.hasMade) await tidyUp(list)
   const refusal = refusalBy(list, seen.looks)
   if (refusal) throw refusal
-  return { isDone: false, looks: seen.looks, taken: new Map() }
+  return { isDone: false, looks: seen.looks }
 }
 
 /** Whether the rows have enough, and none refuses the list, if those that are not in the looks are missing. */
@@ -140,24 +128,8 @@ function fresh({ limiter }: RowRequest): Decision {
   return { now, params, state: freshState(limiter, now, params), granted: 0 }
 }
 
-/** The decisions on the rows that were charged. */
-function takenBy({ rows, groups }: List, looks: Found['looks']): ReadonlyMap<RowRequest, Decision> {
-  const taken = new Map<RowRequest, Decision>()
-  for (const row of rows) {
-    const look = found(looks, row)
-    const parts = isInGroup(groups, row) ? [row] : partsOf(row, look)
-    // The charge finds the row as the refund left it.
-    const { state }: Snapshot = parts.length > 1 ? afterRefund(row, look) : look
-    if (parts.length > 0) taken.set(row, { ...look, state, isNew: look.isNew === true && isLook(row) })
-  }
-  return taken
-}
-
 /** Whether each row has a state by now. */
-function isCharged({ rows, groups }: List, { isDone, looks }: Found): boolean {
-  const has = (row: RowRequest) => {
-    const look = found(looks, row)
-    return isInGroup(groups, row) ? (look.share ?? 0) > 0 : partsOf(row, look).some(({ rate }) => rate > 0)
-  }
+function isCharged({ rows }: List, { isDone, looks }: Found): boolean {
+  const has = (row: RowRequest) => partsOf(row, found(looks, row)).some(({ call }) => call.rate > 0)
   return rows.every((row) => isLook(row) || (isDone && has(row)))
 }

@@ -5,7 +5,7 @@ import { notAsExpected } from '../database/rows.ts'
 import type { RatelimitError } from '../errors.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { afterRefund, fits, partsOf } from './parts.ts'
+import { afterRefund, chargeOf, fits } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
 import { type Source, sharesOf } from './shares.ts'
 
@@ -58,7 +58,7 @@ export function refusalBy(list: List, looks: Found['looks']): RatelimitError | u
   const isRefused = isEnough(list, (row) => found(looks, row))
   const refusals = list.rows.map((row) => {
     const look = found(looks, row)
-    const charge = isRefused ? partsOf(row, look).find(mayOverflow) : undefined
+    const charge = isRefused ? chargeOf(row, look) : undefined
     return (
       refusalOf({ ...row, purpose: 'look' }, look, 0) ?? (charge && refusalOn(charge, afterRefund(row, look)))
     )
@@ -71,14 +71,11 @@ function refusalOn(
   { rate, limiter, purpose }: RowRequest,
   { state, now, params }: Snapshot,
 ): RatelimitError | undefined {
+  // A charge that may be denied never makes its count too large.
+  if (purpose !== 'grant' && (purpose !== 'adjust' || rate <= 0)) return undefined
   const { used, capacity } = limiter.algorithm.numbers
   const counted = purpose === 'grant' && capacity ? capacity(state, params) : used(state, now, params)
   return counted + rate > MAX_COUNT ? tooMuch() : undefined
-}
-
-/** Whether a charge is never denied, so that its count may become too large. */
-function mayOverflow({ rate, purpose }: RowRequest): boolean {
-  return purpose === 'grant' || (purpose === 'adjust' && rate > 0)
 }
 
 /** The value of the key. It is missing only if the database's answer had no row for a key. */

@@ -24,11 +24,11 @@ import type { Once } from '../options/calls.ts'
 import type { Threshold } from '../options/choices.ts'
 import { type Decision, neededBy } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import type { Decisions } from './all-or-nothing.ts'
 import { found } from './enough.ts'
 import { idCall } from './ids.ts'
-import { afterRefund, fits, isLook, partsOf, returnedTo } from './parts.ts'
+import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
 import { type Beside, ofEach, type Payer, plainCalls, type SentPayers } from './send-payers.ts'
+import type { Found } from './sending.ts'
 import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether } from './together.ts'
 import { withFunds } from './with-funds.ts'
 
@@ -123,7 +123,7 @@ function fundedAnswer({ checker, call }: LimiterCall, { answer, ...more }: Answe
 }
 
 /** The answers in the order of the calls. */
-function answersIn(asked: Asked, decisions: Decisions): Answered[] {
+function answersIn(asked: Asked, decisions: Found): Answered[] {
   if (isRepeated(asked, decisions)) return answersToRepeated(asked, decisions)
   return addReturned(asked, decisions, answersOf(asked, decisions))
 }
@@ -133,7 +133,7 @@ function unlimitedAnswer({ unlimited }: Asked, each: LimiterCall): Answered {
 }
 
 /** The answers to calls whose id was used before. */
-function answersToRepeated(asked: Asked, { looks }: Decisions): Answered[] {
+function answersToRepeated(asked: Asked, { looks }: Found): Answered[] {
   return asked.calls.map((each) => {
     const row = asked.rowOf.get(each)
     const { answer } = row ? presentOf(row, found(looks, row)) : unlimitedAnswer(asked, each)
@@ -145,8 +145,8 @@ function answersToRepeated(asked: Asked, { looks }: Decisions): Answered[] {
 }
 
 /** The answers to calls that were decided now. */
-function answersOf(asked: Asked, decisions: Decisions): Answered[] {
-  const { looks, taken } = decisions
+function answersOf(asked: Asked, decisions: Found): Answered[] {
+  const { isDone, looks } = decisions
   // Of several calls for one row, the first one reports the crossed thresholds and the period that has ended.
   const reported = new Set<RowRequest>()
   return asked.calls.map((each) => {
@@ -161,22 +161,19 @@ function answersOf(asked: Asked, decisions: Decisions): Answered[] {
       const denied = denialOf(row, look)
       return { answer: dryRun ? letPass(denied, call) : denied, paid: NOTHING }
     }
-    const part = partsOf(row, look).at(-1)
-    const took = taken.get(row)
-    if (part && took) {
-      const isReported = reported.has(row)
-      reported.add(row)
-      const decision = isReported ? { ...took, ended: undefined } : took
-      const paid = paymentOf({ call, decision, place: 0 })
-      const reporting = { dryRun, thresholds: isReported ? [] : notReached(row, look) }
-      return { answer: answerOf({ call: part, decision, place: 0 }, reporting), paid }
-    }
-    return presentOf(row, look)
+    const part = isDone ? partsOf(row, look).at(-1) : undefined
+    if (!part) return presentOf(row, look)
+    const isReported = reported.has(row)
+    reported.add(row)
+    const decision = isReported ? { ...part.decision, ended: undefined } : part.decision
+    const paid = paymentOf({ call, decision, place: 0 })
+    const reporting = { dryRun, thresholds: isReported ? [] : notReached(row, look) }
+    return { answer: answerOf({ ...part, decision }, reporting), paid }
   })
 }
 
 /** The denial of a call whose key is blocked until then, or longer if the limit has too little then. */
-function blockedAnswer(asked: Asked, looks: Decisions['looks'], each: LimiterCall, until: number): Denied {
+function blockedAnswer(asked: Asked, looks: Found['looks'], each: LimiterCall, until: number): Denied {
   const row = asked.rowOf.get(each)
   const look = row ? found(looks, row) : found(asked.unlimited, each).decision
   const own = row && !fits(row, look) ? denialOf(row, look) : denialUntil(each.call.limiter, look, until)
@@ -187,17 +184,14 @@ function blockedAnswer(asked: Asked, looks: Decisions['looks'], each: LimiterCal
 /** The present state of a limit that would allow, but from which nothing was taken. */
 function presentOf(row: RowRequest, look: Decision): Answered {
   const call: RowRequest = { ...row, rate: 0, atLeast: null, purpose: 'look' }
-  // A check that takes nothing still inserts the row, if the row has to fill.
-  const isNew = look.isNew === true && isLook(row)
-  const outcome = { call, decision: { ...look, isNew }, place: 0 }
-  return { answer: answerOf(outcome, row.reporting), paid: NOTHING }
+  return { answer: answerOf({ call, decision: look, place: 0 }, row.reporting), paid: NOTHING }
 }
 
 /** Adds to the answers of refunds how much was given back. */
-function addReturned({ calls, rowOf }: Asked, { looks, taken }: Decisions, answers: Answered[]): Answered[] {
+function addReturned({ calls, rowOf }: Asked, { isDone, looks }: Found, answers: Answered[]): Answered[] {
   if (calls.every(({ call }) => call.rate >= 0)) return answers
   // For each row, the amount that refunds gave back and no answer has reported yet.
-  const unreported = new Map([...taken.keys()].map((row) => [row, returnedTo(row, found(looks, row))]))
+  const unreported = new Map([...looks].map(([row, look]) => [row, isDone ? returnedTo(row, look) : 0]))
   return answers.map((answered, place) => {
     const each = calls[place] as LimiterCall
     const { rate } = each.call

@@ -4,8 +4,9 @@ import { allowanceOf } from '../answers/answer.ts'
 import { type Payment, paymentOf } from '../answers/outcome.ts'
 import { refundableUntilOf, windowEndOf } from '../answers/refundable.ts'
 import type { Allowed } from '../answers/results.ts'
+import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
-import { found, isInGroup, paidIn } from './enough.ts'
+import { found, paidIn } from './enough.ts'
 import { opens } from './list.ts'
 import { fits, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
@@ -30,20 +31,18 @@ function together(paid: readonly Paid[]): Paid {
 const NOTHING: Paid = { rate: 0, at: Number.POSITIVE_INFINITY, before: 0, passed: 0 }
 
 function paidFor(payer: RowRequest | undefined, { groups }: List, looks: Found['looks']): Paid {
-  if (payer) return paidBy(payer, looks, isInGroup(groups, payer))
+  if (payer) return paidBy(payer, found(looks, payer))
   // A limit without a row pays what the others of its group do not.
   const group = groups.find(({ order }) => order.includes(undefined))
   return { ...NOTHING, rate: (group && paidIn(group, looks)[group.order.indexOf(undefined)]) ?? 0 }
 }
 
-function paidBy(row: RowRequest, looks: Found['looks'], isShared: boolean): Paid {
-  const look = found(looks, row)
-  const { share = 0 } = look
-  const charge = isShared ? { ...row, rate: share, atLeast: null } : partsOf(row, look).at(-1)
-  const outcome = { call: charge ?? { ...row, rate: 0 }, decision: { ...look, granted: 1 }, place: 0 }
+function paidBy(row: RowRequest, look: Decision): Paid {
+  const outcome = partsOf(row, look).at(-1) ?? { call: { ...row, rate: 0 }, decision: look, place: 0 }
   const noted = notedBy(row.limiter, paymentOf(outcome), allowanceOf(outcome, NO_REPORTS))
   const before = row.limiter.algorithm.numbers.before?.(look.state) ?? noted.before
-  return { ...noted, before, passed: Number(row.reporting.dryRun && !isShared && !fits(row, look)) }
+  const isPassed = row.reporting.dryRun && look.share === undefined && !fits(row, look)
+  return { ...noted, before, passed: Number(isPassed) }
 }
 
 const NO_REPORTS = { thresholds: [], dryRun: false }

@@ -1,8 +1,8 @@
 import type { Snapshot } from '../algorithms/search.ts'
 import { availableIn } from '../answers/capacity.ts'
-import { afterCalls, usedLess } from '../answers/outcome.ts'
+import { afterCalls, type Outcome, usedLess } from '../answers/outcome.ts'
 import { purposeOf } from '../options/validate.ts'
-import type { Decision, Request } from '../runtime/call.ts'
+import { type Call, type Decision, type Request, reservedIn } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
 
 // The parts of a request for a row: first the refunds, then the charge.
@@ -25,7 +25,7 @@ export function afterRefund(row: Refunding, look: Decision): Snapshot {
 }
 
 /** Whether the refund comes too late: the window that paid is over, or the bucket that paid is full again. */
-export function isLate({ limiter, paidWindowStart, refundableUntil }: Request, look: Decision): boolean {
+function isLate({ limiter, paidWindowStart, refundableUntil }: Request, look: Decision): boolean {
   const { windowStart } = look.state
   return limiter.algorithm.kind === 'window'
     ? (paidWindowStart ?? windowStart) !== windowStart
@@ -37,15 +37,40 @@ export function returnedTo(row: Refunding, look: Decision): number {
   return row.refund === 0 ? 0 : usedLess(refundPart(row), look, afterRefund(row, look))
 }
 
-/**
- * The parts in order: a refund, a charge, or both. If a dry run would deny the charge, only its forced part
- * remains.
- */
-export function partsOf(row: RowRequest, look: Decision): readonly RowRequest[] {
-  if (isLook(row)) return [row]
-  const charge = fits(row, look) ? row : forcedPart(row)
-  const parts = row.refund === 0 ? [charge] : [refundPart(row), charge]
-  return parts.filter(({ purpose }) => purpose !== 'look')
+/** A part of a request, and the decision on it. */
+interface Part extends Outcome {
+  readonly call: RowRequest
+}
+
+/** What a list has done to the row, in order: a refund, a charge, or both; or its share of a group's rate. */
+export function partsOf(row: RowRequest, look: Decision): readonly Part[] {
+  if (look.share !== undefined) return [shareOf(row, look, look.share)]
+  if (isLook(row)) return [{ call: row, decision: look, place: 0 }]
+  const call = chargeOf(row, look)
+  const charges = (decision: Decision) => (call.purpose === 'look' ? [] : [{ call, decision, place: 0 }])
+  if (row.refund === 0) return charges(look)
+  const after = afterRefund(row, look)
+  const refund = { call: refundPart(row), decision: { ...look, granted: Number(after !== look) }, place: 0 }
+  // The charge finds the row as the refund left it.
+  return [refund, ...charges({ ...look, state: after.state })]
+}
+
+/** A call that pays this share of a group's rate. Where a row keeps the settled amount, even 0 changes it. */
+export function shareOf<C extends Call>(
+  call: C,
+  look: Decision,
+  share: number,
+): Outcome & { readonly call: C } {
+  const purpose = reservedIn(call) < 0 ? 'adjust' : purposeOf(share)
+  const paying = { ...call, rate: share, atLeast: null, purpose }
+  return { call: paying, decision: { ...look, granted: 1 }, place: 0 }
+}
+
+/** What is charged after the refunds: if a dry run would deny it, only its forced part. */
+export function chargeOf(row: RowRequest, look: Decision): RowRequest {
+  return fits(row, look)
+    ? row
+    : { ...row, rate: row.forced, needed: 0, purpose: row.forced > 0 ? 'adjust' : 'look' }
 }
 
 /** Whether the row is only looked at. */
@@ -55,8 +80,4 @@ export function isLook({ purpose, refund }: RowRequest): boolean {
 
 function refundPart<R extends Refunding>(row: R): R {
   return { ...row, rate: row.refund, needed: 0, purpose: purposeOf(row.refund) }
-}
-
-function forcedPart(row: RowRequest): RowRequest {
-  return { ...row, rate: row.forced, needed: 0, purpose: row.forced > 0 ? 'adjust' : 'look' }
 }

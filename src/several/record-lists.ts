@@ -1,12 +1,10 @@
 import { entryOf, type Recorded, record } from '../check/record.ts'
 import type { Connection } from '../database/connection.ts'
-import { purposeOf } from '../options/validate.ts'
-import type { Decision } from '../runtime/call.ts'
 import { ID_PREFIX, RESERVED_PREFIX } from '../statements/own-prefixes.ts'
 import type { RowRequest } from './add-up.ts'
-import { found, isInGroup } from './enough.ts'
+import { found } from './enough.ts'
 import { nameIn } from './names.ts'
-import { afterRefund, isLate, isLook, partsOf } from './parts.ts'
+import { isLook, partsOf } from './parts.ts'
 import type { Found, List } from './sending.ts'
 import { makes } from './shape.ts'
 
@@ -27,15 +25,8 @@ function recordedIn(list: List, { isDone, looks }: Found): Recorded[] {
   return list.rows.flatMap((row) => {
     const { ledger, prefix } = row.namespace
     if (!ledger || isLook(row)) return []
-    const look = found(looks, row)
-    const parts = isInGroup(list.groups, row) ? [paidBy(row, look)] : partsOf(row, look)
-    return parts.flatMap((call, place): Recorded[] => {
-      // A refund that comes too late changes nothing.
-      if (call.rate < 0 && isLate(row, look)) return []
-      // The charge finds the row as the refund left it.
-      const { state } = place > 0 ? afterRefund(row, look) : look
-      const decision = { ...look, state, granted: 1 }
-      const entry = entryOf({ call, decision, place: 0 }, { ...ledger, prefix, id, kind: row.kind })
+    return partsOf(row, found(looks, row)).flatMap((part): Recorded[] => {
+      const entry = entryOf(part, { ...ledger, prefix, id, kind: row.kind })
       return entry ? [{ onEntries: ledger.onEntries, entry }] : []
     })
   })
@@ -46,9 +37,4 @@ function idIn(rows: readonly RowRequest[]): string | undefined {
   const under = (prefix: string) => rows.find(({ namespace }) => namespace.prefix.startsWith(prefix))?.key
   const named = under(RESERVED_PREFIX)
   return named === undefined ? under(ID_PREFIX) : nameIn(named).id
-}
-
-/** The request for what the row has paid of its group's rate. */
-function paidBy(row: RowRequest, { share = 0 }: Decision): RowRequest {
-  return { ...row, rate: share, atLeast: null, purpose: purposeOf(share) }
 }

@@ -3,9 +3,8 @@ import type { LimiterCall } from '../check/checker.ts'
 import { type Fate, isFound, type PayingCall, type Purse } from '../check/funds.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Decision } from '../runtime/call.ts'
-import type { Decisions } from './all-or-nothing.ts'
 import { found, paidIn } from './enough.ts'
-import type { Group, List } from './sending.ts'
+import type { Found, Group, List } from './sending.ts'
 import { type Asked, askedOf, isRepeated, takeTogether } from './together.ts'
 
 /** A call of a list, and the rows that pay it. */
@@ -19,7 +18,7 @@ export interface Payer {
 /** How the rows of payers were charged. */
 export interface SentPayers {
   readonly asked: Asked
-  readonly decisions: Decisions
+  readonly decisions: Found
   readonly fate: Fate
   readonly groups: readonly Group[]
   /** Whether the list was charged, or its id was used before. */

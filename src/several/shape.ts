@@ -118,10 +118,11 @@ export function sharedValuesOf(
 export function decisionAt(
   answer: Row,
   place: number,
-  { limiter }: RowRequest,
+  row: RowRequest,
   shape: ListRow,
   params: Params,
 ): Decision | undefined {
+  const { limiter } = row
   const of = (column: string) => answer[at(place, column)]
   if (shape.isNeeded && mustHave(of(THERE)) !== true) return undefined
   const numbers = exactNumbers(of(NUMBERS))
@@ -135,6 +136,7 @@ export function decisionAt(
     params: limiter.form === undefined ? params : limiter.params,
     ended: endedIn(of('ended'), limiter),
     isOther: of(OTHER) === true,
-    isNew: !limiter.startsFull && of('holds') !== true,
+    // Other calls have inserted the row by now.
+    isNew: isLook(row) && !row.limiter.startsFull && of('holds') !== true,
   }
 }

@@ -13,7 +13,7 @@ import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
 import type { Commit } from '../statements/setting.ts'
 import { addUp, type RowRequest } from './add-up.ts'
-import { chargeFreeList, chargeList, type Decisions, decisionsOn } from './all-or-nothing.ts'
+import { chargeFreeList, chargeList, decided } from './all-or-nothing.ts'
 import { askAlone, decideLists, isDecided, queued, type SharedList } from './decide-lists.ts'
 import { found } from './enough.ts'
 import { inLockOrder } from './list.ts'
@@ -79,7 +79,7 @@ export function askedOf(
 }
 
 /** Whether one of the ids was used before, so that nothing was charged. */
-export function isRepeated(asked: Asked, decisions: Decisions): boolean {
+export function isRepeated(asked: Asked, decisions: Found): boolean {
   return usedIds(asked, decisions).length > 0
 }
 
@@ -88,7 +88,7 @@ export function isRepeated(asked: Asked, decisions: Decisions): boolean {
  *
  * @throws RatelimitError `OTHER_RESERVATION`
  */
-export function checkNames(asked: Asked, decisions: Decisions): void {
+export function checkNames(asked: Asked, decisions: Found): void {
   const used = usedIds(asked, decisions)
   if (used.length === 0 || used.length === asked.ids.length) return
   throw new RatelimitError(
@@ -97,12 +97,12 @@ export function checkNames(asked: Asked, decisions: Decisions): void {
   )
 }
 
-function usedIds({ ids }: Asked, { looks }: Decisions): readonly RowRequest[] {
+function usedIds({ ids }: Asked, { looks }: Found): readonly RowRequest[] {
   return ids.filter((id) => !fits(id, found(looks, id)))
 }
 
 /** When the call's key is not blocked any more. Undefined if it is not blocked now. */
-export function blockedUntil(asked: Asked, { looks }: Decisions, each: LimiterCall): number | undefined {
+export function blockedUntil(asked: Asked, { looks }: Found, each: LimiterCall): number | undefined {
   const gate = asked.gateOf.get(each)
   return gate && endOfBlock(found(looks, gate))
 }
@@ -111,7 +111,7 @@ export function blockedUntil(asked: Asked, { looks }: Decisions, each: LimiterCa
 export async function takeTogether(
   asked: Asked,
   { groups = [], notes = new Map() }: Partial<Pick<List, 'groups' | 'notes'>> = {},
-): Promise<Decisions> {
+): Promise<Found> {
   const rows = [...new Set(asked.rowOf.values())]
   const followUp = () => {
     // Remembered denials may be wrong if the rows have more than before.
@@ -134,7 +134,7 @@ function chargeTogether(
   { checkers, joined, time }: Asked,
   list: Pick<List, 'rows' | 'groups' | 'notes'>,
   followUp: () => void,
-): Promise<Decisions> {
+): Promise<Found> {
   const rows = inLockOrder(list.rows)
   const charges = !rows.every(isLook)
   const periodsMs: List['periodsMs'] = new Map()
@@ -147,7 +147,7 @@ function chargeTogether(
   const { watch } = hastiest.alone
   // In Workers a call cannot wait for another one's statement.
   const inTurn = checkers.every(({ alone }) => alone.connections !== undefined)
-  const work = new Work<Decisions, Found | undefined>(hastiest, hastiest.boundsOf(time))
+  const work = new Work<Found, Found | undefined>(hastiest, hastiest.boundsOf(time))
   const { sending } = work
   const connection = telling(hastiest.rows.connection, sending)
   const clocks = checkers.map(({ rows }) => rows.namespace.clock?.() ?? null)
@@ -194,7 +194,7 @@ function chargeTogether(
   const charged = work.begin(turn ?? { leave: hastiest.enter() }, (found) => {
     if (found && isDecided(own, found)) {
       followUp()
-      return decisionsOn(own, found)
+      return decided(own, found)
     }
     return watch(() => charge(found)).finally(followUp)
   })
