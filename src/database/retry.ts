@@ -35,3 +35,24 @@ export async function tryAgain<T>(error: unknown, work: () => Promise<T>): Promi
   }
   throw last
 }
+
+/** Each attempt can lose a race against others. After this many losses, something else is wrong. */
+const MAX_ATTEMPTS = 50
+
+/**
+ * Attempts until there is a result.
+ *
+ * @param what What others do if they are faster: the rest of a sentence that begins with "they".
+ * @throws RatelimitError `CONTENTION`
+ */
+export async function untilDone<T>(what: string, attempt: () => Promise<T | undefined>): Promise<T> {
+  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+    const result = await attempt()
+    if (result !== undefined) return result
+  }
+  throw new RatelimitError(
+    'CONTENTION',
+    `Others were faster ${MAX_ATTEMPTS} times: they ${what}. The call had no effect.`,
+    { contended: true },
+  )
+}

@@ -9,6 +9,7 @@ import { isFunded } from '../check/funds.ts'
 import { runOn } from '../check/run-on.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
 import { uncharged } from '../database/database-error.ts'
+import { untilDone } from '../database/retry.ts'
 import { runOnce } from '../database/run.ts'
 import { RatelimitError } from '../errors.ts'
 import { callOf } from '../options/validate.ts'
@@ -43,9 +44,6 @@ interface OpenRow extends LimiterCall {
   readonly isFound?: true
 }
 
-/** A settlement may find that another one was faster. After this many, something else is wrong. */
-const MAX_ATTEMPTS = 50
-
 /** The estimates of a name. */
 export function inRows(named: readonly Named[]): Estimates {
   const calls = named.map(({ each }) => each)
@@ -66,18 +64,12 @@ async function settleNamed(named: readonly Named[], settling: Settling, tx: At):
   const [{ each, chargedIn }] = named as readonly [Named]
   if (chargedIn) await checkCharged(each.checker, chargedIn, tx, true)
   let known = recall(named)
-  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+  return untilDone('settled the reservation and made it again', async () => {
     const seen = known ?? (await look(named, tx))
     known = undefined
     if (seen.some(({ isOpen }) => !isOpen)) return repeated(named, seen, settling, tx)
-    const settled = await settleOpen(await openOf(named, seen, tx), settling, tx)
-    if (settled) return settled
-  }
-  throw new RatelimitError(
-    'CONTENTION',
-    `Others settled the reservation and made it again ${MAX_ATTEMPTS} times. Nothing was charged.`,
-    { contended: true },
-  )
+    return settleOpen(await openOf(named, seen, tx), settling, tx)
+  })
 }
 
 /** Settles the estimates if they are still those that were seen. Undefined if they are not. */

@@ -1,6 +1,6 @@
 import { telling } from '../database/connection.ts'
 import { toRatelimitError } from '../database/database-error.ts'
-import { retrying, tryAgain } from '../database/retry.ts'
+import { retrying, tryAgain, untilDone } from '../database/retry.ts'
 import { isWithdrawal } from '../database/sending.ts'
 import { RatelimitError } from '../errors.ts'
 import { applies, askOne } from './ask.ts'
@@ -186,22 +186,15 @@ interface Part {
 
 type Does = 'look' | 'take' | 'make'
 
-/** Each attempt can lose the race for a new row. After this many losses, something else is wrong. */
-const MAX_ATTEMPTS = 50
-
 /** Decides one request. If another transaction holds its row, it waits. */
-export async function decideOne(asking: Asking, one: Asked): Promise<Decision> {
+export function decideOne(asking: Asking, one: Asked): Promise<Decision> {
   let asks = asking
-  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+  return untilDone('inserted and removed the row of a new key, or took from its grants', async () => {
     const decision = await askForOne(asks, one)
-    if (decision && applies(one, decision)) return decision
-    if (decision) asks = { ...asking, periodMs: decision.now }
-  }
-  throw new RatelimitError(
-    'CONTENTION',
-    `Others were faster ${MAX_ATTEMPTS} times during the check: they inserted and removed the row of a new key, or took from its grants. Nothing was charged for the key.`,
-    { contended: true },
-  )
+    if (!decision || applies(one, decision)) return decision
+    asks = { ...asking, periodMs: decision.now }
+    return undefined
+  })
 }
 
 async function askForOne(asking: Asking, one: Asked): Promise<Decision | undefined> {

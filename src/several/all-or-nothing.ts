@@ -1,7 +1,7 @@
 import { freshState, paramsAt } from '../algorithms/limiter.ts'
 import { toRatelimitError } from '../database/database-error.ts'
+import { untilDone } from '../database/retry.ts'
 import { notAsExpected } from '../database/rows.ts'
-import { RatelimitError } from '../errors.ts'
 import { Blame } from '../runtime/blame.ts'
 import type { Decision } from '../runtime/call.ts'
 import type { RowRequest } from './add-up.ts'
@@ -16,9 +16,6 @@ const NO_ROW = (): Decision => {
   throw notAsExpected('has no row for a key')
 }
 
-/** Each attempt can lose the race for a new row. After this many losses, something else is wrong. */
-const MAX_ATTEMPTS = 50
-
 /**
  * Charges all rows, or none. If the rows exist, it is one statement. If rows are missing, two more statements
  * insert them and try again. Each may wait for rows that others hold, and then holds no lock that comes later
@@ -26,15 +23,11 @@ const MAX_ATTEMPTS = 50
  */
 export async function chargeList(list: List): Promise<Found> {
   if (list.rows.length === 0) return { isDone: isEnough(list, NO_ROW), looks: new Map() }
-  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+  return untilDone('inserted and removed the rows of new keys', async () => {
     const decisions = await decisionsBy(list, 'waits')
-    if (decisions) return decisions
-    if ((await makeRows(list, true)) > 0) list.hasMade = true
-  }
-  throw new RatelimitError(
-    'CONTENTION',
-    `Others inserted and removed the rows of new keys ${MAX_ATTEMPTS} times during the check. Nothing was charged.`,
-  )
+    if (!decisions && (await makeRows(list, true)) > 0) list.hasMade = true
+    return decisions
+  })
 }
 
 /**

@@ -2,16 +2,13 @@ import { inTurn } from '../base/in-turn.ts'
 import type { At } from '../check/bounds.ts'
 import type { Checker, LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded, type Purse } from '../check/funds.ts'
+import { untilDone } from '../database/retry.ts'
 import { inTransactionIf } from '../database/transaction.ts'
-import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
 import { tableNameOf } from './add-up.ts'
 import { type Beside, byItself, listOf, type Payer, type SentPayers, sendPayers } from './send-payers.ts'
 
 // Calls whose rows only a read can find. It takes no lock, so the rows may have less when they are locked.
-
-/** Each attempt can find that others were faster. After this many, something else is wrong. */
-const MAX_ATTEMPTS = 50
 
 /** What was sent for payers. */
 interface SentWithFunds extends SentPayers {
@@ -37,7 +34,7 @@ export async function withFunds(
   listOf(alone, tx, besideOf(alone))
   const [{ checker }] = calls as readonly [LimiterCall]
   let payers = await findAll(calls, find)
-  for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+  return untilDone('took from the credits', async () => {
     const own = payers
     const sent = await attempt(checker, tx, async (at) => ({
       ...(await sendPayers(own, at, besideOf(own))),
@@ -52,12 +49,8 @@ export async function withFunds(
     }
     if (!lacking.every(isWorse)) return sent
     payers = later
-  }
-  throw new RatelimitError(
-    'CONTENTION',
-    `Others took from the credits ${MAX_ATTEMPTS} times during the check. Nothing was charged.`,
-    { contended: true },
-  )
+    return undefined
+  })
 }
 
 /** @throws RatelimitError `INVALID_OPTION` */

@@ -4,17 +4,14 @@ import type { Checker } from '../check/checker.ts'
 import { otherPlan } from '../check/refusal.ts'
 import { runOn } from '../check/run-on.ts'
 import { withinTimeout } from '../check/within-timeout.ts'
+import { untilDone } from '../database/retry.ts'
 import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
-import { RatelimitError } from '../errors.ts'
 import type { ChangePlanOptions } from '../options/calls.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
 import { exactNumber, stateIn } from '../runtime/number-columns.ts'
 import { changePlanStatement } from '../statements/change-plan.ts'
 import { kept } from '../statements/statements.ts'
-
-/** Each attempt can lose a race for a new row, or begin in a calendar period that ends meanwhile. */
-const MAX_ATTEMPTS = 50
 
 /** Ends the period of a key now, and begins one of another plan. Returns what was used until now. */
 export async function changePlan(
@@ -40,8 +37,8 @@ export async function changePlan(
   const statementFor = (guarded: boolean) =>
     kept(table.statements, `${name} ${guarded}`, () => changePlanStatement({ ...source, guarded }))
   let time = clock ?? Date.now()
-  return withinTimeout([checker], tx, async (at) => {
-    for (let attempts = 0; attempts < MAX_ATTEMPTS; attempts++) {
+  const ended = await withinTimeout([checker], tx, (at) =>
+    untilDone('inserted and removed the row of the key', async () => {
       const values = { prefix: namespace.prefix, key, clock }
       const params = paramsAt(to, time)
       const answer = await runOn(checker, at, 'changes', async (connection) => {
@@ -53,14 +50,11 @@ export async function changePlan(
       })
       time = exactNumber(answer['now'])
       if (answer['other'] === true) throw otherPlan()
-      if (mustHave(answer['done']) === true)
-        return answer['own'] === true ? endedIn(answer, from, time) : undefined
-    }
-    throw new RatelimitError(
-      'CONTENTION',
-      'Others inserted and removed the row of the key. Nothing was changed.',
-    )
-  })
+      if (mustHave(answer['done']) !== true) return undefined
+      return { period: answer['own'] === true ? endedIn(answer, from, time) : undefined }
+    }),
+  )
+  return ended.period
 }
 
 /** The period of the row, up to now. Undefined if nothing was used in it. */

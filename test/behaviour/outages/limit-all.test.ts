@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, t
 import { type Database, Ratelimit, type RatelimitConfig } from '../../../src/index.ts'
 import { type Db, hasServer, open, useDatabase } from '../../support/databases.ts'
 import { FaultyProxy } from '../../support/proxy.ts'
+import { watch } from '../../support/watch.ts'
 
 const database = useDatabase()
 const limiter = Ratelimit.fixedWindow(5, '1h')
@@ -168,4 +169,18 @@ describe('the settings of its statements', () => {
       { isolation: 'serializable', commits: 'local' },
     ])
   })
+})
+
+test("if others remove its rows again and again, onError 'allow' does not let it pass", async () => {
+  const prefix = 'removed again'
+  // A bucket that does not start full is not inserted by the list's own statement.
+  const filling = Ratelimit.tokenBucket(1, '1h', 10, { initialTokens: 5 })
+  const { db } = watch(database.db, (text) => {
+    if (!text.includes('ratelimit_found')) return undefined
+    return database.rows(`delete from rate_limit_ephemeral where prefix = '${prefix}'`)
+  })
+  const common = { db, limiter: filling, prefix, cleanupProbability: 0 } as const
+  const call = (ratelimit: Ratelimit) => Ratelimit.limitAll(['a', 'b'].map((key) => ({ ratelimit, key })))
+  await expect(call(new Ratelimit(common))).rejects.toMatchObject({ code: 'CONTENTION', contended: true })
+  expect(await call(new Ratelimit({ ...common, onError: 'allow' }))).toMatchObject({ success: false })
 })
