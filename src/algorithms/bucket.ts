@@ -2,6 +2,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import { MAX_MS } from '../duration.ts'
 import { RatelimitError } from '../errors.ts'
 import type { Algorithm, AnyAlgorithm, Expression, StateColumn } from './algorithm.ts'
+import { MAX_COUNT } from './limiter.ts'
+import { MAX_COUNT_SQL } from './window.ts'
 
 /**
  * In double precision, three times 0.1 is a little more than 0.3. Taking 0.1 three times from 0.3 must work.
@@ -73,7 +75,8 @@ export function promising<Column extends StateColumn, Param extends string>(
       consume: (state, now, available, amount, params, reserved) => {
         const owed = sql`least(${formulas.available(state, state.prevCount, params)}, 0::float8)`
         const due = sql<number>`case when ${state.prevCount} > ${now} then greatest(${amount}, ${owed}) else ${amount} end`
-        const { prevCount } = state
+        // Other programs may have written more than a double can represent exactly.
+        const prevCount = sql<number>`case when ${state.prevCount} > ${MAX_COUNT_SQL} then ${MAX_COUNT_SQL} else ${state.prevCount} end`
         return { ...formulas.consume(state, now, available, sql`(${due})`, params, reserved), prevCount }
       },
     },
@@ -83,7 +86,8 @@ export function promising<Column extends StateColumn, Param extends string>(
         const { prevCount } = state
         const owed = () => Math.min(numbers.available(state, prevCount, params), 0)
         const due = prevCount > now ? Math.max(amount, owed()) : amount
-        return { ...numbers.consume(state, now, due, params, reserved), prevCount }
+        const next = numbers.consume(state, now, due, params, reserved)
+        return { ...next, prevCount: Math.min(prevCount, MAX_COUNT) }
       },
     },
   }

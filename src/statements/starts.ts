@@ -105,7 +105,7 @@ export function stateWithStarts(
   // Calls that start now promise nothing.
   const last = sql`least(${formulas.whenAvailable(state, amount, params)}, ${MAX_TIME})`
   const promised = sql`case when ${of('granted')} > ${of(BEGUN)} then ${last} end`
-  return { ...next, prevCount: sql`greatest(${state.prevCount}, ${promised})` }
+  return { ...next, prevCount: sql`greatest(${next.prevCount}, ${promised})` }
 }
 
 function startsOf({ sql: { starts } }: AnyAlgorithm): StartFormulas<StateColumn, string> {

@@ -177,6 +177,25 @@ test.each([
 )
 
 test.each([
+  ['token bucket', Ratelimit.tokenBucket(1, '1s', LIMIT), 'last_refill'],
+  ['gcra', Ratelimit.gcra(1, '1s', { burst: LIMIT }), 'window_start'],
+] as const)(
+  'a start that is promised for later than any time leaves a call an answer: %s',
+  async (name, limiter, date) => {
+    const clock = new TestClock()
+    await database.script(`insert into rate_limit_ephemeral (prefix, key, tokens, ${date}, prev_count, expires_at)
+      values ('promised', '${name}', ${LIMIT}, to_timestamp(${clock.ms / 1000}), 9223372036854775807, now())`)
+    const ratelimit = new Ratelimit({ db: database.db, limiter, prefix: 'promised', clock: clock.now })
+    expect(await ratelimit.limit(name)).toMatchObject({ success: true, remaining: LIMIT - 1 })
+    expect(await ratelimit.limit(name, { rate: -1 })).toMatchObject({ success: true, returned: 0 })
+    const begun = await ratelimit.schedule(name, { within: 0 })
+    expect(begun).toMatchObject({ success: true })
+    if (begun.success) expect(await begun.cancel()).toBeDefined()
+    expect(await ratelimit.limit(name, { rate: -1 })).toMatchObject({ success: true, returned: 0 })
+  },
+)
+
+test.each([
   ['fixed window', Ratelimit.fixedWindow(LIMIT, '10s'), { count: -3 }, LIMIT],
   ['sliding window', Ratelimit.slidingWindow(LIMIT, '10s'), { count: LIMIT, prev_count: -1 }, 0],
   ['calendar window', calendarWindow(LIMIT, 'month'), { count: -3, prev_count: -1, tokens: 0 }, LIMIT],
