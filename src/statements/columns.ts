@@ -91,12 +91,17 @@ export function isOfKind({ columns, optional = [] }: RowKind, row: RowColumns): 
   )}`
 }
 
-/** The optional columns that a statement of the algorithm leaves as they are, in a row of its own. */
-export function leftColumns(kind: RowKind, row: RowColumns): { [column in StateColumn]?: SQL } {
-  const left = kind.optional?.filter((column) => !kind.columns.includes(column)) ?? []
-  return Object.fromEntries(
-    left.map((column) => [column, sql`case when ${isOfKind(kind, row)} then ${row[column]} end`]),
-  )
+/**
+ * The optional columns that a statement of the algorithm leaves as they are, in a row of its own. Only rows
+ * with optional columns have no count, and each of their kinds has another date. Two tests are cheaper than all.
+ */
+export function leftColumns(
+  { columns, optional = [], datedBy }: RowKind,
+  row: RowColumns,
+): { [column in StateColumn]?: SQL } {
+  const isOwn = and(isNull(row.count), isNotNull(row[datedBy]))
+  const left = optional.filter((column) => !columns.includes(column))
+  return Object.fromEntries(left.map((column) => [column, sql`case when ${isOwn} then ${row[column]} end`]))
 }
 
 /**

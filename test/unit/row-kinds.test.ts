@@ -22,6 +22,12 @@ test.each(kinds)('a row of %s fills its date', (_, { columns, datedBy }) => {
   expect(columns).toContain(datedBy)
 })
 
+test('rows without a count have optional columns, and no two of them have the same date', () => {
+  const uncounted = kinds.map(([, kind]) => kind).filter(({ columns }) => !columns.includes('count'))
+  expect(uncounted).toEqual(kinds.map(([, kind]) => kind).filter(({ optional }) => optional))
+  expect(new Set(uncounted.map(({ datedBy }) => datedBy)).size).toBe(uncounted.length)
+})
+
 test.each(algorithms)('$name has periods if it can tell whether one has ended', ({ hasPeriods, sql }) => {
   expect(hasPeriods).toBe(sql.ended !== undefined)
 })

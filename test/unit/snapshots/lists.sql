@@ -239,8 +239,6 @@ with
       "prev_count" = case
         when (
           "rate_limit_durable"."count" is null
-          and "rate_limit_durable"."window_start" is null
-          and "rate_limit_durable"."tokens" is not null
           and "rate_limit_durable"."last_refill" is not null
         ) then "rate_limit_durable"."prev_count"
       end,

@@ -103,8 +103,6 @@ with
       "prev_count" = case
         when (
           "rate_limit_ephemeral"."count" is null
-          and "rate_limit_ephemeral"."window_start" is null
-          and "rate_limit_ephemeral"."tokens" is not null
           and "rate_limit_ephemeral"."last_refill" is not null
         ) then "rate_limit_ephemeral"."prev_count"
       end,
