@@ -111,7 +111,7 @@ async function refund(checker: Checker, outcome: Outcome): Promise<void> {
   const reserved = call.reserved > 0 ? -rate : 0
   const given = { rate: -rate, reserved, atLeast: null, paidWindowStart: windowStart }
   try {
-    await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined)
+    await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined, {})
   } catch {}
 }
 

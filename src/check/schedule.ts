@@ -122,7 +122,7 @@ function decideOnce(checker: Checker, call: Request, tx: At): Promise<Outcome> {
     const { startsAt, isGiven } = startOf(outcome)
     if (!isGiven) return
     try {
-      await checker.decide(cancelOf(call, startsAt), undefined)
+      await checker.decide(cancelOf(call, startsAt), undefined, {})
     } catch {}
   }
   const bounds = checker.boundsOf(tx)

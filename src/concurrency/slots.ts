@@ -24,7 +24,8 @@ export async function look(
   caller: Caller = {},
 ): Promise<Look> {
   const request = { ...sought, purpose: 'acquire' } as const
-  const free = (slot: Slot) => change(checker, 'release', slot, sought.leaseMs, undefined)
+  const free = (slot: Slot, bounds?: Bounds<Placed>) =>
+    change(checker, 'release', slot, sought.leaseMs, undefined, bounds)
   const lookAt = async (placed: Placed): Promise<Look> => {
     const found = lookOf(placed, sought)
     const { slot, sentAt } = found
@@ -35,7 +36,8 @@ export async function look(
   if (joined) return decideIn(joined, checker, request, lookAt)
   const giveBack = async (placed: Placed) => {
     const found = lookOf(placed, sought)
-    if (found.slot) await free(found.slot).catch(() => {})
+    // Nobody waits for it, so it has all the time that the database needs.
+    if (found.slot) await free(found.slot, {}).catch(() => {})
     else endTurnOf(checker, sought, found)
   }
   const bounds = { ...(caller.bounds ?? checker.alone.bounds), giveBack }
@@ -64,6 +66,7 @@ export async function change(
   slot: Slot,
   leaseMs: number,
   tx: Database | undefined,
+  bounds?: Bounds<Placed>,
 ): Promise<boolean> {
   const isHeld = ({ decision }: Placed) => decision.slots.length > 0
   try {
@@ -71,7 +74,7 @@ export async function change(
     const request = { ...slot, purpose, leaseMs }
     const wasHeld = await (joined
       ? decideIn(joined, checker, request, isHeld)
-      : send(checker, request, isHeld))
+      : send(checker, request, isHeld, bounds))
     if (wasHeld && purpose === 'release' && !joined) slotFreed(checker, slot)
     return wasHeld
   } catch (error) {
