@@ -1,4 +1,4 @@
-import { afterEach, expect, test, vi } from 'vitest'
+import { afterEach, expect, inject, test, vi } from 'vitest'
 import { Ratelimit } from '../../src/index.ts'
 import { type Db, useDatabase } from '../support/databases.ts'
 import { gate } from '../support/gate.ts'
@@ -43,7 +43,10 @@ function untilOne(api: Ratelimit): () => Promise<boolean> {
   }
 }
 
-test.each(Object.entries(calls))('a %s, however long that takes', async (_, callsOn) => {
+// postgres.js sends nothing of a call before Postgres has parsed its statement, which the lock prevents.
+const sends = inject('driver') === 'node-postgres'
+
+test.runIf(sends).each(Object.entries(calls))('a %s, however long that takes', async (_, callsOn) => {
   const { db } = database.connect(1)
   const { first, call } = callsOn(db)
   await first()
