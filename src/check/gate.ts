@@ -84,11 +84,12 @@ async function denialBehind(
   call: Call,
   at: At,
 ): Promise<Blocked | undefined> {
+  // Without a row, only the clock of this machine would tell the time.
+  if (!isRequest(call)) return blocked
   const { limiter } = call
   const { decision } = await owner.decide({ ...call, rate: 0, purpose: 'look' }, at)
   if (blocked.blockedUntil <= decision.now) return undefined
-  const enough = isRequest(call) ? whenAvailable(limiter, decision, neededBy(call)) : 0
-  const reset = Math.max(blocked.blockedUntil, enough)
+  const reset = Math.max(blocked.blockedUntil, whenAvailable(limiter, decision, neededBy(call)))
   return { ...blocked, limit: capacityOf(limiter, decision), reset, retryAfter: reset - decision.now }
 }
 

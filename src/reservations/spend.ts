@@ -20,7 +20,7 @@ import { shareOf } from '../several/parts.ts'
 import { type Payer, paidByEach, type SentPayers } from '../several/send-payers.ts'
 import type { Found } from '../several/sending.ts'
 import { msUntilEnough, type Source } from '../several/shares.ts'
-import { type Asked, blockedUntil, checkNames } from '../several/together.ts'
+import { type Asked, blockedUntil, checkNames, withoutRow } from '../several/together.ts'
 import { withFunds } from '../several/with-funds.ts'
 import { type Opening, remember } from './charged.ts'
 import { estimateOf, namingOf } from './estimate.ts'
@@ -211,8 +211,8 @@ async function spentOf(
 const NOTHING = { rate: 0, windowStart: null, usedBefore: null }
 
 /** The row of a limit as it was found, or the state of a limit without a row. */
-function snapshotOf(payer: Payer, { asked, decisionsOf }: SentPayers): Decision {
-  return decisionsOf(payer)[0] ?? found(asked.unlimited, payer.call).decision
+function snapshotOf(payer: Payer, { asked, decisions, decisionsOf }: SentPayers): Decision {
+  return decisionsOf(payer)[0] ?? withoutRow(asked, decisions.looks, payer.call)
 }
 
 /** The denial of a limit whose key is blocked. Undefined if it is not. */

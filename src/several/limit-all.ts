@@ -29,7 +29,7 @@ import { idCall } from './ids.ts'
 import { afterRefund, fits, partsOf, returnedTo } from './parts.ts'
 import { type Beside, ofEach, type Payer, plainCalls, type SentPayers } from './send-payers.ts'
 import type { Found } from './sending.ts'
-import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether } from './together.ts'
+import { type Asked, askedOf, blockedUntil, isRepeated, takeTogether, withoutRow } from './together.ts'
 import { withFunds } from './with-funds.ts'
 
 /** Decides all calls together: all are consumed, or none. */
@@ -175,7 +175,7 @@ function answersOf(asked: Asked, decisions: Found): Answered[] {
 /** The denial of a call whose key is blocked until then, or longer if the limit has too little then. */
 function blockedAnswer(asked: Asked, looks: Found['looks'], each: LimiterCall, until: number): Denied {
   const row = asked.rowOf.get(each)
-  const look = row ? found(looks, row) : found(asked.unlimited, each).decision
+  const look = row ? found(looks, row) : withoutRow(asked, looks, each)
   const own = row && !fits(row, look) ? denialOf(row, look) : denialUntil(each.call.limiter, look, until)
   const denied = behindBlock(own, until)
   return { ...denied, retryAfter: denied.reset - look.now }

@@ -11,6 +11,7 @@ import type { Database } from '../database/database.ts'
 import { retrying } from '../database/retry.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption } from '../options/validate.ts'
+import type { Decision } from '../runtime/call.ts'
 import type { Commit } from '../statements/setting.ts'
 import { addUp, type RowRequest } from './add-up.ts'
 import { chargeFreeList, chargeList, decided } from './all-or-nothing.ts'
@@ -105,6 +106,13 @@ function usedIds({ ids }: Asked, { looks }: Found): readonly RowRequest[] {
 export function blockedUntil(asked: Asked, { looks }: Found, each: LimiterCall): number | undefined {
   const gate = asked.gateOf.get(each)
   return gate && endOfBlock(found(looks, gate))
+}
+
+/** The state of a limit without a row. If its key can be blocked, the block's row has the database's time. */
+export function withoutRow({ unlimited, gateOf }: Asked, looks: Found['looks'], each: LimiterCall): Decision {
+  const { decision } = found(unlimited, each)
+  const gate = gateOf.get(each)
+  return gate ? { ...decision, now: found(looks, gate).now } : decision
 }
 
 /** Charges the rows of the calls. Those of a group pay its rate together, and the others pay their own. */

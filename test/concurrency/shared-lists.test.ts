@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { calendarWindow } from '../../src/calendar.ts'
 import { type Database, type LimitAllResult, Ratelimit } from '../../src/index.ts'
 import { useDatabase } from '../support/databases.ts'
@@ -355,6 +355,36 @@ test('calls of one key that can be blocked share statements, and exactly the lim
   expect(blocked.answers.every(({ success, retryAfter }) => !success && retryAfter > 86_400_000)).toBe(true)
   expect(blocked.sent).toBeLessThanOrEqual(3)
 })
+
+test.each([-2 * HOUR, 2 * HOUR])(
+  'a block counts by the clock of the database, also of a limit without a row: %s',
+  async (aheadMs) => {
+    const common = { timeout: false, db: database.db, cleanupProbability: 0 } as const
+    const ratelimit = new Ratelimit({
+      ...common,
+      limiter: Ratelimit.unlimited(),
+      prefix: `off by ${aheadMs}`,
+      blocks: true,
+    })
+    const request = { ratelimit, key: 'ada' }
+    await ratelimit.block('ada', '1h')
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + aheadMs })
+    try {
+      const answers = [
+        await ratelimit.limit('ada'),
+        ...(await Ratelimit.limitAll([request])).results,
+        ...(await Ratelimit.spend([request], { rate: 2 })).results,
+      ]
+      for (const { success, reset, retryAfter } of answers) {
+        expect([success, reset]).toEqual([false, answers[0]?.reset])
+        // By the clock of this machine it would be an hour less, or two hours more.
+        expect(Math.abs(retryAfter - HOUR)).toBeLessThan(HOUR / 2)
+      }
+    } finally {
+      vi.useRealTimers()
+    }
+  },
+)
 
 test('a block that comes while others charge the key lets none pass that begin later', async () => {
   const ratelimit = new Ratelimit({
