@@ -11,6 +11,7 @@ import { CallTime, Timeout } from './bounds.ts'
 import type { Checker } from './checker.ts'
 import { blockOn } from './gate.ts'
 import { degraded, watched } from './layers.ts'
+import { UNHURRIED } from './unhurried.ts'
 
 /**
  * Checks again after each `retryAfter`, until the call is allowed or the time is over. A timeout of 0 checks
@@ -111,7 +112,7 @@ async function refund(checker: Checker, outcome: Outcome): Promise<void> {
   const reserved = call.reserved > 0 ? -rate : 0
   const given = { rate: -rate, reserved, atLeast: null, paidWindowStart: windowStart }
   try {
-    await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined, {})
+    await checker.decide({ ...call, ...given, purpose: 'adjust' }, undefined, UNHURRIED)
   } catch {}
 }
 

@@ -13,6 +13,7 @@ import type { Checker } from './checker.ts'
 import { type Blocked, blockOn } from './gate.ts'
 import { watched } from './layers.ts'
 import { mayHaveCharged } from './may-have-charged.ts'
+import { UNHURRIED } from './unhurried.ts'
 import { isRequest } from './unlimited.ts'
 import { withinTimeout } from './within-timeout.ts'
 
@@ -122,7 +123,7 @@ function decideOnce(checker: Checker, call: Request, tx: At): Promise<Outcome> {
     const { startsAt, isGiven } = startOf(outcome)
     if (!isGiven) return
     try {
-      await checker.decide(cancelOf(call, startsAt), undefined, {})
+      await checker.decide(cancelOf(call, startsAt), undefined, UNHURRIED)
     } catch {}
   }
   const bounds = checker.boundsOf(tx)

@@ -2,6 +2,7 @@ import { refusalAt } from '../check/admission.ts'
 import type { Bounds } from '../check/bounds.ts'
 import type { Checker } from '../check/checker.ts'
 import { type Decided, SentCall } from '../check/sent-call.ts'
+import { UNHURRIED } from '../check/unhurried.ts'
 import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { ownError } from '../errors.ts'
@@ -36,8 +37,7 @@ export async function look(
   if (joined) return decideIn(joined, checker, request, lookAt)
   const giveBack = async (placed: Placed) => {
     const found = lookOf(placed, sought)
-    // Nobody waits for it, so it has all the time that the database needs.
-    if (found.slot) await free(found.slot, {}).catch(() => {})
+    if (found.slot) await free(found.slot, UNHURRIED).catch(() => {})
     else endTurnOf(checker, sought, found)
   }
   const bounds = { ...(caller.bounds ?? checker.alone.bounds), giveBack }

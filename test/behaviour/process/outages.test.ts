@@ -66,6 +66,33 @@ describe('timeout', () => {
     for (const open of gates) open()
   })
 
+  test('a statement that gives back and never ends keeps no slot', async () => {
+    const gates: (() => void)[] = []
+    const { db } = watch(database.db, () => new Promise<void>((resolve) => gates.push(resolve)))
+    const common = { db, limiter, prefix: `stalls ${++prefix}`, cleanupProbability: 0, connections: 1 }
+    const ratelimit = new Ratelimit({ ...common, timeout: 100 })
+    await new Ratelimit({ ...common, db: database.db }).limit('key')
+    const late = ratelimit.blockUntilReady('key', 1000).catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await late).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    gates.shift()?.()
+    while (gates.length < 1) await turns()
+    vi.advanceTimersByTime(59_000)
+    const behind = ratelimit.limit('key').catch((error: unknown) => error)
+    await turns()
+    vi.advanceTimersByTime(100)
+    expect(await behind).toMatchObject({ code: 'TIMEOUT' })
+    vi.advanceTimersByTime(1000)
+    const next = ratelimit.limit('other')
+    while (gates.length < 2) await turns()
+    gates[1]?.()
+    // The statement that makes the row.
+    while (gates.length < 3) await turns()
+    for (const open of gates) open()
+    expect(await next).toMatchObject({ success: true })
+  })
+
   test('a call that times out before it is sent is not charged', async () => {
     const { ratelimit, open } = stalling({ timeout: 100 })
     const first = ratelimit.limit('other').catch((error: unknown) => error)
