@@ -10,8 +10,9 @@ import { numberArray, textArray } from '../statements/calls.ts'
 import { type LeaseAction, type LeaseSource, leaseStatement } from '../statements/lease.ts'
 import { kept } from '../statements/statements.ts'
 
-/** What a look for a slot needs to know. */
-export interface Sought {
+/** Asks for a slot of a key. */
+export interface Acquire {
+  readonly purpose: 'acquire'
   readonly key: string
   readonly limit: number
   readonly leaseMs: number
@@ -26,11 +27,6 @@ export interface Slot {
   /** The key of its row. */
   readonly key: string
   readonly fence: number
-}
-
-/** Asks for a slot of a key. */
-export interface Acquire extends Sought {
-  readonly purpose: 'acquire'
 }
 
 /** Asks to end or extend the lease of a slot. */
@@ -144,9 +140,8 @@ function answersOf(rows: readonly Row[], asked: readonly AskedSlots[], sentAt: n
     const left = row['left_ms']
     const endsInMs = left === null || left === undefined ? undefined : exactNumber(left)
     const at = row['at'] === undefined ? 0 : exactNumber(row['at'])
-    answers[place] = {
-      ...{ slots, open: Number(row['open'] ?? 0), isNext: row['is_next'] === true, at, endsInMs, sentAt },
-    }
+    const open = Number(row['open'] ?? 0)
+    answers[place] = { slots, open, isNext: row['is_next'] === true, at, endsInMs, sentAt }
   }
   return answers
 }

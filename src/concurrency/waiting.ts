@@ -7,8 +7,9 @@ import type { Connection } from '../database/connection.ts'
 import type { Database } from '../database/database.ts'
 import { channels } from '../diagnostics.ts'
 import { RatelimitError } from '../errors.ts'
+import type { Acquire } from './ask.ts'
 import type { Line, Waiting } from './line.ts'
-import { lineFor, newLine } from './lines.ts'
+import { lineFor, newLine, type Plan } from './lines.ts'
 import type { Look } from './look.ts'
 import { endTurn, look } from './slots.ts'
 
@@ -53,8 +54,16 @@ export async function slotInTime(
   return waitInLine(lineOf, checker, wanted, endsAt)
 }
 
-function planOf({ key, limiter }: Wanted) {
+function planOf({ key, limiter }: Wanted): Plan {
   return { key, limit: limiter.limit, leaseMs: limiter.leaseMs }
+}
+
+function soughtBy(
+  { key, limiter: { limit, leaseMs } }: Wanted,
+  since: number | undefined,
+  waits: boolean,
+): Acquire {
+  return { purpose: 'acquire', key, limit, leaseMs, since, waits }
 }
 
 /** Looks for a call that does not wait. Those who wait look first. */
@@ -94,7 +103,7 @@ function lookWithin(
   since: number | undefined,
 ): Promise<Look> {
   const { signal } = wanted
-  const sought = { ...planOf(wanted), since, waits: timeoutMs !== undefined }
+  const sought = soughtBy(wanted, since, timeoutMs !== undefined)
   const { time } = checker.alone.bounds ?? {}
   const isShorter = timeoutMs !== undefined && timeoutMs < (time?.ms ?? Number.POSITIVE_INFINITY)
   const bounds = isShorter ? { time: new Timeout(timeoutMs), signal, onWaitOver: () => {} } : { time, signal }
@@ -108,7 +117,7 @@ function lineBehind(denial: Look, checker: Checker, wanted: Wanted): Line {
     plan,
     {
       limit: plan.limit,
-      lookFor: (since, caller) => look(checker, { ...plan, since, waits: true }, undefined, caller),
+      lookFor: (since, caller) => look(checker, soughtBy(wanted, since, true), undefined, caller),
       onEmpty: (turn) => {
         if (turn !== undefined) endTurn(checker, plan.key, plan.limit, turn)
       },
@@ -159,7 +168,7 @@ async function waitInLine(
 /** Looks again and again in the caller's transaction. Only the caller can end a statement in it. */
 async function waitIn(joined: Connection, checker: Checker, wanted: Wanted, endsAt: number): Promise<Look> {
   const { signal, timeoutMs } = wanted
-  const sought = { ...planOf(wanted), since: undefined, waits: false }
+  const sought = soughtBy(wanted, undefined, false)
   const lookOnce = () => look(checker, sought, joined)
   const first = await untilDecided(lookOnce, signal, timeoutMs > 0 ? endsAt : undefined)
   if (first.slot || timeoutMs === 0) return first
