@@ -60,7 +60,8 @@ export function acquireStatement(source: AcquireSource): Statement {
     from ${table}
     where ${table.prefix} = ${prefix} and ${table.key} between call.key || '#0000' and call.key || '#9999'
       and starts_with(${table.key}, call.key || '#') and length(${table.key}) = length(call.key) + 5 ${BY_ITSELF}`
-  const numbers = sql`select min(ends) filter (where number > 0 and ends > now) as ends,
+  const numbers = sql`select ${lockName(table, prefix, sql`call.key`)} as lock_name,
+      min(ends) filter (where number > 0 and ends > now) as ends,
       max(ends) filter (where number = 0) as kept_until, max(count) filter (where number = 0) as kept_for,
       coalesce(pg_catalog.array_agg(number) filter (where number > 0 and ends > now), '{}') as leased,
       coalesce(pg_catalog.array_agg(number order by number) filter (where number > 0 and ends <= now), '{}') as free
@@ -71,18 +72,16 @@ export function acquireStatement(source: AcquireSource): Statement {
     : sql`case when ${HAS_HOLDERS} then ${numbersHeld('others')} else ${none} end as held, ${none} as own`
   // The barriers let each lock be looked at once.
   const seen = sql`select place, key, calls::bigint as calls, now, at, ends, since, kept_until, kept_for, lock_name, free, own, held,
-      pg_catalog.array_cat(leased, array(
+      case when pg_catalog.cardinality(held) = 0 then leased else pg_catalog.array_cat(leased, array(
         select number from pg_catalog.unnest(held) as other (number) where number <> all(leased)
-      )) as leased
+      )) end as leased
     from (
-      select *, ${held} from (
-        select *, ${lockName(table, prefix, name('key'))} as lock_name
-        from ${callsFrom(parameters, ['key', 'calls', 'since'])} cross join ${CLOCK} cross join lateral (${numbers}) as numbers
-        ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``} offset 0
-      ) as named offset 0
-    ) as found`
+      select *, ${held}
+      from ${callsFrom(parameters, ['key', 'calls', 'since'])} cross join ${CLOCK} cross join lateral (${numbers}) as numbers
+      ${guarding.links.length > 0 ? sql`where ${guarding.fits(table)}` : sql``} offset 0
+    ) as found offset 0`
   const turned = sql`select *, greatest(${limit} - pg_catalog.cardinality(leased), 0) as open, ${turnOf(limit)} as turn
-    from (${seen}) as seen offset 0`
+    from (${seen}) as seen`
   const keys = sql`select place, key, calls, now, at, turn, kept_for, kept_until, ${KEPT} as is_kept, lock_name, leased, own, open,
       case when pg_catalog.cardinality(held) = 0 then ends - now end as left_ms,
       case when pg_catalog.cardinality(own) = 0 then free else own end as free,

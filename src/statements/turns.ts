@@ -42,8 +42,7 @@ export const HAS_USE: SQL = sql`pg_catalog.cardinality(leased)::float8 < ${ALL} 
  * may wait for another statement that does, and all of them write in the order of the keys.
  */
 export function turn(table: RateLimitTable, parameters: Parameters, keys: SQL, taken: SQL): SQL {
-  const got = sql`(select count(*) from ${taken} as slot where slot.place = of_key.place) > 0`
-  const until = sql<number>`case when ${got} then at else at + ${KEPT_MS} end`
+  const until = sql<number>`case when got then at else at + ${KEPT_MS} end`
   const begins = sql`${parameters.integer('waits')} = 1
     and (not is_kept or turn < kept_for or turn = kept_for and kept_until <= at + ${RENEWED_MS})`
   const row = {
@@ -52,8 +51,10 @@ export function turn(table: RateLimitTable, parameters: Parameters, keys: SQL, t
     lastRefill: toColumn('lastRefill', until),
     expiresAt: toColumn('expiresAt', onGrid(until, parameters)),
   }
-  const from = sql`${keys} as of_key
-    where case when ${got} then is_kept and turn = kept_for else ${begins} end
+  const got = sql`exists (select from ${taken} as slot where slot.place = of_key.place)`
+  // The barrier lets Postgres look once.
+  const from = sql`(select *, ${got} as got from ${keys} as of_key offset 0) as of_key
+    where case when got then is_kept and turn = kept_for else ${begins} end
     order by place`
   return builder
     .insert(table)

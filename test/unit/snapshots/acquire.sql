@@ -76,17 +76,20 @@ with
               free,
               own,
               held,
-              pg_catalog.array_cat (
-                leased,
-                array(
-                  select
-                    number
-                  from
-                    pg_catalog.unnest (held) as other (number)
-                  where
-                    number <> all (leased)
+              case
+                when pg_catalog.cardinality (held) = 0 then leased
+                else pg_catalog.array_cat (
+                  leased,
+                  array(
+                    select
+                      number
+                    from
+                      pg_catalog.unnest (held) as other (number)
+                    where
+                      number <> all (leased)
+                  )
                 )
-              ) as leased
+              end as leased
             from
               (
                 select
@@ -120,112 +123,105 @@ with
                   end as held,
                   '{}'::integer[] as own
                 from
+                  rows
+                from
                   (
-                    select
-                      *,
-                      hashtextextended ('"rate_limit_ephemeral"' || $1::text || ' ' || "key", 1::bigint) & ~ 4095::bigint as lock_name
-                    from
-                      rows
-                    from
+                    pg_catalog.unnest (
                       (
-                        pg_catalog.unnest (
-                          (
-                            select
-                              $3::text::text[]
-                          )
-                        ),
-                        pg_catalog.unnest (
-                          (
-                            select
-                              $4::text::float8[]
-                          )
-                        ),
-                        pg_catalog.unnest (
-                          (
-                            select
-                              $5::text::float8[]
-                          )
-                        )
-                      ) with ordinality as
-                    call ("key", "calls", "since", "place")
-                    cross join "ratelimit_clock"
-                    cross join lateral (
+                        select
+                          $3::text::text[]
+                      )
+                    ),
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $4::text::float8[]
+                      )
+                    ),
+                    pg_catalog.unnest (
+                      (
+                        select
+                          $5::text::float8[]
+                      )
+                    )
+                  ) with ordinality as
+                call ("key", "calls", "since", "place")
+                cross join "ratelimit_clock"
+                cross join lateral (
+                  select
+                    hashtextextended ('"rate_limit_ephemeral"' || $1::text || ' ' || call.key, 1::bigint) & ~ 4095::bigint as lock_name,
+                    min(ends) filter (
+                      where
+                        number > 0
+                        and ends > now
+                    ) as ends,
+                    max(ends) filter (
+                      where
+                        number = 0
+                    ) as kept_until,
+                    max(count) filter (
+                      where
+                        number = 0
+                    ) as kept_for,
+                    coalesce(
+                      pg_catalog.array_agg (number) filter (
+                        where
+                          number > 0
+                          and ends > now
+                      ),
+                      '{}'
+                    ) as leased,
+                    coalesce(
+                      pg_catalog.array_agg (
+                        number
+                        order by
+                          number
+                      ) filter (
+                        where
+                          number > 0
+                          and ends <= now
+                      ),
+                      '{}'
+                    ) as free
+                  from
+                    (
                       select
-                        min(ends) filter (
-                          where
-                            number > 0
-                            and ends > now
-                        ) as ends,
-                        max(ends) filter (
-                          where
-                            number = 0
-                        ) as kept_until,
-                        max(count) filter (
-                          where
-                            number = 0
-                        ) as kept_for,
-                        coalesce(
-                          pg_catalog.array_agg (number) filter (
-                            where
-                              number > 0
-                              and ends > now
-                          ),
-                          '{}'
-                        ) as leased,
-                        coalesce(
-                          pg_catalog.array_agg (
-                            number
-                            order by
-                              number
-                          ) filter (
-                            where
-                              number > 0
-                              and ends <= now
-                          ),
-                          '{}'
-                        ) as free
-                      from
+                        case
+                          when right("rate_limit_ephemeral"."key", 4) ~ '^[0-9]+$' then right("rate_limit_ephemeral"."key", 4)::integer
+                        end as number,
+                        case
+                          when (
+                            "rate_limit_ephemeral"."count" is not null
+                            and "rate_limit_ephemeral"."prev_count" is null
+                            and "rate_limit_ephemeral"."window_start" is null
+                            and "rate_limit_ephemeral"."tokens" is null
+                            and "rate_limit_ephemeral"."last_refill" is not null
+                          ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
+                          else 0::float8
+                        end as ends,
                         (
-                          select
-                            case
-                              when right("rate_limit_ephemeral"."key", 4) ~ '^[0-9]+$' then right("rate_limit_ephemeral"."key", 4)::integer
-                            end as number,
-                            case
-                              when (
-                                "rate_limit_ephemeral"."count" is not null
-                                and "rate_limit_ephemeral"."prev_count" is null
-                                and "rate_limit_ephemeral"."window_start" is null
-                                and "rate_limit_ephemeral"."tokens" is null
-                                and "rate_limit_ephemeral"."last_refill" is not null
-                              ) then round(date_part('epoch', "rate_limit_ephemeral"."last_refill") * 1000::float8)
-                              else 0::float8
-                            end as ends,
-                            (
-                              case
-                                when "rate_limit_ephemeral"."count" < 0 then 0
-                                else "rate_limit_ephemeral"."count"
-                              end
-                            )::float8 as count
-                          from
-                            "rate_limit_ephemeral"
-                          where
-                            "rate_limit_ephemeral"."prefix" = $1::text
-                            and "rate_limit_ephemeral"."key" between call.key || '#0000' and call.key || '#9999'
-                            and starts_with("rate_limit_ephemeral"."key", call.key || '#')
-                            and length("rate_limit_ephemeral"."key") = length(call.key) + 5
-                          offset
-                            0
-                        ) as slot
-                    ) as numbers
-                    offset
-                      0
-                  ) as named
+                          case
+                            when "rate_limit_ephemeral"."count" < 0 then 0
+                            else "rate_limit_ephemeral"."count"
+                          end
+                        )::float8 as count
+                      from
+                        "rate_limit_ephemeral"
+                      where
+                        "rate_limit_ephemeral"."prefix" = $1::text
+                        and "rate_limit_ephemeral"."key" between call.key || '#0000' and call.key || '#9999'
+                        and starts_with("rate_limit_ephemeral"."key", call.key || '#')
+                        and length("rate_limit_ephemeral"."key") = length(call.key) + 5
+                      offset
+                        0
+                    ) as slot
+                ) as numbers
                 offset
                   0
               ) as found
+            offset
+              0
           ) as seen
-        offset
-          0
       ) as turned
   ),
   "ratelimit_locked" as (
@@ -456,14 +452,7 @@ with
       to_timestamp(
         (
           case
-            when (
-              select
-                count(*)
-              from
-                "ratelimit_taken" as slot
-              where
-                slot.place = of_key.place
-            ) > 0 then at
+            when got then at
             else at + 250::float8
           end
         ) / 1000::float8
@@ -474,14 +463,7 @@ with
             ceil(
               (
                 case
-                  when (
-                    select
-                      count(*)
-                    from
-                      "ratelimit_taken" as slot
-                    where
-                      slot.place = of_key.place
-                  ) > 0 then at
+                  when got then at
                   else at + 250::float8
                 end
               ) / $7::float8
@@ -491,17 +473,24 @@ with
         ) / 1000::float8
       )
     from
-      "ratelimit_keys" as of_key
+      (
+        select
+          *,
+          exists (
+            select
+            from
+              "ratelimit_taken" as slot
+            where
+              slot.place = of_key.place
+          ) as got
+        from
+          "ratelimit_keys" as of_key
+        offset
+          0
+      ) as of_key
     where
       case
-        when (
-          select
-            count(*)
-          from
-            "ratelimit_taken" as slot
-          where
-            slot.place = of_key.place
-        ) > 0 then is_kept
+        when got then is_kept
         and turn = kept_for
         else $8::integer = 1
         and (
