@@ -2,14 +2,12 @@ import { onceFor } from '../base/once-for.ts'
 import type { Checker } from '../check/checker.ts'
 import type { Sender } from '../check/sent-call.ts'
 import { telling } from '../database/connection.ts'
-import { toRatelimitError } from '../database/database-error.ts'
 import { retrying } from '../database/retry.ts'
-import { isWithdrawal } from '../database/sending.ts'
-import { RatelimitError } from '../errors.ts'
-import { afterWait, Blame } from '../runtime/blame.ts'
+import { Blame } from '../runtime/blame.ts'
 import { Coalescer } from '../runtime/coalescer.ts'
 import { Direct } from '../runtime/direct.ts'
-import { beginAnew, failAll, fulfil, halvesOf, inLockOrder, stillAsked } from '../runtime/groups.ts'
+import { inLockOrder } from '../runtime/groups.ts'
+import { HalvingDecider, type Part } from '../runtime/halving-decider.ts'
 import type { CallGroup, Decider, Work } from '../runtime/queue.ts'
 import { Room } from '../runtime/room.ts'
 import {
@@ -35,62 +33,33 @@ export const senderOf: (checker: Checker) => Sender<SlotRequest, SlotAnswer> = /
 type Group = CallGroup<SlotRequest, SlotAnswer>
 
 /** Decides requests for slots outside of transactions. */
-class SlotDecider implements Decider<SlotRequest, SlotAnswer> {
+class SlotDecider
+  extends HalvingDecider<SlotRequest, SlotAnswer, Part<SlotRequest, SlotAnswer>>
+  implements Decider<SlotRequest, SlotAnswer>
+{
   readonly #checker: Checker
   readonly canShare: typeof canShare = canShare
   readonly sameRequest: typeof sameRequest = sameRequest
 
   constructor(checker: Checker) {
+    super()
     this.#checker = checker
   }
 
-  async decideTogether(
+  decideTogether(
     groups: readonly Group[],
     done: (group: Group) => void,
     work: Work,
   ): Promise<readonly Group[]> {
-    const held: Group[] = []
-    const blame = new Blame(false)
-    // One of the keys may be the cause of an error, so the statement runs again in halves.
-    const parts: (readonly Group[])[] = [inLockOrder(groups)]
-    for (const asked of parts) {
-      const part = stillAsked(asked, done)
-      if (part.length === 0) continue
-      const answers = blame.forAll ?? (await this.#ask(part, false, work).catch(toRatelimitError))
-      if (answers instanceof RatelimitError) {
-        if (isWithdrawal(answers, work.sending)) {
-          beginAnew(groups, work)
-          parts.push(part)
-          continue
-        }
-        if (blame.of(answers) === 'one' && part.length > 1) parts.push(...halvesOf(part))
-        else failAll(part, answers, done)
-        continue
-      }
-      blame.passed()
-      for (const [i, group] of part.entries()) {
-        const answer = answers[i]
-        if (answer) {
-          fulfil(group, answer)
-          done(group)
-        } else held.push(group)
-      }
-    }
-    return held
+    return this.decideParts([{ groups: inLockOrder(groups) }], done, work, new Blame(false))
   }
 
-  async decideAlone(group: Group, work: Work): Promise<void> {
-    try {
-      const [answer] = await this.#ask([group], true, work)
-      fulfil(group, answer ?? NOTHING)
-    } catch (reason) {
-      const error = toRatelimitError(reason)
-      if (isWithdrawal(error, work.sending)) {
-        beginAnew([group], work)
-        if (group.calls.length > 0) return this.decideAlone(group, work)
-      }
-      failAll([group], afterWait(error, true), () => {})
-    }
+  protected ask({ groups }: Part<SlotRequest, SlotAnswer>, work: Work): Promise<SlotAnswers> {
+    return this.#ask(groups, false, work)
+  }
+
+  protected async askAlone(group: Group, work: Work): Promise<SlotAnswer> {
+    return (await this.#ask([group], true, work))[0] ?? NOTHING
   }
 
   async #ask(groups: readonly Group[], mayWait: boolean, { sending }: Work): Promise<SlotAnswers> {

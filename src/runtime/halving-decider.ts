@@ -1,0 +1,94 @@
+import { toRatelimitError } from '../database/database-error.ts'
+import { isWithdrawal } from '../database/sending.ts'
+import { RatelimitError } from '../errors.ts'
+import { afterWait, type Blame } from './blame.ts'
+import { beginAnew, failAll, fulfil, halvesOf, stillAsked } from './groups.ts'
+import type { CallGroup, Queued, Work } from './queue.ts'
+
+/** Groups for one statement. */
+export interface Part<R extends Queued, D> {
+  readonly groups: readonly CallGroup<R, D>[]
+}
+
+/** Decides groups by statements of which each may fail because of one of its keys. */
+export abstract class HalvingDecider<R extends Queued, D, P extends Part<R, D>> {
+  /** Asks by one statement, which waits for no row. */
+  protected abstract ask(part: P, work: Work): Promise<readonly (D | undefined)[]>
+  /** Asks for one group, and may wait for its row. */
+  protected abstract askAlone(group: CallGroup<R, D>, work: Work): Promise<D>
+
+  /** Whether the group was asked for in the right way. Default: yes. */
+  protected isRight?(group: CallGroup<R, D>, answer: D): boolean
+
+  /** Groups that were asked for in the wrong way, to be sent again. `last` is the answer to one of them. */
+  protected again?(part: P, wrong: readonly CallGroup<R, D>[], last: D): P | undefined
+
+  /** The parts to send again if none of the keys is the cause of the error. */
+  protected split?(error: RatelimitError, part: P): Promise<readonly P[] | undefined>
+
+  /**
+   * Decides each part by one statement, and returns the groups that it left undecided.
+   *
+   * If a single key may be the cause of an error, the statement runs again in halves, so that the other keys do
+   * not fail. All halves of one size run before the next smaller ones, so that a slow key delays only its own
+   * half.
+   */
+  protected async decideParts(
+    parts: P[],
+    done: (group: CallGroup<R, D>) => void,
+    work: Work,
+    blame: Blame,
+  ): Promise<readonly CallGroup<R, D>[]> {
+    const undecided: CallGroup<R, D>[] = []
+    for (const asked of parts) {
+      const groups = stillAsked(asked.groups, done)
+      if (groups.length === 0) continue
+      const part = groups === asked.groups ? asked : { ...asked, groups }
+      const answers = blame.forAll ?? (await this.ask(part, work).catch(toRatelimitError))
+      if (!(answers instanceof RatelimitError)) {
+        blame.passed()
+        const wrong: CallGroup<R, D>[] = []
+        let last: D | undefined
+        for (let i = 0; i < groups.length; i++) {
+          const [group, answer] = [groups[i] as CallGroup<R, D>, answers[i]]
+          if (answer === undefined) undecided.push(group)
+          else if (this.isRight?.(group, answer) ?? true) {
+            fulfil(group, answer)
+            done(group)
+          } else {
+            wrong.push(group)
+            last = answer
+          }
+        }
+        const again = last && this.again?.(part, wrong, last)
+        if (again) parts.push(again)
+        else undecided.push(...wrong)
+      } else if (isWithdrawal(answers, work.sending)) {
+        for (const each of parts) beginAnew(each.groups, work)
+        parts.push(part)
+      } else {
+        const apart = await this.split?.(answers, part)
+        const cause = apart ? 'one' : blame.of(answers)
+        if (apart) parts.push(...apart)
+        else if (cause !== 'all' && groups.length > 1)
+          parts.push(...halvesOf(groups).map((half) => ({ ...part, groups: half })))
+        else if (cause === 'held') undecided.push(...groups)
+        else failAll(groups, answers, done)
+      }
+    }
+    return undecided
+  }
+
+  async decideAlone(group: CallGroup<R, D>, work: Work): Promise<void> {
+    try {
+      fulfil(group, await this.askAlone(group, work))
+    } catch (reason) {
+      const error = toRatelimitError(reason)
+      if (isWithdrawal(error, work.sending)) {
+        beginAnew([group], work)
+        if (group.calls.length > 0) return this.decideAlone(group, work)
+      }
+      failAll([group], afterWait(error, true), () => {})
+    }
+  }
+}
