@@ -23,7 +23,6 @@ const OF_ONE_SERVER: Readonly<Record<string, readonly string[]>> = {
     'without inMemoryBlock no denial is remembered',
   ],
   'behaviour/answers/schedule.test.ts': ['share a statement'],
-  'behaviour/answers/slots.test.ts': ['share a statement'],
   'behaviour/drivers/cleanup.test.ts': [
     '1 has a call sweep afterwards, a hundred rows at most',
     'after a sweep of fewer than a hundred rows no call sweeps for a moment',
