@@ -33,8 +33,8 @@ function monthOn({ db }: Pool, config: object = {}) {
   return { month, used: async () => (await direct.getRemaining(SECRET)).used }
 }
 
-function recordedOn(opened: Pool) {
-  const { month, used } = monthOn(opened, RECORDED)
+function recordedOn(opened: Pool, config: object = {}) {
+  const { month, used } = monthOn(opened, { ...RECORDED, ...config })
   const written = async () => {
     const query = 'select coalesce(sum(units), 0) as units from app_ledger where prefix = $1'
     const [row] = await database.rows(query, [month.prefix])
@@ -115,6 +115,32 @@ describe.each(Object.entries(ways))('%s', (_, open) => {
     expect(await books()).toEqual(expected)
     await expectQuiet(opened)
   })
+})
+
+test("onError: 'allow' charges once, though the connection breaks after the commit has arrived", async () => {
+  const opened = openPool(network.url, { max: 2 })
+  const { month, books } = recordedOn(opened, { onError: 'allow' })
+  const calls: Readonly<Record<number, () => PromiseLike<object>>> = {
+    11: () => month.limit(SECRET, { rate: 7 }),
+    13: async () => {
+      const { results, success } = await Ratelimit.limitAll([{ ratelimit: month, key: SECRET, rate: 2 }])
+      return { ...results[0], success }
+    },
+    // The estimate counts as charged.
+    24: async () => {
+      const reserved = await month.reserve(SECRET, { rate: 10 })
+      if (reserved.success) await reserved.commit(11)
+      return reserved
+    },
+  }
+  await month.limit(SECRET, { rate: 4 })
+  for (const [used, call] of Object.entries(calls)) {
+    const isMet = meets(COMMIT, 'cut after')
+    expect(await call()).toMatchObject({ success: true, degraded: true })
+    expect(isMet()).toBe(true)
+    await expect.poll(books).toEqual([Number(used), Number(used)])
+  }
+  await expectQuiet(opened)
 })
 
 test('a database with replicas loses no connection of the primary', async () => {
