@@ -10,6 +10,7 @@ const repository = fileURLToPath(new URL('../../..', import.meta.url))
 
 /** What drizzle-kit reads of this repository, in a folder where it may write. */
 export interface KitProject {
+  readonly folder: string
   /** Runs drizzle-kit and returns what it printed. */
   kit(...args: string[]): Promise<string>
   /** The texts of all files in a folder and below, by their names. */
@@ -30,6 +31,7 @@ export async function copyForKit(): Promise<KitProject> {
 
   const write = (path: string, text: string) => writeFile(join(folder, path), text)
   return {
+    folder,
     write,
     kit: async (...args) => {
       // Not the one in .bin, which may belong to the other version: both have the same name.
