@@ -93,7 +93,8 @@ export function isOfKind({ columns, optional = [] }: RowKind, row: RowColumns): 
 
 /**
  * The optional columns that a statement of the algorithm leaves as they are, in a row of its own. Only rows
- * with optional columns have no count, and each of their kinds has another date. Two tests are cheaper than all.
+ * with optional columns have no count, and each of their kinds has another date. Two tests are cheaper than
+ * all.
  */
 export function leftColumns(
   { columns, optional = [], datedBy }: RowKind,
