@@ -13,14 +13,14 @@ export function checkTokens(tokens: number, name = 'tokens'): void {
   }
 }
 
-export const MAX_COUNT_SQL: SQL = sql.raw(String(MAX_COUNT))
+const MAX: SQL = sql.raw(String(MAX_COUNT))
 
 /**
  * A count after an amount was taken. No call makes it larger than a double can represent exactly. Other
  * programs may have written a larger one, because the column is a bigint.
  */
 export function countAfter(count: Expression, amount: Expression): SQL<number> {
-  return sql`least(greatest(${count} + ${amount}, 0), ${MAX_COUNT_SQL})`
+  return sql`least(greatest(${count} + ${amount}, 0), ${MAX})`
 }
 
 /** The same formula on numbers. */
