@@ -43,17 +43,21 @@ export function costAt(costs: Costs, place: number): number {
 }
 
 /** @throws RatelimitError `INVALID_OPTION`, `INVALID_LIMIT`, `INVALID_RATE` */
-export function checkSettling(calls: readonly LimiterCall[], { costs, limiters = [] }: Settling): void {
+export function checkSettling(calls: readonly LimiterCall[], { costs, limiters }: Settling): void {
   if ('each' in costs) {
     checkOption(
       Array.isArray(costs.each) && costs.each.length === calls.length,
       'commit needs one cost for each request, in the order of the requests.',
     )
   }
+  checkOption(
+    !limiters || limiters.length === calls.length,
+    'limiters needs a plan or undefined for each request, in the order of the requests.',
+  )
   for (const [place, each] of calls.entries()) {
-    const present: Limiter | undefined = limiters[place]
+    const present = limiters?.[place]
     checkOption(present === undefined || !isFunded(each), FUNDED_LIMITER)
-    const limiter = present ?? each.call.limiter
+    const limiter = present === undefined ? each.call.limiter : present
     checkLimiter(limiter)
     const { rows, terms } = each.checker
     if (present) checkKind(terms.limiter, present)

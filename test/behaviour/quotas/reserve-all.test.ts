@@ -2,11 +2,13 @@ import { eq } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
 import { calendarWindow } from '../../../src/calendar.ts'
 import {
+  type CallOptions,
   type Database,
   Ratelimit,
   type RatelimitConfig,
   type ReserveRequest,
   rateLimitEphemeral,
+  type SettleAllOptions,
 } from '../../../src/index.ts'
 import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
@@ -81,7 +83,7 @@ test('a fractional cost under a plan of whole units keeps no other cost from bei
     { ratelimit: cents, key: 'key', rate: 12 },
   ])
   const plan = calendarWindow(100, 'month')
-  expect(await reserved.commit([4, 20], { limiters: [plan] })).toMatchObject([
+  expect(await reserved.commit([4, 20], { limiters: [plan, undefined] })).toMatchObject([
     { limit: 100, remaining: 98 },
     { remaining: 80 },
   ])
@@ -129,6 +131,34 @@ test('invalid costs are refused before any SQL, and may be corrected', async () 
   expect(statements).toEqual([])
   await reserved.commit([3, 2, 1])
   expect(await used()).toEqual([3, 2, 0])
+})
+
+test('plans that do not fit the requests are refused before any SQL, and may be corrected', async () => {
+  const { db, statements } = watch(database.db)
+  for (const options of [{}, { id: 'job', expires: '1d' } as const]) {
+    const { requests } = limitsOf(db)
+    const [window, bucket] = requests
+    if (!window || !bucket) throw new Error('no requests')
+    const both = [window, bucket]
+    const reserved = await reserve(both, options)
+    const spent = await Ratelimit.spend(both, { rate: 1 })
+    const alone = await window.ratelimit.reserve('key')
+    if (!spent.success || !alone.success) throw new Error('denied')
+    const plan = Ratelimit.fixedWindow(9, '1m')
+    statements.length = 0
+    const refused = (call: Promise<unknown>) => expect(call).rejects.toMatchObject({ code: 'INVALID_OPTION' })
+    for (const limiters of [[], [plan], [plan, undefined, plan], [null, undefined], [undefined, 5], null]) {
+      const given = { limiters } as unknown as SettleAllOptions
+      await refused(reserved.commit([1, 1], given))
+      await refused(reserved.release(given))
+      await refused(spent.commit(1, given))
+      await refused(spent.release(given))
+    }
+    await refused(alone.commit(1, { limiter: null } as unknown as CallOptions))
+    expect(statements).toEqual([])
+    expect(await reserved.commit([1, 1], { limiters: [plan, undefined] })).toMatchObject([{ limit: 9 }, {}])
+    expect(await spent.release({ limiters: undefined })).toMatchObject({ results: [{}, {}] })
+  }
 })
 
 test('a denial charges nothing, and there is nothing to give back', async () => {

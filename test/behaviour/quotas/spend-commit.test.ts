@@ -161,7 +161,7 @@ test('a row of another plan is refused, unless the present plan is given', async
     await expect(spent.commit(cost)).rejects.toMatchObject({ code: 'OTHER_PLAN' })
   }
   expect(await monthly.getRemaining('key', { limiter: bucket })).toMatchObject({ used: 2 })
-  await spent.commit(9, { limiters: [bucket] })
+  await spent.commit(9, { limiters: [bucket, undefined] })
   expect(await monthly.getRemaining('key', { limiter: bucket })).toMatchObject({ used: 7 })
 })
 
