@@ -13,27 +13,19 @@ export function isTransient(error: unknown): boolean {
   return error instanceof RatelimitError && TRANSIENT.has(error.code)
 }
 
-/** Runs the work, and again if it lost against another transaction. */
-export function retrying<T>(work: () => Promise<T>): Promise<T> {
-  return work().catch((error) => tryAgain(error, work))
-}
-
 /**
- * Tries failed work again if it lost against another transaction. A random pause keeps the two from meeting
- * again. Any other error is thrown.
+ * Runs the work, and again if it lost against another transaction. A random pause keeps the two from meeting
+ * again.
  */
-export async function tryAgain<T>(error: unknown, work: () => Promise<T>): Promise<T> {
-  let last = error
-  for (let tries = 1; tries < MAX_TRIES; tries++) {
-    if (!isTransient(last)) break
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * 2 ** tries))
+export async function retrying<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
     try {
       return await work()
-    } catch (again) {
-      last = again
+    } catch (error) {
+      if (!isTransient(error) || tries === MAX_TRIES) throw error
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 2 ** tries))
     }
   }
-  throw last
 }
 
 /** Each attempt can lose a race against others. After this many losses, something else is wrong. */

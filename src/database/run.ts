@@ -31,13 +31,15 @@ export async function run(
     const plan = planFor(sizes)
     const keeps = plan !== undefined && connection.session !== undefined && !connection.keeping.refused
     if (!keeps) return runOnce(connection, statementFor(false), values, params)
-    const guarded = sizes.some(({ isOld }) => isOld)
+    if (!sizes.some(({ isOld }) => isOld)) {
+      return await runKept(connection, statementFor(false), plan, values, params)
+    }
     const expected = sizes.map((size) => size.expected)
     for (const [place, size] of expected.entries()) values[sizeParameter(place)] = size
     const sentAt = performance.now()
-    const rows = await runKept(connection, statementFor(guarded), plan, values, params)
+    const rows = await runKept(connection, statementFor(true), plan, values, params)
     const [first] = rows
-    if (!guarded || first?.[sizeParameter(0)] === undefined) return rows
+    if (first?.[sizeParameter(0)] === undefined) return rows
     const seen = sizes.map((_, place) => Number(first[sizeParameter(place)]))
     for (const [place, size] of sizes.entries()) size.saw(seen[place] as number, sentAt)
     if (seen.every((size, place) => size === expected[place])) return rows

@@ -164,7 +164,7 @@ async function ask(
   // Only a statement for new rows that may not wait sets a `lock_timeout`.
   return ledger
     ? ledger.record(connection, asked, does === 'make' && !answersAll, answersOn)
-    : answersOn(connection)
+    : await answersOn(connection)
 }
 
 function oneValues([one]: readonly Asked[]): Record<string, Value> {

@@ -1,5 +1,5 @@
 import { telling } from '../database/connection.ts'
-import { retrying, tryAgain, untilDone } from '../database/retry.ts'
+import { retrying, untilDone } from '../database/retry.ts'
 import type { RatelimitError } from '../errors.ts'
 import { applies, askOne } from './ask.ts'
 import { Blame } from './blame.ts'
@@ -92,7 +92,7 @@ export class AloneDecider extends HalvingDecider<Request, Decision, Part> implem
     const asking = this.#asking(work, periodMs)
     const store = this.#store ?? (await asking.table.store())
     const answers = () => (does === 'make' ? store.make(asking, groups, false) : store[does](asking, groups))
-    return this.#watch(() => answers().catch((error) => tryAgain(error, answers)))
+    return await this.#watch(() => retrying(answers))
   }
 
   /** Whether it was sent with the right calendar period. */
