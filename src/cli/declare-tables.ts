@@ -66,10 +66,11 @@ export async function declareTables(
 }
 
 /** Adds the text to its file. Returns what brings the files back as they were. */
-async function add({ file, before, added }: Addition): Promise<() => Promise<void>> {
+async function add({ file, before, style, added }: Addition): Promise<() => Promise<void>> {
   const made = await mkdir(dirname(file), { recursive: true })
   const gap = before === undefined || before === '' ? '' : before.endsWith('\n') ? '\n' : '\n\n'
-  await writeFile(file, `${before ?? ''}${gap}${added}`)
+  const text = `${gap}${added}`
+  await writeFile(file, `${before ?? ''}${style.includes('\r\n') ? text.replaceAll('\n', '\r\n') : text}`)
   if (before !== undefined) return () => writeFile(file, before)
   return () => rm(made ?? file, { recursive: true })
 }

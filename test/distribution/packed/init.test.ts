@@ -76,7 +76,14 @@ const EXPORT = `export * from 'drizzle-ratelimit/schema'`
 const IN_LIMITS = `export const app = pgSchema('app')
   export const jobs = app.table('jobs', { name: text().notNull() })`
 
+/** A file as Git makes it on Windows. */
+const WINDOWS = JOBS.replaceAll('\n', '\r\n')
+
 const LAYOUTS: Readonly<Record<string, Layout>> = {
+  'a file with the line ends of Windows': {
+    files: { 'schema.ts': WINDOWS },
+    changed: ['schema.ts', `${WINDOWS}\r\n${EXPORT}\r\n`],
+  },
   'a folder': {
     files: { 'drizzle.config.ts': configOf({ schema: './src/schema' }), 'src/schema/jobs.ts': JOBS },
     changed: ['src/schema/rate-limit.ts', EXPORT],
