@@ -8,17 +8,16 @@ import { FUNDED_LIMITER } from '../check/funds.ts'
 import { handles } from '../check/handles.ts'
 import { type Database, isTransaction } from '../database/database.ts'
 import { distinct } from '../database/rows.ts'
-import { execute, type Row, runOnce } from '../database/run.ts'
+import { execute, type Row } from '../database/run.ts'
 import { wordOf } from '../options/checks.ts'
 import type { SettleExpiredOptions } from '../options/settle.ts'
 import * as SETTLING from '../options/settle.ts'
 import { callOf, checkLimiter, checkOption } from '../options/validate.ts'
+import { lockExpired } from '../runtime/lock-expired.ts'
 import { stateIn } from '../runtime/number-columns.ts'
 import { nameIn } from '../several/names.ts'
 import { compareText } from '../statements/calls.ts'
-import { expiredStatement } from '../statements/estimates.ts'
 import { RESERVED_PREFIX } from '../statements/own-prefixes.ts'
-import { kept } from '../statements/statements.ts'
 import type { Named } from './charged.ts'
 import type { OpenReservation } from './open.ts'
 
@@ -113,7 +112,6 @@ export async function settleExpired(
 /**
  * Finds expired estimates that no other transaction has locked, and leaves them unlocked: a settlement locks
  * the row of the limit first, and would otherwise wait for this transaction while this one waits for the limit.
- * Citus locks rows of one shard at a time, so there it finds them first.
  */
 async function findFree(
   tx: Database,
@@ -122,15 +120,8 @@ async function findFree(
 ): Promise<readonly Row[]> {
   const clock = namespace.clock?.() ?? null
   const prefix = RESERVED_PREFIX + namespace.prefix
-  const { steps } = await table.store()
-  const statement = kept(table.statements, 'expired', () =>
-    expiredStatement(table.table, table.reachesAllRows),
-  )
   await execute(tx, sql`savepoint ratelimit_expired`)
-  const found = await runOnce({ db: tx }, statement, { prefix, clock, size })
-  const keys = found.map((row) => String(row['key']))
-  const free = await steps?.lockFree(tx, prefix, keys)
-  const rows = free ? found.filter((row) => free.has(String(row['key']))) : found
+  const rows = await lockExpired(table, tx, { prefix, clock, size })
   await execute(tx, sql`rollback to savepoint ratelimit_expired`)
   await execute(tx, sql`release savepoint ratelimit_expired`)
   return distinct(rows, 'key', size)

@@ -89,7 +89,7 @@ export class CitusStore implements Store, Steps {
     const { connection, namespace } = asking
     const { prefix } = namespace
     const keys = asked.map(({ request }) => request.key)
-    if (waits) await this.insert(connection, prefix, keys)
+    if (waits) await this.#insert(connection, prefix, keys)
     else await this.#insertAtOnce(connection, prefix, keys)
     const answers = await (waits ? askOne(asking, asked[0] as Asked, true) : this.take(asking, asked))
     const unwritten = asked.flatMap(({ request: { key, limiter } }, place) => {
@@ -100,7 +100,8 @@ export class CitusStore implements Store, Steps {
     return answers
   }
 
-  async insert(connection: Connection, prefix: string, keys: readonly string[]): Promise<number> {
+  /** Inserts rows without a state for keys of one shard, where they are missing. Returns how many were. */
+  async #insert(connection: Connection, prefix: string, keys: readonly string[]): Promise<number> {
     // Few texts are prepared: the last key fills the list up to a power of two.
     const size = 2 ** Math.ceil(Math.log2(keys.length))
     const values: Record<string, Value> = { prefix }
@@ -119,7 +120,7 @@ export class CitusStore implements Store, Steps {
     return inTransaction(connection, async (own) => {
       await execute(own.db, sql`set local citus.propagate_set_commands to 'local'`)
       await execute(own.db, sql`set local lock_timeout to '3ms'`)
-      return this.insert(own, prefix, keys)
+      return this.#insert(own, prefix, keys)
     })
   }
 

@@ -68,8 +68,6 @@ export interface Store {
 export interface Steps {
   /** Where the row of a key is. One statement can charge the rows of one place. */
   placeOf(db: Database, key: string): Promise<string>
-  /** Inserts rows without a state for keys of one shard, where they are missing. Returns how many were. */
-  insert(connection: Connection, prefix: string, keys: readonly string[]): Promise<number>
   /** Inserts the row of a key if it is missing. If it `waits`, it also locks the row. */
   insertForList(connection: Connection, prefix: string, key: string, waits: boolean): Promise<number>
   /** Removes those rows of one shard that have no state. */

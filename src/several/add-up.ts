@@ -9,6 +9,7 @@ import { isRequest } from '../check/unlimited.ts'
 import { RatelimitError } from '../errors.ts'
 import { checkOption, checkRate, purposeOf } from '../options/validate.ts'
 import { type Call, type Namespace, neededBy, type Request, reservedIn } from '../runtime/call.ts'
+import { reachesAll } from '../runtime/empty-rows.ts'
 import type { Entry } from '../runtime/entry.ts'
 import type { Table } from '../runtime/store.ts'
 import { shapeOf } from '../tables/ddl.ts'
@@ -64,7 +65,7 @@ export function addUp(calls: readonly LimiterCall[]): ReadonlyMap<LimiterCall, R
 
 /** Whether one statement cannot charge the rows, wherever they are. */
 export function mayNeedSeveral(rows: readonly RowRequest[]): boolean {
-  return rows.length > MAX_ROWS || !rows.every(({ table }) => table.reachesAllRows)
+  return rows.length > MAX_ROWS || !reachesAll(rows)
 }
 
 /** The rows of a list that may need several statements: a row that one of them makes would outlast a denial. */
@@ -197,9 +198,4 @@ function isRefund({ rate, reserved }: Call): boolean {
 function nameOfRow({ checker: { rows }, call }: Charge): string {
   const { prefix } = rows.namespace
   return `${shapeOf(rows.table.table).quoted} ${prefix.length} ${prefix} ${call.key}`
-}
-
-/** The name of the table in SQL. Two declarations of one table have the same. */
-export function tableNameOf({ table }: { readonly table: Table }): string {
-  return shapeOf(table.table).quoted
 }

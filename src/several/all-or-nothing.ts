@@ -4,11 +4,12 @@ import { untilDone } from '../database/retry.ts'
 import { notAsExpected } from '../database/rows.ts'
 import { Blame } from '../runtime/blame.ts'
 import type { Decision } from '../runtime/call.ts'
+import { removeEmpty } from '../runtime/empty-rows.ts'
 import type { RowRequest } from './add-up.ts'
 import { found, isEnough, refusalBy } from './enough.ts'
-import { isWhole, learnPeriods } from './list.ts'
+import { isWhole, learnPeriods, makeRows } from './list.ts'
 import { isLook, partsOf } from './parts.ts'
-import { makeRows, removeEmpty, sendList } from './send-list.ts'
+import { sendList } from './send-list.ts'
 import type { Found, List } from './sending.ts'
 
 /** A list without rows has only limits without rows, or funds without anything to pay with. */
@@ -87,7 +88,8 @@ export function decided(list: List, whole: Found): Found {
  * rows.
  */
 async function tidyUp(list: List): Promise<void> {
-  const removed = removeEmpty(list)
+  const needed = list.rows.filter((row) => !isLook(row))
+  const removed = removeEmpty(needed, list.connection)
   // In a caller's transaction, a failure has aborted the transaction.
   await (list.connection.isTransaction ? removed : removed.catch(() => {}))
 }

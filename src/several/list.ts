@@ -2,18 +2,18 @@ import type { Params } from '../algorithms/algorithm.ts'
 import { appliesAt } from '../algorithms/limiter.ts'
 import { onceFor } from '../base/once-for.ts'
 import { mustHave, notAsExpected } from '../database/rows.ts'
-import { type Row, run, runKept, runOnce } from '../database/run.ts'
+import { type Row, run, runOnce } from '../database/run.ts'
 import type { Statement, Value } from '../database/statement.ts'
 import { timed } from '../diagnostics.ts'
 import type { Decision } from '../runtime/call.ts'
+import { insertEmpty, tableNameOf, tablesOf } from '../runtime/empty-rows.ts'
 import type { Table } from '../runtime/store.ts'
-import { compareText, textArray } from '../statements/calls.ts'
+import { compareText } from '../statements/calls.ts'
 import { listStatement } from '../statements/list.ts'
 import type { ListRow, Pays } from '../statements/list-row.ts'
-import { lockStatement, removeEmptyStatement } from '../statements/lock.ts'
 import { type Payers, rateOf, spareOf } from '../statements/shares.ts'
 import { kept, type Statements } from '../statements/statements.ts'
-import { type RowRequest, tableNameOf } from './add-up.ts'
+import type { RowRequest } from './add-up.ts'
 import { KeptLists } from './kept-lists.ts'
 import { isLook } from './parts.ts'
 import type { Found, Group, List } from './sending.ts'
@@ -180,49 +180,13 @@ export function learnPeriods({ periodsMs }: List, looks: Found['looks']): boolea
   return isWrong
 }
 
-/** The tables of the rows by name, in the order of the rows. Two declarations of one table count as one. */
-function tablesOf(rows: readonly RowRequest[]): ReadonlyMap<string, Table> {
-  return new Map(rows.map((row) => [tableNameOf(row), row.table]))
-}
-
-/** The prefixes and keys of the rows in a table, in the order of the rows. */
-function namesIn(
-  table: string,
-  rows: readonly RowRequest[],
-): { readonly prefix: string; readonly key: string } {
-  const own = rows.filter((row) => tableNameOf(row) === table)
-  return {
-    prefix: textArray(own.map(({ namespace }) => namespace.prefix)),
-    key: textArray(own.map(({ key }) => key)),
-  }
-}
-
 /**
  * Inserts the missing rows, and returns how many there were. If it `waits`, it also locks all rows, in the
  * order of every list.
  */
-export async function makeRows({ connection, rows, commit, onSend }: List, waits: boolean): Promise<number> {
+export function makeRows({ connection, rows, commit, onSend }: List, waits: boolean): Promise<number> {
   const needed = rows.filter(madeBefore(rows, waits ? 'waits' : 'skips'))
-  if (needed.length === 0) return 0
-  const tables = tablesOf(needed)
-  const values: Record<string, Value> = {}
-  for (const [place, name] of [...tables.keys()].entries()) {
-    const { prefix, key } = namesIn(name, needed)
-    values[`${place}.prefix`] = prefix
-    values[`${place}.key`] = key
-  }
-  const [{ statements }] = [...tables.values()] as [Table]
-  const statement = kept(statements, `lock ${commit} ${waits} ${[...tables.keys()].join()}`, () =>
-    lockStatement(
-      [...tables.values()].map(({ table }) => table),
-      commit,
-      waits,
-    ),
-  )
-  const about = { prefix: undefined, statement: 'make', keys: needed.length } as const
-  onSend(false, waits)
-  const [answer] = await timed(about, () => runKept(connection, statement, ANY_SIZE, values))
-  return Number(mustHave(answer?.['made']))
+  return insertEmpty(needed, connection, commit, waits, () => onSend(false, waits))
 }
 
 /**
@@ -234,16 +198,4 @@ export async function makeRows({ connection, rows, commit, onSend }: List, waits
 function madeBefore(rows: readonly RowRequest[], how: How): (row: RowRequest) => boolean {
   const mayMake = how !== 'waits' || rows.filter((row) => makes(row) && !isLook(row)).length < 2
   return (row) => !isLook(row) && !(makes(row) && mayMake)
-}
-
-/** The plan fits tables of any size, because an insert finds its conflict by the primary key. */
-const ANY_SIZE = 'any size'
-
-/** Removes the rows that were inserted and have no state, because nothing was taken from them. */
-export async function removeEmpty({ connection, rows }: List): Promise<void> {
-  const needed = rows.filter((row) => !isLook(row))
-  for (const [name, { table, statements }] of tablesOf(needed)) {
-    const statement = kept(statements, 'remove empty', () => removeEmptyStatement(table))
-    await runOnce(connection, statement, namesIn(name, needed))
-  }
 }

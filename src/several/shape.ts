@@ -6,10 +6,11 @@ import type { Row } from '../database/run.ts'
 import type { Value } from '../database/statement.ts'
 import { endedIn, timeAndState } from '../runtime/ask.ts'
 import { type Decision, limiterFor, reservedIn } from '../runtime/call.ts'
+import { tableNameOf } from '../runtime/empty-rows.ts'
 import { NUMBERS } from '../statements/columns.ts'
 import { OTHER } from '../statements/levels.ts'
 import { at, knownGranted, type ListRow, numbersOf, type Pays, THERE } from '../statements/list-row.ts'
-import { type RowRequest, tableNameOf } from './add-up.ts'
+import type { RowRequest } from './add-up.ts'
 import { isLook } from './parts.ts'
 
 // A row of a list in the form that its statement needs.

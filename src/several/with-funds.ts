@@ -5,7 +5,7 @@ import { type FundedCall, isFunded, type Purse } from '../check/funds.ts'
 import { untilDone } from '../database/retry.ts'
 import { inTransactionIf } from '../database/transaction.ts'
 import { checkOption } from '../options/validate.ts'
-import { tableNameOf } from './add-up.ts'
+import { tableNameOf } from '../runtime/empty-rows.ts'
 import { type Beside, byItself, listOf, type Payer, type SentPayers, sendPayers } from './send-payers.ts'
 
 // Calls whose rows only a read can find. It takes no lock, so the rows may have less when they are locked.

@@ -9,6 +9,7 @@ import { mustHave } from '../database/rows.ts'
 import { type Row, run } from '../database/run.ts'
 import type { ChangePlanOptions } from '../options/calls.ts'
 import { checkLimiter, checkOption } from '../options/validate.ts'
+import { insertEmpty, reachesAll } from '../runtime/empty-rows.ts'
 import { exactNumber, stateIn } from '../runtime/number-columns.ts'
 import { changePlanStatement } from '../statements/change-plan.ts'
 import { kept } from '../statements/statements.ts'
@@ -32,7 +33,7 @@ export async function changePlan(
   const name = `change plan ${from.algorithm.name} ${to.algorithm.name} ${clock !== null}`
   const source = {
     ...{ table: table.table, from: from.algorithm, to: to.algorithm },
-    ...{ injectedClock: clock !== null, begins: table.reachesAllRows },
+    ...{ injectedClock: clock !== null, begins: reachesAll([checker.rows]) },
   }
   const statementFor = (guarded: boolean) =>
     kept(table.statements, `${name} ${guarded}`, () => changePlanStatement({ ...source, guarded }))
@@ -45,7 +46,7 @@ export async function changePlan(
         const row = mustHave((await run(connection, [table.size], statementFor, values, params))[0])
         // The next attempt finds the row.
         if (row['own'] === null && row['done'] !== true)
-          await (await table.store()).steps?.insert(connection, namespace.prefix, [key])
+          await insertEmpty([{ ...checker.rows, key }], connection, 'as the session', true)
         return row
       })
       time = exactNumber(answer['now'])
