@@ -47,7 +47,7 @@ class DenialCounts {
   constructor({ rows, alone }: Parts, { everyMs, top }: DenialCounting) {
     const { prefix, clock } = rows.namespace
     const namespace = { prefix: deniedPrefix(prefix), clock }
-    this.#rows = { ...rows, namespace, takeStatement: undefined }
+    this.#rows = { ...rows, namespace, several: undefined }
     this.#goOn = alone.goOn
     this.#everyMs = everyMs
     this.#keys = new MisraGries(top)

@@ -11,7 +11,7 @@ import { timed } from '../diagnostics.ts'
 import type { Answers, Asked } from '../runtime/call.ts'
 import { lookAt } from '../runtime/look-at.ts'
 import { exactNumber } from '../runtime/number-columns.ts'
-import type { Asking, Store, Table } from '../runtime/store.ts'
+import type { Asking } from '../runtime/store.ts'
 import { textArray } from '../statements/calls.ts'
 import { type GrantsSource, grantsStatement } from '../statements/grants.ts'
 import { kept } from '../statements/statements.ts'
@@ -24,28 +24,11 @@ import type { Account } from './seen.ts'
 const checkerOfAll = onceFor(
   ({ rows, terms, alone }: Checker) =>
     new Checker({
-      rows: { ...rows, table: tableOfGrants(rows.table), takeStatement: takeGrantsStatement },
+      rows: { ...rows, several: { take: takeGrantsStatement, look } },
       terms: { ...terms, limiter: ALL_GRANTS },
       alone,
     }),
 )
-
-function tableOfGrants(table: Table): Table {
-  return { ...table, store: async () => storeOfGrants(await table.store()) }
-}
-
-/** The store, which looks at grants. A store may be of a class, whose methods a spread would lose. */
-function storeOfGrants(store: Store): Store {
-  return {
-    look,
-    take: (asking, asked) => store.take(asking, asked),
-    make: (asking, asked, waits) => store.make(asking, asked, waits),
-    sweep: (db, prefix, clock, keepEnded) => store.sweep(db, prefix, clock, keepEnded),
-    shardOf: (key) => store.shardOf(key),
-    split: (values, keyOf) => store.split(values, keyOf),
-    forget: (error) => store.forget(error),
-  }
-}
 
 /** Takes a rate from the grants in their order, or takes nothing. */
 export async function takeShared({ checker, key }: Account, rate: number): Promise<LimitResult> {

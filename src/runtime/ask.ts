@@ -40,7 +40,7 @@ export function askToTake(
     name: form.name,
     does: 'take',
     build: (source) =>
-      asking.takeStatement?.({ ...source, ...form, waits: false, isMany: true }) ??
+      asking.several?.take({ ...source, ...form, waits: false, isMany: true }) ??
       statementOf({ ...source, ...form }),
     valuesOf: manyValues,
   })
@@ -53,7 +53,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
     name: `${form.name} one ${waits}`,
     does: isSure(one.request.purpose) ? 'adjust' : 'take',
     build: (source) =>
-      asking.takeStatement?.({ ...source, ...form, waits, isMany: false }) ??
+      asking.several?.take({ ...source, ...form, waits, isMany: false }) ??
       takeOneStatement({ ...source, ...form, waits }),
     valuesOf: oneValues,
   })
@@ -61,7 +61,7 @@ export function askOne(asking: Asking, one: Asked, waits: boolean): Promise<Answ
 
 /** Makes the missing rows of many keys that have one limiter. */
 export async function askToMake(asking: Asking, asked: readonly Asked[], waits: boolean): Promise<Answers> {
-  if (asking.takeStatement) return []
+  if (asking.several) return []
   const form = formOf(asked)
   return ask(asking, asked, {
     name: `make ${form.name} ${waits}`,
@@ -78,6 +78,7 @@ export function askToLook(
   asked: readonly Asked[],
   statementOf: (source: LookSource) => Statement,
 ): Promise<Answers> {
+  if (asking.several) return asking.several.look(asking, asked)
   return ask(asking, asked, {
     name: 'look',
     does: 'look',

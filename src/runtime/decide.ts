@@ -29,13 +29,13 @@ export class AloneDecider extends HalvingDecider<Request, Decision, Part> implem
 
   /** How to send a statement of the work: with the calendar period of the database's time, if that is known. */
   #asking({ sending }: Work, periodMs?: number): Asking {
-    const { connection, table, namespace, commit, takeStatement } = this.#alone
+    const { connection, table, namespace, commit, several } = this.#alone
     return {
       connection: telling(connection, sending),
       table,
       namespace,
       commit,
-      takeStatement,
+      several,
       periodMs: periodMs ?? (this.#aheadMs === 0 ? undefined : Date.now() + this.#aheadMs),
     }
   }

@@ -33,14 +33,17 @@ export interface Asking {
   readonly clockMs?: number
   /** A time in the calendar period to send. Default: the injected clock's time, or this machine's. */
   readonly periodMs?: number | undefined
-  /** The statement that takes, if keys have other rows than one each. No call makes such rows. */
-  readonly takeStatement?: TakeStatement | undefined
+  /** How calls take from keys that have other rows than one each, and look at them. No call makes such rows. */
+  readonly several?: SeveralRows | undefined
   /** Awaited before each statement outside of transactions. It creates missing tables. */
   readonly ensureTables?: (() => Promise<void>) | undefined
 }
 
-/** Makes the statement that takes from the rows of one key or of many. */
-export type TakeStatement = (source: PatientSource & { readonly isMany: boolean }) => Statement
+/** Keys that have other rows than one each. */
+export interface SeveralRows extends Pick<Store, 'look'> {
+  /** Makes the statement that takes from the rows of one key or of many. */
+  take(source: PatientSource & { readonly isMany: boolean }): Statement
+}
 
 /** How the rows of a table are decided, made and swept: on one server, or on those of Citus. */
 export interface Store {
