@@ -1,15 +1,46 @@
+import type { Period } from '../algorithms/algorithm.ts'
 import { hasPeriods } from '../algorithms/limiter.ts'
 import { allowanceOf } from '../answers/answer.ts'
 import type { Allowed } from '../answers/results.ts'
 import type { At } from '../check/bounds.ts'
+import type { LimiterCall } from '../check/checker.ts'
 import { runOn } from '../check/run-on.ts'
 import type { Connection } from '../database/connection.ts'
 import { runOnce } from '../database/run.ts'
-import type { Call } from '../runtime/call.ts'
+import type { Call, Decision } from '../runtime/call.ts'
 import { stateIn } from '../runtime/number-columns.ts'
+import { found } from '../several/enough.ts'
+import { askedOf, takeTogether } from '../several/together.ts'
 import { correctStatement } from '../statements/correct.ts'
 import { kept } from '../statements/statements.ts'
 import { type Settled, settlementOf } from './settlement.ts'
+
+/** Whether the period of one of the estimates has ended, within the grace time. It locks nothing. */
+export async function isOneLate(settled: readonly Settled[], tx: At): Promise<boolean> {
+  const looks = settled.map(lookFor)
+  const asked = askedOf(looks, tx)
+  const decisions = await takeTogether(asked)
+  return settled.some((each, place) => {
+    const look = found(decisions.looks, found(asked.rowOf, looks[place] as LimiterCall))
+    return endedPeriod(each, look) !== undefined
+  })
+}
+
+/** The call that looks at the running period. */
+function lookFor(settled: Settled): LimiterCall {
+  const settlement = settlementOf(settled)
+  const call: Call = { ...settlement, rate: 0, purpose: 'look', reserved: 0, paidWindowStart: null }
+  return { checker: settled.each.checker, call }
+}
+
+/** The period that paid, if it has ended within the grace time. */
+function endedPeriod({ each, estimate, limiter }: Settled, { now, state }: Decision): Period | undefined {
+  const { windowStart: start } = estimate.paid
+  if (start === null || !hasPeriods(limiter) || state.windowStart <= start) return undefined
+  // A change of the plan may have ended the period before its limit would have.
+  const end = Math.min(estimate.windowEnd ?? state.windowStart, state.windowStart)
+  return now < end + each.checker.terms.graceMs ? { start, end } : undefined
+}
 
 /**
  * Settles an estimate whose period has ended, within the grace time: in the key's row if it still counts that
@@ -21,29 +52,27 @@ import { type Settled, settlementOf } from './settlement.ts'
  */
 export async function settleLate(settled: Settled, tx: At): Promise<Allowed | undefined> {
   const { checker } = settled.each
-  const { windowEnd, id } = settled.estimate
-  const settlement = settlementOf(settled)
-  const { key, limiter, rate, paidWindowStart: start } = settlement
-  if (start === null || !hasPeriods(limiter)) return undefined
-  const look: Call = { ...settlement, rate: 0, purpose: 'look', reserved: 0, paidWindowStart: null }
-  const outcome = await checker.decide(look, tx)
+  const { id } = settled.estimate
+  const { key, limiter, rate, reserved } = settlementOf(settled)
+  if (!hasPeriods(limiter)) return undefined
+  const outcome = await checker.decide(lookFor(settled).call, tx)
   const { decision } = outcome
+  const period = endedPeriod(settled, decision)
+  if (!period) return undefined
+  const { start } = period
   const { now, state, params } = decision
   const { table, namespace } = checker.rows
-  const { reporting, graceMs } = checker.terms
-  // A change of the plan may have ended the period before its limit would have.
-  const period = { start, end: Math.min(windowEnd ?? state.windowStart, state.windowStart) }
-  if (state.windowStart <= start || now >= period.end + graceMs) return undefined
+  const { reporting } = checker.terms
   const name = `correct ${limiter.algorithm.name}`
   const statement = kept(table.statements, name, () => correctStatement(table.table, limiter.algorithm))
-  const values = { prefix: namespace.prefix, key, start, rate, reserved: settlement.reserved }
+  const values = { prefix: namespace.prefix, key, start, rate, reserved }
   const { used, consume, next } = limiter.algorithm.numbers
   const correct = async (connection: Connection) => {
     const [row] = await runOnce(connection, statement, values, limiter.params)
     if (!row) return { isCorrected: false, returned: -rate, answer: allowanceOf(outcome, reporting) }
     const before = stateIn(row, limiter)
     // What is left of the period may be carried over to the running one.
-    const after = next?.(consume(before, start, rate, params, settlement.reserved), params) ?? state
+    const after = next?.(consume(before, start, rate, params, reserved), params) ?? state
     const answer = allowanceOf({ ...outcome, decision: { ...decision, state: after } }, reporting)
     return { isCorrected: true, returned: Math.min(-rate, used(before, start, limiter.params)), answer }
   }

@@ -97,9 +97,10 @@ function settleAll(
   // Where there are rows to close, the time of the call has begun.
   if (!isInGrace && (isAlone || closings.length > 0)) return settleInTime(settled, missing, tx, closings)
   const checkers = settled.map(({ each }) => each.checker)
-  return withinTimeout(checkers, tx, (at) => {
-    if (!isInGrace) return settleList(settled, missing, at, closings)
-    if (isAlone) return settleInGrace(settled, missing, at, closings)
+  return withinTimeout(checkers, tx, async (at) => {
+    if (isInGrace && isAlone) return settleInGrace(settled, missing, at, closings)
+    const isLate = isInGrace && (closings.length > 0 || (await isOneLate(settled, at)))
+    if (!isLate) return settleList(settled, missing, at, closings)
     const settleIn = async (own: Connection) => {
       await lockAll(settled, closings, own)
       return settleInGrace(settled, missing, own.db, closings)
@@ -133,6 +134,10 @@ function isOne(settled: readonly Settled[]): settled is readonly [Settled] {
 }
 
 const late = /* @__PURE__ */ onFirstUse(() => import('./late.ts'))
+
+async function isOneLate(settled: readonly Settled[], tx: At): Promise<boolean> {
+  return (await late()).isOneLate(settled.filter(mayBeLate), tx)
+}
 
 /** Corrects the periods that have ended, and settles the rest as a list. */
 async function settleInGrace(

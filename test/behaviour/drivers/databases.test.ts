@@ -2,7 +2,9 @@ import { Cache } from 'drizzle-orm/cache/core'
 import { withReplicas } from 'drizzle-orm/pg-core'
 import { drizzle } from 'drizzle-orm/pg-proxy'
 import { expect, test } from 'vitest'
+import { calendarWindow } from '../../../src/calendar.ts'
 import { type Database, Ratelimit, rateLimitEphemeral } from '../../../src/index.ts'
+import { TestClock } from '../../support/clock.ts'
 import { useDatabase } from '../../support/databases.ts'
 import { worksOn } from './works-on.ts'
 
@@ -31,6 +33,21 @@ test('every method works without interactive transactions, as on neon-http', asy
   const others = ['c', 'd'].map((key) => ({ ratelimit, key }))
   await Ratelimit.spend(others, { rate: 2, id: 'job', expires: '1h' })
   expect(await Ratelimit.settleSpent(others, 'job', 5)).toMatchObject({ granted: [3, 2] })
+  const grace = { keepEnded: true, grace: '1h' } as const
+  const months = ['one', 'two'].map((prefix) => {
+    const limiter = calendarWindow(10, 'month')
+    return {
+      ratelimit: new Ratelimit({ db, limiter, prefix, ...grace, clock: new TestClock().now }),
+      key: 'e',
+    }
+  })
+  const reserved = await Ratelimit.reserveAll(months)
+  expect(reserved.success && (await reserved.commit([0, 2]))).toMatchObject([
+    { returned: 1 },
+    { remaining: 8 },
+  ])
+  const spent = await Ratelimit.spend(months, { rate: 4 })
+  expect(spent.success && (await spent.commit(3))).toMatchObject({ granted: [3, 0] })
 })
 
 test('an answer without a row for the key is an error at once', async () => {
