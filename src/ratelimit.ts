@@ -261,11 +261,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
   async settle(name: NameFor<K>, actual: number, options: SettleOptionsFor<K> = {}): Promise<Allowed> {
     Ratelimit.#check(this, options, CALLS.call, CALLS.tx)
     const { settleName } = await MODULES.byName()
-    try {
-      return await settleName(this, name, actual, options)
-    } catch (error) {
-      throw ownError(error)
-    }
+    return await settleName(this, name, actual, options)
   }
 
   /**
@@ -308,7 +304,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const { tx, once } = options
     const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, CALLS.limitRequest)
-    return (await MODULES.limitAll()).limitAll(requests, calls, tx, once)
+    return await (await MODULES.limitAll()).limitAll(requests, calls, tx, once)
   }
 
   /**
@@ -361,7 +357,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     checkOptions(options, CALLS.reserveAll)
     const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, CALLS.reserveRequest)
-    return (await MODULES.reserveAll()).reserveAll(requests, calls, options)
+    return await (await MODULES.reserveAll()).reserveAll(requests, calls, options)
   }
 
   /**
@@ -396,7 +392,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const { settleAllNamed } = await MODULES.byName()
     const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, CALLS.spendRequest, 0)
-    return settleAllNamed(requests, calls, id, actuals, options)
+    return await settleAllNamed(requests, calls, id, actuals, options)
   }
 
   /**
@@ -439,7 +435,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     checkOptions(options, CALLS.spend)
     const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, CALLS.spendRequest, options.rate)
-    return (await MODULES.spend()).spend(calls, options)
+    return await (await MODULES.spend()).spend(calls, options)
   }
 
   /**
@@ -476,7 +472,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const { settleSpentNamed } = await MODULES.byName()
     const { callsOf } = await MODULES.calls()
     const calls = await callsOf(requests, CALLS.spendRequest, 0)
-    return settleSpentNamed(requests, calls, id, actual, options)
+    return await settleSpentNamed(requests, calls, id, actual, options)
   }
 
   /**
@@ -819,11 +815,7 @@ export class Ratelimit<K extends Kind = 'rate', D extends Database = Database> {
     const { from, tx } = options
     const { key: stored } = await this.#call(key, { rate: 0, limiter: from, tx })
     const { changePlan } = await MODULES.changePlan()
-    try {
-      return await changePlan(this.#checker, stored, options)
-    } catch (error) {
-      throw ownError(error)
-    }
+    return changePlan(this.#checker, stored, options)
   }
 
   /**

@@ -2,9 +2,9 @@ import type { Credits } from '../algorithms/credits.ts'
 import type { Answered } from '../answers/answer.ts'
 import type { Allowed, Denied, GrantResult, LimitResult, Usage } from '../answers/results.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
+import { own } from '../base/own.ts'
 import type { Checker } from '../check/checker.ts'
 import type { FundedCall } from '../check/funds.ts'
-import { ownError } from '../errors.ts'
 import type { TxOptions } from '../options/calls.ts'
 import type { CreditGrantOptions, CreditLimitOptions } from '../options/grants.ts'
 import type { CreditReserveOptions } from '../options/reserve.ts'
@@ -64,15 +64,6 @@ export function callsOn(checker: Checker, limiter: unknown, key: string): Credit
     grant: (amount, options) => own(grant(account, amount, options)),
     grantsOf: (options) => own(grantsOf(account, options)),
     voidGrant: (id, options) => own(voidGrant(account, id, options)),
-  }
-}
-
-/** Calls that share a statement share its error, so each gets one of its own. */
-async function own<T>(answer: Promise<T>): Promise<T> {
-  try {
-    return await answer
-  } catch (error) {
-    throw ownError(error)
   }
 }
 

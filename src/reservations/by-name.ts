@@ -1,6 +1,7 @@
 import type { Limiter } from '../algorithms/algorithm.ts'
 import type { Allowed } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
+import { own } from '../base/own.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import * as CALLS from '../options/call-table.ts'
 import type { CallOptions, Requested, TxOptions } from '../options/calls.ts'
@@ -52,7 +53,7 @@ export async function settleSpentNamed(
 ): Promise<SettledSpending> {
   checkOptions(options, SETTLING.settleSpent)
   const { tx, debt = 'last' } = options
-  return settleNamed(requests, calls, id, { total: actual, debt }, tx)
+  return await settleNamed(requests, calls, id, { total: actual, debt }, tx)
 }
 
 /** A request that may have the present plan. */
@@ -68,5 +69,6 @@ async function settleNamed(
   tx: TxOptions['tx'],
 ): Promise<SettledAll> {
   const limiters = requests.map(({ limiter }) => limiter)
-  return inRows(await namedBy(calls, id, false)).settle({ costs, limiters }, tx)
+  const { settle } = inRows(await namedBy(calls, id, false))
+  return await own(settle({ costs, limiters }, tx))
 }

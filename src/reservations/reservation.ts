@@ -2,6 +2,7 @@ import type { Answered } from '../answers/answer.ts'
 import type { Allowed, Denied, Granted } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
 import { onFirstUse } from '../base/on-first-use.ts'
+import { own } from '../base/own.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { isFunded } from '../check/funds.ts'
 import { answerTo } from '../check/layers.ts'
@@ -79,7 +80,7 @@ function reservationOf({ settle }: Estimates): Reservation {
   const commit: Reservation['commit'] = async (actual, options = {}) => {
     checkOptions(options, CALLS.call)
     const { limiter, tx } = options
-    const { results } = await settle({ costs: { each: [actual] }, limiters: [limiter] }, tx)
+    const { results } = await own(settle({ costs: { each: [actual] }, limiters: [limiter] }, tx))
     return results[0] as Allowed
   }
   return { commit, release: (options) => commit(0, options) }

@@ -1,5 +1,6 @@
 import type { Allowed, LimitAllResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
+import { own } from '../base/own.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { ReserveAllOptions } from '../options/reserve.ts'
 import type { SettleAllOptions } from '../options/settle.ts'
@@ -47,14 +48,15 @@ export async function reserveAll<Request>(
   const { tx } = options
   const estimates = calls.map(estimateOf)
   const name = namingOf(options)
-  const charged = name && (await chargeNamed(estimates, name, tx))
-  const answered = charged?.answered ?? (await decideAll(estimates, tx))
+  const charged = name && (await own(chargeNamed(estimates, name, tx)))
+  const answered = charged?.answered ?? (await own(decideAll(estimates, tx)))
   const { success, ...answer } = combined(requests, answered)
   if (!success) return { ...answer, success }
   const { settle } = charged?.estimates ?? (await inMemory(estimates, answered, tx))
   const commit: Reservations['commit'] = async (actuals, options = {}) => {
     checkOptions(options, SETTLING.settleAll)
-    return (await settle({ costs: { each: actuals }, limiters: options.limiters }, options.tx)).results
+    const settled = settle({ costs: { each: actuals }, limiters: options.limiters }, options.tx)
+    return (await own(settled)).results
   }
   const nothing = calls.map(() => 0)
   return { ...answer, success, commit, release: (given) => commit(nothing, given) }

@@ -2,6 +2,7 @@ import { type Answered, AnswerTo, denialUntil } from '../answers/answer.ts'
 import { behindBlock, blockedUntilOf } from '../answers/blocked.ts'
 import type { Denied, LimitResult } from '../answers/results.ts'
 import { checkOptions } from '../base/check-options.ts'
+import { own } from '../base/own.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import type { FundedCall } from '../check/funds.ts'
 import { watched } from '../check/layers.ts'
@@ -94,7 +95,7 @@ export interface SettledSpending {
 
 /** Takes one rate from several limits in their order, or takes nothing. */
 export async function spend(calls: readonly LimiterCall[], options: SpendOptions): Promise<Spent> {
-  return watched(calls, options.tx, () => spendFrom(calls, options), reportsOf)
+  return await own(watched(calls, options.tx, () => spendFrom(calls, options), reportsOf))
 }
 
 /** The share of each limit. A denial is reported for all of them, because they deny only together. */
@@ -193,7 +194,7 @@ async function spentOf(
   const commit: Paid['commit'] = async (actual, given = {}) => {
     checkOptions(given, SETTLING.commitSpent)
     const { tx: at, limiters, debt = 'last' } = given
-    return settle({ costs: { total: actual, debt }, limiters }, at)
+    return await own(settle({ costs: { total: actual, debt }, limiters }, at))
   }
   const release = async (given: SettleAllOptions = {}) => {
     checkOptions(given, SETTLING.settleAll)

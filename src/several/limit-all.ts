@@ -13,6 +13,7 @@ import { capacityOf } from '../answers/capacity.ts'
 import { paymentOf } from '../answers/outcome.ts'
 import type { Allowed, Denied, LimitAllResult, LimitResult } from '../answers/results.ts'
 import { crossedFrom } from '../answers/thresholds.ts'
+import { own } from '../base/own.ts'
 import type { At } from '../check/bounds.ts'
 import type { LimiterCall } from '../check/checker.ts'
 import { type FundedCall, isFunded } from '../check/funds.ts'
@@ -39,7 +40,7 @@ export async function limitAll<Request>(
   tx: Database | undefined,
   once?: Once,
 ): Promise<LimitAllResult<Request>> {
-  return combined(requests, await decideAll(calls, tx, [await idCall(once, calls)]))
+  return combined(requests, await own(decideAll(calls, tx, [await idCall(once, calls)])))
 }
 
 /**
