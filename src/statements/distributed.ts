@@ -1,4 +1,4 @@
-import { and, asc, eq, isNull, lte, not, type SQL, sql } from 'drizzle-orm'
+import { and, asc, eq, isNull, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, chain, link, listOf, name, Parameters } from './builder.ts'
@@ -9,8 +9,7 @@ import { DECIDED, sentColumns } from './decided.ts'
 import { guard } from './guard.ts'
 import { CLOCK_MS } from './levels.ts'
 import { type LookSource, lookFrom } from './look.ts'
-import { isOfPeriods } from './periods.ts'
-import { MAX_SWEPT } from './remove.ts'
+import { isExpired, MAX_SWEPT } from './remove.ts'
 import { lockedRow } from './rows.ts'
 import { type TakeSource, takeFrom } from './take.ts'
 
@@ -124,19 +123,6 @@ export function sweepShardStatement(table: RateLimitTable, keepEnded: boolean): 
   const parameters = new Parameters()
   // Citus works out now() on the coordinator, and clock_timestamp() where the row is.
   return removeStatement(table, parameters, isExpired(table, keepEnded, parameters, sql`clock_timestamp()`))
-}
-
-function isExpired(
-  table: RateLimitTable,
-  keepEnded: boolean,
-  parameters: Parameters,
-  now: SQL,
-): SQL | undefined {
-  const clock = sql`to_timestamp(${parameters.number('clock')} / 1000::float8)`
-  return and(
-    ...(keepEnded ? [not(isOfPeriods(table))] : []),
-    lte(table.expiresAt, sql`coalesce(${clock}, ${now})`),
-  )
 }
 
 /** The statement that removes windows of a shard, and returns their counts: see `closeStatement`. */

@@ -1,4 +1,4 @@
-import { and, asc, eq, lte, not, sql } from 'drizzle-orm'
+import { and, asc, eq, lte, not, type SQL, sql } from 'drizzle-orm'
 import type { RateLimitTable } from '../../schema/index.ts'
 import type { Statement } from '../database/statement.ts'
 import { builder, chain, isTheRow, link, Parameters } from './builder.ts'
@@ -26,11 +26,7 @@ export function sweepStatement(table: RateLimitTable, keepEnded: boolean): State
       and(
         eq(table.prefix, parameters.text('prefix')),
         isOwn(table),
-        ...(keepEnded ? [not(isOfPeriods(table))] : []),
-        lte(
-          table.expiresAt,
-          sql`coalesce(to_timestamp(${parameters.number('clock')} / 1000::float8), now())`,
-        ),
+        isExpired(table, keepEnded, parameters, sql`now()`),
       ),
     )
     .orderBy(asc(table.expiresAt))
@@ -46,6 +42,20 @@ export function sweepStatement(table: RateLimitTable, keepEnded: boolean): State
 }
 
 const EXPIRED = 'ratelimit_expired'
+
+/** Whether a row has expired by the injected clock, or else by `now`. With `keepEnded`, no window ever has. */
+export function isExpired(
+  table: RateLimitTable,
+  keepEnded: boolean,
+  parameters: Parameters,
+  now: SQL,
+): SQL | undefined {
+  const clock = sql`to_timestamp(${parameters.number('clock')} / 1000::float8)`
+  return and(
+    ...(keepEnded ? [not(isOfPeriods(table))] : []),
+    lte(table.expiresAt, sql`coalesce(${clock}, ${now})`),
+  )
+}
 
 /** The statement that removes the row of a key, so that its limit is new again. */
 export function removeStatement(table: RateLimitTable): Statement {
