@@ -33,6 +33,8 @@ export class HeldLeases {
   readonly #onReturned: () => void
   /** The keys with a lease that has something left. The oldest lease comes first. */
   readonly #live = new Set<Key>()
+  /** The keys with a lease that was set aside. A crash may lose one, so they have no other until it is over. */
+  readonly #aside = new Map<string, Key>()
   /** What is being given back, and the key that gets it. */
   readonly #returning = new Map<Promise<void>, string>()
   #sweep: { readonly timer: ReturnType<typeof setTimeout>; readonly done: () => void } | undefined
@@ -52,6 +54,11 @@ export class HeldLeases {
   /** Whether something is being given back to the key. */
   isReturningTo(key: string): boolean {
     return [...this.#returning.values()].includes(key)
+  }
+
+  /** Whether a lease of the key was set aside, and is not over. */
+  hasAside(key: string): boolean {
+    return this.#aside.has(key)
   }
 
   /** Keeps a lease for calls that follow. */
@@ -82,11 +89,16 @@ export class HeldLeases {
   #drop(key: Key): void {
     key.lease = undefined
     this.#live.delete(key)
+    if (this.#aside.get(key.key) === key) this.#aside.delete(key.key)
   }
 
   /** Lets no call use what is left. It goes back together with the leases that are over. */
   setAside(key: Key): void {
-    if (this.#live.delete(key)) this.#live.add({ ...key })
+    if (this.#live.delete(key)) {
+      const aside = { ...key }
+      this.#live.add(aside)
+      this.#aside.set(key.key, aside)
+    }
     key.lease = undefined
   }
 

@@ -242,7 +242,7 @@ export class Leases implements Dispatcher {
   /** What a call brings along. Undefined if it asks for itself only. */
   #planFor(key: Key, request: Request, wasAskedLately: boolean, now: Moment): Plan | undefined {
     const hand = this.#takeInHand(key, request, now)
-    const mayLease = wasAskedLately && !this.#withheld.has(key.key)
+    const mayLease = wasAskedLately && !this.#withheld.has(key.key) && !this.#held.hasAside(key.key)
     const wanted = mayLease ? Math.min(this.#lessor.terms.tokens, Math.max(key.size, request.rate)) : 0
     const plan = { hand, wanted, known: key.remaining + (hand?.left ?? 0), sentAt: now }
     return hand || extraOf(plan, request.rate) > 0 ? plan : undefined

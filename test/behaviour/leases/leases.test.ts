@@ -480,6 +480,20 @@ describe('what stands in the row counts for', () => {
     expect(await used()).toBe(CALLS - 1 + 2)
   })
 
+  test('a refund in a transaction, after which a crash loses one lease at most', async () => {
+    const { ratelimit, used, clock } = leasing(HOURLY, { lease: { tokens: LEFT, for: 20 } })
+    await leased(limitOf(ratelimit))
+    await database.db.transaction((tx) => ratelimit.limit('key', { rate: -1, tx }))
+    let calls = CALLS - 1
+    for (let i = 0; i < 60; i++) {
+      await ratelimit.limit('key')
+      expect((await used()) - ++calls).toBeLessThanOrEqual(LEFT)
+    }
+    clock.advance(20)
+    await expect.poll(() => used(), PATIENTLY).toBe(calls)
+    await expect.poll(() => ratelimit.limit('key'), PATIENTLY).toHaveProperty('leased')
+  })
+
   test('calls after a reset, though a refund in a transaction has set the lease aside', async () => {
     const { ratelimit, asking, used } = leasing()
     await leased(limitOf(ratelimit))
